@@ -1,0 +1,216 @@
+"""What makes a traced value behave as an array.
+
+Attributes and conversions stand here.  Operators and methods are `fdbr.ops` functions, and
+NumPy's own functions come in through its protocols; `fdbr.ops` enters both into the tables
+below when it is imported.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fdbr.core import Tracer, describe
+
+__all__ = ["functions", "install", "ufunc_methods", "ufuncs"]
+
+ufuncs: dict[Any, Callable[..., Any]] = {}
+"""The op for each NumPy ufunc."""
+
+ufunc_methods: dict[tuple[Any, str], Callable[..., Any]] = {}
+"""The op for methods of ufuncs, such as ``np.add.reduce``."""
+
+functions: dict[Any, Callable[..., Any]] = {}
+"""What to call for each NumPy function that is no ufunc, with the same arguments."""
+
+
+def install(name: str, member: Any) -> None:
+    """Give traced values a method, an operator or a property."""
+    setattr(Tracer, name, member)
+
+
+# --- attributes ---------------------------------------------------------------------
+
+
+def _attribute(name: str, doc: str) -> None:
+    def get(self: Any) -> Any:
+        return getattr(self.value, name)
+
+    install(name, property(get, doc=doc))
+
+
+def _shape(self: Any) -> tuple[int, ...]:
+    return getattr(self.value, "shape", ())
+
+
+def _dtype(self: Any) -> Any:
+    return getattr(self.value, "dtype", None) or np.dtype(type(self.value))
+
+
+def _ndim(self: Any) -> int:
+    return len(self.shape)
+
+
+def _size(self: Any) -> int:
+    size = 1
+    for n in self.shape:
+        size *= n
+    return size
+
+
+def _length(self: Any) -> int:
+    if not self.shape:
+        raise TypeError("len() of a traced value without dimensions")
+    return int(self.shape[0])
+
+
+def _iterate(self: Any) -> Iterator[Any]:
+    if not self.shape:
+        raise TypeError("iteration over a traced value without dimensions")
+    return (self[i] for i in range(self.shape[0]))
+
+
+def _represent(self: Any) -> str:
+    return f"<traced {describe(self)} of {self.trace}>"
+
+
+def _format(self: Any, spec: str) -> str:
+    return _represent(self)
+
+
+install("shape", property(_shape, doc="The lengths of the axes."))
+install("dtype", property(_dtype, doc="The data type of the elements."))
+install("ndim", property(_ndim, doc="The number of axes."))
+install("size", property(_size, doc="The number of elements."))
+install("itemsize", property(lambda self: self.dtype.itemsize, doc="Bytes of one element."))
+install("nbytes", property(lambda self: self.size * self.itemsize, doc="Bytes of all elements."))
+install("device", property(lambda self: getattr(self.value, "device", "cpu"), doc="Its device."))
+install("__len__", _length)
+install("__iter__", _iterate)
+install("__repr__", _represent)
+install("__format__", _format)
+install("__hash__", None)  # as of arrays: == compares element by element
+
+
+# --- conversions --------------------------------------------------------------------
+
+
+def _truth(self: Any) -> bool:
+    if self.size != 1:
+        raise ValueError(
+            f"the truth value of a traced {describe(self)} is ambiguous; use ops.any or ops.all"
+        )
+    return self.trace.decide(self, bool)  # type: ignore[no-any-return]
+
+
+def _integer(self: Any) -> int:
+    if self.size != 1:
+        raise TypeError(f"int() needs one element, not {describe(self)}")
+    return self.trace.decide(self, int)  # type: ignore[no-any-return]
+
+
+def _index(self: Any) -> int:
+    if self.dtype.kind not in "iub":
+        raise TypeError(f"a traced {describe(self)} is no index; convert it with int() first")
+    return _integer(self)
+
+
+_ADVICE = (
+    "that would cut it off from its derivative. Use the functions of fdbr.ops or NumPy on it; "
+    "return it (or pass it out with has_aux=True) to have its value after the transformation; or "
+    "say fdbr.stop_gradient(x) where a constant is meant"
+)
+
+
+def _refuse_float(self: Any) -> NoReturn:
+    raise TypeError(f"float() of {self!r}: {_ADVICE}. math.sin and the like: use ops.sin.")
+
+
+def _refuse_complex(self: Any) -> NoReturn:
+    raise TypeError(f"complex() of {self!r}: {_ADVICE}.")
+
+
+def _refuse_array(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    raise TypeError(
+        f"conversion of {self!r} to a NumPy array: {_ADVICE}. To put it into an array B, write "
+        "B = ops.at(B)[key].set(x); to join values, ops.stack or ops.concat."
+    )
+
+
+def _refuse_item(self: Any, *args: Any) -> NoReturn:
+    raise TypeError(f"item() of {self!r}: {_ADVICE}.")
+
+
+def _refuse_assignment(self: Any, key: Any, value: Any) -> NoReturn:
+    raise TypeError(
+        f"assignment into {self!r}: traced values are immutable. Write x = x.at[key].set(value), or "
+        "x.at[key].add(value) for +=."
+    )
+
+
+install("__bool__", _truth)
+install("__int__", _integer)
+install("__index__", _index)
+install("__float__", _refuse_float)
+install("__complex__", _refuse_complex)
+install("__array__", _refuse_array)
+install("item", _refuse_item)
+install("tolist", _refuse_item)
+install("__setitem__", _refuse_assignment)
+
+
+# --- NumPy's protocols --------------------------------------------------------------
+
+
+def _is_known(value: Any) -> bool:
+    """Whether fdbr itself handles an operand, rather than the operand's own class."""
+    return isinstance(value, Tracer | np.ndarray | np.generic) or not hasattr(
+        type(value), "__array_ufunc__"
+    )
+
+
+def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    outs = kwargs.pop("out", None)
+    name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+    if outs is not None:
+        raise TypeError(
+            f"np.{name}(…, out=…) with a traced value: arrays are never written to here. Take the "
+            "result instead; for x += y on an array x, write x = x + y."
+        )
+    if not all(_is_known(value) for value in inputs):
+        return NotImplemented
+    if kwargs.get("where", True) is not True and method == "__call__":
+        raise TypeError(
+            f"np.{name}(…, where=…) with a traced value: elements left out would have no value. "
+            "Use ops.where(condition, result, otherwise)."
+        )
+    op = ufuncs.get(ufunc) if method == "__call__" else ufunc_methods.get((ufunc, method))
+    if op is None:
+        raise TypeError(f"np.{name} of a traced value has no derivative rule in fdbr.ops")
+    dtype = kwargs.pop("dtype", None) if method == "__call__" else None
+    kwargs.pop("where", None) if method == "__call__" else None
+    if method == "__call__" and kwargs:
+        raise TypeError(f"np.{name} of a traced value takes no {sorted(kwargs)}")
+    if dtype is not None:
+        inputs = tuple(functions[np.astype](value, dtype) for value in inputs)
+    return op(*inputs, **kwargs)
+
+
+def _array_function(self: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    implementation = functions.get(function)
+    if implementation is None:
+        raise TypeError(
+            f"{function.__module__}.{function.__name__} of a traced value is not known to fdbr; "
+            "write it with the functions of fdbr.ops, or with others of NumPy"
+        )
+    if kwargs.pop("out", None) is not None:
+        raise TypeError(
+            f"np.{function.__name__}(…, out=…) with a traced value: arrays are never written to "
+            "here. Take the result instead."
+        )
+    return implementation(*args, **kwargs)
+
+
+install("__array_ufunc__", _array_ufunc)
+install("__array_function__", _array_function)
+install("__array_priority__", 1000)

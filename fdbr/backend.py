@@ -1,0 +1,190 @@
+"""Which array module an array belongs to, and who may write to an array.
+
+fdbr has no array class.  Arrays are NumPy's on the CPU and CuPy's on the GPU, and every op
+asks here for the module of its arguments.  Any other array type that answers
+``__array_namespace__`` is taken as it is.
+"""
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from fdbr import tree
+
+__all__ = ["array_module", "device_get", "device_put", "lock", "protect", "to_numpy"]
+
+# Types whose module is known; others are added as they are met.  `None` marks types that
+# go with any module: Python's numbers, which are weak in type promotion.
+_modules: dict[type, Any] = {
+    np.ndarray: np,
+    bool: None,
+    int: None,
+    float: None,
+    complex: None,
+    type(None): None,
+}
+
+_BELOW = object()  # the mark of types that hold their array in ``value``
+_wrappers: list[type] = []
+
+
+def see_through(kind: type) -> None:
+    """Have values of a type belong to the module of their attribute ``value``."""
+    _wrappers.append(kind)
+
+
+def array_module(*values: Any) -> ModuleType:
+    """The array module of the given values: NumPy, CuPy, or what they say themselves.
+
+    Python numbers, and anything else that is no array, go with any module; NumPy is the
+    answer when there is nothing else.  NumPy scalars and 0-d arrays go with CuPy as well,
+    as CuPy itself has it.
+
+    >>> import numpy as np
+    >>> array_module(np.ones(3), 2.0).__name__
+    'numpy'
+    """
+    for value in values:
+        module = module_of(type(value), value)
+        if module is _BELOW:
+            module = array_module(value.value)
+        if module is not None and module is not np:
+            return module
+    return np
+
+
+def module_of(kind: type, value: Any) -> Any:
+    """The module of one value of type ``kind``, `None` if it goes with any."""
+    try:
+        return _modules[kind]
+    except KeyError:
+        module = _modules[kind] = _ask(kind, value)
+        return module
+
+
+def _ask(kind: type, value: Any) -> Any:
+    if issubclass(kind, tuple(_wrappers)):
+        return _BELOW
+    root = kind.__module__.partition(".")[0]
+    if issubclass(kind, np.ndarray | np.generic):
+        return np
+    if root == "cupy":
+        return importlib.import_module("cupy")
+    if hasattr(kind, "__array_namespace__"):
+        return value.__array_namespace__()
+    return None
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array or an array scalar of a known array module."""
+    return module_of(type(value), value) is not None
+
+
+def module_for(device: Any) -> Any:
+    """The array module that makes arrays on a device: NumPy on ``None`` and ``"cpu"``."""
+    return np if device is None or device == "cpu" else importlib.import_module("cupy")
+
+
+# --- reading and writing ------------------------------------------------------------
+
+
+def lock(array: Any) -> Any:
+    """Make an array that the library has just made read-only, and return it.
+
+    What has no such flag (CuPy arrays, scalars) is returned as it is.
+
+    >>> import numpy as np
+    >>> lock(np.zeros(2))[0] = 1.0
+    Traceback (most recent call last):
+        ...
+    ValueError: assignment destination is read-only
+    """
+    if isinstance(array, np.ndarray):
+        array.setflags(write=False)
+        if array.base is not None:
+            lock(array.base)
+    return array
+
+
+def owner(array: Any) -> Any:
+    """The object whose memory an array shows: itself, or the end of its chain of bases."""
+    while (base := getattr(array, "base", None)) is not None:
+        array = base
+    return array
+
+
+def is_locked(array: Any) -> bool:
+    """Whether nobody can write to an array's memory without undoing a lock."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        array = array.base
+    return isinstance(array, np.generic | bytes | type(None)) or not _is_mutable(array)
+
+
+def _is_mutable(value: Any) -> bool:
+    try:
+        return not memoryview(value).readonly
+    except TypeError:
+        return is_array(value)
+
+
+def protect(array: Any) -> Any:
+    """An array with the same elements that nobody can write to: itself, or a copy."""
+    if not hasattr(array, "dtype") or is_locked(array):
+        return array
+    return lock(array.copy())
+
+
+# --- devices ------------------------------------------------------------------------
+
+
+def to_numpy(array: Any) -> Any:
+    """The elements of an array in host memory, as a NumPy array."""
+    if hasattr(array, "get") and not isinstance(array, np.ndarray | np.generic):
+        return array.get()
+    return np.asarray(array)
+
+
+def device_get(values: Any) -> Any:
+    """A tree with every array moved to host memory, as read-only NumPy arrays.
+
+    >>> import numpy as np
+    >>> device_get({"w": np.ones(2)})
+    {'w': array([1., 1.])}
+    """
+    return tree.map(lambda leaf: protect(to_numpy(leaf)) if is_array(leaf) else leaf, values)
+
+
+def device_put(values: Any, device: int | str | None = None) -> Any:
+    """A tree with every array moved to a device.
+
+    Parameters
+    ----------
+    values
+        A tree; leaves that are no arrays stay as they are.
+    device
+        ``"cpu"``, or the number of a CUDA device; `None` is the current CUDA device.
+
+    Raises
+    ------
+    ImportError
+        If a CUDA device is asked for and CuPy is not installed.
+
+    >>> import numpy as np
+    >>> device_put(np.ones(2), "cpu")
+    array([1., 1.])
+    """
+    if device == "cpu":
+        return device_get(values)
+    try:
+        cupy = importlib.import_module("cupy")
+    except ImportError as error:
+        raise ImportError(
+            f"fdbr.device_put: device {device!r} is a GPU, which needs CuPy; install it with "
+            "pip install 'fdbr[gpu]', or use device='cpu'"
+        ) from error
+    with cupy.cuda.Device(device):
+        return tree.map(lambda leaf: cupy.asarray(leaf) if is_array(leaf) else leaf, values)

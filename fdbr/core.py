@@ -1,0 +1,241 @@
+"""Primitives, traced values, and how the one finds the other.
+
+A transformation runs a function on *traced values*: each holds a plain value (or a traced
+value of an outer transformation) and belongs to a `Trace`, the one run of one
+transformation.  A *primitive* applied to traced values hands itself to the innermost of
+their traces, whose `process` takes one layer off and applies the primitive to what is
+below, until only arrays are left.
+
+Traces are numbered in the order of their beginning, and a trace that began later is the
+inner one of any two that meet in an operation.  Nothing else orders them: there is no
+stack, so threads, generators, coroutines and exceptions have nothing to disturb.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr.backend import array_module, is_locked, lock, owner, protect, see_through
+
+__all__ = ["EscapedTracerError", "Primitive", "Trace", "Tracer", "dispatch", "registry"]
+
+_levels = itertools.count(1)
+_numbers = frozenset({float, int, bool, complex})
+_plain_errors = {ValueError.__init__, TypeError.__init__, IndexError.__init__}
+
+registry: dict[str, "Primitive"] = {}
+"""Every primitive by name."""
+
+
+class EscapedTracerError(RuntimeError):
+    """A traced value was used after the transformation that made it had returned."""
+
+
+class Primitive:
+    """An operation that transformations know.
+
+    Operands are positional; everything that is structure (axes, shapes, dtypes) is a
+    keyword.
+
+    Attributes
+    ----------
+    name
+        Its name in the registry and in messages.
+    kind
+        The kind by which it was declared: it tells which rules it has and why.
+    value
+        ``value(xp, *operands, **params)``: the operation on arrays of the module ``xp``.
+    rules
+        ``rules[i]`` is the reverse rule of operand ``i``, `None` where the derivative is zero.
+    """
+
+    __slots__ = ("kind", "name", "rules", "value")
+
+    def __init__(self, name: str, kind: str, value: Callable[..., Any], rules: Any) -> None:
+        if name in registry:
+            raise ValueError(f"there is a primitive named {name!r} already")
+        self.name = name
+        self.kind = kind
+        self.value = value
+        self.rules = rules
+        registry[name] = self
+
+    def explain(self, error: Exception, args: Any) -> Exception:
+        """The error of an array module, with the op and its operands named."""
+        if str(error).startswith("fdbr."):
+            return error
+        operands = ", ".join(describe(arg) for arg in args)
+        kind = next(k for k in type(error).__mro__ if k.__init__ in _plain_errors)
+        return kind(f"fdbr.ops.{self.name}: {error} (operands: {operands})")
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} primitive {self.name}>"
+
+
+class Trace:
+    """One run of one transformation.
+
+    Attributes
+    ----------
+    level
+        Its number; the larger of two is the inner one.
+    origin
+        What is being transformed, for messages: ``("grad", loss)``.
+    running
+        Whether the transformed function has yet to return.
+    borrowed
+        The identities of the memory owners that callers handed in and can write to.
+    """
+
+    __slots__ = ("borrowed", "level", "origin", "running")
+
+    def __init__(self, transformation: str, function: Any) -> None:
+        self.level = next(_levels)
+        self.origin = (transformation, name_of(function))
+        self.running = True
+        self.borrowed: set[int] = set()
+
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Apply a primitive to arguments of which at least one belongs to this trace."""
+        raise TypeError(f"{type(self).__name__} has no rule for {primitive.name}")
+
+    def lower(self, tracer: "Tracer") -> Any:
+        """What `stop_gradient` leaves of a traced value of this trace."""
+        raise TypeError(f"{type(self).__name__} has no rule for stop_gradient")
+
+    def decide(self, tracer: "Tracer", kind: type) -> Any:
+        """What Python control flow gets of a traced value: its truth, or an integer."""
+        return kind(tracer.value)
+
+    def borrow(self, value: Any) -> None:
+        """Note that ``value`` came from the caller, who may write to it."""
+        while isinstance(value, Tracer):
+            self.borrowed |= value.trace.borrowed
+            value = value.value
+        if not is_locked(value):
+            self.borrowed.add(id(owner(value)))
+
+    def __repr__(self) -> str:
+        return f"{self.origin[0]}({self.origin[1]})"
+
+
+class Tracer:
+    """A value on its way through a transformation; it behaves as an array (see `array`)."""
+
+    __slots__ = ("__weakref__", "trace", "value")
+
+    trace: Any
+    value: Any
+
+    def with_value(self, value: Any) -> "Tracer":
+        """The same traced value, holding an equal array."""
+        raise TypeError(f"{type(self).__name__} cannot change its value")
+
+
+see_through(Tracer)
+
+
+def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply a primitive: to arrays at once, to traced values through the innermost trace."""
+    top = None
+    level = 0
+    host = False
+    foreign = False
+    for arg in args:
+        kind = type(arg)
+        if kind is np.ndarray:
+            host = True
+        elif kind not in _numbers:
+            if isinstance(arg, Tracer):
+                if arg.trace.level > level:
+                    top = arg.trace
+                    level = top.level
+            else:
+                foreign = True
+    if top is not None:
+        if not top.running:
+            raise escaped(top, primitive.name)
+        return top.process(primitive, args, params)
+    try:
+        if host and not foreign:
+            if not params and len(args) == 2:  # the usual case, without unpacking
+                return primitive.value(np, args[0], args[1])
+            return primitive.value(np, *args, **params)
+        out = primitive.value(array_module(*args), *args, **params)
+    except (TypeError, ValueError, IndexError) as error:
+        raise primitive.explain(error, args) from error
+    if not host and not foreign and primitive.kind == "elementwise":
+        return out.item()  # of Python numbers, which are weak, comes a Python number
+    return out
+
+
+def stop_gradient(value: Any) -> Any:
+    """One leaf, with every trace that differentiates taken off."""
+    while isinstance(value, Tracer):
+        if not value.trace.running:
+            raise escaped(value.trace, "stop_gradient")
+        lowered = value.trace.lower(value)
+        if lowered is value:
+            return value
+        value = lowered
+    return value
+
+
+# --- who may write to what ----------------------------------------------------------
+
+
+def retain(value: Any) -> Any:
+    """A value that stays what it is now, for use in a backward pass.
+
+    Arrays that somebody else can write to are copied; what the library made stays itself.
+    """
+    if isinstance(value, Tracer):
+        if not value.trace.borrowed:
+            return value
+        kept = retain_from(value.trace, value.value)
+        return value if kept is value.value else value.with_value(kept)
+    return protect(value)
+
+
+def retain_from(trace: Trace, value: Any) -> Any:
+    """`retain`, for what a traced value of ``trace`` holds: its intermediates are private."""
+    if isinstance(value, Tracer):
+        return retain(value)
+    return protect(value) if id(owner(value)) in trace.borrowed else value
+
+
+def publish(trace: Trace, value: Any) -> Any:
+    """Make what a trace hands to the user read-only, unless it is the user's own memory."""
+    if type(value) is tuple:
+        return tuple(publish(trace, part) for part in value)
+    if not isinstance(value, Tracer) and id(owner(value)) not in trace.borrowed:
+        lock(value)
+    return value
+
+
+# --- messages -----------------------------------------------------------------------
+
+
+def escaped(trace: Trace, name: str) -> EscapedTracerError:
+    """The error for a traced value that outlived its trace."""
+    return EscapedTracerError(
+        f"fdbr.ops.{name}: a traced value of {trace} was used after {trace} had returned. Return "
+        "it from the transformed function (has_aux=True passes further results out) instead of "
+        "storing it, or store fdbr.stop_gradient(value)."
+    )
+
+
+def name_of(function: Any) -> str:
+    """How messages call a function."""
+    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+
+
+def describe(value: Any) -> str:
+    """A value's dtype and shape, for messages."""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+    if type(value) in _numbers:
+        return f"{type(value).__name__} {value!r}"
+    return type(value).__name__

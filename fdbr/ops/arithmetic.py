@@ -1,0 +1,348 @@
+"""Sums, products, powers and what is made of them, element by element."""
+
+from typing import Any
+
+from fdbr.ops.comparison import where
+from fdbr.ops.creation import zeros_like
+from fdbr.ops.dtypes import astype, is_complex, result_type
+from fdbr.ops.exponential import log
+from fdbr.ops.kinds import constant, elementwise, opaque
+
+__all__ = [
+    "abs",
+    "add",
+    "ceil",
+    "clip",
+    "copysign",
+    "divide",
+    "floor",
+    "floor_divide",
+    "hypot",
+    "maximum",
+    "minimum",
+    "multiply",
+    "negative",
+    "positive",
+    "power",
+    "reciprocal",
+    "remainder",
+    "round",
+    "sign",
+    "sqrt",
+    "square",
+    "subtract",
+    "trunc",
+]
+
+@elementwise(x=1, y=1)
+def add(xp: Any, x: Any, y: Any) -> Any:
+    """The sum ``x + y``, element by element, with NumPy's broadcasting and promotion.
+
+    >>> from fdbr import ops
+    >>> ops.add(1.0, 2.0)
+    3.0
+    """
+    return xp.add(x, y)
+
+
+@elementwise(x=1, y=-1)
+def subtract(xp: Any, x: Any, y: Any) -> Any:
+    """The difference ``x - y``, element by element.
+
+    >>> from fdbr import ops
+    >>> ops.subtract(3.0, 2.0)
+    1.0
+    """
+    return xp.subtract(x, y)
+
+
+@elementwise(x=lambda y: y, y=lambda x: x)
+def multiply(xp: Any, x: Any, y: Any) -> Any:
+    """The product ``x * y``, element by element.
+
+    >>> import fdbr
+    >>> from fdbr import ops
+    >>> fdbr.grad(ops.multiply, argnums=(0, 1))(3.0, 2.0)
+    (np.float64(2.0), np.float64(3.0))
+    """
+    return xp.multiply(x, y)
+
+
+@elementwise(x=lambda y: 1 / y, y=lambda out, y: -out / y)
+def divide(xp: Any, x: Any, y: Any) -> Any:
+    """The quotient ``x / y``, element by element; of integers it is floating.
+
+    >>> from fdbr import ops
+    >>> ops.divide(1.0, 4.0)
+    0.25
+    """
+    return xp.divide(x, y)
+
+
+@elementwise(x=-1)
+def negative(xp: Any, x: Any) -> Any:
+    """The negation ``-x``.
+
+    >>> from fdbr import ops
+    >>> ops.negative(2.0)
+    -2.0
+    """
+    return xp.negative(x)
+
+
+@elementwise(x=1)
+def positive(xp: Any, x: Any) -> Any:
+    """A copy of ``x``.
+
+    >>> from fdbr import ops
+    >>> ops.positive(2.0)
+    2.0
+    """
+    return xp.positive(x)
+
+
+@elementwise(x=lambda x: 2 * x)
+def square(xp: Any, x: Any) -> Any:
+    """The square ``x * x``.
+
+    >>> from fdbr import ops
+    >>> ops.square(3.0)
+    9.0
+    """
+    return xp.square(x)
+
+
+@elementwise(x=lambda out: -out * out)
+def reciprocal(xp: Any, x: Any) -> Any:
+    """The reciprocal ``1 / x`` of floating numbers.
+
+    >>> from fdbr import ops
+    >>> ops.reciprocal(4.0)
+    0.25
+    """
+    return xp.reciprocal(x)
+
+
+@elementwise(x=lambda out: 0.5 / out)
+def sqrt(xp: Any, x: Any) -> Any:
+    """The square root.
+
+    >>> from fdbr import ops
+    >>> ops.sqrt(9.0)
+    3.0
+    """
+    return xp.sqrt(x)
+
+
+@elementwise(x=lambda x, y: _power_by_base(x, y), y=lambda x, out: _power_by_exponent(x, out))
+def _power(xp: Any, x: Any, y: Any) -> Any:
+    return xp.power(x, y)
+
+
+@elementwise(
+    x=lambda x, exponent: exponent * power(x, exponent - 1) if exponent else zeros_like(x)
+)
+def _integer_power(xp: Any, x: Any, *, exponent: int) -> Any:
+    return x**exponent
+
+
+def power(x: Any, y: Any, /) -> Any:
+    """The power ``x ** y``, element by element.
+
+    A Python integer as exponent is right for every base, negative ones and zero included.
+    The derivative by the exponent is ``x**y * log(x)``, and 0 where ``x`` is 0.
+
+    >>> import fdbr
+    >>> from fdbr import ops
+    >>> fdbr.grad(ops.power)(-3.0, 2)
+    np.float64(-6.0)
+    """
+    if type(y) is not int:
+        return _power(x, y)
+    return square(x) if y == 2 else positive(x) if y == 1 else _integer_power(x, exponent=y)
+
+
+def _power_by_base(x: Any, y: Any) -> Any:
+    # y * x**(y - 1), and 0 where y is 0: there it could be 0 * inf.
+    nonzero = y != 0
+    return where(nonzero, y * _power(x, where(nonzero, y - 1, y + 1)), 0 * x)
+
+
+def _power_by_exponent(x: Any, out: Any) -> Any:
+    nonzero = x != 0
+    return where(nonzero, out * log(where(nonzero, x, 1 + x)), 0 * out)
+
+
+@elementwise(x=lambda x: sign(x))
+def _real_abs(xp: Any, x: Any) -> Any:
+    return xp.abs(x)
+
+
+@opaque(x=lambda ct, x: ct * sign(x).conj())
+def _complex_abs(xp: Any, x: Any) -> Any:
+    return xp.abs(x)
+
+
+def abs(x: Any, /) -> Any:
+    """The absolute value; its derivative at 0 is taken as 0.
+
+    >>> import fdbr
+    >>> from fdbr import ops
+    >>> fdbr.grad(ops.abs)(-2.0)
+    np.float64(-1.0)
+    """
+    return (_complex_abs if is_complex(x) else _real_abs)(x)
+
+
+@elementwise(x=lambda x, y: _share(x > y, x == y, x, y), y=lambda x, y: _share(y > x, x == y, x, y))
+def maximum(xp: Any, x: Any, y: Any) -> Any:
+    """The larger of ``x`` and ``y``; where they are equal, each has half the derivative.
+
+    >>> from fdbr import ops
+    >>> ops.maximum(1.0, 2.0)
+    2.0
+    """
+    return xp.maximum(x, y)
+
+
+@elementwise(x=lambda x, y: _share(x < y, x == y, x, y), y=lambda x, y: _share(y < x, x == y, x, y))
+def minimum(xp: Any, x: Any, y: Any) -> Any:
+    """The smaller of ``x`` and ``y``; where they are equal, each has half the derivative.
+
+    >>> from fdbr import ops
+    >>> ops.minimum(1.0, 2.0)
+    1.0
+    """
+    return xp.minimum(x, y)
+
+
+def _share(won: Any, tied: Any, x: Any, y: Any) -> Any:
+    dtype = result_type(x, y)
+    return astype(won, dtype) + astype(tied, dtype) / 2
+
+
+@elementwise(x=1, y=lambda x, y: -floor_divide(x, y))
+def remainder(xp: Any, x: Any, y: Any) -> Any:
+    """The remainder of ``x / y`` with the sign of ``y``, as Python's ``%``.
+
+    >>> from fdbr import ops
+    >>> ops.remainder(-7.0, 3.0)
+    2.0
+    """
+    return xp.remainder(x, y)
+
+
+@elementwise(x=lambda x, out: x / where(out == 0, 1, out), y=lambda y, out: y / where(out == 0, 1, out))
+def hypot(xp: Any, x: Any, y: Any) -> Any:
+    """The length ``sqrt(x*x + y*y)``, without overflow; its derivative at 0 is taken as 0.
+
+    >>> from fdbr import ops
+    >>> ops.hypot(3.0, 4.0)
+    5.0
+    """
+    return xp.hypot(x, y)
+
+
+@elementwise(x=lambda x, out: sign(x) * sign(out), y=None)
+def copysign(xp: Any, x: Any, y: Any) -> Any:
+    """The magnitude of ``x`` with the sign of ``y``.
+
+    >>> from fdbr import ops
+    >>> ops.copysign(3.0, -1.0)
+    -3.0
+    """
+    return xp.copysign(x, y)
+
+
+@constant
+def sign(xp: Any, x: Any) -> Any:
+    """The sign: -1, 0 or 1; of a complex number ``x / abs(x)``.
+
+    Its derivative is 0 wherever it exists.
+
+    >>> from fdbr import ops
+    >>> ops.sign(-2.5)
+    -1.0
+    """
+    return xp.sign(x)
+
+
+@constant
+def floor(xp: Any, x: Any) -> Any:
+    """The largest integer not above ``x``, in ``x``'s dtype.
+
+    Its derivative is 0 wherever it exists.
+
+    >>> from fdbr import ops
+    >>> ops.floor(-1.5)
+    -2.0
+    """
+    return xp.floor(x)
+
+
+@constant
+def ceil(xp: Any, x: Any) -> Any:
+    """The smallest integer not below ``x``, in ``x``'s dtype.
+
+    Its derivative is 0 wherever it exists.
+
+    >>> from fdbr import ops
+    >>> ops.ceil(-1.5)
+    -1.0
+    """
+    return xp.ceil(x)
+
+
+@constant
+def trunc(xp: Any, x: Any) -> Any:
+    """The integer next to ``x`` towards zero, in ``x``'s dtype.
+
+    Its derivative is 0 wherever it exists.
+
+    >>> from fdbr import ops
+    >>> ops.trunc(-1.5)
+    -1.0
+    """
+    return xp.trunc(x)
+
+
+@constant
+def round(xp: Any, x: Any) -> Any:
+    """The nearest integer, halves to even, in ``x``'s dtype.
+
+    Its derivative is 0 wherever it exists.
+
+    >>> from fdbr import ops
+    >>> ops.round(2.5)
+    2.0
+    """
+    return xp.round(x)
+
+
+@constant
+def floor_divide(xp: Any, x: Any, y: Any) -> Any:
+    """The quotient rounded down, as Python's ``//``; its derivative is 0 wherever it exists.
+
+    >>> from fdbr import ops
+    >>> ops.floor_divide(7.0, 2.0)
+    3.0
+    """
+    return xp.floor_divide(x, y)
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+    """The elements brought into ``[min, max]``; a bound of `None` is none.
+
+    Elements on a bound or within keep their derivative; those brought in have 0, and the
+    bound that they got has theirs.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.clip(np.array([-2.0, 0.5, 3.0]), 0.0, 1.0)
+    array([0. , 0.5, 1. ])
+    """
+    if min is not None:
+        x = where(x < min, min, x)
+    if max is not None:
+        x = where(x > max, max, x)
+    return x

@@ -1,0 +1,267 @@
+"""Comparison, logic and choice, element by element."""
+
+from typing import Any
+
+from fdbr.ops.kinds import constant, fit, linear
+
+__all__ = [
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "equal",
+    "greater",
+    "greater_equal",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "not_equal",
+    "signbit",
+    "where",
+]
+
+
+@linear(
+    x=lambda ct, condition, like: fit(where(condition, ct, 0), like),
+    y=lambda ct, condition, like: fit(where(condition, 0, ct), like),
+)
+def where(xp: Any, condition: Any, x: Any, y: Any) -> Any:
+    """``x`` where the condition is true and ``y`` elsewhere, with broadcasting.
+
+    The side that is not chosen has derivative 0 there, even where its own derivative is
+    infinite; NaN in what it was computed from can still spread, as 0 * inf is NaN.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.where(np.array([True, False]), 1.0, 0.0)
+    array([1., 0.])
+    """
+    return xp.where(condition, x, y)
+
+
+@constant
+def equal(xp: Any, x: Any, y: Any) -> Any:
+    """Whether ``x == y``, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.equal(1.0, 1.0))
+    True
+    """
+    return xp.equal(x, y)
+
+
+@constant
+def not_equal(xp: Any, x: Any, y: Any) -> Any:
+    """Whether ``x != y``, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.not_equal(1.0, 2.0))
+    True
+    """
+    return xp.not_equal(x, y)
+
+
+@constant
+def less(xp: Any, x: Any, y: Any) -> Any:
+    """Whether ``x < y``, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.less(1.0, 2.0))
+    True
+    """
+    return xp.less(x, y)
+
+
+@constant
+def less_equal(xp: Any, x: Any, y: Any) -> Any:
+    """Whether ``x <= y``, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.less_equal(1.0, 2.0))
+    True
+    """
+    return xp.less_equal(x, y)
+
+
+@constant
+def greater(xp: Any, x: Any, y: Any) -> Any:
+    """Whether ``x > y``, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.greater(2.0, 1.0))
+    True
+    """
+    return xp.greater(x, y)
+
+
+@constant
+def greater_equal(xp: Any, x: Any, y: Any) -> Any:
+    """Whether ``x >= y``, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.greater_equal(2.0, 1.0))
+    True
+    """
+    return xp.greater_equal(x, y)
+
+
+@constant
+def logical_and(xp: Any, x: Any, y: Any) -> Any:
+    """Whether both are true, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.logical_and(True, True))
+    True
+    """
+    return xp.logical_and(x, y)
+
+
+@constant
+def logical_or(xp: Any, x: Any, y: Any) -> Any:
+    """Whether one at least is true, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.logical_or(True, False))
+    True
+    """
+    return xp.logical_or(x, y)
+
+
+@constant
+def logical_xor(xp: Any, x: Any, y: Any) -> Any:
+    """Whether exactly one is true, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.logical_xor(True, False))
+    True
+    """
+    return xp.logical_xor(x, y)
+
+
+@constant
+def logical_not(xp: Any, x: Any) -> Any:
+    """Whether ``x`` is false, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.logical_not(False))
+    True
+    """
+    return xp.logical_not(x)
+
+
+@constant
+def isfinite(xp: Any, x: Any) -> Any:
+    """Whether ``x`` is finite, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.isfinite(0.0))
+    True
+    """
+    return xp.isfinite(x)
+
+
+@constant
+def isinf(xp: Any, x: Any) -> Any:
+    """Whether ``x`` is infinite, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.isinf(float('inf')))
+    True
+    """
+    return xp.isinf(x)
+
+
+@constant
+def isnan(xp: Any, x: Any) -> Any:
+    """Whether ``x`` is not a number, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.isnan(float('nan')))
+    True
+    """
+    return xp.isnan(x)
+
+
+@constant
+def signbit(xp: Any, x: Any) -> Any:
+    """Whether the sign bit of ``x`` is set, element by element.
+
+    >>> from fdbr import ops
+    >>> bool(ops.signbit(-0.0))
+    True
+    """
+    return xp.signbit(x)
+
+
+@constant
+def bitwise_and(xp: Any, x: Any, y: Any) -> Any:
+    """The bitwise conjunction of integers or truth values.
+
+    >>> from fdbr import ops
+    >>> int(ops.bitwise_and(6, 3))
+    2
+    """
+    return xp.bitwise_and(x, y)
+
+
+@constant
+def bitwise_or(xp: Any, x: Any, y: Any) -> Any:
+    """The bitwise disjunction of integers or truth values.
+
+    >>> from fdbr import ops
+    >>> int(ops.bitwise_or(6, 3))
+    7
+    """
+    return xp.bitwise_or(x, y)
+
+
+@constant
+def bitwise_xor(xp: Any, x: Any, y: Any) -> Any:
+    """The bitwise exclusive disjunction of integers or truth values.
+
+    >>> from fdbr import ops
+    >>> int(ops.bitwise_xor(6, 3))
+    5
+    """
+    return xp.bitwise_xor(x, y)
+
+
+@constant
+def bitwise_left_shift(xp: Any, x: Any, y: Any) -> Any:
+    """``x`` with its bits moved left by ``y`` of integers or truth values.
+
+    >>> from fdbr import ops
+    >>> int(ops.bitwise_left_shift(3, 2))
+    12
+    """
+    return xp.bitwise_left_shift(x, y)
+
+
+@constant
+def bitwise_right_shift(xp: Any, x: Any, y: Any) -> Any:
+    """``x`` with its bits moved right by ``y`` of integers or truth values.
+
+    >>> from fdbr import ops
+    >>> int(ops.bitwise_right_shift(12, 2))
+    3
+    """
+    return xp.bitwise_right_shift(x, y)
+
+
+@constant
+def bitwise_invert(xp: Any, x: Any) -> Any:
+    """The bitwise negation of integers or truth values.
+
+    >>> from fdbr import ops
+    >>> int(ops.bitwise_invert(5))
+    -6
+    """
+    return xp.bitwise_invert(x)

@@ -1,0 +1,54 @@
+"""Complex numbers and their parts."""
+
+from typing import Any
+
+from fdbr.ops.creation import asarray, zeros_like
+from fdbr.ops.dtypes import is_complex
+from fdbr.ops.kinds import fit, linear
+
+__all__ = ["conj", "imag", "real"]
+
+
+@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)))
+def _real(xp: Any, x: Any) -> Any:
+    return x.real
+
+
+@linear(x=lambda ct, shape, dtype: fit(-1j * ct, (shape, dtype)))
+def _imag(xp: Any, x: Any) -> Any:
+    return x.imag
+
+
+@linear(x=lambda ct: conj(ct))
+def _conj(xp: Any, x: Any) -> Any:
+    return xp.conj(x)
+
+
+def real(x: Any, /) -> Any:
+    """The real part; of real numbers, themselves.
+
+    >>> from fdbr import ops
+    >>> float(ops.real(1 + 2j))
+    1.0
+    """
+    return _real(asarray(x)) if is_complex(x) else x
+
+
+def imag(x: Any, /) -> Any:
+    """The imaginary part; of real numbers, zeros.
+
+    >>> from fdbr import ops
+    >>> float(ops.imag(1 + 2j))
+    2.0
+    """
+    return _imag(asarray(x)) if is_complex(x) else zeros_like(x)
+
+
+def conj(x: Any, /) -> Any:
+    """The complex conjugate; of real numbers, themselves.
+
+    >>> from fdbr import ops
+    >>> complex(ops.conj(1 + 2j))
+    (1-2j)
+    """
+    return _conj(x) if is_complex(x) else x

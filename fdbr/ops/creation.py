@@ -1,0 +1,198 @@
+"""New arrays."""
+
+from typing import Any
+
+from fdbr import backend
+from fdbr.core import Tracer
+from fdbr.ops.dtypes import astype
+from fdbr.ops.kinds import constant
+
+__all__ = [
+    "arange",
+    "asarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """An array of zeros; float64 unless a dtype is given.
+
+    >>> from fdbr import ops
+    >>> ops.zeros(2)
+    array([0., 0.])
+    """
+    return backend.module_for(device).zeros(shape, dtype=dtype or float)
+
+
+def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """An array of ones; float64 unless a dtype is given.
+
+    >>> from fdbr import ops
+    >>> ops.ones(2)
+    array([1., 1.])
+    """
+    return backend.module_for(device).ones(shape, dtype=dtype or float)
+
+
+def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """An array whose elements are not set; float64 unless a dtype is given.
+
+    >>> from fdbr import ops
+    >>> ops.empty((2, 3)).shape
+    (2, 3)
+    """
+    return backend.module_for(device).empty(shape, dtype=dtype or float)
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """An array filled with one value, in its dtype unless another is given.
+
+    >>> from fdbr import ops
+    >>> ops.full(2, 7.0)
+    array([7., 7.])
+    """
+    if isinstance(fill_value, Tracer):
+        from fdbr.ops.shape import broadcast_to  # it is built on this module
+
+        value = fill_value if dtype is None else astype(fill_value, dtype)
+        return broadcast_to(value, (shape,) if isinstance(shape, int) else tuple(shape))
+    return backend.module_for(device).full(shape, fill_value, dtype=dtype)
+
+
+def arange(
+    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
+) -> Any:
+    """The numbers from ``start`` (or 0) up to ``stop``, which is left out, by ``step``.
+
+    >>> from fdbr import ops
+    >>> ops.arange(3)
+    array([0, 1, 2])
+    """
+    if stop is None:
+        start, stop = 0, start
+    return backend.module_for(device).arange(start, stop, step, dtype=dtype)
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
+) -> Any:
+    """``num`` numbers at equal distances from ``start`` to ``stop``.
+
+    >>> from fdbr import ops
+    >>> ops.linspace(0.0, 1.0, 3)
+    array([0. , 0.5, 1. ])
+    """
+    if isinstance(start, Tracer) or isinstance(stop, Tracer):
+        steps = backend.module_for(device).linspace(0.0, 1.0, num, endpoint=endpoint)
+        out = start + (stop - start) * steps
+        return out if dtype is None else astype(out, dtype)
+    return backend.module_for(device).linspace(start, stop, num, dtype=dtype, endpoint=endpoint)
+
+
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
+) -> Any:
+    """A matrix with ones on its ``k``-th diagonal and zeros elsewhere.
+
+    >>> from fdbr import ops
+    >>> ops.eye(2)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    return backend.module_for(device).eye(n_rows, n_cols, k=k, dtype=dtype or float)
+
+
+@constant
+def _full_like(xp: Any, x: Any, *, value: Any, dtype: Any) -> Any:
+    return xp.full_like(x, value, dtype=dtype)
+
+
+def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    """Zeros in the shape of ``x``, and in its dtype unless another is given.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.zeros_like(np.array([1.0, 2.0]))
+    array([0., 0.])
+    """
+    return full_like(x, 0, dtype=dtype, device=device)
+
+
+def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    """Ones in the shape of ``x``, and in its dtype unless another is given.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.ones_like(np.array([1.0, 2.0]))
+    array([1., 1.])
+    """
+    return full_like(x, 1, dtype=dtype, device=device)
+
+
+def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    """An array as ``x`` whose elements are not set (here: zeros).
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.empty_like(np.ones((2, 3))).shape
+    (2, 3)
+    """
+    return full_like(x, 0, dtype=dtype, device=device)
+
+
+def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """One value in the shape of ``x``, and in its dtype unless another is given.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.full_like(np.array([1.0, 2.0]), 7)
+    array([7., 7.])
+    """
+    if isinstance(fill_value, Tracer):
+        return full(x.shape, fill_value, dtype=dtype or x.dtype)
+    out = _full_like(x, value=fill_value, dtype=dtype)
+    return out if device is None else backend.device_put(out, device)
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
+    """An array of a number, a nest of lists or an array; traced values among them stay traced.
+
+    >>> from fdbr import ops
+    >>> ops.asarray([1.0, 2.0])
+    array([1., 2.])
+    """
+    if isinstance(obj, list | tuple) and _holds_tracer(obj):
+        from fdbr.ops.shape import stack  # it is built on this module
+
+        obj = stack([asarray(part) for part in obj])
+    if isinstance(obj, Tracer):
+        return obj if dtype is None else astype(obj, dtype)
+    xp = backend.array_module(obj) if device is None else backend.module_for(device)
+    if device is not None:
+        obj = backend.device_put(obj, device)
+    out = xp.asarray(obj, dtype=dtype)
+    if copy is False and out is not obj:
+        raise ValueError("fdbr.ops.asarray: copy=False, but a copy is needed")
+    return out.copy() if copy and out is obj else out
+
+
+def _holds_tracer(nest: Any) -> bool:
+    if isinstance(nest, list | tuple):
+        return any(map(_holds_tracer, nest))
+    return isinstance(nest, Tracer)

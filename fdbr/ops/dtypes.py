@@ -1,0 +1,120 @@
+"""Dtypes: asking for them and changing them."""
+
+from typing import Any
+
+from fdbr.backend import array_module
+from fdbr.core import Tracer
+from fdbr.ops.kinds import constant, fit, linear
+
+__all__ = ["astype", "can_cast", "finfo", "float_dtype", "iinfo", "is_complex", "isdtype", "result_type"]
+
+
+@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)))
+def _astype_inexact(xp: Any, x: Any, *, to: Any) -> Any:
+    if getattr(x, "dtype", None) is not None and x.dtype.kind == "c" and to.kind != "c":
+        x = x.real
+    return xp.asarray(x).astype(to)
+
+
+@constant
+def _astype_exact(xp: Any, x: Any, *, to: Any) -> Any:
+    return xp.asarray(x).astype(to)
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+    """The array in another dtype.
+
+    To a floating or complex dtype it is linear, and its gradient comes back in the dtype of
+    ``x``; to any other dtype its derivative is 0.  The real part is taken of a complex array
+    that is made real.
+
+    Parameters
+    ----------
+    x
+        An array of any shape.
+    dtype
+        Anything NumPy understands as a dtype.
+    copy
+        Whether a new array is made even where the dtype is the same already.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.astype(np.array([1.7]), np.int64)
+    array([1])
+    """
+    to = array_module(x).dtype(dtype)
+    if getattr(x, "dtype", None) == to and (not copy or isinstance(x, Tracer)):
+        return x
+    return (_astype_inexact if to.kind in "fc" else _astype_exact)(x, to=to)
+
+
+def _type_of(value: Any) -> Any:
+    """What stands for an operand in promotion: its dtype, or a Python number, which is weak."""
+    if hasattr(value, "dtype"):
+        return value.dtype
+    return value
+
+
+def result_type(*operands: Any) -> Any:
+    """The dtype to which arrays, dtypes and Python numbers promote together.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.result_type(np.float32(1), 2.0)
+    dtype('float32')
+    """
+    return array_module(*operands).result_type(*map(_type_of, operands))
+
+
+def can_cast(from_: Any, to: Any, /) -> bool:
+    """Whether promotion can take a dtype, or an array's dtype, to another.
+
+    >>> from fdbr import ops
+    >>> ops.can_cast("float32", "float64")
+    True
+    """
+    return bool(array_module(from_).can_cast(_type_of(from_), to))
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is of a kind of the Array API: ``"real floating"``, ``"integral"`` ….
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.isdtype(np.dtype("float32"), "real floating")
+    True
+    """
+    return bool(array_module().isdtype(dtype, kind))
+
+
+def finfo(dtype: Any, /) -> Any:
+    """The limits of a floating dtype, or of an array's dtype.
+
+    >>> from fdbr import ops
+    >>> float(ops.finfo("float64").eps)
+    2.220446049250313e-16
+    """
+    return array_module(dtype).finfo(_type_of(dtype))
+
+
+def iinfo(dtype: Any, /) -> Any:
+    """The limits of an integer dtype, or of an array's dtype.
+
+    >>> from fdbr import ops
+    >>> ops.iinfo("int8").max
+    127
+    """
+    return array_module(dtype).iinfo(_type_of(dtype))
+
+
+def is_complex(x: Any) -> bool:
+    """Whether an array or number is complex."""
+    return isinstance(x, complex) if not hasattr(x, "dtype") else x.dtype.kind == "c"
+
+
+def float_dtype(*operands: Any) -> Any:
+    """The floating dtype in which fractions of the operands are computed."""
+    dtype = result_type(*operands)
+    return dtype if dtype.kind in "fc" else array_module(*operands).dtype(float)
+
+

@@ -1,0 +1,187 @@
+"""Einstein's summation, as a chain of products of two operands.
+
+Subscripts are brought to explicit letters first: an ellipsis becomes letters of its own, a
+letter that an operand repeats becomes the diagonal of two axes.  Then each step contracts
+two operands; its transposes are contractions again.
+"""
+
+import math
+import string
+from typing import Any
+
+from fdbr.core import describe
+from fdbr.ops.creation import asarray
+from fdbr.ops.kinds import fit, multilinear
+from fdbr.ops.shape import broadcast_to, diagonal, moveaxis, permute_dims, reshape
+
+__all__ = ["einsum"]
+
+
+def einsum(subscripts: str, /, *operands: Any) -> Any:
+    """Einstein's summation over named axes, as `numpy.einsum`.
+
+    Parameters
+    ----------
+    subscripts
+        One group of letters an operand, separated by commas, and the result's letters after
+        ``->``; without it, the letters that appear once, in alphabetical order.  ``...``
+        stands for leading axes that broadcast.  A letter that an operand repeats takes its
+        diagonal; letters that the result lacks are summed over.
+    operands
+        As many arrays as there are groups.
+
+    Raises
+    ------
+    ValueError
+        If the subscripts are malformed or do not fit the operands' shapes.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.einsum("ij,kj->ik", np.ones((2, 3)), np.ones((4, 3))).shape
+    (2, 4)
+    >>> ops.einsum("ii", np.eye(3))
+    np.float64(3.0)
+    """
+    arrays = [asarray(operand) for operand in operands]
+    groups, result = _parse(subscripts, arrays)
+    terms = [_without_repeats(x, group) for x, group in zip(arrays, groups, strict=True)]
+    _check_lengths(subscripts, terms, arrays)
+    while len(terms) > 1:
+        i, j = _cheapest_pair(terms, result)
+        (x, of_x), (y, of_y) = terms[i], terms[j]
+        others = "".join(group for k, (_, group) in enumerate(terms) if k not in (i, j)) + result
+        kept = "".join(dict.fromkeys(c for c in of_x + of_y if c in others))
+        terms = [term for k, term in enumerate(terms) if k not in (i, j)]
+        terms.append((_contract(x, y, of_x=of_x, of_y=of_y, to=kept), kept))
+    x, group = terms[0]
+    x = x.sum(axis=gone) if (gone := tuple(i for i, c in enumerate(group) if c not in result)) else x
+    rest = [c for c in group if c in result]
+    return permute_dims(x, tuple(rest.index(c) for c in result)) if rest != list(result) else x
+
+
+def _parse(subscripts: str, arrays: list[Any]) -> tuple[list[str], str]:
+    """The operands' letters and the result's, without ellipses."""
+    if not isinstance(subscripts, str):
+        raise TypeError("fdbr.ops.einsum: the first argument must be the subscripts, a string")
+    left, arrow, right = subscripts.replace(" ", "").partition("->")
+    groups = left.split(",")
+    if len(groups) != len(arrays):
+        raise _malformed(subscripts, arrays, f"{len(groups)} groups for {len(arrays)} operands")
+    spare = [c for c in string.ascii_letters if c not in subscripts]
+    ranks = [x.ndim - len(g.replace("...", "")) for g, x in zip(groups, arrays, strict=True)]
+    wild = spare[: max((r for g, r in zip(groups, ranks, strict=True) if "..." in g), default=0)]
+    full = []
+    for group, rank in zip(groups, ranks, strict=True):
+        if rank < 0 or (rank and "..." not in group):
+            raise _malformed(subscripts, arrays, f"{group!r} does not fit its operand's dimensions")
+        full.append(group.replace("...", "".join(wild[len(wild) - rank :])))
+    letters = "".join(full)
+    if arrow:
+        result = right.replace("...", "".join(wild))
+    else:
+        once = sorted(c for c in set(letters) if letters.count(c) == 1 and c not in wild)
+        result = "".join(wild) + "".join(once)
+    if not all(c in string.ascii_letters for c in letters + result):
+        raise _malformed(subscripts, arrays, "only letters, commas, '...' and '->' may appear")
+    if len(set(result)) < len(result) or not set(result) <= set(letters):
+        raise _malformed(subscripts, arrays, "the result repeats a letter or has one of its own")
+    return full, result
+
+
+def _malformed(subscripts: str, arrays: list[Any], why: str) -> ValueError:
+    operands = ", ".join(map(describe, arrays))
+    return ValueError(f"fdbr.ops.einsum: {subscripts!r}: {why} (operands: {operands})")
+
+
+def _without_repeats(x: Any, group: str) -> tuple[Any, str]:
+    """An operand in which no letter appears twice: repeated ones become diagonals."""
+    for letter in dict.fromkeys(group):
+        while group.count(letter) > 1:
+            i = group.index(letter)
+            j = group.index(letter, i + 1)
+            if x.shape[i] != x.shape[j]:
+                raise ValueError(
+                    f"fdbr.ops.einsum: {letter!r} names axes of lengths {x.shape[i]} and "
+                    f"{x.shape[j]} of one operand, {describe(x)}"
+                )
+            x = diagonal(moveaxis(x, (i, j), (-2, -1)))
+            group = "".join(c for k, c in enumerate(group) if k not in (i, j)) + letter
+    return x, group
+
+
+def _check_lengths(subscripts: str, terms: list[tuple[Any, str]], arrays: list[Any]) -> None:
+    lengths: dict[str, int] = {}
+    for x, group in terms:
+        for letter, n in zip(group, x.shape, strict=True):
+            if lengths.setdefault(letter, n) == 1:
+                lengths[letter] = n
+            elif n not in (1, lengths[letter]):
+                raise _malformed(
+                    subscripts, arrays, f"{letter!r} is both {lengths[letter]} and {n} long"
+                )
+
+
+def _cheapest_pair(terms: list[tuple[Any, str]], result: str) -> tuple[int, int]:
+    """The two operands whose contraction takes the fewest multiplications."""
+    if len(terms) == 2:
+        return 0, 1
+
+    def cost(pair: tuple[int, int]) -> int:
+        lengths: dict[str, int] = {}
+        for x, group in (terms[k] for k in pair):
+            for c, n in zip(group, x.shape, strict=True):
+                lengths[c] = max(n, lengths.get(c, 1))
+        return math.prod(lengths.values())
+
+    pairs = [(i, j) for j in range(len(terms)) for i in range(j)]
+    return min(pairs, key=cost)
+
+
+@multilinear(
+    x=lambda ct, y, shape, dtype, of_x, of_y, to: _back(ct, y, to, of_y, of_x, shape, dtype),
+    y=lambda ct, x, shape, dtype, of_x, of_y, to: _back(ct, x, to, of_x, of_y, shape, dtype),
+)
+def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
+    """The sum of products of two operands, as one matrix product for each batch."""
+    x, of_x = _sum_alone(x, of_x, of_y + to)
+    y, of_y = _sum_alone(y, of_y, of_x + to)
+    batch = [c for c in to if c in of_x and c in of_y]
+    rows = [c for c in to if c not in of_y]
+    columns = [c for c in to if c not in of_x]
+    pairs = [c for c in of_x if c in of_y and c not in to]
+    x = xp.transpose(x, [of_x.index(c) for c in (*batch, *rows, *pairs)])
+    y = xp.transpose(y, [of_y.index(c) for c in (*batch, *pairs, *columns)])
+    b, r, p = len(batch), len(rows), len(pairs)
+    lengths = [max(m, n) for m, n in zip(x.shape[b + r :], y.shape[b : b + p], strict=True)]
+    if lengths != list(x.shape[b + r :]):
+        x = xp.broadcast_to(x, (*x.shape[: b + r], *lengths))
+    if lengths != list(y.shape[b : b + p]):
+        y = xp.broadcast_to(y, (*y.shape[:b], *lengths, *y.shape[b + p :]))
+    shape_r, shape_c, inner = x.shape[b : b + r], y.shape[b + p :], math.prod(lengths)
+    out = xp.matmul(
+        x.reshape((*x.shape[:b], math.prod(shape_r), inner)),
+        y.reshape((*y.shape[:b], inner, math.prod(shape_c))),
+    )
+    out = out.reshape((*out.shape[:b], *shape_r, *shape_c))
+    letters = [*batch, *rows, *columns]
+    return xp.transpose(out, [letters.index(c) for c in to])
+
+
+def _sum_alone(x: Any, group: str, others: str) -> tuple[Any, str]:
+    """An operand summed over the letters that nobody else has."""
+    alone = tuple(i for i, c in enumerate(group) if c not in others)
+    return (x.sum(axis=alone), "".join(c for c in group if c in others)) if alone else (x, group)
+
+
+def _back(
+    ct: Any, other: Any, of_ct: str, of_other: str, to: str, shape: tuple[int, ...], dtype: Any
+) -> Any:
+    """The transpose of a contraction: a contraction, repeated along axes summed alone."""
+    known = [c for c in to if c in of_ct or c in of_other]
+    out = _contract(ct, other, of_x=of_ct, of_y=of_other, to="".join(known))
+    lengths = iter(out.shape)
+    kept = [next(lengths) if c in known else 1 for c in to]
+    full = [n if m == 1 else m for m, n in zip(kept, shape, strict=True)]
+    if full != kept:
+        out = broadcast_to(reshape(out, kept), full)
+    return fit(out, (shape, dtype))

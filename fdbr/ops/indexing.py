@@ -1,0 +1,289 @@
+"""Taking elements by their places, and putting others there.
+
+A key is split into its structure, which is fixed, and its index arrays, which are operands:
+``x[:, i, None]`` becomes the key ``(slice(None), Slot(), None)`` and the indices ``(i,)``.
+Boolean masks become the index arrays of their true elements.
+"""
+
+import operator
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import Any
+
+from fdbr.backend import array_module, is_array, protect
+from fdbr.core import Tracer, describe
+from fdbr.ops.creation import asarray
+from fdbr.ops.dtypes import astype
+from fdbr.ops.kinds import constant, indexed, linear
+from fdbr.ops.shape import broadcast_to, normalize_axis, reshape
+
+__all__ = ["at", "getitem", "take", "take_along_axis"]
+
+Key = tuple[Any, ...]
+
+
+class _Slot:
+    """The place of an index array in a key."""
+
+    def __repr__(self) -> str:
+        return "Slot()"
+
+
+_SLOT = _Slot()
+
+
+def _split(key: Any, x: Any) -> tuple[Key, tuple[Any, ...]]:
+    """The structure of a key and its index arrays."""
+    parts: list[Any] = []
+    indices: list[Any] = []
+    for part in key if type(key) is tuple else (key,):
+        if isinstance(part, slice | EllipsisType | None) or type(part) is int:
+            parts.append(part)
+            continue
+        for index in _index_arrays(part, x):
+            parts.append(_SLOT)
+            indices.append(index)
+    return tuple(parts), tuple(indices)
+
+
+def _index_arrays(part: Any, x: Any) -> Sequence[Any]:
+    if not isinstance(part, Tracer) and not is_array(part):
+        if not isinstance(part, Sequence):
+            part = operator.index(part)
+        part = array_module(x).asarray(part)
+        if part.size == 0:
+            part = part.astype(int)
+    if part.dtype.kind == "b":
+        return _mask_indices(part)
+    if part.dtype.kind not in "iu":
+        raise IndexError(f"fdbr.ops.getitem: an index must be integer or boolean, not {describe(part)}")
+    return (part if isinstance(part, Tracer) else protect(part),)
+
+
+def _mask_indices(mask: Any) -> Sequence[Any]:
+    if mask.ndim == 0:
+        raise IndexError(
+            "fdbr.ops.getitem: a truth value is no index; use ops.where, or a mask of an array"
+        )
+    return mask.nonzero()  # type: ignore[no-any-return]
+
+
+def _join(key: Key, indices: Sequence[Any]) -> Key:
+    """The key that NumPy understands."""
+    following = iter(indices)
+    return tuple(next(following) if part is _SLOT else part for part in key)
+
+
+# --- reading ------------------------------------------------------------------------
+
+
+def getitem(x: Any, key: Any, /) -> Any:
+    """The elements ``x[key]``: NumPy's basic and advanced indexing.
+
+    Elements that the key names several times collect the cotangents of all of them.
+
+    >>> import fdbr, numpy as np
+    >>> from fdbr import ops
+    >>> fdbr.grad(lambda x: ops.getitem(x, np.array([0, 0, 1])).sum())(np.zeros(3))
+    array([2., 1., 0.])
+    """
+    kind = type(key)
+    if kind is slice or kind is int:
+        return _slice(x, key=key)
+    if not isinstance(x, Tracer) and not _has_tracer(key):
+        return x[key]
+    key, indices = _split(key, x)
+    return _gather(x, *indices, key=key) if indices else _slice(x, key=key)
+
+
+def _has_tracer(key: Any) -> bool:
+    return isinstance(key, Tracer) or (type(key) is tuple and any(map(_has_tracer, key)))
+
+
+@linear(x=lambda ct, shape, key: _unslice(ct, shape=shape, key=key))
+def _slice(xp: Any, x: Any, *, key: Any) -> Any:
+    return x[key]
+
+
+@linear(x=lambda ct, key: _slice(ct, key=key))
+def _unslice(xp: Any, x: Any, *, shape: tuple[int, ...], key: Any) -> Any:
+    out = xp.zeros(shape, dtype=x.dtype)
+    out[key] = x
+    return out
+
+
+@indexed(lambda ct, shape, indices, params: _scatter(ct, *indices, shape=shape, **params))
+def _gather(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
+    return x[_join(key, indices)]
+
+
+@indexed(lambda ct, shape, indices, params: _gather(ct, *indices, key=params["key"]))
+def _scatter(xp: Any, x: Any, *indices: Any, shape: tuple[int, ...], key: Key) -> Any:
+    out = xp.zeros(shape, dtype=x.dtype)
+    xp.add.at(out, _join(key, indices), x)
+    return out
+
+
+def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
+    """The elements at some places along an axis; of the flattened array if it is `None`.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.take(np.array([10, 20, 30]), np.array([2, 0]))
+    array([30, 10])
+    """
+    if axis is None:
+        x, axis = reshape(x, -1), 0
+    return getitem(x, (slice(None),) * normalize_axis(axis, x.ndim, "take") + (asarray(indices),))
+
+
+def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+    """The elements whose place along an axis ``indices`` gives, position by position.
+
+    ``indices`` has the dimensions of ``x`` and broadcasts with it elsewhere than on the axis.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.take_along_axis(np.array([[1, 2], [3, 4]]), np.array([[1], [0]]), axis=1)
+    array([[2],
+           [3]])
+    """
+    axis = normalize_axis(axis, x.ndim, "take_along_axis")
+    if indices.ndim != x.ndim:
+        raise ValueError(
+            f"fdbr.ops.take_along_axis: indices {describe(indices)} and x {describe(x)} must have "
+            "as many dimensions"
+        )
+    xp = array_module(indices if isinstance(x, Tracer) else x)
+    key: list[Any] = []
+    for i, (mine, theirs) in enumerate(zip(x.shape, indices.shape, strict=True)):
+        if i == axis:
+            key.append(indices)
+        elif mine == 1:
+            key.append(xp.zeros((1,) * x.ndim, dtype=int))
+        else:
+            places = xp.arange(mine if theirs == 1 else theirs)
+            key.append(places.reshape((1,) * i + (-1,) + (1,) * (x.ndim - i - 1)))
+    return getitem(x, tuple(key))
+
+
+# --- writing ------------------------------------------------------------------------
+
+
+class at:  # noqa: N801 (read as a preposition: ops.at(x)[key].set(y))
+    """Functional updates: ``at(x)[key].set(y)`` is a copy of ``x`` with ``y`` at the key.
+
+    On traced values ``x.at[key].set(y)`` is the same.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.at(np.zeros(3))[1:].set(5.0)
+    array([0., 5., 5.])
+    >>> ops.at(np.zeros(3))[np.array([0, 0, 2])].add(1.0)
+    array([2., 0., 1.])
+    """
+
+    __slots__ = ("_x",)
+
+    def __init__(self, x: Any, /) -> None:
+        self._x = x
+
+    def __getitem__(self, key: Any) -> "Place":
+        return Place(self._x, key)
+
+    def __repr__(self) -> str:
+        return f"at({describe(self._x)})"
+
+
+class Place:
+    """Some elements of an array, by a key: see `at`."""
+
+    __slots__ = ("_indices", "_key", "_x")
+
+    def __init__(self, x: Any, key: Any) -> None:
+        self._x = asarray(x)
+        self._key, self._indices = _split(key, self._x)
+
+    def get(self) -> Any:
+        """The elements."""
+        return _gather(self._x, *self._indices, key=self._key)
+
+    def set(self, values: Any, /) -> Any:
+        """A copy of the array with ``values``, broadcast, in the elements' place.
+
+        Where a key names an element several times, the last value counts.
+        """
+        values = self._values(values, "set")
+        return _replace(self._x, values, *self._indices, key=self._key)
+
+    def add(self, values: Any, /) -> Any:
+        """A copy of the array with ``values``, broadcast, added to the elements.
+
+        Where a key names an element several times, each value is added.
+        """
+        values = self._values(values, "add")
+        return self._x + _scatter(values, *self._indices, shape=self._x.shape, key=self._key)
+
+    def _values(self, values: Any, verb: str) -> Any:
+        shape = _region(self._x, *self._indices, key=self._key).shape
+        values = asarray(values)
+        if values.dtype.kind == "c" and self._x.dtype.kind != "c":
+            raise TypeError(
+                f"fdbr.ops.at: {verb} of complex values {describe(values)} in {describe(self._x)} "
+                "would lose their imaginary part; make the array complex first"
+            )
+        values = astype(values, self._x.dtype, copy=False)
+        while values.ndim > len(shape) and values.shape[0] == 1:
+            values = values[0]
+        try:
+            return broadcast_to(values, shape)
+        except ValueError as error:
+            raise ValueError(
+                f"fdbr.ops.at: {verb} of {describe(values)}, which does not broadcast to the "
+                f"shape {shape} of the elements at the key"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"at({describe(self._x)})[{self._key}]"
+
+
+@constant
+def _region(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
+    return xp.broadcast_to(xp.zeros((), dtype=bool), x.shape)[_join(key, indices)]
+
+
+@constant
+def _last_named(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
+    """Which of the named elements were the last to be written, if a key names some again."""
+    joined = _join(key, indices)
+    writer = xp.zeros(x.shape, dtype=int)
+    shape = writer[joined].shape
+    order = xp.arange(1, 1 + xp.ones(shape, dtype=bool).size).reshape(shape)
+    writer[joined] = order
+    return writer[joined] == order
+
+
+def _replaced(ct: Any, indices: Any, key: Key) -> Any:
+    """What of an update's cotangent belongs to the values that were written."""
+    taken = _gather(ct, *indices, key=key)
+    if not indices:
+        return taken
+    return taken * astype(_last_named(ct, *indices, key=key), ct.dtype)
+
+
+@indexed(
+    lambda ct, shape, indices, params: _erase(ct, *indices, **params),
+    lambda ct, shape, indices, params: _replaced(ct, indices, params["key"]),
+)
+def _replace(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
+    out = x.copy()
+    joined = _join(key, indices)
+    out[joined] = values
+    return out
+
+
+@indexed(lambda ct, shape, indices, params: _erase(ct, *indices, **params))
+def _erase(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
+    out = x.copy()
+    out[_join(key, indices)] = 0
+    return out

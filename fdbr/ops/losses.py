@@ -1,0 +1,238 @@
+"""What a model is trained to make small, and how well it does."""
+
+from typing import Any
+
+from fdbr.core import describe
+from fdbr.ops.comparison import where
+from fdbr.ops.creation import asarray
+from fdbr.ops.dtypes import astype, float_dtype
+from fdbr.ops.activation import floating, log_softmax
+from fdbr.ops.indexing import take_along_axis
+from fdbr.ops.kinds import indexed, opaque
+from fdbr.ops.reductions import argmax, mean, sum
+from fdbr.ops.shape import expand_dims, moveaxis, normalize_axis, squeeze
+
+__all__ = ["accuracy", "mean_squared_error", "softmax_cross_entropy"]
+
+
+def _at_labels(xp: Any, labels: Any) -> tuple[Any, ...]:
+    """The key of one element for each label, along the last axis."""
+    grid = xp.indices(labels.shape, sparse=True) if labels.ndim != 1 else (xp.arange(len(labels)),)
+    return (*grid, labels)
+
+
+def _chosen(x: Any, labels: Any) -> Any:
+    return squeeze(take_along_axis(x, expand_dims(labels, axis=-1)), axis=-1)
+
+
+@indexed(
+    lambda ct, shape, indices, params: ct,
+    lambda ct, shape, indices, params: -_chosen(ct, *indices),
+)
+def _subtract_at_labels(xp: Any, x: Any, values: Any, labels: Any) -> Any:
+    out = x.copy()
+    out[_at_labels(xp, labels)] -= values
+    return out
+
+
+def _cross_entropy_pull(cts: Any, out: Any, labels: Any) -> Any:
+    """``(softmax(x) - onehot(labels)) * ct``, and what came through the softmax itself."""
+    loss_ct, share_ct = cts
+    shares = out[1]
+    total = None
+    if loss_ct is not None:
+        total = _subtract_at_labels(shares * loss_ct[..., None], loss_ct, labels)
+    if share_ct is not None:
+        through = shares * (share_ct - (share_ct * shares).sum(axis=-1, keepdims=True))
+        total = through if total is None else total + through
+    return total
+
+
+@opaque(x=_cross_entropy_pull)
+def _cross_entropy(xp: Any, x: Any, labels: Any) -> Any:
+    """Each example's loss, and the softmax, which the derivative needs."""
+    largest = x.max(axis=-1, keepdims=True)
+    away = x - largest
+    shares = xp.exp(away)
+    total = shares.sum(axis=-1, keepdims=True)
+    loss = xp.log(total[..., 0]) - away[_at_labels(xp, labels)]
+    shares /= total
+    return loss, shares
+
+
+def softmax_cross_entropy(
+    logits: Any,
+    labels: Any,
+    /,
+    *,
+    axis: int = -1,
+    ignore_label: int | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """The cross entropy between the softmax of logits and labels.
+
+    For an example with logits ``x`` and label ``t`` it is ``logsumexp(x) - x[t]``, for a
+    distribution ``t`` over the classes ``sum(t * (logsumexp(x) - x))``.
+
+    Parameters
+    ----------
+    logits
+        Floating, with the classes along ``axis``: for example ``(batch, classes)``.
+    labels
+        Either integers in ``0 … classes - 1``, in the shape of ``logits`` without ``axis``;
+        or probabilities, floating and in the shape of ``logits``.
+    axis
+        The axis of the classes.
+    ignore_label
+        An integer label whose examples count neither in the sum nor in the mean.
+    reduction
+        ``"mean"`` over the examples that count (0 if there is none), ``"sum"``, or
+        ``"none"`` for each example's own loss.
+
+    Returns
+    -------
+    array
+        A scalar, or one loss an example, in the dtype of ``logits``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, a label is out of range, or ``reduction`` is unknown.
+    TypeError
+        If the logits are not real floating, or the labels neither integers nor floating.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.softmax_cross_entropy(np.zeros((1, 2)), np.array([0]))
+    np.float64(0.6931471805599453)
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(
+            f"fdbr.ops.softmax_cross_entropy: reduction {reduction!r} is none of 'mean', 'sum', "
+            "'none'"
+        )
+    logits, labels = asarray(logits), asarray(labels)
+    if logits.dtype.kind != "f" or logits.ndim == 0:
+        raise TypeError(
+            "fdbr.ops.softmax_cross_entropy: logits must be real floating with an axis of classes, "
+            f"not {describe(logits)}"
+        )
+    axis = normalize_axis(axis, logits.ndim, "softmax_cross_entropy")
+    if axis != logits.ndim - 1:
+        logits = moveaxis(logits, axis, -1)
+        labels = moveaxis(labels, axis, -1) if labels.dtype.kind == "f" else labels
+    if labels.dtype.kind == "f":
+        return _reduced(_soft_losses(logits, labels), None, reduction)
+    counted = None if ignore_label is None else labels != ignore_label
+    losses = _hard_losses(logits, labels, counted)
+    return _reduced(losses, counted, reduction)
+
+
+def _soft_losses(logits: Any, labels: Any) -> Any:
+    if labels.shape != logits.shape:
+        raise ValueError(
+            f"fdbr.ops.softmax_cross_entropy: probabilities {describe(labels)} must have the shape "
+            f"of the logits {describe(logits)}"
+        )
+    return -sum(labels * log_softmax(logits), axis=-1)
+
+
+def _hard_losses(logits: Any, labels: Any, counted: Any) -> Any:
+    classes = logits.shape[-1]
+    if labels.dtype.kind not in "iu":
+        raise TypeError(
+            "fdbr.ops.softmax_cross_entropy: labels must be integers, or probabilities in the "
+            f"shape of the logits, not {describe(labels)}"
+        )
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"fdbr.ops.softmax_cross_entropy: labels {describe(labels)} do not fit logits "
+            f"{describe(logits)}; they need the shape {logits.shape[:-1]}"
+        )
+    if counted is not None:
+        labels = where(counted, labels, 0)
+    if labels.size and not (0 <= labels.min() and labels.max() < classes):
+        raise ValueError(
+            f"fdbr.ops.softmax_cross_entropy: labels from {labels.min()} to {labels.max()} for "
+            f"{classes} classes; they must lie in 0 … {classes - 1}"
+            + (" (ignore_label names one that is left out)" if counted is None else "")
+        )
+    losses = _cross_entropy(logits, labels)[0]
+    return losses if counted is None else where(counted, losses, 0)
+
+
+def _reduced(losses: Any, counted: Any, reduction: str) -> Any:
+    if reduction == "none":
+        return losses
+    total = sum(losses)
+    if reduction == "sum":
+        return total
+    return total / (losses.size if counted is None else max(int(counted.sum()), 1))
+
+
+def mean_squared_error(x: Any, y: Any, /) -> Any:
+    """The mean of ``(x - y)**2`` over all elements.
+
+    Parameters
+    ----------
+    x, y
+        Arrays of one shape.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ: broadcasting here is nearly always a mistake.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.mean_squared_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+    np.float64(2.0)
+    """
+    x, y = asarray(x), asarray(y)
+    if x.shape != y.shape:
+        raise ValueError(
+            f"fdbr.ops.mean_squared_error: x {describe(x)} and y {describe(y)} differ in shape; "
+            "reshape or broadcast one of them first"
+        )
+    away = x - y
+    return mean(away * away)
+
+
+def accuracy(logits: Any, labels: Any, /, *, ignore_label: int | None = None) -> Any:
+    """The share of examples whose largest logit is the label's; its derivative is 0.
+
+    Parameters
+    ----------
+    logits
+        Shape ``(..., classes)``.
+    labels
+        Integers, shape ``(...)``.
+    ignore_label
+        A label whose examples do not count.
+
+    Returns
+    -------
+    array
+        A scalar in the floating dtype of ``logits``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.accuracy(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, 1]))
+    np.float64(0.5)
+    """
+    logits, labels = asarray(logits), asarray(labels)
+    if labels.shape != logits.shape[:-1] or labels.dtype.kind not in "iu":
+        raise ValueError(
+            f"fdbr.ops.accuracy: labels {describe(labels)} do not fit logits {describe(logits)}; "
+            f"they must be integers of shape {logits.shape[:-1]}"
+        )
+    right = astype(argmax(logits, axis=-1) == labels, float_dtype(logits))
+    if ignore_label is None:
+        return mean(right)
+    counted = labels != ignore_label
+    return sum(where(counted, right, 0)) / max(int(counted.sum()), 1)

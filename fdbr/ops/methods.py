@@ -1,0 +1,172 @@
+"""Operators and methods of traced values: the functions of `fdbr.ops` by other names."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.array import install
+from fdbr.backend import is_array
+from fdbr.core import Tracer
+from fdbr.reverse import ReverseTracer
+
+_BINARY = {
+    "add": ops.add,
+    "sub": ops.subtract,
+    "mul": ops.multiply,
+    "truediv": ops.divide,
+    "floordiv": ops.floor_divide,
+    "mod": ops.remainder,
+    "pow": ops.power,
+    "matmul": ops.matmul,
+    "and": ops.bitwise_and,
+    "or": ops.bitwise_or,
+    "xor": ops.bitwise_xor,
+    "lshift": ops.bitwise_left_shift,
+    "rshift": ops.bitwise_right_shift,
+}
+_COMPARISONS = {
+    "eq": ops.equal,
+    "ne": ops.not_equal,
+    "lt": ops.less,
+    "le": ops.less_equal,
+    "gt": ops.greater,
+    "ge": ops.greater_equal,
+}
+_UNARY = {
+    "neg": ops.negative,
+    "pos": ops.positive,
+    "abs": ops.abs,
+    "invert": ops.bitwise_invert,
+}
+
+
+_NO_PARAMS: dict[str, Any] = {}
+_numbers = frozenset({float, int})
+_known: set[type] = {bool, int, float, complex, list, np.ndarray, ReverseTracer}
+
+
+def _takes(value: Any) -> bool:
+    """Whether an operator takes a value; others may know themselves what to do with us."""
+    if isinstance(value, Tracer) or is_array(value):
+        _known.add(type(value))
+        return True
+    return False
+
+
+def _operator(op: Callable[..., Any]) -> Callable[..., Any]:
+    primitive = getattr(op, "primitive", None)
+    if primitive is None:
+        return lambda x, y: op(x, y) if type(y) in _known or _takes(y) else NotImplemented
+
+    def forward(x: Any, y: Any) -> Any:
+        kind = type(y)
+        trace = x.trace
+        if (kind in _numbers or (kind is type(x) and y.trace is trace)) and trace.running:
+            return trace.process(primitive, (x, y), _NO_PARAMS)  # no need to look for the trace
+        return op(x, y) if kind in _known or _takes(y) else NotImplemented
+
+    return forward
+
+
+def _reflected(op: Callable[..., Any]) -> Callable[..., Any]:
+    def backward(x: Any, y: Any) -> Any:
+        return op(y, x) if type(y) in _known or _takes(y) else NotImplemented
+
+    return backward
+
+
+for name, op in (_BINARY | _COMPARISONS).items():
+    install(f"__{name}__", _operator(op))
+for name, op in _BINARY.items():
+    install(f"__r{name}__", _reflected(op))
+for name, op in _UNARY.items():
+    install(f"__{name}__", op)
+install("__divmod__", lambda x, y: (ops.floor_divide(x, y), ops.remainder(x, y)))
+install("__rdivmod__", lambda x, y: (ops.floor_divide(y, x), ops.remainder(y, x)))
+install("__round__", lambda x, digits=0: ops.round(x) if not digits else ops.round(x * 10**digits) / 10**digits)
+install("__getitem__", ops.getitem)
+install("__array_namespace__", lambda self, *, api_version=None: ops)
+install("at", property(ops.at, doc="Functional updates: ``x.at[key].set(y)``; see `ops.at`."))
+
+install("T", property(lambda x: ops.permute_dims(x, tuple(reversed(range(x.ndim)))), doc="Transposed."))
+install("mT", property(ops.matrix_transpose, doc="With the last two axes exchanged."))
+install("real", property(ops.real, doc="The real part."))
+install("imag", property(ops.imag, doc="The imaginary part."))
+install("flat", property(lambda x: iter(ops.reshape(x, -1)), doc="Its elements, one by one."))
+
+
+def _axes(axes: tuple[Any, ...], ndim: int) -> Any:
+    if not axes or axes == (None,):
+        return tuple(reversed(range(ndim)))
+    return axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+
+
+def _shape(shape: tuple[Any, ...]) -> Any:
+    return shape[0] if len(shape) == 1 else shape
+
+
+def _sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    return ops.sum(x, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def _prod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    return ops.prod(x, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def _cumulative(op: Callable[..., Any]) -> Callable[..., Any]:
+    def method(x: Any, axis: Any = None, dtype: Any = None) -> Any:
+        x = ops.reshape(x, -1) if axis is None else x
+        return op(x, axis=0 if axis is None else axis, dtype=dtype)
+
+    return method
+
+
+def _reduction(op: Callable[..., Any]) -> Callable[..., Any]:
+    def method(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        return op(x, axis=axis, keepdims=keepdims)
+
+    return method
+
+
+def _spread(op: Callable[..., Any]) -> Callable[..., Any]:
+    def method(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+        return op(x, axis=axis, correction=ddof, keepdims=keepdims)
+
+    return method
+
+
+_METHODS = {
+    "sum": _sum,
+    "prod": _prod,
+    "mean": _reduction(ops.mean),
+    "max": _reduction(ops.max),
+    "min": _reduction(ops.min),
+    "all": _reduction(ops.all),
+    "any": _reduction(ops.any),
+    "argmax": _reduction(ops.argmax),
+    "argmin": _reduction(ops.argmin),
+    "var": _spread(ops.var),
+    "std": _spread(ops.std),
+    "cumsum": _cumulative(ops.cumulative_sum),
+    "cumprod": _cumulative(ops.cumulative_prod),
+    "reshape": lambda x, *shape: ops.reshape(x, _shape(shape)),
+    "transpose": lambda x, *axes: ops.permute_dims(x, _axes(axes, x.ndim)),
+    "swapaxes": ops.swapaxes,
+    "squeeze": ops.squeeze,
+    "ravel": lambda x: ops.reshape(x, -1),
+    "flatten": lambda x: ops.reshape(x, -1),
+    "astype": lambda x, dtype, copy=True: ops.astype(x, dtype, copy=copy),
+    "copy": lambda x: x,
+    "conj": ops.conj,
+    "conjugate": ops.conj,
+    "dot": ops.dot,
+    "round": lambda x, decimals=0: x.__round__(decimals),
+    "take": lambda x, indices, axis=None: ops.take(x, indices, axis=axis),
+    "diagonal": lambda x, offset=0: ops.diagonal(x, offset=offset),
+    "clip": lambda x, min=None, max=None: ops.clip(x, min, max),
+    "to_device": lambda x, device: x,
+}
+for name, method in _METHODS.items():
+    install(name, method)

@@ -1,0 +1,233 @@
+"""Products of matrices and tensors."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fdbr.core import describe
+from fdbr.ops.arithmetic import multiply
+from fdbr.ops.creation import asarray
+from fdbr.ops.einsums import einsum
+from fdbr.ops.kinds import fit, multilinear
+from fdbr.ops.shape import (
+    expand_dims,
+    matrix_transpose,
+    moveaxis,
+    normalize_axes,
+    normalize_axis,
+    permute_dims,
+    reshape,
+)
+
+__all__ = ["dot", "einsum", "inner", "linear", "matmul", "outer", "tensordot", "vecdot"]
+
+
+@multilinear(
+    x=lambda ct, y, like: fit(_matmul(ct, matrix_transpose(y)), like),
+    y=lambda ct, x, like: fit(_matmul(matrix_transpose(x), ct), like),
+)
+def _matmul(xp: Any, x: Any, y: Any) -> Any:
+    return xp.matmul(x, y)
+
+
+@multilinear(
+    x=lambda ct, weight, like: fit(_matmul(ct, weight), like),
+    weight=lambda ct, x, like: fit(_matmul(matrix_transpose(ct), x), like),
+)
+def _matmul_transposed(xp: Any, x: Any, weight: Any) -> Any:
+    return xp.matmul(x, weight.T)
+
+
+def matmul(x: Any, y: Any, /) -> Any:
+    """The matrix product ``x @ y``.
+
+    Parameters
+    ----------
+    x, y
+        Arrays of shapes ``(..., n, k)`` and ``(..., k, m)``, whose leading axes broadcast.  A
+        one-dimensional operand is a row on the left and a column on the right, and its axis
+        does not appear in the result.
+
+    Returns
+    -------
+    array
+        Shape ``(..., n, m)``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or an operand has no dimension.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.matmul(np.eye(2), np.array([1.0, 2.0]))
+    array([1., 2.])
+    """
+    x, y = asarray(x), asarray(y)
+    if x.ndim == 0 or y.ndim == 0 or x.shape[-1] != y.shape[-min(y.ndim, 2)]:
+        raise ValueError(
+            f"fdbr.ops.matmul: shapes do not fit: x {describe(x)}, y {describe(y)}; the last axis "
+            "of x must be as long as the last but one of y"
+        )
+    if y.ndim == 1:
+        return _times_vector(x, y)
+    if y.ndim == 2 and x.ndim > 2:  # one large product instead of many small ones
+        rows = _matmul(reshape(x, (math.prod(x.shape[:-1]), x.shape[-1])), y)
+        return reshape(rows, (*x.shape[:-1], y.shape[-1]))
+    if x.ndim == 1:
+        out = _matmul(expand_dims(x, axis=0), y)
+        return reshape(out, (*out.shape[:-2], out.shape[-1]))
+    return _matmul(x, y)
+
+
+def _times_vector(x: Any, y: Any) -> Any:
+    out = _matmul(reshape(x, (math.prod(x.shape[:-1]), x.shape[-1])), reshape(y, (-1, 1)))
+    return reshape(out, x.shape[:-1])
+
+
+def linear(x: Any, weight: Any, /) -> Any:
+    """The product ``x @ weight.T``, for weights in the layout ``(outputs, inputs)``.
+
+    Parameters
+    ----------
+    x
+        Shape ``(..., inputs)``.
+    weight
+        Shape ``(outputs, inputs)``.
+
+    Returns
+    -------
+    array
+        Shape ``(..., outputs)``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linear(np.array([1.0, 2.0]), np.array([[3.0, 4.0]]))
+    array([11.])
+    """
+    x, weight = asarray(x), asarray(weight)
+    if weight.ndim != 2 or x.ndim == 0 or x.shape[-1] != weight.shape[1]:
+        raise ValueError(
+            f"fdbr.ops.linear: shapes do not fit: x {describe(x)}, weight {describe(weight)}; the "
+            "last axis of x must be as long as the last of weight, which is a matrix"
+        )
+    if x.ndim == 2:
+        return _matmul_transposed(x, weight)
+    rows = _matmul_transposed(reshape(x, (math.prod(x.shape[:-1]), x.shape[-1])), weight)
+    return reshape(rows, (*x.shape[:-1], weight.shape[0]))
+
+
+def tensordot(x: Any, y: Any, /, *, axes: int | tuple[Any, Any] = 2) -> Any:
+    """The sum of products over pairs of axes, one of each array.
+
+    Parameters
+    ----------
+    x, y
+        Arrays.
+    axes
+        How many of the last axes of ``x`` and first of ``y`` go together; or two sequences
+        of axes.
+
+    Returns
+    -------
+    array
+        The remaining axes of ``x``, then those of ``y``.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.tensordot(np.ones((2, 3)), np.ones((3, 4)), axes=1).shape
+    (2, 4)
+    """
+    x, y = asarray(x), asarray(y)
+    of_x, of_y = _paired_axes(axes, x, y)
+    free_x = [i for i in range(x.ndim) if i not in of_x]
+    free_y = [i for i in range(y.ndim) if i not in of_y]
+    pairs = math.prod(x.shape[i] for i in of_x)
+    rows, columns = [x.shape[i] for i in free_x], [y.shape[i] for i in free_y]
+    left = reshape(permute_dims(x, (*free_x, *of_x)), (math.prod(rows), pairs))
+    right = reshape(permute_dims(y, (*of_y, *free_y)), (pairs, math.prod(columns)))
+    return reshape(_matmul(left, right), (*rows, *columns))
+
+
+def _paired_axes(axes: Any, x: Any, y: Any) -> tuple[Sequence[int], Sequence[int]]:
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(x.ndim, y.ndim):
+            raise ValueError(
+                f"fdbr.ops.tensordot: axes={axes} for x {describe(x)}, y {describe(y)}"
+            )
+        of_x, of_y = tuple(range(x.ndim - axes, x.ndim)), tuple(range(axes))
+    else:
+        of_x = normalize_axes(_sequence(axes[0]), x.ndim, "tensordot")
+        of_y = normalize_axes(_sequence(axes[1]), y.ndim, "tensordot")
+    if [x.shape[i] for i in of_x] != [y.shape[i] for i in of_y]:
+        raise ValueError(
+            f"fdbr.ops.tensordot: axes {of_x} of x {describe(x)} and {of_y} of y {describe(y)} "
+            "are not equally long"
+        )
+    return of_x, of_y
+
+
+def _sequence(axes: Any) -> tuple[int, ...]:
+    return tuple(axes) if isinstance(axes, Sequence) else (axes,)
+
+
+def vecdot(x: Any, y: Any, /, *, axis: int = -1) -> Any:
+    """The inner product of the vectors along an axis, ``sum(conj(x) * y)``.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.vecdot(np.ones((2, 3)), np.ones(3))
+    array([3., 3.])
+    """
+    x, y = asarray(x), asarray(y)
+    place = normalize_axis(axis, min(x.ndim, y.ndim), "vecdot") - min(x.ndim, y.ndim)
+    if x.shape[place] != y.shape[place]:
+        raise ValueError(f"fdbr.ops.vecdot: x {describe(x)} and y {describe(y)} along axis {axis}")
+    x, y = moveaxis(x, place, -1), moveaxis(y, place, -1)
+    x = x.conj() if x.dtype.kind == "c" else x
+    return multiply(x, y).sum(axis=-1)
+
+
+def outer(x: Any, y: Any, /) -> Any:
+    """All products of an element of ``x`` with one of ``y``, both flattened.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.outer(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    array([[3., 4.],
+           [6., 8.]])
+    """
+    return multiply(reshape(asarray(x), (-1, 1)), reshape(asarray(y), -1))
+
+
+def inner(x: Any, y: Any, /) -> Any:
+    """The sum of products over the last axes, as `numpy.inner`.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.inner(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    np.float64(11.0)
+    """
+    x, y = asarray(x), asarray(y)
+    if x.ndim == 0 or y.ndim == 0:
+        return multiply(x, y)
+    return tensordot(x, y, axes=((-1,), (-1,)))
+
+
+def dot(x: Any, y: Any, /) -> Any:
+    """The product over the last axis of ``x`` and the last but one of ``y``, as `numpy.dot`.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.dot(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    np.float64(11.0)
+    """
+    x, y = asarray(x), asarray(y)
+    if x.ndim == 0 or y.ndim == 0:
+        return multiply(x, y)
+    return tensordot(x, y, axes=((-1,), (-min(y.ndim, 2),)))

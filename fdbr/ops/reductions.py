@@ -1,0 +1,352 @@
+"""Reductions: one number, or a running one, out of the elements along some axes."""
+
+import math
+from typing import Any
+
+from fdbr.core import Tracer
+from fdbr.ops.arithmetic import multiply, sqrt
+from fdbr.ops.creation import asarray, full_like
+from fdbr.ops.dtypes import astype, float_dtype, is_complex
+from fdbr.ops.kinds import constant, linear, opaque, shape_of
+from fdbr.ops.shape import (
+    _broadcast_to,
+    _reshape,
+    broadcast_to,
+    concat,
+    flip,
+    moveaxis,
+    normalize_axes,
+    normalize_axis,
+    reshape,
+)
+
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "cumulative_prod",
+    "cumulative_sum",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "std",
+    "sum",
+    "var",
+]
+
+Axis = int | tuple[int, ...] | None
+
+
+def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a reduction's result if the axes are kept with length 1."""
+    return tuple(1 if i in axes else n for i, n in enumerate(shape))
+
+
+def _spread(ct: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    """A reduction's cotangent, or value, repeated along the axes that were reduced."""
+    if len(axes) < len(shape):
+        ct = _reshape(ct, to=kept_shape(shape, axes))
+    return _broadcast_to(ct, to=shape)
+
+
+@linear(x=lambda ct, shape, axes: _spread(ct, shape, axes))
+def _sum(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    return x.sum(axis=axes, keepdims=keepdims)
+
+
+def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The sum over axes, or over all elements.
+
+    Integers and truth values add up in the default integer dtype, as in NumPy; floating
+    numbers in their own.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.sum(np.ones((2, 3)), axis=1)
+    array([3., 3.])
+    """
+    if not isinstance(x, Tracer):
+        x = asarray(x)
+    if dtype is not None:
+        x = astype(x, dtype)
+    return _sum(x, axes=normalize_axes(axis, x.ndim, "sum"), keepdims=keepdims)
+
+
+def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The arithmetic mean over axes, or over all elements.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.mean(np.array([1.0, 2.0, 6.0]))
+    np.float64(3.0)
+    """
+    x = asarray(x)
+    axes = normalize_axes(axis, x.ndim, "mean")
+    x = x if x.dtype.kind in "fc" else astype(x, float_dtype(x))
+    return _sum(x, axes=axes, keepdims=keepdims) / _count(x, axes)
+
+
+def _count(x: Any, axes: tuple[int, ...]) -> int:
+    return math.prod(x.shape[i] for i in axes)
+
+
+def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
+    """The variance over axes: the mean squared distance from the mean.
+
+    The sum of squares is divided by ``n - correction``.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.var(np.array([1.0, 3.0]))
+    np.float64(1.0)
+    """
+    x = asarray(x)
+    axes = normalize_axes(axis, x.ndim, "var")
+    away = x - mean(x, axis=axes, keepdims=True)
+    squares = (away * away.conj()).real if is_complex(away) else away * away
+    return _sum(squares, axes=axes, keepdims=keepdims) / (_count(x, axes) - correction)
+
+
+def std(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
+    """The standard deviation over axes: the square root of the variance.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.std(np.array([1.0, 3.0]))
+    np.float64(1.0)
+    """
+    return sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def _extreme_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    """The cotangent to where the extreme is; equal ones have equal shares."""
+    hit = astype(x == _spread(out, x.shape, axes), ct.dtype)
+    return hit * _spread(ct / _sum(hit, axes=axes, keepdims=False), x.shape, axes)
+
+
+@opaque(x=lambda ct, x, out, axes: _extreme_pull(ct, x, out, axes))
+def _max(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    return x.max(axis=axes)
+
+
+@opaque(x=lambda ct, x, out, axes: _extreme_pull(ct, x, out, axes))
+def _min(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    return x.min(axis=axes)
+
+
+def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The largest element over axes; elements that share it share the derivative equally.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.max(np.array([1.0, 3.0, 2.0]))
+    np.float64(3.0)
+    """
+    return _extreme(_max, x, axis, keepdims, "max")
+
+
+def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The smallest element over axes; elements that share it share the derivative equally.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.min(np.array([1.0, 3.0, 2.0]))
+    np.float64(1.0)
+    """
+    return _extreme(_min, x, axis, keepdims, "min")
+
+
+def _extreme(reduce: Any, x: Any, axis: Axis, keepdims: bool, name: str) -> Any:
+    x = asarray(x)
+    axes = normalize_axes(axis, x.ndim, name)
+    out = reduce(x, axes=axes)
+    return reshape(out, kept_shape(x.shape, axes)) if keepdims else out
+
+
+def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The product over axes, or of all elements; its derivative is right at zeros too.
+
+    >>> import fdbr, numpy as np
+    >>> from fdbr import ops
+    >>> fdbr.grad(ops.prod)(np.array([0.0, 2.0, 3.0]))
+    array([6., 0., 0.])
+    """
+    x = asarray(x) if dtype is None else astype(asarray(x), dtype)
+    axes = normalize_axes(axis, x.ndim, "prod")
+    out = _halving_prod(x, axes) if isinstance(x, Tracer) else x.prod(axis=axes)
+    return reshape(out, kept_shape(x.shape, axes)) if keepdims else out
+
+
+def _halving_prod(x: Any, axes: tuple[int, ...]) -> Any:
+    """The product by multiplying one half of the elements with the other, again and again.
+
+    There is no division in its derivative, so zeros need no care, at any order.
+    """
+    rest = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+    x = moveaxis(x, axes, tuple(range(len(axes)))) if axes else x
+    x = reshape(x, (_count_first(x, len(axes)), *rest))
+    if x.shape[0] == 0:
+        return x.sum(axis=0) + 1
+    while (n := x.shape[0]) > 1:
+        half = n // 2
+        product = multiply(x[:half], x[half : 2 * half])
+        x = product if n == 2 * half else concat([product, x[2 * half :]])
+    return x[0]
+
+
+def _count_first(x: Any, number: int) -> int:
+    return math.prod(x.shape[:number])
+
+
+@linear(x=lambda ct, axis: _flip_cumsum(ct, axis))
+def _cumsum(xp: Any, x: Any, *, axis: int) -> Any:
+    return xp.cumsum(x, axis=axis)
+
+
+def _flip_cumsum(ct: Any, axis: int) -> Any:
+    return flip(_cumsum(flip(ct, axis=axis), axis=axis), axis=axis)
+
+
+def cumulative_sum(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """The running sum along an axis, which may be left out of a one-dimensional array.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.cumulative_sum(np.array([1.0, 2.0, 3.0]), include_initial=True)
+    array([0., 1., 3., 6.])
+    """
+    x = asarray(x) if dtype is None else astype(asarray(x), dtype)
+    axis = _running_axis(x, axis, "cumulative_sum")
+    out = _cumsum(x, axis=axis)
+    return _with_initial(out, axis, 0) if include_initial else out
+
+
+def cumulative_prod(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """The running product along an axis; its derivative is right at zeros too.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.cumulative_prod(np.array([1.0, 2.0, 3.0]))
+    array([1., 2., 6.])
+    """
+    x = asarray(x) if dtype is None else astype(asarray(x), dtype)
+    axis = _running_axis(x, axis, "cumulative_prod")
+    out = _doubling_cumprod(x, axis) if isinstance(x, Tracer) else x.cumprod(axis=axis)
+    return _with_initial(out, axis, 1) if include_initial else out
+
+
+def _doubling_cumprod(x: Any, axis: int) -> Any:
+    """The running product by Hillis and Steele's scan, which divides nowhere."""
+    before = (slice(None),) * axis
+    shift = 1
+    while shift < x.shape[axis]:
+        head = x[(*before, slice(None, shift))]
+        tail = multiply(x[(*before, slice(shift, None))], x[(*before, slice(None, -shift))])
+        x = concat([head, tail], axis=axis)
+        shift *= 2
+    return x
+
+
+def _running_axis(x: Any, axis: int | None, name: str) -> int:
+    if axis is None:
+        if x.ndim != 1:
+            raise ValueError(f"fdbr.ops.{name}: axis must be given for shape {shape_of(x)}")
+        return 0
+    return normalize_axis(axis, x.ndim, name)
+
+
+def _with_initial(out: Any, axis: int, value: int) -> Any:
+    first = (slice(None),) * axis + (slice(None, 1),)
+    shape = tuple(1 if i == axis else n for i, n in enumerate(out.shape))
+    initial = broadcast_to(full_like(out[first].sum(), value), shape)
+    return concat([initial, out], axis=axis)
+
+
+@constant
+def _argmax(xp: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+    return xp.argmax(x, axis=axis, keepdims=keepdims)
+
+
+@constant
+def _argmin(xp: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+    return xp.argmin(x, axis=axis, keepdims=keepdims)
+
+
+def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+    """The index of the first largest element along an axis, or of the flattened array.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> int(ops.argmax(np.array([1.0, 3.0, 2.0])))
+    1
+    """
+    return _argmax(asarray(x), axis=axis, keepdims=keepdims)
+
+
+def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+    """The index of the first smallest element along an axis, or of the flattened array.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> int(ops.argmin(np.array([1.0, 3.0, 2.0])))
+    0
+    """
+    return _argmin(asarray(x), axis=axis, keepdims=keepdims)
+
+
+@constant
+def _all(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    return xp.all(x, axis=axes, keepdims=keepdims)
+
+
+@constant
+def _any(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    return xp.any(x, axis=axes, keepdims=keepdims)
+
+
+@constant
+def _count_nonzero(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    return (x != 0).sum(axis=axes, keepdims=keepdims)
+
+
+def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Whether every element along axes is true.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> bool(ops.all(np.array([True, False])))
+    False
+    """
+    x = asarray(x)
+    return _all(x, axes=normalize_axes(axis, x.ndim, "all"), keepdims=keepdims)
+
+
+def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Whether an element along axes is true.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> bool(ops.any(np.array([True, False])))
+    True
+    """
+    x = asarray(x)
+    return _any(x, axes=normalize_axes(axis, x.ndim, "any"), keepdims=keepdims)
+
+
+def count_nonzero(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """How many elements along axes are not zero.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> int(ops.count_nonzero(np.array([1.0, 0.0])))
+    1
+    """
+    x = asarray(x)
+    return _count_nonzero(x, axes=normalize_axes(axis, x.ndim, "count_nonzero"), keepdims=keepdims)

@@ -1,0 +1,370 @@
+"""Arrays in other shapes: the same elements, arranged anew."""
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from fdbr.ops.creation import asarray
+from fdbr.ops.kinds import fit, joining, linear, shape_of
+
+__all__ = [
+    "broadcast_arrays",
+    "broadcast_to",
+    "concat",
+    "diagonal",
+    "expand_dims",
+    "flip",
+    "matrix_transpose",
+    "moveaxis",
+    "permute_dims",
+    "reshape",
+    "roll",
+    "squeeze",
+    "stack",
+    "swapaxes",
+    "tile",
+    "unstack",
+]
+
+_SMALL = 4096  # below this, filling an array is faster than NumPy's broadcast_to
+
+
+def normalize_axis(axis: Any, ndim: int, name: str) -> int:
+    """An axis as a number from 0 up, or an error that names the function."""
+    number = operator.index(axis)
+    if not -ndim <= number < ndim:
+        raise ValueError(f"fdbr.ops.{name}: axis {number} is out of range for {ndim} dimensions")
+    return number % ndim
+
+
+def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
+    """Axes, or `None` for all of them, as numbers from 0 up, each once."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, tuple | list) else (axis,)
+    axes = tuple(normalize_axis(a, ndim, name) for a in given)
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"fdbr.ops.{name}: axis {tuple(given)} names an axis twice")
+    return axes
+
+
+@linear(x=lambda ct, shape: reshape(ct, shape))
+def _reshape(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
+    return xp.reshape(x, to)
+
+
+def reshape(x: Any, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
+    """The elements, in row-major order, in another shape; one length may be -1.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.reshape(np.arange(4), (2, -1)).shape
+    (2, 2)
+    """
+    to = (operator.index(shape),) if not isinstance(shape, Sequence) else tuple(shape)
+    return _reshape(x, to=to)
+
+
+@linear(x=lambda ct, axes: _permute(ct, axes=tuple(sorted(range(len(axes)), key=axes.__getitem__))))
+def _permute(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    return xp.transpose(x, axes)
+
+
+def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
+    """The array with its axes in another order.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.permute_dims(np.ones((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
+    normal = normalize_axes(tuple(axes), x.ndim, "permute_dims")
+    if len(normal) != x.ndim:
+        raise ValueError(
+            f"fdbr.ops.permute_dims: axes {tuple(axes)} are not an order of {x.ndim} dimensions"
+        )
+    return _permute(x, axes=normal)
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    """The array with its last two axes exchanged.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.matrix_transpose(np.ones((2, 3, 4))).shape
+    (2, 4, 3)
+    """
+    if x.ndim < 2:
+        raise ValueError(f"fdbr.ops.matrix_transpose: needs two dimensions, got shape {x.shape}")
+    return swapaxes(x, -1, -2)
+
+
+def swapaxes(x: Any, axis1: int, axis2: int, /) -> Any:
+    """The array with two axes exchanged.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.swapaxes(np.ones((2, 3, 4)), 0, 2).shape
+    (4, 3, 2)
+    """
+    axes = list(range(x.ndim))
+    i, j = (normalize_axis(axis, x.ndim, "swapaxes") for axis in (axis1, axis2))
+    axes[i], axes[j] = j, i
+    return _permute(x, axes=tuple(axes))
+
+
+def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
+    """The array with some axes at other places, the others in their order.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.moveaxis(np.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
+    sources = normalize_axes(source, x.ndim, "moveaxis")
+    places = normalize_axes(destination, x.ndim, "moveaxis")
+    if len(sources) != len(places):
+        raise ValueError(
+            f"fdbr.ops.moveaxis: {len(sources)} source axes but {len(places)} destinations"
+        )
+    order = [axis for axis in range(x.ndim) if axis not in sources]
+    for place, axis in sorted(zip(places, sources, strict=True)):
+        order.insert(place, axis)
+    return _permute(x, axes=tuple(order))
+
+
+@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)))
+def _broadcast_to(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
+    if math.prod(to) > _SMALL:
+        return xp.broadcast_to(x, to)
+    x = xp.asarray(x)
+    out = xp.empty(to, dtype=x.dtype)
+    out[...] = x
+    return out
+
+
+def broadcast_to(x: Any, /, shape: Sequence[int]) -> Any:
+    """The array repeated to a shape by NumPy's broadcasting.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.broadcast_to(np.array([1.0, 2.0]), (2, 2))
+    array([[1., 2.],
+           [1., 2.]])
+    """
+    to = tuple(shape)
+    mine = shape_of(x)
+    if mine == to:
+        return x
+    fits = len(mine) <= len(to) and all(
+        a in (1, b) for a, b in zip(reversed(mine), reversed(to), strict=False)
+    )
+    if not fits:
+        raise ValueError(f"fdbr.ops.broadcast_to: shape {mine} does not broadcast to {to}")
+    return _broadcast_to(x, to=to)
+
+
+def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that shapes broadcast to together, or an error that names the function."""
+    out: list[int] = []
+    for position in range(1, max(map(len, shapes), default=0) + 1):
+        lengths = {shape[-position] for shape in shapes if len(shape) >= position} - {1}
+        if len(lengths) > 1:
+            raise ValueError(f"fdbr.ops.{name}: shapes {shapes} do not broadcast together")
+        out.append(lengths.pop() if lengths else 1)
+    return tuple(reversed(out))
+
+
+def broadcast_arrays(*arrays: Any) -> list[Any]:
+    """The arrays, each broadcast to the shape they have together.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> [a.shape for a in ops.broadcast_arrays(np.ones(3), np.ones((2, 1)))]
+    [(2, 3), (2, 3)]
+    """
+    shape = broadcast_shapes("broadcast_arrays", *map(shape_of, arrays))
+    return [broadcast_to(array, shape) for array in arrays]
+
+
+def expand_dims(x: Any, /, *, axis: int | tuple[int, ...] = 0) -> Any:
+    """The array with new axes of length 1 at the given places of the result.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.expand_dims(np.ones(3), axis=-1).shape
+    (3, 1)
+    """
+    count = len(axis) if isinstance(axis, tuple) else 1
+    new = normalize_axes(axis, x.ndim + count, "expand_dims")
+    lengths = iter(x.shape)
+    return reshape(x, tuple(1 if i in new else next(lengths) for i in range(x.ndim + count)))
+
+
+def squeeze(x: Any, /, axis: int | tuple[int, ...] | None = None) -> Any:
+    """The array without the given axes, or without all axes, of length 1.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.squeeze(np.ones((1, 3, 1)), axis=0).shape
+    (3, 1)
+    """
+    if axis is None:
+        return reshape(x, tuple(n for n in x.shape if n != 1))
+    gone = normalize_axes(axis, x.ndim, "squeeze")
+    if any(x.shape[i] != 1 for i in gone):
+        raise ValueError(f"fdbr.ops.squeeze: shape {x.shape} has no length 1 at axis {axis}")
+    return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in gone))
+
+
+@linear(x=lambda ct, axes: _flip(ct, axes=axes))
+def _flip(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    return xp.flip(x, axes)
+
+
+def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
+    """The array with the order of its elements reversed along axes, or along all.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.flip(np.arange(3))
+    array([2, 1, 0])
+    """
+    return _flip(x, axes=normalize_axes(axis, x.ndim, "flip"))
+
+
+@linear(x=lambda ct, shift, axis: _roll(ct, shift=tuple(-s for s in shift), axis=axis))
+def _roll(xp: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
+    return xp.roll(x, shift, axis)
+
+
+def roll(x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Any:
+    """The array with elements moved along axes; those that leave return at the other end.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.roll(np.arange(4), 1)
+    array([3, 0, 1, 2])
+    """
+    if axis is None:
+        return reshape(roll(reshape(x, -1), shift, axis=0), x.shape)
+    axes = tuple(
+        normalize_axis(a, x.ndim, "roll") for a in (axis if isinstance(axis, tuple) else (axis,))
+    )
+    shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
+    if len(shifts) != len(axes):
+        raise ValueError(f"fdbr.ops.roll: {len(shifts)} shifts for {len(axes)} axes")
+    return _roll(x, shift=shifts, axis=axes)
+
+
+def _part(ct: Any, index: int, shapes: list[Any], params: dict[str, Any]) -> Any:
+    axis = params["axis"]
+    start = sum(shape[axis] for shape in shapes[:index])
+    return ct[(slice(None),) * axis + (slice(start, start + shapes[index][axis]),)]
+
+
+@joining(_part)
+def _concat(xp: Any, *arrays: Any, axis: int) -> Any:
+    return xp.concatenate(arrays, axis=axis)
+
+
+def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+    """Arrays joined along an axis; flattened and joined if it is `None`.
+
+    Raises
+    ------
+    ValueError
+        If there is no array, or the shapes differ elsewhere than on the axis.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.concat([np.ones(2), np.zeros(1)])
+    array([1., 1., 0.])
+    """
+    parts = [asarray(array) for array in arrays]
+    if not parts:
+        raise ValueError("fdbr.ops.concat: no array to join")
+    if axis is None:
+        parts, axis = [reshape(part, -1) for part in parts], 0
+    return _concat(*parts, axis=normalize_axis(axis, parts[0].ndim, "concat"))
+
+
+@joining(lambda ct, index, shapes, params: ct[(slice(None),) * params["axis"] + (index,)])
+def _stack(xp: Any, *arrays: Any, axis: int) -> Any:
+    return xp.stack(arrays, axis=axis)
+
+
+def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
+    """Arrays of one shape joined along a new axis.
+
+    Raises
+    ------
+    ValueError
+        If there is no array, or the shapes differ.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.stack([np.ones(2), np.zeros(2)]).shape
+    (2, 2)
+    """
+    parts = [asarray(array) for array in arrays]
+    if not parts:
+        raise ValueError("fdbr.ops.stack: no array to join")
+    return _stack(*parts, axis=normalize_axis(axis, parts[0].ndim + 1, "stack"))
+
+
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """The parts of an array along an axis, each without it.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.unstack(np.arange(2))
+    (np.int64(0), np.int64(1))
+    """
+    axis = normalize_axis(axis, x.ndim, "unstack")
+    return tuple(x[(slice(None),) * axis + (i,)] for i in range(x.shape[axis]))
+
+
+def tile(x: Any, repetitions: tuple[int, ...], /) -> Any:
+    """The array repeated as a whole along its axes, new ones first if there are more.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.tile(np.arange(2), (2,))
+    array([0, 1, 0, 1])
+    """
+    ndim = max(x.ndim, len(repetitions))
+    lengths = (1,) * (ndim - x.ndim) + tuple(x.shape)
+    times = (1,) * (ndim - len(repetitions)) + tuple(repetitions)
+    interleaved = tuple(n for pair in zip(times, lengths, strict=True) for n in pair)
+    x = reshape(x, tuple(n for length in lengths for n in (1, length)))
+    return reshape(
+        broadcast_to(x, interleaved), tuple(t * n for t, n in zip(times, lengths, strict=True))
+    )
+
+
+@linear(x=lambda ct, shape, offset: _embed_diagonal(ct, shape=shape, offset=offset))
+def _diagonal(xp: Any, x: Any, *, offset: int) -> Any:
+    return xp.diagonal(x, offset, -2, -1)
+
+
+@linear(x=lambda ct, offset: _diagonal(ct, offset=offset))
+def _embed_diagonal(xp: Any, x: Any, *, shape: tuple[int, ...], offset: int) -> Any:
+    out = xp.zeros(shape, dtype=x.dtype)
+    rows = xp.arange(x.shape[-1]) + max(-offset, 0)
+    out[..., rows, rows + offset] = x
+    return out
+
+
+def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    """The diagonal of the matrices in the last two axes.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.diagonal(np.eye(2))
+    array([1., 1.])
+    """
+    if x.ndim < 2:
+        raise ValueError(f"fdbr.ops.diagonal: needs two dimensions, got shape {x.shape}")
+    return _diagonal(x, offset=offset)

@@ -1,0 +1,201 @@
+"""Reverse mode: the tape, and the backward pass over it.
+
+Every operation on a traced value makes an entry of the tape, a `Node`: its number, one edge
+for each operand that is differentiated, and the operation's name.  An edge holds the
+operand's node, the rule that takes the output's cotangent to the operand's, and the arrays
+which that rule needs.  Nodes refer to their parents and to nothing else, so what the result
+does not depend on is freed with the last traced value that depends on it.
+"""
+
+import itertools
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from fdbr.backend import protect
+from fdbr.core import Primitive, Trace, Tracer, dispatch, publish, retain, retain_from
+
+__all__ = ["Node", "ReverseTrace", "ReverseTracer", "backward", "new_node"]
+
+Node = tuple[int, Sequence[tuple[Any, Any, tuple[Any, ...]]], str]
+"""``(number, edges, name)``.
+
+A number is counted downward, so that of several nodes the latest is the least.  Each edge is
+``(parent, pull, saved)``: the operand's cotangent is ``pull(cotangent, *saved)``.  The inputs
+of a transformation have none.  Tuples, because one is made for every operation.
+"""
+
+_count = itertools.count(0, -1)
+_number_types = frozenset({float, int, bool, complex})
+_host_types = frozenset({np.ndarray, np.float64, np.float32})
+_new = object.__new__
+_SMALL = 1 << 14  # bytes up to which an input is copied at once
+
+
+def new_node(edges: Sequence[tuple[Any, Any, tuple[Any, ...]]], name: str) -> Node:
+    """The next entry of the tape."""
+    return next(_count), edges, name
+
+
+class ReverseTracer(Tracer):
+    """A value whose history is recorded."""
+
+    __slots__ = ("node",)
+
+    node: Node
+
+    def with_value(self, value: Any) -> "ReverseTracer":
+        return _tracer(self.trace, value, self.node)
+
+
+def _tracer(trace: "ReverseTrace", value: Any, node: Node) -> ReverseTracer:
+    # No __init__: calling one costs as much as a small array operation's bookkeeping.
+    tracer = _new(ReverseTracer)
+    tracer.trace = trace
+    tracer.value = value
+    tracer.node = node
+    return tracer
+
+
+class ReverseTrace(Trace):
+    """One recording: a run of one function under `vjp` or `grad`."""
+
+    __slots__ = ()
+
+    def input(self, value: Any) -> ReverseTracer:
+        """Begin to record what depends on a value."""
+        if type(value) is np.ndarray and value.nbytes <= _SMALL:
+            value = protect(value)  # now, which is cheaper than to keep an eye on it
+        elif type(value) not in _number_types:
+            self.borrow(value)
+        return _tracer(self, value, (next(_count), (), "input"))
+
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        values = list(args)
+        traced = []
+        host = True  # whether only NumPy's arrays are below, and no further trace
+        exposed = bool(self.borrowed)  # whether an operand may be written to by others
+        for index, arg in enumerate(args):
+            kind = type(arg)
+            if kind is ReverseTracer and arg.trace is self:
+                traced.append(index)
+                values[index] = value = arg.value
+                if type(value) not in _host_types:
+                    host = False
+            elif kind not in _number_types:
+                exposed = True
+                if kind is not np.ndarray:
+                    host = False
+        if host:
+            try:
+                if params:
+                    out = primitive.value(np, *values, **params)
+                elif len(values) == 2:  # spelled out, because unpacking costs more than the rest
+                    out = primitive.value(np, values[0], values[1])
+                else:
+                    out = primitive.value(np, *values)
+            except (TypeError, ValueError, IndexError) as error:
+                raise primitive.explain(error, args) from error
+        else:
+            out = dispatch(primitive, tuple(values), params)
+        rules = primitive.rules
+        edges = []
+        for index in traced:
+            rule = rules[index]
+            if rule is None:
+                continue
+            if exposed and rule.retains:
+                self.retain(rule.retains, values, args)
+            edges.append((args[index].node, rule.pull, rule.save(values, out, params)))
+        if not edges:
+            return publish(self, out)
+        if type(out) is tuple:
+            return self.outputs(primitive.name, out, edges)
+        tracer = _new(ReverseTracer)
+        tracer.trace = self
+        tracer.value = out
+        tracer.node = (next(_count), edges, primitive.name)
+        return tracer
+
+    def retain(self, positions: Sequence[int], values: list[Any], args: tuple[Any, ...]) -> None:
+        """Put copies in the place of operands that somebody else can write to."""
+        for index in positions:
+            arg = args[index]
+            mine = type(arg) is ReverseTracer and arg.trace is self
+            values[index] = retain_from(self, values[index]) if mine else retain(values[index])
+
+    def outputs(self, name: str, outs: tuple[Any, ...], edges: Any) -> tuple[Any, ...]:
+        """Trace the outputs of an operation that has several.
+
+        The operation's cotangent is then a tuple with `None` for outputs that nobody used;
+        each output has a node of its own, which fills its place in it.
+        """
+        whole = new_node(edges, name)
+        return tuple(
+            _tracer(self, out, new_node([(whole, _place, (index, len(outs)))], name))
+            if out.dtype.kind in "fc"
+            else publish(self, out)
+            for index, out in enumerate(outs)
+        )
+
+    def lower(self, tracer: Tracer) -> Any:
+        return publish(self, tracer.value)
+
+
+def _place(cotangent: Any, index: int, count: int) -> tuple[Any, ...]:
+    return tuple(cotangent if i == index else None for i in range(count))
+
+
+def backward(roots: list[tuple[Node, Any]]) -> dict[int, Any]:
+    """Run backward from some nodes with their cotangents.
+
+    The entries of ``roots`` are taken out of the list: where the caller keeps no node, each
+    entry of the tape is freed as soon as it has been visited.
+
+    Returns
+    -------
+    dict
+        The cotangents of the inputs reached, by their nodes' numbers.
+    """
+    cotangents: dict[int, Any] = {}
+    heap: list[Node] = []
+    own: set[int] = set()  # the sums made here, which may be added to in place
+    inputs: dict[int, Any] = {}
+    edges: Any = [(node, _give, (cotangent,)) for node, cotangent in roots]
+    roots.clear()
+    cotangent = node = None
+    while True:
+        for parent, pull, saved in edges:
+            given = pull(cotangent, *saved)
+            number = parent[0]
+            if number not in cotangents:
+                cotangents[number] = given
+                heappush(heap, parent)
+            elif number in own and type(given) is type(cotangents[number]):
+                cotangents[number] += given
+            else:
+                cotangents[number] = _add(cotangents[number], given)
+                if type(given) is not tuple:
+                    own.add(number)
+        if not heap:
+            return inputs
+        # The loop variables would keep the visited entry and its arrays alive.
+        parent = pull = saved = given = edges = None
+        number, edges, _ = heappop(heap)
+        cotangent = cotangents.pop(number)
+        if not edges:
+            inputs[number] = cotangent
+
+
+def _give(_: Any, cotangent: Any) -> Any:
+    return cotangent
+
+
+def _add(a: Any, b: Any) -> Any:
+    if type(a) is tuple:
+        return tuple(_add(x, y) for x, y in zip(a, b, strict=True))
+    if a is None:
+        return b
+    return a if b is None else a + b

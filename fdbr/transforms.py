@@ -1,0 +1,406 @@
+"""Transformations of functions: short compositions of the engine's parts."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr import core, tree
+from fdbr.backend import array_module, lock
+from fdbr.core import Tracer, describe, name_of, publish
+from fdbr.reverse import Node, ReverseTrace, ReverseTracer, backward
+
+__all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp"]
+
+Function = Callable[..., Any]
+
+
+def stop_gradient(values: Any) -> Any:
+    """The same values, as constants: derivatives do not pass.
+
+    Parameters
+    ----------
+    values
+        A tree; traced values in it lose every trace that differentiates, and become plain
+        (read-only) arrays where no other transformation is at work.
+
+    >>> import fdbr
+    >>> fdbr.grad(lambda x: x * fdbr.stop_gradient(x))(3.0)
+    np.float64(3.0)
+    """
+    if isinstance(values, Tracer):
+        return core.stop_gradient(values)
+    return tree.map(core.stop_gradient, values)
+
+
+# --- the inputs of a transformation -------------------------------------------------
+
+
+class _Kind:
+    """What a leaf's gradient must be like: an array, a scalar or a number, and of which dtype."""
+
+    __slots__ = ("dtype", "shape", "type", "xp")
+
+    def __init__(self, leaf: Any) -> None:
+        while isinstance(leaf, Tracer):
+            self.shape, leaf = leaf.shape, leaf.value
+        self.type = type(leaf)
+        self.shape = getattr(leaf, "shape", ())
+        self.dtype = getattr(leaf, "dtype", None) or np.dtype(self.type)
+        self.xp = array_module(leaf)
+
+    def finish(self, cotangent: Any, seeds: Sequence[Any]) -> Any:
+        """An input's cotangent as it is handed out: an array of its own, read-only."""
+        if cotangent is None:
+            cotangent = self.xp.zeros(self.shape, dtype=self.dtype)
+        elif isinstance(cotangent, Tracer):
+            return cotangent
+        if self.type is not np.ndarray and self.xp is np:
+            return self.dtype.type(cotangent)  # of a number, and of an array's scalar
+        if type(cotangent) is not self.type:
+            cotangent = self.xp.asarray(cotangent)
+        if getattr(cotangent, "base", None) is not None or _holds(seeds, cotangent):
+            cotangent = cotangent.copy()
+        return lock(cotangent)
+
+
+def _holds(values: Sequence[Any], value: Any) -> bool:
+    return any(value is v for v in values) if values else False
+
+
+class _Inputs:
+    """One differentiated argument: its leaves, some of them traced, and its structure."""
+
+    __slots__ = ("kinds", "numbers", "structure", "traced")
+
+    def __init__(self, trace: ReverseTrace, argument: Any, where: str) -> None:
+        self.structure: tree.Structure | None = None
+        if type(argument) is np.ndarray or type(argument) is float:
+            leaves = [argument]
+            chosen: Sequence[bool] = (tree.is_inexact(argument),)
+        else:
+            leaves, self.structure = tree.flatten(argument)
+            outside = tree.outside_buffers(self.structure)
+            chosen = [o and tree.is_inexact(v) for o, v in zip(outside, leaves, strict=True)]
+        if not any(chosen):
+            raise TypeError(_nothing_to_differentiate(trace, argument, where))
+        self.traced = []
+        self.numbers = []
+        self.kinds = []
+        for leaf, choose in zip(leaves, chosen, strict=True):
+            tracer = trace.input(leaf) if choose else leaf
+            self.traced.append(tracer)
+            self.numbers.append(tracer.node[0] if choose else None)
+            self.kinds.append(_Kind(leaf) if choose else None)
+
+    def argument(self) -> Any:
+        """The argument to call the function with; it is given away."""
+        traced, self.traced = self.traced, []
+        return traced[0] if self.structure is None else tree.unflatten(self.structure, traced)
+
+    def gradient(self, cotangents: dict[int, Any], seeds: Sequence[Any] = ()) -> Any:
+        """The argument's gradient out of the cotangents of inputs, by node number."""
+        found = [
+            kind and kind.finish(cotangents.get(number), seeds)
+            for number, kind in zip(self.numbers, self.kinds, strict=True)
+        ]
+        return found[0] if self.structure is None else tree.unflatten(self.structure, found)
+
+
+def _nothing_to_differentiate(trace: ReverseTrace, argument: Any, where: str) -> str:
+    found = ", ".join(
+        f"{name or 'the argument itself'}: {describe(leaf)}"
+        for name, leaf in zip(tree.paths(argument), tree.leaves(argument), strict=True)
+    )
+    return (
+        f"fdbr.{trace.origin[0]}: {where} of {trace.origin[1]} has no leaf to differentiate: leaves "
+        f"must be floating or complex and outside buffers, and there is {found or 'no leaf at all'}. "
+        "Convert it with ops.astype(x, float), or differentiate another argument with argnums."
+    )
+
+
+def _lower(trace: ReverseTrace, leaf: Any) -> Any:
+    """What a leaf of the output is outside the transformation."""
+    if type(leaf) is ReverseTracer and leaf.trace is trace:
+        return publish(trace, leaf.value)
+    return leaf
+
+
+def _positions(argnums: int | Sequence[int], count: int, trace: ReverseTrace) -> tuple[int, ...]:
+    if type(argnums) is int and 0 <= argnums < count:
+        return (argnums,)
+    given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not all(-count <= n < count for n in given):
+        raise TypeError(
+            f"fdbr.{trace.origin[0]}: argnums={argnums} but {trace.origin[1]} was called with "
+            f"{count} positional argument{'s' * (count != 1)}"
+        )
+    return tuple(n % count for n in given)
+
+
+def _trace_arguments(
+    trace: ReverseTrace, args: Sequence[Any], argnums: int | Sequence[int]
+) -> tuple[list[_Inputs], list[Any]]:
+    """The differentiated arguments, and all arguments to call the function with."""
+    traced = list(args)
+    inputs = []
+    for position in _positions(argnums, len(args), trace):
+        one = _Inputs(trace, args[position], f"argument {position}")
+        traced[position] = one.argument()
+        inputs.append(one)
+    return inputs, traced
+
+
+def _call(trace: ReverseTrace, f: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    try:
+        return f(*args, **kwargs)
+    finally:
+        trace.running = False
+
+
+# --- gradients ----------------------------------------------------------------------
+
+
+def value_and_grad(
+    f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Function:
+    """A function that gives the value of ``f`` and its gradient.
+
+    Parameters
+    ----------
+    f
+        A pure function whose result is a real floating scalar; with ``has_aux`` a pair of it
+        and a tree of further results.
+    argnums
+        Which positional arguments to differentiate.  Each is a tree; leaves that are not
+        floating or complex, or lie in a `buffer` field, are constants.
+    has_aux
+        Whether ``f`` returns further results, which are not differentiated.
+
+    Returns
+    -------
+    function
+        ``(value, gradient)``, or ``((value, aux), gradient)``.  The gradient has the
+        structure of the argument, and each leaf its shape and dtype; it is `None` for leaves
+        that are constants.  It is a tuple of gradients if ``argnums`` is a sequence.
+
+    Raises
+    ------
+    TypeError
+        When the result of ``f`` is no real floating scalar, or an argument has no leaf to
+        differentiate.
+
+    >>> import fdbr
+    >>> fdbr.value_and_grad(lambda x: x**3)(2.0)
+    (8.0, np.float64(12.0))
+    """
+    return _with_gradient(f, argnums, has_aux, "value_and_grad")
+
+
+def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+    """A function that gives the gradient of ``f``; see `value_and_grad`.
+
+    With ``has_aux`` it gives ``(gradient, aux)``.
+
+    >>> import fdbr, numpy as np
+    >>> fdbr.grad(lambda x: np.sum(np.tanh(x)))(np.zeros(2))
+    array([1., 1.])
+    >>> fdbr.grad(fdbr.grad(lambda x: x**3))(2.0)
+    np.float64(12.0)
+    """
+    both = _with_gradient(f, argnums, has_aux, "grad")
+
+    @functools.wraps(f, updated=())
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, slope = both(*args, **kwargs)
+        return (slope, value[1]) if has_aux else slope
+
+    return gradient
+
+
+def _with_gradient(
+    f: Function, argnums: int | Sequence[int], has_aux: bool, name: str
+) -> Function:
+    if not callable(f):
+        raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
+
+    @functools.wraps(f, updated=())
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        trace = ReverseTrace(name, f)
+        inputs, traced = _trace_arguments(trace, args, argnums)
+        out = _call(trace, f, traced, kwargs)
+        del traced  # what backward has visited is to be freed
+        aux = None
+        if has_aux:
+            out, aux = _pair(out, trace)
+            aux = tree.map(functools.partial(_lower, trace), aux)
+        value = _lower(trace, out)
+        _check_scalar(value, trace)
+        roots: list[tuple[Node, Any]] = []
+        if value is not out:
+            roots.append((out.node, _one(value)))
+        del out
+        cotangents = backward(roots)
+        slopes = tuple(one.gradient(cotangents) for one in inputs)
+        slope = slopes[0] if isinstance(argnums, int) else slopes
+        return ((value, aux), slope) if has_aux else (value, slope)
+
+    return value_and_gradient
+
+
+def _pair(out: Any, trace: ReverseTrace) -> tuple[Any, Any]:
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise TypeError(
+            f"fdbr.{trace.origin[0]}: with has_aux=True {trace.origin[1]} must return a pair "
+            f"(value, aux), not {describe(out)}"
+        )
+    return out
+
+
+def _check_scalar(value: Any, trace: ReverseTrace) -> None:
+    if type(value) is float or (
+        getattr(value, "shape", None) == () and value.dtype.kind == "f"
+    ):
+        return
+    if isinstance(value, tuple):
+        advice = "for a pair (loss, metrics) say has_aux=True"
+    elif getattr(value, "shape", ()) != ():
+        advice = "reduce it with ops.sum or ops.mean, or use fdbr.vjp"
+    else:
+        advice = "return a real floating scalar, or use fdbr.vjp"
+    raise TypeError(
+        f"fdbr.{trace.origin[0]}: {trace.origin[1]} must return a real floating scalar, but it "
+        f"returned {describe(value)}; {advice}"
+    )
+
+
+def _one(value: Any) -> Any:
+    while isinstance(value, Tracer):
+        value = value.value
+    xp = array_module(value)
+    if xp is np:
+        return np.float64(1.0) if type(value) is float else value.dtype.type(1)
+    return xp.ones((), dtype=value.dtype)
+
+
+# --- vjp ----------------------------------------------------------------------------
+
+
+class Pullback:
+    """The gradient closure of one run of a function: cotangents of outputs to inputs.
+
+    It holds what the rules on the tape need and can be called any number of times, from any
+    thread, with the same answer.
+    """
+
+    __slots__ = ("_inputs", "_kinds", "_name", "_nodes", "_structure")
+
+    def __init__(
+        self, name: str, inputs: Any, nodes: Any, kinds: list[_Kind], structure: tree.Structure
+    ) -> None:
+        self._name = name
+        self._inputs = inputs
+        self._nodes = nodes
+        self._kinds = kinds
+        self._structure = structure
+
+    def __call__(self, cotangent: Any, /) -> tuple[Any, ...]:
+        """The cotangents of the primals, one a primal.
+
+        Parameters
+        ----------
+        cotangent
+            A tree of the output's structure: each leaf of the shape and dtype of the output's
+            (a Python number will do for a scalar), or `None`, which counts as zero.
+        """
+        given = self._leaves(cotangent)
+        names = tree.paths_of(self._structure)
+        seeds = [
+            _seed(ct, kind, f"fdbr.vjp: the cotangent of {self._name}{name and ' at ' + name}")
+            for ct, kind, name in zip(given, self._kinds, names, strict=True)
+        ]
+        roots = [
+            (node, seed)
+            for node, seed in zip(self._nodes, seeds, strict=True)
+            if node is not None and seed is not None
+        ]
+        cotangents = backward(roots)
+        return tuple(one.gradient(cotangents, seeds) for one in self._inputs)
+
+    def _leaves(self, cotangent: Any) -> list[Any]:
+        try:
+            return self._structure.flatten_up_to(cotangent)  # type: ignore[no-any-return]
+        except ValueError as error:
+            raise ValueError(
+                f"fdbr.vjp: the cotangent must have the structure of the output of {self._name}, "
+                f"{self._structure}, not {tree.structure(cotangent)}"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"<pullback of {self._name}>"
+
+
+def _seed(ct: Any, kind: _Kind, where: str) -> Any:
+    """A cotangent as backward takes it, or an error if it does not fit its output."""
+    if ct is None:
+        return None
+    shape, dtype = kind.shape, kind.dtype
+    if type(ct) in (int, float, complex) and shape == () and dtype.kind in "fc":
+        if type(ct) is complex and dtype.kind == "f":
+            raise TypeError(f"{where} must have dtype {dtype}, not {describe(ct)}")
+        return kind.xp.asarray(ct, dtype=dtype)[()]
+    if not hasattr(ct, "dtype") or ct.dtype != dtype:
+        raise TypeError(f"{where} must have dtype {dtype}, not {describe(ct)}")
+    if ct.shape != shape:
+        raise ValueError(f"{where} must have shape {shape}, not {describe(ct)}")
+    return ct
+
+
+def vjp(f: Function, /, *primals: Any, has_aux: bool = False) -> Any:
+    """The value of a function and its pullback: the product of cotangents with its Jacobian.
+
+    Parameters
+    ----------
+    f
+        A pure function of trees, which returns a tree; with ``has_aux`` a pair of that and a
+        tree of further results, which are not differentiated.
+    primals
+        The arguments.  Leaves that are not floating or complex, or lie in a `buffer` field,
+        are constants, with `None` for their cotangent.
+
+    Returns
+    -------
+    out
+        What ``f`` returned.
+    pullback
+        A function from a cotangent of ``out`` to a tuple of cotangents of ``primals``.
+    aux
+        The further results, with ``has_aux``.
+
+    Raises
+    ------
+    TypeError
+        If an argument has no leaf to differentiate.
+
+    >>> import fdbr, numpy as np
+    >>> out, pullback = fdbr.vjp(np.sin, np.array([0.0, np.pi]))
+    >>> pullback(np.array([1.0, 2.0]))
+    (array([ 1., -2.]),)
+    """
+    trace = ReverseTrace("vjp", f)
+    inputs, traced = _trace_arguments(trace, primals, range(len(primals)))
+    out = _call(trace, f, traced, {})
+    aux = None
+    if has_aux:
+        out, aux = _pair(out, trace)
+        aux = tree.map(functools.partial(_lower, trace), aux)
+    leaves, structure = tree.flatten(out)
+    mine = [type(leaf) is ReverseTracer and leaf.trace is trace for leaf in leaves]
+    outs = [_lower(trace, leaf) for leaf in leaves]
+    nodes = [leaf.node if own else None for leaf, own in zip(leaves, mine, strict=True)]
+    pullback = Pullback(trace.origin[1], inputs, nodes, [_Kind(o) for o in outs], structure)
+    value = tree.unflatten(structure, outs)
+    return (value, pullback, aux) if has_aux else (value, pullback)
+
+

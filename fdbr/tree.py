@@ -1,0 +1,436 @@
+"""Pytrees, and the frozen classes that are nodes of them.
+
+A pytree is a nest of containers (tuples, lists, dicts, named tuples, classes made by
+`frozen`) around leaves (arrays, numbers, anything else).  Parameters, gradients and
+optimizer states are pytrees of one shape, so one `map` serves them all.
+
+`None` means *nothing here*: it is no leaf.  The gradient of a leaf that is not
+differentiated is `None`, and `map` passes a `None` of its first tree by.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, dataclass_transform
+
+import attrs
+import optree
+from optree.integrations.attrs import AttrsEntry
+
+__all__ = [
+    "FrozenError",
+    "buffer",
+    "combine",
+    "flatten",
+    "frozen",
+    "leaves",
+    "map",
+    "partition",
+    "paths",
+    "replace",
+    "size",
+    "static",
+    "structure",
+    "trainable",
+    "unflatten",
+]
+
+T = TypeVar("T")
+Structure = optree.PyTreeSpec
+
+_NAMESPACE = "fdbr"
+_BUFFER = "fdbr.buffer"
+_STATIC = "fdbr.static"
+_map = map
+
+
+# --- frozen classes -----------------------------------------------------------------
+
+
+class FrozenError(attrs.exceptions.FrozenInstanceError):
+    """Raised by an attempt to change a frozen object in place."""
+
+    def __init__(self, message: str) -> None:
+        AttributeError.__init__(self, message)  # that of attrs takes no message
+        self.msg = message
+
+
+def static(**options: Any) -> Any:
+    """A field of a frozen class that is structure, not data.
+
+    It is compared and hashed with the structure of the tree, so its value must be
+    hashable; no transformation ever sees it as a leaf.  Options are those of
+    `attrs.field`.
+
+    >>> import fdbr
+    >>> @fdbr.frozen
+    ... class Scale:
+    ...     factor: float
+    ...     axis: int = fdbr.static(default=-1)
+    >>> fdbr.tree.leaves(Scale(2.0))
+    [2.0]
+    """
+    return _marked_field(_STATIC, options)
+
+
+def buffer(**options: Any) -> Any:
+    """A field whose arrays travel with the object but are never differentiated.
+
+    Running statistics are the usual example.  The leaves below it are leaves of the
+    tree (they are saved, moved between devices and mapped over); their gradient is
+    `None`.  Options are those of `attrs.field`.
+
+    >>> import fdbr, numpy as np
+    >>> @fdbr.frozen
+    ... class Normalize:
+    ...     scale: np.ndarray
+    ...     mean: np.ndarray = fdbr.buffer()
+    >>> layer = Normalize(np.ones(2), np.zeros(2))
+    >>> fdbr.grad(lambda layer: (layer.scale + layer.mean).sum())(layer)
+    Normalize(scale=array([1., 1.]), mean=None)
+    """
+    return _marked_field(_BUFFER, options)
+
+
+def _marked_field(mark: str, options: dict[str, Any]) -> Any:
+    return attrs.field(**options | {"metadata": {**options.pop("metadata", {}), mark: True}})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(attrs.field, static, buffer))
+def frozen(cls: type[T] | None = None, /, **options: Any) -> Any:
+    """Make a class attrs-frozen and a pytree node, in one.
+
+    Fields are declared as in attrs; `static` and `buffer` mark the special ones.
+    Rebuilding a tree does not run ``__init__``, its converters or validators: a node
+    may hold traced values, gradients or `None` where the class itself holds arrays.
+    Two instances are equal when they have one structure and bitwise equal leaves.
+
+    Parameters
+    ----------
+    cls
+        The class; given by the decorator syntax.
+    options
+        Passed to `attrs.frozen` (for instance ``kw_only=True``).
+
+    Raises
+    ------
+    FrozenError
+        On assignment to, or deletion of, an attribute of an instance.
+
+    >>> import fdbr
+    >>> @fdbr.frozen
+    ... class Point:
+    ...     x: float
+    ...     y: float
+    >>> fdbr.tree.map(lambda v: 10 * v, Point(1.0, 2.0))
+    Point(x=10.0, y=20.0)
+    """
+    if cls is None:
+        return functools.partial(frozen, **options)
+    made: Any = attrs.frozen(cls, **{"eq": True, "repr": False, **options})
+    own = vars(cls)
+    made.__setattr__ = _refuse_assignment
+    made.__delattr__ = _refuse_assignment
+    if "__eq__" not in own and options.get("eq", True):
+        made.__eq__ = _equal
+    if "__repr__" not in own:
+        made.__repr__ = _represent
+    _register(made)
+    return made
+
+
+def _refuse_assignment(self: Any, name: str, *value: Any) -> None:
+    kind = type(self).__name__
+    raise FrozenError(
+        f"cannot {'set' if value else 'delete'} {kind}.{name}: {kind} is frozen. Make a changed "
+        f"copy instead: new = fdbr.tree.replace(old, {name}=value)."
+    )
+
+
+def _equal(self: Any, other: Any) -> Any:
+    if type(self) is not type(other):
+        return NotImplemented
+    ours, our_shape = flatten(self)
+    theirs, their_shape = flatten(other)
+    return our_shape == their_shape and all(_map(_same_leaf, ours, theirs))
+
+
+def _same_leaf(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if not (hasattr(a, "shape") and hasattr(b, "shape")):
+        return type(a) is type(b) and bool(a == b)
+    return bool(a.shape == b.shape and a.dtype == b.dtype and (a == b).all())
+
+
+def _represent(self: Any) -> str:
+    fields = (f for f in attrs.fields(type(self)) if f.repr)
+    return f"{type(self).__qualname__.rpartition('.')[2]}({', '.join(_field_text(self, f) for f in fields)})"
+
+
+def _field_text(obj: Any, field: Any) -> str:
+    value = getattr(obj, field.name)
+    return f"{field.name}={field.repr(value) if callable(field.repr) else _summary(value)}"
+
+
+def _summary(value: Any) -> str:
+    """The repr of a value, with large arrays reduced to dtype and shape."""
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return f"({', '.join(_map(_summary, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, list):
+        return f"[{', '.join(_map(_summary, value))}]"
+    if type(value) is dict:
+        return "{" + ", ".join(f"{k!r}: {_summary(v)}" for k, v in value.items()) + "}"
+    if hasattr(value, "shape") and hasattr(value, "dtype") and getattr(value, "size", 0) > 8:
+        return f"{value.dtype}[{','.join(_map(str, value.shape))}]"
+    return repr(value)
+
+
+def _register(cls: Any) -> None:
+    fields = attrs.fields(cls)
+    data = tuple(f.name for f in fields if not f.metadata.get(_STATIC))
+    fixed = tuple(f.name for f in fields if f.metadata.get(_STATIC))
+    get = operator.attrgetter(*data) if data else None
+    one = len(data) == 1
+    put = object.__setattr__
+    new = cls.__new__
+
+    def to_children(obj: Any) -> tuple[Any, Any, Any]:
+        children = () if get is None else (get(obj),) if one else get(obj)
+        return children, tuple(getattr(obj, name) for name in fixed), data
+
+    def from_children(metadata: Any, children: Any) -> Any:
+        obj = new(cls)
+        for name, child in zip(data, children):  # noqa: B905 (optree checks the lengths)
+            put(obj, name, child)
+        for name, value in zip(fixed, metadata):  # noqa: B905
+            put(obj, name, value)
+        return obj
+
+    optree.register_pytree_node(
+        cls, to_children, from_children, path_entry_type=AttrsEntry, namespace=_NAMESPACE
+    )
+
+
+# --- trees --------------------------------------------------------------------------
+
+
+def flatten(tree: Any) -> tuple[list[Any], Structure]:
+    """The leaves of a tree, in order, and its structure.
+
+    >>> flatten({"a": 1, "b": (2, None)})[0]
+    [1, 2]
+    """
+    return optree.tree_flatten(tree, namespace=_NAMESPACE)
+
+
+def unflatten(structure: Structure, leaves: Any) -> Any:
+    """The tree of that structure and those leaves: the inverse of `flatten`.
+
+    >>> values, shape = flatten([1, (2, 3)])
+    >>> unflatten(shape, [v + 1 for v in values])
+    [2, (3, 4)]
+    """
+    return optree.tree_unflatten(structure, leaves)
+
+
+def leaves(tree: Any) -> list[Any]:
+    """The leaves of a tree, in order.
+
+    >>> leaves({"b": 2, "a": 1})
+    [1, 2]
+    """
+    return optree.tree_leaves(tree, namespace=_NAMESPACE)
+
+
+def structure(tree: Any) -> Structure:
+    """The structure of a tree: what is left when its leaves are taken away.
+
+    >>> structure((1, 2)) == structure((3, 4))
+    True
+    """
+    return optree.tree_structure(tree, namespace=_NAMESPACE)
+
+
+def paths(tree: Any) -> list[str]:
+    """How one reaches each leaf, written as Python would.
+
+    >>> paths({"layers": [1, 2]})
+    ["['layers'][0]", "['layers'][1]"]
+    """
+    return paths_of(structure(tree))
+
+
+def paths_of(structure: Structure) -> list[str]:
+    """The paths of a structure's leaves; the path of a bare leaf is ``''``."""
+    return [accessor.codify("").removeprefix(".") for accessor in structure.accessors()]
+
+
+def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+    """Apply ``f`` to the corresponding leaves of one or more trees.
+
+    The first tree gives the structure.  Where it holds `None`, the result holds `None`
+    and ``f`` is not called, whatever the other trees hold there; where another tree
+    holds `None` (or a subtree) at a leaf of the first, ``f`` is given that.
+
+    Raises
+    ------
+    ValueError
+        If another tree does not have the structure of the first; the message names
+        the first path at which they differ.
+
+    >>> map(lambda p, g: p if g is None else p - g, [3, 4], [1, None])
+    [2, 4]
+    """
+    firsts, shape = optree.tree_flatten(tree, none_is_leaf=True, namespace=_NAMESPACE)
+    columns = [_flatten_up_to(shape, tree, other, number) for number, other in enumerate(rest, 2)]
+    rows = zip(firsts, *columns)  # noqa: B905 (flatten_up_to gives equal lengths)
+    return optree.tree_unflatten(shape, [None if row[0] is None else f(*row) for row in rows])
+
+
+def _flatten_up_to(shape: Structure, tree: Any, other: Any, number: int) -> list[Any]:
+    try:
+        return shape.flatten_up_to(other)
+    except ValueError as error:
+        raise ValueError(
+            f"fdbr.tree.map: tree {number} does not fit tree 1: {_difference(tree, other)}"
+        ) from error
+
+
+def _difference(tree: Any, other: Any) -> str:
+    """Where two trees part ways, in words."""
+    ours, theirs = paths(tree), paths(other)
+    for path in ours:
+        if not any(p.startswith(path) or path.startswith(p) for p in theirs):
+            return f"tree 1 has a leaf at {path or 'its root'}, the other has none there"
+    for path in theirs:
+        if path not in ours:
+            return f"the other has a leaf at {path or 'its root'}, tree 1 has none there"
+    return f"their containers differ: {structure(tree)} against {structure(other)}"
+
+
+def partition(tree: Any, predicate: Callable[[Any], bool]) -> tuple[Any, Any]:
+    """Split a tree in two of its own shape: the leaves that fulfil, and the others.
+
+    Each leaf stands in one of them, `None` in the other; `combine` undoes it.
+
+    >>> partition([1, 2.0], lambda leaf: isinstance(leaf, int))
+    ([1, None], [None, 2.0])
+    """
+    values, shape = flatten(tree)
+    chosen = [bool(predicate(value)) for value in values]
+    yes = [v if c else None for v, c in zip(values, chosen, strict=True)]
+    no = [None if c else v for v, c in zip(values, chosen, strict=True)]
+    return unflatten(shape, yes), unflatten(shape, no)
+
+
+def combine(*trees: Any) -> Any:
+    """Put trees of one shape together: the first that is not `None` at each leaf.
+
+    >>> combine([1, None], [None, 2.0])
+    [1, 2.0]
+    """
+    return optree.tree_map(
+        lambda *values: next((v for v in values if v is not None), None),
+        *trees,
+        none_is_leaf=True,
+        namespace=_NAMESPACE,
+    )
+
+
+def trainable(tree: Any) -> Any:
+    """The tree with `None` for every leaf that transformations do not differentiate.
+
+    Those are leaves of a dtype that is not floating (or complex), leaves that are no
+    arrays or numbers, and leaves in a `buffer` field.
+
+    >>> trainable({"steps": 3, "w": 0.5})
+    {'steps': None, 'w': 0.5}
+    """
+    values, shape = flatten(tree)
+    keep = _map(operator.and_, _map(is_inexact, values), outside_buffers(shape))
+    return unflatten(shape, [v if k else None for v, k in zip(values, keep, strict=True)])
+
+
+def is_inexact(leaf: Any) -> bool:
+    """Whether a leaf is a floating or complex array or number."""
+    dtype = getattr(leaf, "dtype", None)
+    return isinstance(leaf, float | complex) if dtype is None else dtype.kind in "fc"
+
+
+def outside_buffers(structure: Structure) -> tuple[bool, ...]:
+    """For each leaf of a structure, whether it lies outside every `buffer` field."""
+    try:
+        return _outside_buffers(structure)
+    except TypeError:  # a static field holds a value that cannot be hashed
+        return _outside_buffers.__wrapped__(structure)
+
+
+@functools.lru_cache(maxsize=1024)
+def _outside_buffers(structure: Structure) -> tuple[bool, ...]:
+    return tuple(not any(_map(_is_buffer, accessor)) for accessor in structure.accessors())
+
+
+def _is_buffer(entry: Any) -> bool:
+    return isinstance(entry, AttrsEntry) and bool(
+        getattr(attrs.fields(entry.type), entry.field).metadata.get(_BUFFER)
+    )
+
+
+def replace(tree: T, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> T:
+    """A copy of a tree with some parts changed.
+
+    Parameters
+    ----------
+    tree
+        A frozen object for ``fields``; any tree for ``changes``.
+    changes
+        New leaves by path, as `paths` writes them.
+    fields
+        New values of the object's fields.
+
+    Raises
+    ------
+    KeyError
+        If a path or a field does not exist; the message lists those that do.
+
+    >>> replace([1, [2, 3]], {"[1][0]": 20})
+    [1, [20, 3]]
+    """
+    if fields:
+        tree = _replace_fields(tree, fields)
+    if not changes:
+        return tree
+    values, shape = flatten(tree)
+    where = {path: position for position, path in enumerate(paths_of(shape))}
+    for path, value in changes.items():
+        if path not in where:
+            raise KeyError(f"fdbr.tree.replace: no leaf at {path!r}; there are {sorted(where)}")
+        values[where[path]] = value
+    return unflatten(shape, values)
+
+
+def _replace_fields(obj: Any, fields: dict[str, Any]) -> Any:
+    kind = type(obj)
+    if not attrs.has(kind):
+        raise TypeError(
+            f"fdbr.tree.replace: fields {sorted(fields)} of a {kind.__name__}, which is no frozen "
+            "class; give a mapping of paths instead"
+        )
+    known = [f.name for f in attrs.fields(kind)]
+    if unknown := sorted(set(fields) - set(known)):
+        raise KeyError(f"fdbr.tree.replace: {kind.__name__} has no field {unknown}; it has {known}")
+    made = kind.__new__(kind)
+    for name in known:
+        object.__setattr__(made, name, fields.get(name, getattr(obj, name)))
+    return made
+
+
+def size(tree: Any) -> int:
+    """The number of elements in all leaves together; a number counts one.
+
+    >>> import numpy as np
+    >>> size({"w": np.zeros((3, 4)), "b": np.zeros(3), "scale": 1.0})
+    16
+    """
+    return sum(int(getattr(leaf, "size", 1)) for leaf in leaves(tree))
