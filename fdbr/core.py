@@ -23,6 +23,7 @@ __all__ = ["EscapedTracerError", "Primitive", "Trace", "Tracer", "dispatch", "re
 
 _levels = itertools.count(1)
 _numbers = frozenset({float, int, bool, complex})
+_host_types = frozenset({np.ndarray, np.float64, np.float32})
 _plain_errors = {ValueError.__init__, TypeError.__init__, IndexError.__init__}
 
 registry: dict[str, "Primitive"] = {}
@@ -93,7 +94,7 @@ class Trace:
 
     def __init__(self, transformation: str, function: Any) -> None:
         self.level = next(_levels)
-        self.origin = (transformation, name_of(function))
+        self.origin = (transformation, getattr(function, "__qualname__", None) or name_of(function))
         self.running = True
         self.borrowed: set[int] = set()
 
@@ -145,7 +146,7 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
     foreign = False
     for arg in args:
         kind = type(arg)
-        if kind is np.ndarray:
+        if kind in _host_types:
             host = True
         elif kind not in _numbers:
             if isinstance(arg, Tracer):

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import protect
 from fdbr.core import Primitive, Trace, Tracer, dispatch, publish, retain, retain_from
 
 __all__ = ["Node", "ReverseTrace", "ReverseTracer", "backward", "new_node"]
@@ -67,50 +66,67 @@ class ReverseTrace(Trace):
     def input(self, value: Any) -> ReverseTracer:
         """Begin to record what depends on a value."""
         if type(value) is np.ndarray and value.nbytes <= _SMALL:
-            value = protect(value)  # now, which is cheaper than to keep an eye on it
+            if value.flags.writeable or value.base is not None:
+                value = value.copy()  # now, which is cheaper than to keep an eye on it
         elif type(value) not in _number_types:
             self.borrow(value)
         return _tracer(self, value, (next(_count), (), "input"))
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        values = list(args)
-        traced = []
-        host = True  # whether only NumPy's arrays are below, and no further trace
-        exposed = bool(self.borrowed)  # whether an operand may be written to by others
-        for index, arg in enumerate(args):
-            kind = type(arg)
-            if kind is ReverseTracer and arg.trace is self:
-                traced.append(index)
-                values[index] = value = arg.value
-                if type(value) not in _host_types:
-                    host = False
-            elif kind not in _number_types:
-                exposed = True
-                if kind is not np.ndarray:
-                    host = False
-        if host:
-            try:
-                if params:
-                    out = primitive.value(np, *values, **params)
-                elif len(values) == 2:  # spelled out, because unpacking costs more than the rest
-                    out = primitive.value(np, values[0], values[1])
-                else:
-                    out = primitive.value(np, *values)
-            except (TypeError, ValueError, IndexError) as error:
-                raise primitive.explain(error, args) from error
-        else:
-            out = dispatch(primitive, tuple(values), params)
+        # This runs for every operation of a traced function.  One operand, the usual case, is
+        # spelled out; and the primitive is applied here where nothing but NumPy is below.
         rules = primitive.rules
-        edges = []
-        for index in traced:
-            rule = rules[index]
+        borrowed = self.borrowed
+        if len(args) == 1:
+            tracer = args[0]
+            value = tracer.value
+            if type(value) in _host_types:
+                try:
+                    out = primitive.value(np, value, **params) if params else primitive.value(np, value)
+                except (TypeError, ValueError, IndexError) as error:
+                    raise primitive.explain(error, args) from error
+            else:
+                out = dispatch(primitive, (value,), params)
+            rule = rules[0]
             if rule is None:
-                continue
-            if exposed and rule.retains:
-                self.retain(rule.retains, values, args)
-            edges.append((args[index].node, rule.pull, rule.save(values, out, params)))
-        if not edges:
-            return publish(self, out)
+                return publish(self, out)
+            if borrowed and rule.retains:
+                value = retain_from(self, value)
+            edges: Any = ((tracer.node, rule.pull, rule.save((value,), out, params)),)
+        else:
+            values = []
+            mine = []
+            host = True  # whether only NumPy's arrays are below, and no further trace
+            exposed = borrowed  # whether an operand may be written to by others
+            for arg in args:
+                kind = type(arg)
+                if kind is ReverseTracer and arg.trace is self:
+                    mine.append(len(values))
+                    arg = arg.value
+                    if type(arg) not in _host_types:
+                        host = False
+                elif kind not in _number_types:
+                    exposed = True
+                    if kind is not np.ndarray:
+                        host = False
+                values.append(arg)
+            if host and not params and len(values) == 2:
+                try:
+                    out = primitive.value(np, values[0], values[1])
+                except (TypeError, ValueError, IndexError) as error:
+                    raise primitive.explain(error, args) from error
+            else:
+                out = dispatch(primitive, tuple(values), params)
+            edges = []
+            for index in mine:
+                rule = rules[index]
+                if rule is None:
+                    continue
+                if exposed and rule.retains:
+                    self.retain(rule.retains, values, args)
+                edges.append((args[index].node, rule.pull, rule.save(values, out, params)))
+            if not edges:
+                return publish(self, out)
         if type(out) is tuple:
             return self.outputs(primitive.name, out, edges)
         tracer = _new(ReverseTracer)

@@ -74,17 +74,17 @@ class _Inputs:
 
     __slots__ = ("kinds", "numbers", "structure", "traced")
 
-    def __init__(self, trace: ReverseTrace, argument: Any, where: str) -> None:
+    def __init__(self, trace: ReverseTrace, argument: Any, position: int) -> None:
         self.structure: tree.Structure | None = None
         if type(argument) is np.ndarray or type(argument) is float:
             leaves = [argument]
-            chosen: Sequence[bool] = (tree.is_inexact(argument),)
+            chosen: Sequence[bool] = (type(argument) is float or argument.dtype.kind in "fc",)
         else:
             leaves, self.structure = tree.flatten(argument)
             outside = tree.outside_buffers(self.structure)
             chosen = [o and tree.is_inexact(v) for o, v in zip(outside, leaves, strict=True)]
         if not any(chosen):
-            raise TypeError(_nothing_to_differentiate(trace, argument, where))
+            raise TypeError(_nothing_to_differentiate(trace, argument, position))
         self.traced = []
         self.numbers = []
         self.kinds = []
@@ -108,13 +108,13 @@ class _Inputs:
         return found[0] if self.structure is None else tree.unflatten(self.structure, found)
 
 
-def _nothing_to_differentiate(trace: ReverseTrace, argument: Any, where: str) -> str:
+def _nothing_to_differentiate(trace: ReverseTrace, argument: Any, position: int) -> str:
     found = ", ".join(
         f"{name or 'the argument itself'}: {describe(leaf)}"
         for name, leaf in zip(tree.paths(argument), tree.leaves(argument), strict=True)
     )
     return (
-        f"fdbr.{trace.origin[0]}: {where} of {trace.origin[1]} has no leaf to differentiate: leaves "
+        f"fdbr.{trace.origin[0]}: argument {position} of {trace.origin[1]} has no leaf to differentiate: leaves "
         f"must be floating or complex and outside buffers, and there is {found or 'no leaf at all'}. "
         "Convert it with ops.astype(x, float), or differentiate another argument with argnums."
     )
@@ -146,7 +146,7 @@ def _trace_arguments(
     traced = list(args)
     inputs = []
     for position in _positions(argnums, len(args), trace):
-        one = _Inputs(trace, args[position], f"argument {position}")
+        one = _Inputs(trace, args[position], position)
         traced[position] = one.argument()
         inputs.append(one)
     return inputs, traced

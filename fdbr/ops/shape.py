@@ -138,7 +138,6 @@ def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
 def _broadcast_to(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
     if math.prod(to) > _SMALL:
         return xp.broadcast_to(x, to)
-    x = xp.asarray(x)
     out = xp.empty(to, dtype=x.dtype)
     out[...] = x
     return out
@@ -153,8 +152,8 @@ def broadcast_to(x: Any, /, shape: Sequence[int]) -> Any:
     array([[1., 2.],
            [1., 2.]])
     """
-    to = tuple(shape)
-    mine = shape_of(x)
+    x, to = asarray(x), tuple(shape)
+    mine = x.shape
     if mine == to:
         return x
     fits = len(mine) <= len(to) and all(

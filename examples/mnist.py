@@ -1,0 +1,158 @@
+"""Train a classifier of handwritten digits, and see how it gets on.
+
+    python examples/mnist.py                 # the 8x8 digits that come with scikit-learn
+    python examples/mnist.py --data DIR      # the idx files of MNIST, gzipped or not
+
+The network has two hidden layers of 100 units.  Each epoch prints a line; at the end there is
+the accuracy on examples that were not trained on, and a folder with the log as JSON lines
+(``log.jsonl``) and the learning curves (``curves.png``).
+
+On MNIST, 20 epochs of Adam (the default) reach about 98 %, and so do 30 epochs of plain gradient
+descent, ``--optimizer sgd --epochs 30``.  The learning rate falls linearly to zero over the run,
+which takes the noise out of the last epochs.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from sklearn.datasets import load_digits
+
+import fdbr
+from fdbr import nn, ops, random, train
+
+OPTIMIZERS = {
+    "adam": (train.optim.adam, 3e-3),
+    "sgd": (train.optim.sgd, 0.1),
+    "momentum": (train.optim.momentum_sgd, 0.05),
+}
+
+
+@fdbr.frozen
+class Classifier:
+    """A multilayer perceptron for ten classes."""
+
+    first: nn.Linear
+    second: nn.Linear
+    out: nn.Linear
+
+    @classmethod
+    def init(cls, key: Any, pixels: int, width: int = 100) -> "Classifier":
+        """A classifier with fresh parameters for images of so many pixels."""
+        keys = random.split(key, 3)
+        return cls(
+            nn.Linear.init(keys[0], pixels, width),
+            nn.Linear.init(keys[1], width, width),
+            nn.Linear.init(keys[2], width, 10),
+        )
+
+    def __call__(self, x: Any) -> Any:
+        """The logits, shape ``(n, 10)``, of images of shape ``(n, pixels)``."""
+        h = ops.relu(self.first(x))
+        h = ops.relu(self.second(h))
+        return self.out(h)
+
+
+def loss(model: Classifier, batch: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The mean cross entropy, and the accuracy beside it."""
+    logits = model(batch["image"])
+    value = ops.softmax_cross_entropy(logits, batch["label"])
+    return value, {"accuracy": ops.accuracy(logits, batch["label"])}
+
+
+def digits() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The digits of scikit-learn, of which every fifth is held out."""
+    bunch = load_digits()
+    image = (bunch.data / 16).astype(np.float32)
+    label = bunch.target.astype(np.int64)
+    held_out = np.arange(len(label)) % 5 == 0
+    return (
+        {"image": image[~held_out], "label": label[~held_out]},
+        {"image": image[held_out], "label": label[held_out]},
+    )
+
+
+def plot(log: Path, path: Path) -> None:
+    """Draw the curves of a log."""
+    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    epochs = [entry["epoch"] for entry in entries]
+    figure = Figure(figsize=(9, 3.5), layout="constrained")
+    for axes, name in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
+        for prefix, label in (("", "training"), ("test/", "test")):
+            values = np.array([entry[prefix + name] for entry in entries], dtype=float)
+            axes.plot(epochs, values, label=label)
+        axes.set(xlabel="epoch", ylabel=name)
+        axes.legend()
+    figure.savefig(path)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(description="Train a classifier of handwritten digits.")
+    made.add_argument("--data", type=Path, metavar="DIR", help="folder with MNIST's idx files")
+    made.add_argument("--epochs", type=int, help="default: 20 on MNIST, 50 on the small digits")
+    made.add_argument("--batch-size", type=int, default=100)
+    made.add_argument("--optimizer", choices=OPTIMIZERS, default="adam")
+    rates = ", ".join(f"{name} {rate}" for name, (_, rate) in OPTIMIZERS.items())
+    made.add_argument("--learning-rate", type=float, help=f"at the beginning; default: {rates}")
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--out", type=Path, default=Path("result"), metavar="DIR")
+    return made
+
+
+def run(options: argparse.Namespace) -> float:
+    """Train as the command line says; return the test accuracy."""
+    training, test = train.mnist(options.data) if options.data else digits()
+    epochs = options.epochs if options.epochs is not None else 20 if options.data else 50
+    model_key, order_key = random.split(random.key(options.seed))
+    batches = train.Batches(training, options.batch_size, key=order_key)
+    make, rate = OPTIMIZERS[options.optimizer]
+    rate = rate if options.learning_rate is None else options.learning_rate
+    total = max(epochs * len(batches), 1)
+    optimizer = make(lambda step: rate * (1 - step / total))
+    model = Classifier.init(model_key, training["image"].shape[1])
+    gradient = fdbr.value_and_grad(loss, has_aux=True)
+
+    def step(state: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
+        model, opt = state
+        (value, metrics), grads = gradient(model, batch)
+        updates, opt = optimizer.update(grads, opt, model)
+        return (train.optim.apply_updates(model, updates), opt), {"loss": value, **metrics}
+
+    def test_metrics(state: Any) -> dict[str, Any]:
+        value, metrics = loss(state[0], test)
+        return {"loss": value, **metrics}
+
+    log = options.out / "log.jsonl"
+    log.unlink(missing_ok=True)  # that of an earlier run
+    state = (model, optimizer.init(model))
+    reports = train.pipe(
+        train.fit(step, state, batches, epochs=epochs),
+        train.average(),
+        train.evaluate(test_metrics),
+        train.log(log),
+        train.progress(),
+    )
+    for report in reports:
+        state = report.state
+    if log.exists():
+        plot(log, options.out / "curves.png")
+    return float(test_metrics(state)["accuracy"])
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line, and print the test accuracy."""
+    command = parser()
+    options = command.parse_args(arguments)
+    try:
+        accuracy = run(options)
+    except (OSError, ValueError) as error:
+        command.error(str(error))
+    print(f"test accuracy {accuracy:.4f}")
+
+
+if __name__ == "__main__":
+    main()

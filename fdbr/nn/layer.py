@@ -1,0 +1,45 @@
+"""What all layers have in common."""
+
+from typing import Any, Self
+
+__all__ = ["Layer"]
+
+
+class Layer:
+    """The base of layers: it supplies `train` to those that do in training what they do else.
+
+    A layer is a frozen class with ``__call__``.  One that draws random numbers in training,
+    or updates its own state, has its own `train`.
+
+    >>> import fdbr
+    >>> @fdbr.frozen
+    ... class Scale(fdbr.nn.Layer):
+    ...     factor: float
+    ...     def __call__(self, x):
+    ...         return self.factor * x
+    >>> Scale(2.0).train(3.0)
+    (6.0, Scale(factor=2.0))
+    """
+
+    __slots__ = ()
+
+    def __call__(self, x: Any) -> Any:
+        """The output for an input."""
+        raise NotImplementedError(f"{type(self).__name__} has no __call__")
+
+    def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
+        """The output in training, and the layer's successor.
+
+        Parameters
+        ----------
+        x
+            What ``__call__`` takes.
+        key
+            A key, for layers that draw random numbers; the others ignore it.
+
+        Returns
+        -------
+        tuple
+            ``(self(x), self)``, unless the layer says otherwise.
+        """
+        return self(x), self

@@ -1,0 +1,114 @@
+"""The fully connected layer."""
+
+import operator
+from typing import Any, Self
+
+import numpy as np
+
+from fdbr import ops, random
+from fdbr.core import describe
+from fdbr.nn import initializers
+from fdbr.nn.layer import Layer
+from fdbr.tree import frozen
+
+__all__ = ["Linear"]
+
+
+@frozen
+class Linear(Layer):
+    """The fully connected layer: ``y = x @ weight.T + bias``.
+
+    Attributes
+    ----------
+    weight
+        Shape ``(out_features, in_features)``, as in PyTorch.
+    bias
+        Shape ``(out_features,)``, or `None`.
+
+    >>> import fdbr
+    >>> layer = fdbr.nn.Linear.init(fdbr.random.key(0), 3, 2)
+    >>> layer(fdbr.random.normal(fdbr.random.key(1), (5, 3), "float32")).shape
+    (5, 2)
+    >>> layer.weight.shape
+    (2, 3)
+    """
+
+    weight: Any
+    bias: Any
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        in_features: int,
+        out_features: int,
+        *,
+        bias: bool = True,
+        weight_init: initializers.Initializer | None = None,
+        bias_init: initializers.Initializer | None = None,
+        dtype: Any = np.float32,
+    ) -> Self:
+        """A layer with fresh parameters.
+
+        Parameters
+        ----------
+        key
+            A key.
+        in_features, out_features
+            The lengths of the last axes of the input and the output.
+        bias
+            Whether the layer has a bias.
+        weight_init, bias_init
+            ``init(key, shape, dtype)``; by default LeCun's normal distribution, and zeros.
+        dtype
+            The dtype of the parameters.
+
+        Returns
+        -------
+        Linear
+            The layer.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a number of features is no positive integer.
+        """
+        sizes = _features("out_features", out_features), _features("in_features", in_features)
+        weight_key, bias_key = random.split(key)
+        weight = (weight_init or initializers.lecun_normal())(weight_key, sizes, dtype)
+        if not bias:
+            return cls(weight, None)
+        return cls(weight, (bias_init or initializers.zeros())(bias_key, sizes[:1], dtype))
+
+    def __call__(self, x: Any) -> Any:
+        """The output of shape ``(..., out_features)`` for ``x`` of shape ``(..., in_features)``.
+
+        Raises
+        ------
+        ValueError
+            If ``x`` does not end in an axis of that length.
+        """
+        shape = getattr(x, "shape", ())
+        if not shape or shape[-1] != self.weight.shape[1]:
+            raise ValueError(self._misfit(x))
+        y = ops.linear(x, self.weight)
+        return y if self.bias is None else ops.add(y, self.bias)
+
+    def _misfit(self, x: Any) -> str:
+        return (
+            f"fdbr.nn.Linear with weight {describe(self.weight)}: x must have shape "
+            f"(..., {self.weight.shape[1]}), got {describe(x)}; reshape x, or build the layer "
+            "for inputs of that length"
+        )
+
+
+def _features(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"fdbr.nn.Linear.init: {name} must be an integer, got {describe(value)}"
+        ) from None
+    if number < 1:
+        raise ValueError(f"fdbr.nn.Linear.init: {name} must be at least 1, got {number}")
+    return number

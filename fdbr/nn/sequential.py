@@ -1,0 +1,125 @@
+"""Layers one after the other."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self, overload
+
+from fdbr import random, tree
+from fdbr.core import name_of
+from fdbr.nn.layer import Layer
+from fdbr.tree import frozen, static
+
+__all__ = ["Lambda", "Sequential"]
+
+
+@frozen
+class Lambda(Layer):
+    """A plain function as a layer.
+
+    The function belongs to the structure of the tree: it is no leaf, and two trees with
+    different functions are trees of different structure.
+
+    Attributes
+    ----------
+    fn
+        A function of one array.
+
+    >>> import fdbr
+    >>> fdbr.nn.Lambda(abs)(-3.0)
+    3.0
+    """
+
+    fn: Callable[[Any], Any] = static(repr=name_of)
+
+    def __call__(self, x: Any) -> Any:
+        """``fn(x)``."""
+        return self.fn(x)
+
+
+@frozen
+class Sequential(Layer):
+    """Layers, each applied to the output of the one before.
+
+    Parameters
+    ----------
+    layers
+        Layers and plain functions; functions are wrapped in `Lambda`.
+
+    Raises
+    ------
+    TypeError
+        If one of them cannot be called.
+
+    >>> import fdbr
+    >>> from fdbr import nn, ops
+    >>> first, last = fdbr.random.split(fdbr.random.key(0))
+    >>> net = nn.Sequential(nn.Linear.init(first, 4, 8), ops.relu, nn.Linear.init(last, 8, 2))
+    >>> net(fdbr.random.normal(fdbr.random.key(1), (5, 4), "float32")).shape
+    (5, 2)
+    >>> len(net[:2]), net[1]
+    (2, Lambda(fn=relu))
+    """
+
+    layers: tuple[Any, ...]
+
+    def __init__(self, *layers: Callable[[Any], Any]) -> None:
+        self.__attrs_init__(tuple(_element(i, layer) for i, layer in enumerate(layers)))  # type: ignore[attr-defined]
+
+    def __call__(self, x: Any) -> Any:
+        """The output of the last layer; of no layers, ``x``."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
+        """The output in training, and the layers' successors.
+
+        Parameters
+        ----------
+        x
+            The input of the first layer.
+        key
+            A key, of which each layer gets its own; `None` if no layer draws.
+
+        Returns
+        -------
+        tuple
+            The output of the last layer, and the `Sequential` of the successors.
+        """
+        count = len(self.layers)
+        keys = [None] * count if key is None or not count else random.split(key, count)
+        successors = []
+        for layer, own in zip(self.layers, keys, strict=True):
+            if hasattr(layer, "train"):
+                x, layer = layer.train(x, key=own)
+            else:
+                x = layer(x)
+            successors.append(layer)
+        return x, tree.replace(self, layers=tuple(successors))
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.layers)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """A layer, or for a slice the `Sequential` of some of them."""
+        if isinstance(index, slice):
+            return type(self)(*self.layers[index])
+        return self.layers[index]
+
+
+def _element(position: int, layer: Any) -> Any:
+    if not callable(layer):
+        raise TypeError(
+            f"fdbr.nn.Sequential: layer {position} is a {type(layer).__name__}, which cannot be "
+            "called; give layers and functions of one array"
+        )
+    leaves = tree.leaves(layer)
+    return Lambda(layer) if len(leaves) == 1 and leaves[0] is layer else layer

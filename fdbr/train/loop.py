@@ -1,0 +1,242 @@
+"""The training loop: a generator of frozen reports."""
+
+import operator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import attrs
+
+from fdbr import tree
+from fdbr.tree import frozen
+
+__all__ = ["Position", "Report", "Source", "fit"]
+
+
+class Source(Protocol):
+    """What `fit` takes batches from; `Batches` is one."""
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        ...
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
+        """The batches of an epoch, from batch ``start`` on."""
+        ...
+
+
+@frozen
+class Position:
+    """How far a run has come in its data.
+
+    Attributes
+    ----------
+    epoch
+        How many epochs are finished.
+    batch
+        How many batches of the next one are consumed; 0 at the end of an epoch.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+
+
+def _read_only(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(metrics))
+
+
+def _metrics_text(metrics: Mapping[str, Any] | None) -> str:
+    return repr(metrics and dict(metrics))
+
+
+@frozen
+class Report:
+    """What is known after an iteration.
+
+    Attributes
+    ----------
+    iteration
+        How many steps were made, this one included.
+    epoch
+        How many epochs are finished.
+    metrics
+        What the step returned, a read-only mapping from names to numbers or 0-d arrays.
+    state
+        The state after the step.
+    position
+        Where to go on; give it to `fit` with ``state`` and ``iteration``.
+    seconds
+        The time since `fit` began.
+    total
+        The iteration at which the run will end, if that is known.
+
+    >>> from fdbr import train
+    >>> report = train.Report(1, 0, {"loss": 0.5}, None, train.Position(0, 1), seconds=0.25)
+    >>> report.metrics["loss"], report.position
+    (0.5, Position(epoch=0, batch=1))
+    """
+
+    iteration: int
+    epoch: int
+    metrics: Mapping[str, Any] = attrs.field(converter=_read_only, repr=_metrics_text)
+    state: Any = attrs.field(repr=False)
+    position: Position
+    seconds: float
+    total: int | None = None
+
+    def with_metrics(self, metrics: Mapping[str, Any]) -> "Report":
+        """The same report with other metrics."""
+        return tree.replace(self, metrics=_read_only(metrics))
+
+
+def fit(
+    step: Callable[[Any, Any], tuple[Any, Mapping[str, Any]]],
+    state: Any,
+    batches: Source,
+    *,
+    epochs: int | None = None,
+    iterations: int | None = None,
+    position: Position | None = None,
+    iteration: int = 0,
+) -> Iterator[Report]:
+    """Train: apply a step to batch after batch and report after each.
+
+    Nothing is computed before a report is asked for.  A run goes on from any of its reports
+    with ``fit(step, report.state, batches, position=report.position,
+    iteration=report.iteration, epochs=…)`` and makes the reports that were left to make.
+
+    Parameters
+    ----------
+    step
+        ``step(state, batch) -> (state, metrics)``, a pure function.
+    state
+        The state to begin with: any value.
+    batches
+        `Batches`, or whatever has ``len`` and ``epoch(number, start)``.
+    epochs, iterations
+        Where the run ends, counted from the beginning of its first part: after so many epochs
+        or so many iterations, whichever comes first.
+    position, iteration
+        Where it begins; both come from the report at which an earlier part ended.
+
+    Returns
+    -------
+    iterator
+        A generator of `Report`.
+
+    Raises
+    ------
+    TypeError
+        If neither ``epochs`` nor ``iterations`` is given, or an argument is not what it should
+        be; by the generator, if ``step`` returns something else than state and metrics.
+    ValueError
+        If a number is out of range.
+
+    >>> import numpy as np
+    >>> from fdbr import train
+    >>> batches = train.Batches(np.arange(4.0), size=2)
+    >>> reports = train.fit(lambda s, b: (s + b.sum(), {"sum": s}), 0.0, batches, epochs=2)
+    >>> for report in reports:
+    ...     print(report.iteration, report.epoch, report.state)
+    1 0 1.0
+    2 1 6.0
+    3 1 7.0
+    4 2 12.0
+    """
+    begin = Position() if position is None else position
+    _check_arguments(step, batches, begin, epochs, iterations, iteration)
+    size = len(batches)
+    if begin.batch > size or not size:
+        raise ValueError(
+            f"fdbr.train.fit: position is at batch {begin.batch}, but an epoch has {size} batches; "
+            "give the batches with which the position was reached"
+        )
+    ends = [] if iterations is None else [iterations]
+    if epochs is not None:
+        ends.append(iteration + (epochs - begin.epoch) * size - begin.batch)
+    return _reports(step, state, batches, begin, iteration, max(iteration, min(ends)))
+
+
+def _check_arguments(
+    step: Any, batches: Any, position: Any, epochs: Any, iterations: Any, iteration: Any
+) -> None:
+    if not callable(step):
+        raise TypeError(
+            f"fdbr.train.fit: step must be a function of state and batch, got {type(step).__name__}"
+        )
+    if not hasattr(batches, "epoch") or not hasattr(batches, "__len__"):
+        raise TypeError(
+            f"fdbr.train.fit: batches must have len and epoch(number, start), got "
+            f"{type(batches).__name__}; make them with fdbr.train.Batches(dataset, size)"
+        )
+    if epochs is None and iterations is None:
+        raise TypeError("fdbr.train.fit: give epochs, iterations, or both: when should it end?")
+    if not isinstance(position, Position):
+        raise TypeError(
+            f"fdbr.train.fit: position must be a Position, got {type(position).__name__}; take "
+            "that of a report"
+        )
+    for name, value in (
+        ("epochs", 0 if epochs is None else epochs),
+        ("iterations", 0 if iterations is None else iterations),
+        ("iteration", iteration),
+        ("position.epoch", position.epoch),
+        ("position.batch", position.batch),
+    ):
+        _check_count(name, value)
+
+
+def _reports(
+    step: Callable[[Any, Any], tuple[Any, Mapping[str, Any]]],
+    state: Any,
+    batches: Source,
+    position: Position,
+    iteration: int,
+    total: int,
+) -> Iterator[Report]:
+    began = time.perf_counter()
+    size = len(batches)
+    epoch, done = position.epoch, position.batch
+    while iteration < total:
+        for batch in batches.epoch(epoch, done):
+            state, metrics = _checked(step(state, batch))
+            iteration += 1
+            done += 1
+            position = Position(epoch + 1, 0) if done == size else Position(epoch, done)
+            seconds = time.perf_counter() - began
+            yield Report(iteration, position.epoch, metrics, state, position, seconds, total)
+            if iteration == total:
+                return
+        if done != size:
+            raise ValueError(
+                f"fdbr.train.fit: batches has len {size}, but epoch {epoch} ended after batch "
+                f"{done}; len must be the number of batches in every epoch"
+            )
+        epoch, done = epoch + 1, 0
+
+
+def _checked(result: Any) -> tuple[Any, Mapping[str, Any]]:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise TypeError(f"fdbr.train.fit: step must return (state, metrics), got {_kind(result)}")
+    if not isinstance(result[1], Mapping):
+        raise TypeError(
+            "fdbr.train.fit: the metrics that step returns must be a mapping from names to "
+            f"numbers, such as {{'loss': value}}, got {_kind(result[1])}"
+        )
+    return result
+
+
+def _kind(value: Any) -> str:
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
+
+
+def _check_count(name: str, value: Any) -> None:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"fdbr.train.fit: {name} must be an integer, got {type(value).__name__} {value!r}"
+        ) from None
+    if number < 0:
+        raise ValueError(f"fdbr.train.fit: {name} must be at least 0, got {number}")

@@ -1,0 +1,63 @@
+"""The step from updates to new parameters."""
+
+from typing import Any
+
+from fdbr import ops
+from fdbr.backend import lock
+from fdbr.train.optim.fitting import Parameters
+
+__all__ = ["apply_updates"]
+
+
+def apply_updates(params: Any, updates: Any) -> Any:
+    """The parameters plus their updates.
+
+    Parameters
+    ----------
+    params
+        A tree of parameters.
+    updates
+        A tree of the same structure; where it holds `None`, the parameter stays the very
+        object it is.
+
+    Returns
+    -------
+    tree
+        New parameters, read-only, each of the shape and dtype that it had.
+
+    Raises
+    ------
+    ValueError
+        If the structures or shapes differ, or an integer parameter has an update that is not
+        of its dtype.
+
+    >>> apply_updates({"w": 1.0, "steps": 3}, {"w": 0.5, "steps": None})
+    {'w': 1.5, 'steps': 3}
+    """
+    parameters = Parameters("apply_updates", params)
+    found = parameters.beside("updates", updates)
+    new = []
+    for index, (leaf, step) in enumerate(zip(parameters.leaves, found, strict=True)):
+        new.append(leaf if step is None else lock(_sum(parameters, index, leaf, step)))
+    return parameters.unflatten(new)
+
+
+def _sum(parameters: Parameters, index: int, leaf: Any, step: Any) -> Any:
+    try:
+        total = leaf + step
+    except ValueError as error:
+        if getattr(step, "shape", ()) == getattr(leaf, "shape", ()):
+            raise
+        raise parameters.misfit("updates", index, step) from error
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is None:  # a Python number
+        if isinstance(leaf, int) and not isinstance(step, int):
+            raise parameters.misfit("updates", index, step)
+        return total
+    if total.shape != leaf.shape:
+        raise parameters.misfit("updates", index, step)
+    if total.dtype is dtype or total.dtype == dtype:
+        return total
+    if dtype.kind not in "fc":
+        raise parameters.misfit("updates", index, step)
+    return ops.astype(total, dtype)

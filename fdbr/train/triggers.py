@@ -1,0 +1,51 @@
+"""Triggers: predicates on reports."""
+
+from collections.abc import Callable
+
+from fdbr.train.loop import Report
+
+__all__ = ["Trigger", "every"]
+
+Trigger = Callable[[Report], bool]
+
+
+def every(*, epochs: int | None = None, iterations: int | None = None) -> Trigger:
+    """True of the last report of every so many epochs, or of every so many iterations.
+
+    Parameters
+    ----------
+    epochs
+        A positive integer.
+    iterations
+        A positive integer; if both are given, either suffices.
+
+    Returns
+    -------
+    function
+        A predicate on reports; it has no state, so it may serve several stages.
+
+    Raises
+    ------
+    TypeError
+        If neither is given.
+    ValueError
+        If one is not a positive integer.
+
+    >>> from fdbr import train
+    >>> report = train.Report(7, 1, {}, None, train.Position(1, 3), 0.5)
+    >>> train.every(iterations=7)(report), train.every(epochs=1)(report)
+    (True, False)
+    """
+    if epochs is None and iterations is None:
+        raise TypeError("fdbr.train.every: give epochs, iterations, or both")
+    for name, number in (("epochs", epochs), ("iterations", iterations)):
+        if number is not None and (type(number) is not int or number < 1):
+            raise ValueError(f"fdbr.train.every: {name} must be a positive integer, got {number!r}")
+
+    def triggered(report: Report) -> bool:
+        at_end = report.position.batch == 0
+        if epochs is not None and at_end and report.position.epoch % epochs == 0:
+            return True
+        return iterations is not None and report.iteration % iterations == 0
+
+    return triggered

@@ -1,0 +1,59 @@
+"""What every test may ask for: hypothesis profiles, and the array modules.
+
+`xp` is a parameter: a test that takes it runs once for each array module, NumPy, the shadow
+module (see shadow.py) and, where there is a GPU, CuPy.  Make arrays with ``xp.asarray(...)`` and
+compare them as ``to_numpy(...)``.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import shadow
+from hypothesis import HealthCheck, settings
+
+# The same examples on every run and every machine: a red test is red for everybody.
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+# New examples every time, and many of them: for hunting, and before a release.
+settings.register_profile(
+    "thorough",
+    deadline=None,
+    max_examples=2000,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def _cupy() -> Any:
+    """CuPy, or a skip that says why not."""
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    try:
+        cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        pytest.skip(f"no GPU: {error}")
+    return cupy
+
+
+# Once per module rather than per test, so that hypothesis tests may take it.
+@pytest.fixture(scope="module", params=["numpy", "shadow", "cupy"])
+def xp(request: pytest.FixtureRequest) -> Any:
+    """An array module."""
+    if request.param == "cupy":
+        return _cupy()
+    return {"numpy": np, "shadow": shadow.module}[request.param]
+
+
+@pytest.fixture(scope="session")
+def to_numpy() -> Callable[[Any], Any]:
+    """A function from an array of any module to a NumPy array."""
+    return lambda array: array.get() if hasattr(array, "get") else np.asarray(array)
