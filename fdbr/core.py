@@ -24,6 +24,7 @@ __all__ = ["EscapedTracerError", "Primitive", "Trace", "Tracer", "dispatch", "re
 _levels = itertools.count(1)
 _numbers = frozenset({float, int, bool, complex})
 _host_types = frozenset({np.ndarray, np.float64, np.float32})
+_immutable = frozenset({float, complex, np.float64, np.float32, np.bool_})
 _plain_errors = {ValueError.__init__, TypeError.__init__, IndexError.__init__}
 
 registry: dict[str, "Primitive"] = {}
@@ -168,7 +169,7 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
     except (TypeError, ValueError, IndexError) as error:
         raise primitive.explain(error, args) from error
     if not host and not foreign and primitive.kind == "elementwise":
-        return out.item()  # of Python numbers, which are weak, comes a Python number
+        return out.item() if hasattr(out, "item") else out  # of Python numbers, which are weak, comes a Python number
     return out
 
 
@@ -209,6 +210,8 @@ def retain_from(trace: Trace, value: Any) -> Any:
 
 def publish(trace: Trace, value: Any) -> Any:
     """Make what a trace hands to the user read-only, unless it is the user's own memory."""
+    if type(value) in _immutable:
+        return value
     if type(value) is tuple:
         return tuple(publish(trace, part) for part in value)
     if not isinstance(value, Tracer) and id(owner(value)) not in trace.borrowed:

@@ -180,6 +180,8 @@ def backward(roots: list[tuple[Node, Any]]) -> dict[int, Any]:
     own: set[int] = set()  # the sums made here, which may be added to in place
     inputs: dict[int, Any] = {}
     edges: Any = [(node, _give, (cotangent,)) for node, cotangent in roots]
+    if not edges:
+        return inputs
     roots.clear()
     cotangent = node = None
     while True:

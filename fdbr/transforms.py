@@ -101,11 +101,13 @@ class _Inputs:
 
     def gradient(self, cotangents: dict[int, Any], seeds: Sequence[Any] = ()) -> Any:
         """The argument's gradient out of the cotangents of inputs, by node number."""
+        if self.structure is None:
+            return self.kinds[0].finish(cotangents.get(self.numbers[0]), seeds)
         found = [
             kind and kind.finish(cotangents.get(number), seeds)
             for number, kind in zip(self.numbers, self.kinds, strict=True)
         ]
-        return found[0] if self.structure is None else tree.unflatten(self.structure, found)
+        return tree.unflatten(self.structure, found)
 
 
 def _nothing_to_differentiate(trace: ReverseTrace, argument: Any, position: int) -> str:
@@ -209,14 +211,7 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
     >>> fdbr.grad(fdbr.grad(lambda x: x**3))(2.0)
     np.float64(12.0)
     """
-    both = _with_gradient(f, argnums, has_aux, "grad")
-
-    @functools.wraps(f, updated=())
-    def gradient(*args: Any, **kwargs: Any) -> Any:
-        value, slope = both(*args, **kwargs)
-        return (slope, value[1]) if has_aux else slope
-
-    return gradient
+    return _with_gradient(f, argnums, has_aux, "grad")
 
 
 def _with_gradient(
@@ -224,6 +219,9 @@ def _with_gradient(
 ) -> Function:
     if not callable(f):
         raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
+
+    single = isinstance(argnums, int)
+    with_value = name == "value_and_grad"
 
     @functools.wraps(f, updated=())
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
@@ -242,9 +240,13 @@ def _with_gradient(
             roots.append((out.node, _one(value)))
         del out
         cotangents = backward(roots)
-        slopes = tuple(one.gradient(cotangents) for one in inputs)
-        slope = slopes[0] if isinstance(argnums, int) else slopes
-        return ((value, aux), slope) if has_aux else (value, slope)
+        if single:
+            slope = inputs[0].gradient(cotangents)
+        else:
+            slope = tuple([one.gradient(cotangents) for one in inputs])
+        if with_value:
+            return ((value, aux), slope) if has_aux else (value, slope)
+        return (slope, aux) if has_aux else slope
 
     return value_and_gradient
 

@@ -197,14 +197,15 @@ def _register(cls: Any) -> None:
 
     def to_children(obj: Any) -> tuple[Any, Any, Any]:
         children = () if get is None else (get(obj),) if one else get(obj)
-        return children, tuple(getattr(obj, name) for name in fixed), data
+        return children, tuple([getattr(obj, name) for name in fixed]) if fixed else (), data
 
     def from_children(metadata: Any, children: Any) -> Any:
         obj = new(cls)
         for name, child in zip(data, children):  # noqa: B905 (optree checks the lengths)
             put(obj, name, child)
-        for name, value in zip(fixed, metadata):  # noqa: B905
-            put(obj, name, value)
+        if fixed:
+            for name, value in zip(fixed, metadata):  # noqa: B905
+                put(obj, name, value)
         return obj
 
     optree.register_pytree_node(

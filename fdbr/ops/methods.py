@@ -57,13 +57,11 @@ def _takes(value: Any) -> bool:
 
 def _operator(op: Callable[..., Any]) -> Callable[..., Any]:
     primitive = getattr(op, "primitive", None)
-    if primitive is None:
-        return lambda x, y: op(x, y) if type(y) in _known or _takes(y) else NotImplemented
 
     def forward(x: Any, y: Any) -> Any:
         kind = type(y)
         trace = x.trace
-        if (kind in _numbers or (kind is type(x) and y.trace is trace)) and trace.running:
+        if primitive and trace.running and (kind in _numbers or kind is type(x) and y.trace is trace):
             return trace.process(primitive, (x, y), _NO_PARAMS)  # no need to look for the trace
         return op(x, y) if kind in _known or _takes(y) else NotImplemented
 
@@ -71,8 +69,13 @@ def _operator(op: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reflected(op: Callable[..., Any]) -> Callable[..., Any]:
+    primitive = getattr(op, "primitive", None)
+
     def backward(x: Any, y: Any) -> Any:
-        return op(y, x) if type(y) in _known or _takes(y) else NotImplemented
+        kind = type(y)
+        if primitive and kind in _numbers and x.trace.running:
+            return x.trace.process(primitive, (y, x), _NO_PARAMS)
+        return op(y, x) if kind in _known or _takes(y) else NotImplemented
 
     return backward
 
