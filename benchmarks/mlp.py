@@ -41,7 +41,7 @@ def fdbr() -> Callable[[], Any]:
     import fdbr
     from fdbr import nn, ops, train
 
-    images, labels = _batch()
+    images, labels = fdbr.device_get(_batch())  # read-only, as `train.Batches` gives them
     layers = [nn.Linear(weight, bias) for weight, bias in _parameters()]
     model = nn.Sequential(layers[0], ops.relu, layers[1], ops.relu, layers[2])
     optimizer = train.optim.sgd(RATE)

@@ -5,6 +5,7 @@ NumPy's own functions come in through its protocols; `fdbr.ops` enters both into
 below when it is imported.
 """
 
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -32,30 +33,30 @@ def install(name: str, member: Any) -> None:
 # --- attributes ---------------------------------------------------------------------
 
 
-def _attribute(name: str, doc: str) -> None:
-    def get(self: Any) -> Any:
-        return getattr(self.value, name)
+# Arrays answer for themselves, without a call in Python; only a number has no such attribute.
+install("shape", property(operator.attrgetter("value.shape"), doc="The lengths of the axes."))
+install("dtype", property(operator.attrgetter("value.dtype"), doc="The type of the elements."))
+install("ndim", property(operator.attrgetter("value.ndim"), doc="The number of axes."))
+install("size", property(operator.attrgetter("value.size"), doc="The number of elements."))
+install("itemsize", property(lambda self: self.dtype.itemsize, doc="Bytes of one element."))
+install("nbytes", property(lambda self: self.size * self.itemsize, doc="Bytes of all elements."))
 
-    install(name, property(get, doc=doc))
-
-
-def _shape(self: Any) -> tuple[int, ...]:
-    return getattr(self.value, "shape", ())
-
-
-def _dtype(self: Any) -> Any:
-    return getattr(self.value, "dtype", None) or np.dtype(type(self.value))
+_OF_NUMBERS = {"shape": (), "ndim": 0, "size": 1, "device": "cpu"}
 
 
-def _ndim(self: Any) -> int:
-    return len(self.shape)
+def _of_number(self: Any, name: str) -> Any:
+    """What a traced Python number says of itself, and the error for what nothing has."""
+    if name in _OF_NUMBERS:
+        return _OF_NUMBERS[name]
+    if name == "dtype":
+        return np.dtype(type(self.value))
+    raise AttributeError(
+        f"a traced value has no attribute {name!r}; the functions of fdbr.ops and NumPy take it"
+    )
 
 
-def _size(self: Any) -> int:
-    size = 1
-    for n in self.shape:
-        size *= n
-    return size
+install("__getattr__", _of_number)
+install("device", property(operator.attrgetter("value.device"), doc="Its device."))
 
 
 def _length(self: Any) -> int:
@@ -78,13 +79,6 @@ def _format(self: Any, spec: str) -> str:
     return _represent(self)
 
 
-install("shape", property(_shape, doc="The lengths of the axes."))
-install("dtype", property(_dtype, doc="The data type of the elements."))
-install("ndim", property(_ndim, doc="The number of axes."))
-install("size", property(_size, doc="The number of elements."))
-install("itemsize", property(lambda self: self.dtype.itemsize, doc="Bytes of one element."))
-install("nbytes", property(lambda self: self.size * self.itemsize, doc="Bytes of all elements."))
-install("device", property(lambda self: getattr(self.value, "device", "cpu"), doc="Its device."))
 install("__len__", _length)
 install("__iter__", _iterate)
 install("__repr__", _represent)
@@ -100,13 +94,13 @@ def _truth(self: Any) -> bool:
         raise ValueError(
             f"the truth value of a traced {describe(self)} is ambiguous; use ops.any or ops.all"
         )
-    return self.trace.decide(self, bool)  # type: ignore[no-any-return]
+    return self.trace.decide(self, bool)
 
 
 def _integer(self: Any) -> int:
     if self.size != 1:
         raise TypeError(f"int() needs one element, not {describe(self)}")
-    return self.trace.decide(self, int)  # type: ignore[no-any-return]
+    return self.trace.decide(self, int)
 
 
 def _index(self: Any) -> int:
@@ -143,8 +137,8 @@ def _refuse_item(self: Any, *args: Any) -> NoReturn:
 
 def _refuse_assignment(self: Any, key: Any, value: Any) -> NoReturn:
     raise TypeError(
-        f"assignment into {self!r}: traced values are immutable. Write x = x.at[key].set(value), or "
-        "x.at[key].add(value) for +=."
+        f"assignment into {self!r}: traced values are immutable. Write x = x.at[key].set(value), "
+        "or x.at[key].add(value) for +=."
     )
 
 

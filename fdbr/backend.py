@@ -101,7 +101,7 @@ def lock(array: Any) -> Any:
         ...
     ValueError: assignment destination is read-only
     """
-    if isinstance(array, np.ndarray):
+    if type(array) is np.ndarray or isinstance(array, np.ndarray):
         array.setflags(write=False)
         if array.base is not None:
             lock(array.base)
@@ -121,6 +121,8 @@ def is_locked(array: Any) -> bool:
         if array.flags.writeable:
             return False
         array = array.base
+    if isinstance(array, memoryview):
+        return is_locked(array.obj)
     return isinstance(array, np.generic | bytes | type(None)) or not _is_mutable(array)
 
 
@@ -128,7 +130,7 @@ def _is_mutable(value: Any) -> bool:
     try:
         return not memoryview(value).readonly
     except TypeError:
-        return is_array(value)
+        return True  # of what does not say, the worst is assumed
 
 
 def protect(array: Any) -> Any:

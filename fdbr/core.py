@@ -25,7 +25,7 @@ _levels = itertools.count(1)
 _numbers = frozenset({float, int, bool, complex})
 _host_types = frozenset({np.ndarray, np.float64, np.float32})
 _immutable = frozenset({float, complex, np.float64, np.float32, np.bool_})
-_plain_errors = {ValueError.__init__, TypeError.__init__, IndexError.__init__}
+_plain_errors = (TypeError, IndexError, np.linalg.LinAlgError, ValueError)
 
 registry: dict[str, "Primitive"] = {}
 """Every primitive by name."""
@@ -69,7 +69,7 @@ class Primitive:
         if str(error).startswith("fdbr."):
             return error
         operands = ", ".join(describe(arg) for arg in args)
-        kind = next(k for k in type(error).__mro__ if k.__init__ in _plain_errors)
+        kind = next(k for k in _plain_errors if isinstance(error, k))  # made from a message alone
         return kind(f"fdbr.ops.{self.name}: {error} (operands: {operands})")
 
     def __repr__(self) -> str:
@@ -114,6 +114,8 @@ class Trace:
     def borrow(self, value: Any) -> None:
         """Note that ``value`` came from the caller, who may write to it."""
         while isinstance(value, Tracer):
+            if not value.trace.running:
+                raise escaped(value.trace, f"fdbr.{self.origin[0]}")
             self.borrowed |= value.trace.borrowed
             value = value.value
         if not is_locked(value):
@@ -130,10 +132,6 @@ class Tracer:
 
     trace: Any
     value: Any
-
-    def with_value(self, value: Any) -> "Tracer":
-        """The same traced value, holding an equal array."""
-        raise TypeError(f"{type(self).__name__} cannot change its value")
 
 
 see_through(Tracer)
@@ -158,7 +156,7 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
                 foreign = True
     if top is not None:
         if not top.running:
-            raise escaped(top, primitive.name)
+            raise escaped(top, f"fdbr.ops.{primitive.name}")
         return top.process(primitive, args, params)
     try:
         if host and not foreign:
@@ -169,7 +167,9 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
     except (TypeError, ValueError, IndexError) as error:
         raise primitive.explain(error, args) from error
     if not host and not foreign and primitive.kind == "elementwise":
-        return out.item() if hasattr(out, "item") else out  # of Python numbers, which are weak, comes a Python number
+        return (
+            out.item() if hasattr(out, "item") else out
+        )  # of Python numbers, which are weak, comes a Python number
     return out
 
 
@@ -177,7 +177,7 @@ def stop_gradient(value: Any) -> Any:
     """One leaf, with every trace that differentiates taken off."""
     while isinstance(value, Tracer):
         if not value.trace.running:
-            raise escaped(value.trace, "stop_gradient")
+            raise escaped(value.trace, "fdbr.stop_gradient")
         lowered = value.trace.lower(value)
         if lowered is value:
             return value
@@ -191,13 +191,13 @@ def stop_gradient(value: Any) -> Any:
 def retain(value: Any) -> Any:
     """A value that stays what it is now, for use in a backward pass.
 
-    Arrays that somebody else can write to are copied; what the library made stays itself.
+    Arrays that somebody else can write to are copied; what the library made stays itself.  A
+    traced value goes on with the copy, so that what is retained often is copied once.
     """
     if isinstance(value, Tracer):
-        if not value.trace.borrowed:
-            return value
-        kept = retain_from(value.trace, value.value)
-        return value if kept is value.value else value.with_value(kept)
+        if value.trace.borrowed:
+            value.value = retain_from(value.trace, value.value)
+        return value
     return protect(value)
 
 
@@ -209,25 +209,26 @@ def retain_from(trace: Trace, value: Any) -> Any:
 
 
 def publish(trace: Trace, value: Any) -> Any:
-    """Make what a trace hands to the user read-only, unless it is the user's own memory."""
+    """What a trace hands to the user: read-only, and a copy where it is the user's own memory."""
     if type(value) in _immutable:
         return value
     if type(value) is tuple:
         return tuple(publish(trace, part) for part in value)
-    if not isinstance(value, Tracer) and id(owner(value)) not in trace.borrowed:
-        lock(value)
-    return value
+    if isinstance(value, Tracer):
+        return value
+    return protect(value) if id(owner(value)) in trace.borrowed else lock(value)
 
 
 # --- messages -----------------------------------------------------------------------
 
 
-def escaped(trace: Trace, name: str) -> EscapedTracerError:
-    """The error for a traced value that outlived its trace."""
+def escaped(trace: Trace, where: str) -> EscapedTracerError:
+    """The error for a traced value that left its trace."""
+    when = f"outside of {trace}" if trace.running else f"after {trace} had returned"
     return EscapedTracerError(
-        f"fdbr.ops.{name}: a traced value of {trace} was used after {trace} had returned. Return "
-        "it from the transformed function (has_aux=True passes further results out) instead of "
-        "storing it, or store fdbr.stop_gradient(value)."
+        f"{where}: a traced value of {trace} was used {when}. Return it from the transformed "
+        "function (has_aux=True passes further results out) instead of storing it, or store "
+        "fdbr.stop_gradient(value)."
     )
 
 

@@ -45,9 +45,6 @@ class ReverseTracer(Tracer):
 
     node: Node
 
-    def with_value(self, value: Any) -> "ReverseTracer":
-        return _tracer(self.trace, value, self.node)
-
 
 def _tracer(trace: "ReverseTrace", value: Any, node: Node) -> ReverseTracer:
     # No __init__: calling one costs as much as a small array operation's bookkeeping.
@@ -68,6 +65,8 @@ class ReverseTrace(Trace):
         if type(value) is np.ndarray and value.nbytes <= _SMALL:
             if value.flags.writeable or value.base is not None:
                 value = value.copy()  # now, which is cheaper than to keep an eye on it
+        elif type(value) is np.ndarray and not value.flags.writeable and value.base is None:
+            pass  # nobody can write to it
         elif type(value) not in _number_types:
             self.borrow(value)
         return _tracer(self, value, (next(_count), (), "input"))
@@ -76,13 +75,16 @@ class ReverseTrace(Trace):
         # This runs for every operation of a traced function.  One operand, the usual case, is
         # spelled out; and the primitive is applied here where nothing but NumPy is below.
         rules = primitive.rules
-        borrowed = self.borrowed
         if len(args) == 1:
             tracer = args[0]
             value = tracer.value
             if type(value) in _host_types:
                 try:
-                    out = primitive.value(np, value, **params) if params else primitive.value(np, value)
+                    out = (
+                        primitive.value(np, value, **params)
+                        if params
+                        else primitive.value(np, value)
+                    )
                 except (TypeError, ValueError, IndexError) as error:
                     raise primitive.explain(error, args) from error
             else:
@@ -90,14 +92,14 @@ class ReverseTrace(Trace):
             rule = rules[0]
             if rule is None:
                 return publish(self, out)
-            if borrowed and rule.retains:
-                value = retain_from(self, value)
+            if self.borrowed and rule.retains:
+                tracer.value = value = retain_from(self, value)
             edges: Any = ((tracer.node, rule.pull, rule.save((value,), out, params)),)
         else:
-            values = []
+            values: list[Any] = []
             mine = []
             host = True  # whether only NumPy's arrays are below, and no further trace
-            exposed = borrowed  # whether an operand may be written to by others
+            exposed = bool(self.borrowed)  # whether an operand may be written to by others
             for arg in args:
                 kind = type(arg)
                 if kind is ReverseTracer and arg.trace is self:
@@ -139,8 +141,10 @@ class ReverseTrace(Trace):
         """Put copies in the place of operands that somebody else can write to."""
         for index in positions:
             arg = args[index]
-            mine = type(arg) is ReverseTracer and arg.trace is self
-            values[index] = retain_from(self, values[index]) if mine else retain(values[index])
+            if type(arg) is ReverseTracer and arg.trace is self:
+                arg.value = values[index] = retain_from(self, values[index])
+            else:
+                values[index] = retain(values[index])
 
     def outputs(self, name: str, outs: tuple[Any, ...], edges: Any) -> tuple[Any, ...]:
         """Trace the outputs of an operation that has several.
@@ -149,19 +153,24 @@ class ReverseTrace(Trace):
         each output has a node of its own, which fills its place in it.
         """
         whole = new_node(edges, name)
-        return tuple(
-            _tracer(self, out, new_node([(whole, _place, (index, len(outs)))], name))
-            if out.dtype.kind in "fc"
-            else publish(self, out)
-            for index, out in enumerate(outs)
-        )
+        count = len(outs)
+        traced = []
+        for index, out in enumerate(outs):
+            if out.dtype.kind in "fc":
+                node = new_node([(whole, _place, (index, count))], name)
+                traced.append(_tracer(self, out, node))
+            else:
+                traced.append(publish(self, out))
+        return tuple(traced)
 
     def lower(self, tracer: Tracer) -> Any:
         return publish(self, tracer.value)
 
 
 def _place(cotangent: Any, index: int, count: int) -> tuple[Any, ...]:
-    return tuple(cotangent if i == index else None for i in range(count))
+    places = [None] * count
+    places[index] = cotangent
+    return tuple(places)
 
 
 def backward(roots: list[tuple[Node, Any]]) -> dict[int, Any]:
@@ -183,7 +192,7 @@ def backward(roots: list[tuple[Node, Any]]) -> dict[int, Any]:
     if not edges:
         return inputs
     roots.clear()
-    cotangent = node = None
+    cotangent = None
     while True:
         for parent, pull, saved in edges:
             given = pull(cotangent, *saved)

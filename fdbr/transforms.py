@@ -1,6 +1,7 @@
 """Transformations of functions: short compositions of the engine's parts."""
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,12 +9,14 @@ import numpy as np
 
 from fdbr import core, tree
 from fdbr.backend import array_module, lock
-from fdbr.core import Tracer, describe, name_of, publish
+from fdbr.core import Tracer, describe, escaped, publish
 from fdbr.reverse import Node, ReverseTrace, ReverseTracer, backward
 
 __all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp"]
 
 Function = Callable[..., Any]
+
+_YES = (True,)
 
 
 def stop_gradient(values: Any) -> Any:
@@ -43,10 +46,10 @@ class _Kind:
     __slots__ = ("dtype", "shape", "type", "xp")
 
     def __init__(self, leaf: Any) -> None:
-        while isinstance(leaf, Tracer):
-            self.shape, leaf = leaf.shape, leaf.value
-        self.type = type(leaf)
         self.shape = getattr(leaf, "shape", ())
+        while isinstance(leaf, Tracer):
+            leaf = leaf.value
+        self.type = type(leaf)
         self.dtype = getattr(leaf, "dtype", None) or np.dtype(self.type)
         self.xp = array_module(leaf)
 
@@ -66,48 +69,67 @@ class _Kind:
 
 
 def _holds(values: Sequence[Any], value: Any) -> bool:
-    return any(value is v for v in values) if values else False
+    return any(value is v for v in values)
 
 
 class _Inputs:
     """One differentiated argument: its leaves, some of them traced, and its structure."""
 
-    __slots__ = ("kinds", "numbers", "structure", "traced")
+    __slots__ = ("leaves", "numbers", "structure", "traced")
 
     def __init__(self, trace: ReverseTrace, argument: Any, position: int) -> None:
-        self.structure: tree.Structure | None = None
-        if type(argument) is np.ndarray or type(argument) is float:
-            leaves = [argument]
-            chosen: Sequence[bool] = (type(argument) is float or argument.dtype.kind in "fc",)
+        self.structure: Any = None
+        self.numbers: list[Any] = []  # the nodes' numbers; None for what is no input
+        self.traced: list[Any] = []
+        if type(argument) is float or type(argument) is np.ndarray:
+            leaves, outside = [argument], _YES
         else:
             leaves, self.structure = tree.flatten(argument)
             outside = tree.outside_buffers(self.structure)
-            chosen = [o and tree.is_inexact(v) for o, v in zip(outside, leaves, strict=True)]
-        if not any(chosen):
+        self.leaves: list[Any] = leaves
+        some = False
+        for leaf, choose in zip(leaves, outside, strict=True):
+            if choose and tree.is_inexact(leaf):
+                some = True
+                tracer = trace.input(leaf)
+                self.numbers.append(tracer.node[0])
+                self.traced.append(tracer)
+            else:
+                self.numbers.append(None)
+                self.traced.append(leaf)
+        if not some:
             raise TypeError(_nothing_to_differentiate(trace, argument, position))
-        self.traced = []
-        self.numbers = []
-        self.kinds = []
-        for leaf, choose in zip(leaves, chosen, strict=True):
-            tracer = trace.input(leaf) if choose else leaf
-            self.traced.append(tracer)
-            self.numbers.append(tracer.node[0] if choose else None)
-            self.kinds.append(_Kind(leaf) if choose else None)
 
     def argument(self) -> Any:
         """The argument to call the function with; it is given away."""
         traced, self.traced = self.traced, []
         return traced[0] if self.structure is None else tree.unflatten(self.structure, traced)
 
+    def forget(self) -> None:
+        """Let go of the leaves; what `gradient` needs of them stays."""
+        self.leaves = [
+            None if number is None else _Kind(leaf)
+            for number, leaf in zip(self.numbers, self.leaves, strict=True)
+        ]
+
     def gradient(self, cotangents: dict[int, Any], seeds: Sequence[Any] = ()) -> Any:
         """The argument's gradient out of the cotangents of inputs, by node number."""
-        if self.structure is None:
-            return self.kinds[0].finish(cotangents.get(self.numbers[0]), seeds)
-        found = [
-            kind and kind.finish(cotangents.get(number), seeds)
-            for number, kind in zip(self.numbers, self.kinds, strict=True)
-        ]
-        return tree.unflatten(self.structure, found)
+        found = []
+        for number, leaf in zip(self.numbers, self.leaves, strict=True):
+            if number is None:
+                found.append(None)
+                continue
+            slope = cotangents.get(number)
+            if (
+                type(slope) is np.ndarray is type(leaf)
+                and slope.base is None
+                and not (seeds and _holds(seeds, slope))
+            ):
+                slope.setflags(write=False)  # the usual case: an array of its own
+            else:
+                slope = (leaf if type(leaf) is _Kind else _Kind(leaf)).finish(slope, seeds)
+            found.append(slope)
+        return found[0] if self.structure is None else tree.unflatten(self.structure, found)
 
 
 def _nothing_to_differentiate(trace: ReverseTrace, argument: Any, position: int) -> str:
@@ -116,8 +138,9 @@ def _nothing_to_differentiate(trace: ReverseTrace, argument: Any, position: int)
         for name, leaf in zip(tree.paths(argument), tree.leaves(argument), strict=True)
     )
     return (
-        f"fdbr.{trace.origin[0]}: argument {position} of {trace.origin[1]} has no leaf to differentiate: leaves "
-        f"must be floating or complex and outside buffers, and there is {found or 'no leaf at all'}. "
+        f"fdbr.{trace.origin[0]}: argument {position} of {trace.origin[1]} has no leaf to "
+        "differentiate: leaves must be floating or complex and outside buffers, and there is "
+        f"{found or 'no leaf at all'}. "
         "Convert it with ops.astype(x, float), or differentiate another argument with argnums."
     )
 
@@ -126,19 +149,25 @@ def _lower(trace: ReverseTrace, leaf: Any) -> Any:
     """What a leaf of the output is outside the transformation."""
     if type(leaf) is ReverseTracer and leaf.trace is trace:
         return publish(trace, leaf.value)
+    if isinstance(leaf, Tracer) and not (leaf.trace.running and leaf.trace.level < trace.level):
+        raise escaped(leaf.trace, f"fdbr.{trace.origin[0]}")
     return leaf
 
 
 def _positions(argnums: int | Sequence[int], count: int, trace: ReverseTrace) -> tuple[int, ...]:
     if type(argnums) is int and 0 <= argnums < count:
         return (argnums,)
-    given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    given = (argnums,) if isinstance(argnums, int) else argnums
     if not all(-count <= n < count for n in given):
         raise TypeError(
             f"fdbr.{trace.origin[0]}: argnums={argnums} but {trace.origin[1]} was called with "
-            f"{count} positional argument{'s' * (count != 1)}"
+            f"{count} positional argument{'s' * (count != 1)}, and arguments given by keyword are "
+            "not differentiated"
         )
-    return tuple(n % count for n in given)
+    positions = tuple(n % count for n in given)
+    if len(set(positions)) < len(positions):
+        raise TypeError(f"fdbr.{trace.origin[0]}: argnums={argnums} names an argument twice")
+    return positions
 
 
 def _trace_arguments(
@@ -214,12 +243,11 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
     return _with_gradient(f, argnums, has_aux, "grad")
 
 
-def _with_gradient(
-    f: Function, argnums: int | Sequence[int], has_aux: bool, name: str
-) -> Function:
+def _with_gradient(f: Function, argnums: int | Sequence[int], has_aux: bool, name: str) -> Function:
     if not callable(f):
         raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
 
+    argnums = _integers(argnums, name)
     single = isinstance(argnums, int)
     with_value = name == "value_and_grad"
 
@@ -251,6 +279,20 @@ def _with_gradient(
     return value_and_gradient
 
 
+def _integers(argnums: Any, name: str) -> int | tuple[int, ...]:
+    """``argnums`` as an integer or a tuple of them."""
+    if type(argnums) is int:
+        return argnums
+    try:
+        if hasattr(argnums, "__index__"):
+            return operator.index(argnums)
+        return tuple(map(operator.index, argnums))
+    except TypeError:
+        raise TypeError(
+            f"fdbr.{name}: argnums must be an integer or a sequence of integers, not {argnums!r}"
+        ) from None
+
+
 def _pair(out: Any, trace: ReverseTrace) -> tuple[Any, Any]:
     if not isinstance(out, tuple) or len(out) != 2:
         raise TypeError(
@@ -261,9 +303,7 @@ def _pair(out: Any, trace: ReverseTrace) -> tuple[Any, Any]:
 
 
 def _check_scalar(value: Any, trace: ReverseTrace) -> None:
-    if type(value) is float or (
-        getattr(value, "shape", None) == () and value.dtype.kind == "f"
-    ):
+    if type(value) is float or (getattr(value, "shape", None) == () and value.dtype.kind == "f"):
         return
     if isinstance(value, tuple):
         advice = "for a pair (loss, metrics) say has_aux=True"
@@ -332,7 +372,7 @@ class Pullback:
 
     def _leaves(self, cotangent: Any) -> list[Any]:
         try:
-            return self._structure.flatten_up_to(cotangent)  # type: ignore[no-any-return]
+            return self._structure.flatten_up_to(cotangent)
         except ValueError as error:
             raise ValueError(
                 f"fdbr.vjp: the cotangent must have the structure of the output of {self._name}, "
@@ -347,6 +387,8 @@ def _seed(ct: Any, kind: _Kind, where: str) -> Any:
     """A cotangent as backward takes it, or an error if it does not fit its output."""
     if ct is None:
         return None
+    if isinstance(ct, Tracer) and not ct.trace.running:
+        raise escaped(ct.trace, where)
     shape, dtype = kind.shape, kind.dtype
     if type(ct) in (int, float, complex) and shape == () and dtype.kind in "fc":
         if type(ct) is complex and dtype.kind == "f":
@@ -390,6 +432,8 @@ def vjp(f: Function, /, *primals: Any, has_aux: bool = False) -> Any:
     >>> pullback(np.array([1.0, 2.0]))
     (array([ 1., -2.]),)
     """
+    if not callable(f):
+        raise TypeError(f"fdbr.vjp: f must be a function, not {describe(f)}")
     trace = ReverseTrace("vjp", f)
     inputs, traced = _trace_arguments(trace, primals, range(len(primals)))
     out = _call(trace, f, traced, {})
@@ -401,8 +445,8 @@ def vjp(f: Function, /, *primals: Any, has_aux: bool = False) -> Any:
     mine = [type(leaf) is ReverseTracer and leaf.trace is trace for leaf in leaves]
     outs = [_lower(trace, leaf) for leaf in leaves]
     nodes = [leaf.node if own else None for leaf, own in zip(leaves, mine, strict=True)]
+    for one in inputs:
+        one.forget()
     pullback = Pullback(trace.origin[1], inputs, nodes, [_Kind(o) for o in outs], structure)
     value = tree.unflatten(structure, outs)
     return (value, pullback, aux) if has_aux else (value, pullback)
-
-

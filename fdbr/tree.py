@@ -8,9 +8,10 @@ optimizer states are pytrees of one shape, so one `map` serves them all.
 differentiated is `None`, and `map` passes a `None` of its first tree by.
 """
 
+import contextlib
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, dataclass_transform
 
 import attrs
@@ -135,8 +136,22 @@ def frozen(cls: type[T] | None = None, /, **options: Any) -> Any:
         made.__eq__ = _equal
     if "__repr__" not in own:
         made.__repr__ = _represent
+    if "__init_subclass__" not in own:
+        made.__init_subclass__ = classmethod(_subclass_hook(made))
+    if made is not cls:
+        _unregister(cls)  # which attrs has replaced
     _register(made)
     return made
+
+
+def _subclass_hook(made: Any) -> Callable[..., None]:
+    """What makes subclasses nodes as well, where they forgot the decorator."""
+
+    def hook(cls: Any, **options: Any) -> None:
+        super(made, cls).__init_subclass__(**options)
+        _register(cls)
+
+    return hook
 
 
 def _refuse_assignment(self: Any, name: str, *value: Any) -> None:
@@ -160,12 +175,16 @@ def _same_leaf(a: Any, b: Any) -> bool:
         return True
     if not (hasattr(a, "shape") and hasattr(b, "shape")):
         return type(a) is type(b) and bool(a == b)
-    return bool(a.shape == b.shape and a.dtype == b.dtype and (a == b).all())
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if hasattr(a, "tobytes") and hasattr(b, "tobytes") and a.dtype.kind != "O":
+        return bool(a.tobytes() == b.tobytes())
+    return bool((a == b).all())
 
 
 def _represent(self: Any) -> str:
     fields = (f for f in attrs.fields(type(self)) if f.repr)
-    return f"{type(self).__qualname__.rpartition('.')[2]}({', '.join(_field_text(self, f) for f in fields)})"
+    return f"{type(self).__name__}({', '.join(_field_text(self, f) for f in fields)})"
 
 
 def _field_text(obj: Any, field: Any) -> str:
@@ -208,9 +227,15 @@ def _register(cls: Any) -> None:
                 put(obj, name, value)
         return obj
 
+    _unregister(cls)
     optree.register_pytree_node(
         cls, to_children, from_children, path_entry_type=AttrsEntry, namespace=_NAMESPACE
     )
+
+
+def _unregister(cls: Any) -> None:
+    with contextlib.suppress(ValueError):  # it was not registered
+        optree.unregister_pytree_node(cls, namespace=_NAMESPACE)
 
 
 # --- trees --------------------------------------------------------------------------
@@ -283,31 +308,48 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     >>> map(lambda p, g: p if g is None else p - g, [3, 4], [1, None])
     [2, 4]
     """
-    firsts, shape = optree.tree_flatten(tree, none_is_leaf=True, namespace=_NAMESPACE)
-    columns = [_flatten_up_to(shape, tree, other, number) for number, other in enumerate(rest, 2)]
-    rows = zip(firsts, *columns)  # noqa: B905 (flatten_up_to gives equal lengths)
+    rows, shape = _rows("map", tree, rest)
     return optree.tree_unflatten(shape, [None if row[0] is None else f(*row) for row in rows])
 
 
-def _flatten_up_to(shape: Structure, tree: Any, other: Any, number: int) -> list[Any]:
+def _rows(name: str, tree: Any, rest: Sequence[Any]) -> tuple[Any, Structure]:
+    """The corresponding leaves of trees, and the structure of the first, `None` being a leaf."""
+    leaves, shape = optree.tree_flatten(tree, none_is_leaf=True, namespace=_NAMESPACE)
+    others = [_flatten_up_to(shape, t, f"{name}: tree {i}") for i, t in enumerate(rest, 2)]
+    return zip(leaves, *others), shape  # noqa: B905 (flatten_up_to gives equal lengths)
+
+
+def _flatten_up_to(shape: Structure, other: Any, which: str) -> list[Any]:
     try:
         return shape.flatten_up_to(other)
     except ValueError as error:
-        raise ValueError(
-            f"fdbr.tree.map: tree {number} does not fit tree 1: {_difference(tree, other)}"
-        ) from error
+        theirs = optree.tree_structure(other, none_is_leaf=True, namespace=_NAMESPACE)
+        difference = _difference(shape, theirs, shape.accessors(), 0)
+        raise ValueError(f"fdbr.tree.{which} does not fit tree 1: {difference}") from error
 
 
-def _difference(tree: Any, other: Any) -> str:
-    """Where two trees part ways, in words."""
-    ours, theirs = paths(tree), paths(other)
-    for path in ours:
-        if not any(p.startswith(path) or path.startswith(p) for p in theirs):
-            return f"tree 1 has a leaf at {path or 'its root'}, the other has none there"
-    for path in theirs:
-        if path not in ours:
-            return f"the other has a leaf at {path or 'its root'}, tree 1 has none there"
-    return f"their containers differ: {structure(tree)} against {structure(other)}"
+def _difference(ours: Structure, theirs: Structure, accessors: list[Any], depth: int) -> str:
+    """Where two structures first part ways, in words; ``''`` where they do not."""
+    if ours.is_leaf():
+        return ""
+    if ours.one_level() != theirs.one_level():
+        path = accessors[0][:depth].codify("").removeprefix(".") if accessors else ""
+        return f"at {path or 'its root'} that has {_node_text(ours)}, and this {_node_text(theirs)}"
+    first = 0
+    for mine, other in zip(ours.children(), theirs.children(), strict=True):
+        end = first + mine.num_leaves
+        if found := _difference(mine, other, accessors[first:end], depth + 1):
+            return found
+        first = end
+    return ""
+
+
+def _node_text(structure: Structure) -> str:
+    """One node, with a star for each child."""
+    if structure.is_leaf():
+        return "a leaf"
+    text = str(structure.one_level()).removeprefix("PyTreeSpec(").removesuffix(")")
+    return text.removesuffix(f", namespace={_NAMESPACE!r}").removesuffix(", NoneIsLeaf")
 
 
 def partition(tree: Any, predicate: Callable[[Any], bool]) -> tuple[Any, Any]:
@@ -325,17 +367,21 @@ def partition(tree: Any, predicate: Callable[[Any], bool]) -> tuple[Any, Any]:
     return unflatten(shape, yes), unflatten(shape, no)
 
 
-def combine(*trees: Any) -> Any:
+def combine(tree: Any, /, *rest: Any) -> Any:
     """Put trees of one shape together: the first that is not `None` at each leaf.
+
+    Raises
+    ------
+    ValueError
+        If a tree does not have the structure of the first; the message names the first path
+        at which they differ.
 
     >>> combine([1, None], [None, 2.0])
     [1, 2.0]
     """
-    return optree.tree_map(
-        lambda *values: next((v for v in values if v is not None), None),
-        *trees,
-        none_is_leaf=True,
-        namespace=_NAMESPACE,
+    rows, shape = _rows("combine", tree, rest)
+    return optree.tree_unflatten(
+        shape, [next((value for value in row if value is not None), None) for row in rows]
     )
 
 
@@ -355,8 +401,10 @@ def trainable(tree: Any) -> Any:
 
 def is_inexact(leaf: Any) -> bool:
     """Whether a leaf is a floating or complex array or number."""
-    dtype = getattr(leaf, "dtype", None)
-    return isinstance(leaf, float | complex) if dtype is None else dtype.kind in "fc"
+    try:
+        return leaf.dtype.kind in "fc"
+    except AttributeError:
+        return isinstance(leaf, float | complex)
 
 
 def outside_buffers(structure: Structure) -> tuple[bool, ...]:

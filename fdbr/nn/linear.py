@@ -91,8 +91,7 @@ class Linear(Layer):
         shape = getattr(x, "shape", ())
         if not shape or shape[-1] != self.weight.shape[1]:
             raise ValueError(self._misfit(x))
-        y = ops.linear(x, self.weight)
-        return y if self.bias is None else ops.add(y, self.bias)
+        return ops.linear(x, self.weight, self.bias)
 
     def _misfit(self, x: Any) -> str:
         return (

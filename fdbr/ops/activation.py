@@ -1,9 +1,9 @@
 """Activation functions, and the exponentials normalised over an axis."""
 
+from math import inf
 from typing import Any
 
-from fdbr.ops.arithmetic import sign
-from fdbr.ops.comparison import isfinite, where
+from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, float_dtype
 from fdbr.ops.exponential import exp
@@ -13,8 +13,10 @@ from fdbr.ops.shape import normalize_axes, reshape
 
 __all__ = ["log_softmax", "logsumexp", "relu", "sigmoid", "softmax"]
 
+_LARGE = 1 << 16
 
-@elementwise(x=lambda out: sign(out))
+
+@elementwise(x=lambda out: out > 0)
 def relu(xp: Any, x: Any) -> Any:
     """The rectified linear unit ``max(x, 0)``; its derivative at 0 is taken as 0.
 
@@ -22,6 +24,8 @@ def relu(xp: Any, x: Any) -> Any:
     >>> ops.relu(-1.0), ops.relu(2.0)
     (0.0, 2.0)
     """
+    if getattr(x, "size", _LARGE) < _LARGE:
+        return xp.maximum(x, xp.zeros(x.shape, dtype=x.dtype))  # NumPy is slower with a number
     return xp.maximum(x, 0)
 
 
@@ -45,12 +49,11 @@ def floating(x: Any) -> Any:
 
 
 def _shifted_exp(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
-    """``exp(x - m)``, its sum, and ``m``: the largest element, or 0 where that is infinite."""
+    """``exp(x - m)``, its sum, and the largest element; ``m`` is that, or 0 if it is infinite."""
     if any(x.shape[i] == 0 for i in axes):
         raise ValueError(f"no element along axis {axes} of shape {x.shape}")
     largest = x.max(axis=axes, keepdims=True)
-    largest = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
-    weights = xp.exp(x - largest)
+    weights = xp.exp(x - xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest)))
     return weights, weights.sum(axis=axes, keepdims=True), largest
 
 
@@ -77,6 +80,11 @@ def softmax(x: Any, /, *, axis: int | tuple[int, ...] = -1) -> Any:
     return _softmax(x, axes=normalize_axes(axis, x.ndim, "softmax"))
 
 
+def _log_of_sum(xp: Any, total: Any, largest: Any) -> Any:
+    # The total is 0 only where the largest element is -inf, and so is the result.
+    return largest + xp.log(xp.where(total == 0, xp.ones_like(total), total))
+
+
 def _log_pull(ct: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return ct - exp(out) * ct.sum(axis=axes, keepdims=True)
 
@@ -84,7 +92,7 @@ def _log_pull(ct: Any, out: Any, axes: tuple[int, ...]) -> Any:
 @opaque(x=lambda ct, out, axes: _log_pull(ct, out, axes))
 def _log_softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     _, total, largest = _shifted_exp(xp, x, axes)
-    return x - (largest + xp.log(total))
+    return x - _log_of_sum(xp, total, largest)
 
 
 def log_softmax(x: Any, /, *, axis: int | tuple[int, ...] = -1) -> Any:
@@ -101,18 +109,21 @@ def log_softmax(x: Any, /, *, axis: int | tuple[int, ...] = -1) -> Any:
 
 def _sum_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     shape = kept_shape(x.shape, axes)
-    # Where the result is infinite, x - out would be NaN; the shares are 0 there.
-    out = reshape(where(isfinite(out), out, 0), shape)
+    # Where the result is -inf, x - out would be NaN; the shares are 0 there.
+    out = reshape(where(out == -inf, 0, out), shape)
     return reshape(ct, shape) * exp(x - out)
 
 
 @opaque(x=lambda ct, x, out, axes: _sum_pull(ct, x, out, axes))
 def _logsumexp(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     _, total, largest = _shifted_exp(xp, x, axes)
-    return (xp.log(total) + largest).reshape([n for i, n in enumerate(x.shape) if i not in axes])
+    out = _log_of_sum(xp, total, largest)
+    return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
 
 
-def logsumexp(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
+def logsumexp(
+    x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
+) -> Any:
     """The logarithm of a sum of exponentials over axes, without overflow.
 
     >>> import numpy as np

@@ -6,7 +6,7 @@ from fdbr.ops.comparison import where
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.dtypes import astype, is_complex, result_type
 from fdbr.ops.exponential import log
-from fdbr.ops.kinds import constant, elementwise, opaque
+from fdbr.ops.kinds import elementwise, opaque
 
 __all__ = [
     "abs",
@@ -33,6 +33,7 @@ __all__ = [
     "subtract",
     "trunc",
 ]
+
 
 @elementwise(x=1, y=1)
 def add(xp: Any, x: Any, y: Any) -> Any:
@@ -139,9 +140,7 @@ def _power(xp: Any, x: Any, y: Any) -> Any:
     return xp.power(x, y)
 
 
-@elementwise(
-    x=lambda x, exponent: exponent * power(x, exponent - 1) if exponent else zeros_like(x)
-)
+@elementwise(x=lambda x, exponent: exponent * power(x, exponent - 1) if exponent else zeros_like(x))
 def _integer_power(xp: Any, x: Any, *, exponent: int) -> Any:
     return x**exponent
 
@@ -164,11 +163,15 @@ def power(x: Any, y: Any, /) -> Any:
 
 def _power_by_base(x: Any, y: Any) -> Any:
     # y * x**(y - 1), and 0 where y is 0: there it could be 0 * inf.
+    if not hasattr(y, "shape"):
+        return y * _power(x, y - 1) if y else 0 * x
     nonzero = y != 0
     return where(nonzero, y * _power(x, where(nonzero, y - 1, y + 1)), 0 * x)
 
 
 def _power_by_exponent(x: Any, out: Any) -> Any:
+    if not hasattr(x, "shape"):
+        return out * log(x) if x else 0 * out
     nonzero = x != 0
     return where(nonzero, out * log(where(nonzero, x, 1 + x)), 0 * out)
 
@@ -232,7 +235,9 @@ def remainder(xp: Any, x: Any, y: Any) -> Any:
     return xp.remainder(x, y)
 
 
-@elementwise(x=lambda x, out: x / where(out == 0, 1, out), y=lambda y, out: y / where(out == 0, 1, out))
+@elementwise(
+    x=lambda x, out: x / where(out == 0, 1, out), y=lambda y, out: y / where(out == 0, 1, out)
+)
 def hypot(xp: Any, x: Any, y: Any) -> Any:
     """The length ``sqrt(x*x + y*y)``, without overflow; its derivative at 0 is taken as 0.
 
@@ -254,7 +259,7 @@ def copysign(xp: Any, x: Any, y: Any) -> Any:
     return xp.copysign(x, y)
 
 
-@constant
+@elementwise(x=None)
 def sign(xp: Any, x: Any) -> Any:
     """The sign: -1, 0 or 1; of a complex number ``x / abs(x)``.
 
@@ -267,7 +272,7 @@ def sign(xp: Any, x: Any) -> Any:
     return xp.sign(x)
 
 
-@constant
+@elementwise(x=None)
 def floor(xp: Any, x: Any) -> Any:
     """The largest integer not above ``x``, in ``x``'s dtype.
 
@@ -280,7 +285,7 @@ def floor(xp: Any, x: Any) -> Any:
     return xp.floor(x)
 
 
-@constant
+@elementwise(x=None)
 def ceil(xp: Any, x: Any) -> Any:
     """The smallest integer not below ``x``, in ``x``'s dtype.
 
@@ -293,7 +298,7 @@ def ceil(xp: Any, x: Any) -> Any:
     return xp.ceil(x)
 
 
-@constant
+@elementwise(x=None)
 def trunc(xp: Any, x: Any) -> Any:
     """The integer next to ``x`` towards zero, in ``x``'s dtype.
 
@@ -306,7 +311,7 @@ def trunc(xp: Any, x: Any) -> Any:
     return xp.trunc(x)
 
 
-@constant
+@elementwise(x=None)
 def round(xp: Any, x: Any) -> Any:
     """The nearest integer, halves to even, in ``x``'s dtype.
 
@@ -319,7 +324,7 @@ def round(xp: Any, x: Any) -> Any:
     return xp.round(x)
 
 
-@constant
+@elementwise(x=None, y=None)
 def floor_divide(xp: Any, x: Any, y: Any) -> Any:
     """The quotient rounded down, as Python's ``//``; its derivative is 0 wherever it exists.
 

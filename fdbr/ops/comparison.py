@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fdbr.ops.kinds import constant, fit, linear
+from fdbr.ops.kinds import elementwise, fit, linear
 
 __all__ = [
     "bitwise_and",
@@ -47,7 +47,7 @@ def where(xp: Any, condition: Any, x: Any, y: Any) -> Any:
     return xp.where(condition, x, y)
 
 
-@constant
+@elementwise(x=None, y=None)
 def equal(xp: Any, x: Any, y: Any) -> Any:
     """Whether ``x == y``, element by element.
 
@@ -58,7 +58,7 @@ def equal(xp: Any, x: Any, y: Any) -> Any:
     return xp.equal(x, y)
 
 
-@constant
+@elementwise(x=None, y=None)
 def not_equal(xp: Any, x: Any, y: Any) -> Any:
     """Whether ``x != y``, element by element.
 
@@ -69,7 +69,7 @@ def not_equal(xp: Any, x: Any, y: Any) -> Any:
     return xp.not_equal(x, y)
 
 
-@constant
+@elementwise(x=None, y=None)
 def less(xp: Any, x: Any, y: Any) -> Any:
     """Whether ``x < y``, element by element.
 
@@ -80,7 +80,7 @@ def less(xp: Any, x: Any, y: Any) -> Any:
     return xp.less(x, y)
 
 
-@constant
+@elementwise(x=None, y=None)
 def less_equal(xp: Any, x: Any, y: Any) -> Any:
     """Whether ``x <= y``, element by element.
 
@@ -91,7 +91,7 @@ def less_equal(xp: Any, x: Any, y: Any) -> Any:
     return xp.less_equal(x, y)
 
 
-@constant
+@elementwise(x=None, y=None)
 def greater(xp: Any, x: Any, y: Any) -> Any:
     """Whether ``x > y``, element by element.
 
@@ -102,7 +102,7 @@ def greater(xp: Any, x: Any, y: Any) -> Any:
     return xp.greater(x, y)
 
 
-@constant
+@elementwise(x=None, y=None)
 def greater_equal(xp: Any, x: Any, y: Any) -> Any:
     """Whether ``x >= y``, element by element.
 
@@ -113,7 +113,7 @@ def greater_equal(xp: Any, x: Any, y: Any) -> Any:
     return xp.greater_equal(x, y)
 
 
-@constant
+@elementwise(x=None, y=None)
 def logical_and(xp: Any, x: Any, y: Any) -> Any:
     """Whether both are true, element by element.
 
@@ -124,7 +124,7 @@ def logical_and(xp: Any, x: Any, y: Any) -> Any:
     return xp.logical_and(x, y)
 
 
-@constant
+@elementwise(x=None, y=None)
 def logical_or(xp: Any, x: Any, y: Any) -> Any:
     """Whether one at least is true, element by element.
 
@@ -135,7 +135,7 @@ def logical_or(xp: Any, x: Any, y: Any) -> Any:
     return xp.logical_or(x, y)
 
 
-@constant
+@elementwise(x=None, y=None)
 def logical_xor(xp: Any, x: Any, y: Any) -> Any:
     """Whether exactly one is true, element by element.
 
@@ -146,7 +146,7 @@ def logical_xor(xp: Any, x: Any, y: Any) -> Any:
     return xp.logical_xor(x, y)
 
 
-@constant
+@elementwise(x=None)
 def logical_not(xp: Any, x: Any) -> Any:
     """Whether ``x`` is false, element by element.
 
@@ -157,7 +157,7 @@ def logical_not(xp: Any, x: Any) -> Any:
     return xp.logical_not(x)
 
 
-@constant
+@elementwise(x=None)
 def isfinite(xp: Any, x: Any) -> Any:
     """Whether ``x`` is finite, element by element.
 
@@ -168,7 +168,7 @@ def isfinite(xp: Any, x: Any) -> Any:
     return xp.isfinite(x)
 
 
-@constant
+@elementwise(x=None)
 def isinf(xp: Any, x: Any) -> Any:
     """Whether ``x`` is infinite, element by element.
 
@@ -179,7 +179,7 @@ def isinf(xp: Any, x: Any) -> Any:
     return xp.isinf(x)
 
 
-@constant
+@elementwise(x=None)
 def isnan(xp: Any, x: Any) -> Any:
     """Whether ``x`` is not a number, element by element.
 
@@ -190,7 +190,7 @@ def isnan(xp: Any, x: Any) -> Any:
     return xp.isnan(x)
 
 
-@constant
+@elementwise(x=None)
 def signbit(xp: Any, x: Any) -> Any:
     """Whether the sign bit of ``x`` is set, element by element.
 
@@ -201,7 +201,7 @@ def signbit(xp: Any, x: Any) -> Any:
     return xp.signbit(x)
 
 
-@constant
+@elementwise(x=None, y=None)
 def bitwise_and(xp: Any, x: Any, y: Any) -> Any:
     """The bitwise conjunction of integers or truth values.
 
@@ -212,7 +212,7 @@ def bitwise_and(xp: Any, x: Any, y: Any) -> Any:
     return xp.bitwise_and(x, y)
 
 
-@constant
+@elementwise(x=None, y=None)
 def bitwise_or(xp: Any, x: Any, y: Any) -> Any:
     """The bitwise disjunction of integers or truth values.
 
@@ -223,7 +223,7 @@ def bitwise_or(xp: Any, x: Any, y: Any) -> Any:
     return xp.bitwise_or(x, y)
 
 
-@constant
+@elementwise(x=None, y=None)
 def bitwise_xor(xp: Any, x: Any, y: Any) -> Any:
     """The bitwise exclusive disjunction of integers or truth values.
 
@@ -234,7 +234,7 @@ def bitwise_xor(xp: Any, x: Any, y: Any) -> Any:
     return xp.bitwise_xor(x, y)
 
 
-@constant
+@elementwise(x=None, y=None)
 def bitwise_left_shift(xp: Any, x: Any, y: Any) -> Any:
     """``x`` with its bits moved left by ``y`` of integers or truth values.
 
@@ -245,7 +245,7 @@ def bitwise_left_shift(xp: Any, x: Any, y: Any) -> Any:
     return xp.bitwise_left_shift(x, y)
 
 
-@constant
+@elementwise(x=None, y=None)
 def bitwise_right_shift(xp: Any, x: Any, y: Any) -> Any:
     """``x`` with its bits moved right by ``y`` of integers or truth values.
 
@@ -256,7 +256,7 @@ def bitwise_right_shift(xp: Any, x: Any, y: Any) -> Any:
     return xp.bitwise_right_shift(x, y)
 
 
-@constant
+@elementwise(x=None)
 def bitwise_invert(xp: Any, x: Any) -> Any:
     """The bitwise negation of integers or truth values.
 

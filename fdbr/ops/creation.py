@@ -99,8 +99,10 @@ def linspace(
     array([0. , 0.5, 1. ])
     """
     if isinstance(start, Tracer) or isinstance(stop, Tracer):
-        steps = backend.module_for(device).linspace(0.0, 1.0, num, endpoint=endpoint)
-        out = start + (stop - start) * steps
+        length = stop - start
+        xp = backend.array_module(length)
+        steps = xp.linspace(0.0, 1.0, num, dtype=length.dtype, endpoint=endpoint)
+        out = start + length * steps
         return out if dtype is None else astype(out, dtype)
     return backend.module_for(device).linspace(start, stop, num, dtype=dtype, endpoint=endpoint)
 

@@ -6,7 +6,16 @@ from fdbr.backend import array_module
 from fdbr.core import Tracer
 from fdbr.ops.kinds import constant, fit, linear
 
-__all__ = ["astype", "can_cast", "finfo", "float_dtype", "iinfo", "is_complex", "isdtype", "result_type"]
+__all__ = [
+    "astype",
+    "can_cast",
+    "finfo",
+    "float_dtype",
+    "iinfo",
+    "is_complex",
+    "isdtype",
+    "result_type",
+]
 
 
 @linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)))
@@ -116,5 +125,3 @@ def float_dtype(*operands: Any) -> Any:
     """The floating dtype in which fractions of the operands are computed."""
     dtype = result_type(*operands)
     return dtype if dtype.kind in "fc" else array_module(*operands).dtype(float)
-
-

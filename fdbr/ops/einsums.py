@@ -54,7 +54,11 @@ def einsum(subscripts: str, /, *operands: Any) -> Any:
         terms = [term for k, term in enumerate(terms) if k not in (i, j)]
         terms.append((_contract(x, y, of_x=of_x, of_y=of_y, to=kept), kept))
     x, group = terms[0]
-    x = x.sum(axis=gone) if (gone := tuple(i for i, c in enumerate(group) if c not in result)) else x
+    x = (
+        x.sum(axis=gone)
+        if (gone := tuple(i for i, c in enumerate(group) if c not in result))
+        else x
+    )
     rest = [c for c in group if c in result]
     return permute_dims(x, tuple(rest.index(c) for c in result)) if rest != list(result) else x
 
@@ -164,7 +168,7 @@ def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
     )
     out = out.reshape((*out.shape[:b], *shape_r, *shape_c))
     letters = [*batch, *rows, *columns]
-    return xp.transpose(out, [letters.index(c) for c in to])
+    return xp.transpose(out, [letters.index(c) for c in to])[()]
 
 
 def _sum_alone(x: Any, group: str, others: str) -> tuple[Any, str]:

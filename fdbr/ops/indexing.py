@@ -5,7 +5,6 @@ A key is split into its structure, which is fixed, and its index arrays, which a
 Boolean masks become the index arrays of their true elements.
 """
 
-import operator
 from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any
@@ -34,38 +33,63 @@ _SLOT = _Slot()
 
 def _split(key: Any, x: Any) -> tuple[Key, tuple[Any, ...]]:
     """The structure of a key and its index arrays."""
+    given = [_part(part, x) for part in (key if type(key) is tuple else (key,))]
     parts: list[Any] = []
     indices: list[Any] = []
-    for part in key if type(key) is tuple else (key,):
-        if isinstance(part, slice | EllipsisType | None) or type(part) is int:
-            parts.append(part)
-            continue
-        for index in _index_arrays(part, x):
-            parts.append(_SLOT)
-            indices.append(index)
+    axis = 0  # of x, to which the part belongs
+    for number, part in enumerate(given):
+        if part is Ellipsis:
+            axis = x.ndim - sum(map(_taken, given[number + 1 :]))
+        if not hasattr(part, "dtype"):
+            arrays = None
+        elif part.dtype.kind == "b":
+            arrays = _true_elements(part, x, axis)
+        else:
+            arrays = (part if isinstance(part, Tracer) else protect(part),)
+        parts.extend([part] if arrays is None else [_SLOT] * len(arrays))
+        indices.extend(arrays or ())
+        axis += _taken(part)
     return tuple(parts), tuple(indices)
 
 
-def _index_arrays(part: Any, x: Any) -> Sequence[Any]:
+def _part(part: Any, x: Any) -> Any:
+    """A part of a key as a slice, an ellipsis, `None`, an int, or an array."""
+    if isinstance(part, slice | EllipsisType | None) or type(part) is int:
+        return part
     if not isinstance(part, Tracer) and not is_array(part):
-        if not isinstance(part, Sequence):
-            part = operator.index(part)
+        if not isinstance(part, Sequence) and not hasattr(part, "__index__"):
+            raise IndexError(
+                f"fdbr.ops.getitem: an index must be integer or boolean, not {describe(part)}"
+            )
         part = array_module(x).asarray(part)
         if part.size == 0:
             part = part.astype(int)
-    if part.dtype.kind == "b":
-        return _mask_indices(part)
-    if part.dtype.kind not in "iu":
-        raise IndexError(f"fdbr.ops.getitem: an index must be integer or boolean, not {describe(part)}")
-    return (part if isinstance(part, Tracer) else protect(part),)
+    if part.dtype.kind not in "iub":
+        raise IndexError(
+            f"fdbr.ops.getitem: an index must be integer or boolean, not {describe(part)}"
+        )
+    return part
 
 
-def _mask_indices(mask: Any) -> Sequence[Any]:
+def _taken(part: Any) -> int:
+    """How many axes of the array a part of a key is for."""
+    if part is None or part is Ellipsis:
+        return 0
+    return part.ndim if hasattr(part, "dtype") and part.dtype.kind == "b" else 1
+
+
+def _true_elements(mask: Any, x: Any, axis: int) -> Sequence[Any]:
+    """A mask as index arrays, one for each of its dimensions."""
     if mask.ndim == 0:
         raise IndexError(
             "fdbr.ops.getitem: a truth value is no index; use ops.where, or a mask of an array"
         )
-    return mask.nonzero()  # type: ignore[no-any-return]
+    if mask.shape != x.shape[axis : axis + mask.ndim]:  # the indices might fit by chance
+        raise IndexError(
+            f"fdbr.ops.getitem: the mask {describe(mask)} does not have the shape of the axes of "
+            f"{describe(x)} from axis {axis} on"
+        )
+    return mask.nonzero()
 
 
 def _join(key: Key, indices: Sequence[Any]) -> Key:
@@ -134,7 +158,7 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
     """
     if axis is None:
         x, axis = reshape(x, -1), 0
-    return getitem(x, (slice(None),) * normalize_axis(axis, x.ndim, "take") + (asarray(indices),))
+    return getitem(x, (slice(None),) * normalize_axis(axis, x.ndim, "take") + (indices,))
 
 
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
@@ -170,7 +194,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
 # --- writing ------------------------------------------------------------------------
 
 
-class at:  # noqa: N801 (read as a preposition: ops.at(x)[key].set(y))
+class at:
     """Functional updates: ``at(x)[key].set(y)`` is a copy of ``x`` with ``y`` at the key.
 
     On traced values ``x.at[key].set(y)`` is the same.
@@ -231,6 +255,15 @@ class Place:
             raise TypeError(
                 f"fdbr.ops.at: {verb} of complex values {describe(values)} in {describe(self._x)} "
                 "would lose their imaginary part; make the array complex first"
+            )
+        if (
+            isinstance(values, Tracer)
+            and values.dtype.kind in "fc"
+            and self._x.dtype.kind not in "fc"
+        ):
+            raise TypeError(
+                f"fdbr.ops.at: {verb} of traced values {describe(values)} in {describe(self._x)} "
+                "would cut them off from their derivative; make the array floating first"
             )
         values = astype(values, self._x.dtype, copy=False)
         while values.ndim > len(shape) and values.shape[0] == 1:

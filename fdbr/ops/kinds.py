@@ -24,7 +24,17 @@ from typing import Any
 
 from fdbr.core import Primitive, dispatch
 
-__all__ = ["Rule", "constant", "elementwise", "fit", "indexed", "joining", "linear", "multilinear", "opaque"]
+__all__ = [
+    "Rule",
+    "constant",
+    "elementwise",
+    "fit",
+    "indexed",
+    "joining",
+    "linear",
+    "multilinear",
+    "opaque",
+]
 
 Function = Callable[..., Any]
 
@@ -58,11 +68,15 @@ def _saver(names: list[str], operands: tuple[str, ...], index: int) -> Function:
         "like": f"None if {me}.shape == out.shape and {me}.dtype is out.dtype else like({me}, out)",
     }
     # Python numbers have no shape and no dtype.
-    slow = fast | {"shape": f"shape_of({me})", "dtype": f"dtype_of({me})", "like": f"like({me}, out)"}
+    slow = fast | {
+        "shape": f"shape_of({me})",
+        "dtype": f"dtype_of({me})",
+        "like": f"like({me}, out)",
+    }
     source = "def save(args, out, params):\n try: return {}\n except AttributeError: return {}\n"
     scope: dict[str, Any] = {"shape_of": shape_of, "dtype_of": dtype_of, "like": like}
     exec(source.format(*(_tuple_source(names, table) for table in (fast, slow))), scope)
-    return scope["save"]  # type: ignore[no-any-return]
+    return scope["save"]
 
 
 def _tuple_source(names: list[str], table: dict[str, str]) -> str:
@@ -100,7 +114,11 @@ def fit(cotangent: Any, like: Any) -> Any:
     if cotangent.shape != shape:
         cotangent = _unbroadcast(cotangent, shape)
     if cotangent.dtype != dtype:
-        if cotangent.dtype.kind == "c" and dtype is not complex and getattr(dtype, "kind", "") != "c":
+        if (
+            cotangent.dtype.kind == "c"
+            and dtype is not complex
+            and getattr(dtype, "kind", "") != "c"
+        ):
             cotangent = cotangent.real
         cotangent = cotangent.astype(dtype)
     return cotangent
@@ -108,6 +126,8 @@ def fit(cotangent: Any, like: Any) -> Any:
 
 def _unbroadcast(value: Any, shape: tuple[int, ...]) -> Any:
     extra = value.ndim - len(shape)
+    if extra == 1 and 1 not in shape:
+        return value.sum(axis=0)
     ones = (extra + i for i, n in enumerate(shape) if n == 1 and value.shape[extra + i] != 1)
     value = value.sum(axis=(*range(extra), *ones))
     return value if value.shape == shape else value.reshape(shape)
@@ -138,8 +158,8 @@ def _partial_rule(partial: Any, operands: tuple[str, ...], index: int) -> Rule |
         pull = _identity_pull if partial == 1 else _negative_pull
         return Rule(pull, ["like"], operands, index)
     names = list(inspect.signature(partial).parameters)
-    pull = _partial_pull_of_one if len(names) == 1 else _partial_pull
-    return Rule(pull(partial), ["like", *names], operands, index)
+    make = _partial_pull_of_one if len(names) == 1 else _partial_pull
+    return Rule(make(partial), ["like", *names], operands, index)
 
 
 def _partial_pull(partial: Function) -> Function:

@@ -3,10 +3,10 @@
 from typing import Any
 
 from fdbr.core import describe
+from fdbr.ops.activation import log_softmax
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, float_dtype
-from fdbr.ops.activation import floating, log_softmax
 from fdbr.ops.indexing import take_along_axis
 from fdbr.ops.kinds import indexed, opaque
 from fdbr.ops.reductions import argmax, mean, sum
@@ -17,7 +17,10 @@ __all__ = ["accuracy", "mean_squared_error", "softmax_cross_entropy"]
 
 def _at_labels(xp: Any, labels: Any) -> tuple[Any, ...]:
     """The key of one element for each label, along the last axis."""
-    grid = xp.indices(labels.shape, sparse=True) if labels.ndim != 1 else (xp.arange(len(labels)),)
+    ones = (1,) * labels.ndim
+    grid = [
+        xp.arange(n).reshape((*ones[:i], n, *ones[i + 1 :])) for i, n in enumerate(labels.shape)
+    ]
     return (*grid, labels)
 
 
@@ -151,7 +154,7 @@ def _hard_losses(logits: Any, labels: Any, counted: Any) -> Any:
         )
     if counted is not None:
         labels = where(counted, labels, 0)
-    if labels.size and not (0 <= labels.min() and labels.max() < classes):
+    if labels.size and not (labels.min() >= 0 and labels.max() < classes):
         raise ValueError(
             f"fdbr.ops.softmax_cross_entropy: labels from {labels.min()} to {labels.max()} for "
             f"{classes} classes; they must lie in 0 … {classes - 1}"
@@ -164,10 +167,10 @@ def _hard_losses(logits: Any, labels: Any, counted: Any) -> Any:
 def _reduced(losses: Any, counted: Any, reduction: str) -> Any:
     if reduction == "none":
         return losses
+    if reduction == "mean" and counted is None:
+        return mean(losses)
     total = sum(losses)
-    if reduction == "sum":
-        return total
-    return total / (losses.size if counted is None else max(int(counted.sum()), 1))
+    return total if reduction == "sum" else total / max(int(counted.sum()), 1)
 
 
 def mean_squared_error(x: Any, y: Any, /) -> Any:

@@ -61,7 +61,11 @@ def _operator(op: Callable[..., Any]) -> Callable[..., Any]:
     def forward(x: Any, y: Any) -> Any:
         kind = type(y)
         trace = x.trace
-        if primitive and trace.running and (kind in _numbers or kind is type(x) and y.trace is trace):
+        if (
+            primitive
+            and trace.running
+            and (kind in _numbers or (kind is type(x) and y.trace is trace))
+        ):
             return trace.process(primitive, (x, y), _NO_PARAMS)  # no need to look for the trace
         return op(x, y) if kind in _known or _takes(y) else NotImplemented
 
@@ -88,12 +92,17 @@ for name, op in _UNARY.items():
     install(f"__{name}__", op)
 install("__divmod__", lambda x, y: (ops.floor_divide(x, y), ops.remainder(x, y)))
 install("__rdivmod__", lambda x, y: (ops.floor_divide(y, x), ops.remainder(y, x)))
-install("__round__", lambda x, digits=0: ops.round(x) if not digits else ops.round(x * 10**digits) / 10**digits)
+install(
+    "__round__",
+    lambda x, digits=0: ops.round(x) if not digits else ops.round(x * 10**digits) / 10**digits,
+)
 install("__getitem__", ops.getitem)
 install("__array_namespace__", lambda self, *, api_version=None: ops)
 install("at", property(ops.at, doc="Functional updates: ``x.at[key].set(y)``; see `ops.at`."))
 
-install("T", property(lambda x: ops.permute_dims(x, tuple(reversed(range(x.ndim)))), doc="Transposed."))
+install(
+    "T", property(lambda x: ops.permute_dims(x, tuple(reversed(range(x.ndim)))), doc="Transposed.")
+)
 install("mT", property(ops.matrix_transpose, doc="With the last two axes exchanged."))
 install("real", property(ops.real, doc="The real part."))
 install("imag", property(ops.imag, doc="The imaginary part."))

@@ -8,10 +8,10 @@ from fdbr.core import describe
 from fdbr.ops.arithmetic import multiply
 from fdbr.ops.creation import asarray
 from fdbr.ops.einsums import einsum
-from fdbr.ops.kinds import fit, multilinear
+from fdbr.ops.kinds import fit, multilinear, opaque
 from fdbr.ops.shape import (
     expand_dims,
-    matrix_transpose,
+    _matrix_transpose,
     moveaxis,
     normalize_axes,
     normalize_axis,
@@ -23,19 +23,32 @@ __all__ = ["dot", "einsum", "inner", "linear", "matmul", "outer", "tensordot", "
 
 
 @multilinear(
-    x=lambda ct, y, like: fit(_matmul(ct, matrix_transpose(y)), like),
-    y=lambda ct, x, like: fit(_matmul(matrix_transpose(x), ct), like),
+    x=lambda ct, y, like: fit(_matmul(ct, _matrix_transpose(y)), like),
+    y=lambda ct, x, like: fit(_matmul(_matrix_transpose(x), ct), like),
 )
 def _matmul(xp: Any, x: Any, y: Any) -> Any:
     return xp.matmul(x, y)
 
 
 @multilinear(
-    x=lambda ct, weight, like: fit(_matmul(ct, weight), like),
-    weight=lambda ct, x, like: fit(_matmul(matrix_transpose(ct), x), like),
+    x=lambda ct, weight, like: fit(ct @ weight, like),
+    weight=lambda ct, x, like: fit(ct.T @ x, like),
 )
 def _matmul_transposed(xp: Any, x: Any, weight: Any) -> Any:
-    return xp.matmul(x, weight.T)
+    return x @ weight.T
+
+
+@opaque(
+    x=lambda ct, weight, like: fit(ct @ weight, like),
+    weight=lambda ct, x, like: fit(ct.T @ x, like),
+    bias=lambda ct, like: fit(ct, like),
+)
+def _affine(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
+    out = x @ weight.T
+    if bias.dtype != out.dtype:
+        return out + bias
+    out += bias
+    return out
 
 
 def matmul(x: Any, y: Any, /) -> Any:
@@ -82,11 +95,11 @@ def matmul(x: Any, y: Any, /) -> Any:
 
 def _times_vector(x: Any, y: Any) -> Any:
     out = _matmul(reshape(x, (math.prod(x.shape[:-1]), x.shape[-1])), reshape(y, (-1, 1)))
-    return reshape(out, x.shape[:-1])
+    return reshape(out, x.shape[:-1]) if x.ndim > 1 else out[0, 0]
 
 
-def linear(x: Any, weight: Any, /) -> Any:
-    """The product ``x @ weight.T``, for weights in the layout ``(outputs, inputs)``.
+def linear(x: Any, weight: Any, bias: Any = None, /) -> Any:
+    """The affine map ``x @ weight.T + bias``, for weights in the layout ``(outputs, inputs)``.
 
     Parameters
     ----------
@@ -94,6 +107,8 @@ def linear(x: Any, weight: Any, /) -> Any:
         Shape ``(..., inputs)``.
     weight
         Shape ``(outputs, inputs)``.
+    bias
+        Shape ``(outputs,)``; none is added by default.
 
     Returns
     -------
@@ -111,15 +126,21 @@ def linear(x: Any, weight: Any, /) -> Any:
     array([11.])
     """
     x, weight = asarray(x), asarray(weight)
-    if weight.ndim != 2 or x.ndim == 0 or x.shape[-1] != weight.shape[1]:
+    shape, sizes = x.shape, weight.shape
+    if len(sizes) != 2 or not shape or shape[-1] != sizes[1]:
         raise ValueError(
             f"fdbr.ops.linear: shapes do not fit: x {describe(x)}, weight {describe(weight)}; the "
             "last axis of x must be as long as the last of weight, which is a matrix"
         )
-    if x.ndim == 2:
-        return _matmul_transposed(x, weight)
-    rows = _matmul_transposed(reshape(x, (math.prod(x.shape[:-1]), x.shape[-1])), weight)
-    return reshape(rows, (*x.shape[:-1], weight.shape[0]))
+    if bias is not None and bias.shape != sizes[:1]:
+        raise ValueError(
+            f"fdbr.ops.linear: bias {describe(bias)} does not fit weight {describe(weight)}; it "
+            f"must have shape {sizes[:1]}"
+        )
+    flat = len(shape) == 2
+    rows = x if flat else reshape(x, (math.prod(shape[:-1]), shape[-1]))
+    out = _matmul_transposed(rows, weight) if bias is None else _affine(rows, weight, bias)
+    return out if flat else reshape(out, (*shape[:-1], sizes[0]))
 
 
 def tensordot(x: Any, y: Any, /, *, axes: int | tuple[Any, Any] = 2) -> Any:
@@ -151,7 +172,8 @@ def tensordot(x: Any, y: Any, /, *, axes: int | tuple[Any, Any] = 2) -> Any:
     rows, columns = [x.shape[i] for i in free_x], [y.shape[i] for i in free_y]
     left = reshape(permute_dims(x, (*free_x, *of_x)), (math.prod(rows), pairs))
     right = reshape(permute_dims(y, (*of_y, *free_y)), (pairs, math.prod(columns)))
-    return reshape(_matmul(left, right), (*rows, *columns))
+    out = _matmul(left, right)
+    return reshape(out, (*rows, *columns)) if rows or columns else out[0, 0]
 
 
 def _paired_axes(axes: Any, x: Any, y: Any) -> tuple[Sequence[int], Sequence[int]]:

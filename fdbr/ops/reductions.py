@@ -75,6 +75,11 @@ def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fal
     return _sum(x, axes=normalize_axes(axis, x.ndim, "sum"), keepdims=keepdims)
 
 
+@linear(x=lambda ct, shape, axes: _spread(ct / _count(shape, axes), shape, axes))
+def _mean(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    return x.sum(axis=axes, keepdims=keepdims) / _count(x.shape, axes)
+
+
 def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The arithmetic mean over axes, or over all elements.
 
@@ -86,11 +91,11 @@ def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     x = asarray(x)
     axes = normalize_axes(axis, x.ndim, "mean")
     x = x if x.dtype.kind in "fc" else astype(x, float_dtype(x))
-    return _sum(x, axes=axes, keepdims=keepdims) / _count(x, axes)
+    return _mean(x, axes=axes, keepdims=keepdims)
 
 
-def _count(x: Any, axes: tuple[int, ...]) -> int:
-    return math.prod(x.shape[i] for i in axes)
+def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
+    return math.prod([shape[i] for i in axes])
 
 
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
@@ -107,7 +112,7 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
     axes = normalize_axes(axis, x.ndim, "var")
     away = x - mean(x, axis=axes, keepdims=True)
     squares = (away * away.conj()).real if is_complex(away) else away * away
-    return _sum(squares, axes=axes, keepdims=keepdims) / (_count(x, axes) - correction)
+    return _sum(squares, axes=axes, keepdims=keepdims) / (_count(x.shape, axes) - correction)
 
 
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:

@@ -87,6 +87,11 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
     return _permute(x, axes=normal)
 
 
+@linear(x=lambda ct: _matrix_transpose(ct))
+def _matrix_transpose(xp: Any, x: Any) -> Any:
+    return x.swapaxes(-1, -2)
+
+
 def matrix_transpose(x: Any, /) -> Any:
     """The array with its last two axes exchanged.
 
@@ -97,7 +102,7 @@ def matrix_transpose(x: Any, /) -> Any:
     """
     if x.ndim < 2:
         raise ValueError(f"fdbr.ops.matrix_transpose: needs two dimensions, got shape {x.shape}")
-    return swapaxes(x, -1, -2)
+    return _matrix_transpose(x)
 
 
 def swapaxes(x: Any, axis1: int, axis2: int, /) -> Any:
@@ -238,7 +243,9 @@ def _roll(xp: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> 
     return xp.roll(x, shift, axis)
 
 
-def roll(x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Any:
+def roll(
+    x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
+) -> Any:
     """The array with elements moved along axes; those that leave return at the other end.
 
     >>> import numpy as np
