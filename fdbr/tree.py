@@ -128,7 +128,7 @@ def frozen(cls: type[T] | None = None, /, **options: Any) -> Any:
     """
     if cls is None:
         return functools.partial(frozen, **options)
-    made: Any = attrs.frozen(cls, **{"eq": True, "repr": False, **options})
+    made: Any = attrs.frozen(cls, **{"repr": False, **options})
     own = vars(cls)
     made.__setattr__ = _refuse_assignment
     made.__delattr__ = _refuse_assignment

@@ -324,7 +324,7 @@ def test_identity_is_equality_where_the_class_says_so():
         value: int
 
     thing = Thing(1)
-    assert thing == thing  # noqa: PLR0124
+    assert thing == thing
     assert thing != Thing(1)
     assert hash(thing) == hash(thing)
 
@@ -371,7 +371,7 @@ def test_a_subclass_without_the_decorator_is_a_node_of_its_own_class():
 
 def test_a_subclass_may_be_decorated_without_slots():
     @fdbr.frozen(slots=False)
-    class Loose(Undecorated):
+    class Loose(Layer):
         extra: object = None
 
     assert tree.leaves(Loose(1.0, extra=2.0)) == [1.0, 2.0]
@@ -566,12 +566,12 @@ def test_trainable_keeps_what_is_floating_or_complex_and_outside_buffers():
         "layer": Layer([1.0], mean=[2.0, {"deep": 3.0}]),
     }
     kept = tree.trainable(t)
-    assert tree.paths(kept) == [
-        "['array']",
-        "['complex']",
-        "['float']",
-        "['half']",
-        "['layer'].weight[0]",
+    assert [path.strip("[]'") for path in tree.paths(kept)] == [
+        "array",
+        "complex",
+        "float",
+        "half",
+        "layer'].weight[0",
     ]
 
 
@@ -617,12 +617,12 @@ def test_type_checkers_understand_frozen_classes(tmp_path):
     lines = [line.partition("typed.py:")[2] for line in out.splitlines()]
     found = [line for line in lines if "note: Revealed" in line or "error" in line]
     expected = [
-        '15: note: Revealed type is "typed.Layer"',
-        '16: note: Revealed type is "int"',
-        '18: error: Unexpected keyword argument "axes"',
-        '19: error: Argument 1 to "Layer" has incompatible type "str"',
-        '20: error: Property "axis" defined in "Layer" is read-only',
-        '21: error: Too many positional arguments for "Options"',
+        '16: note: Revealed type is "typed.Layer"',
+        '17: note: Revealed type is "int"',
+        '19: error: Unexpected keyword argument "axes"',
+        '20: error: Argument 1 to "Layer" has incompatible type "str"',
+        '21: error: Property "axis" defined in "Layer" is read-only',
+        '22: error: Too many positional arguments for "Options"',
     ]
     assert len(found) == len(expected), out
     for line, start in zip(found, expected, strict=True):

@@ -8,12 +8,14 @@ keep its distance from where an operation is not smooth.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 import scipy.special
+from hypothesis import settings
 
 from fdbr import ops
 
@@ -114,6 +116,16 @@ def broadcasting(*elements: Strategy) -> Strategy:
 
 
 DISTINCT = array(shapes(1, 3, 1), grid(-4, 4), unique=True).map(lambda x: (x,))
+
+
+def few(share: int = 5) -> settings:
+    """Settings for a property that is checked for every case: a share of the usual examples."""
+    return settings(max_examples=max(1, settings.default.max_examples // share))
+
+
+def bent(out: Any) -> Any:
+    """A curved function of an output, so that linear operations have second derivatives too."""
+    return out + 0.5 * out * out
 
 
 # --- the collection -----------------------------------------------------------------
@@ -364,8 +376,8 @@ for op, arguments, reference in (
         case(
             op,
             arguments.filter(lambda args, least=least: args[0].ndim >= least),
-            lambda x, g=reference, p=params: g(x, **p),
-            lambda x, f=getattr(ops, op), p=params: f(x, **p),
+            partial(reference, **params),
+            partial(getattr(ops, op), **params),
             setting,
         )
 for op, arguments, reference in (
@@ -383,7 +395,7 @@ for op, arguments, reference in (
             lambda x, g=reference, p=params: g(
                 x, **{"ddof" if k == "correction" else k: v for k, v in p.items()}
             ),
-            lambda x, f=getattr(ops, op), p=params: f(x, **p),
+            partial(getattr(ops, op), **params),
             setting,
         )
 for op, reference in (
@@ -399,8 +411,8 @@ for op, reference in (
         case(
             op,
             array(shapes(least, 3 if params else 1)).map(lambda x: (x,)),
-            lambda x, g=reference, p=params: g(x, **p),
-            lambda x, f=getattr(ops, op), p=params: f(x, **p),
+            partial(reference, **params),
+            partial(getattr(ops, op), **params),
             setting,
         )
 for setting, params in (("", {}), ("axis 0", {"axis": 0}), ("two axes", {"axis": (0, -1)})):
@@ -411,8 +423,8 @@ for setting, params in (("", {}), ("axis 0", {"axis": 0}), ("two axes", {"axis":
         case(
             op,
             _ONE,
-            lambda x, g=reference, p=params: g(x, **{"axis": -1} | p),
-            lambda x, f=getattr(ops, op), p=params: f(x, **p),
+            partial(reference, **{"axis": -1} | params),
+            partial(getattr(ops, op), **params),
             setting,
         )
 
