@@ -163,14 +163,19 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
             if not params and len(args) == 2:  # the usual case, without unpacking
                 return primitive.value(np, args[0], args[1])
             return primitive.value(np, *args, **params)
-        out = primitive.value(array_module(*args), *args, **params)
+        if not foreign:
+            return _of_numbers(primitive, args, params)
+        return primitive.value(array_module(*args), *args, **params)
     except (TypeError, ValueError, IndexError) as error:
         raise primitive.explain(error, args) from error
-    if not host and not foreign and primitive.kind == "elementwise":
-        return (
-            out.item() if hasattr(out, "item") else out
-        )  # of Python numbers, which are weak, comes a Python number
-    return out
+
+
+def _of_numbers(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply a primitive to nothing but Python numbers, which are weak and have no methods."""
+    if primitive.kind != "elementwise":
+        return primitive.value(np, *[np.asarray(arg)[()] for arg in args], **params)
+    out = primitive.value(np, *args, **params)
+    return out.item() if hasattr(out, "item") else out
 
 
 def stop_gradient(value: Any) -> Any:

@@ -162,11 +162,9 @@ def power(x: Any, y: Any, /) -> Any:
 
 
 def _power_by_base(x: Any, y: Any) -> Any:
-    # y * x**(y - 1), and 0 where y is 0: there it could be 0 * inf.
-    if not hasattr(y, "shape"):
-        return y * _power(x, y - 1) if y else 0 * x
-    nonzero = y != 0
-    return where(nonzero, y * _power(x, where(nonzero, y - 1, y + 1)), 0 * x)
+    if hasattr(y, "shape") or not y:
+        x = where((x == 0) & (y == 0), 1, x)  # it would be 0 * inf; the derivative is taken as 0
+    return y * _power(x, y - 1)
 
 
 def _power_by_exponent(x: Any, out: Any) -> Any:
@@ -176,7 +174,7 @@ def _power_by_exponent(x: Any, out: Any) -> Any:
     return where(nonzero, out * log(where(nonzero, x, 1 + x)), 0 * out)
 
 
-@elementwise(x=lambda x: sign(x))
+@elementwise(x=lambda x: _real_sign(x))
 def _real_abs(xp: Any, x: Any) -> Any:
     return xp.abs(x)
 
@@ -248,7 +246,7 @@ def hypot(xp: Any, x: Any, y: Any) -> Any:
     return xp.hypot(x, y)
 
 
-@elementwise(x=lambda x, out: sign(x) * sign(out), y=None)
+@elementwise(x=lambda x, out: _real_sign(x) * _real_sign(out), y=None)
 def copysign(xp: Any, x: Any, y: Any) -> Any:
     """The magnitude of ``x`` with the sign of ``y``.
 
@@ -260,16 +258,23 @@ def copysign(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None)
-def sign(xp: Any, x: Any) -> Any:
+def _real_sign(xp: Any, x: Any) -> Any:
+    return xp.sign(x)
+
+
+def sign(x: Any, /) -> Any:
     """The sign: -1, 0 or 1; of a complex number ``x / abs(x)``.
 
-    Its derivative is 0 wherever it exists.
+    Of real numbers its derivative is 0 wherever it exists.
 
     >>> from fdbr import ops
     >>> ops.sign(-2.5)
     -1.0
     """
-    return xp.sign(x)
+    if not is_complex(x):
+        return _real_sign(x)
+    length = _complex_abs(x)
+    return x / where(length == 0, 1, length)
 
 
 @elementwise(x=None)

@@ -14,7 +14,7 @@ def _real(xp: Any, x: Any) -> Any:
     return x.real
 
 
-@linear(x=lambda ct, shape, dtype: fit(-1j * ct, (shape, dtype)))
+@linear(x=lambda ct, shape, dtype: fit(ct * -1j, (shape, dtype)))
 def _imag(xp: Any, x: Any) -> Any:
     return x.imag
 

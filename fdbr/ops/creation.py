@@ -4,7 +4,7 @@ from typing import Any
 
 from fdbr import backend
 from fdbr.core import Tracer
-from fdbr.ops.dtypes import astype
+from fdbr.ops.dtypes import astype, is_number
 from fdbr.ops.kinds import constant
 
 __all__ = [
@@ -65,7 +65,8 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
 
         value = fill_value if dtype is None else astype(fill_value, dtype)
         return broadcast_to(value, (shape,) if isinstance(shape, int) else tuple(shape))
-    return backend.module_for(device).full(shape, fill_value, dtype=dtype)
+    xp = backend.array_module(fill_value) if device is None else backend.module_for(device)
+    return xp.full(shape, fill_value, dtype=dtype)
 
 
 def arange(
@@ -104,7 +105,8 @@ def linspace(
         steps = xp.linspace(0.0, 1.0, num, dtype=length.dtype, endpoint=endpoint)
         out = start + length * steps
         return out if dtype is None else astype(out, dtype)
-    return backend.module_for(device).linspace(start, stop, num, dtype=dtype, endpoint=endpoint)
+    xp = backend.array_module(start, stop) if device is None else backend.module_for(device)
+    return xp.linspace(start, stop, num, dtype=dtype, endpoint=endpoint)
 
 
 def eye(
@@ -179,12 +181,14 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     >>> ops.asarray([1.0, 2.0])
     array([1., 2.])
     """
-    if isinstance(obj, list | tuple) and _holds_tracer(obj):
+    if isinstance(obj, list | tuple) and _holds_array(obj):
         from fdbr.ops.shape import stack  # it is built on this module
 
-        obj = stack([asarray(part) for part in obj])
+        obj = stack([asarray(p) if isinstance(p, list | tuple) else p for p in obj])
     if isinstance(obj, Tracer):
-        return obj if dtype is None else astype(obj, dtype)
+        if dtype is None and not is_number(obj):
+            return obj
+        return astype(obj, obj.dtype if dtype is None else dtype)
     xp = backend.array_module(obj) if device is None else backend.module_for(device)
     if device is not None:
         obj = backend.device_put(obj, device)
@@ -194,7 +198,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     return out.copy() if copy and out is obj else out
 
 
-def _holds_tracer(nest: Any) -> bool:
+def _holds_array(nest: Any) -> bool:
+    """Whether a nest of lists holds arrays: then they decide on the module, and numbers are weak."""
     if isinstance(nest, list | tuple):
-        return any(map(_holds_tracer, nest))
-    return isinstance(nest, Tracer)
+        return any(map(_holds_array, nest))
+    return isinstance(nest, Tracer) or backend.is_array(nest)

@@ -13,6 +13,7 @@ __all__ = [
     "float_dtype",
     "iinfo",
     "is_complex",
+    "is_number",
     "isdtype",
     "result_type",
 ]
@@ -53,7 +54,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     """
     to = array_module(x).dtype(dtype)
     if getattr(x, "dtype", None) == to and (not copy or isinstance(x, Tracer)):
-        return x
+        return x if not is_number(x) else _astype_inexact(x, to=to)
     return (_astype_inexact if to.kind in "fc" else _astype_exact)(x, to=to)
 
 
@@ -114,6 +115,13 @@ def iinfo(dtype: Any, /) -> Any:
     127
     """
     return array_module(dtype).iinfo(_type_of(dtype))
+
+
+def is_number(x: Any) -> bool:
+    """Whether a value is a Python number, traced or not: weak, and without methods."""
+    while isinstance(x, Tracer):
+        x = x.value
+    return type(x) in (float, int, bool, complex)
 
 
 def is_complex(x: Any) -> bool:

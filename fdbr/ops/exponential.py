@@ -107,5 +107,5 @@ def logaddexp(xp: Any, x: Any, y: Any) -> Any:
 
 
 def _share_of(x: Any, out: Any) -> Any:
-    # Where both operands are infinite, x - out would be NaN.
-    return exp(where(x == out, 0, x - out))
+    same = x == out  # among others where both are infinite, and x - out would be NaN
+    return exp(where(same, 0, x) - where(same, 0, out))

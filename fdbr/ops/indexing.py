@@ -309,7 +309,7 @@ def _replaced(ct: Any, indices: Any, key: Key) -> Any:
     lambda ct, shape, indices, params: _replaced(ct, indices, params["key"]),
 )
 def _replace(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
-    out = x.copy()
+    out = xp.array(x)  # a copy, of numbers too
     joined = _join(key, indices)
     out[joined] = values
     return out
@@ -317,6 +317,6 @@ def _replace(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
 
 @indexed(lambda ct, shape, indices, params: _erase(ct, *indices, **params))
 def _erase(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
-    out = x.copy()
+    out = xp.array(x)  # a copy, of numbers too
     out[_join(key, indices)] = 0
     return out

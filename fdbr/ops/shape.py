@@ -5,7 +5,9 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from fdbr.backend import array_module
 from fdbr.ops.creation import asarray
+from fdbr.ops.dtypes import result_type
 from fdbr.ops.kinds import fit, joining, linear, shape_of
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "unstack",
 ]
 
+_NUMBERS = (bool, int, float, complex)
 _SMALL = 4096  # below this, filling an array is faster than NumPy's broadcast_to
 
 
@@ -270,6 +273,15 @@ def _part(ct: Any, index: int, shapes: list[Any], params: dict[str, Any]) -> Any
     return ct[(slice(None),) * axis + (slice(start, start + shapes[index][axis]),)]
 
 
+def _parts(arrays: Sequence[Any]) -> list[Any]:
+    """What is to be joined, as arrays; Python numbers among it are weak, as everywhere."""
+    parts = [part if type(part) in _NUMBERS else asarray(part) for part in arrays]
+    if not any(type(part) in _NUMBERS for part in parts):
+        return parts
+    xp, dtype = array_module(*parts), result_type(*parts)
+    return [xp.asarray(part, dtype=dtype) if type(part) in _NUMBERS else part for part in parts]
+
+
 @joining(_part)
 def _concat(xp: Any, *arrays: Any, axis: int) -> Any:
     return xp.concatenate(arrays, axis=axis)
@@ -288,7 +300,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
     >>> ops.concat([np.ones(2), np.zeros(1)])
     array([1., 1., 0.])
     """
-    parts = [asarray(array) for array in arrays]
+    parts = _parts(arrays)
     if not parts:
         raise ValueError("fdbr.ops.concat: no array to join")
     if axis is None:
@@ -314,7 +326,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     >>> ops.stack([np.ones(2), np.zeros(2)]).shape
     (2, 2)
     """
-    parts = [asarray(array) for array in arrays]
+    parts = _parts(arrays)
     if not parts:
         raise ValueError("fdbr.ops.stack: no array to join")
     return _stack(*parts, axis=normalize_axis(axis, parts[0].ndim + 1, "stack"))
