@@ -2,7 +2,9 @@
 
 from fdbr import backend, ops, random, tree
 from fdbr.backend import device_get, device_put
+from fdbr.batching import vmap
 from fdbr.core import EscapedTracerError
+from fdbr.forward import jvp
 from fdbr.transforms import grad, stop_gradient, value_and_grad, vjp
 from fdbr.tree import buffer, frozen, static
 
@@ -14,6 +16,7 @@ __all__ = [
     "device_put",
     "frozen",
     "grad",
+    "jvp",
     "ops",
     "random",
     "static",
@@ -21,6 +24,7 @@ __all__ = [
     "tree",
     "value_and_grad",
     "vjp",
+    "vmap",
 ]
 
 __version__ = "0.1.0"

@@ -51,18 +51,37 @@ class Primitive:
         ``value(xp, *operands, **params)``: the operation on arrays of the module ``xp``.
     rules
         ``rules[i]`` is the reverse rule of operand ``i``, `None` where the derivative is zero.
+    forward
+        ``forward(values, tangents, out, params)`` is the output's tangent; `None` where the
+        derivative is zero.
+    batch
+        ``batch(apply, values, batched, size, params)`` is the operation on a batch.
     """
 
-    __slots__ = ("kind", "name", "rules", "value")
+    __slots__ = ("batch", "forward", "kind", "name", "rules", "value")
 
-    def __init__(self, name: str, kind: str, value: Callable[..., Any], rules: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        value: Callable[..., Any],
+        rules: Any,
+        forward: Callable[..., Any] | None,
+        batch: Callable[..., Any] | None,
+    ) -> None:
         if name in registry:
             raise ValueError(f"there is a primitive named {name!r} already")
         self.name = name
         self.kind = kind
         self.value = value
         self.rules = rules
+        self.forward = forward
+        self.batch = batch
         registry[name] = self
+
+    def apply(self, *args: Any, **params: Any) -> Any:
+        """Apply the operation, to arrays or traced values."""
+        return dispatch(self, args, params)
 
     def explain(self, error: Exception, args: Any) -> Exception:
         """The error of an array module, with the op and its operands named."""

@@ -40,7 +40,7 @@ def stop_gradient(values: Any) -> Any:
 # --- the inputs of a transformation -------------------------------------------------
 
 
-class _Kind:
+class Kind:
     """What a leaf's gradient must be like: an array, a scalar or a number, and of which dtype."""
 
     __slots__ = ("dtype", "shape", "type", "xp")
@@ -108,7 +108,7 @@ class _Inputs:
     def forget(self) -> None:
         """Let go of the leaves; what `gradient` needs of them stays."""
         self.leaves = [
-            None if number is None else _Kind(leaf)
+            None if number is None else Kind(leaf)
             for number, leaf in zip(self.numbers, self.leaves, strict=True)
         ]
 
@@ -127,7 +127,7 @@ class _Inputs:
             ):
                 slope.setflags(write=False)  # the usual case: an array of its own
             else:
-                slope = (leaf if type(leaf) is _Kind else _Kind(leaf)).finish(slope, seeds)
+                slope = (leaf if type(leaf) is Kind else Kind(leaf)).finish(slope, seeds)
             found.append(slope)
         return found[0] if self.structure is None else tree.unflatten(self.structure, found)
 
@@ -259,7 +259,7 @@ def _with_gradient(f: Function, argnums: int | Sequence[int], has_aux: bool, nam
         del traced  # what backward has visited is to be freed
         aux = None
         if has_aux:
-            out, aux = _pair(out, trace)
+            out, aux = pair(out, trace)
             aux = tree.map(functools.partial(_lower, trace), aux)
         value = _lower(trace, out)
         _check_scalar(value, trace)
@@ -293,7 +293,7 @@ def _integers(argnums: Any, name: str) -> int | tuple[int, ...]:
         ) from None
 
 
-def _pair(out: Any, trace: ReverseTrace) -> tuple[Any, Any]:
+def pair(out: Any, trace: ReverseTrace) -> tuple[Any, Any]:
     if not isinstance(out, tuple) or len(out) != 2:
         raise TypeError(
             f"fdbr.{trace.origin[0]}: with has_aux=True {trace.origin[1]} must return a pair "
@@ -339,7 +339,7 @@ class Pullback:
     __slots__ = ("_inputs", "_kinds", "_name", "_nodes", "_structure")
 
     def __init__(
-        self, name: str, inputs: Any, nodes: Any, kinds: list[_Kind], structure: tree.Structure
+        self, name: str, inputs: Any, nodes: Any, kinds: list[Kind], structure: tree.Structure
     ) -> None:
         self._name = name
         self._inputs = inputs
@@ -359,7 +359,7 @@ class Pullback:
         given = self._leaves(cotangent)
         names = tree.paths_of(self._structure)
         seeds = [
-            _seed(ct, kind, f"fdbr.vjp: the cotangent of {self._name}{name and ' at ' + name}")
+            fitted(ct, kind, f"fdbr.vjp: the cotangent of {self._name}{name and ' at ' + name}")
             for ct, kind, name in zip(given, self._kinds, names, strict=True)
         ]
         roots = [
@@ -383,7 +383,7 @@ class Pullback:
         return f"<pullback of {self._name}>"
 
 
-def _seed(ct: Any, kind: _Kind, where: str) -> Any:
+def fitted(ct: Any, kind: Kind, where: str) -> Any:
     """A cotangent as backward takes it, or an error if it does not fit its output."""
     if ct is None:
         return None
@@ -439,7 +439,7 @@ def vjp(f: Function, /, *primals: Any, has_aux: bool = False) -> Any:
     out = _call(trace, f, traced, {})
     aux = None
     if has_aux:
-        out, aux = _pair(out, trace)
+        out, aux = pair(out, trace)
         aux = tree.map(functools.partial(_lower, trace), aux)
     leaves, structure = tree.flatten(out)
     mine = [type(leaf) is ReverseTracer and leaf.trace is trace for leaf in leaves]
@@ -447,6 +447,6 @@ def vjp(f: Function, /, *primals: Any, has_aux: bool = False) -> Any:
     nodes = [leaf.node if own else None for leaf, own in zip(leaves, mine, strict=True)]
     for one in inputs:
         one.forget()
-    pullback = Pullback(trace.origin[1], inputs, nodes, [_Kind(o) for o in outs], structure)
+    pullback = Pullback(trace.origin[1], inputs, nodes, [Kind(o) for o in outs], structure)
     value = tree.unflatten(structure, outs)
     return (value, pullback, aux) if has_aux else (value, pullback)

@@ -475,6 +475,20 @@ def _replace_fields(obj: Any, fields: dict[str, Any]) -> Any:
     return made
 
 
+def broadcast_prefix(prefix: Any, tree: Any) -> list[Any]:
+    """A value for each leaf of a tree, from a tree of values that is a prefix of it.
+
+    `None` is a value here.
+
+    >>> broadcast_prefix((0, None), (1, [2, 3]))
+    [0, None, None]
+    """
+    options: Any = {"none_is_leaf": True, "namespace": _NAMESPACE}
+    spread = optree.broadcast_prefix(prefix, tree, **options)
+    ends = optree.tree_leaves(tree, **options)
+    return [value for value, leaf in zip(spread, ends, strict=True) if leaf is not None]
+
+
 def size(tree: Any) -> int:
     """The number of elements in all leaves together; a number counts one.
 

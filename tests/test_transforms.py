@@ -331,8 +331,8 @@ def test_control_flow_is_pythons():
             count += 1
         return x * count
 
-    assert fdbr.grad(f)(3.0) == 3 * 8 * 3.0**7
-    assert fdbr.grad(f)(0.5) == 5 * 16 * 1.5**15 or fdbr.grad(f)(0.5) > 0
+    assert fdbr.grad(f)(3.0) == 3 * 8 * 3.0**7  # squared three times
+    assert np.isclose(fdbr.grad(f)(0.5), 5 * 16 * 1.5**15)  # one more, then squared four times
 
 
 # --- trees --------------------------------------------------------------------------
@@ -649,7 +649,7 @@ def test_a_cotangent_that_does_not_fit_is_refused(ct, error, words):
         return (x * 2,)
 
     _, pullback = fdbr.vjp(mapping, np.ones(2))
-    with pytest.raises(error, match=rf"^fdbr\.vjp: the cotangent of .*mapping {words}|{words}"):
+    with pytest.raises(error, match=rf"^fdbr\.vjp: the cotangent of .*mapping.*{words}"):
         pullback((ct,))
 
 
@@ -664,7 +664,7 @@ def test_a_cotangent_of_another_structure_is_refused():
         return x, x
 
     _, pullback = fdbr.vjp(mapping, np.ones(2))
-    with pytest.raises(ValueError, match="must have the structure of the output of .*mapping"):
+    with pytest.raises(ValueError, match=r"must have the structure of the output of .*mapping"):
         pullback([np.ones(2), np.ones(2)])
 
 

@@ -7,7 +7,7 @@ from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, float_dtype
 from fdbr.ops.exponential import exp
-from fdbr.ops.kinds import elementwise, opaque
+from fdbr.ops.kinds import elementwise, opaque, shifted
 from fdbr.ops.reductions import kept_shape
 from fdbr.ops.shape import normalize_axes, reshape
 
@@ -61,7 +61,13 @@ def _weighted(out: Any, ct: Any, axes: tuple[int, ...]) -> Any:
     return out * (ct - (ct * out).sum(axis=axes, keepdims=True))
 
 
-@opaque(x=lambda ct, out, axes: _weighted(out, ct, axes))
+@opaque(
+    x=(
+        lambda ct, out, axes: _weighted(out, ct, axes),
+        lambda t, out, axes: _weighted(out, t, axes),
+    ),
+    batch=shifted("axes"),
+)
 def _softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     weights, total, _ = _shifted_exp(xp, x, axes)
     weights /= total
@@ -85,11 +91,15 @@ def _log_of_sum(xp: Any, total: Any, largest: Any) -> Any:
     return largest + xp.log(xp.where(total == 0, xp.ones_like(total), total))
 
 
+def _log_push(t: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    return t - (exp(out) * t).sum(axis=axes, keepdims=True)
+
+
 def _log_pull(ct: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return ct - exp(out) * ct.sum(axis=axes, keepdims=True)
 
 
-@opaque(x=lambda ct, out, axes: _log_pull(ct, out, axes))
+@opaque(x=(_log_pull, _log_push), batch=shifted("axes"))
 def _log_softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     _, total, largest = _shifted_exp(xp, x, axes)
     return x - _log_of_sum(xp, total, largest)
@@ -107,14 +117,20 @@ def log_softmax(x: Any, /, *, axis: int | tuple[int, ...] = -1) -> Any:
     return _log_softmax(x, axes=normalize_axes(axis, x.ndim, "log_softmax"))
 
 
-def _sum_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    shape = kept_shape(x.shape, axes)
+def _shares(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     # Where the result is -inf, x - out would be NaN; the shares are 0 there.
-    out = reshape(where(out == -inf, 0, out), shape)
-    return reshape(ct, shape) * exp(x - out)
+    return exp(x - reshape(where(out == -inf, 0, out), kept_shape(x.shape, axes)))
 
 
-@opaque(x=lambda ct, x, out, axes: _sum_pull(ct, x, out, axes))
+def _sum_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    return reshape(ct, kept_shape(x.shape, axes)) * _shares(x, out, axes)
+
+
+def _sum_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    return (t * _shares(x, out, axes)).sum(axis=axes)
+
+
+@opaque(x=(_sum_pull, _sum_push), batch=shifted("axes"))
 def _logsumexp(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     _, total, largest = _shifted_exp(xp, x, axes)
     out = _log_of_sum(xp, total, largest)

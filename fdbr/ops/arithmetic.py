@@ -6,7 +6,7 @@ from fdbr.ops.comparison import where
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.dtypes import astype, is_complex, result_type
 from fdbr.ops.exponential import log
-from fdbr.ops.kinds import elementwise, opaque
+from fdbr.ops.kinds import aligned, elementwise, opaque
 
 __all__ = [
     "abs",
@@ -179,7 +179,9 @@ def _real_abs(xp: Any, x: Any) -> Any:
     return xp.abs(x)
 
 
-@opaque(x=lambda ct, x: ct * sign(x).conj())
+@opaque(
+    x=(lambda ct, x: ct * sign(x).conj(), lambda t, x: (t * sign(x).conj()).real), batch=aligned
+)
 def _complex_abs(xp: Any, x: Any) -> Any:
     return xp.abs(x)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fdbr.ops.kinds import elementwise, fit, linear
+from fdbr.ops.kinds import aligned, elementwise, fit, linear
 
 __all__ = [
     "bitwise_and",
@@ -32,6 +32,7 @@ __all__ = [
 @linear(
     x=lambda ct, condition, like: fit(where(condition, ct, 0), like),
     y=lambda ct, condition, like: fit(where(condition, 0, ct), like),
+    batch=aligned,
 )
 def where(xp: Any, condition: Any, x: Any, y: Any) -> Any:
     """``x`` where the condition is true and ``y`` elsewhere, with broadcasting.

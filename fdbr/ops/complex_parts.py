@@ -4,22 +4,22 @@ from typing import Any
 
 from fdbr.ops.creation import asarray, zeros_like
 from fdbr.ops.dtypes import is_complex
-from fdbr.ops.kinds import fit, linear
+from fdbr.ops.kinds import aligned, fit, linear
 
 __all__ = ["conj", "imag", "real"]
 
 
-@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)))
+@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned)
 def _real(xp: Any, x: Any) -> Any:
     return x.real
 
 
-@linear(x=lambda ct, shape, dtype: fit(ct * -1j, (shape, dtype)))
+@linear(x=lambda ct, shape, dtype: fit(ct * -1j, (shape, dtype)), batch=aligned)
 def _imag(xp: Any, x: Any) -> Any:
     return x.imag
 
 
-@linear(x=lambda ct: conj(ct))
+@linear(x=lambda ct: conj(ct), batch=aligned)
 def _conj(xp: Any, x: Any) -> Any:
     return xp.conj(x)
 

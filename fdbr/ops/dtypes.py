@@ -4,7 +4,7 @@ from typing import Any
 
 from fdbr.backend import array_module
 from fdbr.core import Tracer
-from fdbr.ops.kinds import constant, fit, linear
+from fdbr.ops.kinds import aligned, constant, fit, linear
 
 __all__ = [
     "astype",
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 
-@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)))
+@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned)
 def _astype_inexact(xp: Any, x: Any, *, to: Any) -> Any:
     if getattr(x, "dtype", None) is not None and x.dtype.kind == "c" and to.kind != "c":
         x = x.real

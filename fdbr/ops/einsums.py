@@ -141,9 +141,17 @@ def _cheapest_pair(terms: list[tuple[Any, str]], result: str) -> tuple[int, int]
     return min(pairs, key=cost)
 
 
+def _batch_contract(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    of_x, of_y, to = params["of_x"], params["of_y"], params["to"]
+    letter = next(c for c in string.ascii_letters if c not in of_x + of_y + to)
+    of_x, of_y = (letter * flag + group for flag, group in zip(batched, (of_x, of_y), strict=True))
+    return apply(*values, of_x=of_x, of_y=of_y, to=letter + to)
+
+
 @multilinear(
     x=lambda ct, y, shape, dtype, of_x, of_y, to: _back(ct, y, to, of_y, of_x, shape, dtype),
     y=lambda ct, x, shape, dtype, of_x, of_y, to: _back(ct, x, to, of_x, of_y, shape, dtype),
+    batch=_batch_contract,
 )
 def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
     """The sum of products of two operands, as one matrix product for each batch."""

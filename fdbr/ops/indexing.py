@@ -14,7 +14,8 @@ from fdbr.core import Tracer, describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype
 from fdbr.ops.kinds import constant, indexed, linear
-from fdbr.ops.shape import broadcast_to, normalize_axis, reshape
+from fdbr.ops.kinds.batches import align, spread
+from fdbr.ops.shape import broadcast_to, moveaxis, normalize_axis, reshape
 
 __all__ = ["at", "getitem", "take", "take_along_axis"]
 
@@ -98,6 +99,100 @@ def _join(key: Key, indices: Sequence[Any]) -> Key:
     return tuple(next(following) if part is _SLOT else part for part in key)
 
 
+# --- batches of them ----------------------------------------------------------------
+
+
+class _Layout:
+    """Where NumPy puts the axes of index arrays: see its manual on advanced indexing.
+
+    The elements of a batch are named by one more index array, the example's number, before all
+    others.  With it the axes of the index arrays come first in what is read; without it they
+    may stand among the others, after ``before`` of them.
+    """
+
+    def __init__(self, key: Key, indices: Sequence[Any], flags: Sequence[bool], ndim: int) -> None:
+        self.key = key
+        places = [i for i, part in enumerate(key) if part is _SLOT or type(part) is int]
+        self.together = places == list(range(places[0], places[0] + len(places)))
+        used = sum(part is not None and part is not Ellipsis for part in key)
+        before = key[: places[0]]
+        self.before = sum(ndim - used if part is Ellipsis else 1 for part in before)
+        own = [i.ndim - flag for i, flag in zip(indices, flags, strict=True)]
+        self.rank = max(own)
+        self.indices = align(indices, flags, self.rank)
+
+    def numbered(self, size: int) -> tuple[Key, list[Any]]:
+        """The key and the indices for arrays whose first axis is the batch."""
+        xp = array_module(*self.indices)
+        numbers = xp.arange(size).reshape((size, *(1,) * self.rank))
+        return (_SLOT, *self.key), [numbers, *self.indices]
+
+    def settle(self, out: Any) -> Any:
+        """What was read with `numbered` indices, with its axes as NumPy would have them."""
+        if not self.together or not self.before:
+            return out
+        here = range(1, 1 + self.rank)
+        return moveaxis(out, tuple(here), tuple(i + self.before for i in here))
+
+    def unsettle(self, values: Any) -> Any:
+        """The inverse of `settle`, for what is to be written."""
+        if not self.together or not self.before:
+            return values
+        here = range(1, 1 + self.rank)
+        return moveaxis(values, tuple(i + self.before for i in here), tuple(here))
+
+
+def _batch_reading(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    x, *indices = values
+    key = params["key"]
+    if not indices:
+        return apply(x, key=(slice(None), *key))
+    layout = _Layout(key, indices, batched[1:], x.ndim - batched[0])
+    if batched[0]:
+        key, indices = layout.numbered(size)
+        return layout.settle(apply(x, *indices, key=key))
+    out = apply(x, *layout.indices, key=key)
+    return moveaxis(out, layout.before, 0) if layout.together and layout.before else out
+
+
+def _batch_scatter(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    x, *indices = values
+    key, shape = params["key"], params["shape"]
+    if not indices:
+        return apply(x, shape=(size, *shape), key=(slice(None), *key))
+    layout = _Layout(key, indices, batched[1:], len(shape))
+    key, indices = layout.numbered(size)
+    x = layout.unsettle(spread(x, batched[0], size))
+    return apply(x, *indices, shape=(size, *shape), key=key)
+
+
+def _batch_replace(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    x, new, *indices = values
+    x, new = spread(x, batched[0], size), spread(new, batched[1], size)
+    if not indices:
+        return apply(x, new, key=(slice(None), *params["key"]))
+    layout = _Layout(params["key"], indices, batched[2:], x.ndim - 1)
+    key, indices = layout.numbered(size)
+    return apply(x, layout.unsettle(new), *indices, key=key)
+
+
+def _batch_erase(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    x, *indices = values
+    x = spread(x, batched[0], size)
+    if not indices:
+        return apply(x, key=(slice(None), *params["key"]))
+    layout = _Layout(params["key"], indices, batched[1:], x.ndim - 1)
+    key, indices = layout.numbered(size)
+    return apply(x, *indices, key=key)
+
+
+def _batch_last_named(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    x, *indices = values
+    layout = _Layout(params["key"], indices, batched[1:], x.ndim - batched[0])
+    key, indices = layout.numbered(size)
+    return layout.settle(apply(spread(x, batched[0], size), *indices, key=key))
+
+
 # --- reading ------------------------------------------------------------------------
 
 
@@ -124,24 +219,38 @@ def _has_tracer(key: Any) -> bool:
     return isinstance(key, Tracer) or (type(key) is tuple and any(map(_has_tracer, key)))
 
 
-@linear(x=lambda ct, shape, key: _unslice(ct, shape=shape, key=key))
+def _batch_slice(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    key = params["key"]
+    changed = {"key": (slice(None), *(key if type(key) is tuple else (key,)))}
+    if "shape" in params:
+        changed["shape"] = (size, *params["shape"])
+    return apply(*values, **changed)
+
+
+@linear(x=lambda ct, shape, key: _unslice(ct, shape=shape, key=key), batch=_batch_slice)
 def _slice(xp: Any, x: Any, *, key: Any) -> Any:
     return x[key]
 
 
-@linear(x=lambda ct, key: _slice(ct, key=key))
+@linear(x=lambda ct, key: _slice(ct, key=key), batch=_batch_slice)
 def _unslice(xp: Any, x: Any, *, shape: tuple[int, ...], key: Any) -> Any:
     out = xp.zeros(shape, dtype=x.dtype)
     out[key] = x
     return out
 
 
-@indexed(lambda ct, shape, indices, params: _scatter(ct, *indices, shape=shape, **params))
+@indexed(
+    lambda ct, shape, indices, params: _scatter(ct, *indices, shape=shape, **params),
+    batch=_batch_reading,
+)
 def _gather(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
     return x[_join(key, indices)]
 
 
-@indexed(lambda ct, shape, indices, params: _gather(ct, *indices, key=params["key"]))
+@indexed(
+    lambda ct, shape, indices, params: _gather(ct, *indices, key=params["key"]),
+    batch=_batch_scatter,
+)
 def _scatter(xp: Any, x: Any, *indices: Any, shape: tuple[int, ...], key: Key) -> Any:
     out = xp.zeros(shape, dtype=x.dtype)
     xp.add.at(out, _join(key, indices), x)
@@ -280,12 +389,12 @@ class Place:
         return f"at({describe(self._x)})[{self._key}]"
 
 
-@constant
+@constant(batch=_batch_reading)
 def _region(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
     return xp.broadcast_to(xp.zeros((), dtype=bool), x.shape)[_join(key, indices)]
 
 
-@constant
+@constant(batch=_batch_last_named)
 def _last_named(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
     """Which of the named elements were the last to be written, if a key names some again."""
     joined = _join(key, indices)
@@ -307,6 +416,7 @@ def _replaced(ct: Any, indices: Any, key: Key) -> Any:
 @indexed(
     lambda ct, shape, indices, params: _erase(ct, *indices, **params),
     lambda ct, shape, indices, params: _replaced(ct, indices, params["key"]),
+    batch=_batch_replace,
 )
 def _replace(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
     out = xp.array(x)  # a copy, of numbers too
@@ -315,7 +425,7 @@ def _replace(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
     return out
 
 
-@indexed(lambda ct, shape, indices, params: _erase(ct, *indices, **params))
+@indexed(lambda ct, shape, indices, params: _erase(ct, *indices, **params), batch=_batch_erase)
 def _erase(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
     out = xp.array(x)  # a copy, of numbers too
     out[_join(key, indices)] = 0

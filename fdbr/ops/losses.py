@@ -9,6 +9,7 @@ from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, float_dtype
 from fdbr.ops.indexing import take_along_axis
 from fdbr.ops.kinds import indexed, opaque
+from fdbr.ops.kinds.batches import spread
 from fdbr.ops.reductions import argmax, mean, sum
 from fdbr.ops.shape import expand_dims, moveaxis, normalize_axis, squeeze
 
@@ -24,6 +25,11 @@ def _at_labels(xp: Any, labels: Any) -> tuple[Any, ...]:
     return (*grid, labels)
 
 
+def _batch_examples(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    # A batch is one more axis of examples.
+    return apply(*(spread(asarray(v), b, size) for v, b in zip(values, batched, strict=True)))
+
+
 def _chosen(x: Any, labels: Any) -> Any:
     return squeeze(take_along_axis(x, expand_dims(labels, axis=-1)), axis=-1)
 
@@ -31,6 +37,7 @@ def _chosen(x: Any, labels: Any) -> Any:
 @indexed(
     lambda ct, shape, indices, params: ct,
     lambda ct, shape, indices, params: -_chosen(ct, *indices),
+    batch=_batch_examples,
 )
 def _subtract_at_labels(xp: Any, x: Any, values: Any, labels: Any) -> Any:
     out = x.copy()
@@ -51,7 +58,13 @@ def _cross_entropy_pull(cts: Any, out: Any, labels: Any) -> Any:
     return total
 
 
-@opaque(x=_cross_entropy_pull)
+def _cross_entropy_push(t: Any, out: Any, labels: Any) -> tuple[Any, Any]:
+    moved = out[1] * t
+    total = moved.sum(axis=-1, keepdims=True)
+    return squeeze(total, axis=-1) - _chosen(t, labels), moved - out[1] * total
+
+
+@opaque(x=(_cross_entropy_pull, _cross_entropy_push), batch=_batch_examples)
 def _cross_entropy(xp: Any, x: Any, labels: Any) -> Any:
     """Each example's loss, and the softmax, which the derivative needs."""
     largest = x.max(axis=-1, keepdims=True)

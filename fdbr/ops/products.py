@@ -9,9 +9,10 @@ from fdbr.ops.arithmetic import multiply
 from fdbr.ops.creation import asarray
 from fdbr.ops.einsums import einsum
 from fdbr.ops.kinds import fit, multilinear, opaque
+from fdbr.ops.kinds.batches import align, spread
 from fdbr.ops.shape import (
-    expand_dims,
     _matrix_transpose,
+    expand_dims,
     moveaxis,
     normalize_axes,
     normalize_axis,
@@ -22,26 +23,56 @@ from fdbr.ops.shape import (
 __all__ = ["dot", "einsum", "inner", "linear", "matmul", "outer", "tensordot", "vecdot"]
 
 
+def _batch_matmul(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    x, y = values
+    if batched[0] and not batched[1] and x.ndim == 3 and y.ndim == 2:
+        return _by_rows(apply, x, y)  # one large product instead of many small ones
+    return apply(*align(values, batched, 2))
+
+
+def _by_rows(apply: Any, x: Any, *others: Any) -> Any:
+    size, rows, columns = x.shape
+    out = apply(reshape(x, (size * rows, columns)), *others)
+    return reshape(out, (size, rows, out.shape[-1]))
+
+
 @multilinear(
     x=lambda ct, y, like: fit(_matmul(ct, _matrix_transpose(y)), like),
     y=lambda ct, x, like: fit(_matmul(_matrix_transpose(x), ct), like),
+    batch=_batch_matmul,
 )
 def _matmul(xp: Any, x: Any, y: Any) -> Any:
     return xp.matmul(x, y)
 
 
+def _batch_affine(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    x, weight, *bias = values
+    if not any(batched[1:]):
+        return _by_rows(apply, x, weight, *bias)
+    if weight.ndim == 3 and x.ndim == 2 and not bias:
+        # Examples with weights of their own on one input: their rows together make one weight.
+        out = apply(x, reshape(weight, (size * weight.shape[1], weight.shape[2])))
+        return moveaxis(reshape(out, (x.shape[0], size, weight.shape[1])), 1, 0)
+    out = _matmul(x, _matrix_transpose(weight))
+    for part in bias:
+        out = out + (reshape(part, (size, 1, -1)) if batched[2] else part)
+    return spread(out, out.ndim == 3, size)
+
+
 @multilinear(
     x=lambda ct, weight, like: fit(ct @ weight, like),
     weight=lambda ct, x, like: fit(ct.T @ x, like),
+    batch=_batch_affine,
 )
 def _matmul_transposed(xp: Any, x: Any, weight: Any) -> Any:
     return x @ weight.T
 
 
 @opaque(
-    x=lambda ct, weight, like: fit(ct @ weight, like),
-    weight=lambda ct, x, like: fit(ct.T @ x, like),
-    bias=lambda ct, like: fit(ct, like),
+    x=(lambda ct, weight, like: fit(ct @ weight, like), lambda t, weight: t @ weight.T),
+    weight=(lambda ct, x, like: fit(ct.T @ x, like), lambda t, x: x @ t.T),
+    bias=(lambda ct, like: fit(ct, like), lambda t: t),
+    batch=_batch_affine,
 )
 def _affine(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
     out = x @ weight.T

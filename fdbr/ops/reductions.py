@@ -7,7 +7,7 @@ from fdbr.core import Tracer
 from fdbr.ops.arithmetic import multiply, sqrt
 from fdbr.ops.creation import asarray, full_like
 from fdbr.ops.dtypes import astype, float_dtype, is_complex
-from fdbr.ops.kinds import constant, linear, opaque, shape_of
+from fdbr.ops.kinds import constant, linear, opaque, shape_of, shifted
 from fdbr.ops.shape import (
     _broadcast_to,
     _reshape,
@@ -52,7 +52,7 @@ def _spread(ct: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     return _broadcast_to(ct, to=shape)
 
 
-@linear(x=lambda ct, shape, axes: _spread(ct, shape, axes))
+@linear(x=lambda ct, shape, axes: _spread(ct, shape, axes), batch=shifted("axes"))
 def _sum(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     return x.sum(axis=axes, keepdims=keepdims)
 
@@ -75,7 +75,10 @@ def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fal
     return _sum(x, axes=normalize_axes(axis, x.ndim, "sum"), keepdims=keepdims)
 
 
-@linear(x=lambda ct, shape, axes: _spread(ct / _count(shape, axes), shape, axes))
+@linear(
+    x=lambda ct, shape, axes: _spread(ct / _count(shape, axes), shape, axes),
+    batch=shifted("axes"),
+)
 def _mean(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     return x.sum(axis=axes, keepdims=keepdims) / _count(x.shape, axes)
 
@@ -132,12 +135,18 @@ def _extreme_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return hit * _spread(ct / _sum(hit, axes=axes, keepdims=False), x.shape, axes)
 
 
-@opaque(x=lambda ct, x, out, axes: _extreme_pull(ct, x, out, axes))
+def _extreme_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    """The mean of the tangents of the elements that are the extreme."""
+    hit = astype(x == _spread(out, x.shape, axes), t.dtype)
+    return _sum(hit * t, axes=axes, keepdims=False) / _sum(hit, axes=axes, keepdims=False)
+
+
+@opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"))
 def _max(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     return x.max(axis=axes)
 
 
-@opaque(x=lambda ct, x, out, axes: _extreme_pull(ct, x, out, axes))
+@opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"))
 def _min(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     return x.min(axis=axes)
 
@@ -206,7 +215,7 @@ def _count_first(x: Any, number: int) -> int:
     return math.prod(x.shape[:number])
 
 
-@linear(x=lambda ct, axis: _flip_cumsum(ct, axis))
+@linear(x=lambda ct, axis: _flip_cumsum(ct, axis), batch=shifted("axis"))
 def _cumsum(xp: Any, x: Any, *, axis: int) -> Any:
     return xp.cumsum(x, axis=axis)
 
@@ -274,12 +283,20 @@ def _with_initial(out: Any, axis: int, value: int) -> Any:
     return concat([initial, out], axis=axis)
 
 
-@constant
+def _batch_arg(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    (x,), axis = values, params["axis"]
+    if axis is not None:
+        return apply(x, axis=axis + 1, keepdims=params["keepdims"])
+    out = apply(reshape(x, (size, -1)), axis=1, keepdims=False)
+    return reshape(out, (size, *(1,) * (x.ndim - 1))) if params["keepdims"] else out
+
+
+@constant(batch=_batch_arg)
 def _argmax(xp: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
-@constant
+@constant(batch=_batch_arg)
 def _argmin(xp: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
     return xp.argmin(x, axis=axis, keepdims=keepdims)
 
@@ -292,7 +309,9 @@ def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any
     >>> int(ops.argmax(np.array([1.0, 3.0, 2.0])))
     1
     """
-    return _argmax(asarray(x), axis=axis, keepdims=keepdims)
+    x = asarray(x)
+    axis = None if axis is None else normalize_axis(axis, x.ndim, "argmax")
+    return _argmax(x, axis=axis, keepdims=keepdims)
 
 
 def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
@@ -303,20 +322,22 @@ def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any
     >>> int(ops.argmin(np.array([1.0, 3.0, 2.0])))
     0
     """
-    return _argmin(asarray(x), axis=axis, keepdims=keepdims)
+    x = asarray(x)
+    axis = None if axis is None else normalize_axis(axis, x.ndim, "argmin")
+    return _argmin(x, axis=axis, keepdims=keepdims)
 
 
-@constant
+@constant(batch=shifted("axes"))
 def _all(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     return xp.all(x, axis=axes, keepdims=keepdims)
 
 
-@constant
+@constant(batch=shifted("axes"))
 def _any(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     return xp.any(x, axis=axes, keepdims=keepdims)
 
 
-@constant
+@constant(batch=shifted("axes"))
 def _count_nonzero(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     return (x != 0).sum(axis=axes, keepdims=keepdims)
 

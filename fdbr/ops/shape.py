@@ -8,7 +8,8 @@ from typing import Any
 from fdbr.backend import array_module
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import result_type
-from fdbr.ops.kinds import fit, joining, linear, shape_of
+from fdbr.ops.kinds import aligned, fit, joining, linear, prefixed, shape_of, shifted
+from fdbr.ops.kinds.batches import align, spread
 
 __all__ = [
     "broadcast_arrays",
@@ -52,7 +53,7 @@ def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
     return axes
 
 
-@linear(x=lambda ct, shape: reshape(ct, shape))
+@linear(x=lambda ct, shape: reshape(ct, shape), batch=prefixed("to"))
 def _reshape(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
     return xp.reshape(x, to)
 
@@ -69,7 +70,15 @@ def reshape(x: Any, /, shape: int | Sequence[int], *, copy: bool | None = None) 
     return _reshape(x, to=to)
 
 
-@linear(x=lambda ct, axes: _permute(ct, axes=tuple(sorted(range(len(axes)), key=axes.__getitem__))))
+def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
+
+
+def _batch_permuted(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    return apply(*values, axes=(0, *(axis + 1 for axis in params["axes"])))
+
+
+@linear(x=lambda ct, axes: _permute(ct, axes=_inverse(axes)), batch=_batch_permuted)
 def _permute(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     return xp.transpose(x, axes)
 
@@ -90,7 +99,7 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
     return _permute(x, axes=normal)
 
 
-@linear(x=lambda ct: _matrix_transpose(ct))
+@linear(x=lambda ct: _matrix_transpose(ct), batch=aligned)
 def _matrix_transpose(xp: Any, x: Any) -> Any:
     return x.swapaxes(-1, -2)
 
@@ -142,7 +151,12 @@ def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
     return _permute(x, axes=tuple(order))
 
 
-@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)))
+def _batch_broadcast(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    to = params["to"]
+    return apply(*align(values, batched, len(to)), to=(size, *to))
+
+
+@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=_batch_broadcast)
 def _broadcast_to(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
     if math.prod(to) > _SMALL:
         return xp.broadcast_to(x, to)
@@ -225,7 +239,7 @@ def squeeze(x: Any, /, axis: int | tuple[int, ...] | None = None) -> Any:
     return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in gone))
 
 
-@linear(x=lambda ct, axes: _flip(ct, axes=axes))
+@linear(x=lambda ct, axes: _flip(ct, axes=axes), batch=shifted("axes"))
 def _flip(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     return xp.flip(x, axes)
 
@@ -241,7 +255,10 @@ def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
     return _flip(x, axes=normalize_axes(axis, x.ndim, "flip"))
 
 
-@linear(x=lambda ct, shift, axis: _roll(ct, shift=tuple(-s for s in shift), axis=axis))
+@linear(
+    x=lambda ct, shift, axis: _roll(ct, shift=tuple(-s for s in shift), axis=axis),
+    batch=shifted("axis"),
+)
 def _roll(xp: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     return xp.roll(x, shift, axis)
 
@@ -267,6 +284,13 @@ def roll(
     return _roll(x, shift=shifts, axis=axes)
 
 
+def _batch_joined(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    parts = [
+        spread(asarray(value), flag, size) for value, flag in zip(values, batched, strict=True)
+    ]
+    return apply(*parts, axis=params["axis"] + 1)
+
+
 def _part(ct: Any, index: int, shapes: list[Any], params: dict[str, Any]) -> Any:
     axis = params["axis"]
     start = sum(shape[axis] for shape in shapes[:index])
@@ -282,7 +306,7 @@ def _parts(arrays: Sequence[Any]) -> list[Any]:
     return [xp.asarray(part, dtype=dtype) if type(part) in _NUMBERS else part for part in parts]
 
 
-@joining(_part)
+@joining(_part, _batch_joined)
 def _concat(xp: Any, *arrays: Any, axis: int) -> Any:
     return xp.concatenate(arrays, axis=axis)
 
@@ -308,7 +332,9 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
     return _concat(*parts, axis=normalize_axis(axis, parts[0].ndim, "concat"))
 
 
-@joining(lambda ct, index, shapes, params: ct[(slice(None),) * params["axis"] + (index,)])
+@joining(
+    lambda ct, index, shapes, params: ct[(slice(None),) * params["axis"] + (index,)], _batch_joined
+)
 def _stack(xp: Any, *arrays: Any, axis: int) -> Any:
     return xp.stack(arrays, axis=axis)
 
@@ -362,12 +388,12 @@ def tile(x: Any, repetitions: tuple[int, ...], /) -> Any:
     )
 
 
-@linear(x=lambda ct, shape, offset: _embed_diagonal(ct, shape=shape, offset=offset))
+@linear(x=lambda ct, shape, offset: _embed_diagonal(ct, shape=shape, offset=offset), batch=aligned)
 def _diagonal(xp: Any, x: Any, *, offset: int) -> Any:
     return xp.diagonal(x, offset, -2, -1)
 
 
-@linear(x=lambda ct, offset: _diagonal(ct, offset=offset))
+@linear(x=lambda ct, offset: _diagonal(ct, offset=offset), batch=prefixed("shape"))
 def _embed_diagonal(xp: Any, x: Any, *, shape: tuple[int, ...], offset: int) -> Any:
     out = xp.zeros(shape, dtype=x.dtype)
     rows = xp.arange(x.shape[-1]) + max(-offset, 0)

@@ -1,0 +1,329 @@
+"""Batches of examples in the place of one, and control flow on which they disagree."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops, tree
+from fdbr.backend import to_numpy
+from fdbr.core import Primitive, Trace, Tracer, describe, name_of, publish, stop_gradient
+
+__all__ = ["BatchTrace", "BatchTracer", "Disagreement", "vmap"]
+
+
+class Disagreement(BaseException):
+    """Python control flow asked for one answer where the examples of a batch differ.
+
+    It travels from the question to the `vmap` that runs the batch, which divides it and runs
+    the function on each part.  It is no error, hence no `Exception`: code that is transformed
+    must not catch it.
+    """
+
+    def __init__(self, trace: "BatchTrace", answers: Any) -> None:
+        super().__init__("examples of a batch disagree")
+        self.trace = trace
+        self.answers = answers
+
+
+class BatchTracer(Tracer):
+    """A batch of values, along the first axis of ``value``; its shape is that of one example."""
+
+    __slots__ = ()
+
+    def __init__(self, trace: "BatchTrace", value: Any) -> None:
+        self.trace = trace
+        self.value = value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one example."""
+        return tuple(self.value.shape[1:])
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes of one example."""
+        return len(self.value.shape) - 1
+
+    @property
+    def size(self) -> int:
+        """The number of elements of one example."""
+        size = 1
+        for n in self.value.shape[1:]:
+            size *= n
+        return size
+
+    def with_value(self, value: Any) -> "BatchTracer":
+        return BatchTracer(self.trace, value)
+
+
+class BatchTrace(Trace):
+    """One run of a function under `vmap`."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, transformation: str, function: Any, size: int) -> None:
+        super().__init__(transformation, function)
+        self.size = size
+
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        batched = [type(arg) is BatchTracer and arg.trace is self for arg in args]
+        values = [arg.value if own else arg for arg, own in zip(args, batched, strict=True)]
+        if primitive.batch is None:
+            raise TypeError(f"fdbr.ops.{primitive.name} has no rule for vmap")
+        out = primitive.batch(primitive.apply, values, batched, self.size, params)
+        if type(out) is tuple:
+            return tuple(BatchTracer(self, part) for part in out)
+        return BatchTracer(self, out)
+
+    def lower(self, tracer: Tracer) -> Any:
+        below = stop_gradient(tracer.value)
+        return tracer if below is tracer.value else BatchTracer(self, below)
+
+    def decide(self, tracer: Tracer, kind: type) -> Any:
+        values = stop_gradient(tracer.value)
+        if isinstance(values, Tracer):
+            answers = [kind(values[i]) for i in range(self.size)]
+        else:
+            answers = [kind(answer) for answer in to_numpy(values).reshape(self.size)]
+        if not answers:
+            return kind()
+        if all(answer == answers[0] for answer in answers):
+            return answers[0]
+        raise Disagreement(self, np.array(answers))
+
+
+def vmap(
+    f: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    *,
+    axis_size: int | None = None,
+    max_paths: int = 1000,
+) -> Callable[..., Any]:
+    """A function that applies ``f`` to all examples of a batch at once.
+
+    Where Python control flow in ``f`` (``if``, ``while``, ``int(x)``) asks for a decision on
+    which the examples disagree, the batch is divided by the answers, ``f`` is run again on each
+    part, and the results are put together.  Functions are pure, so this changes nothing but the
+    time it takes: a batch takes at most as many paths as it has examples.
+
+    Parameters
+    ----------
+    f
+        A pure function of trees, which returns a tree.
+    in_axes
+        Along which axis the examples of each argument lie: an integer, `None` for an argument
+        that all examples share, or a tuple of these, one entry an argument; each entry may be a
+        tree of them that is a prefix of the argument.  Keyword arguments lie along axis 0.
+    out_axes
+        Where the batch goes in the results: an integer, `None` for results on which the
+        examples agree because no example entered them, or a tree that is a prefix of the result.
+    axis_size
+        The size of the batch, where no argument tells.
+    max_paths
+        How many paths through ``f`` a call may take.
+
+    Returns
+    -------
+    function
+        The vectorised function.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``in_axes`` or ``out_axes`` do not fit, or batch sizes differ; the message names
+        argument and path.
+    RuntimeError
+        If the examples take more than ``max_paths`` paths.
+
+    >>> import fdbr, numpy as np
+    >>> fdbr.vmap(np.dot)(np.ones((2, 3)), np.arange(6.0).reshape(2, 3))
+    array([ 3., 12.])
+    >>> def collatz(n):
+    ...     steps = 0
+    ...     while n > 1:
+    ...         n = n // 2 if n % 2 == 0 else 3 * n + 1
+    ...         steps += 1
+    ...     return steps
+    >>> fdbr.vmap(collatz)(np.array([1, 2, 3, 4]))
+    array([0, 1, 7, 2])
+    """
+    if not callable(f):
+        raise TypeError(f"fdbr.vmap: f must be a function, not {describe(f)}")
+
+    @functools.wraps(f, updated=())
+    def vectorised(*args: Any, **kwargs: Any) -> Any:
+        batch = _Batch(f, args, kwargs, in_axes, axis_size)
+        return batch.run(out_axes, max_paths)
+
+    return vectorised
+
+
+class _Batch:
+    """The arguments of one call, with their examples along the first axis."""
+
+    def __init__(self, f: Any, args: Any, kwargs: Any, in_axes: Any, size: int | None) -> None:
+        self.f = f
+        self.name = name_of(f)
+        if isinstance(in_axes, list):
+            in_axes = tuple(in_axes)
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(
+                f"fdbr.vmap: in_axes={in_axes} has {len(in_axes)} entries, but {self.name} was "
+                f"called with {len(args)} positional arguments"
+            )
+        each = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
+        self.leaves, self.structure = tree.flatten((args, kwargs))
+        axes = [
+            _prefix(axis, arg, f"in_axes of argument {i} of {self.name}")
+            for i, (axis, arg) in enumerate(zip(each, args, strict=True))
+        ]
+        flat = [axis for some in axes for axis in some] + [0] * len(tree.leaves(kwargs))
+        paths = tree.paths_of(self.structure)
+        sizes: dict[int, str] = {} if size is None else {size: "axis_size"}
+        self.batched = [axis is not None for axis in flat]
+        for i, (leaf, axis, path) in enumerate(zip(self.leaves, flat, paths, strict=True)):
+            if axis is not None:
+                self.leaves[i] = self._first(leaf, axis, path)
+                sizes.setdefault(self.leaves[i].shape[0], path)
+        if len(sizes) > 1:
+            found = ", ".join(f"{n} of {_argument(path)}" for n, path in sizes.items())
+            raise ValueError(f"fdbr.vmap: the batch sizes of {self.name} differ: {found}")
+        if not sizes:
+            raise ValueError(
+                f"fdbr.vmap: no argument of {self.name} has an axis to map over; give in_axes, or "
+                "axis_size"
+            )
+        self.size = next(iter(sizes))
+
+    def _first(self, leaf: Any, axis: int, path: str) -> Any:
+        shape = getattr(leaf, "shape", ())
+        if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+            raise ValueError(
+                f"fdbr.vmap: in_axes is {axis!r} for {_argument(path)} of {self.name}, which is "
+                f"{describe(leaf)}; give an axis that it has, or None"
+            )
+        return ops.moveaxis(leaf, axis, 0) if axis % len(shape) else leaf
+
+    def run(self, out_axes: Any, max_paths: int) -> Any:
+        """The results of all examples."""
+        parts: list[tuple[Any, Any]] = []
+        waiting = [np.arange(self.size)]
+        structure = None
+        while waiting:
+            chosen = waiting.pop()
+            trace = BatchTrace("vmap", self.f, len(chosen))
+            try:
+                out = self._run_part(trace, chosen)
+            except Disagreement as question:
+                if question.trace is not trace:
+                    raise
+                answers = question.answers
+                waiting += [chosen[answers == answer] for answer in np.unique(answers)]
+                if len(waiting) + len(parts) > max_paths:
+                    raise RuntimeError(
+                        f"fdbr.vmap: the examples of {self.name} take more than {max_paths} paths "
+                        "through its control flow; write it with ops.where, or raise max_paths"
+                    ) from None
+                continue
+            leaves, own = tree.flatten(out)
+            if structure is not None and own != structure:
+                raise ValueError(
+                    f"fdbr.vmap: {self.name} returns trees of different structure for different "
+                    f"examples: {structure} and {own}"
+                )
+            structure = own
+            parts.append((chosen, [(_mine(trace, leaf), _value(trace, leaf)) for leaf in leaves]))
+        assert structure is not None
+        return self._assemble(parts, structure, out_axes)
+
+    def _run_part(self, trace: BatchTrace, chosen: Any) -> Any:
+        whole = len(chosen) == self.size
+        leaves = [
+            BatchTracer(trace, leaf if whole else ops.take(leaf, chosen, axis=0)) if own else leaf
+            for leaf, own in zip(self.leaves, self.batched, strict=True)
+        ]
+        args, kwargs = tree.unflatten(self.structure, leaves)
+        try:
+            return self.f(*args, **kwargs)
+        finally:
+            trace.running = False
+
+    def _assemble(self, parts: Any, structure: Any, out_axes: Any) -> Any:
+        axes = _prefix(
+            out_axes,
+            tree.unflatten(structure, [v for _, v in parts[0][1]]),
+            f"out_axes of {self.name}",
+        )
+        order = np.argsort(np.concatenate([chosen for chosen, _ in parts]))
+        out = []
+        for i, (axis, path) in enumerate(zip(axes, tree.paths_of(structure), strict=True)):
+            values = [
+                (own, value, len(chosen)) for chosen, leaves in parts for own, value in [leaves[i]]
+            ]
+            out.append(self._joined(values, order, axis, path))
+        return tree.unflatten(structure, out)
+
+    def _joined(self, values: Any, order: Any, axis: Any, path: str) -> Any:
+        if axis is None:
+            if any(own for own, _, _ in values) or len(values) > 1:
+                raise ValueError(
+                    f"fdbr.vmap: out_axes is None for the result{path and ' at ' + path} of "
+                    f"{self.name}, which differs between examples"
+                )
+            return values[0][1]
+        whole = [value if own else _repeated(value, n) for own, value, n in values]
+        shapes = {value.shape[1:] for value in whole}
+        if len(shapes) > 1:
+            raise ValueError(
+                f"fdbr.vmap: {self.name} returns shapes {sorted(shapes)} for different examples"
+                f"{path and ' at ' + path}; results must have one shape to be put together"
+            )
+        out = whole[0] if len(whole) == 1 else ops.take(ops.concat(whole), order, axis=0)
+        if not -out.ndim <= axis < out.ndim:
+            raise ValueError(
+                f"fdbr.vmap: out_axes is {axis} for the result{path and ' at ' + path} of "
+                f"{self.name}, which has {out.ndim} axes with the batch"
+            )
+        return ops.moveaxis(out, 0, axis) if axis else out
+
+
+def _prefix(axes: Any, values: Any, where: str) -> list[Any]:
+    """The axis of each leaf of ``values``, of axes that are a prefix of their tree."""
+    count = len(tree.leaves(values))
+    if axes is None or isinstance(axes, int):
+        return [axes] * count
+    try:
+        spread = tree.broadcast_prefix(axes, values)
+    except ValueError as error:
+        raise ValueError(
+            f"fdbr.vmap: the {where} must be an integer, None, or a tree of these that is a prefix "
+            f"of {tree.structure(values)}; it is {axes!r}"
+        ) from error
+    if not all(axis is None or isinstance(axis, int) for axis in spread):
+        raise ValueError(f"fdbr.vmap: the {where} must be integers or None, not {axes!r}")
+    return spread
+
+
+def _argument(path: str) -> str:
+    """An argument's place, from a path in the pair of positional and keyword arguments."""
+    if not path.startswith("["):
+        return path
+    kind, _, rest = path[1:].partition("]")
+    return f"argument {rest}" if kind == "0" else f"keyword argument {rest}"
+
+
+def _mine(trace: BatchTrace, leaf: Any) -> bool:
+    return type(leaf) is BatchTracer and leaf.trace is trace
+
+
+def _value(trace: BatchTrace, leaf: Any) -> Any:
+    return publish(trace, leaf.value) if _mine(trace, leaf) else leaf
+
+
+def _repeated(value: Any, count: int) -> Any:
+    """What is the same for all examples, once for each."""
+    value = ops.asarray(value)
+    return ops.broadcast_to(value, (count, *value.shape))

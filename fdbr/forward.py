@@ -1,0 +1,156 @@
+"""Forward mode: values that carry their tangents with them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fdbr import tree
+from fdbr.core import Primitive, Trace, Tracer, describe, dispatch, publish
+from fdbr.ops.kinds.fitting import zeros_of
+from fdbr.transforms import Kind, fitted, pair
+
+__all__ = ["ForwardTrace", "ForwardTracer", "jvp"]
+
+
+class ForwardTracer(Tracer):
+    """A value and its tangent, which has its shape and dtype."""
+
+    __slots__ = ("tangent",)
+
+    tangent: Any
+
+    def __init__(self, trace: "ForwardTrace", value: Any, tangent: Any) -> None:
+        self.trace = trace
+        self.value = value
+        self.tangent = tangent
+
+    def with_value(self, value: Any) -> "ForwardTracer":
+        return ForwardTracer(self.trace, value, self.tangent)
+
+
+class ForwardTrace(Trace):
+    """One run of a function under `jvp`."""
+
+    __slots__ = ()
+
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        mine = [type(arg) is ForwardTracer and arg.trace is self for arg in args]
+        values = tuple(arg.value if own else arg for arg, own in zip(args, mine, strict=True))
+        tangents = tuple(arg.tangent if own else None for arg, own in zip(args, mine, strict=True))
+        out = dispatch(primitive, values, params)
+        if primitive.forward is None:
+            return publish(self, out)
+        tangent = primitive.forward(values, tangents, out, params)
+        if type(out) is tuple:
+            return tuple(map(self.output, out, tangent or [None] * len(out)))
+        return self.output(out, tangent)
+
+    def output(self, value: Any, tangent: Any) -> Any:
+        """A value with its tangent; one that has none needs no tracing."""
+        return publish(self, value) if tangent is None else ForwardTracer(self, value, tangent)
+
+    def lower(self, tracer: Tracer) -> Any:
+        return publish(self, tracer.value)
+
+
+def jvp(
+    f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
+) -> Any:
+    """The value of a function, and its derivative along tangents: the Jacobian times a vector.
+
+    Parameters
+    ----------
+    f
+        A pure function of trees, which returns a tree; with ``has_aux`` a pair of that and a
+        tree of further results, which are not differentiated.
+    primals
+        The arguments, a sequence.
+    tangents
+        A tangent for each argument: a tree of its structure, whose leaves have the shapes and
+        dtypes of the argument's.  `None` stands for zero, and is what goes with leaves that are
+        not differentiated.
+
+    Returns
+    -------
+    out
+        What ``f`` returned.
+    tangent
+        A tree of the structure of ``out``; `None` at leaves that are not floating or complex.
+    aux
+        The further results, with ``has_aux``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the tangents do not fit the primals; the message names argument and path.
+
+    >>> import fdbr, numpy as np
+    >>> fdbr.jvp(np.sin, (np.array(0.0),), (np.array(2.0),))
+    (np.float64(0.0), np.float64(2.0))
+    """
+    if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
+        raise TypeError("fdbr.jvp: primals and tangents must be sequences, one entry an argument")
+    if len(primals) != len(tangents):
+        raise ValueError(f"fdbr.jvp: {len(primals)} primals but {len(tangents)} tangents")
+    trace = ForwardTrace("jvp", f)
+    args = [
+        _dual(trace, primal, tangent, f"argument {i}")
+        for i, (primal, tangent) in enumerate(zip(primals, tangents, strict=True))
+    ]
+    try:
+        out = f(*args)
+    finally:
+        trace.running = False
+    aux = None
+    if has_aux:
+        out, aux = pair(out, trace)
+        aux = tree.map(lambda leaf: _parts(trace, leaf)[0], aux)
+    leaves, structure = tree.flatten(out)
+    parts = [_parts(trace, leaf) for leaf in leaves]
+    value = tree.unflatten(structure, [value for value, _ in parts])
+    tangent = tree.unflatten(structure, [_or_zero(*part) for part in parts])
+    return (value, tangent, aux) if has_aux else (value, tangent)
+
+
+def _dual(trace: ForwardTrace, primal: Any, tangent: Any, where: str) -> Any:
+    """An argument with its tangents."""
+    leaves, structure = tree.flatten(primal)
+    if tangent is None:
+        return primal
+    try:
+        found = structure.flatten_up_to(tangent)
+    except ValueError as error:
+        raise ValueError(
+            f"fdbr.jvp: the tangent of {where} of {trace.origin[1]} must have the structure of the "
+            f"primal, {structure}, not {tree.structure(tangent)}"
+        ) from error
+    outside = tree.outside_buffers(structure)
+    paths = tree.paths_of(structure)
+    traced = []
+    for leaf, given, differentiable, path in zip(leaves, found, outside, paths, strict=True):
+        if given is None:
+            traced.append(leaf)
+            continue
+        name = f"{where}{path and ' at ' + path} of {trace.origin[1]}"
+        if not differentiable or not tree.is_inexact(leaf):
+            raise TypeError(
+                f"fdbr.jvp: {name} is {describe(leaf)} and not differentiated (it must be floating "
+                "or complex and outside buffers); its tangent must be None"
+            )
+        traced.append(
+            ForwardTracer(
+                trace, leaf, fitted(given, Kind(leaf), f"fdbr.jvp: the tangent of {name}")
+            )
+        )
+    return tree.unflatten(structure, traced)
+
+
+def _parts(trace: ForwardTrace, leaf: Any) -> tuple[Any, Any]:
+    if type(leaf) is ForwardTracer and leaf.trace is trace:
+        return publish(trace, leaf.value), publish(trace, leaf.tangent)
+    return leaf, None
+
+
+def _or_zero(value: Any, tangent: Any) -> Any:
+    if tangent is not None or not tree.is_inexact(value):
+        return tangent
+    return 0.0 if not hasattr(value, "dtype") else zeros_of(value)

@@ -1,0 +1,48 @@
+"""How an operation is declared: its value, and the rules that its kind derives.
+
+An operation is declared in one place, as a function of an array module and its operands,
+under a decorator that names its kind and states its derivative once, in fdbr's own terms:
+
+- `elementwise`: the partial derivative in each operand;
+- `linear`: the transpose in each operand; the operation is linear in all of them together;
+- `joining` and `indexed`: `linear`, for any number of operands, and with indices;
+- `multilinear`: the transpose in each operand; it is linear in each of them alone;
+- `opaque`: the reverse and the forward rule of each operand;
+- `constant`: the derivative is zero wherever it exists.
+
+A statement says by its parameter names what it needs: an operand, ``out`` (the value),
+``shape``, ``dtype`` or ``like`` (of the operand that is differentiated), or a keyword of the
+operation.  What it names is kept for the backward pass, and nothing else.
+
+Beside its derivative an operation states how it acts on a whole batch at once, ``batch``: see
+`fdbr.ops.kinds.batches`.  For elementwise operations that follows.
+
+Statements are written with operators, array methods and `fdbr.ops`, so they work on traced
+values too, and derivatives of derivatives come by themselves.
+"""
+
+from fdbr.ops.kinds.batches import aligned, leading, prefixed, shifted
+from fdbr.ops.kinds.elementwise import elementwise
+from fdbr.ops.kinds.fitting import dtype_of, fit, shape_of
+from fdbr.ops.kinds.linear import indexed, joining, linear
+from fdbr.ops.kinds.multilinear import multilinear
+from fdbr.ops.kinds.opaque import constant, opaque
+from fdbr.ops.kinds.rules import Rule
+
+__all__ = [
+    "Rule",
+    "aligned",
+    "constant",
+    "dtype_of",
+    "elementwise",
+    "fit",
+    "indexed",
+    "joining",
+    "leading",
+    "linear",
+    "multilinear",
+    "opaque",
+    "prefixed",
+    "shape_of",
+    "shifted",
+]

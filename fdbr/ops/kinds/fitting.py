@@ -1,0 +1,74 @@
+"""Bringing cotangents to their operands, and tangents to their outputs."""
+
+from typing import Any
+
+from fdbr.core import dispatch, registry
+
+__all__ = ["dtype_of", "fit", "like", "match", "shape_of", "zeros_of"]
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an array or number."""
+    return getattr(value, "shape", ())
+
+
+def dtype_of(value: Any) -> Any:
+    """The dtype of an array, or the type of a Python number, which is weak."""
+    return getattr(value, "dtype", None) or type(value)
+
+
+def like(value: Any, out: Any) -> Any:
+    """What `fit` must know of an operand: `None` where it is as the output is."""
+    shape, dtype = shape_of(value), dtype_of(value)
+    return None if shape == shape_of(out) and dtype == dtype_of(out) else (shape, dtype)
+
+
+def fit(cotangent: Any, like: Any) -> Any:
+    """Bring a cotangent of a broadcast output to an operand's shape and dtype.
+
+    Broadcasting repeats, so its transpose adds up; a promotion of the dtype is undone, and of
+    a complex cotangent for a real operand the real part counts.
+    """
+    if like is None:
+        return cotangent
+    shape, dtype = like
+    if cotangent.shape != shape:
+        cotangent = _unbroadcast(cotangent, shape)
+    if cotangent.dtype != dtype:
+        if (
+            cotangent.dtype.kind == "c"
+            and dtype is not complex
+            and getattr(dtype, "kind", "") != "c"
+        ):
+            cotangent = cotangent.real
+        cotangent = cotangent.astype(dtype)
+    return cotangent
+
+
+def _unbroadcast(value: Any, shape: tuple[int, ...]) -> Any:
+    extra = value.ndim - len(shape)
+    if extra == 1 and 1 not in shape:
+        return value.sum(axis=0)
+    ones = (extra + i for i, n in enumerate(shape) if n == 1 and value.shape[extra + i] != 1)
+    value = value.sum(axis=(*range(extra), *ones))
+    return value if value.shape == shape else value.reshape(shape)
+
+
+def match(tangent: Any, out: Any) -> Any:
+    """Bring a tangent to the shape and dtype of the output that it belongs to."""
+    if tangent is None:
+        return None
+    if type(out) is tuple:
+        return tuple(match(t, o) for t, o in zip(tangent, out, strict=True))
+    if shape_of(tangent) != shape_of(out):
+        tangent = dispatch(registry["broadcast_to"], (tangent,), {"to": out.shape})
+    if hasattr(out, "dtype") and dtype_of(tangent) != out.dtype:
+        tangent = dispatch(registry["astype_inexact"], (tangent,), {"to": out.dtype})
+    return tangent
+
+
+def zeros_of(value: Any) -> Any:
+    """Zeros like an operand."""
+    if not hasattr(value, "dtype"):
+        return 0.0
+    return dispatch(registry["full_like"], (value,), {"value": 0, "dtype": None})

@@ -1,0 +1,108 @@
+"""Operations that are linear in all their operands together."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fdbr.core import dispatch
+from fdbr.ops.kinds.fitting import dtype_of, fit, match, shape_of, zeros_of
+from fdbr.ops.kinds.operation import operands_of, operation
+from fdbr.ops.kinds.rules import Function, Rules, stated_rule
+
+__all__ = ["indexed", "joining", "linear"]
+
+
+def linear(*, batch: Function | None = None, **transposes: Function) -> Any:
+    """Declare an operation that is linear in all the operands given here together.
+
+    A transpose takes the cotangent, and what it names, to the operand's cotangent.
+    """
+
+    def declare(value: Function) -> Any:
+        operands = operands_of(value)
+        rules = [stated_rule(transposes.get(n), operands, i) for i, n in enumerate(operands)]
+        positions = [operands.index(name) for name in transposes]
+        function = operation(value, "linear", rules, None, batch)
+        function.primitive.forward = _forward(function.primitive, positions)
+        return function
+
+    return declare
+
+
+def _forward(primitive: Any, positions: Sequence[int] | None) -> Function:
+    """The operation itself, of the tangents; of zeros where an operand has none."""
+
+    def forward(values: Any, tangents: Any, out: Any, params: Any) -> Any:
+        args = list(values)
+        for i in range(len(values)) if positions is None else positions:
+            args[i] = zeros_of(values[i]) if tangents[i] is None else tangents[i]
+        return match(dispatch(primitive, tuple(args), params), out)
+
+    return forward
+
+
+def joining(transpose: Function, batch: Function) -> Any:
+    """Declare an operation that is linear in any number of operands together.
+
+    ``transpose(cotangent, index, shapes, params)`` is the cotangent of operand ``index``,
+    before it is brought to the operand's dtype.
+    """
+
+    def declare(value: Function) -> Any:
+        rules = Rules(lambda index: _JoiningRule(transpose, index))
+        function = operation(value, "linear", rules, None, batch)
+        function.primitive.forward = _forward(function.primitive, None)
+        return function
+
+    return declare
+
+
+class _JoiningRule:
+    """The rule of one operand among many: it keeps their shapes and its dtype."""
+
+    __slots__ = ("index", "transpose")
+
+    retains = ()
+
+    def __init__(self, transpose: Function, index: int) -> None:
+        self.transpose = transpose
+        self.index = index
+
+    def save(self, args: Any, out: Any, params: dict[str, Any]) -> tuple[Any, ...]:
+        mine = args[self.index]
+        return [shape_of(arg) for arg in args], (shape_of(mine), dtype_of(mine)), params
+
+    def pull(self, ct: Any, shapes: Any, like: Any, params: dict[str, Any]) -> Any:
+        return fit(self.transpose(ct, self.index, shapes, params), like)
+
+
+def indexed(*transposes: Function, batch: Function) -> Any:
+    """Declare an operation that is linear in its first operands, at places the others tell.
+
+    There is one transpose for each operand that is no index: ``transpose(cotangent, shape,
+    indices, params)`` is its cotangent, in the output's dtype.
+    """
+    rules = [_IndexedRule(transpose, i, len(transposes)) for i, transpose in enumerate(transposes)]
+
+    def declare(value: Function) -> Any:
+        of = Rules(lambda i: rules[i] if i < len(rules) else None)
+        function = operation(value, "linear", of, None, batch)
+        function.primitive.forward = _forward(function.primitive, range(len(rules)))
+        return function
+
+    return declare
+
+
+class _IndexedRule:
+    """The rule of one operand; the indices are read-only when they come here."""
+
+    __slots__ = ("first", "index", "pull")
+
+    retains = ()
+
+    def __init__(self, transpose: Function, index: int, first: int) -> None:
+        self.pull = transpose
+        self.index = index
+        self.first = first
+
+    def save(self, args: Any, out: Any, params: dict[str, Any]) -> tuple[Any, ...]:
+        return shape_of(args[self.index]), args[self.first :], params

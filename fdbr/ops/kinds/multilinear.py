@@ -1,0 +1,35 @@
+"""Operations that are linear in each of their operands alone."""
+
+from typing import Any
+
+from fdbr.core import dispatch
+from fdbr.ops.kinds.fitting import match
+from fdbr.ops.kinds.operation import operands_of, operation
+from fdbr.ops.kinds.rules import Function, stated_rule
+
+__all__ = ["multilinear"]
+
+
+def multilinear(*, batch: Function | None = None, **transposes: Function) -> Any:
+    """Declare an operation that is linear in each of the operands given here alone.
+
+    A transpose takes the cotangent, and what it names, to the operand's cotangent.
+    """
+
+    def declare(value: Function) -> Any:
+        operands = operands_of(value)
+        rules = [stated_rule(transposes.get(n), operands, i) for i, n in enumerate(operands)]
+
+        def forward(values: Any, tangents: Any, out: Any, params: Any) -> Any:
+            total = None
+            for i, tangent in enumerate(tangents):
+                if tangent is not None and rules[i] is not None:
+                    args = (*values[:i], tangent, *values[i + 1 :])
+                    term = dispatch(function.primitive, args, params)
+                    total = term if total is None else total + term
+            return match(total, out)
+
+        function = operation(value, "multilinear", rules, forward, batch)
+        return function
+
+    return declare

@@ -1,0 +1,48 @@
+"""From a declaration to a primitive and the function that applies it."""
+
+import inspect
+from typing import Any
+
+from fdbr.core import Primitive, dispatch
+from fdbr.ops.kinds.rules import Function
+
+__all__ = ["operands_of", "operation"]
+
+
+def operands_of(value: Function) -> tuple[str, ...]:
+    """The names of the positional parameters after the array module."""
+    parameters = list(inspect.signature(value).parameters.values())[1:]
+    return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+
+
+def operation(
+    value: Function, kind: str, rules: Any, forward: Function | None, batch: Function | None
+) -> Any:
+    """Make the primitive, and the function that applies it.
+
+    The function has the value's name, docstring and signature without the array module.
+    """
+    primitive = Primitive(value.__name__.strip("_"), kind, value, rules, forward, batch)
+    parameters = list(inspect.signature(value).parameters.values())[1:]
+    scope = {"dispatch": dispatch, "primitive": primitive, "none": {}}
+    scope |= {f"default_{p.name}": p.default for p in parameters}
+    function = eval(_call_source(parameters), scope)
+    function.__name__ = function.__qualname__ = value.__name__
+    function.__module__ = value.__module__
+    function.__doc__ = value.__doc__
+    function.primitive = primitive
+    return function
+
+
+def _call_source(parameters: list[inspect.Parameter]) -> str:
+    keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    star = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+    operands = "".join(f"{name}, " for name in positional) + "".join(f"*{n}, " for n in star)
+    heads = [*positional, "/"] if positional else []  # operands have no names for callers
+    heads += [f"*{star[0]}"] if star else ["*"] if keywords else []
+    for p in parameters:
+        if p.kind is p.KEYWORD_ONLY:
+            heads.append(p.name if p.default is p.empty else f"{p.name}=default_{p.name}")
+    params = "{" + ", ".join(f"{k!r}: {k}" for k in keywords) + "}" if keywords else "none"
+    return f"lambda {', '.join(heads)}: dispatch(primitive, ({operands}), {params})"

@@ -1,0 +1,79 @@
+"""The rule of one operand, made from a statement that names what it needs."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from fdbr.ops.kinds.fitting import dtype_of, like, shape_of
+
+__all__ = ["Function", "Rule", "Rules", "names_of", "saver", "stated_rule"]
+
+Function = Callable[..., Any]
+
+
+class Rule:
+    """The reverse rule of one operand.
+
+    ``pull(cotangent, *saved)`` is the operand's cotangent, where ``saved`` is what
+    ``save(operands, out, params)`` kept of the forward pass.  ``retains`` are the positions
+    of the operands among that.
+    """
+
+    __slots__ = ("pull", "retains", "save")
+
+    def __init__(self, pull: Function, names: list[str], operands: tuple[str, ...], index: int):
+        self.pull = pull
+        self.save = saver(names, operands, index)
+        self.retains = tuple(operands.index(name) for name in names if name in operands)
+
+
+def saver(names: list[str], operands: tuple[str, ...], index: int) -> Function:
+    """A function ``(args, out, params) -> tuple`` of the named things.
+
+    It is made from source, as attrs makes its methods, because it runs for every operation.
+    """
+    me = f"args[{index}]"
+    fast = {name: f"args[{i}]" for i, name in enumerate(operands)} | {
+        "out": "out",
+        "shape": f"{me}.shape",
+        "dtype": f"{me}.dtype",
+        "like": f"None if {me}.shape == out.shape and {me}.dtype is out.dtype else like({me}, out)",
+    }
+    # Python numbers have no shape and no dtype.
+    slow = fast | {
+        "shape": f"shape_of({me})",
+        "dtype": f"dtype_of({me})",
+        "like": f"like({me}, out)",
+    }
+    source = "def save(args, out, params):\n try: return {}\n except AttributeError: return {}\n"
+    scope: dict[str, Any] = {"shape_of": shape_of, "dtype_of": dtype_of, "like": like}
+    exec(source.format(*(_tuple_source(names, table) for table in (fast, slow))), scope)
+    return scope["save"]
+
+
+def _tuple_source(names: list[str], table: dict[str, str]) -> str:
+    return f"({''.join(table.get(name, f'params[{name!r}]') + ', ' for name in names)})"
+
+
+def names_of(statement: Function, first: int = 1) -> list[str]:
+    """What a statement names after its first parameters."""
+    return list(inspect.signature(statement).parameters)[first:]
+
+
+def stated_rule(statement: Any, operands: tuple[str, ...], index: int) -> Rule | None:
+    """The rule whose pull is a statement; `None` where there is none."""
+    if statement is None:
+        return None
+    return Rule(statement, names_of(statement), operands, index)
+
+
+class Rules:
+    """The rules of an operation with any number of operands."""
+
+    __slots__ = ("_rule",)
+
+    def __init__(self, rule: Function) -> None:
+        self._rule = rule
+
+    def __getitem__(self, index: int) -> Any:
+        return self._rule(index)
