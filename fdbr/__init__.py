@@ -3,8 +3,10 @@
 from fdbr import backend, ops, random, tree
 from fdbr.backend import device_get, device_put
 from fdbr.batching import vmap
+from fdbr.checkpointing import checkpoint
 from fdbr.core import EscapedTracerError
 from fdbr.forward import jvp
+from fdbr.jacobians import hessian, hvp, jacfwd, jacrev, linearize
 from fdbr.transforms import grad, stop_gradient, value_and_grad, vjp
 from fdbr.tree import buffer, frozen, static
 
@@ -12,11 +14,17 @@ __all__ = [
     "EscapedTracerError",
     "backend",
     "buffer",
+    "checkpoint",
     "device_get",
     "device_put",
     "frozen",
     "grad",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacrev",
     "jvp",
+    "linearize",
     "ops",
     "random",
     "static",

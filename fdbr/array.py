@@ -173,21 +173,29 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
         )
     if not all(_is_known(value) for value in inputs):
         return NotImplemented
-    if kwargs.get("where", True) is not True and method == "__call__":
+    _refuse_where(name, kwargs)
+    if method == "at":
         raise TypeError(
-            f"np.{name}(…, where=…) with a traced value: elements left out would have no value. "
-            "Use ops.where(condition, result, otherwise)."
+            f"np.{name} with a traced value: arrays are never written to here. Write "
+            "B = ops.at(B)[key].add(x)."
         )
     op = ufuncs.get(ufunc) if method == "__call__" else ufunc_methods.get((ufunc, method))
     if op is None:
         raise TypeError(f"np.{name} of a traced value has no derivative rule in fdbr.ops")
     dtype = kwargs.pop("dtype", None) if method == "__call__" else None
-    kwargs.pop("where", None) if method == "__call__" else None
     if method == "__call__" and kwargs:
         raise TypeError(f"np.{name} of a traced value takes no {sorted(kwargs)}")
     if dtype is not None:
         inputs = tuple(functions[np.astype](value, dtype) for value in inputs)
     return op(*inputs, **kwargs)
+
+
+def _refuse_where(name: str, kwargs: dict[str, Any]) -> None:
+    if kwargs.pop("where", True) is not True:
+        raise TypeError(
+            f"np.{name}(…, where=…) with a traced value: elements left out would have no value. "
+            "Use ops.where(condition, x, otherwise)."
+        )
 
 
 def _array_function(self: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -202,6 +210,7 @@ def _array_function(self: Any, function: Any, types: Any, args: Any, kwargs: Any
             f"np.{function.__name__}(…, out=…) with a traced value: arrays are never written to "
             "here. Take the result instead."
         )
+    _refuse_where(function.__name__, kwargs)
     return implementation(*args, **kwargs)
 
 

@@ -11,8 +11,10 @@ inner one of any two that meet in an operation.  Nothing else orders them: there
 stack, so threads, generators, coroutines and exceptions have nothing to disturb.
 """
 
+import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from fdbr.backend import array_module, is_locked, lock, owner, protect, see_thro
 __all__ = ["EscapedTracerError", "Primitive", "Trace", "Tracer", "dispatch", "registry"]
 
 _levels = itertools.count(1)
+_replaying: ContextVar[bool] = ContextVar("replaying", default=False)
 _numbers = frozenset({float, int, bool, complex})
 _host_types = frozenset({np.ndarray, np.float64, np.float32})
 _immutable = frozenset({float, complex, np.float64, np.float32, np.bool_})
@@ -133,7 +136,7 @@ class Trace:
     def borrow(self, value: Any) -> None:
         """Note that ``value`` came from the caller, who may write to it."""
         while isinstance(value, Tracer):
-            if not value.trace.running:
+            if ended(value.trace):
                 raise escaped(value.trace, f"fdbr.{self.origin[0]}")
             self.borrowed |= value.trace.borrowed
             value = value.value
@@ -174,7 +177,7 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
             else:
                 foreign = True
     if top is not None:
-        if not top.running:
+        if not top.running and ended(top):
             raise escaped(top, f"fdbr.ops.{primitive.name}")
         return top.process(primitive, args, params)
     try:
@@ -197,10 +200,25 @@ def _of_numbers(primitive: Primitive, args: tuple[Any, ...], params: dict[str, A
     return out.item() if hasattr(out, "item") else out
 
 
+def ended(trace: Trace) -> bool:
+    """Whether a trace's function has returned, and is not being run again."""
+    return not trace.running and not _replaying.get()
+
+
+@contextlib.contextmanager
+def replaying() -> Iterator[None]:
+    """Let a function run again on traced values whose transformation has returned."""
+    token = _replaying.set(True)
+    try:
+        yield
+    finally:
+        _replaying.reset(token)
+
+
 def stop_gradient(value: Any) -> Any:
     """One leaf, with every trace that differentiates taken off."""
     while isinstance(value, Tracer):
-        if not value.trace.running:
+        if ended(value.trace):
             raise escaped(value.trace, "fdbr.stop_gradient")
         lowered = value.trace.lower(value)
         if lowered is value:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core import Primitive, Trace, Tracer, dispatch, publish, retain, retain_from
+from fdbr.tree import is_inexact
 
 __all__ = ["Node", "ReverseTrace", "ReverseTracer", "backward", "new_node"]
 
@@ -156,15 +157,28 @@ class ReverseTrace(Trace):
         count = len(outs)
         traced = []
         for index, out in enumerate(outs):
-            if out.dtype.kind in "fc":
+            if is_inexact(out):
                 node = new_node([(whole, _place, (index, count))], name)
                 traced.append(_tracer(self, out, node))
             else:
                 traced.append(publish(self, out))
         return tuple(traced)
 
+    def joint(self, name: str, outs: tuple[Any, ...], parents: Sequence[Node], pull: Any) -> Any:
+        """Trace outputs whose rule gives the cotangents of all parents at once.
+
+        ``pull(cotangents)`` takes a tuple of the outputs' cotangents to one of the parents'; in
+        both, `None` is zero.
+        """
+        split = new_node([(parent, _pick, (i,)) for i, parent in enumerate(parents)], name)
+        return self.outputs(name, outs, [(split, pull, ())])
+
     def lower(self, tracer: Tracer) -> Any:
         return publish(self, tracer.value)
+
+
+def _pick(cotangents: Any, index: int) -> Any:
+    return cotangents[index]
 
 
 def _place(cotangent: Any, index: int, count: int) -> tuple[Any, ...]:
@@ -173,11 +187,12 @@ def _place(cotangent: Any, index: int, count: int) -> tuple[Any, ...]:
     return tuple(places)
 
 
-def backward(roots: list[tuple[Node, Any]]) -> dict[int, Any]:
+def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
     """Run backward from some nodes with their cotangents.
 
     The entries of ``roots`` are taken out of the list: where the caller keeps no node, each
-    entry of the tape is freed as soon as it has been visited.
+    entry of the tape is freed as soon as it has been visited.  Nodes from number ``until``
+    up, which are older, count as inputs.
 
     Returns
     -------
@@ -196,6 +211,8 @@ def backward(roots: list[tuple[Node, Any]]) -> dict[int, Any]:
     while True:
         for parent, pull, saved in edges:
             given = pull(cotangent, *saved)
+            if given is None:
+                continue
             number = parent[0]
             if number not in cotangents:
                 cotangents[number] = given
@@ -212,8 +229,9 @@ def backward(roots: list[tuple[Node, Any]]) -> dict[int, Any]:
         parent = pull = saved = given = edges = None
         number, edges, _ = heappop(heap)
         cotangent = cotangents.pop(number)
-        if not edges:
+        if not edges or number >= until:
             inputs[number] = cotangent
+            edges = ()
 
 
 def _give(_: Any, cotangent: Any) -> Any:

@@ -292,7 +292,7 @@ def _check_vjp(
         out = f(*args)
         return float(
             sum(
-                (to_numpy(leaf) * weight).real.sum()
+                (to_numpy(leaf) * to_numpy(weight)).real.sum()
                 for leaf, weight in zip(tree.leaves(out), _weights(out, seed), strict=True)
                 if weight is not None
             )

@@ -9,7 +9,7 @@ import numpy as np
 
 from fdbr import core, tree
 from fdbr.backend import array_module, lock
-from fdbr.core import Tracer, describe, escaped, publish
+from fdbr.core import Tracer, describe, ended, escaped, publish
 from fdbr.reverse import Node, ReverseTrace, ReverseTracer, backward
 
 __all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp"]
@@ -149,25 +149,28 @@ def _lower(trace: ReverseTrace, leaf: Any) -> Any:
     """What a leaf of the output is outside the transformation."""
     if type(leaf) is ReverseTracer and leaf.trace is trace:
         return publish(trace, leaf.value)
-    if isinstance(leaf, Tracer) and not (leaf.trace.running and leaf.trace.level < trace.level):
+    if isinstance(leaf, Tracer) and (ended(leaf.trace) or leaf.trace.level > trace.level):
         raise escaped(leaf.trace, f"fdbr.{trace.origin[0]}")
     return leaf
 
 
-def _positions(argnums: int | Sequence[int], count: int, trace: ReverseTrace) -> tuple[int, ...]:
+def positions(
+    argnums: int | Sequence[int], count: int, origin: tuple[str, str]
+) -> tuple[int, ...]:
+    """The arguments that ``argnums`` chooses among ``count``, each once."""
     if type(argnums) is int and 0 <= argnums < count:
         return (argnums,)
     given = (argnums,) if isinstance(argnums, int) else argnums
     if not all(-count <= n < count for n in given):
         raise TypeError(
-            f"fdbr.{trace.origin[0]}: argnums={argnums} but {trace.origin[1]} was called with "
+            f"fdbr.{origin[0]}: argnums={argnums} but {origin[1]} was called with "
             f"{count} positional argument{'s' * (count != 1)}, and arguments given by keyword are "
             "not differentiated"
         )
-    positions = tuple(n % count for n in given)
-    if len(set(positions)) < len(positions):
-        raise TypeError(f"fdbr.{trace.origin[0]}: argnums={argnums} names an argument twice")
-    return positions
+    chosen = tuple(n % count for n in given)
+    if len(set(chosen)) < len(chosen):
+        raise TypeError(f"fdbr.{origin[0]}: argnums={argnums} names an argument twice")
+    return chosen
 
 
 def _trace_arguments(
@@ -176,7 +179,7 @@ def _trace_arguments(
     """The differentiated arguments, and all arguments to call the function with."""
     traced = list(args)
     inputs = []
-    for position in _positions(argnums, len(args), trace):
+    for position in positions(argnums, len(args), trace.origin):
         one = _Inputs(trace, args[position], position)
         traced[position] = one.argument()
         inputs.append(one)
@@ -387,7 +390,7 @@ def fitted(ct: Any, kind: Kind, where: str) -> Any:
     """A cotangent as backward takes it, or an error if it does not fit its output."""
     if ct is None:
         return None
-    if isinstance(ct, Tracer) and not ct.trace.running:
+    if isinstance(ct, Tracer) and ended(ct.trace):
         raise escaped(ct.trace, where)
     shape, dtype = kind.shape, kind.dtype
     if type(ct) in (int, float, complex) and shape == () and dtype.kind in "fc":

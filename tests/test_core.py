@@ -134,14 +134,14 @@ def test_python_asks_the_trace_for_decisions():
 
 
 def test_a_primitive_is_registered_by_its_name(registered):
-    primitive = Primitive("something_new", "constant", lambda xp, x: x, [None])
+    primitive = Primitive("something_new", "constant", lambda xp, x: x, [None], None, None)
     assert registered["something_new"] is primitive
     assert repr(primitive) == "<constant primitive something_new>"
 
 
 def test_a_name_is_taken_only_once(registered):
     with pytest.raises(ValueError, match="there is a primitive named 'add' already"):
-        Primitive("add", "constant", lambda xp, x: x, [None])
+        Primitive("add", "constant", lambda xp, x: x, [None], None, None)
 
 
 def test_every_primitive_has_a_kind_and_a_name_of_its_own():
@@ -193,7 +193,7 @@ def test_operands_have_no_names_and_structure_has(registered):
 
 
 def test_an_operation_with_several_outputs(registered):
-    @kinds.opaque(x=lambda cts, x: sum_of(cts, x))
+    @kinds.opaque(x=(lambda cts, x: sum_of(cts, x), None))
     def both_of(xp, x):
         return xp.sin(x), xp.square(x), xp.floor(x).astype(int)
 

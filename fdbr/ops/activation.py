@@ -48,13 +48,13 @@ def floating(x: Any) -> Any:
     return x if x.dtype.kind in "fc" else astype(x, float_dtype(x))
 
 
-def _shifted_exp(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
-    """``exp(x - m)``, its sum, and the largest element; ``m`` is that, or 0 if it is infinite."""
+def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    """``x - m`` and ``m``: the largest element, or 0 where that is infinite."""
     if any(x.shape[i] == 0 for i in axes):
         raise ValueError(f"no element along axis {axes} of shape {x.shape}")
     largest = x.max(axis=axes, keepdims=True)
-    weights = xp.exp(x - xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest)))
-    return weights, weights.sum(axis=axes, keepdims=True), largest
+    largest = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
+    return x - largest, largest
 
 
 def _weighted(out: Any, ct: Any, axes: tuple[int, ...]) -> Any:
@@ -69,8 +69,9 @@ def _weighted(out: Any, ct: Any, axes: tuple[int, ...]) -> Any:
     batch=shifted("axes"),
 )
 def _softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
-    weights, total, _ = _shifted_exp(xp, x, axes)
-    weights /= total
+    away, _ = _shifted(xp, x, axes)
+    weights = xp.exp(away)
+    weights /= weights.sum(axis=axes, keepdims=True)
     return weights
 
 
@@ -86,11 +87,6 @@ def softmax(x: Any, /, *, axis: int | tuple[int, ...] = -1) -> Any:
     return _softmax(x, axes=normalize_axes(axis, x.ndim, "softmax"))
 
 
-def _log_of_sum(xp: Any, total: Any, largest: Any) -> Any:
-    # The total is 0 only where the largest element is -inf, and so is the result.
-    return largest + xp.log(xp.where(total == 0, xp.ones_like(total), total))
-
-
 def _log_push(t: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return t - (exp(out) * t).sum(axis=axes, keepdims=True)
 
@@ -101,8 +97,8 @@ def _log_pull(ct: Any, out: Any, axes: tuple[int, ...]) -> Any:
 
 @opaque(x=(_log_pull, _log_push), batch=shifted("axes"))
 def _log_softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
-    _, total, largest = _shifted_exp(xp, x, axes)
-    return x - _log_of_sum(xp, total, largest)
+    away, _ = _shifted(xp, x, axes)
+    return away - xp.log(xp.exp(away).sum(axis=axes, keepdims=True))
 
 
 def log_softmax(x: Any, /, *, axis: int | tuple[int, ...] = -1) -> Any:
@@ -118,8 +114,12 @@ def log_softmax(x: Any, /, *, axis: int | tuple[int, ...] = -1) -> Any:
 
 
 def _shares(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    # Where the result is -inf, x - out would be NaN; the shares are 0 there.
-    return exp(x - reshape(where(out == -inf, 0, out), kept_shape(x.shape, axes)))
+    """The softmax, of which a result's derivative is made; 0 where the result is -inf."""
+    out = reshape(where(out == -inf, 0, out), kept_shape(x.shape, axes))
+    same = x == out  # among others where both are infinite, and x - out would be NaN
+    shares = exp(where(same, 0, x) - where(same, 0, out))
+    total = shares.sum(axis=axes, keepdims=True)  # 1, but for the rounding of out
+    return shares / where(total == 0, 1, total)
 
 
 def _sum_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
@@ -132,8 +132,11 @@ def _sum_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
 
 @opaque(x=(_sum_pull, _sum_push), batch=shifted("axes"))
 def _logsumexp(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
-    _, total, largest = _shifted_exp(xp, x, axes)
-    out = _log_of_sum(xp, total, largest)
+    away, largest = _shifted(xp, x, axes)
+    total = xp.exp(away).sum(axis=axes, keepdims=True)
+    empty = total == 0  # there is nothing but -inf
+    out = largest + xp.log(xp.where(empty, xp.ones_like(total), total))
+    out = xp.where(empty, xp.full_like(out, -inf), out)
     return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
 
 

@@ -181,7 +181,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     >>> ops.asarray([1.0, 2.0])
     array([1., 2.])
     """
-    if isinstance(obj, list | tuple) and _holds_array(obj):
+    if isinstance(obj, list | tuple) and holds_array(obj):
         from fdbr.ops.shape import stack  # it is built on this module
 
         obj = stack([asarray(p) if isinstance(p, list | tuple) else p for p in obj])
@@ -198,8 +198,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     return out.copy() if copy and out is obj else out
 
 
-def _holds_array(nest: Any) -> bool:
-    """Whether a nest of lists holds arrays: then they decide on the module, and numbers are weak."""
+def holds_array(nest: Any) -> bool:
+    """Whether a nest of lists holds arrays, which decide on the module; numbers are weak then."""
     if isinstance(nest, list | tuple):
-        return any(map(_holds_array, nest))
+        return any(map(holds_array, nest))
     return isinstance(nest, Tracer) or backend.is_array(nest)

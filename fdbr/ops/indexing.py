@@ -11,7 +11,7 @@ from typing import Any
 
 from fdbr.backend import array_module, is_array, protect
 from fdbr.core import Tracer, describe
-from fdbr.ops.creation import asarray
+from fdbr.ops.creation import asarray, holds_array
 from fdbr.ops.dtypes import astype
 from fdbr.ops.kinds import constant, indexed, linear
 from fdbr.ops.kinds.batches import align, spread
@@ -359,7 +359,8 @@ class Place:
 
     def _values(self, values: Any, verb: str) -> Any:
         shape = _region(self._x, *self._indices, key=self._key).shape
-        values = asarray(values)
+        xp = array_module(self._x)
+        values = asarray(values) if holds_array(values) else xp.asarray(values)
         if values.dtype.kind == "c" and self._x.dtype.kind != "c":
             raise TypeError(
                 f"fdbr.ops.at: {verb} of complex values {describe(values)} in {describe(self._x)} "

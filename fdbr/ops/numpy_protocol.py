@@ -47,9 +47,9 @@ for name in dir(np):
 def _reduce(op: Callable[..., Any]) -> Callable[..., Any]:
     """A ufunc's ``reduce``, whose default axis is the first."""
 
-    def reduce(x: Any, axis: Any = 0, *, keepdims: bool = False, **dtype: Any) -> Any:
-        dtype = {k: v for k, v in dtype.items() if v is not None}
-        return op(x, axis=axis, keepdims=keepdims, **dtype)
+    def reduce(x: Any, axis: Any = 0, dtype: Any = None, *, keepdims: bool = False) -> Any:
+        x = x if dtype is None else ops.astype(x, dtype)
+        return op(x, axis=axis, keepdims=keepdims)
 
     return reduce
 

@@ -34,7 +34,11 @@ def slope(f, *args):
         (ops.max, [[1.0, 3.0, 3.0]], [[0.0, 0.5, 0.5]]),
         (ops.min, [[1.0, 1.0, 1.0, 3.0]], [[1 / 3, 1 / 3, 1 / 3, 0.0]]),
         (lambda x: ops.max(x, axis=1), [[[1.0, 1.0], [2.0, 0.0]]], [[[0.5, 0.5], [1.0, 0.0]]]),
-        (lambda x: ops.clip(x, 0.0, 1.0), [[-1.0, 0.0, 0.5, 1.0, 2.0]], [[0.0, 1.0, 1.0, 1.0, 0.0]]),
+        (
+            lambda x: ops.clip(x, 0.0, 1.0),
+            [[-1.0, 0.0, 0.5, 1.0, 2.0]],
+            [[0.0, 1.0, 1.0, 1.0, 0.0]],
+        ),
         (ops.clip, [[-1.0, 0.5, 2.0], 0.0, 1.0], [[0.0, 1.0, 0.0], 1.0, 1.0]),
     ],
 )
@@ -42,9 +46,8 @@ def test_at_a_kink_the_derivative_is_the_documented_one(f, args, desired):
     assert slope(f, *args) == desired
 
 
-def test_the_complex_absolute_value_and_sign_have_derivative_zero_at_zero():
-    for f in (ops.abs, lambda z: ops.real(ops.sign(z))):
-        assert slope(lambda x, f=f: f(ops.multiply(x, 1 + 1j)), [0.0, 0.0]) == [[0.0, 0.0]]
+def test_the_complex_absolute_value_has_derivative_zero_at_zero():
+    assert slope(lambda x: ops.abs(x * (1 + 1j)), [0.0]) == [[0.0]]
 
 
 # --- powers and roots ---------------------------------------------------------------
@@ -139,8 +142,7 @@ def test_logsumexp_of_nothing_but_minus_infinity_is_minus_infinity_with_slope_ze
 def test_beside_plus_infinity_finite_elements_count_nothing_in_logsumexp():
     x = np.array([inf, 3.0, -inf])
     assert ops.logsumexp(x) == inf
-    with np.errstate(invalid="ignore"):  # the share of infinity itself is inf / inf
-        assert slope(ops.logsumexp, x)[0][1:] == [0.0, 0.0]
+    assert slope(ops.logsumexp, x) == [[1.0, 0.0, 0.0]]
 
 
 def test_logaddexp_is_right_beside_infinities_and_far_apart():
