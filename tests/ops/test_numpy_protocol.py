@@ -283,10 +283,9 @@ def test_any_library_may_ask_for_the_array_namespace():
 def test_number_protocols_of_python_take_part():
     assert fdbr.grad(lambda x: round(x, 1) + x)(1.23) == 1.0
     assert fdbr.grad(lambda x: x if x > 1 else -x)(0.5) == -1.0
-    assert fdbr.grad(lambda x: sum(x[i] for i in range(int(x[0]))))(
-        np.array([2.0, 1.0])
-    ).tolist() == [1, 1]
-    assert fdbr.grad(lambda x: 3.0 if not x else x)(2.0) == 1.0
+    x = np.array([2.0, 1.0])
+    assert fdbr.grad(lambda x: sum(x[i] for i in range(int(x[0]))))(x).tolist() == [1.0, 1.0]
+    assert fdbr.grad(lambda x: x if x else 3.0)(2.0) == 1.0
 
 
 # --- what is rejected ---------------------------------------------------------------
