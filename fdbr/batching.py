@@ -54,9 +54,6 @@ class BatchTracer(Tracer):
             size *= n
         return size
 
-    def with_value(self, value: Any) -> "BatchTracer":
-        return BatchTracer(self.trace, value)
-
 
 class BatchTrace(Trace):
     """One run of a function under `vmap`."""
@@ -240,11 +237,13 @@ class _Batch:
         return self._assemble(parts, structure, out_axes)
 
     def _run_part(self, trace: BatchTrace, chosen: Any) -> Any:
-        whole = len(chosen) == self.size
-        leaves = [
-            BatchTracer(trace, leaf if whole else ops.take(leaf, chosen, axis=0)) if own else leaf
-            for leaf, own in zip(self.leaves, self.batched, strict=True)
-        ]
+        leaves = list(self.leaves)
+        for i, own in enumerate(self.batched):
+            if own:
+                if len(chosen) < self.size:
+                    leaves[i] = ops.take(leaves[i], chosen, axis=0)
+                trace.borrow(leaves[i])
+                leaves[i] = BatchTracer(trace, leaves[i])
         args, kwargs = tree.unflatten(self.structure, leaves)
         try:
             return self.f(*args, **kwargs)
@@ -320,7 +319,7 @@ def _mine(trace: BatchTrace, leaf: Any) -> bool:
 
 
 def _value(trace: BatchTrace, leaf: Any) -> Any:
-    return publish(trace, leaf.value) if _mine(trace, leaf) else leaf
+    return publish(trace, leaf.value) if _mine(trace, leaf) else trace.admit(leaf)
 
 
 def _repeated(value: Any, count: int) -> Any:

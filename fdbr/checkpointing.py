@@ -2,11 +2,13 @@
 
 import functools
 from collections.abc import Callable, Iterator
+from types import CellType, FunctionType
 from typing import Any
 
 from fdbr import tree
+from fdbr.backend import to_numpy
 from fdbr.batching import BatchTracer
-from fdbr.core import Tracer, replaying
+from fdbr.core import Tracer, name_of, replaying
 from fdbr.forward import ForwardTracer
 from fdbr.reverse import Node, ReverseTracer, backward, new_node
 
@@ -31,6 +33,11 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     function
         A function of the same arguments.
 
+    Raises
+    ------
+    RuntimeError
+        In the backward pass, if ``f`` gives another result there than before.
+
     >>> import fdbr, numpy as np
     >>> block = fdbr.checkpoint(lambda x: np.sin(np.sin(x)))
     >>> bool(fdbr.grad(block)(1.0) == fdbr.grad(lambda x: np.sin(np.sin(x)))(1.0))
@@ -39,12 +46,25 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f, updated=())
     def block(*args: Any, **kwargs: Any) -> Any:
-        return _cut(functools.partial(f, *args, **kwargs))
+        return _cut(f, functools.partial(_as_it_is(f), *args, **kwargs))
 
     return block
 
 
-def _cut(run: Callable[[], Any]) -> Any:
+def _as_it_is(f: Any) -> Any:
+    """A function with the variables of its closure as they are now.
+
+    A loop that makes checkpointed functions rebinds the variables which they see.
+    """
+    if not isinstance(f, FunctionType) or not f.__closure__:
+        return f
+    cells = tuple(CellType(cell.cell_contents) for cell in f.__closure__)
+    copy = FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, cells)
+    copy.__kwdefaults__ = f.__kwdefaults__
+    return copy
+
+
+def _cut(f: Any, run: Callable[[], Any]) -> Any:
     """Run a function, and replace what it recorded by the promise to run it again."""
     mark = new_node((), "checkpoint")[0]
     leaves, structure = tree.flatten(run())
@@ -54,6 +74,7 @@ def _cut(run: Callable[[], Any]) -> Any:
     trace = max((tracer.trace for tracer in found), key=lambda trace: trace.level)
     found = [tracer for tracer in found if tracer.trace is trace]
     boundary = _boundary([tracer.node for tracer in found], mark)
+    marks = [_mark(tracer.value) for tracer in found]
 
     def pull(cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         with replaying():
@@ -64,6 +85,11 @@ def _cut(run: Callable[[], Any]) -> Any:
                 for tracer in _recorded(leaf)
                 if tracer.trace is trace
             ]
+        if [_mark(tracer.value) for tracer in again] != marks:
+            raise RuntimeError(
+                f"fdbr.checkpoint: {name_of(f)} gave another result when it was run again for the "
+                "backward pass; it must be pure: pass what changes as an argument"
+            )
         pairs = zip(again, cotangents, strict=True)
         roots = [(tracer.node, ct) for tracer, ct in pairs if ct is not None]
         del again
@@ -73,6 +99,13 @@ def _cut(run: Callable[[], Any]) -> Any:
     values = tuple(tracer.value for tracer in found)
     new = iter(trace.joint("checkpoint", values, boundary, pull))
     return tree.unflatten(structure, [_renewed(leaf, trace, new) for leaf in leaves])
+
+
+def _mark(value: Any) -> Any:
+    """By what a result is known again: its sum, to the last bit; of traced values the shape."""
+    if isinstance(value, Tracer) or not hasattr(value, "sum"):
+        return getattr(value, "shape", value)
+    return value.shape, to_numpy(value.sum()).tobytes()
 
 
 def _recorded(leaf: Any) -> Iterator[ReverseTracer]:

@@ -143,6 +143,12 @@ class Trace:
         if not is_locked(value):
             self.borrowed.add(id(owner(value)))
 
+    def admit(self, leaf: Any) -> Any:
+        """A leaf of the function's result that is not this trace's, if it may be there."""
+        if isinstance(leaf, Tracer) and (ended(leaf.trace) or leaf.trace.level > self.level):
+            raise escaped(leaf.trace, f"fdbr.{self.origin[0]}")
+        return leaf
+
     def __repr__(self) -> str:
         return f"{self.origin[0]}({self.origin[1]})"
 

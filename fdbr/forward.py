@@ -23,9 +23,6 @@ class ForwardTracer(Tracer):
         self.value = value
         self.tangent = tangent
 
-    def with_value(self, value: Any) -> "ForwardTracer":
-        return ForwardTracer(self.trace, value, self.tangent)
-
 
 class ForwardTrace(Trace):
     """One run of a function under `jvp`."""
@@ -136,18 +133,17 @@ def _dual(trace: ForwardTrace, primal: Any, tangent: Any, where: str) -> Any:
                 f"fdbr.jvp: {name} is {describe(leaf)} and not differentiated (it must be floating "
                 "or complex and outside buffers); its tangent must be None"
             )
-        traced.append(
-            ForwardTracer(
-                trace, leaf, fitted(given, Kind(leaf), f"fdbr.jvp: the tangent of {name}")
-            )
-        )
+        given = fitted(given, Kind(leaf), f"fdbr.jvp: the tangent of {name}")
+        trace.borrow(leaf)
+        trace.borrow(given)
+        traced.append(ForwardTracer(trace, leaf, given))
     return tree.unflatten(structure, traced)
 
 
 def _parts(trace: ForwardTrace, leaf: Any) -> tuple[Any, Any]:
     if type(leaf) is ForwardTracer and leaf.trace is trace:
         return publish(trace, leaf.value), publish(trace, leaf.tangent)
-    return leaf, None
+    return trace.admit(leaf), None
 
 
 def _or_zero(value: Any, tangent: Any) -> Any:

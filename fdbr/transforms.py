@@ -149,14 +149,10 @@ def _lower(trace: ReverseTrace, leaf: Any) -> Any:
     """What a leaf of the output is outside the transformation."""
     if type(leaf) is ReverseTracer and leaf.trace is trace:
         return publish(trace, leaf.value)
-    if isinstance(leaf, Tracer) and (ended(leaf.trace) or leaf.trace.level > trace.level):
-        raise escaped(leaf.trace, f"fdbr.{trace.origin[0]}")
-    return leaf
+    return trace.admit(leaf)
 
 
-def positions(
-    argnums: int | Sequence[int], count: int, origin: tuple[str, str]
-) -> tuple[int, ...]:
+def positions(argnums: int | Sequence[int], count: int, origin: tuple[str, str]) -> tuple[int, ...]:
     """The arguments that ``argnums`` chooses among ``count``, each once."""
     if type(argnums) is int and 0 <= argnums < count:
         return (argnums,)

@@ -5,7 +5,7 @@ from typing import Any
 from fdbr import backend
 from fdbr.core import Tracer
 from fdbr.ops.dtypes import astype, is_number
-from fdbr.ops.kinds import constant
+from fdbr.ops.kinds import constant, dtype_of
 
 __all__ = [
     "arange",
@@ -188,7 +188,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     if isinstance(obj, Tracer):
         if dtype is None and not is_number(obj):
             return obj
-        return astype(obj, obj.dtype if dtype is None else dtype)
+        return astype(obj, dtype_of(obj) if dtype is None else dtype)
     xp = backend.array_module(obj) if device is None else backend.module_for(device)
     if device is not None:
         obj = backend.device_put(obj, device)

@@ -366,11 +366,8 @@ class Place:
                 f"fdbr.ops.at: {verb} of complex values {describe(values)} in {describe(self._x)} "
                 "would lose their imaginary part; make the array complex first"
             )
-        if (
-            isinstance(values, Tracer)
-            and values.dtype.kind in "fc"
-            and self._x.dtype.kind not in "fc"
-        ):
+        differentiable = values.dtype.kind in "fc" and isinstance(values, Tracer)
+        if differentiable and self._x.dtype.kind not in "fc":
             raise TypeError(
                 f"fdbr.ops.at: {verb} of traced values {describe(values)} in {describe(self._x)} "
                 "would cut them off from their derivative; make the array floating first"

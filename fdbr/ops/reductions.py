@@ -68,7 +68,7 @@ def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fal
     >>> ops.sum(np.ones((2, 3)), axis=1)
     array([3., 3.])
     """
-    if not isinstance(x, Tracer) or not x.ndim:
+    if not isinstance(x, Tracer) or not shape_of(x):
         x = asarray(x)
     if dtype is not None:
         x = astype(x, dtype)

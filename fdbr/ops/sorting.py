@@ -1,0 +1,155 @@
+"""Sorting, and what is read off a sorted array.
+
+The order of the elements is a constant wherever the result has a derivative; in that order the
+elements are picked, and picking is linear.
+"""
+
+from typing import Any
+
+from fdbr.core import Tracer, describe
+from fdbr.ops.creation import asarray
+from fdbr.ops.kinds import constant, indexed, shifted
+from fdbr.ops.kinds.batches import spread
+from fdbr.ops.shape import flip, normalize_axis
+
+__all__ = ["argsort", "sort", "top_k"]
+
+
+# --- picking along an axis ----------------------------------------------------------
+
+
+def _batch_along(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    x, places = (spread(v, flag, size) for v, flag in zip(values, batched, strict=True))
+    return apply(x, places, **{**params, "axis": params["axis"] + 1})
+
+
+@indexed(
+    lambda ct, shape, indices, params: _place(
+        ct, *indices, length=shape[params["axis"]], axis=params["axis"]
+    ),
+    batch=_batch_along,
+)
+def _pick(xp: Any, x: Any, places: Any, *, axis: int) -> Any:
+    """The elements at some places along an axis, of which none is named twice."""
+    return xp.take_along_axis(x, places, axis)
+
+
+@indexed(
+    lambda ct, shape, indices, params: _pick(ct, *indices, axis=params["axis"]),
+    batch=_batch_along,
+)
+def _place(xp: Any, x: Any, places: Any, *, length: int, axis: int) -> Any:
+    """The elements put at some places along an axis of zeros."""
+    out = xp.zeros((*x.shape[:axis], length, *x.shape[axis + 1 :]), dtype=x.dtype)
+    xp.put_along_axis(out, places, x, axis)
+    return out
+
+
+@constant(batch=shifted("axis"))
+def _argsort(xp: Any, x: Any, *, axis: int, stable: bool) -> Any:
+    return xp.argsort(x, axis=axis, kind="stable" if stable else None)
+
+
+# --- sorting ------------------------------------------------------------------------
+
+
+def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """The elements in order along an axis; NaN counts as the largest.
+
+    The derivative of each element of the result is that of the element which came to its place.
+
+    Parameters
+    ----------
+    x
+        An array of one dimension or more.
+    axis
+        Along which axis.
+    descending
+        Whether the largest comes first.
+    stable
+        Whether elements that compare as equal keep their order; without it sorting is faster.
+
+    Raises
+    ------
+    ValueError
+        If ``x`` has no such axis.
+
+    >>> import fdbr, numpy as np
+    >>> from fdbr import ops
+    >>> ops.sort(np.array([3.0, 1.0, 2.0]), descending=True)
+    array([3., 2., 1.])
+    >>> fdbr.grad(lambda x: ops.sort(x)[0])(np.array([3.0, 1.0, 2.0]))
+    array([0., 1., 0.])
+    """
+    x = asarray(x)
+    axis = normalize_axis(axis, x.ndim, "sort")
+    if isinstance(x, Tracer):
+        return _pick(x, argsort(x, axis=axis, descending=descending, stable=stable), axis=axis)
+    if descending:
+        return flip(sort(flip(x, axis=axis), axis=axis, stable=stable), axis=axis)
+    out = x.copy()  # the arrays' own method: it is the same on every module
+    out.sort(axis=axis, kind="stable" if stable else None)
+    return out
+
+
+def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """The places of the elements along an axis, in the order that `sort` gives them.
+
+    Raises
+    ------
+    ValueError
+        If ``x`` has no such axis.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.argsort(np.array([3.0, 1.0, 2.0]))
+    array([1, 2, 0])
+    """
+    x = asarray(x)
+    axis = normalize_axis(axis, x.ndim, "argsort")
+    if not descending:
+        return _argsort(x, axis=axis, stable=stable)
+    # Turned round before and after, so that equal elements keep their order.
+    ascending = _argsort(flip(x, axis=axis), axis=axis, stable=stable)
+    return x.shape[axis] - 1 - flip(ascending, axis=axis)
+
+
+def top_k(x: Any, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
+    """The ``k`` largest elements along an axis, the largest first, and their places.
+
+    Of equal elements the one that comes first counts as larger; NaN counts as the largest.
+
+    Parameters
+    ----------
+    x
+        An array of one dimension or more.
+    k
+        How many, from 0 to the length of the axis.
+    axis
+        Along which axis.
+
+    Returns
+    -------
+    values, places
+        Arrays of the shape of ``x``, but ``k`` long on the axis; the places are integers.
+
+    Raises
+    ------
+    ValueError
+        If the axis has fewer than ``k`` elements.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.top_k(np.array([3.0, 1.0, 4.0, 1.0]), 2)
+    (array([4., 3.]), array([2, 0]))
+    """
+    x = asarray(x)
+    axis = normalize_axis(axis, x.ndim, "top_k")
+    if not 0 <= k <= x.shape[axis]:
+        raise ValueError(
+            f"fdbr.ops.top_k: k is {k}, but axis {axis} of {describe(x)} has {x.shape[axis]} "
+            "elements; give at most as many"
+        )
+    order = argsort(x, axis=axis, descending=True)
+    places = order[(slice(None),) * axis + (slice(None, k),)]
+    return _pick(x, places, axis=axis), places
