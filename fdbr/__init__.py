@@ -5,6 +5,7 @@ from fdbr.backend import device_get, device_put
 from fdbr.batching import vmap
 from fdbr.checkpointing import checkpoint
 from fdbr.core import EscapedTracerError
+from fdbr.custom import custom_jvp, custom_vjp
 from fdbr.forward import jvp
 from fdbr.jacobians import hessian, hvp, jacfwd, jacrev, linearize
 from fdbr.transforms import grad, stop_gradient, value_and_grad, vjp
@@ -15,6 +16,8 @@ __all__ = [
     "backend",
     "buffer",
     "checkpoint",
+    "custom_jvp",
+    "custom_vjp",
     "device_get",
     "device_put",
     "frozen",

@@ -76,7 +76,7 @@ def _cut(f: Any, run: Callable[[], Any]) -> Any:
     boundary = _boundary([tracer.node for tracer in found], mark)
     marks = [_mark(tracer.value) for tracer in found]
 
-    def pull(cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+    def pull(cotangents: list[Any]) -> list[Any]:
         with replaying():
             start = new_node((), "checkpoint")[0]
             again = [
@@ -92,9 +92,10 @@ def _cut(f: Any, run: Callable[[], Any]) -> Any:
             )
         pairs = zip(again, cotangents, strict=True)
         roots = [(tracer.node, ct) for tracer, ct in pairs if ct is not None]
-        del again
+        del again, pairs
+        cotangents.clear()
         slopes = backward(roots, until=start)
-        return tuple(slopes.get(node[0]) for node in boundary)
+        return [slopes.get(node[0]) for node in boundary]
 
     values = tuple(tracer.value for tracer in found)
     new = iter(trace.joint("checkpoint", values, boundary, pull))

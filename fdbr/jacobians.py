@@ -224,8 +224,8 @@ def _check(leaves: list[Any], f: Function, name: str, what: str, complex_too: bo
         if is_complex(leaf) and not complex_too:
             raise TypeError(
                 f"fdbr.{name}: the {what} of {name_of(f)} has a complex leaf, {describe(leaf)}; "
-                "say holomorphic=True if the function is complex-differentiable, or differentiate it "
-                "as a function of real and imaginary parts"
+                "say holomorphic=True if the function is complex-differentiable, or differentiate "
+                "it as a function of real and imaginary parts"
             )
 
 

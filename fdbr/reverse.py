@@ -150,8 +150,8 @@ class ReverseTrace(Trace):
     def outputs(self, name: str, outs: tuple[Any, ...], edges: Any) -> tuple[Any, ...]:
         """Trace the outputs of an operation that has several.
 
-        The operation's cotangent is then a tuple with `None` for outputs that nobody used;
-        each output has a node of its own, which fills its place in it.
+        The operation's cotangent is then a list with `None` for outputs that nobody used; each
+        output has a node of its own, which fills its place in it.
         """
         whole = new_node(edges, name)
         count = len(outs)
@@ -167,8 +167,8 @@ class ReverseTrace(Trace):
     def joint(self, name: str, outs: tuple[Any, ...], parents: Sequence[Node], pull: Any) -> Any:
         """Trace outputs whose rule gives the cotangents of all parents at once.
 
-        ``pull(cotangents)`` takes a tuple of the outputs' cotangents to one of the parents'; in
-        both, `None` is zero.
+        ``pull(cotangents)`` takes a list of the outputs' cotangents, which it may use up, to a
+        list of the parents'; in both, `None` is zero.
         """
         split = new_node([(parent, _pick, (i,)) for i, parent in enumerate(parents)], name)
         return self.outputs(name, outs, [(split, pull, ())])
@@ -181,10 +181,10 @@ def _pick(cotangents: Any, index: int) -> Any:
     return cotangents[index]
 
 
-def _place(cotangent: Any, index: int, count: int) -> tuple[Any, ...]:
+def _place(cotangent: Any, index: int, count: int) -> list[Any]:
     places = [None] * count
     places[index] = cotangent
-    return tuple(places)
+    return places
 
 
 def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
@@ -221,7 +221,7 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
                 cotangents[number] += given
             else:
                 cotangents[number] = _add(cotangents[number], given)
-                if type(given) is not tuple:
+                if type(given) is not list:
                     own.add(number)
         if not heap:
             return inputs
@@ -239,8 +239,8 @@ def _give(_: Any, cotangent: Any) -> Any:
 
 
 def _add(a: Any, b: Any) -> Any:
-    if type(a) is tuple:
-        return tuple(_add(x, y) for x, y in zip(a, b, strict=True))
+    if type(a) is list:
+        return [_add(x, y) for x, y in zip(a, b, strict=True)]
     if a is None:
         return b
     return a if b is None else a + b

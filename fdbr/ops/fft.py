@@ -129,7 +129,7 @@ def _lengths(
 ) -> tuple[list[int], tuple[int, ...]]:
     """The lengths and the axes of a transform along several; -1 stands for the own length."""
     if axes is None:
-        axes = range(x.ndim if s is None else 0) if s is None else range(x.ndim - len(s), x.ndim)
+        axes = range(0 if s is None else x.ndim - len(s), x.ndim)
     places = normalize_axes(tuple(axes), x.ndim, f"fft.{name}")
     if s is not None and len(s) != len(places):
         raise ValueError(f"fdbr.ops.fft.{name}: {len(s)} lengths for {len(places)} axes")
@@ -410,8 +410,8 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     >>> ops.fft.fftfreq(4, d=0.25)
     array([ 0.,  1., -2., -1.])
     """
-    whole = module_for(device).arange(n) + n // 2
-    return _frequencies(whole % _length(n, "fftfreq") - n // 2, n, d, dtype)
+    middle = _length(n, "fftfreq") // 2
+    return _frequencies((module_for(device).arange(n) + middle) % n - middle, n, d, dtype)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
@@ -421,7 +421,8 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
     >>> ops.fft.rfftfreq(4, d=0.25)
     array([0., 1., 2.])
     """
-    return _frequencies(module_for(device).arange(n // 2 + 1), _length(n, "rfftfreq"), d, dtype)
+    last = _length(n, "rfftfreq") // 2
+    return _frequencies(module_for(device).arange(last + 1), n, d, dtype)
 
 
 def _length(n: Any, name: str) -> int:
@@ -459,5 +460,5 @@ def _rolled(x: Any, axes: Any, sign: int, name: str) -> Any:
     x = asarray(x)
     axes = tuple(axes) if isinstance(axes, Sequence) else axes
     places = normalize_axes(axes, x.ndim, f"fft.{name}")
-    shifts = tuple(sign * (x.shape[axis] // 2) if sign > 0 else -(x.shape[axis] // 2) for axis in places)
+    shifts = tuple(sign * (x.shape[axis] // 2) for axis in places)
     return roll(x, shifts, axis=places) if places else x

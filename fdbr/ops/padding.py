@@ -1,0 +1,448 @@
+"""Arrays made longer: with what stands around their elements, or with the elements again."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from fdbr.backend import array_module
+from fdbr.core import Tracer, describe
+from fdbr.ops.comparison import not_equal
+from fdbr.ops.creation import asarray
+from fdbr.ops.dtypes import astype
+from fdbr.ops.kinds import aligned, linear
+from fdbr.ops.reductions import cumulative_sum, max, mean, min
+from fdbr.ops.reductions import sum as _sum
+from fdbr.ops.searching import searchsorted
+from fdbr.ops.shape import broadcast_to, concat, expand_dims, flip, normalize_axis, reshape
+from fdbr.ops.statistics import median
+
+__all__ = ["diff", "meshgrid", "pad", "repeat", "tril", "triu"]
+
+Pair = tuple[Any, Any]
+
+
+# --- zeros around -------------------------------------------------------------------
+
+
+def _batch_widths(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    return apply(*values, widths=((0, 0), *params["widths"]))
+
+
+def _inner(widths: Sequence[Pair], shape: Sequence[int]) -> tuple[slice, ...]:
+    return tuple(slice(before, before + n) for (before, _), n in zip(widths, shape, strict=True))
+
+
+@linear(x=lambda ct, shape, widths: ct[_inner(widths, shape)], batch=_batch_widths)
+def _pad_zeros(xp: Any, x: Any, *, widths: tuple[Pair, ...]) -> Any:
+    shape = [n + before + after for n, (before, after) in zip(x.shape, widths, strict=True)]
+    out = xp.zeros(shape, dtype=x.dtype)
+    out[_inner(widths, x.shape)] = x
+    return out
+
+
+def resize(x: Any, shape: Sequence[int]) -> Any:
+    """The array cut off at the end of its axes, or filled up with zeros there, to a shape."""
+    if any(n > m for n, m in zip(x.shape, shape, strict=True)):
+        x = x[tuple(slice(n) for n in shape)]
+    if any(n < m for n, m in zip(x.shape, shape, strict=True)):
+        widths = tuple((0, m - n) for n, m in zip(x.shape, shape, strict=True))
+        x = _pad_zeros(x, widths=widths)
+    return x
+
+
+# --- padding ------------------------------------------------------------------------
+
+Mode = Literal[
+    "constant", "edge", "linear_ramp", "maximum", "mean", "median", "minimum", "reflect",
+    "symmetric", "wrap", "empty",
+]  # fmt: skip
+_STATISTICS = ("maximum", "mean", "median", "minimum")
+
+
+def pad(
+    x: Any,
+    pad_width: Any,
+    /,
+    mode: Mode = "constant",
+    *,
+    constant_values: Any = 0,
+    end_values: Any = 0,
+    stat_length: Any = None,
+    reflect_type: Literal["even", "odd"] = "even",
+) -> Any:
+    """The array with elements before and after its own along its axes, as `numpy.pad`.
+
+    Parameters
+    ----------
+    x
+        An array.
+    pad_width
+        How many elements: a number for all ends, a pair ``(before, after)`` for all axes, or a
+        pair for each axis.
+    mode
+        What they are: ``"constant"``; ``"edge"``, the next element; ``"reflect"`` and
+        ``"symmetric"``, the elements mirrored at the edge, without and with the edge itself;
+        ``"wrap"``, those of the other end; ``"linear_ramp"``, numbers between the edge and
+        ``end_values``; ``"maximum"``, ``"mean"``, ``"median"``, ``"minimum"`` of elements next
+        to the edge; ``"empty"``, anything (here: zeros).
+    constant_values
+        The numbers for ``"constant"``, given as ``pad_width`` is; they may be traced.
+    end_values
+        The numbers for ``"linear_ramp"`` at the far ends, likewise.
+    stat_length
+        Of how many elements the statistics are, given as ``pad_width`` is; by default of all.
+    reflect_type
+        ``"odd"`` mirrors at the edge's value as well: ``2 * edge - element``.
+
+    Raises
+    ------
+    ValueError
+        If the mode is none of these, a width is negative, or an axis without elements is to be
+        padded with them.
+    TypeError
+        If traced numbers would lose their derivative in an integer array.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.pad(np.array([1.0, 2.0]), (1, 2))
+    array([0., 1., 2., 0., 0.])
+    >>> ops.pad(np.array([1.0, 2.0, 3.0]), 2, mode="reflect")
+    array([3., 2., 1., 2., 3., 2., 1.])
+    """
+    x = asarray(x)
+    widths = _pairs(pad_width, x.ndim, "pad_width")
+    widths = [(_width(before), _width(after)) for before, after in widths]
+    if mode not in Mode.__args__:  # type: ignore[attr-defined]
+        raise ValueError(f"fdbr.ops.pad: mode is {mode!r}; it is one of {Mode.__args__}")  # type: ignore[attr-defined]
+    if reflect_type not in ("even", "odd"):
+        raise ValueError(f"fdbr.ops.pad: reflect_type is {reflect_type!r}, not 'even' or 'odd'")
+    if mode == "empty" or (mode == "constant" and _is_zero(constant_values)):
+        return _pad_zeros(x, widths=tuple(widths))
+    grow = _grower(mode, x, constant_values, end_values, stat_length, reflect_type)
+    for axis, (before, after) in enumerate(widths):
+        if before or after:
+            if mode != "constant" and not x.shape[axis]:
+                raise ValueError(
+                    f"fdbr.ops.pad: axis {axis} of {describe(x)} has no element to pad by in mode "
+                    f"{mode!r}; use mode 'constant'"
+                )
+            x = grow(x, axis, before, after)
+    return x
+
+
+def _pairs(value: Any, ndim: int, name: str) -> list[Pair]:
+    """One value for all ends, one pair for all axes, or one pair for each axis, as the last."""
+    if isinstance(value, dict):
+        pairs = {normalize_axis(axis, ndim, "pad"): v for axis, v in value.items()}
+        return [_pairs(pairs.get(i, 0), 1, name)[0] for i in range(ndim)]
+    if getattr(value, "ndim", 0) and not isinstance(value, Tracer):
+        value = value.tolist()
+    if not isinstance(value, list | tuple):
+        return [(value, value)] * ndim
+    nested = [isinstance(part, list | tuple) or getattr(part, "ndim", 0) for part in value]
+    if not any(nested) and len(value) in (1, 2):
+        return [(value[0], value[-1])] * ndim
+    if all(nested) and len(value) in (1, ndim) and all(len(part) in (1, 2) for part in value):
+        each = [(part[0], part[-1]) for part in value]
+        return each if len(each) == ndim else each * ndim
+    raise ValueError(
+        f"fdbr.ops.pad: {name} is {value!r}; give a number, a pair (before, after), or such a pair "
+        f"for each of {ndim} axes"
+    )
+
+
+def _width(value: Any) -> int:
+    width = int(value)
+    if width != value or width < 0:
+        raise ValueError(f"fdbr.ops.pad: a width is {value!r}; give integers from 0 up")
+    return width
+
+
+def _is_zero(value: Any) -> bool:
+    return type(value) in (int, float) and value == 0
+
+
+def _grower(
+    mode: str, x: Any, constants: Any, ends: Any, lengths: Any, reflect_type: str
+) -> Callable[[Any, int, int, int], Any]:
+    """The function ``(x, axis, before, after)`` that pads along one axis."""
+    if mode == "constant":
+        values = _numbers_like(_pairs(constants, x.ndim, "constant_values"), x)
+        return lambda x, axis, *widths: _framed(x, axis, widths, values[axis])
+    if mode == "linear_ramp":
+        values = _numbers_like(_pairs(ends, x.ndim, "end_values"), x)
+        return lambda x, axis, *widths: _ramped(x, axis, widths, values[axis])
+    if mode in _STATISTICS:
+        pairs = _pairs(lengths, x.ndim, "stat_length")
+        return lambda x, axis, *widths: _framed_by(mode, x, axis, widths, pairs[axis])
+    if mode == "edge":
+        return lambda x, axis, *widths: _framed(
+            x, axis, widths, (_part(x, axis, 0, 1), _part(x, axis, -1, None))
+        )
+    if mode == "wrap":
+        return _wrapped
+    return lambda x, axis, *widths: _mirrored(
+        x, axis, *widths, edge=mode == "symmetric", odd=reflect_type == "odd"
+    )
+
+
+def _numbers_like(pairs: Sequence[Pair], x: Any) -> list[Pair]:
+    """Padding numbers in the array's dtype."""
+
+    def number(value: Any) -> Any:
+        if isinstance(value, Tracer) and value.dtype.kind in "fc" and x.dtype.kind not in "fc":
+            raise TypeError(
+                f"fdbr.ops.pad: {describe(value)} around {describe(x)} would be cut off from its "
+                "derivative; make the array floating first"
+            )
+        value = array_module(x).asarray(value) if not hasattr(value, "dtype") else value
+        return astype(value, x.dtype, copy=False)
+
+    return [(number(before), number(after)) for before, after in pairs]
+
+
+def _part(x: Any, axis: int, start: int | None, stop: int | None, step: int | None = None) -> Any:
+    return x[(slice(None),) * axis + (slice(start, stop, step),)]
+
+
+def _framed(x: Any, axis: int, widths: Pair, values: Pair) -> Any:
+    """The array between repetitions of two values, which broadcast along the axis."""
+    shapes = [tuple(w if i == axis else n for i, n in enumerate(x.shape)) for w in widths]
+    before, after = (broadcast_to(v, shape) for v, shape in zip(values, shapes, strict=True))
+    return concat([before, x, after], axis=axis)
+
+
+def _ramped(x: Any, axis: int, widths: Pair, ends: Pair) -> Any:
+    xp = array_module(x)
+    ramps = []
+    for width, end, edge in zip(
+        widths, ends, (_part(x, axis, 0, 1), _part(x, axis, -1, None)), strict=True
+    ):
+        dtype = x.dtype if x.dtype.kind in "fc" else float
+        steps = xp.arange(width, dtype=dtype) / (width or 1)  # from the far end to the edge
+        steps = steps.reshape((-1, *(1,) * (x.ndim - axis - 1)))
+        ramps.append(astype(end + (edge - end) * steps, x.dtype, copy=False))
+    return concat([ramps[0], x, flip(ramps[1], axis=axis)], axis=axis)
+
+
+def _framed_by(mode: str, x: Any, axis: int, widths: Pair, lengths: Pair) -> Any:
+    statistic: Any = {"maximum": max, "minimum": min, "mean": mean, "median": median}[mode]
+    n = x.shape[axis]
+    counts = [n if length is None else _width(length) for length in lengths]
+    parts = _part(x, axis, None, counts[0]), _part(x, axis, n - counts[1] if counts[1] < n else 0, None)
+    values = [astype(statistic(p, axis=axis, keepdims=True), x.dtype, copy=False) for p in parts]
+    return _framed(x, axis, widths, (values[0], values[1]))
+
+
+def _wrapped(x: Any, axis: int, before: int, after: int) -> Any:
+    n = x.shape[axis]
+    head, tail = _part(x, axis, n - before % n, None), _part(x, axis, None, after % n)
+    return concat([head, *[x] * (before // n + 1 + after // n), tail], axis=axis)
+
+
+def _mirrored(x: Any, axis: int, before: int, after: int, edge: bool, odd: bool) -> Any:
+    """The array mirrored at its edges, as often as it takes; each time it has grown."""
+    first = 0 if edge else 1
+    if x.shape[axis] == first:  # there is nothing but the edge
+        return _framed(x, axis, (before, after), (x, x))
+    while before or after:
+        n = x.shape[axis]
+        left, right = (n - first if w > n - first else w for w in (before, after))
+        head = flip(_part(x, axis, first, first + left), axis=axis)
+        tail = flip(_part(x, axis, n - first - right, n - first), axis=axis)
+        if odd:
+            head = 2 * _part(x, axis, 0, 1) - head
+            tail = 2 * _part(x, axis, n - 1, None) - tail
+        x = concat([head, x, tail], axis=axis)
+        before, after = before - left, after - right
+    return x
+
+
+# --- triangles ----------------------------------------------------------------------
+
+
+@linear(x=lambda ct, k: _tril(ct, k=k), batch=aligned)
+def _tril(xp: Any, x: Any, *, k: int) -> Any:
+    return xp.tril(x, k)
+
+
+@linear(x=lambda ct, k: _triu(ct, k=k), batch=aligned)
+def _triu(xp: Any, x: Any, *, k: int) -> Any:
+    return xp.triu(x, k)
+
+
+def tril(x: Any, /, *, k: int = 0) -> Any:
+    """The matrices in the last two axes with zeros above their ``k``-th diagonal.
+
+    Raises
+    ------
+    ValueError
+        If ``x`` has less than two dimensions.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.tril(np.ones((2, 2)))
+    array([[1., 0.],
+           [1., 1.]])
+    """
+    return _tril(_matrices(x, "tril"), k=k)
+
+
+def triu(x: Any, /, *, k: int = 0) -> Any:
+    """The matrices in the last two axes with zeros below their ``k``-th diagonal.
+
+    Raises
+    ------
+    ValueError
+        If ``x`` has less than two dimensions.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.triu(np.ones((2, 2)))
+    array([[1., 1.],
+           [0., 1.]])
+    """
+    return _triu(_matrices(x, "triu"), k=k)
+
+
+def _matrices(x: Any, name: str) -> Any:
+    x = asarray(x)
+    if x.ndim < 2:
+        raise ValueError(f"fdbr.ops.{name}: needs two dimensions, got {describe(x)}")
+    return x
+
+
+# --- elements again -----------------------------------------------------------------
+
+
+def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
+    """The array with each element repeated along an axis, or along the flattened array.
+
+    Parameters
+    ----------
+    x
+        An array.
+    repeats
+        How often: an integer, or an array with one integer for each element along the axis.
+    axis
+        Along which axis; `None` flattens the array first.
+
+    Raises
+    ------
+    ValueError
+        If the axis or the number of repeats does not fit, or one is negative.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.repeat(np.array([1, 2]), 2)
+    array([1, 1, 2, 2])
+    >>> ops.repeat(np.array([1, 2]), np.array([3, 1]))
+    array([1, 1, 1, 2])
+    """
+    x = asarray(x)
+    x = reshape(x, -1) if axis is None else x
+    axis = normalize_axis(0 if axis is None else axis, x.ndim, "repeat")
+    each = getattr(repeats, "ndim", 1 if isinstance(repeats, list | tuple) else 0)
+    if each and len(repeats) != 1:
+        return _repeat_each(x, asarray(repeats), axis)
+    number = int(repeats[0] if each else repeats)
+    if number < 0:
+        raise ValueError(f"fdbr.ops.repeat: repeats is {number}; it must not be negative")
+    shape = [*x.shape[: axis + 1], number, *x.shape[axis + 1 :]]
+    out = broadcast_to(expand_dims(x, axis=axis + 1), shape)
+    shape[axis : axis + 2] = [x.shape[axis] * number]
+    return reshape(out, shape)
+
+
+def _repeat_each(x: Any, repeats: Any, axis: int) -> Any:
+    if repeats.shape != (x.shape[axis],):
+        raise ValueError(
+            f"fdbr.ops.repeat: repeats {describe(repeats)} must have one integer for each of "
+            f"{x.shape[axis]} elements along axis {axis} of {describe(x)}"
+        )
+    if bool((repeats < 0).any()):
+        raise ValueError("fdbr.ops.repeat: repeats must not be negative")
+    places = array_module(repeats).arange(int(_sum(repeats)))
+    source = searchsorted(cumulative_sum(repeats), places, side="right")
+    return x[(slice(None),) * axis + (source,)]
+
+
+def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
+    """The coordinates of a grid: each array repeated along the axes of the others.
+
+    Parameters
+    ----------
+    arrays
+        Arrays of one dimension (or none) and one dtype.
+    indexing
+        ``"ij"``: the axes of the grid are the arrays in their order.  ``"xy"``: the first two
+        are exchanged.
+
+    Raises
+    ------
+    ValueError
+        If an array has more than one dimension, or ``indexing`` is neither.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> x, y = ops.meshgrid(np.array([1.0, 2.0]), np.array([3.0, 4.0, 5.0]))
+    >>> x.shape
+    (3, 2)
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"fdbr.ops.meshgrid: indexing is {indexing!r}, not 'xy' or 'ij'")
+    parts = [asarray(array) for array in arrays]
+    if any(part.ndim > 1 for part in parts):
+        shapes = [tuple(part.shape) for part in parts]
+        raise ValueError(f"fdbr.ops.meshgrid: arrays of one dimension are needed, not {shapes}")
+    order = list(range(len(parts)))
+    if indexing == "xy" and len(parts) > 1:
+        order[:2] = [1, 0]
+    lengths = [part.size for part in parts]
+    shape = tuple(lengths[i] for i in order)
+    return [
+        broadcast_to(reshape(part, (-1, *(1,) * (len(parts) - 1 - order.index(i)))), shape)
+        for i, part in enumerate(parts)
+    ]
+
+
+def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+    """The differences of neighbours along an axis, ``n`` times; of truth values, whether they differ.
+
+    Parameters
+    ----------
+    x
+        An array of one dimension or more.
+    axis
+        Along which axis.
+    n
+        How many times.
+    prepend, append
+        Arrays to put before and after ``x`` first.
+
+    Raises
+    ------
+    ValueError
+        If the axis is none, or ``n`` negative.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.diff(np.array([1.0, 2.0, 4.0]))
+    array([1., 2.])
+    """
+    x = asarray(x)
+    axis = normalize_axis(axis, x.ndim, "diff")
+    if n < 0:
+        raise ValueError(f"fdbr.ops.diff: n is {n}; it must not be negative")
+    parts = [_border(part, x, axis) for part in (prepend, x, append) if part is not None]
+    x = concat(parts, axis=axis) if n and len(parts) > 1 else x
+    for _ in range(n):
+        later, earlier = _part(x, axis, 1, None), _part(x, axis, None, -1)
+        x = not_equal(later, earlier) if x.dtype.kind == "b" else later - earlier
+    return x
+
+
+def _border(part: Any, x: Any, axis: int) -> Any:
+    part = asarray(part)
+    if part.ndim:
+        return part
+    return broadcast_to(part, tuple(1 if i == axis else m for i, m in enumerate(x.shape)))

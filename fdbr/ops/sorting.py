@@ -6,6 +6,7 @@ elements are picked, and picking is linear.
 
 from typing import Any
 
+from fdbr.backend import array_module
 from fdbr.core import Tracer, describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.kinds import constant, indexed, shifted
@@ -87,9 +88,7 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
         return _pick(x, argsort(x, axis=axis, descending=descending, stable=stable), axis=axis)
     if descending:
         return flip(sort(flip(x, axis=axis), axis=axis, stable=stable), axis=axis)
-    out = x.copy()  # the arrays' own method: it is the same on every module
-    out.sort(axis=axis, kind="stable" if stable else None)
-    return out
+    return array_module(x).sort(x, axis=axis, kind="stable" if stable else None)
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:

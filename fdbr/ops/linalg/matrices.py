@@ -1,0 +1,110 @@
+"""What the functions of linear algebra ask of their matrices, and small parts they share."""
+
+from typing import Any
+
+import numpy as np
+
+from fdbr.core import describe, stop_gradient
+from fdbr.ops.activation import floating
+from fdbr.ops.comparison import where
+from fdbr.ops.complex_parts import conj
+from fdbr.ops.dtypes import finfo
+from fdbr.ops.kinds import aligned, linear
+from fdbr.ops.shape import _matrix_transpose
+
+__all__ = [
+    "adjoint",
+    "failure",
+    "gaps",
+    "half_triangle",
+    "hermitian",
+    "inverse_or_zero",
+    "matrices",
+    "negligible",
+    "sample",
+    "square_matrices",
+    "triangle",
+]
+
+
+def failure(name: str, problem: str) -> np.linalg.LinAlgError:
+    """The error of a function of linear algebra; it is a `ValueError` too."""
+    return np.linalg.LinAlgError(f"fdbr.ops.linalg.{name}: {problem}")
+
+
+def matrices(name: str, x: Any, argument: str = "x") -> Any:
+    """An argument as floating matrices in the last two axes, or an error."""
+    x = floating(x)
+    if x.ndim < 2:
+        raise failure(
+            name,
+            f"{argument} must have at least two dimensions, but is {describe(x)}; its last two "
+            "axes are a matrix's rows and columns",
+        )
+    return x
+
+
+def square_matrices(name: str, x: Any, argument: str = "x") -> Any:
+    """An argument as floating square matrices in the last two axes, or an error."""
+    x = matrices(name, x, argument)
+    if x.shape[-1] != x.shape[-2]:
+        raise failure(
+            name, f"{argument} must be square, but is {describe(x)}; its last two axes differ"
+        )
+    return x
+
+
+def sample(xp: Any, x: Any) -> str:
+    """How messages call operands that a factorization rejected."""
+    return f"{describe(x)}{'' if x.ndim == 2 else ', or one of the matrices in it,'}"
+
+
+# --- parts of matrices --------------------------------------------------------------
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transpose."""
+    return conj(_matrix_transpose(x))
+
+
+def hermitian(x: Any) -> Any:
+    """The Hermitian part ``(x + x^H) / 2``."""
+    return (x + adjoint(x)) / 2
+
+
+@linear(x=lambda ct, lower, k: triangle(ct, lower=lower, k=k), batch=aligned)
+def triangle(xp: Any, x: Any, *, lower: bool, k: int = 0) -> Any:
+    """The elements on and below (or above) the ``k``-th diagonal, and zeros elsewhere."""
+    return xp.tril(x, k) if lower else xp.triu(x, k)
+
+
+@linear(x=lambda ct: half_triangle(ct), batch=aligned)
+def half_triangle(xp: Any, x: Any) -> Any:
+    """The lower triangle with its diagonal halved: the part of which ``y + y^H`` is made."""
+    out = xp.tril(x)
+    places = xp.arange(x.shape[-1])
+    out[..., places, places] *= 0.5
+    return out
+
+
+# --- safe division ------------------------------------------------------------------
+
+
+def negligible(values: Any) -> Any:
+    """What of eigenvalues or singular values is rounding: their number times eps of the largest."""
+    held = abs(stop_gradient(values))
+    count = held.shape[-1]
+    return held.max(axis=-1, keepdims=True) * (count * finfo(held.dtype).eps) if count else held
+
+
+def inverse_or_zero(x: Any, floor: Any) -> Any:
+    """``1 / x``, and 0 where ``x`` is not above a floor in size."""
+    near = abs(stop_gradient(x)) <= floor
+    return where(near, 0, 1 / where(near, 1, x))
+
+
+def gaps(values: Any) -> Any:
+    """``1 / (values[j] - values[i])``, and 0 where they are equal but for rounding."""
+    return inverse_or_zero(
+        values[..., None, :] - values[..., :, None], negligible(values)[..., None]
+    )

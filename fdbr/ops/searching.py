@@ -1,0 +1,109 @@
+"""Where elements are: the places of those that are not zero, and places in sorted arrays."""
+
+from typing import Any, Literal
+
+from fdbr.core import Tracer, describe
+from fdbr.ops.creation import asarray
+from fdbr.ops.indexing import getitem
+from fdbr.ops.kinds import constant
+from fdbr.ops.kinds.batches import spread
+from fdbr.ops.reductions import count_nonzero
+from fdbr.ops.shape import concat, reshape
+from fdbr.ops.sorting import argsort
+
+__all__ = ["nonzero", "searchsorted"]
+
+
+def nonzero(x: Any, /) -> tuple[Any, ...]:
+    """The places of the elements that are not zero: for each axis, an array of places on it.
+
+    How many there are depends on the elements.  Under `vmap` that number is a decision: examples
+    that differ in it go separate ways.
+
+    Raises
+    ------
+    ValueError
+        If ``x`` has no dimension.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.nonzero(np.array([0.0, 3.0, 4.0]))
+    (array([1, 2]),)
+    """
+    x = asarray(x)
+    if not x.ndim:
+        raise ValueError(f"fdbr.ops.nonzero: x is {describe(x)}, which has no dimension")
+    if not isinstance(x, Tracer):
+        return x.nonzero()
+    places = true_places(reshape(x != 0, -1))
+    out = []
+    for n in reversed(x.shape):
+        out.append(places % (n or 1))
+        places = places // (n or 1)
+    return tuple(reversed(out))
+
+
+def true_places(flags: Any) -> Any:
+    """The places of the true elements of an array of one dimension, in order."""
+    if not isinstance(flags, Tracer):
+        return flags.nonzero()[0]
+    return argsort(~flags)[: int(count_nonzero(flags))]
+
+
+def _batch_searchsorted(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    """Places by ranks: how far an element comes in a common order, less its rank among its own."""
+    x, y = values
+    if not batched[0]:
+        return apply(x, y, **params)
+    y = spread(y, batched[1], size)
+    sought = reshape(y, (size, -1))
+    # What stands first counts as smaller: elements sought go before equal ones, or after them.
+    left = params["side"] == "left"
+    both = concat([sought, x] if left else [x, sought], axis=1)
+    ranks = argsort(argsort(both, axis=1), axis=1)
+    ranks = ranks[:, : sought.shape[1]] if left else ranks[:, x.shape[1] :]
+    return reshape(ranks - argsort(argsort(sought, axis=1), axis=1), y.shape)
+
+
+@constant(batch=_batch_searchsorted)
+def _searchsorted(xp: Any, x: Any, y: Any, *, side: str) -> Any:
+    return xp.searchsorted(x, y, side=side)
+
+
+def searchsorted(
+    x1: Any, x2: Any, /, *, side: Literal["left", "right"] = "left", sorter: Any = None
+) -> Any:
+    """The places in a sorted array before which elements would have to be put to keep it sorted.
+
+    Parameters
+    ----------
+    x1
+        An array of one dimension, sorted.
+    x2
+        What is sought: an array of any shape.
+    side
+        Before (``"left"``) or after (``"right"``) elements that are equal.
+    sorter
+        Places that sort ``x1``, as `argsort` gives them, where it is not sorted.
+
+    Returns
+    -------
+    array
+        Integers in the shape of ``x2``.
+
+    Raises
+    ------
+    ValueError
+        If ``x1`` does not have one dimension, or ``side`` is neither.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.searchsorted(np.array([1.0, 2.0, 3.0]), np.array([2.0, 2.5]))
+    array([1, 2])
+    """
+    x1, x2 = asarray(x1), asarray(x2)
+    if x1.ndim != 1:
+        raise ValueError(f"fdbr.ops.searchsorted: x1 must have one dimension, not {describe(x1)}")
+    if side not in ("left", "right"):
+        raise ValueError(f"fdbr.ops.searchsorted: side is {side!r}, not 'left' or 'right'")
+    return _searchsorted(x1 if sorter is None else getitem(x1, sorter), x2, side=side)

@@ -1,0 +1,139 @@
+"""Arrays as sets of their elements.
+
+How many elements differ depends on them.  Under `vmap` that number is a decision: examples that
+differ in it go separate ways.
+"""
+
+from typing import Any, NamedTuple
+
+from fdbr.backend import array_module
+from fdbr.core import Tracer
+from fdbr.ops.comparison import equal, logical_not, logical_or, not_equal
+from fdbr.ops.creation import asarray, ones_like
+from fdbr.ops.reductions import cumulative_sum
+from fdbr.ops.searching import searchsorted, true_places
+from fdbr.ops.shape import broadcast_to, concat, reshape
+from fdbr.ops.sorting import argsort, sort
+
+__all__ = ["isin", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
+
+
+class UniqueAll(NamedTuple):
+    """The elements that differ, where each was first, which of them each element is, how many."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """The elements that differ, and how many there are of each."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """The elements that differ, and which of them each element is."""
+
+    values: Any
+    inverse_indices: Any
+
+
+def unique_values(x: Any, /) -> Any:
+    """The elements that differ, in order; each NaN is one of its own.
+
+    The derivative of each is that of its first occurrence.
+
+    >>> import fdbr, numpy as np
+    >>> from fdbr import ops
+    >>> ops.unique_values(np.array([2.0, 1.0, 2.0]))
+    array([1., 2.])
+    >>> fdbr.grad(lambda x: ops.unique_values(x)[1])(np.array([2.0, 1.0, 2.0]))
+    array([1., 0., 0.])
+    """
+    x = asarray(x)
+    if not isinstance(x, Tracer):
+        return array_module(x).unique(x, equal_nan=False)
+    return unique_all(x).values
+
+
+def unique_counts(x: Any, /) -> UniqueCounts:
+    """`unique_values`, and how many elements are equal to each.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.unique_counts(np.array([2.0, 1.0, 2.0])).counts
+    array([1, 2])
+    """
+    x = asarray(x)
+    if not isinstance(x, Tracer):
+        return UniqueCounts(*array_module(x).unique(x, return_counts=True, equal_nan=False))
+    found = unique_all(x)
+    return UniqueCounts(found.values, found.counts)
+
+
+def unique_inverse(x: Any, /) -> UniqueInverse:
+    """`unique_values`, and which of them each element of ``x`` is.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.unique_inverse(np.array([2.0, 1.0, 2.0])).inverse_indices
+    array([1, 0, 1])
+    """
+    x = asarray(x)
+    if not isinstance(x, Tracer):
+        values, inverse = array_module(x).unique(x, return_inverse=True, equal_nan=False)
+        return UniqueInverse(values, inverse.reshape(x.shape))
+    found = unique_all(x)
+    return UniqueInverse(found.values, found.inverse_indices)
+
+
+def unique_all(x: Any, /) -> UniqueAll:
+    """`unique_values`, where each was first, which of them each element is, and how many are equal.
+
+    The places count elements of the flattened array.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.unique_all(np.array([2.0, 1.0, 2.0])).indices
+    array([1, 0])
+    """
+    x = asarray(x)
+    if not isinstance(x, Tracer):
+        values, indices, inverse, counts = array_module(x).unique(
+            x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+        )
+        return UniqueAll(values, indices, inverse.reshape(x.shape), counts)
+    flat = reshape(x, -1)
+    order = argsort(flat)  # stable: of equal elements the first comes first
+    ordered = flat[order]
+    new = concat([ones_like(ordered[:1], dtype=bool), not_equal(ordered[1:], ordered[:-1])])
+    starts = true_places(new)
+    ranks = cumulative_sum(new) - 1
+    ends = concat([starts[1:], ones_like(starts[:1]) * flat.size])
+    indices = order[starts]
+    return UniqueAll(
+        flat[indices], indices, reshape(ranks[argsort(order)], x.shape), ends - starts
+    )
+
+
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+    """Whether each element of ``x1`` is among those of ``x2``; NaN is not.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.isin(np.array([1, 2, 3]), np.array([2, 4]))
+    array([False,  True, False])
+    """
+    x1, x2 = asarray(x1), reshape(asarray(x2), -1)
+    if not isinstance(x1, Tracer) and not isinstance(x2, Tracer):
+        found = array_module(x1, x2).isin(x1, x2)
+    elif not x2.size:
+        found = not_equal(x1, x1) & equal(x1, x1)
+    else:
+        ordered = sort(x2)
+        places = searchsorted(ordered, x1)
+        found = equal(ordered[places - (places == x2.size)], x1)
+    return logical_not(found) if invert else found

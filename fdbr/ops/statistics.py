@@ -1,0 +1,130 @@
+"""Medians and quantiles: what stands at some place of the sorted elements, or between two."""
+
+from typing import Any, Literal
+
+from fdbr.backend import array_module
+from fdbr.core import Tracer, describe
+from fdbr.ops.arithmetic import floor
+from fdbr.ops.arithmetic import round as _round
+from fdbr.ops.comparison import isnan, where
+from fdbr.ops.creation import asarray
+from fdbr.ops.dtypes import astype, float_dtype
+from fdbr.ops.indexing import getitem
+from fdbr.ops.reductions import Axis, kept_shape
+from fdbr.ops.shape import moveaxis, normalize_axes, reshape
+from fdbr.ops.sorting import sort
+
+__all__ = ["median", "quantile"]
+
+Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
+
+
+def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The middle one of the sorted elements over axes, or the mean of the middle two.
+
+    Its derivative is that of the element, or half that of each of the two; of equal elements
+    those that come first count as smaller.  The median of elements with NaN among them is NaN.
+
+    Raises
+    ------
+    ValueError
+        If there is no element, or no such axis.
+    TypeError
+        If ``x`` is complex.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.median(np.array([3.0, 1.0, 2.0, 10.0]))
+    np.float64(2.5)
+    """
+    ordered, axes, shape = _ordered(x, axis, "median")
+    n = ordered.shape[0]
+    low, high = ordered[(n - 1) // 2], ordered[n // 2]
+    out = low if n % 2 else (low + high) / 2
+    out = where(isnan(ordered[-1]), ordered[-1], out)
+    return reshape(out, kept_shape(shape, axes)) if keepdims else out
+
+
+def quantile(
+    x: Any, q: Any, /, *, axis: Axis = None, method: Method = "linear", keepdims: bool = False
+) -> Any:
+    """The values below which parts ``q`` of the elements over axes lie.
+
+    The sorted elements stand at the places ``0, 1/(n-1), …, 1``.  The derivative in ``x`` is that
+    of the elements next to ``q``; that in ``q``, with method ``"linear"``, is the slope between
+    them.
+
+    Parameters
+    ----------
+    x
+        A real array.
+    q
+        Numbers from 0 to 1, of any shape.
+    axis
+        Over which axes; by default over all.
+    method
+        What stands between two elements: ``"linear"``, the straight line; ``"lower"`` or
+        ``"higher"``, one of them; ``"nearest"``; ``"midpoint"``, their mean.
+    keepdims
+        Whether the axes are kept with length 1.
+
+    Returns
+    -------
+    array
+        The axes of ``q``, then those of ``x`` that remain.
+
+    Raises
+    ------
+    ValueError
+        If there is no element or axis, ``q`` is not within 0 and 1, or the method is none.
+    TypeError
+        If ``x`` is complex.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.quantile(np.array([0.0, 1.0, 4.0]), np.array([0.25, 1.0]))
+    array([0.5, 4. ])
+    """
+    ordered, axes, shape = _ordered(x, axis, "quantile")
+    if method not in Method.__args__:  # type: ignore[attr-defined]
+        raise ValueError(f"fdbr.ops.quantile: method is {method!r}, not one of {Method.__args__}")  # type: ignore[attr-defined]
+    q = _parts(q, ordered)
+    place = q * (ordered.shape[0] - 1)
+    low = floor(place)
+    share = reshape(place - low, (*q.shape, *(1,) * (ordered.ndim - 1)))
+    below = getitem(ordered, astype(low, int))
+    above = getitem(ordered, astype(low + (place > low), int))
+    if method == "linear":
+        out = below + (above - below) * share
+    elif method == "midpoint":
+        out = where(share > 0, (below + above) / 2, below)
+    elif method == "nearest":
+        out = getitem(ordered, astype(_round(place), int))
+    else:
+        out = below if method == "lower" else above
+    out = where(isnan(ordered[-1]), ordered[-1], out)
+    return reshape(out, (*q.shape, *kept_shape(shape, axes))) if keepdims else out
+
+
+def _parts(q: Any, ordered: Any) -> Any:
+    xp = array_module(ordered)
+    q = asarray(q) if hasattr(q, "dtype") else xp.asarray(q, dtype=ordered.dtype)
+    q = q if q.dtype.kind == "f" else astype(q, ordered.dtype)
+    if not bool(((q >= 0) & (q <= 1)).all()):
+        raise ValueError(f"fdbr.ops.quantile: q must lie between 0 and 1; it is {q!r}")
+    return q
+
+
+def _ordered(x: Any, axis: Axis, name: str) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+    """The elements over some axes, sorted along a first axis; the axes, and the whole shape."""
+    x = asarray(x)
+    if x.dtype.kind == "c":
+        raise TypeError(f"fdbr.ops.{name}: complex numbers have no order, but x is {describe(x)}")
+    x = x if x.dtype.kind == "f" else astype(x, float_dtype(x))
+    axes = normalize_axes(axis, x.ndim, name)
+    rest = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+    flat = reshape(moveaxis(x, axes, tuple(range(len(axes)))) if axes else x, (-1, *rest)) if x.size else x
+    if not x.size or not flat.shape[0]:
+        raise ValueError(f"fdbr.ops.{name}: x {describe(x)} has no element over axis {axis}")
+    # Of equal elements the first counts as smaller where that tells in a derivative.
+    return sort(flat, axis=0, stable=isinstance(x, Tracer)), axes, tuple(x.shape)

@@ -1,0 +1,106 @@
+"""Windows that slide over the spatial axes of an array: what convolution and pooling share.
+
+Arrays have a batch axis, a channel axis and then the spatial axes: ``(N, C, *spatial)``.
+"""
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fdbr.core import describe
+
+__all__ = ["Geometry", "Pairs", "Sizes", "per_axis", "padding_pairs", "same_padding"]
+
+Sizes = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+
+class Geometry(NamedTuple):
+    """How windows lie: one entry a spatial axis in each field."""
+
+    kernel: Sizes
+    stride: Sizes
+    padding: Pairs
+    dilation: Sizes
+
+    def extents(self) -> Sizes:
+        """How far a window reaches, from its first element to its last."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+
+    def counts(self, size: Sizes) -> Sizes:
+        """How many windows there are along axes of these lengths."""
+        axes = zip(size, self.padding, self.extents(), self.stride, strict=True)
+        return tuple((n + sum(pad) - extent) // step + 1 for n, pad, extent, step in axes)
+
+    def padded(self, size: Sizes) -> Sizes:
+        """The lengths with the padding."""
+        return tuple(n + sum(pad) for n, pad in zip(size, self.padding, strict=True))
+
+    def place(self, position: Sizes, counts: Sizes) -> tuple[slice, ...]:
+        """Where one position of the kernel lies in all windows: a key of the padded axes."""
+        axes = zip(position, counts, self.stride, self.dilation, strict=True)
+        return tuple(slice(i * d, i * d + s * (m - 1) + 1, s) for i, m, s, d in axes)
+
+    def interior(self, size: Sizes) -> tuple[slice, ...]:
+        """Where the elements lie within their padding: a key of the padded axes."""
+        axes = zip(size, self.padding, strict=True)
+        return tuple(slice(low, low + n) for n, (low, _) in axes)
+
+
+def per_axis(function: str, name: str, value: Any, rank: int, least: int = 1) -> Sizes:
+    """An integer for all spatial axes, or one for each, as a tuple."""
+    given = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * rank
+    try:
+        sizes = tuple(operator.index(n) for n in given)
+    except TypeError:
+        sizes = ()
+    if len(sizes) != rank or any(n < least for n in sizes):
+        raise ValueError(
+            f"fdbr.ops.{function}: {name} must be an integer of at least {least}, or {rank} of "
+            f"them, one for each spatial axis; it is {value!r}"
+        )
+    return sizes
+
+
+def padding_pairs(function: str, padding: Any, rank: int) -> Pairs:
+    """A padding given as an integer, integers, or pairs of them, as one pair an axis."""
+    if isinstance(padding, Sequence) and any(isinstance(pad, Sequence) for pad in padding):
+        pads = tuple(tuple(p) if isinstance(p, Sequence) else (p,) for p in padding)
+        if len(pads) == rank and all(len(pad) == 2 for pad in pads):
+            pairs = [per_axis(function, "padding", pad, 2, least=0) for pad in pads]
+            return tuple((low, high) for low, high in pairs)
+        raise ValueError(
+            f"fdbr.ops.{function}: padding must have one pair (before, after) for each of {rank} "
+            f"spatial axes; it is {padding!r}"
+        )
+    return tuple((n, n) for n in per_axis(function, "padding", padding, rank, least=0))
+
+
+def same_padding(size: Sizes, geometry: Geometry) -> Pairs:
+    """The padding for which there are ``ceil(n / stride)`` windows; an odd one is more after."""
+    pairs = []
+    for n, extent, step in zip(size, geometry.extents(), geometry.stride, strict=True):
+        total = max((-(-n // step) - 1) * step + extent - n, 0)
+        pairs.append((total // 2, total - total // 2))
+    return tuple(pairs)
+
+
+def check_windows(function: str, x: Any, geometry: Geometry) -> None:
+    """Refuse an array into which not one window fits."""
+    size = tuple(x.shape[2:])
+    if any(n < e for n, e in zip(geometry.padded(size), geometry.extents(), strict=True)):
+        raise ValueError(
+            f"fdbr.ops.{function}: the windows, {geometry.extents()} long with dilation, do not "
+            f"fit into x {describe(x)}, whose spatial axes are {geometry.padded(size)} long with "
+            "padding; use a smaller kernel or dilation, or more padding"
+        )
+
+
+def check_spatial(function: str, x: Any, rank: int) -> bool:
+    """Whether ``x`` has a batch axis before its channels and ``rank`` spatial axes."""
+    if x.ndim not in (rank + 1, rank + 2):
+        raise ValueError(
+            f"fdbr.ops.{function}: x must have a channel axis and {rank} spatial axes, and may "
+            f"have a batch axis before them; it is {describe(x)}"
+        )
+    return x.ndim == rank + 2
