@@ -4,7 +4,7 @@ import argparse
 import os
 
 THREADS = 2
-WORKLOADS = ("rosen10", "mlp")
+WORKLOADS = ("rosen10", "mlp", "per_example", "hvp")
 
 
 def main() -> None:

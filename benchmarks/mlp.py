@@ -18,13 +18,14 @@ BATCH = 100
 RATE = 0.01
 
 
-def _batch() -> tuple[np.ndarray, np.ndarray]:
+def make_batch() -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels."""
     generator = np.random.default_rng(0)
     images = generator.random((BATCH, SIZES[0]), dtype=np.float32)
     return images, generator.integers(0, SIZES[-1], BATCH)
 
 
-def _parameters() -> list[tuple[np.ndarray, np.ndarray]]:
+def make_parameters() -> list[tuple[np.ndarray, np.ndarray]]:
     """The weight and bias of each layer, the weight as (outputs, inputs)."""
     generator = np.random.default_rng(1)
     return [
@@ -41,8 +42,8 @@ def fdbr() -> Callable[[], Any]:
     import fdbr
     from fdbr import nn, ops, train
 
-    images, labels = fdbr.device_get(_batch())  # read-only, as `train.Batches` gives them
-    layers = [nn.Linear(weight, bias) for weight, bias in _parameters()]
+    images, labels = fdbr.device_get(make_batch())  # read-only, as `train.Batches` gives them
+    layers = [nn.Linear(weight, bias) for weight, bias in make_parameters()]
     model = nn.Sequential(layers[0], ops.relu, layers[1], ops.relu, layers[2])
     optimizer = train.optim.sgd(RATE)
     state = optimizer.init(model)
@@ -66,10 +67,10 @@ def torch() -> Callable[[], Any]:
     from torch import nn
     from torch.nn import functional
 
-    images, labels = map(torch.from_numpy, _batch())
+    images, labels = map(torch.from_numpy, make_batch())
     layers = [nn.Linear(inputs, outputs) for inputs, outputs in pairwise(SIZES)]
     with torch.no_grad():
-        for layer, (weight, bias) in zip(layers, _parameters(), strict=True):
+        for layer, (weight, bias) in zip(layers, make_parameters(), strict=True):
             layer.weight.copy_(torch.from_numpy(weight))
             layer.bias.copy_(torch.from_numpy(bias))
     model = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])

@@ -1,6 +1,6 @@
 """fdbr: functional define-by-run.  Gradients of pure functions over frozen parameters."""
 
-from fdbr import backend, ops, random, tree
+from fdbr import backend, debug, nn, ops, random, testing, train, tree
 from fdbr.backend import device_get, device_put
 from fdbr.batching import vmap
 from fdbr.checkpointing import checkpoint
@@ -18,6 +18,7 @@ __all__ = [
     "checkpoint",
     "custom_jvp",
     "custom_vjp",
+    "debug",
     "device_get",
     "device_put",
     "frozen",
@@ -28,10 +29,13 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "nn",
     "ops",
     "random",
     "static",
     "stop_gradient",
+    "testing",
+    "train",
     "tree",
     "value_and_grad",
     "vjp",

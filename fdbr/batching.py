@@ -1,16 +1,19 @@
 """Batches of examples in the place of one, and control flow on which they disagree."""
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import to_numpy
+from fdbr.backend import array_module, is_array, lock, protect, to_numpy
 from fdbr.core import Primitive, Trace, Tracer, describe, name_of, publish, stop_gradient
 
-__all__ = ["BatchTrace", "BatchTracer", "Disagreement", "vmap"]
+__all__ = ["BatchTrace", "BatchTracer", "Disagreement", "take_examples", "vmap"]
+
+_PATIENCE = 100_000  # questions that an empty batch answers; a loop may never end on its answers
 
 
 class Disagreement(BaseException):
@@ -21,10 +24,9 @@ class Disagreement(BaseException):
     must not catch it.
     """
 
-    def __init__(self, trace: "BatchTrace", answers: Any) -> None:
+    def __init__(self, trace: "BatchTrace") -> None:
         super().__init__("examples of a batch disagree")
         self.trace = trace
-        self.answers = answers
 
 
 class BatchTracer(Tracer):
@@ -56,13 +58,26 @@ class BatchTracer(Tracer):
 
 
 class BatchTrace(Trace):
-    """One run of a function under `vmap`."""
+    """One run of a function under `vmap`.
 
-    __slots__ = ("size",)
+    Attributes
+    ----------
+    size
+        The number of examples.
+    max_paths
+        How many paths the batch may take that these examples are part of.
+    answers
+        The examples' answers to the question on which they disagreed, if there was one.
+    """
 
-    def __init__(self, transformation: str, function: Any, size: int) -> None:
+    __slots__ = ("answers", "max_paths", "patience", "size")
+
+    def __init__(self, transformation: str, function: Any, size: int, max_paths: int) -> None:
         super().__init__(transformation, function)
         self.size = size
+        self.max_paths = max_paths
+        self.answers: Any = None
+        self.patience = _PATIENCE
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         batched = [type(arg) is BatchTracer and arg.trace is self for arg in args]
@@ -80,15 +95,30 @@ class BatchTrace(Trace):
 
     def decide(self, tracer: Tracer, kind: type) -> Any:
         values = stop_gradient(tracer.value)
-        if isinstance(values, Tracer):
-            answers = [kind(values[i]) for i in range(self.size)]
-        else:
-            answers = [kind(answer) for answer in to_numpy(values).reshape(self.size)]
+        answers = [kind(value) for value in _each(values, self.size)]
         if not answers:
-            return kind()
+            return self.default(kind)
         if all(answer == answers[0] for answer in answers):
             return answers[0]
-        raise Disagreement(self, np.array(answers))
+        self.answers = np.array(answers)
+        raise Disagreement(self)
+
+    def default(self, kind: type) -> Any:
+        """The answer of an empty batch: false, or zero."""
+        self.patience -= 1
+        if self.patience < 0:
+            raise RuntimeError(
+                f"fdbr.vmap: {self.origin[1]} does not come to an end on a batch of size 0, where "
+                "every condition counts as false"
+            )
+        return kind()
+
+
+def _each(values: Any, size: int) -> Any:
+    """A batch of single numbers, one by one."""
+    if isinstance(values, Tracer):
+        return [ops.reshape(values, (size,))[i] for i in range(size)]
+    return to_numpy(values).reshape(size)
 
 
 def vmap(
@@ -117,6 +147,7 @@ def vmap(
     out_axes
         Where the batch goes in the results: an integer, `None` for results on which the
         examples agree because no example entered them, or a tree that is a prefix of the result.
+        Python numbers among the results are weak: they take the dtype of the other examples'.
     axis_size
         The size of the batch, where no argument tells.
     max_paths
@@ -149,11 +180,12 @@ def vmap(
     """
     if not callable(f):
         raise TypeError(f"fdbr.vmap: f must be a function, not {describe(f)}")
+    size = None if axis_size is None else _number("axis_size", axis_size, 0)
+    bound = _number("max_paths", max_paths, 1)
 
     @functools.wraps(f, updated=())
     def vectorised(*args: Any, **kwargs: Any) -> Any:
-        batch = _Batch(f, args, kwargs, in_axes, axis_size)
-        return batch.run(out_axes, max_paths)
+        return _Batch(f, args, kwargs, in_axes, size).run(out_axes, bound)
 
     return vectorised
 
@@ -197,10 +229,12 @@ class _Batch:
 
     def _first(self, leaf: Any, axis: int, path: str) -> Any:
         shape = getattr(leaf, "shape", ())
-        if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+        if not -len(shape) <= axis < len(shape):
+            by_position = path.startswith("[0]")
+            advice = "give an axis that it has, or None" if by_position else "pass it by position"
             raise ValueError(
-                f"fdbr.vmap: in_axes is {axis!r} for {_argument(path)} of {self.name}, which is "
-                f"{describe(leaf)}; give an axis that it has, or None"
+                f"fdbr.vmap: in_axes is {axis} for {_argument(path)} of {self.name}, which is "
+                f"{describe(leaf)}; {advice}"
             )
         return ops.moveaxis(leaf, axis, 0) if axis % len(shape) else leaf
 
@@ -211,13 +245,18 @@ class _Batch:
         structure = None
         while waiting:
             chosen = waiting.pop()
-            trace = BatchTrace("vmap", self.f, len(chosen))
+            trace = BatchTrace("vmap", self.f, len(chosen), max_paths)
             try:
                 out = self._run_part(trace, chosen)
             except Disagreement as question:
                 if question.trace is not trace:
                     raise
-                answers = question.answers
+            except Exception:
+                if trace.answers is None:
+                    raise
+            # Here even if nothing was raised: the function may have caught the question.
+            answers = trace.answers
+            if answers is not None:
                 waiting += [chosen[answers == answer] for answer in np.unique(answers)]
                 if len(waiting) + len(parts) > max_paths:
                     raise RuntimeError(
@@ -241,7 +280,7 @@ class _Batch:
         for i, own in enumerate(self.batched):
             if own:
                 if len(chosen) < self.size:
-                    leaves[i] = ops.take(leaves[i], chosen, axis=0)
+                    leaves[i] = take_examples(leaves[i], chosen)
                 trace.borrow(leaves[i])
                 leaves[i] = BatchTracer(trace, leaves[i])
         args, kwargs = tree.unflatten(self.structure, leaves)
@@ -273,27 +312,39 @@ class _Batch:
                     f"{self.name}, which differs between examples"
                 )
             return values[0][1]
-        whole = [value if own else _repeated(value, n) for own, value, n in values]
+        for _, value, _ in values:
+            if not is_array(value) and not isinstance(value, int | float | complex):
+                raise TypeError(
+                    f"fdbr.vmap: the result{path and ' at ' + path} of {self.name} is "
+                    f"{describe(value)} and no array; say out_axes=None for it, or do not return it"
+                )
+        dtype = ops.result_type(*(_promoting(value) for _, value, _ in values))
+        whole = [value if own else _repeated(value, n, dtype) for own, value, n in values]
         shapes = {value.shape[1:] for value in whole}
         if len(shapes) > 1:
             raise ValueError(
                 f"fdbr.vmap: {self.name} returns shapes {sorted(shapes)} for different examples"
                 f"{path and ' at ' + path}; results must have one shape to be put together"
             )
-        out = whole[0] if len(whole) == 1 else ops.take(ops.concat(whole), order, axis=0)
+        out = whole[0] if len(whole) == 1 else take_examples(ops.concat(whole), order)
         if not -out.ndim <= axis < out.ndim:
             raise ValueError(
                 f"fdbr.vmap: out_axes is {axis} for the result{path and ' at ' + path} of "
                 f"{self.name}, which has {out.ndim} axes with the batch"
             )
-        return ops.moveaxis(out, 0, axis) if axis else out
+        out = ops.moveaxis(out, 0, axis) if axis else out
+        return out if isinstance(out, Tracer) else lock(out)
+
+
+def take_examples(values: Any, chosen: Any) -> Any:
+    """Some of a batch's examples; ``chosen`` is a NumPy array of their numbers."""
+    return ops.take(values, array_module(values).asarray(chosen), axis=0)
 
 
 def _prefix(axes: Any, values: Any, where: str) -> list[Any]:
     """The axis of each leaf of ``values``, of axes that are a prefix of their tree."""
-    count = len(tree.leaves(values))
-    if axes is None or isinstance(axes, int):
-        return [axes] * count
+    if axes is None or type(axes) is int:
+        return [axes] * len(tree.leaves(values))
     try:
         spread = tree.broadcast_prefix(axes, values)
     except ValueError as error:
@@ -301,17 +352,29 @@ def _prefix(axes: Any, values: Any, where: str) -> list[Any]:
             f"fdbr.vmap: the {where} must be an integer, None, or a tree of these that is a prefix "
             f"of {tree.structure(values)}; it is {axes!r}"
         ) from error
-    if not all(axis is None or isinstance(axis, int) for axis in spread):
-        raise ValueError(f"fdbr.vmap: the {where} must be integers or None, not {axes!r}")
-    return spread
+    try:
+        return [None if axis is None else operator.index(axis) for axis in spread]
+    except TypeError:
+        raise TypeError(f"fdbr.vmap: the {where} must be integers or None, not {axes!r}") from None
+
+
+def _number(name: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"fdbr.vmap: {name} must be an integer, not {value!r}") from None
+    if number < least:
+        raise ValueError(f"fdbr.vmap: {name} must be at least {least}, not {number}")
+    return number
 
 
 def _argument(path: str) -> str:
     """An argument's place, from a path in the pair of positional and keyword arguments."""
     if not path.startswith("["):
         return path
-    kind, _, rest = path[1:].partition("]")
-    return f"argument {rest}" if kind == "0" else f"keyword argument {rest}"
+    kind, _, rest = path[1:].partition("][")
+    name, _, inside = rest.partition("]")
+    return f"{'keyword ' * int(kind)}argument {name}{inside and ' at ' + inside}"
 
 
 def _mine(trace: BatchTrace, leaf: Any) -> bool:
@@ -322,7 +385,17 @@ def _value(trace: BatchTrace, leaf: Any) -> Any:
     return publish(trace, leaf.value) if _mine(trace, leaf) else trace.admit(leaf)
 
 
-def _repeated(value: Any, count: int) -> Any:
-    """What is the same for all examples, once for each."""
-    value = ops.asarray(value)
+def _repeated(value: Any, count: int, dtype: Any) -> Any:
+    """What is the same for all examples, once for each; nobody can write to it."""
+    value = ops.asarray(value, dtype=dtype)
+    if not isinstance(value, Tracer):
+        value = protect(value)
     return ops.broadcast_to(value, (count, *value.shape))
+
+
+def _promoting(value: Any) -> Any:
+    """What stands for a result in promotion: a number, traced or not, is weak."""
+    number = value
+    while isinstance(number, Tracer):
+        number = number.value
+    return number if isinstance(number, int | float | complex) else value

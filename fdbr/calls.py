@@ -4,12 +4,15 @@ A `Call` is to `custom_vjp` and `custom_jvp` what a primitive is to an op: each 
 layer off its operands and applies the call to what is below.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fdbr import ops, tree
 from fdbr.backend import array_module
-from fdbr.batching import BatchTrace, BatchTracer, vmap
+from fdbr.batching import BatchTrace, BatchTracer, take_examples, vmap
 from fdbr.core import Trace, Tracer, ended, escaped, retain
 from fdbr.forward import ForwardTrace
 from fdbr.reverse import ReverseTrace
@@ -30,7 +33,8 @@ class Call:
     value
         ``value(*leaves) -> outs``, a tuple.
     fwd, bwd
-        ``fwd(*leaves) -> (outs, residuals)`` and ``bwd(residuals, cotangents) -> cotangents``.
+        ``fwd(*leaves) -> (outs, residuals)`` and ``bwd(residuals, cotangents) -> cotangents``,
+        where the cotangents of outputs that are not differentiated are `None`.
     rule
         ``rule(leaves, tangents) -> (outs, tangents)``, used if there is no ``bwd``.
     """
@@ -61,21 +65,35 @@ def apply(call: Call, leaves: Leaves) -> tuple[Any, ...]:
     mine = [isinstance(leaf, Tracer) and leaf.trace is top for leaf in leaves]
     values = [leaf.value if own else leaf for leaf, own in zip(leaves, mine, strict=True)]
     if isinstance(top, BatchTrace):
-        outs = apply(_batched(call, mine, top.size), values)
+        outs = apply(_batched(call, mine, top), values)
+        _check_arguments(call, top, outs)
         return tuple(BatchTracer(top, out) for out in outs)
     if isinstance(top, ForwardTrace):
         tangents = [leaf.tangent if own else None for leaf, own in zip(leaves, mine, strict=True)]
-        outs, slopes = (_pushed_back if call.bwd else _pushed)(call, values, tangents)
+        outs, slopes = (_pushed_back if call.bwd else _pushed)(call, top, values, tangents)
+        _check_arguments(call, top, (outs, slopes))
         return tuple(map(top.output, outs, slopes))
     assert isinstance(top, ReverseTrace)
-    outs, pull = (_pulled if call.bwd else _pulled_back)(call, values, mine)
+    outs, pull = (_pulled if call.bwd else _pulled_back)(call, top, values, mine)
     parents = [leaf.node for leaf, own in zip(leaves, mine, strict=True) if own]
     return top.joint(call.name, outs, parents, pull)
 
 
-def _pulled(call: Call, values: Leaves, mine: Sequence[bool]) -> Any:
+def _check_arguments(call: Call, top: Trace, results: Any) -> None:
+    """Have a call get every traced value of a trace that is taken off its operands from these."""
+    for leaf in tree.leaves(results):
+        if isinstance(leaf, Tracer) and leaf.trace.level >= top.level:
+            raise TypeError(
+                f"fdbr.{call.name}: its functions use a traced value of {top} that is no argument, "
+                "or a static one; pass it as an argument that is not static, so that its "
+                "derivative is stated too"
+            )
+
+
+def _pulled(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any:
     """Reverse mode by a reverse rule."""
     outs, residuals = call.fwd(*values)
+    _check_arguments(call, top, (outs, residuals))
     residuals = tree.map(retain, residuals)
     zeros = [_Zero(out) for out in outs]
 
@@ -87,9 +105,10 @@ def _pulled(call: Call, values: Leaves, mine: Sequence[bool]) -> Any:
     return outs, pull
 
 
-def _pulled_back(call: Call, values: Leaves, mine: Sequence[bool]) -> Any:
+def _pulled_back(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any:
     """Reverse mode by a forward rule: the transpose of its linear part."""
     outs = apply(call, values)
+    _check_arguments(call, top, outs)
     values = [retain(value) for value in values]
     zeros = [_Zero(out) for out in outs]
 
@@ -101,6 +120,8 @@ def _pulled_back(call: Call, values: Leaves, mine: Sequence[bool]) -> Any:
         ]
         return tuple(call.rule(values, full)[1])
 
+    push.__qualname__ = call.name
+
     def pull(cotangents: list[Any]) -> list[Any]:
         points = [zero_like(value) for value, own in zip(values, mine, strict=True) if own]
         _, back = vjp(push, *points)
@@ -110,46 +131,126 @@ def _pulled_back(call: Call, values: Leaves, mine: Sequence[bool]) -> Any:
     return outs, pull
 
 
-def _pushed(call: Call, values: Leaves, tangents: Leaves) -> Any:
+def _pushed(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> Any:
     """Forward mode by a forward rule."""
     full = [zero_like(v) if t is None else t for v, t in zip(values, tangents, strict=True)]
     return call.rule(values, full)
 
 
-def _pushed_back(call: Call, values: Leaves, tangents: Leaves) -> Any:
+def _pushed_back(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> Any:
     """Forward mode by a reverse rule: its transpose."""
     outs, residuals = call.fwd(*values)
+    _check_arguments(call, top, (outs, residuals))
     moved = [i for i, tangent in enumerate(tangents) if tangent is not None]
+    slopes: list[Any] = [None] * len(outs)
+    moving = [i for i, out in enumerate(outs) if tree.is_inexact(out)]
+    if not moving:
+        return outs, slopes
 
-    def pull(*cotangents: Any) -> tuple[Any, ...]:
-        found = call.bwd(residuals, list(cotangents))
+    def pull(*given: Any) -> tuple[Any, ...]:
+        cotangents: list[Any] = [None] * len(outs)
+        for i, ct in zip(moving, given, strict=True):
+            cotangents[i] = ct
+        found = call.bwd(residuals, cotangents)
         return tuple(zero_like(values[i]) if found[i] is None else found[i] for i in moved)
 
-    inexact = [tree.is_inexact(out) for out in outs]
-    _, push = vjp(pull, *(zero_like(out) for out in outs))
-    slopes = push(tuple(tangents[i] for i in moved))
-    return outs, [slope if ok else None for slope, ok in zip(slopes, inexact, strict=True)]
+    pull.__qualname__ = call.name
+    _, push = vjp(pull, *(zero_like(outs[i]) for i in moving))
+    for i, slope in zip(moving, push(tuple(tangents[i] for i in moved)), strict=True):
+        slopes[i] = slope
+    return outs, slopes
 
 
-def _batched(call: Call, mine: Sequence[bool], size: int) -> Call:
+# --- batches ------------------------------------------------------------------------
+
+
+def _batched(call: Call, mine: Sequence[bool], top: BatchTrace) -> Call:
     """The call on a whole batch, by `vmap` of its functions."""
     axes = tuple(0 if own else None for own in mine)
-    new = Call(call.name, vmap(call.value, axes, axis_size=size))
+    over = functools.partial(_over, call.name, top.max_paths)
+    new = Call(call.name, over(call.value, axes, top.size))
     if call.rule:
-        new.rule = lambda leaves, tangents: vmap(call.rule, (axes, axes), axis_size=size)(
+        new.rule = lambda leaves, tangents: over(call.rule, (axes, axes), top.size)(
             tuple(leaves), tuple(tangents)
         )
         return new
 
-    def bwd(residuals: Any, cotangents: Leaves) -> list[Any]:
-        found = vmap(call.bwd, axis_size=size)(residuals, list(cotangents))
+    def fwd(*leaves: Any) -> tuple[Any, list[Any]]:
+        kept: list[Any] = []
+
+        def one(chosen: Any, *leaves: Any) -> Any:
+            outs, residuals = call.fwd(*leaves)
+            kept.append(_taken_off(chosen, residuals))
+            return outs
+
+        outs = over(one, (0, *axes), top.size)(np.arange(top.size), *leaves)
+        return outs, kept
+
+    def bwd(kept: list[Any], cotangents: Leaves) -> list[Any]:
+        order = np.argsort(np.concatenate([chosen for chosen, _, _, _ in kept]))
+        parts = []
+        for chosen, leaves, places, structure in kept:
+
+            def one(leaves: Any, cotangents: Any, structure: Any = structure) -> list[Any]:
+                return call.bwd(tree.unflatten(structure, leaves), cotangents)
+
+            given = [
+                take_examples(ct, chosen) if ct is not None and len(kept) > 1 else ct
+                for ct in cotangents
+            ]
+            parts.append(over(one, (places, 0), len(chosen))(leaves, given))
         return [
-            ct if own or ct is None else ops.sum(ct, axis=0)
-            for ct, own in zip(found, mine, strict=True)
+            _joined(found, kept, order) if own else _summed(found)
+            for own, *found in zip(mine, *parts, strict=True)
         ]
 
-    new.fwd, new.bwd = vmap(call.fwd, axes, axis_size=size), bwd
+    new.fwd, new.bwd = fwd, bwd
     return new
+
+
+def _over(name: str, max_paths: int, f: Any, axes: Any, size: int) -> Callable[..., Any]:
+    """`vmap` of a part of a call, which messages call by the call's name."""
+
+    def named(*args: Any) -> Any:
+        return f(*args)
+
+    named.__qualname__ = name
+    return vmap(named, axes, axis_size=size, max_paths=max_paths)
+
+
+def _taken_off(chosen: BatchTracer, residuals: Any) -> tuple[Any, list[Any], list[Any], Any]:
+    """What one path of a batch keeps: whose it is, the leaves, where they are batched, the tree.
+
+    What is the same for all examples stays as it is, be it an array or anything else.
+    """
+    leaves, structure = tree.flatten(residuals)
+    own = [isinstance(leaf, BatchTracer) and leaf.trace is chosen.trace for leaf in leaves]
+    values = [leaf.value if mine else leaf for leaf, mine in zip(leaves, own, strict=True)]
+    return chosen.value, values, [0 if mine else None for mine in own], structure
+
+
+def _joined(found: list[Any], kept: list[Any], order: Any) -> Any:
+    """The cotangents of a batched leaf, of all paths together."""
+    if len(found) == 1:
+        return found[0]
+    some = next((ct for ct in found if ct is not None), None)
+    if some is None:
+        return None
+    xp, shape = array_module(some), some.shape[1:]
+    each = [
+        xp.zeros((len(chosen), *shape), dtype=some.dtype) if ct is None else ct
+        for ct, (chosen, _, _, _) in zip(found, kept, strict=True)
+    ]
+    return take_examples(ops.concat(each), order)
+
+
+def _summed(found: list[Any]) -> Any:
+    """The cotangent of a leaf that all examples share."""
+    sums = [ops.sum(ct, axis=0) for ct in found if ct is not None]
+    return functools.reduce(ops.add, sums) if sums else None
+
+
+# --- zeros --------------------------------------------------------------------------
 
 
 def zero_like(value: Any) -> Any:
@@ -162,15 +263,18 @@ def zero_like(value: Any) -> Any:
 class _Zero:
     """A zero that is made when it is needed, and keeps no array until then."""
 
-    __slots__ = ("_dtype", "_shape", "_xp")
+    __slots__ = ("_dtype", "_inexact", "_shape", "_xp")
 
     def __init__(self, value: Any) -> None:
+        self._inexact = tree.is_inexact(value)
         self._shape = getattr(value, "shape", ())
         self._dtype = getattr(value, "dtype", type(value))
         self._xp = array_module(value)
 
     def make(self) -> Any:
-        """The zero."""
+        """The zero; `None` for what is not differentiated."""
+        if not self._inexact:
+            return None
         if self._dtype is float:
             return 0.0
         return self._xp.zeros(self._shape, dtype=self._dtype)

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 from types import CellType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from fdbr import tree
-from fdbr.backend import to_numpy
 from fdbr.batching import BatchTracer
-from fdbr.core import Tracer, name_of, replaying
+from fdbr.core import Tracer, describe, name_of, replaying
 from fdbr.forward import ForwardTracer
 from fdbr.reverse import Node, ReverseTracer, backward, new_node
 
@@ -20,8 +21,9 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 
     In the backward pass it runs again and records then, so of its memory only the arguments
     are kept (Griewank & Walther, *Algorithm 799: revolve*, 2000; Chen et al., *Training deep
-    nets with sublinear memory cost*, 2016).  Gradients are bitwise the same, and so is
-    everything else.
+    nets with sublinear memory cost*, 2016).  Values and gradients are bitwise the same, unless
+    an argument is used outside of ``f`` too: then its gradient is the sum of the same terms in
+    another order, and so are gradients of gradients.
 
     Parameters
     ----------
@@ -43,6 +45,8 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> bool(fdbr.grad(block)(1.0) == fdbr.grad(lambda x: np.sin(np.sin(x)))(1.0))
     True
     """
+    if not callable(f):
+        raise TypeError(f"fdbr.checkpoint: f must be a function, not {describe(f)}")
 
     @functools.wraps(f, updated=())
     def block(*args: Any, **kwargs: Any) -> Any:
@@ -58,10 +62,17 @@ def _as_it_is(f: Any) -> Any:
     """
     if not isinstance(f, FunctionType) or not f.__closure__:
         return f
-    cells = tuple(CellType(cell.cell_contents) for cell in f.__closure__)
+    cells = tuple(map(_copy, f.__closure__))
     copy = FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, cells)
     copy.__kwdefaults__ = f.__kwdefaults__
     return copy
+
+
+def _copy(cell: CellType) -> CellType:
+    try:
+        return CellType(cell.cell_contents)
+    except ValueError:  # it has no value yet, so the function does not need it now
+        return CellType()
 
 
 def _cut(f: Any, run: Callable[[], Any]) -> Any:
@@ -88,7 +99,8 @@ def _cut(f: Any, run: Callable[[], Any]) -> Any:
         if [_mark(tracer.value) for tracer in again] != marks:
             raise RuntimeError(
                 f"fdbr.checkpoint: {name_of(f)} gave another result when it was run again for the "
-                "backward pass; it must be pure: pass what changes as an argument"
+                "backward pass; it must be pure, and so must what it calls: pass what changes, as "
+                "the variable of a loop does, as an argument"
             )
         pairs = zip(again, cotangents, strict=True)
         roots = [(tracer.node, ct) for tracer, ct in pairs if ct is not None]
@@ -103,10 +115,16 @@ def _cut(f: Any, run: Callable[[], Any]) -> Any:
 
 
 def _mark(value: Any) -> Any:
-    """By what a result is known again: its sum, to the last bit; of traced values the shape."""
-    if isinstance(value, Tracer) or not hasattr(value, "sum"):
-        return getattr(value, "shape", value)
-    return value.shape, to_numpy(value.sum()).tobytes()
+    """By what a result is known again: its shape, and its sum to the last bit.
+
+    Only NumPy's sums are the same every time; a GPU may add in another order.
+    """
+    while isinstance(value, Tracer):
+        value = value.value
+    shape = getattr(value, "shape", ())
+    if isinstance(value, np.ndarray | np.generic | float | complex):
+        return shape, np.sum(value).tobytes()
+    return shape
 
 
 def _recorded(leaf: Any) -> Iterator[ReverseTracer]:

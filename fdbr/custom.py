@@ -2,8 +2,9 @@
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from fdbr import tree
 from fdbr.calls import Call, apply, innermost, zero_like
@@ -19,19 +20,20 @@ Leaves = tuple[Any, ...]
 class _Custom:
     """What the two kinds have in common: a function of trees, with static arguments."""
 
-    def __init__(self, f: Function, nondiff_argnums: Sequence[int] = ()) -> None:
+    def __init__(self, f: Function, nondiff_argnums: int | Sequence[int] = ()) -> None:
+        name = f"fdbr.{type(self).__name__}"
         if not callable(f):
-            raise TypeError(f"fdbr.{type(self).__name__}: f must be a function, not {describe(f)}")
+            raise TypeError(f"{name}: f must be a function, not {describe(f)}")
         self.f = f
-        self.nondiff_argnums = tuple(nondiff_argnums)
+        self.nondiff_argnums = _integers(nondiff_argnums, name)
         self.__name__ = getattr(f, "__name__", type(f).__name__)
-        functools.update_wrapper(self, f, updated=())
+        functools.update_wrapper(cast(Any, self), f, updated=())
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else functools.partial(cast(Any, self), instance)
 
     def _prepared(self, args: Leaves, kwargs: dict[str, Any]) -> "_Run":
-        if kwargs:
+        if kwargs or any(n >= len(args) for n in self.nondiff_argnums):
             bound = inspect.signature(self.f).bind(*args, **kwargs)
             bound.apply_defaults()
             if bound.kwargs:
@@ -65,7 +67,14 @@ class custom_vjp(_Custom):
         ``fwd(*args) -> (f(*args), residuals)``: the value, and a tree that ``bwd`` needs.
     bwd
         ``bwd(*static, residuals, cotangent) -> cotangents``: a tuple with a tree for each
-        argument that is not static, of its structure, shapes and dtypes; `None` is zero.
+        argument that is not static, of its structure, shapes and dtypes; `None` is zero.  The
+        cotangent is a tree like the value, with `None` for leaves that are not floating.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a rule is missing when it is needed, or returns what does not fit; or if one of the
+        functions uses a value that is being differentiated and is no argument.
 
     Notes
     -----
@@ -86,7 +95,7 @@ class custom_vjp(_Custom):
     def __init__(
         self,
         f: Function,
-        nondiff_argnums: Sequence[int] = (),
+        nondiff_argnums: int | Sequence[int] = (),
         *,
         fwd: Function | None = None,
         bwd: Function | None = None,
@@ -139,7 +148,13 @@ class custom_jvp(_Custom):
         Positions of static arguments, which may be anything and are not differentiated.
     jvp
         ``jvp(*static, primals, tangents) -> (value, tangent)``, where primals and tangents are
-        tuples of the arguments that are not static; it must be linear in the tangents.
+        tuples of the arguments that are not static; it must be linear in the tangents.  These
+        are zeros where there is none, and `None` for leaves that are not floating.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `custom_vjp`.
 
     Notes
     -----
@@ -157,7 +172,11 @@ class custom_jvp(_Custom):
     """
 
     def __init__(
-        self, f: Function, nondiff_argnums: Sequence[int] = (), *, jvp: Function | None = None
+        self,
+        f: Function,
+        nondiff_argnums: int | Sequence[int] = (),
+        *,
+        jvp: Function | None = None,
     ) -> None:
         super().__init__(f, nondiff_argnums)
         self.jvp = jvp
@@ -194,7 +213,12 @@ class _Run:
 
     def __init__(self, custom: _Custom, args: Leaves) -> None:
         count = len(args)
-        places = {n % count for n in custom.nondiff_argnums} if count else set()
+        if not all(-count <= n < count for n in custom.nondiff_argnums):
+            raise TypeError(
+                f"fdbr.{type(custom).__name__}: {custom.__name__} has the static arguments "
+                f"nondiff_argnums={custom.nondiff_argnums}, but was called with {count} arguments"
+            )
+        places = {n % count for n in custom.nondiff_argnums}
         self.custom = custom
         self.args = args
         self.places = [i for i in range(count) if i not in places]
@@ -270,6 +294,17 @@ def _fitted_tree(given: Any, like: Any, where: str) -> list[Any]:
             raise TypeError(f"{name} must be None, for there is {describe(leaf)}")
         checked.append(fitted(ct, Kind(leaf), name))
     return checked
+
+
+def _integers(argnums: Any, name: str) -> tuple[int, ...]:
+    try:
+        if hasattr(argnums, "__index__"):
+            return (operator.index(argnums),)
+        return tuple(map(operator.index, argnums))
+    except TypeError:
+        raise TypeError(
+            f"{name}: nondiff_argnums must be an integer or a sequence of them, not {argnums!r}"
+        ) from None
 
 
 def _kind(value: Any) -> str:

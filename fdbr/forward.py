@@ -8,7 +8,7 @@ from fdbr.core import Primitive, Trace, Tracer, describe, dispatch, publish
 from fdbr.ops.kinds.fitting import zeros_of
 from fdbr.transforms import Kind, fitted, pair
 
-__all__ = ["ForwardTrace", "ForwardTracer", "jvp"]
+__all__ = ["ForwardTrace", "ForwardTracer", "check_sequences", "fitted_tangent", "jvp"]
 
 
 class ForwardTracer(Tracer):
@@ -84,13 +84,10 @@ def jvp(
     >>> fdbr.jvp(np.sin, (np.array(0.0),), (np.array(2.0),))
     (np.float64(0.0), np.float64(2.0))
     """
-    if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
-        raise TypeError("fdbr.jvp: primals and tangents must be sequences, one entry an argument")
-    if len(primals) != len(tangents):
-        raise ValueError(f"fdbr.jvp: {len(primals)} primals but {len(tangents)} tangents")
+    check_sequences("jvp", f, primals, tangents)
     trace = ForwardTrace("jvp", f)
     args = [
-        _dual(trace, primal, tangent, f"argument {i}")
+        _dual(trace, primal, tangent, i)
         for i, (primal, tangent) in enumerate(zip(primals, tangents, strict=True))
     ]
     try:
@@ -108,36 +105,65 @@ def jvp(
     return (value, tangent, aux) if has_aux else (value, tangent)
 
 
-def _dual(trace: ForwardTrace, primal: Any, tangent: Any, where: str) -> Any:
+def check_sequences(name: str, f: Any, primals: Any, tangents: Any) -> None:
+    """The errors for what is no function, or no pair of sequences of one length."""
+    if not callable(f):
+        raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
+    if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
+        raise TypeError(
+            f"fdbr.{name}: primals and tangents must be tuples or lists, one entry an argument"
+        )
+    if len(primals) != len(tangents):
+        raise ValueError(f"fdbr.{name}: {len(primals)} primals but {len(tangents)} tangents")
+
+
+def _dual(trace: ForwardTrace, primal: Any, tangent: Any, number: int) -> Any:
     """An argument with its tangents."""
-    leaves, structure = tree.flatten(primal)
     if tangent is None:
         return primal
+    leaves, structure = tree.flatten(primal)
+    given = fitted_tangent(
+        trace.origin, structure, [Kind(leaf) for leaf in leaves], tangent, number
+    )
+    traced = []
+    for leaf, slope in zip(leaves, given, strict=True):
+        if slope is not None:
+            trace.borrow(leaf)
+            trace.borrow(slope)
+            leaf = ForwardTracer(trace, leaf, slope)
+        traced.append(leaf)
+    return tree.unflatten(structure, traced)
+
+
+def fitted_tangent(
+    origin: tuple[str, str], structure: tree.Structure, kinds: list[Kind], tangent: Any, number: int
+) -> list[Any]:
+    """The leaves of the tangent of an argument, or an error if it does not fit.
+
+    ``origin`` names transformation and function, ``number`` is the argument's.
+    """
+    if tangent is None:
+        return [None] * len(kinds)
+    argument = f"argument {number}"
     try:
         found = structure.flatten_up_to(tangent)
     except ValueError as error:
         raise ValueError(
-            f"fdbr.jvp: the tangent of {where} of {trace.origin[1]} must have the structure of the "
-            f"primal, {structure}, not {tree.structure(tangent)}"
+            f"fdbr.{origin[0]}: the tangent of {argument} of {origin[1]} must have the structure "
+            f"of the primal, {structure}, not {tree.structure(tangent)}"
         ) from error
     outside = tree.outside_buffers(structure)
     paths = tree.paths_of(structure)
-    traced = []
-    for leaf, given, differentiable, path in zip(leaves, found, outside, paths, strict=True):
-        if given is None:
-            traced.append(leaf)
-            continue
-        name = f"{where}{path and ' at ' + path} of {trace.origin[1]}"
-        if not differentiable or not tree.is_inexact(leaf):
+    checked = []
+    for kind, given, differentiable, path in zip(kinds, found, outside, paths, strict=True):
+        name = f"{argument}{path and ' at ' + path} of {origin[1]}"
+        if given is not None and not (differentiable and tree.is_inexact(kind)):
             raise TypeError(
-                f"fdbr.jvp: {name} is {describe(leaf)} and not differentiated (it must be floating "
-                "or complex and outside buffers); its tangent must be None"
+                f"fdbr.{origin[0]}: {name} is {describe(kind)} and not differentiated (it must be "
+                "floating or complex and outside buffers); its tangent must be None"
             )
-        given = fitted(given, Kind(leaf), f"fdbr.jvp: the tangent of {name}")
-        trace.borrow(leaf)
-        trace.borrow(given)
-        traced.append(ForwardTracer(trace, leaf, given))
-    return tree.unflatten(structure, traced)
+        checked.append(fitted(given, kind, f"fdbr.{origin[0]}: the tangent of {name}"))
+    return checked
 
 
 def _parts(trace: ForwardTrace, leaf: Any) -> tuple[Any, Any]:

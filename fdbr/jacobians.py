@@ -8,9 +8,9 @@ from fdbr import ops, tree
 from fdbr.backend import array_module
 from fdbr.batching import vmap
 from fdbr.core import describe, name_of
-from fdbr.forward import jvp
+from fdbr.forward import check_sequences, fitted_tangent, jvp
 from fdbr.ops.dtypes import is_complex
-from fdbr.transforms import grad, positions, vjp
+from fdbr.transforms import Kind, grad, integers, positions, vjp
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacrev", "linearize"]
 
@@ -35,22 +35,50 @@ def linearize(f: Function, /, *primals: Any) -> tuple[Any, Function]:
     out
         What ``f`` returned.
     linear
-        ``linear(*tangents)``: the tangent of ``out``, for a tangent of each primal.
+        ``linear(*tangents)``: the tangent of ``out``, for a tangent of each primal.  Tangents
+        are as for `jvp`.
+
+    Raises
+    ------
+    TypeError
+        If nothing is there to differentiate, in the arguments or the result.
 
     >>> import fdbr
     >>> out, linear = fdbr.linearize(lambda x: x**3, 2.0)
     >>> out, linear(1.0), linear(0.5)
     (8.0, np.float64(12.0), np.float64(6.0))
     """
+    if not callable(f):
+        raise TypeError(f"fdbr.linearize: f must be a function, not {describe(f)}")
     out, pullback = vjp(f, *primals)
-    zeros = tree.map(lambda leaf: _zeros(leaf) if tree.is_inexact(leaf) else None, out)
-    if not tree.leaves(zeros):
+    zeros, structure = tree.flatten(tree.map(_zeros, _inexact(out)))
+    if not zeros:
         raise TypeError(
             f"fdbr.linearize: {name_of(f)} returns nothing that is floating or complex, but "
             f"{describe(out)}"
         )
-    _, transpose = vjp(pullback, zeros)
-    return out, lambda *tangents: transpose(tangents)[0]
+    _, transpose = vjp(lambda cotangents: pullback(tree.unflatten(structure, cotangents)), zeros)
+    origin = ("linearize", name_of(f))
+    shapes = [(tree.structure(p), [Kind(leaf) for leaf in tree.leaves(p)]) for p in primals]
+
+    def linear(*tangents: Any) -> Any:
+        if len(tangents) != len(shapes):
+            raise TypeError(
+                f"fdbr.linearize: {origin[1]} has {len(shapes)} arguments, but there are "
+                f"{len(tangents)} tangents"
+            )
+        given = tuple(
+            tree.unflatten(shape, fitted_tangent(origin, shape, kinds, tangent, i))
+            for i, ((shape, kinds), tangent) in enumerate(zip(shapes, tangents, strict=True))
+        )
+        return tree.unflatten(structure, transpose(given)[0])
+
+    return out, linear
+
+
+def _inexact(out: Any) -> Any:
+    """The result with `None` for every leaf that has no derivative."""
+    return tree.map(lambda leaf: leaf if tree.is_inexact(leaf) else None, out)
 
 
 def _zeros(leaf: Any) -> Any:
@@ -72,15 +100,20 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     Returns
     -------
     tree
-        In the form of the argument; a tuple of such if there are several arguments.
+        In the form of the argument; a tuple of such if there are several arguments, with `None`
+        for one that has no leaf to differentiate.
 
     >>> import fdbr, numpy as np
     >>> fdbr.hvp(lambda x: (x**3).sum(), (np.array([1.0, 2.0]),), (np.array([1.0, 1.0]),))
     array([ 6., 12.])
     """
-    several = len(primals) > 1
-    gradient = grad(f, tuple(range(len(primals)))) if several else grad(f)
-    return jvp(gradient, primals, tangents)[1]
+    check_sequences("hvp", f, primals, tangents)
+    places = [i for i, primal in enumerate(primals) if tree.leaves(tree.trainable(primal))]
+    _check(places, f, "hvp", "argument", None)
+    product: list[Any] = [None] * len(primals)
+    for i, part in zip(places, jvp(grad(f, places), primals, tangents)[1], strict=True):
+        product[i] = part
+    return tuple(product) if len(primals) > 1 else product[0]
 
 
 def jacfwd(
@@ -100,7 +133,8 @@ def jacfwd(
     has_aux
         Whether ``f`` returns further results; then the Jacobian comes in a pair with them.
     holomorphic
-        Whether ``f`` is complex-differentiable; complex arguments need it.
+        Whether ``f`` is complex-differentiable; complex arguments need it, and with it all
+        arguments (for `jacrev`, the results too) must be complex.
 
     Returns
     -------
@@ -120,12 +154,13 @@ def jacfwd(
     array([[2., 0.],
            [0., 4.]])
     """
+    argnums = _argnums("jacfwd", f, argnums)
 
     @functools.wraps(f, updated=())
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen, inner = _in_arguments("jacfwd", f, args, kwargs, argnums)
         leaves, structure = tree.flatten(tree.trainable(chosen))
-        _check(leaves, f, "jacfwd", "argument", complex_too=holomorphic)
+        _check(leaves, f, "jacfwd", "argument", holomorphic)
         basis = tree.unflatten(structure, _basis(leaves))
         seen = {}
 
@@ -135,6 +170,7 @@ def jacfwd(
             return slope
 
         columns = vmap(push, out_axes=-1)(basis)
+        _check(tree.leaves(columns), f, "jacfwd", "result", None)
         jacobian = tree.map(
             lambda column: tree.unflatten(structure, _split(column, leaves, -1)), columns
         )
@@ -157,13 +193,14 @@ def jacrev(
     array([[2., 0.],
            [2., 1.]])
     """
+    argnums = _argnums("jacrev", f, argnums)
 
     @functools.wraps(f, updated=())
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen, inner = _in_arguments("jacrev", f, args, kwargs, argnums)
         _check(tree.leaves(tree.trainable(chosen)), f, "jacrev", "argument", holomorphic)
         out, pullback, *aux = vjp(inner, chosen, has_aux=has_aux)
-        leaves, structure = tree.flatten(tree.trainable(out))
+        leaves, structure = tree.flatten(_inexact(out))
         _check(leaves, f, "jacrev", "result", holomorphic)
         (rows,) = vmap(pullback)(tree.unflatten(structure, _basis(leaves)))
         found, inside = tree.flatten(rows)
@@ -177,18 +214,29 @@ def jacrev(
     return jacobian
 
 
-def hessian(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+def hessian(
+    f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Function:
     """A function that gives the Hessian of ``f``: ``jacfwd(jacrev(f))``.
+
+    Parameters and errors are those of `jacfwd`.
 
     >>> import fdbr, numpy as np
     >>> fdbr.hessian(lambda x: x[0] * x[1] ** 2)(np.array([1.0, 2.0]))
     array([[0., 4.],
            [4., 2.]])
     """
-    return jacfwd(jacrev(f, argnums, has_aux), argnums, has_aux)
+    slopes = jacrev(f, argnums, has_aux, holomorphic)
+    return jacfwd(slopes, argnums, has_aux, holomorphic)
 
 
 # --- arguments, bases and blocks ----------------------------------------------------
+
+
+def _argnums(name: str, f: Any, argnums: Any) -> int | tuple[int, ...]:
+    if not callable(f):
+        raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
+    return integers(argnums, name)
 
 
 def _in_arguments(
@@ -203,6 +251,7 @@ def _in_arguments(
             full[place] = value
         return f(*full, **kwargs)
 
+    inner.__qualname__ = name_of(f)
     return tuple(args[place] for place in places), inner
 
 
@@ -214,19 +263,26 @@ def _as_arguments(jacobian: Any, outer: Any, argnums: int | Sequence[int]) -> An
     return tree.unflatten(shape, [block[0] for block in shape.flatten_up_to(jacobian)])
 
 
-def _check(leaves: list[Any], f: Function, name: str, what: str, complex_too: bool) -> None:
+def _check(leaves: list[Any], f: Function, name: str, what: str, holomorphic: bool | None) -> None:
+    """The errors for nothing to differentiate, and for real and complex leaves out of place."""
     if not leaves:
         raise TypeError(
             f"fdbr.{name}: the {what} of {name_of(f)} has no leaf to differentiate; leaves must be "
             "floating, and outside buffers"
         )
     for leaf in leaves:
-        if is_complex(leaf) and not complex_too:
+        if holomorphic is None or is_complex(leaf) is holomorphic:
+            continue
+        if holomorphic:
             raise TypeError(
-                f"fdbr.{name}: the {what} of {name_of(f)} has a complex leaf, {describe(leaf)}; "
-                "say holomorphic=True if the function is complex-differentiable, or differentiate "
-                "it as a function of real and imaginary parts"
+                f"fdbr.{name}: the {what} of {name_of(f)} has a real leaf, {describe(leaf)}, but "
+                "holomorphic=True is for functions from complex to complex arrays"
             )
+        raise TypeError(
+            f"fdbr.{name}: the {what} of {name_of(f)} has a complex leaf, {describe(leaf)}; "
+            "say holomorphic=True if the function is complex-differentiable, or differentiate "
+            "it as a function of real and imaginary parts"
+        )
 
 
 def _basis(leaves: list[Any]) -> list[Any]:

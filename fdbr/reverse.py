@@ -113,9 +113,12 @@ class ReverseTrace(Trace):
                     if kind is not np.ndarray:
                         host = False
                 values.append(arg)
-            if host and not params and len(values) == 2:
+            if host:
                 try:
-                    out = primitive.value(np, values[0], values[1])
+                    if not params and len(values) == 2:
+                        out = primitive.value(np, values[0], values[1])
+                    else:
+                        out = primitive.value(np, *values, **params)
                 except (TypeError, ValueError, IndexError) as error:
                     raise primitive.explain(error, args) from error
             else:

@@ -9,14 +9,14 @@ import numpy as np
 
 from fdbr import core, tree
 from fdbr.backend import array_module, lock
-from fdbr.core import Tracer, describe, ended, escaped, publish
+from fdbr.core import Trace, Tracer, describe, ended, escaped, publish
 from fdbr.reverse import Node, ReverseTrace, ReverseTracer, backward
 
 __all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp"]
 
 Function = Callable[..., Any]
 
-_YES = (True,)
+_YES: tuple[bool, ...] = (True,)
 
 
 def stop_gradient(values: Any) -> Any:
@@ -114,7 +114,7 @@ class _Inputs:
 
     def gradient(self, cotangents: dict[int, Any], seeds: Sequence[Any] = ()) -> Any:
         """The argument's gradient out of the cotangents of inputs, by node number."""
-        found = []
+        found: list[Any] = []
         for number, leaf in zip(self.numbers, self.leaves, strict=True):
             if number is None:
                 found.append(None)
@@ -246,7 +246,7 @@ def _with_gradient(f: Function, argnums: int | Sequence[int], has_aux: bool, nam
     if not callable(f):
         raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
 
-    argnums = _integers(argnums, name)
+    argnums = integers(argnums, name)
     single = isinstance(argnums, int)
     with_value = name == "value_and_grad"
 
@@ -278,7 +278,7 @@ def _with_gradient(f: Function, argnums: int | Sequence[int], has_aux: bool, nam
     return value_and_gradient
 
 
-def _integers(argnums: Any, name: str) -> int | tuple[int, ...]:
+def integers(argnums: Any, name: str) -> int | tuple[int, ...]:
     """``argnums`` as an integer or a tuple of them."""
     if type(argnums) is int:
         return argnums
@@ -292,7 +292,7 @@ def _integers(argnums: Any, name: str) -> int | tuple[int, ...]:
         ) from None
 
 
-def pair(out: Any, trace: ReverseTrace) -> tuple[Any, Any]:
+def pair(out: Any, trace: Trace) -> tuple[Any, Any]:
     if not isinstance(out, tuple) or len(out) != 2:
         raise TypeError(
             f"fdbr.{trace.origin[0]}: with has_aux=True {trace.origin[1]} must return a pair "

@@ -209,28 +209,35 @@ def _register(cls: Any) -> None:
     fields = attrs.fields(cls)
     data = tuple(f.name for f in fields if not f.metadata.get(_STATIC))
     fixed = tuple(f.name for f in fields if f.metadata.get(_STATIC))
-    get = operator.attrgetter(*data) if data else None
-    one = len(data) == 1
-    put = object.__setattr__
-    new = cls.__new__
-
-    def to_children(obj: Any) -> tuple[Any, Any, Any]:
-        children = () if get is None else (get(obj),) if one else get(obj)
-        return children, tuple([getattr(obj, name) for name in fixed]) if fixed else (), data
-
-    def from_children(metadata: Any, children: Any) -> Any:
-        obj = new(cls)
-        for name, child in zip(data, children):  # noqa: B905 (optree checks the lengths)
-            put(obj, name, child)
-        if fixed:
-            for name, value in zip(fixed, metadata):  # noqa: B905
-                put(obj, name, value)
-        return obj
-
+    to_children, from_children = _node_functions(cls, data, fixed)
     _unregister(cls)
     optree.register_pytree_node(
         cls, to_children, from_children, path_entry_type=AttrsEntry, namespace=_NAMESPACE
     )
+
+
+def _node_functions(cls: Any, data: tuple[str, ...], fixed: tuple[str, ...]) -> tuple[Any, Any]:
+    """The functions that take a node apart and make it again, with the fields spelled out.
+
+    They are made from source, as attrs makes its methods, because every step of training
+    takes its trees apart several times.
+    """
+
+    def fields(names: tuple[str, ...]) -> str:
+        return "(" + "".join(f"obj.{name}, " for name in names) + ")"
+
+    apart = f"lambda obj: ({fields(data)}, {fields(fixed)}, data)"
+    puts = [f"put(obj, {name!r}, children[{i}])" for i, name in enumerate(data)]
+    puts += [f"put(obj, {name!r}, metadata[{i}])" for i, name in enumerate(fixed)]
+    lines = ["def again(metadata, children):", "obj = new(cls)", *puts, "return obj"]
+    scope: dict[str, Any] = {
+        "cls": cls,
+        "data": data,
+        "new": cls.__new__,
+        "put": object.__setattr__,
+    }
+    exec("\n ".join(lines), scope)
+    return eval(apart, scope), scope["again"]
 
 
 def _unregister(cls: Any) -> None:

@@ -6,6 +6,12 @@ compare them as ``to_numpy(...)``.
 """
 
 import os
+
+# The arrays of tests are small: more threads would only wait for each other.  The libraries
+# read this when NumPy is imported.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
 from collections.abc import Callable
 from typing import Any
 

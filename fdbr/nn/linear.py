@@ -88,10 +88,10 @@ class Linear(Layer):
         ValueError
             If ``x`` does not end in an axis of that length.
         """
-        shape = getattr(x, "shape", ())
-        if not shape or shape[-1] != self.weight.shape[1]:
-            raise ValueError(self._misfit(x))
-        return ops.linear(x, self.weight, self.bias)
+        try:
+            return ops.linear(x, self.weight, self.bias)
+        except ValueError as error:
+            raise ValueError(self._misfit(x)) from error
 
     def _misfit(self, x: Any) -> str:
         return (

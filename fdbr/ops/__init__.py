@@ -8,18 +8,47 @@ from math import e, inf, nan, pi
 
 from fdbr.ops.activation import log_softmax, logsumexp, relu, sigmoid, softmax
 from fdbr.ops.arithmetic import *
+from fdbr.ops.arranging import *
+from fdbr.ops.attention import scaled_dot_product_attention
 from fdbr.ops.comparison import *
 from fdbr.ops.complex_parts import conj, imag, real
+from fdbr.ops.convolution import conv, conv_transpose
 from fdbr.ops.creation import *
+from fdbr.ops.dropout import dropout
 from fdbr.ops.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
+from fdbr.ops.embedding import embed
 from fdbr.ops.exponential import *
 from fdbr.ops.indexing import at, getitem, take, take_along_axis
+from fdbr.ops.inspection import *
+from fdbr.ops.inspection import VERSIONS, __array_namespace_info__
 from fdbr.ops.losses import accuracy, mean_squared_error, softmax_cross_entropy
+from fdbr.ops.nonlinearities import *
+from fdbr.ops.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from fdbr.ops.padding import *
+from fdbr.ops.pooling import adaptive_avg_pool, avg_pool, max_pool
 from fdbr.ops.products import dot, einsum, inner, linear, matmul, outer, tensordot, vecdot
 from fdbr.ops.reductions import *
+from fdbr.ops.searching import *
+from fdbr.ops.segments import *
+from fdbr.ops.sets import *
 from fdbr.ops.shape import *
+from fdbr.ops.signal import *
+from fdbr.ops.sorting import *
+from fdbr.ops.special import *
+from fdbr.ops.statistics import *
 from fdbr.ops.trigonometric import *
 
 newaxis = None
+__array_api_version__ = VERSIONS[-1]
+del VERSIONS
 
-from fdbr.ops import methods, numpy_protocol  # noqa: E402
+from fdbr.ops import (  # noqa: E402  # noqa: E402
+    fft,
+    linalg,
+    methods,
+    numpy_linalg,
+    numpy_more,
+    numpy_numeric,
+    numpy_protocol,
+    numpy_statistics,
+)

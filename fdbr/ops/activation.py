@@ -3,6 +3,8 @@
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, float_dtype
@@ -31,15 +33,14 @@ def relu(xp: Any, x: Any) -> Any:
 
 @elementwise(x=lambda out: out * (1 - out))
 def sigmoid(xp: Any, x: Any) -> Any:
-    """The logistic function ``1 / (1 + exp(-x))``, without overflow.
-
-    It is computed as ``(1 + tanh(x / 2)) / 2``, which is the same.
+    """The logistic function ``1 / (1 + exp(-x))``, accurate however small it is.
 
     >>> from fdbr import ops
     >>> ops.sigmoid(0.0)
     0.5
     """
-    return 0.5 * xp.tanh(0.5 * x) + 0.5
+    with np.errstate(over="ignore"):  # far below 0 the exponential is infinite, and this 0
+        return xp.reciprocal(1 + xp.exp(-x))
 
 
 def floating(x: Any) -> Any:

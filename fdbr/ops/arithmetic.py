@@ -1,5 +1,6 @@
 """Sums, products, powers and what is made of them, element by element."""
 
+import math
 from typing import Any
 
 from fdbr.ops.comparison import where
@@ -22,7 +23,9 @@ __all__ = [
     "minimum",
     "multiply",
     "negative",
+    "nextafter",
     "positive",
+    "pow",
     "power",
     "reciprocal",
     "remainder",
@@ -69,7 +72,10 @@ def multiply(xp: Any, x: Any, y: Any) -> Any:
     return xp.multiply(x, y)
 
 
-@elementwise(x=lambda y: 1 / y, y=lambda out, y: -out / y)
+@elementwise(
+    x=lambda y: 1 / y if hasattr(y, "shape") or y else math.inf,  # Python's 1 / 0 is an error
+    y=lambda out, y: -out / y,
+)
 def divide(xp: Any, x: Any, y: Any) -> Any:
     """The quotient ``x / y``, element by element; of integers it is floating.
 
@@ -159,6 +165,9 @@ def power(x: Any, y: Any, /) -> Any:
     if type(y) is not int:
         return _power(x, y)
     return square(x) if y == 2 else positive(x) if y == 1 else _integer_power(x, exponent=y)
+
+
+pow = power
 
 
 def _power_by_base(x: Any, y: Any) -> Any:
@@ -259,6 +268,17 @@ def copysign(xp: Any, x: Any, y: Any) -> Any:
     return xp.copysign(x, y)
 
 
+@elementwise(x=1, y=None)
+def nextafter(xp: Any, x: Any, y: Any) -> Any:
+    """The floating number next to ``x`` towards ``y``.
+
+    >>> from fdbr import ops
+    >>> ops.nextafter(1.0, 2.0) - 1.0
+    2.220446049250313e-16
+    """
+    return xp.nextafter(x, y)
+
+
 @elementwise(x=None)
 def _real_sign(xp: Any, x: Any) -> Any:
     return xp.sign(x)
@@ -276,7 +296,7 @@ def sign(x: Any, /) -> Any:
     if not is_complex(x):
         return _real_sign(x)
     length = _complex_abs(x)
-    return x / where(length == 0, 1, length)
+    return where(length == 0, 0, x / where(length == 0, 1, length))
 
 
 @elementwise(x=None)

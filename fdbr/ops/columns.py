@@ -63,7 +63,9 @@ def correlate_transposed(
     for block in _slices(xp, counts[0], row):
         part = y[:, block]
         here = (part.shape[1], *counts[1:])
-        columns = xp.matmul(matrix, _rows(part, groups))
+        rows = _rows(part, groups)
+        # Of one output a group, the product of columns with rows is slow as a matrix product.
+        columns = matrix * rows if matrix.shape[-1] == 1 else xp.matmul(matrix, rows)
         columns = columns.reshape((channels, len(positions), *here, batch))
         ahead = block.start * geometry.stride[0]
         region = out[:, ahead:]
@@ -108,9 +110,7 @@ def _windows(xp: Any, x: Any, geometry: Geometry) -> Any:
     """The elements of all windows: ``(C, *kernel, *counts, N)``."""
     counts = tuple(
         (n - extent) // step + 1
-        for n, extent, step in zip(
-            x.shape[1:-1], geometry.extents(), geometry.stride, strict=True
-        )
+        for n, extent, step in zip(x.shape[1:-1], geometry.extents(), geometry.stride, strict=True)
     )
     shape = (x.shape[0], *geometry.kernel, *counts, x.shape[-1])
     strided = getattr(getattr(xp, "lib", None), "stride_tricks", None)

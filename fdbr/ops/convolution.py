@@ -2,8 +2,8 @@
 
 ``sum(y[n, o, p] * weight[o, c, k] * x[n, c, p * stride - padding + k * dilation])`` is linear in
 each of ``x``, ``weight`` and ``y``.  Its derivatives by the three are three primitives:
-`_conv` by ``y``, `_conv_input` by ``x``, `_conv_kernel` by ``weight``.  So the transposes of each
-are the two others, and derivatives of all orders are convolutions again.
+`_conv` that by ``y``, `_conv_input` that by ``x``, `_conv_kernel` that by ``weight``.  So the
+transposes of each are the two others, and derivatives of all orders are convolutions again.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from fdbr.ops import columns
 from fdbr.ops.creation import asarray
 from fdbr.ops.kinds import fit, multilinear, opaque
 from fdbr.ops.kinds.batches import spread
-from fdbr.ops.shape import expand_dims, moveaxis, reshape
+from fdbr.ops.shape import moveaxis, reshape
 from fdbr.ops.windows import (
     Geometry,
     Sizes,
@@ -21,7 +21,6 @@ from fdbr.ops.windows import (
     check_windows,
     padding_pairs,
     per_axis,
-    same_padding,
 )
 
 __all__ = ["conv", "conv_transpose"]
@@ -35,34 +34,341 @@ def _fold(value: Any, axis: int, groups: int = 1) -> Any:
     size, *shape = value.shape
     shape[axis : axis + 1] = [groups, shape[axis] // groups]
     value = moveaxis(reshape(value, (size, *shape)), 0, axis + 1)
-    return reshape(value, (*shape[:axis], size * groups * shape[axis + 1], *shape[axis + 2 :]))
+    return reshape(value, (*shape[:axis], groups * size * shape[axis + 1], *shape[axis + 2 :]))
 
 
 def _unfold(value: Any, axis: int, size: int, groups: int = 1) -> Any:
     """The inverse of `_fold`."""
     shape = list(value.shape)
-    shape[axis : axis + 1] = [groups, size, shape[axis] // (groups * size)]
-    value = moveaxis(reshape(value, tuple(shape)), axis + 1, 0)
-    own = groups * shape[axis + 2]
-    return reshape(value, (size, *shape[:axis], own, *shape[axis + 3 :]))
+    own = shape[axis] // (groups * size) if size else 0
+    split = (*shape[:axis], groups, size, own, *shape[axis + 1 :])
+    value = moveaxis(reshape(value, split), axis + 1, 0)
+    return reshape(value, (size, *shape[:axis], groups * own, *shape[axis + 1 :]))
 
 
-def _batch(first: tuple[int, int], second: tuple[int, int], out: int) -> Any:
-    """How a batch goes through a product of two operands.
+def _batch(channels: Any, first: Any, second: Any) -> Any:
+    """How a batch goes through the product of two operands.
 
-    For a batch of one operand alone: the axis of the operand, and of the result, that takes it
-    in.  A batch of both becomes groups: each operand's axis ``out`` of channels is 1 or 0.
+    A batch of one operand alone becomes part of one of its axes: ``first`` and ``second`` are
+    that axis, the axis of the result where it is found again, and for either whether it is one
+    of groups.  A batch of both makes groups: ``channels`` are the axes of channels of the two
+    operands and of the result.
     """
 
     def batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
         x, y = values
         groups = params["groups"]
         if all(batched):
-            x, y = _fold(x, _channels[first]), _fold(y, _channels[second])
-            return _unfold(apply(x, y, **{**params, "groups": size * groups}), out, size)
-        axis, place = first if batched[0] else second
-        return axis, place
+            x, y = _fold(x, channels[0]), _fold(y, channels[1])
+            out = apply(x, y, **{**params, "groups": size * groups})
+            return _unfold(out, channels[2], size)
+        axis, place, grouped, regrouped = first if batched[0] else second
+        if batched[0]:
+            x = _fold(x, axis, groups if grouped else 1)
+        else:
+            y = _fold(y, axis, groups if grouped else 1)
+        return _unfold(apply(x, y, **params), place, size, groups if regrouped else 1)
 
     return batch
 
 
+def _batch_biased(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    x, weight, bias = values
+    if batched == [True, False, False]:
+        return _unfold(apply(_fold(x, 0), weight, bias, **params), 0, size)
+    out = _conv(x, weight, **params) if not any(batched[:2]) else None
+    if out is None:
+        out = _conv.primitive.batch(_conv, (x, weight), batched[:2], size, params)
+    ones = (1,) * (weight.ndim - batched[1] - 2)
+    bias = reshape(bias, (*bias.shape[:-1], *(1,) * batched[2], bias.shape[-1], *ones))
+    return spread(out + bias, any(batched), size)
+
+
+# --- the three products -------------------------------------------------------------
+
+
+def _to_input(ct: Any, weight: Any, shape: Any, dtype: Any, geometry: Geometry, groups: int) -> Any:
+    out = _conv_input(ct, weight, geometry=geometry, groups=groups, size=tuple(shape[2:]))
+    return fit(out, (shape, dtype))
+
+
+def _to_kernel(ct: Any, x: Any, shape: Any, dtype: Any, geometry: Geometry, groups: int) -> Any:
+    return fit(_conv_kernel(x, ct, geometry=geometry, groups=groups), (shape, dtype))
+
+
+@multilinear(
+    x=_to_input,
+    weight=_to_kernel,
+    batch=_batch((1, 0, 1), (0, 0, False, False), (0, 1, True, True)),
+)
+def _conv(xp: Any, x: Any, weight: Any, *, geometry: Geometry, groups: int) -> Any:
+    return columns.correlate(xp, x, weight, None, geometry, groups)
+
+
+def _along_channels(bias: Any, rank: int) -> Any:
+    return reshape(bias, (bias.shape[0], *(1,) * rank))
+
+
+@opaque(
+    x=(
+        _to_input,
+        lambda t, weight, geometry, groups: _conv(t, weight, geometry=geometry, groups=groups),
+    ),
+    weight=(
+        _to_kernel,
+        lambda t, x, geometry, groups: _conv(x, t, geometry=geometry, groups=groups),
+    ),
+    bias=(
+        lambda ct, like: fit(ct.sum(axis=(0, *range(2, ct.ndim))), like),
+        lambda t, geometry: _along_channels(t, len(geometry.kernel)),
+    ),
+    batch=_batch_biased,
+)
+def _conv_biased(
+    xp: Any, x: Any, weight: Any, bias: Any, *, geometry: Geometry, groups: int
+) -> Any:
+    return columns.correlate(xp, x, weight, bias, geometry, groups)
+
+
+@multilinear(
+    y=lambda ct, weight, shape, dtype, geometry, groups: fit(
+        _conv(ct, weight, geometry=geometry, groups=groups), (shape, dtype)
+    ),
+    weight=lambda ct, y, shape, dtype, geometry, groups: fit(
+        _conv_kernel(ct, y, geometry=geometry, groups=groups), (shape, dtype)
+    ),
+    batch=_batch((1, 0, 1), (0, 0, False, False), (1, 1, False, True)),
+)
+def _conv_input(
+    xp: Any, y: Any, weight: Any, *, geometry: Geometry, groups: int, size: Sizes
+) -> Any:
+    return columns.correlate_transposed(xp, y, weight, geometry, groups, size)
+
+
+@multilinear(
+    x=lambda ct, y, shape, dtype, geometry, groups: _to_input(
+        y, ct, shape, dtype, geometry, groups
+    ),
+    y=lambda ct, x, shape, dtype, geometry, groups: fit(
+        _conv(x, ct, geometry=geometry, groups=groups), (shape, dtype)
+    ),
+    batch=_batch((1, 1, 0), (1, 1, True, False), (1, 0, True, True)),
+)
+def _conv_kernel(xp: Any, x: Any, y: Any, *, geometry: Geometry, groups: int) -> Any:
+    return columns.correlate_kernel(xp, x, y, geometry, groups)
+
+
+# --- for the user -------------------------------------------------------------------
+
+
+def conv(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """The convolution of deep learning, which is a correlation, in any number of dimensions.
+
+    ``out[n, o, p] = bias[o] + sum(weight[o, c, k] * x[n, c, p * stride - padding + k * dilation])``
+    with the sum over channels ``c`` and positions ``k`` of the kernel.
+
+    Parameters
+    ----------
+    x
+        Shape ``(N, C, *spatial)``, or ``(C, *spatial)`` for a single example.
+    weight
+        Shape ``(O, C // groups, *kernel)``: it tells the number of spatial axes.
+    bias
+        Shape ``(O,)``; none is added by default.
+    stride, dilation
+        How far windows are from each other, and elements within a window: an integer, or one
+        for each spatial axis.
+    padding
+        How many zeros are put around ``x``: an integer, one for each spatial axis, or a pair
+        ``(before, after)`` for each; ``"valid"`` for none; ``"same"`` for as many as make
+        ``ceil(length / stride)`` windows.
+    groups
+        Into how many parts the channels are divided: each part of the outputs sees one part of
+        the inputs.
+
+    Returns
+    -------
+    array
+        Shape ``(N, O, *counts)`` (without ``N`` for a single example), where ``counts`` is
+        ``(length + padding - dilation * (kernel - 1) - 1) // stride + 1``.  It need not be
+        contiguous in memory.
+
+    Raises
+    ------
+    ValueError
+        If shapes, groups, or a setting do not fit; the message names them.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.conv(np.array([[1.0, 2.0, 4.0]]), np.array([[[-1.0, 1.0]]]))
+    array([[1., 2.]])
+    >>> ops.conv(np.ones((2, 3, 8, 8)), np.ones((5, 3, 3, 3)), padding=1, stride=2).shape
+    (2, 5, 4, 4)
+    """
+    x, weight = asarray(x), asarray(weight)
+    rank = _rank("conv", weight)
+    whole = check_spatial("conv", x, rank)
+    x = x if whole else reshape(x, (1, *x.shape))
+    _check_channels("conv", x, weight, groups, weight.shape[1] * groups)
+    geometry = _geometry("conv", weight, stride, padding, dilation, tuple(x.shape[2:]))
+    check_windows("conv", x, geometry)
+    if bias is None:
+        out = _conv(x, weight, geometry=geometry, groups=groups)
+    else:
+        bias = _checked_bias("conv", bias, weight, weight.shape[0])
+        out = _conv_biased(x, weight, bias, geometry=geometry, groups=groups)
+    return out if whole else reshape(out, out.shape[1:])
+
+
+def conv_transpose(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """The transpose of `conv` by its input: it takes the shape of an output to that of an input.
+
+    Each element of ``x`` adds the kernel, times itself, to a window of the result.
+
+    Parameters
+    ----------
+    x
+        Shape ``(N, C, *spatial)``, or ``(C, *spatial)`` for a single example.
+    weight
+        Shape ``(C, O // groups, *kernel)``: that of the convolution whose transpose this is.
+    bias
+        Shape ``(O,)``; none is added by default.
+    stride, padding, dilation, groups
+        Those of the convolution whose transpose this is: ``padding`` is cut off the result.
+        With ``"same"`` the result is ``stride`` times as long as ``x``.
+    output_padding
+        By how much the result is longer at its end, where several lengths of an input go with
+        one output: an integer, or one for each spatial axis, less than ``stride``.
+
+    Returns
+    -------
+    array
+        Shape ``(N, O, *lengths)`` (without ``N`` for a single example), where ``lengths`` is
+        ``(length - 1) * stride - padding + dilation * (kernel - 1) + output_padding + 1``.
+
+    Raises
+    ------
+    ValueError
+        If shapes, groups, or a setting do not fit; the message names them.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.conv_transpose(np.array([[1.0, 2.0]]), np.array([[[1.0, 10.0]]]), stride=2)
+    array([[ 1., 10.,  2., 20.]])
+    """
+    x, weight = asarray(x), asarray(weight)
+    rank = _rank("conv_transpose", weight)
+    whole = check_spatial("conv_transpose", x, rank)
+    x = x if whole else reshape(x, (1, *x.shape))
+    _check_channels("conv_transpose", x, weight, groups, weight.shape[0])
+    more = per_axis("conv_transpose", "output_padding", output_padding, rank, least=0)
+    steps = per_axis("conv_transpose", "stride", stride, rank)
+    scaled = tuple(n * s for n, s in zip(x.shape[2:], steps, strict=True))
+    geometry = _geometry("conv_transpose", weight, stride, padding, dilation, scaled)
+    size = scaled if padding == "same" else _transposed_size(x, geometry, more)
+    if padding == "same" and any(more):
+        raise ValueError(
+            "fdbr.ops.conv_transpose: with padding='same' the lengths are settled; output_padding "
+            f"must be 0, not {output_padding!r}"
+        )
+    out = _conv_input(x, weight, geometry=geometry, groups=groups, size=size)
+    if bias is not None:
+        outputs = weight.shape[1] * groups
+        bias = _checked_bias("conv_transpose", bias, weight, outputs)
+        out = out + _along_channels(bias, rank)
+    return out if whole else reshape(out, out.shape[1:])
+
+
+# --- arguments ----------------------------------------------------------------------
+
+
+def _rank(function: str, weight: Any) -> int:
+    if weight.ndim < 3 or 0 in weight.shape[2:]:
+        raise ValueError(
+            f"fdbr.ops.{function}: weight must have two axes of channels and then those of the "
+            f"kernel, one at least; it is {describe(weight)}"
+        )
+    return int(weight.ndim) - 2
+
+
+def _check_channels(function: str, x: Any, weight: Any, groups: Any, needed: int) -> None:
+    if not isinstance(groups, int) or groups < 1 or weight.shape[0] % groups:
+        raise ValueError(
+            f"fdbr.ops.{function}: groups must be an integer that divides the first axis of weight "
+            f"{describe(weight)}; it is {groups!r}"
+        )
+    if x.shape[1] != needed:
+        raise ValueError(
+            f"fdbr.ops.{function}: x {describe(x)} has {x.shape[1]} channels, but weight "
+            f"{describe(weight)} with groups={groups} is for {needed}"
+        )
+
+
+def _geometry(
+    function: str, weight: Any, stride: Any, padding: Any, dilation: Any, size: Sizes
+) -> Geometry:
+    rank = len(size)
+    geometry = Geometry(
+        tuple(weight.shape[2:]),
+        per_axis(function, "stride", stride, rank),
+        ((0, 0),) * rank,
+        per_axis(function, "dilation", dilation, rank),
+    )
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise ValueError(
+                f"fdbr.ops.{function}: padding {padding!r} is neither 'same' nor 'valid'; give one "
+                "of these, integers, or pairs of integers"
+            )
+        return geometry if padding == "valid" else geometry.same(size)
+    return geometry._replace(padding=padding_pairs(function, padding, rank))
+
+
+def _transposed_size(x: Any, geometry: Geometry, more: Sizes) -> Sizes:
+    """The lengths of an input of the convolution for which ``x`` is an output."""
+    if any(extra >= step for extra, step in zip(more, geometry.stride, strict=True)):
+        raise ValueError(
+            f"fdbr.ops.conv_transpose: output_padding {more} must be less than stride "
+            f"{geometry.stride} on every axis"
+        )
+    size = tuple(
+        (n - 1) * step - sum(pad) + extent + extra
+        for n, step, pad, extent, extra in zip(
+            x.shape[2:], geometry.stride, geometry.padding, geometry.extents(), more, strict=True
+        )
+    )
+    if min(size) < 1:
+        raise ValueError(
+            f"fdbr.ops.conv_transpose: padding {geometry.padding} leaves nothing of the result: x "
+            f"is {describe(x)}, and the spatial axes would be {size} long"
+        )
+    return size
+
+
+def _checked_bias(function: str, bias: Any, weight: Any, outputs: int) -> Any:
+    bias = asarray(bias)
+    if bias.shape != (outputs,):
+        raise ValueError(
+            f"fdbr.ops.{function}: bias {describe(bias)} does not fit weight {describe(weight)}; "
+            f"it must have shape {(outputs,)}"
+        )
+    return bias

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import numpy as np
+
 from fdbr import backend
 from fdbr.core import Tracer
+from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype, is_number
 from fdbr.ops.kinds import constant, dtype_of
 
@@ -181,14 +184,16 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     >>> ops.asarray([1.0, 2.0])
     array([1., 2.])
     """
+    if dtype is device is copy is None and type(obj) in _arrays:
+        return obj
     if isinstance(obj, list | tuple) and holds_array(obj):
         from fdbr.ops.shape import stack  # it is built on this module
 
         obj = stack([asarray(p) if isinstance(p, list | tuple) else p for p in obj])
     if isinstance(obj, Tracer):
         if dtype is None and not is_number(obj):
-            return obj
-        return astype(obj, dtype_of(obj) if dtype is None else dtype)
+            return obj if device is None else to_device(obj, device)
+        return astype(obj, dtype_of(obj) if dtype is None else dtype, device=device)
     xp = backend.array_module(obj) if device is None else backend.module_for(device)
     if device is not None:
         obj = backend.device_put(obj, device)
@@ -196,6 +201,9 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     if copy is False and out is not obj:
         raise ValueError("fdbr.ops.asarray: copy=False, but a copy is needed")
     return out.copy() if copy and out is obj else out
+
+
+_arrays = frozenset({np.ndarray})  # the usual case, for which nothing is to be done
 
 
 def holds_array(nest: Any) -> bool:

@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr.backend import array_module
 from fdbr.core import Tracer
+from fdbr.ops.devices import to_device
 from fdbr.ops.kinds import aligned, constant, fit, linear
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "iinfo",
     "is_complex",
     "is_number",
+    "is_traced",
     "isdtype",
     "result_type",
 ]
@@ -31,7 +33,7 @@ def _astype_exact(xp: Any, x: Any, *, to: Any) -> Any:
     return xp.asarray(x).astype(to)
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """The array in another dtype.
 
     To a floating or complex dtype it is linear, and its gradient comes back in the dtype of
@@ -46,12 +48,17 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
         Anything NumPy understands as a dtype.
     copy
         Whether a new array is made even where the dtype is the same already.
+    device
+        Where the result shall lie: ``"cpu"`` or the number of a CUDA device; by default where
+        ``x`` does.
 
     >>> import numpy as np
     >>> from fdbr import ops
     >>> ops.astype(np.array([1.7]), np.int64)
     array([1])
     """
+    if device is not None:
+        x = to_device(x, device)
     to = array_module(x).dtype(dtype)
     if getattr(x, "dtype", None) == to and (not copy or isinstance(x, Tracer)):
         return x if not is_number(x) else _astype_inexact(x, to=to)
@@ -60,7 +67,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
 
 def _type_of(value: Any) -> Any:
     """What stands for an operand in promotion: its dtype, or a Python number, which is weak."""
-    if hasattr(value, "dtype"):
+    if hasattr(value, "dtype") and not isinstance(value, type):  # np.float32 has it too
         return value.dtype
     return value
 
@@ -97,14 +104,32 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     return bool(array_module().isdtype(dtype, kind))
 
 
-def finfo(dtype: Any, /) -> Any:
+class FloatInfo:
+    """The limits of a floating dtype: Python numbers, which are weak; and all that NumPy tells."""
+
+    __slots__ = ("_all", "bits", "dtype", "eps", "max", "min", "smallest_normal")
+
+    def __init__(self, info: Any) -> None:
+        self._all = info
+        self.bits, self.dtype = int(info.bits), info.dtype
+        self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
+        self.smallest_normal = float(info.smallest_normal)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._all, name)
+
+    def __repr__(self) -> str:
+        return repr(self._all)
+
+
+def finfo(dtype: Any, /) -> FloatInfo:
     """The limits of a floating dtype, or of an array's dtype.
 
     >>> from fdbr import ops
-    >>> float(ops.finfo("float64").eps)
+    >>> ops.finfo("float64").eps
     2.220446049250313e-16
     """
-    return array_module(dtype).finfo(_type_of(dtype))
+    return FloatInfo(array_module(dtype).finfo(_type_of(dtype)))
 
 
 def iinfo(dtype: Any, /) -> Any:
@@ -122,6 +147,11 @@ def is_number(x: Any) -> bool:
     while isinstance(x, Tracer):
         x = x.value
     return type(x) in (float, int, bool, complex)
+
+
+def is_traced(x: Any) -> bool:
+    """Whether a value is traced."""
+    return isinstance(x, Tracer)
 
 
 def is_complex(x: Any) -> bool:

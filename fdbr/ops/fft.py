@@ -8,14 +8,15 @@ other's transpose, but for the weight of frequencies that stand for two.
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from fdbr.backend import array_module, module_for
+from fdbr.backend import array_module
 from fdbr.core import describe
 from fdbr.ops.complex_parts import conj
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, float_dtype
+from fdbr.ops.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
 from fdbr.ops.kinds import fit, linear, shifted
 from fdbr.ops.padding import resize
-from fdbr.ops.shape import normalize_axes, normalize_axis, roll
+from fdbr.ops.shape import normalize_axes, normalize_axis
 
 __all__ = [
     "fft",
@@ -134,7 +135,9 @@ def _lengths(
     if s is not None and len(s) != len(places):
         raise ValueError(f"fdbr.ops.fft.{name}: {len(s)} lengths for {len(places)} axes")
     own = [x.shape[axis] for axis in places]
-    return (own if s is None else [o if n == -1 else n for n, o in zip(s, own, strict=True)]), places
+    return (
+        own if s is None else [o if n == -1 else n for n, o in zip(s, own, strict=True)]
+    ), places
 
 
 # --- complex numbers ----------------------------------------------------------------
@@ -346,8 +349,9 @@ def irfftn(
 ) -> Any:
     """The inverse of `rfftn`: `ifft` along all axes but the last, then `irfft` along that.
 
-    ``s`` are the lengths of the result; the last is by default ``2 * (m - 1)`` for ``m``
-    numbers.  The other parameters and the errors are those of `fftn`.
+    ``s`` are the lengths of the result, of which -1 stands, as in NumPy, for that of ``x``; the
+    last is by default ``2 * (m - 1)`` for ``m`` numbers.  The other parameters and the errors are
+    those of `fftn`.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -357,7 +361,7 @@ def irfftn(
     x = _checked(x, "irfftn", norm)
     lengths, places = _lengths(x, s, axes, "irfftn")
     _require_axis(places, x, "irfftn")
-    last = None if s is None or s[-1] == -1 else lengths[-1]
+    last = None if s is None else lengths[-1]
     x = _sized(x, lengths[:-1], places[:-1], "irfftn")
     if len(places) > 1:
         x = _ifft(x, axes=places[:-1], norm=norm)
@@ -396,69 +400,3 @@ def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "back
     """
     x, axis = _along(_checked(x, "ihfft", norm, real=True), n, axis, "ihfft")
     return conj(_rfft(x, axis=axis, norm=_SWAPPED[norm]))
-
-
-# --- frequencies --------------------------------------------------------------------
-
-
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
-    """The frequencies that the elements of `fft` stand for, at sample spacing ``d``.
-
-    Those from 0 up come first, then the negative ones: ``[0, 1, …, -2, -1] / (n * d)``.
-
-    >>> from fdbr import ops
-    >>> ops.fft.fftfreq(4, d=0.25)
-    array([ 0.,  1., -2., -1.])
-    """
-    middle = _length(n, "fftfreq") // 2
-    return _frequencies((module_for(device).arange(n) + middle) % n - middle, n, d, dtype)
-
-
-def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
-    """The frequencies that the elements of `rfft` stand for: ``[0, 1, …, n // 2] / (n * d)``.
-
-    >>> from fdbr import ops
-    >>> ops.fft.rfftfreq(4, d=0.25)
-    array([0., 1., 2.])
-    """
-    last = _length(n, "rfftfreq") // 2
-    return _frequencies(module_for(device).arange(last + 1), n, d, dtype)
-
-
-def _length(n: Any, name: str) -> int:
-    if not isinstance(n, int) or n < 1:
-        raise ValueError(f"fdbr.ops.fft.{name}: n is {n!r}; it must be an integer of at least 1")
-    return n
-
-
-def _frequencies(whole: Any, n: int, d: float, dtype: Any) -> Any:
-    return astype(whole / (n * d), float if dtype is None else dtype, copy=False)
-
-
-def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:
-    """The array with frequency 0 in the middle of some axes, or of all.
-
-    >>> from fdbr import ops
-    >>> ops.fft.fftshift(ops.fft.fftfreq(4))
-    array([-0.5 , -0.25,  0.  ,  0.25])
-    """
-    return _rolled(x, axes, 1, "fftshift")
-
-
-def ifftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:
-    """The inverse of `fftshift`.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> ops.fft.ifftshift(np.array([-2, -1, 0, 1]))
-    array([ 0,  1, -2, -1])
-    """
-    return _rolled(x, axes, -1, "ifftshift")
-
-
-def _rolled(x: Any, axes: Any, sign: int, name: str) -> Any:
-    x = asarray(x)
-    axes = tuple(axes) if isinstance(axes, Sequence) else axes
-    places = normalize_axes(axes, x.ndim, f"fft.{name}")
-    shifts = tuple(sign * (x.shape[axis] // 2) for axis in places)
-    return roll(x, shifts, axis=places) if places else x

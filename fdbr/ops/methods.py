@@ -1,7 +1,7 @@
 """Operators and methods of traced values: the functions of `fdbr.ops` by other names."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -9,6 +9,8 @@ from fdbr import ops
 from fdbr.array import install
 from fdbr.backend import is_array
 from fdbr.core import Tracer
+from fdbr.ops.devices import to_device
+from fdbr.ops.inspection import check_version
 from fdbr.reverse import ReverseTracer
 
 _BINARY = {
@@ -97,7 +99,24 @@ install(
     lambda x, digits=0: ops.round(x) if not digits else ops.round(x * 10**digits) / 10**digits,
 )
 install("__getitem__", ops.getitem)
-install("__array_namespace__", lambda self, *, api_version=None: ops)
+
+
+def _namespace(x: Any, /, *, api_version: str | None = None) -> Any:
+    check_version(api_version)
+    return ops
+
+
+def _refuse_dlpack(x: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    raise TypeError(
+        f"DLPack of {x!r}: another library would cut it off from its derivative. Return it and "
+        "hand over what the transformation gives, say fdbr.stop_gradient(x) where a constant is "
+        "meant, or wrap what the other library does in fdbr.custom_vjp."
+    )
+
+
+install("__array_namespace__", _namespace)
+install("__dlpack__", _refuse_dlpack)
+install("__dlpack_device__", _refuse_dlpack)
 install("at", property(ops.at, doc="Functional updates: ``x.at[key].set(y)``; see `ops.at`."))
 
 install(
@@ -149,6 +168,35 @@ def _spread(op: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+def _diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    return ops.diagonal(ops.moveaxis(x, (axis1, axis2), (-2, -1)), offset=offset)
+
+
+def _last_or_all(op: Callable[..., Any]) -> Callable[..., Any]:
+    """A method along the last axis, or along the flattened array if it is `None`."""
+
+    def method(x: Any, axis: Any = -1) -> Any:
+        return op(ops.reshape(x, -1) if axis is None else x, axis=-1 if axis is None else axis)
+
+    return method
+
+
+def _refuse_writing(name: str, instead: str) -> Callable[..., NoReturn]:
+    def refuse(x: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(f"{name}() of {x!r}: traced values are immutable. Write {instead}.")
+
+    return refuse
+
+
+for name, instead in {
+    "sort": "x = ops.sort(x)",
+    "partition": "x = ops.sort(x)",
+    "fill": "x = ops.full_like(x, value)",
+    "put": "x = x.at[key].set(value)",
+    "resize": "x = np.resize(x, shape)",
+}.items():
+    install(name, _refuse_writing(name, instead))
+
 _METHODS = {
     "sum": _sum,
     "prod": _prod,
@@ -176,9 +224,16 @@ _METHODS = {
     "dot": ops.dot,
     "round": lambda x, decimals=0: x.__round__(decimals),
     "take": lambda x, indices, axis=None: ops.take(x, indices, axis=axis),
-    "diagonal": lambda x, offset=0: ops.diagonal(x, offset=offset),
+    "diagonal": _diagonal,
     "clip": lambda x, min=None, max=None: ops.clip(x, min, max),
-    "to_device": lambda x, device: x,
+    "to_device": lambda x, device, /, *, stream=None: to_device(x, device),
+    "argsort": _last_or_all(ops.argsort),
+    "argpartition": lambda x, kth, axis=-1: x.argsort(axis),
+    "nonzero": ops.nonzero,
+    "repeat": lambda x, repeats, axis=None: ops.repeat(x, repeats, axis=axis),
+    "searchsorted": lambda x, v, side="left", sorter=None: ops.searchsorted(
+        x, v, side=side, sorter=sorter
+    ),
 }
 for name, method in _METHODS.items():
     install(name, method)

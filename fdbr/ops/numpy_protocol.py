@@ -36,8 +36,7 @@ _RENAMED = {
     "degrees": lambda x: x * (180 / np.pi),
 }
 
-for name in dir(np):
-    ufunc = getattr(np, name)
+for name, ufunc in list(vars(np).items()):  # `dir` would import what NumPy imports lazily
     if isinstance(ufunc, np.ufunc):
         op = _RENAMED.get(name) or getattr(ops, name, None)
         if op is not None:
@@ -214,7 +213,6 @@ def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 # --- elements -----------------------------------------------------------------------
 
-implements("where")(ops.where)
 implements("take")(lambda a, indices, axis=None: ops.take(a, indices, axis=axis))
 
 
@@ -225,8 +223,6 @@ def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     return ops.take_along_axis(arr, indices, axis=axis)
 
 
-implements("diagonal")(lambda a, offset=0: ops.diagonal(a, offset=offset))
-implements("trace")(lambda a, offset=0: ops.sum(ops.diagonal(a, offset=offset), axis=-1))
 implements("round", "around")(lambda a, decimals=0: a.round(decimals))
 
 
@@ -236,11 +232,8 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
 
 
 @implements("diff")
-def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
-    before = (slice(None),) * (axis % a.ndim)
-    for _ in range(n):
-        a = a[(*before, slice(1, None))] - a[(*before, slice(None, -1))]
-    return a
+def _diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    return ops.diff(a, n=n, axis=axis, prepend=prepend, append=append)
 
 
 # --- reductions ---------------------------------------------------------------------

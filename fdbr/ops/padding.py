@@ -1,21 +1,18 @@
-"""Arrays made longer: with what stands around their elements, or with the elements again."""
+"""Arrays made longer by what stands around their elements."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from fdbr.backend import array_module
-from fdbr.core import Tracer, describe
-from fdbr.ops.comparison import not_equal
+from fdbr.core import describe
 from fdbr.ops.creation import asarray
-from fdbr.ops.dtypes import astype
-from fdbr.ops.kinds import aligned, linear
-from fdbr.ops.reductions import cumulative_sum, max, mean, min
-from fdbr.ops.reductions import sum as _sum
-from fdbr.ops.searching import searchsorted
-from fdbr.ops.shape import broadcast_to, concat, expand_dims, flip, normalize_axis, reshape
+from fdbr.ops.dtypes import astype, is_traced
+from fdbr.ops.kinds import linear
+from fdbr.ops.reductions import max, mean, min
+from fdbr.ops.shape import broadcast_to, concat, flip, normalize_axis
 from fdbr.ops.statistics import median
 
-__all__ = ["diff", "meshgrid", "pad", "repeat", "tril", "triu"]
+__all__ = ["pad"]
 
 Pair = tuple[Any, Any]
 
@@ -134,7 +131,7 @@ def _pairs(value: Any, ndim: int, name: str) -> list[Pair]:
     if isinstance(value, dict):
         pairs = {normalize_axis(axis, ndim, "pad"): v for axis, v in value.items()}
         return [_pairs(pairs.get(i, 0), 1, name)[0] for i in range(ndim)]
-    if getattr(value, "ndim", 0) and not isinstance(value, Tracer):
+    if getattr(value, "ndim", 0) and not is_traced(value):
         value = value.tolist()
     if not isinstance(value, list | tuple):
         return [(value, value)] * ndim
@@ -180,16 +177,15 @@ def _grower(
         )
     if mode == "wrap":
         return _wrapped
-    return lambda x, axis, *widths: _mirrored(
-        x, axis, *widths, edge=mode == "symmetric", odd=reflect_type == "odd"
-    )
+    edge, odd = mode == "symmetric", reflect_type == "odd"
+    return lambda x, axis, before, after: _mirrored(x, axis, before, after, edge, odd)
 
 
 def _numbers_like(pairs: Sequence[Pair], x: Any) -> list[Pair]:
     """Padding numbers in the array's dtype."""
 
     def number(value: Any) -> Any:
-        if isinstance(value, Tracer) and value.dtype.kind in "fc" and x.dtype.kind not in "fc":
+        if is_traced(value) and value.dtype.kind in "fc" and x.dtype.kind not in "fc":
             raise TypeError(
                 f"fdbr.ops.pad: {describe(value)} around {describe(x)} would be cut off from its "
                 "derivative; make the array floating first"
@@ -228,7 +224,10 @@ def _framed_by(mode: str, x: Any, axis: int, widths: Pair, lengths: Pair) -> Any
     statistic: Any = {"maximum": max, "minimum": min, "mean": mean, "median": median}[mode]
     n = x.shape[axis]
     counts = [n if length is None else _width(length) for length in lengths]
-    parts = _part(x, axis, None, counts[0]), _part(x, axis, n - counts[1] if counts[1] < n else 0, None)
+    parts = (
+        _part(x, axis, None, counts[0]),
+        _part(x, axis, n - counts[1] if counts[1] < n else 0, None),
+    )
     values = [astype(statistic(p, axis=axis, keepdims=True), x.dtype, copy=False) for p in parts]
     return _framed(x, axis, widths, (values[0], values[1]))
 
@@ -255,194 +254,3 @@ def _mirrored(x: Any, axis: int, before: int, after: int, edge: bool, odd: bool)
         x = concat([head, x, tail], axis=axis)
         before, after = before - left, after - right
     return x
-
-
-# --- triangles ----------------------------------------------------------------------
-
-
-@linear(x=lambda ct, k: _tril(ct, k=k), batch=aligned)
-def _tril(xp: Any, x: Any, *, k: int) -> Any:
-    return xp.tril(x, k)
-
-
-@linear(x=lambda ct, k: _triu(ct, k=k), batch=aligned)
-def _triu(xp: Any, x: Any, *, k: int) -> Any:
-    return xp.triu(x, k)
-
-
-def tril(x: Any, /, *, k: int = 0) -> Any:
-    """The matrices in the last two axes with zeros above their ``k``-th diagonal.
-
-    Raises
-    ------
-    ValueError
-        If ``x`` has less than two dimensions.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> ops.tril(np.ones((2, 2)))
-    array([[1., 0.],
-           [1., 1.]])
-    """
-    return _tril(_matrices(x, "tril"), k=k)
-
-
-def triu(x: Any, /, *, k: int = 0) -> Any:
-    """The matrices in the last two axes with zeros below their ``k``-th diagonal.
-
-    Raises
-    ------
-    ValueError
-        If ``x`` has less than two dimensions.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> ops.triu(np.ones((2, 2)))
-    array([[1., 1.],
-           [0., 1.]])
-    """
-    return _triu(_matrices(x, "triu"), k=k)
-
-
-def _matrices(x: Any, name: str) -> Any:
-    x = asarray(x)
-    if x.ndim < 2:
-        raise ValueError(f"fdbr.ops.{name}: needs two dimensions, got {describe(x)}")
-    return x
-
-
-# --- elements again -----------------------------------------------------------------
-
-
-def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
-    """The array with each element repeated along an axis, or along the flattened array.
-
-    Parameters
-    ----------
-    x
-        An array.
-    repeats
-        How often: an integer, or an array with one integer for each element along the axis.
-    axis
-        Along which axis; `None` flattens the array first.
-
-    Raises
-    ------
-    ValueError
-        If the axis or the number of repeats does not fit, or one is negative.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> ops.repeat(np.array([1, 2]), 2)
-    array([1, 1, 2, 2])
-    >>> ops.repeat(np.array([1, 2]), np.array([3, 1]))
-    array([1, 1, 1, 2])
-    """
-    x = asarray(x)
-    x = reshape(x, -1) if axis is None else x
-    axis = normalize_axis(0 if axis is None else axis, x.ndim, "repeat")
-    each = getattr(repeats, "ndim", 1 if isinstance(repeats, list | tuple) else 0)
-    if each and len(repeats) != 1:
-        return _repeat_each(x, asarray(repeats), axis)
-    number = int(repeats[0] if each else repeats)
-    if number < 0:
-        raise ValueError(f"fdbr.ops.repeat: repeats is {number}; it must not be negative")
-    shape = [*x.shape[: axis + 1], number, *x.shape[axis + 1 :]]
-    out = broadcast_to(expand_dims(x, axis=axis + 1), shape)
-    shape[axis : axis + 2] = [x.shape[axis] * number]
-    return reshape(out, shape)
-
-
-def _repeat_each(x: Any, repeats: Any, axis: int) -> Any:
-    if repeats.shape != (x.shape[axis],):
-        raise ValueError(
-            f"fdbr.ops.repeat: repeats {describe(repeats)} must have one integer for each of "
-            f"{x.shape[axis]} elements along axis {axis} of {describe(x)}"
-        )
-    if bool((repeats < 0).any()):
-        raise ValueError("fdbr.ops.repeat: repeats must not be negative")
-    places = array_module(repeats).arange(int(_sum(repeats)))
-    source = searchsorted(cumulative_sum(repeats), places, side="right")
-    return x[(slice(None),) * axis + (source,)]
-
-
-def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
-    """The coordinates of a grid: each array repeated along the axes of the others.
-
-    Parameters
-    ----------
-    arrays
-        Arrays of one dimension (or none) and one dtype.
-    indexing
-        ``"ij"``: the axes of the grid are the arrays in their order.  ``"xy"``: the first two
-        are exchanged.
-
-    Raises
-    ------
-    ValueError
-        If an array has more than one dimension, or ``indexing`` is neither.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> x, y = ops.meshgrid(np.array([1.0, 2.0]), np.array([3.0, 4.0, 5.0]))
-    >>> x.shape
-    (3, 2)
-    """
-    if indexing not in ("xy", "ij"):
-        raise ValueError(f"fdbr.ops.meshgrid: indexing is {indexing!r}, not 'xy' or 'ij'")
-    parts = [asarray(array) for array in arrays]
-    if any(part.ndim > 1 for part in parts):
-        shapes = [tuple(part.shape) for part in parts]
-        raise ValueError(f"fdbr.ops.meshgrid: arrays of one dimension are needed, not {shapes}")
-    order = list(range(len(parts)))
-    if indexing == "xy" and len(parts) > 1:
-        order[:2] = [1, 0]
-    lengths = [part.size for part in parts]
-    shape = tuple(lengths[i] for i in order)
-    return [
-        broadcast_to(reshape(part, (-1, *(1,) * (len(parts) - 1 - order.index(i)))), shape)
-        for i, part in enumerate(parts)
-    ]
-
-
-def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
-    """The differences of neighbours along an axis, ``n`` times; of truth values, whether they differ.
-
-    Parameters
-    ----------
-    x
-        An array of one dimension or more.
-    axis
-        Along which axis.
-    n
-        How many times.
-    prepend, append
-        Arrays to put before and after ``x`` first.
-
-    Raises
-    ------
-    ValueError
-        If the axis is none, or ``n`` negative.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> ops.diff(np.array([1.0, 2.0, 4.0]))
-    array([1., 2.])
-    """
-    x = asarray(x)
-    axis = normalize_axis(axis, x.ndim, "diff")
-    if n < 0:
-        raise ValueError(f"fdbr.ops.diff: n is {n}; it must not be negative")
-    parts = [_border(part, x, axis) for part in (prepend, x, append) if part is not None]
-    x = concat(parts, axis=axis) if n and len(parts) > 1 else x
-    for _ in range(n):
-        later, earlier = _part(x, axis, 1, None), _part(x, axis, None, -1)
-        x = not_equal(later, earlier) if x.dtype.kind == "b" else later - earlier
-    return x
-
-
-def _border(part: Any, x: Any, axis: int) -> Any:
-    part = asarray(part)
-    if part.ndim:
-        return part
-    return broadcast_to(part, tuple(1 if i == axis else m for i, m in enumerate(x.shape)))

@@ -42,6 +42,9 @@ def _by_rows(apply: Any, x: Any, *others: Any) -> Any:
     batch=_batch_matmul,
 )
 def _matmul(xp: Any, x: Any, y: Any) -> Any:
+    if x.ndim > 2 and x.shape[-1] == 1:
+        # Many outer products, as per-example gradients are: five times faster than as matmul.
+        return xp.einsum("...i,...j->...ij", x[..., 0], y[..., 0, :])
     return xp.matmul(x, y)
 
 
@@ -60,8 +63,8 @@ def _batch_affine(apply: Any, values: Any, batched: Any, size: int, params: Any)
 
 
 @multilinear(
-    x=lambda ct, weight, like: fit(ct @ weight, like),
-    weight=lambda ct, x, like: fit(ct.T @ x, like),
+    x=lambda ct, weight, shape, dtype: fit(ct @ weight, (shape, dtype)),
+    weight=lambda ct, x, shape, dtype: fit(ct.T @ x, (shape, dtype)),
     batch=_batch_affine,
 )
 def _matmul_transposed(xp: Any, x: Any, weight: Any) -> Any:
@@ -69,9 +72,15 @@ def _matmul_transposed(xp: Any, x: Any, weight: Any) -> Any:
 
 
 @opaque(
-    x=(lambda ct, weight, like: fit(ct @ weight, like), lambda t, weight: t @ weight.T),
-    weight=(lambda ct, x, like: fit(ct.T @ x, like), lambda t, x: x @ t.T),
-    bias=(lambda ct, like: fit(ct, like), lambda t: t),
+    x=(
+        lambda ct, weight, shape, dtype: fit(ct @ weight, (shape, dtype)),
+        lambda t, weight: t @ weight.T,
+    ),
+    weight=(
+        lambda ct, x, shape, dtype: fit(ct.T @ x, (shape, dtype)),
+        lambda t, x: x @ t.T,
+    ),
+    bias=(lambda ct, shape, dtype: fit(ct, (shape, dtype)), lambda t: t),
     batch=_batch_affine,
 )
 def _affine(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
@@ -156,8 +165,11 @@ def linear(x: Any, weight: Any, bias: Any = None, /) -> Any:
     >>> ops.linear(np.array([1.0, 2.0]), np.array([[3.0, 4.0]]))
     array([11.])
     """
-    x, weight = asarray(x), asarray(weight)
-    shape, sizes = x.shape, weight.shape
+    try:
+        shape, sizes = x.shape, weight.shape
+    except AttributeError:
+        x, weight = asarray(x), asarray(weight)
+        shape, sizes = x.shape, weight.shape
     if len(sizes) != 2 or not shape or shape[-1] != sizes[1]:
         raise ValueError(
             f"fdbr.ops.linear: shapes do not fit: x {describe(x)}, weight {describe(weight)}; the "
@@ -243,7 +255,8 @@ def vecdot(x: Any, y: Any, /, *, axis: int = -1) -> Any:
         raise ValueError(f"fdbr.ops.vecdot: x {describe(x)} and y {describe(y)} along axis {axis}")
     x, y = moveaxis(x, place, -1), moveaxis(y, place, -1)
     x = x.conj() if x.dtype.kind == "c" else x
-    return multiply(x, y).sum(axis=-1)
+    products = multiply(x, y)
+    return products.sum(axis=-1, dtype=products.dtype)  # small integers stay small
 
 
 def outer(x: Any, y: Any, /) -> Any:

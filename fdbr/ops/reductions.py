@@ -6,7 +6,7 @@ from typing import Any
 from fdbr.core import Tracer
 from fdbr.ops.arithmetic import multiply, sqrt
 from fdbr.ops.creation import asarray, full_like
-from fdbr.ops.dtypes import astype, float_dtype, is_complex
+from fdbr.ops.dtypes import astype, float_dtype, is_complex, is_traced, result_type
 from fdbr.ops.kinds import constant, linear, opaque, shape_of, shifted
 from fdbr.ops.shape import (
     _broadcast_to,
@@ -72,7 +72,12 @@ def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fal
         x = asarray(x)
     if dtype is not None:
         x = astype(x, dtype)
-    return _sum(x, axes=normalize_axes(axis, x.ndim, "sum"), keepdims=keepdims)
+    return _as(dtype, _sum(x, axes=normalize_axes(axis, x.ndim, "sum"), keepdims=keepdims))
+
+
+def _as(dtype: Any, out: Any) -> Any:
+    """A result in the dtype asked for: NumPy makes small integers larger as it adds them up."""
+    return out if dtype is None or out.dtype == dtype else astype(out, dtype)
 
 
 @linear(
@@ -188,10 +193,18 @@ def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fa
     >>> fdbr.grad(ops.prod)(np.array([0.0, 2.0, 3.0]))
     array([6., 0., 0.])
     """
-    x = asarray(x) if dtype is None else astype(asarray(x), dtype)
+    x = _factors(x, dtype)
     axes = normalize_axes(axis, x.ndim, "prod")
-    out = _halving_prod(x, axes) if isinstance(x, Tracer) else x.prod(axis=axes)
+    out = _as(dtype, _halving_prod(x, axes) if isinstance(x, Tracer) else x.prod(axis=axes))
     return reshape(out, kept_shape(x.shape, axes)) if keepdims else out
+
+
+def _factors(x: Any, dtype: Any) -> Any:
+    """What is to be multiplied; of traced integers that are small, as NumPy has it, larger ones."""
+    x = asarray(x) if dtype is None else astype(asarray(x), dtype)
+    if is_traced(x) and dtype is None and x.dtype.kind in "iub":
+        return astype(x, result_type(x.dtype, "u8" if x.dtype.kind == "u" else "i8"))
+    return x
 
 
 def _halving_prod(x: Any, axes: tuple[int, ...]) -> Any:
@@ -237,7 +250,7 @@ def cumulative_sum(
     x = asarray(x) if dtype is None else astype(asarray(x), dtype)
     axis = _running_axis(x, axis, "cumulative_sum")
     out = _cumsum(x, axis=axis)
-    return _with_initial(out, axis, 0) if include_initial else out
+    return _as(dtype, _with_initial(out, axis, 0) if include_initial else out)
 
 
 def cumulative_prod(
@@ -250,10 +263,10 @@ def cumulative_prod(
     >>> ops.cumulative_prod(np.array([1.0, 2.0, 3.0]))
     array([1., 2., 6.])
     """
-    x = asarray(x) if dtype is None else astype(asarray(x), dtype)
+    x = _factors(x, dtype)
     axis = _running_axis(x, axis, "cumulative_prod")
     out = _doubling_cumprod(x, axis) if isinstance(x, Tracer) else x.cumprod(axis=axis)
-    return _with_initial(out, axis, 1) if include_initial else out
+    return _as(dtype, _with_initial(out, axis, 1) if include_initial else out)
 
 
 def _doubling_cumprod(x: Any, axis: int) -> Any:

@@ -2,8 +2,9 @@
 
 from typing import Any, Literal
 
-from fdbr.core import Tracer, describe
+from fdbr.core import describe
 from fdbr.ops.creation import asarray
+from fdbr.ops.dtypes import is_traced
 from fdbr.ops.indexing import getitem
 from fdbr.ops.kinds import constant
 from fdbr.ops.kinds.batches import spread
@@ -33,7 +34,7 @@ def nonzero(x: Any, /) -> tuple[Any, ...]:
     x = asarray(x)
     if not x.ndim:
         raise ValueError(f"fdbr.ops.nonzero: x is {describe(x)}, which has no dimension")
-    if not isinstance(x, Tracer):
+    if not is_traced(x):
         return x.nonzero()
     places = true_places(reshape(x != 0, -1))
     out = []
@@ -45,7 +46,7 @@ def nonzero(x: Any, /) -> tuple[Any, ...]:
 
 def true_places(flags: Any) -> Any:
     """The places of the true elements of an array of one dimension, in order."""
-    if not isinstance(flags, Tracer):
+    if not is_traced(flags):
         return flags.nonzero()[0]
     return argsort(~flags)[: int(count_nonzero(flags))]
 

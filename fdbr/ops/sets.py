@@ -7,12 +7,13 @@ differ in it go separate ways.
 from typing import Any, NamedTuple
 
 from fdbr.backend import array_module
-from fdbr.core import Tracer
-from fdbr.ops.comparison import equal, logical_not, logical_or, not_equal
+from fdbr.ops.comparison import equal, logical_not, not_equal
 from fdbr.ops.creation import asarray, ones_like
+from fdbr.ops.dtypes import is_traced
+from fdbr.ops.indexing import getitem
 from fdbr.ops.reductions import cumulative_sum
 from fdbr.ops.searching import searchsorted, true_places
-from fdbr.ops.shape import broadcast_to, concat, reshape
+from fdbr.ops.shape import concat, reshape
 from fdbr.ops.sorting import argsort, sort
 
 __all__ = ["isin", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
@@ -54,7 +55,7 @@ def unique_values(x: Any, /) -> Any:
     array([1., 0., 0.])
     """
     x = asarray(x)
-    if not isinstance(x, Tracer):
+    if not is_traced(x):
         return array_module(x).unique(x, equal_nan=False)
     return unique_all(x).values
 
@@ -68,7 +69,7 @@ def unique_counts(x: Any, /) -> UniqueCounts:
     array([1, 2])
     """
     x = asarray(x)
-    if not isinstance(x, Tracer):
+    if not is_traced(x):
         return UniqueCounts(*array_module(x).unique(x, return_counts=True, equal_nan=False))
     found = unique_all(x)
     return UniqueCounts(found.values, found.counts)
@@ -83,7 +84,7 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
     array([1, 0, 1])
     """
     x = asarray(x)
-    if not isinstance(x, Tracer):
+    if not is_traced(x):
         values, inverse = array_module(x).unique(x, return_inverse=True, equal_nan=False)
         return UniqueInverse(values, inverse.reshape(x.shape))
     found = unique_all(x)
@@ -101,7 +102,7 @@ def unique_all(x: Any, /) -> UniqueAll:
     array([1, 0])
     """
     x = asarray(x)
-    if not isinstance(x, Tracer):
+    if not is_traced(x):
         values, indices, inverse, counts = array_module(x).unique(
             x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
         )
@@ -114,9 +115,7 @@ def unique_all(x: Any, /) -> UniqueAll:
     ranks = cumulative_sum(new) - 1
     ends = concat([starts[1:], ones_like(starts[:1]) * flat.size])
     indices = order[starts]
-    return UniqueAll(
-        flat[indices], indices, reshape(ranks[argsort(order)], x.shape), ends - starts
-    )
+    return UniqueAll(flat[indices], indices, reshape(ranks[argsort(order)], x.shape), ends - starts)
 
 
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
@@ -128,12 +127,12 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
     array([False,  True, False])
     """
     x1, x2 = asarray(x1), reshape(asarray(x2), -1)
-    if not isinstance(x1, Tracer) and not isinstance(x2, Tracer):
+    if not is_traced(x1) and not is_traced(x2):
         found = array_module(x1, x2).isin(x1, x2)
     elif not x2.size:
         found = not_equal(x1, x1) & equal(x1, x1)
     else:
         ordered = sort(x2)
         places = searchsorted(ordered, x1)
-        found = equal(ordered[places - (places == x2.size)], x1)
+        found = equal(getitem(ordered, places - (places == x2.size)), x1)
     return logical_not(found) if invert else found

@@ -5,6 +5,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from numpy.exceptions import AxisError
+
 from fdbr.backend import array_module
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import result_type
@@ -38,7 +40,8 @@ def normalize_axis(axis: Any, ndim: int, name: str) -> int:
     """An axis as a number from 0 up, or an error that names the function."""
     number = operator.index(axis)
     if not -ndim <= number < ndim:
-        raise ValueError(f"fdbr.ops.{name}: axis {number} is out of range for {ndim} dimensions")
+        # It is a ValueError and an IndexError: the standard asks now for the one, now the other.
+        raise AxisError(f"fdbr.ops.{name}: axis {number} is out of range for {ndim} dimensions")
     return number % ndim
 
 
@@ -53,7 +56,16 @@ def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
     return axes
 
 
-@linear(x=lambda ct, shape: reshape(ct, shape), batch=prefixed("to"))
+def _batch_reshaped(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    to = params["to"]
+    if -1 in to and size == 0:  # there it could be any number
+        known = math.prod(n for n in to if n != -1)
+        count = math.prod(values[0].shape[1:])
+        to = tuple(count // max(known, 1) if n == -1 else n for n in to)
+    return apply(*values, to=(size, *to))
+
+
+@linear(x=lambda ct, shape: reshape(ct, shape), batch=_batch_reshaped)
 def _reshape(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
     return xp.reshape(x, to)
 
@@ -209,7 +221,7 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     return [broadcast_to(array, shape) for array in arrays]
 
 
-def expand_dims(x: Any, /, *, axis: int | tuple[int, ...] = 0) -> Any:
+def expand_dims(x: Any, /, axis: int | tuple[int, ...] = 0) -> Any:
     """The array with new axes of length 1 at the given places of the result.
 
     >>> import numpy as np

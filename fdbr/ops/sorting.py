@@ -6,14 +6,19 @@ elements are picked, and picking is linear.
 
 from typing import Any
 
+import numpy as np
+
 from fdbr.backend import array_module
-from fdbr.core import Tracer, describe
+from fdbr.core import describe
 from fdbr.ops.creation import asarray
+from fdbr.ops.dtypes import is_traced
 from fdbr.ops.kinds import constant, indexed, shifted
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.shape import flip, normalize_axis
 
 __all__ = ["argsort", "sort", "top_k"]
+
+_MANY = 4096  # elements from which it pays to look for another way to sort
 
 
 # --- picking along an axis ----------------------------------------------------------
@@ -84,11 +89,23 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
     """
     x = asarray(x)
     axis = normalize_axis(axis, x.ndim, "sort")
-    if isinstance(x, Tracer):
+    if is_traced(x):
         return _pick(x, argsort(x, axis=axis, descending=descending, stable=stable), axis=axis)
     if descending:
         return flip(sort(flip(x, axis=axis), axis=axis, stable=stable), axis=axis)
-    return array_module(x).sort(x, axis=axis, kind="stable" if stable else None)
+    return _sorted(array_module(x), x, axis, stable)
+
+
+def _sorted(xp: Any, x: Any, axis: int, stable: bool) -> Any:
+    """The elements in order.  NumPy's unstable sort is up to 16 times as fast as its stable one."""
+    if stable and (xp is not np or x.size < _MANY or x.dtype.kind == "c"):
+        return xp.sort(x, axis=axis, kind="stable")
+    out = xp.sort(x, axis=axis)
+    if stable and x.dtype.kind == "f" and bool(((x == 0) & xp.signbit(x)).any()):
+        # Equal numbers are the same but for the sign of zeros, which go back to their order.
+        last = xp.moveaxis(out, axis, -1)
+        last[last == 0] = xp.moveaxis(x, axis, -1)[xp.moveaxis(x == 0, axis, -1)]
+    return out
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
@@ -149,6 +166,35 @@ def top_k(x: Any, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
             f"fdbr.ops.top_k: k is {k}, but axis {axis} of {describe(x)} has {x.shape[axis]} "
             "elements; give at most as many"
         )
-    order = argsort(x, axis=axis, descending=True)
-    places = order[(slice(None),) * axis + (slice(None, k),)]
+    places = _top_places(x, k=k, axis=axis)
     return _pick(x, places, axis=axis), places
+
+
+@constant(batch=shifted("axis"))
+def _top_places(xp: Any, x: Any, *, k: int, axis: int) -> Any:
+    x = xp.moveaxis(x, axis, -1)
+    if 0 < k < x.shape[-1] // 8 and x.dtype.kind != "c":
+        # To part the elements first takes, of a million, a tenth of the time of sorting them.
+        candidates = _largest(xp, x, k)
+        order = _falling(xp, xp.take_along_axis(x, candidates, -1))
+        places = xp.take_along_axis(candidates, order, -1)
+    else:
+        places = _falling(xp, x)[..., :k]
+    return xp.moveaxis(places, -1, axis)
+
+
+def _falling(xp: Any, x: Any) -> Any:
+    """The places of the elements along the last axis, the largest first and equal ones in order."""
+    return x.shape[-1] - 1 - xp.flip(xp.argsort(xp.flip(x, -1), axis=-1, kind="stable"), -1)
+
+
+def _largest(xp: Any, x: Any, k: int) -> Any:
+    """The places of the ``k`` largest elements along the last axis, in no order."""
+    n = x.shape[-1]
+    least = xp.partition(x, n - k, axis=-1)[..., n - k : n - k + 1]
+    above, same = x > least, x == least
+    if x.dtype.kind == "f":  # NaN is the largest
+        nan, all_nan = xp.isnan(x), xp.isnan(least)
+        above, same = above | (nan & ~all_nan), same | (nan & all_nan)
+    first = xp.cumsum(same, axis=-1) <= k - above.sum(axis=-1, keepdims=True)
+    return (above | (same & first)).nonzero()[-1].reshape((*x.shape[:-1], k))

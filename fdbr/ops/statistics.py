@@ -1,14 +1,15 @@
 """Medians and quantiles: what stands at some place of the sorted elements, or between two."""
 
+import math
 from typing import Any, Literal
 
 from fdbr.backend import array_module
-from fdbr.core import Tracer, describe
+from fdbr.core import describe
 from fdbr.ops.arithmetic import floor
 from fdbr.ops.arithmetic import round as _round
 from fdbr.ops.comparison import isnan, where
-from fdbr.ops.creation import asarray
-from fdbr.ops.dtypes import astype, float_dtype
+from fdbr.ops.creation import asarray, holds_array
+from fdbr.ops.dtypes import astype, float_dtype, is_number, is_traced
 from fdbr.ops.indexing import getitem
 from fdbr.ops.reductions import Axis, kept_shape
 from fdbr.ops.shape import moveaxis, normalize_axes, reshape
@@ -41,7 +42,7 @@ def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     n = ordered.shape[0]
     low, high = ordered[(n - 1) // 2], ordered[n // 2]
     out = low if n % 2 else (low + high) / 2
-    out = where(isnan(ordered[-1]), ordered[-1], out)
+    out = plain(where(isnan(ordered[-1]), ordered[-1], out))
     return reshape(out, kept_shape(shape, axes)) if keepdims else out
 
 
@@ -102,14 +103,20 @@ def quantile(
         out = getitem(ordered, astype(_round(place), int))
     else:
         out = below if method == "lower" else above
-    out = where(isnan(ordered[-1]), ordered[-1], out)
+    out = plain(where(isnan(ordered[-1]), ordered[-1], out))
     return reshape(out, (*q.shape, *kept_shape(shape, axes))) if keepdims else out
 
 
+def plain(out: Any) -> Any:
+    """A result without dimensions as a scalar, where its array module has any."""
+    return out if is_traced(out) else out[()]
+
+
 def _parts(q: Any, ordered: Any) -> Any:
-    xp = array_module(ordered)
-    q = asarray(q) if hasattr(q, "dtype") else xp.asarray(q, dtype=ordered.dtype)
-    q = q if q.dtype.kind == "f" else astype(q, ordered.dtype)
+    """The parts as an array; Python numbers among them are weak, as everywhere."""
+    weak = is_number(q) or not hasattr(q, "dtype")
+    q = asarray(q) if holds_array(q) else array_module(ordered).asarray(q)
+    q = astype(q, ordered.dtype) if weak or q.dtype.kind != "f" else q
     if not bool(((q >= 0) & (q <= 1)).all()):
         raise ValueError(f"fdbr.ops.quantile: q must lie between 0 and 1; it is {q!r}")
     return q
@@ -122,9 +129,10 @@ def _ordered(x: Any, axis: Axis, name: str) -> tuple[Any, tuple[int, ...], tuple
         raise TypeError(f"fdbr.ops.{name}: complex numbers have no order, but x is {describe(x)}")
     x = x if x.dtype.kind == "f" else astype(x, float_dtype(x))
     axes = normalize_axes(axis, x.ndim, name)
-    rest = tuple(n for i, n in enumerate(x.shape) if i not in axes)
-    flat = reshape(moveaxis(x, axes, tuple(range(len(axes)))) if axes else x, (-1, *rest)) if x.size else x
-    if not x.size or not flat.shape[0]:
+    count = math.prod([x.shape[i] for i in axes])
+    if not count:
         raise ValueError(f"fdbr.ops.{name}: x {describe(x)} has no element over axis {axis}")
+    first = moveaxis(x, axes, tuple(range(len(axes)))) if axes else x
+    flat = reshape(first, (count, *first.shape[len(axes) :]))
     # Of equal elements the first counts as smaller where that tells in a derivative.
-    return sort(flat, axis=0, stable=isinstance(x, Tracer)), axes, tuple(x.shape)
+    return sort(flat, axis=0, stable=is_traced(x)), axes, tuple(x.shape)

@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 
 from fdbr.core import describe
 
-__all__ = ["Geometry", "Pairs", "Sizes", "per_axis", "padding_pairs", "same_padding"]
+__all__ = [
+    "Geometry",
+    "Pairs",
+    "Sizes",
+    "check_spatial",
+    "check_windows",
+    "padding_pairs",
+    "per_axis",
+]
 
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -40,6 +48,14 @@ class Geometry(NamedTuple):
         """Where one position of the kernel lies in all windows: a key of the padded axes."""
         axes = zip(position, counts, self.stride, self.dilation, strict=True)
         return tuple(slice(i * d, i * d + s * (m - 1) + 1, s) for i, m, s, d in axes)
+
+    def same(self, size: Sizes) -> "Geometry":
+        """With padding for ``ceil(n / stride)`` windows; an odd one is more at the end."""
+        pairs = []
+        for n, extent, step in zip(size, self.extents(), self.stride, strict=True):
+            total = max((-(-n // step) - 1) * step + extent - n, 0)
+            pairs.append((total // 2, total - total // 2))
+        return self._replace(padding=tuple(pairs))
 
     def interior(self, size: Sizes) -> tuple[slice, ...]:
         """Where the elements lie within their padding: a key of the padded axes."""
@@ -74,15 +90,6 @@ def padding_pairs(function: str, padding: Any, rank: int) -> Pairs:
             f"spatial axes; it is {padding!r}"
         )
     return tuple((n, n) for n in per_axis(function, "padding", padding, rank, least=0))
-
-
-def same_padding(size: Sizes, geometry: Geometry) -> Pairs:
-    """The padding for which there are ``ceil(n / stride)`` windows; an odd one is more after."""
-    pairs = []
-    for n, extent, step in zip(size, geometry.extents(), geometry.stride, strict=True):
-        total = max((-(-n // step) - 1) * step + extent - n, 0)
-        pairs.append((total // 2, total - total // 2))
-    return tuple(pairs)
 
 
 def check_windows(function: str, x: Any, geometry: Geometry) -> None:

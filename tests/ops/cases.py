@@ -831,3 +831,7 @@ case(
     array(shapes(1, 2, 1)).flatmap(lambda x: st.tuples(st.just(x), _array(x.shape, ANY))),
     lambda x, y: ((x - y) ** 2).mean(),
 )
+
+# --- families with a file of their own ----------------------------------------------
+
+from ops import cases_arrays, cases_linalg, cases_networks  # noqa: E402, F401

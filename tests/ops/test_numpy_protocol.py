@@ -9,6 +9,7 @@ import pytest
 import fdbr
 from fdbr import array
 from fdbr.testing import assert_allclose, check_grads
+from ops import test_numpy_more
 
 A = np.array([[0.52, 1.27, 2.08], [0.83, 0.31, 1.64]])
 B = np.array([0.5, 2.03, 0.75])
@@ -179,7 +180,8 @@ def test_functions_of_numpy_differentiate(f):
 
 
 def test_every_function_that_numpy_hands_over_is_tried():
-    assert set(array.functions) == set(CALLS)
+    known = {f for f in array.functions if f.__module__ != "numpy.linalg"}
+    assert known == set(CALLS) | set(test_numpy_more.CALLS)
 
 
 @pytest.mark.parametrize("number", range(len(METHODS)))
@@ -196,7 +198,9 @@ def test_binary_operations_mix_traced_and_plain_operands_on_both_sides(f):
         check(lambda x, plain=plain: f(plain, x), x)
 
 
-@pytest.mark.parametrize("ufunc", [u for u in array.ufuncs if u.nin == 1], ids=lambda u: u.__name__)
+@pytest.mark.parametrize(
+    "ufunc", [u for u in array.ufuncs if (u.nin, u.nout) == (1, 1)], ids=lambda u: u.__name__
+)
 def test_unary_ufuncs_are_the_operations_of_their_names(ufunc):
     name = ufunc.__name__
     x = A + 1 if name == "arccosh" else A / 4
@@ -302,9 +306,8 @@ def test_number_protocols_of_python_take_part():
         (lambda x: np.sum(x, where=A > 1), ["np.sum(…, where=…)", "ops.where(condition"]),
         (lambda x: np.mean(x, where=A > 1), ["np.mean(…, where=…)", "ops.where(condition"]),
         (lambda x: np.add.reduce(x, where=A > 1), ["np.add.reduce(…, where=…)", "ops.where("]),
-        (lambda x: np.linalg.norm(x), ["numpy.linalg.norm", "fdbr.ops"]),
-        (lambda x: np.percentile(x, 3), ["numpy.percentile", "fdbr.ops"]),
-        (lambda x: np.nextafter(x, 1), ["np.nextafter", "no derivative rule"]),
+        (lambda x: np.roots(x[0]), ["numpy.roots", "fdbr.ops"]),
+        (lambda x: np.bitwise_count(x), ["np.bitwise_count", "no derivative rule"]),
         (lambda x: np.add.at(A.copy(), 0, x), ["np.add.at", "ops.at"]),
         (lambda x: np.add.reduceat(x, [0, 1]), ["np.add.reduceat"]),
         (lambda x: np.exp(x, casting="unsafe"), ["np.exp", "casting"]),

@@ -57,6 +57,12 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     "full_like": (SHAPE, lambda x: ops.zeros_like(x)),
     "region": (SHAPE, lambda x: dispatch(registry["region"], (x,), {"key": (0,)})),
     "last_named": (SHAPE, lambda x: dispatch(registry["last_named"], (x,), {"key": (0,)})),
+    "argsort": (PLACES, lambda x: ops.argsort(x, axis=0)),
+    "searchsorted": (PLACES, lambda x: ops.searchsorted(np.array([-1.0, 1.0]), x)),
+    "exponent": (PLACES, lambda x: np.frexp(x)[1]),
+    "spacing": (STEPS, np.spacing),
+    "gcd": (EXACT, lambda x: np.gcd(ops.argmax(x, axis=0), 2)),
+    "lcm": (EXACT, lambda x: np.lcm(ops.argmax(x, axis=0), 2)),
 }
 """Primitives whose derivative is zero: why, and a call of each."""
 
@@ -66,7 +72,12 @@ WITHOUT_CASE: dict[str, set[str]] = {
         *("arange", "empty", "empty_like", "eye", "ones", "ones_like", "zeros", "zeros_like"),
     },
     "functions of dtypes": {"can_cast", "finfo", "iinfo", "isdtype", "result_type"},
-    "composed of primitives without a derivative": {"accuracy"},
+    "dtypes": {
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float32", "float64", "complex64", "complex128"),
+    },
+    "composed of primitives without a derivative": {"accuracy", "isin", "nonzero"},
+    "from outside, of what is not traced": {"from_dlpack"},
 }
 """Public names that no case covers, by the reason."""
 

@@ -29,7 +29,7 @@ def multilinear(*, batch: Function | None = None, **transposes: Function) -> Any
                     total = term if total is None else total + term
             return match(total, out)
 
-        function = operation(value, "multilinear", rules, forward, batch)
+        function: Any = operation(value, "multilinear", rules, forward, batch)
         return function
 
     return declare

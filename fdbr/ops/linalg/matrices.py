@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import numpy as np
+from numpy.linalg import LinAlgError
 
 from fdbr.core import describe, stop_gradient
 from fdbr.ops.activation import floating
@@ -23,13 +23,12 @@ __all__ = [
     "negligible",
     "sample",
     "square_matrices",
-    "triangle",
 ]
 
 
-def failure(name: str, problem: str) -> np.linalg.LinAlgError:
+def failure(name: str, problem: str) -> LinAlgError:
     """The error of a function of linear algebra; it is a `ValueError` too."""
-    return np.linalg.LinAlgError(f"fdbr.ops.linalg.{name}: {problem}")
+    return LinAlgError(f"fdbr.ops.linalg.{name}: {problem}")
 
 
 def matrices(name: str, x: Any, argument: str = "x") -> Any:
@@ -54,9 +53,9 @@ def square_matrices(name: str, x: Any, argument: str = "x") -> Any:
     return x
 
 
-def sample(xp: Any, x: Any) -> str:
-    """How messages call operands that a factorization rejected."""
-    return f"{describe(x)}{'' if x.ndim == 2 else ', or one of the matrices in it,'}"
+def sample(x: Any) -> str:
+    """How messages call an operand of which a matrix was rejected."""
+    return f"{'the matrix' if x.ndim == 2 else 'a matrix in'} {describe(x)}"
 
 
 # --- parts of matrices --------------------------------------------------------------
@@ -70,12 +69,6 @@ def adjoint(x: Any) -> Any:
 def hermitian(x: Any) -> Any:
     """The Hermitian part ``(x + x^H) / 2``."""
     return (x + adjoint(x)) / 2
-
-
-@linear(x=lambda ct, lower, k: triangle(ct, lower=lower, k=k), batch=aligned)
-def triangle(xp: Any, x: Any, *, lower: bool, k: int = 0) -> Any:
-    """The elements on and below (or above) the ``k``-th diagonal, and zeros elsewhere."""
-    return xp.tril(x, k) if lower else xp.triu(x, k)
 
 
 @linear(x=lambda ct: half_triangle(ct), batch=aligned)

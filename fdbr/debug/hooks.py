@@ -1,0 +1,278 @@
+"""Hooks on operations: timers, memory profiles, printing, and whatever a user likes.
+
+All are context managers.  They nest, and see what their thread or task does in the block.
+"""
+
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from fdbr.backend import owner
+from fdbr.core import describe
+from fdbr.debug.installing import observing
+from fdbr.debug.observing import Application, Observer
+from fdbr.debug.tables import Row, Table, Tally
+from fdbr.debug.tape import parts
+
+__all__ = ["Profile", "annotate", "hook", "memory", "printing", "timer"]
+
+
+class _OnArrays(Observer):
+    """One who is told of each application to arrays, once: of no parts of these."""
+
+    def sees(self, application: Application, inside: bool) -> bool:
+        return not (inside or application.traced or application.composite)
+
+
+class _Hook(_OnArrays):
+    def __init__(self, before: Any, after: Any, nested: bool) -> None:
+        self._before, self._after, self._nested = before, after, nested
+
+    def sees(self, application: Application, inside: bool) -> bool:
+        return self._nested or super().sees(application, inside)
+
+    def before(self, application: Application) -> None:
+        if self._before is not None:
+            self._before(application)
+
+    def after(self, application: Application, out: Any, seconds: float, given: Any) -> None:
+        if self._after is not None:
+            self._after(application, out)
+
+
+@contextmanager
+def hook(
+    before: Callable[[Application], object] | None = None,
+    after: Callable[[Application, Any], object] | None = None,
+    *,
+    nested: bool = False,
+) -> Iterator[None]:
+    """Call functions before and after every application of an operation to arrays.
+
+    Whatever transformations are at work, in the end operations, and the rules of operations, are
+    applied to arrays; that is what a hook sees.
+
+    Parameters
+    ----------
+    before
+        ``before(application)``; see `Application`.  What it raises ends the computation.
+    after
+        ``after(application, out)``, where ``out`` is the result.
+    nested
+        Whether to be told of every single application: also of those that are parts of others,
+        such as the operations of which a reverse rule is made, of rules that are applied to
+        traced values, and of functions with rules of their own.
+
+    >>> import fdbr
+    >>> from fdbr import debug, ops
+    >>> with debug.hook(before=lambda a: print(a.direction, a)):
+    ...     slope = fdbr.grad(lambda x: ops.exp(x) + 1.0)(0.0)
+    forward exp(float 0.0)
+    forward add(float 1.0, float 1.0)
+    backward add(float64[])
+    backward exp(float64[], float 1.0)
+    """
+    with observing(_Hook(before, after, nested)):
+        yield
+
+
+@contextmanager
+def printing(file: TextIO | None = None, *, nested: bool = False) -> Iterator[None]:
+    """Print a line for every application of an operation to arrays.
+
+    Parameters
+    ----------
+    file
+        Where to; standard output, if not given.
+    nested
+        As for `hook`.
+
+    >>> import numpy as np
+    >>> from fdbr import debug, ops
+    >>> with debug.printing():
+    ...     y = ops.tanh(np.zeros(3))
+    forward tanh(float64[3]) -> float64[3]  at <doctest ...>:2 in <module>
+    """
+
+    def show(application: Application, out: Any) -> None:
+        where = f"  at {application.source}" if application.source else ""
+        part = f" in the rule of {application.rule}" if application.rule else ""
+        print(
+            f"{application.direction} {application}{part} -> {_result(out)}{where}",
+            file=file or sys.stdout,
+        )
+
+    with hook(after=show, nested=nested):
+        yield
+
+
+def _result(out: Any) -> str:
+    if type(out) in (tuple, list):
+        return f"({', '.join(map(_result, out))})"
+    return describe(out)
+
+
+# --- profiles -----------------------------------------------------------------------
+
+
+class Profile:
+    """What operations cost in a block: a table that grows while the block runs."""
+
+    def __init__(self, unit: str) -> None:
+        self.tally = Tally(unit)
+
+    @property
+    def table(self) -> Table:
+        """The table as it is now."""
+        return self.tally.table()
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Its rows, the most expensive first."""
+        return self.table.rows
+
+    @property
+    def total(self) -> float:
+        """What everything cost together."""
+        return self.table.total
+
+    def by(self, *keys: str) -> Table:
+        """The table with rows put together; see `Table.by`."""
+        return self.table.by(*keys)
+
+    def __str__(self) -> str:
+        return str(self.table)
+
+
+class _Timer(Observer):
+    def __init__(self, profile: Profile) -> None:
+        self._tally = profile.tally
+
+    def sees(self, application: Application, inside: bool) -> bool:
+        return application.within is None
+
+    def wait(self, values: Any) -> None:
+        # A GPU computes while the program goes on.
+        if any(type(value).__module__.startswith("cupy") for value in parts(values)):
+            sys.modules["cupy"].cuda.get_current_stream().synchronize()
+
+    def after(self, application: Application, out: Any, seconds: float, given: Any) -> None:
+        self._tally.add(application, seconds)
+
+
+@contextmanager
+def timer() -> Iterator[Profile]:
+    """Measure what time operations take, for each operation, direction and line.
+
+    What a derivative rule does counts for the operation whose rule it is, at the line where that
+    was applied in the forward pass.  A function with a rule of its own, and `checkpoint`, count
+    what they do beside the operations in them.  The time between operations, the bookkeeping of
+    transformations and of the hooks themselves do not count.  Work on a GPU is waited for.
+
+    Returns
+    -------
+    context manager
+        It gives a `Profile`: print it, or read its ``rows``; ``by("op")`` and the like put rows
+        together.
+
+    >>> import fdbr, numpy as np
+    >>> from fdbr import debug, ops
+    >>> with debug.timer() as times:
+    ...     slope = fdbr.grad(lambda x: ops.sum(ops.tanh(x)))(np.ones(1000))
+    >>> sorted((row.op, row.direction, row.calls) for row in times.rows)
+    [('sum', 'backward', 1), ('sum', 'forward', 1), ('tanh', 'backward', 1), ('tanh', 'forward', 1)]
+    >>> print(times.by("op"))
+    op    calls  total  share  largest
+    ...
+    total ...
+    """
+    profile = Profile("s")
+    with observing(_Timer(profile)):
+        yield profile
+
+
+class _Memory(_OnArrays):
+    def __init__(self, profile: Profile) -> None:
+        self._tally = profile.tally
+
+    def after(self, application: Application, out: Any, seconds: float, given: Any) -> None:
+        old = {id(owner(value)) for value in parts(list(application.operands))}
+        made = {id(own): own for own in map(owner, parts(out)) if id(own) not in old}
+        size = sum(getattr(own, "nbytes", 0) for own in made.values() if hasattr(own, "shape"))
+        self._tally.add(application, size)
+
+
+class _Temporary(_OnArrays):
+    def __init__(self, profile: Profile) -> None:
+        self._tally = profile.tally
+
+    def before(self, application: Application) -> int:
+        tracemalloc.reset_peak()
+        return tracemalloc.get_traced_memory()[0]
+
+    def after(self, application: Application, out: Any, seconds: float, given: int) -> None:
+        self._tally.add(application, max(0, tracemalloc.get_traced_memory()[1] - given))
+
+
+@contextmanager
+def memory(*, temporary: bool = False) -> Iterator[Profile]:
+    """Measure what memory operations take, for each operation, direction and line.
+
+    It is the memory of the arrays that they make, on whatever device; a view of an operand takes
+    none.
+
+    Parameters
+    ----------
+    temporary
+        Whether to measure, instead, the most memory that each application holds at once beyond
+        what there was before, including what it needs in between.  This asks `tracemalloc`,
+        which knows of NumPy's arrays only and counts all threads; it is slow, and its own
+        peak starts anew.
+
+    Returns
+    -------
+    context manager
+        It gives a `Profile`, as `timer` does.
+
+    >>> import numpy as np
+    >>> from fdbr import debug, ops
+    >>> with debug.memory() as sizes:
+    ...     y = ops.exp(np.ones(1000))
+    ...     z = ops.reshape(y, (10, 100))
+    >>> [(row.op, row.total) for row in sizes.rows]
+    [('exp', 8000), ('reshape', 0)]
+    """
+    profile = Profile("B")
+    if not temporary:
+        with observing(_Memory(profile)):
+            yield profile
+        return
+    started = not tracemalloc.is_tracing()
+    if started:
+        tracemalloc.start()
+    try:
+        with observing(_Temporary(profile)):
+            yield profile
+    finally:
+        if started:
+            tracemalloc.stop()
+
+
+@contextmanager
+def annotate() -> Iterator[None]:
+    """Note shapes, dtypes and lines on the tapes that are recorded in the block.
+
+    A pullback from such a block is drawn with them.  All other blocks of `fdbr.debug` do the
+    same beside what they are for.
+
+    >>> import fdbr, numpy as np
+    >>> from fdbr import debug
+    >>> with debug.annotate():
+    ...     y, pullback = fdbr.vjp(np.sin, np.ones(2))
+    >>> [(node.op, node.shape) for node in debug.draw(pullback).nodes]
+    [('input', (2,)), ('sin', (2,))]
+    """
+    with observing(Observer()):
+        yield

@@ -1,0 +1,38 @@
+"""Arrays moved between devices, traced ones too."""
+
+from typing import Any
+
+from fdbr.backend import device_put, to_numpy
+from fdbr.core import Tracer
+from fdbr.ops.kinds import aligned, linear
+
+__all__ = ["device_of", "to_device"]
+
+
+@linear(x=lambda ct, to, back: _to_device(ct, to=back, back=to), batch=aligned)
+def _to_device(xp: Any, x: Any, *, to: Any, back: Any) -> Any:
+    if device_of(x) == to:
+        return x
+    return to_numpy(x) if to == "cpu" else device_put(x, to)
+
+
+def device_of(x: Any) -> Any:
+    """Where an array lies: ``"cpu"``, or the number of a CUDA device."""
+    while isinstance(x, Tracer):
+        x = x.value
+    return _known(getattr(x, "device", "cpu"))
+
+
+def to_device(x: Any, device: Any, /) -> Any:
+    """The array on a device: ``"cpu"``, the number of a CUDA device, or an array's ``device``.
+
+    It is linear: a cotangent travels back.  Traced values have it as a method, as the Array API
+    standard has it of arrays.
+    """
+    to, back = _known(device), device_of(x)
+    return x if to == back else _to_device(x, to=to, back=back)
+
+
+def _known(device: Any) -> Any:
+    """A device as fdbr names it, of what CuPy names so."""
+    return getattr(device, "id", device)

@@ -1,0 +1,107 @@
+"""Rows of a table by their numbers."""
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from fdbr.backend import array_module
+from fdbr.core import describe
+from fdbr.ops.creation import asarray
+from fdbr.ops.kinds import linear
+from fdbr.ops.kinds.batches import spread
+from fdbr.ops.shape import moveaxis, reshape
+
+__all__ = ["embed"]
+
+
+def _numbered(indices: Any, flag: bool, size: int, count: int) -> Any:
+    """The numbers of rows in the tables of a whole batch, one after the other."""
+    ones = (1,) * (indices.ndim - flag)
+    starts = array_module(indices).arange(size).reshape((size, *ones)) * count
+    return indices + starts
+
+
+def _batch_rows(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    weight, indices = values
+    if not batched[0]:
+        return apply(weight, indices)
+    if not batched[1]:  # all examples read the same rows
+        return moveaxis(apply(moveaxis(weight, 0, 1), indices), indices.ndim, 0)
+    count = weight.shape[1]
+    tables = reshape(weight, (size * count, *weight.shape[2:]))
+    return apply(tables, _numbered(indices, True, size, count))
+
+
+def _batch_add(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    rows, indices = values
+    count = params["count"]
+    if not batched[1]:
+        return moveaxis(apply(moveaxis(rows, 0, indices.ndim), indices, count=count), 1, 0)
+    rows = spread(rows, batched[0], size)
+    out = apply(rows, _numbered(indices, True, size, count), count=size * count)
+    return reshape(out, (size, count, *out.shape[1:]))
+
+
+@linear(weight=lambda ct, indices, shape: _add_rows(ct, indices, count=shape[0]), batch=_batch_rows)
+def _rows(xp: Any, weight: Any, indices: Any) -> Any:
+    count = weight.shape[0]
+    if indices.size and not (indices.min() >= 0 and indices.max() < count):
+        raise ValueError(
+            f"fdbr.ops.embed: indices from {indices.min()} to {indices.max()} for a table of "
+            f"{count} rows, {describe(weight)}; they must lie in 0 … {count - 1}"
+        )
+    return weight[indices]
+
+
+@linear(rows=lambda ct, indices: _rows(ct, indices), batch=_batch_add)
+def _add_rows(xp: Any, rows: Any, indices: Any, *, count: int) -> Any:
+    """A table of ``count`` rows, with each of the given ones added to that of its number."""
+    shape = rows.shape[indices.ndim :]
+    if xp is np and rows.dtype.char in "fdFD" and rows.size:
+        # An eighth of the time of add.at, for 700 rows of 200 of a table of 10,000.
+        sparse = importlib.import_module("scipy.sparse")
+        ones = np.ones(indices.size, dtype=rows.dtype)
+        ends = np.arange(indices.size + 1)
+        chosen = sparse.csc_array((ones, indices.reshape(-1), ends), (count, indices.size))
+        return (chosen @ rows.reshape((indices.size, -1))).reshape((count, *shape))
+    out = xp.zeros((count, *shape), dtype=rows.dtype)
+    xp.add.at(out, indices.reshape(-1), rows.reshape((-1, *shape)))
+    return out
+
+
+def embed(weight: Any, indices: Any, /) -> Any:
+    """The rows of a table that integers name: ``weight[indices]``, with a fast derivative.
+
+    Parameters
+    ----------
+    weight
+        The table, shape ``(count, *row)``.
+    indices
+        Integers in ``0 … count - 1``, of any shape.
+
+    Returns
+    -------
+    array
+        Shape ``indices.shape + row``.
+
+    Raises
+    ------
+    TypeError
+        If the indices are not integers.
+    ValueError
+        If the table has no axis of rows, or an index is out of its range.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.embed(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1, 1, 0]))
+    array([[3., 4.],
+           [3., 4.],
+           [1., 2.]])
+    """
+    weight, indices = asarray(weight), asarray(indices)
+    if weight.ndim < 1:
+        raise ValueError(f"fdbr.ops.embed: weight must have an axis of rows: {describe(weight)}")
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"fdbr.ops.embed: indices must be integers, not {describe(indices)}")
+    return _rows(weight, indices)

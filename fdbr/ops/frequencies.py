@@ -1,0 +1,74 @@
+"""Which frequencies the elements of a Fourier transform stand for, and in which order."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fdbr.backend import module_for
+from fdbr.ops.creation import asarray
+from fdbr.ops.dtypes import astype
+from fdbr.ops.shape import normalize_axes, roll
+
+__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
+
+
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+    """The frequencies that the elements of `fft` stand for, at sample spacing ``d``.
+
+    Those from 0 up come first, then the negative ones: ``[0, 1, …, -2, -1] / (n * d)``.
+
+    >>> from fdbr import ops
+    >>> ops.fft.fftfreq(4, d=0.25)
+    array([ 0.,  1., -2., -1.])
+    """
+    middle = _length(n, "fftfreq") // 2
+    return _frequencies((module_for(device).arange(n) + middle) % n - middle, n, d, dtype)
+
+
+def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+    """The frequencies that the elements of `rfft` stand for: ``[0, 1, …, n // 2] / (n * d)``.
+
+    >>> from fdbr import ops
+    >>> ops.fft.rfftfreq(4, d=0.25)
+    array([0., 1., 2.])
+    """
+    last = _length(n, "rfftfreq") // 2
+    return _frequencies(module_for(device).arange(last + 1), n, d, dtype)
+
+
+def _length(n: Any, name: str) -> int:
+    if not isinstance(n, int) or n < 1:
+        raise ValueError(f"fdbr.ops.fft.{name}: n is {n!r}; it must be an integer of at least 1")
+    return n
+
+
+def _frequencies(whole: Any, n: int, d: float, dtype: Any) -> Any:
+    return astype(whole / (n * d), float if dtype is None else dtype, copy=False)
+
+
+def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:
+    """The array with frequency 0 in the middle of some axes, or of all.
+
+    >>> from fdbr import ops
+    >>> ops.fft.fftshift(ops.fft.fftfreq(4))
+    array([-0.5 , -0.25,  0.  ,  0.25])
+    """
+    return _rolled(x, axes, 1, "fftshift")
+
+
+def ifftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:
+    """The inverse of `fftshift`.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.fft.ifftshift(np.array([-2, -1, 0, 1]))
+    array([ 0,  1, -2, -1])
+    """
+    return _rolled(x, axes, -1, "ifftshift")
+
+
+def _rolled(x: Any, axes: Any, sign: int, name: str) -> Any:
+    x = asarray(x)
+    axes = tuple(axes) if isinstance(axes, Sequence) else axes
+    places = normalize_axes(axes, x.ndim, f"fft.{name}")
+    shifts = tuple(sign * (x.shape[axis] // 2) for axis in places)
+    return roll(x, shifts, axis=places) if places else x

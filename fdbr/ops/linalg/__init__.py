@@ -1,0 +1,56 @@
+"""Linear algebra: the `linalg` extension of the Python Array API standard, and what it lacks.
+
+Matrices lie in the last two axes of arrays; all axes before them are stacks.  Every function
+takes real and complex matrices and is differentiable to any order, in reverse and in forward
+mode.  Where a factorization leaves a choice (signs, phases, a basis of equal eigenvalues), a
+function of it has a gradient if it does not depend on that choice.
+
+On the GPU, whether a singular or indefinite matrix raises an error is what
+``cupyx.errstate(linalg=…)`` says; by default the result there is not defined.
+"""
+
+from fdbr.ops.linalg.determinants import det, slogdet
+from fdbr.ops.linalg.factorizations import cholesky, qr
+from fdbr.ops.linalg.functions import expm, matrix_power
+from fdbr.ops.linalg.norms import matrix_norm, norm, vector_norm
+from fdbr.ops.linalg.products import cross, kron, multi_dot, outer, trace
+from fdbr.ops.linalg.singular_values import lstsq, matrix_rank, pinv, svd, svdvals
+from fdbr.ops.linalg.solving import inv, solve
+from fdbr.ops.linalg.spectral import eig, eigh, eigvals, eigvalsh
+from fdbr.ops.linalg.triangular import solve_triangular
+from fdbr.ops.products import matmul, tensordot, vecdot
+from fdbr.ops.shape import diagonal, matrix_transpose
+
+__all__ = [
+    "cholesky",
+    "cross",
+    "det",
+    "diagonal",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "expm",
+    "inv",
+    "kron",
+    "lstsq",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "multi_dot",
+    "norm",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]

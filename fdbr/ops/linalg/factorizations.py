@@ -1,0 +1,188 @@
+"""Factorizations into triangular and orthogonal matrices."""
+
+from typing import Any, NamedTuple
+
+from numpy.linalg import LinAlgError
+
+from fdbr.ops.complex_parts import conj
+from fdbr.ops.creation import zeros_like
+from fdbr.ops.kinds import aligned, opaque
+from fdbr.ops.linalg.matrices import (
+    adjoint,
+    failure,
+    half_triangle,
+    hermitian,
+    matrices,
+    sample,
+    square_matrices,
+)
+from fdbr.ops.linalg.triangular import substitute
+from fdbr.ops.shape import _matrix_transpose, concat
+
+__all__ = ["QRResult", "cholesky", "qr"]
+
+
+class QRResult(NamedTuple):
+    """The factors ``Q`` with orthonormal columns and ``R``, an upper triangle."""
+
+    Q: Any
+    R: Any
+
+
+# Derivatives of complex factorizations hold for their real and imaginary parts.  Textbooks
+# write them with gradients, the conjugates of cotangents.  A pull conjugates its matrices
+# instead, which comes to the same as conjugating what goes in and what comes out.
+
+# --- Cholesky -----------------------------------------------------------------------
+
+
+def _cholesky_pull(ct: Any, out: Any) -> Any:
+    upper = adjoint(conj(out))
+    half = substitute(upper, half_triangle(upper @ ct), lower=False, unit=False)
+    return hermitian(substitute(upper, adjoint(half), lower=False, unit=False))
+
+
+def _cholesky_push(t: Any, out: Any) -> Any:
+    half = substitute(out, hermitian(t), lower=True, unit=False)
+    return out @ half_triangle(substitute(out, adjoint(half), lower=True, unit=False))
+
+
+@opaque(x=(_cholesky_pull, _cholesky_push), batch=aligned)
+def _cholesky(xp: Any, x: Any) -> Any:
+    try:
+        return xp.linalg.cholesky(x)
+    except LinAlgError as error:
+        raise failure(
+            "cholesky",
+            f"{sample(x)} is not positive definite; a covariance that rounding has made so "
+            "becomes positive definite by adding a small multiple of the identity",
+        ) from error
+
+
+def cholesky(x: Any, /, *, upper: bool = False) -> Any:
+    """The triangular matrix ``L`` with ``L @ L^H = x``, for positive definite matrices.
+
+    One triangle of ``x`` is read, the lower one (or, with ``upper``, the upper one), as in
+    NumPy.  The derivative is that of the factor of ``(x + x^H) / 2``: its gradient is
+    Hermitian, and what a tangent has that is not Hermitian does not count.  Its formula is
+    ``L Φ(L^-1 t L^-H)``, where ``Φ`` takes the lower triangle and halves the diagonal (Giles,
+    2008; Murray, "Differentiation of the Cholesky decomposition", 2016).
+
+    Parameters
+    ----------
+    x
+        Positive definite Hermitian matrices, shape ``(..., n, n)``.
+    upper
+        Whether the upper factor ``U = L^H`` with ``U^H @ U = x`` is returned.
+
+    Returns
+    -------
+    array
+        The shape of ``x``.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not square, or not positive definite.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linalg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
+    array([[2., 0.],
+           [1., 2.]])
+    """
+    x = square_matrices("cholesky", x)
+    return adjoint(_cholesky(adjoint(x))) if upper else _cholesky(x)
+
+
+# --- QR -----------------------------------------------------------------------------
+
+
+def _divide_right(x: Any, upper: Any) -> Any:
+    """``x @ upper^-1``."""
+    lower = _matrix_transpose(upper)
+    return _matrix_transpose(substitute(lower, _matrix_transpose(x), lower=True, unit=False))
+
+
+def _qr_pull(ct: Any, out: Any, complete: bool) -> Any:
+    q, r = map(conj, out)
+    n = r.shape[-1]
+    of_q, of_r = (
+        zeros_like(whole) if part is None else part for part, whole in zip(ct, out, strict=True)
+    )
+    first, given = q[..., :n], of_q[..., :n]
+    if complete:
+        given = given - q[..., n:] @ (adjoint(of_q[..., n:]) @ first)
+        r, of_r = r[..., :n, :], of_r[..., :n, :]
+    half = half_triangle(r @ adjoint(of_r) - adjoint(given) @ first)
+    left = given + first @ (half + adjoint(half))
+    return adjoint(substitute(r, adjoint(left), lower=False, unit=False))
+
+
+def _qr_push(t: Any, out: Any, complete: bool) -> Any:
+    q, r = out
+    n = r.shape[-1]
+    first, square = q[..., :n], r[..., :n, :]
+    ratio = _divide_right(t, square)
+    turned = adjoint(first) @ ratio
+    half = half_triangle(turned)
+    upper = turned - half + adjoint(half)
+    of_q, of_r = ratio - first @ upper, upper @ square
+    if complete:
+        of_q = concat([of_q, -first @ (adjoint(of_q) @ q[..., n:])], axis=-1)
+        of_r = concat([of_r, zeros_like(r[..., n:, :])], axis=-2)
+    return of_q, of_r
+
+
+@opaque(x=(_qr_pull, _qr_push), batch=aligned)
+def _qr(xp: Any, x: Any, *, complete: bool) -> Any:
+    return tuple(xp.linalg.qr(x, mode="complete" if complete else "reduced"))
+
+
+def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
+    """The factorization ``Q @ R = x`` into orthonormal columns and an upper triangle.
+
+    It is differentiable where ``x`` has full column rank or, if ``x`` is wide, where its first
+    square block is regular; elsewhere its derivative raises `numpy.linalg.LinAlgError`.  The
+    columns that ``mode="complete"`` adds to ``Q`` are not determined by ``x``, only the space
+    that they span: a function has a gradient if it does not depend on their choice.
+
+    The formulas are those of Walter and Lehmann ("Algorithmic differentiation of linear
+    algebra functions with application in optimum experimental design", 2010), for complex and
+    wide matrices as Roberts and Roberts ("QR and LQ decomposition matrix backpropagation
+    algorithms for square, wide, and deep matrices", 2020) give them.
+
+    Parameters
+    ----------
+    x
+        Shape ``(..., m, n)``.
+    mode
+        ``"reduced"``, or ``"complete"`` for a square ``Q``.
+
+    Returns
+    -------
+    Q, R
+        Shapes ``(..., m, k)`` and ``(..., k, n)``, where ``k`` is ``min(m, n)`` or, in mode
+        ``"complete"``, ``m``.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If ``x`` has fewer than two dimensions.
+    ValueError
+        If there is no such mode.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> q, r = ops.linalg.qr(np.array([[3.0, 1.0], [4.0, 2.0], [0.0, 1.0]]))
+    >>> np.allclose(q @ r, [[3.0, 1.0], [4.0, 2.0], [0.0, 1.0]])
+    True
+    """
+    x = matrices("qr", x)
+    if mode not in ("reduced", "complete"):
+        raise ValueError(f"fdbr.ops.linalg.qr: mode must be 'reduced' or 'complete', not {mode!r}")
+    m, n = x.shape[-2:]
+    if m >= n:
+        return QRResult(*_qr(x, complete=mode == "complete" and m > n))
+    q, r = _qr(x[..., :m], complete=False)
+    return QRResult(q, concat([r, adjoint(q) @ x[..., m:]], axis=-1))

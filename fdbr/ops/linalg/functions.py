@@ -1,0 +1,156 @@
+"""Functions of matrices."""
+
+import functools
+import operator
+from typing import Any
+
+from fdbr.backend import array_module
+from fdbr.core import stop_gradient
+from fdbr.ops.arithmetic import abs
+from fdbr.ops.comparison import where
+from fdbr.ops.creation import zeros_like
+from fdbr.ops.kinds import aligned, opaque
+from fdbr.ops.linalg.matrices import square_matrices
+from fdbr.ops.linalg.solving import inv
+from fdbr.ops.reductions import max, sum
+from fdbr.ops.shape import _matrix_transpose, broadcast_to, concat
+
+__all__ = ["expm", "matrix_power"]
+
+# Higham, "The scaling and squaring method for the matrix exponential revisited", 2005: up to
+# which 1-norm the Padé approximant of each degree is exact to float64, and its coefficients.
+_DEGREES = {3: 1.495585217958292e-2, 5: 2.539398330063230e-1, 7: 9.504178996162932e-1}
+_DEGREES |= {9: 2.097847961257068e0, 13: 5.371920351148152e0}
+
+
+@functools.cache
+def _coefficients(degree: int) -> tuple[float, ...]:
+    """The numerator's, from the constant up, with the highest 1."""
+    out = [1]
+    for j in range(degree, 0, -1):
+        out.append(out[-1] * j * (2 * degree + 1 - j) // (degree + 1 - j))
+    return tuple(map(float, reversed(out)))
+
+
+def _pade(xp: Any, x: Any, degree: int) -> Any:
+    """The quotient of two polynomials nearest to the exponential at 0: the diagonal Padé one."""
+    b = _coefficients(degree)
+    unit = xp.eye(x.shape[-1], dtype=x.dtype)
+    square = x @ x
+    powers = [unit, square]
+    while len(powers) <= (degree // 2 if degree < 13 else 3):
+        powers.append(powers[-1] @ square)
+    count = len(powers)
+    odd = _polynomial(powers, b[1 : 2 * count : 2])
+    even = _polynomial(powers, b[0 : 2 * count : 2])
+    if degree == 13:  # the higher half, with the sixth power taken out of it
+        odd = odd + powers[3] @ _polynomial(powers[1:], b[9::2])
+        even = even + powers[3] @ _polynomial(powers[1:], b[8::2])
+    odd = x @ odd
+    return xp.linalg.solve(even - odd, even + odd)
+
+
+def _polynomial(powers: Any, coefficients: Any) -> Any:
+    total = 0
+    for power, coefficient in zip(powers, coefficients, strict=True):
+        total = total + coefficient * power
+    return total
+
+
+def _frechet(x: Any, t: Any) -> Any:
+    """The derivative of the exponential along ``t``: a block of an exponential twice as large.
+
+    It is linear in ``t``, which is brought to size 1 lest it decide how often to square.
+    """
+    n = x.shape[-1]
+    if not n:
+        return t
+    size = max(sum(abs(stop_gradient(t)), axis=-2), axis=-1)[..., None, None]
+    size = where(size == 0, 1, size)
+    blocks = concat([concat([x, t / size], axis=-1), concat([zeros_like(x), x], axis=-1)], axis=-2)
+    return _expm(blocks)[..., :n, n:] * size
+
+
+@opaque(
+    x=(lambda ct, x: _frechet(_matrix_transpose(x), ct), lambda t, x: _frechet(x, t)),
+    batch=aligned,
+)
+def _expm(xp: Any, x: Any) -> Any:
+    if not x.size:
+        return x.copy()
+    norms = xp.abs(x).sum(axis=-2).max(axis=-1)[..., None, None]
+    largest = float(norms.max())
+    for degree, bound in _DEGREES.items():
+        if largest <= bound:
+            return _pade(xp, x, degree)
+    ratios = xp.where(xp.isfinite(norms), norms, 0) / _DEGREES[13]
+    squarings = xp.ceil(xp.log2(xp.maximum(ratios, 1)))
+    out = _pade(xp, x * 2**-squarings, 13)
+    for done in range(int(squarings.max())):
+        out = xp.where(done < squarings, out @ out, out)
+    return out
+
+
+def expm(x: Any, /) -> Any:
+    """The exponential of matrices, ``1 + x + x @ x / 2 + …``.
+
+    It is computed by scaling, a Padé approximant and squaring (Higham, 2005), for all matrices
+    of a stack at once.  Its derivative along ``t`` is the upper right block of the exponential
+    of ``[[x, t], [0, x]]`` (Mathias, "A chain rule for matrix functions and applications",
+    1996; Al-Mohy and Higham, "Computing the Fréchet derivative of the matrix exponential",
+    2009).
+
+    Parameters
+    ----------
+    x
+        Shape ``(..., n, n)``.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not square.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linalg.expm(np.array([[0.0, 1.0], [0.0, 0.0]]))
+    array([[1., 1.],
+           [0., 1.]])
+    """
+    return _expm(square_matrices("expm", x))
+
+
+def matrix_power(x: Any, n: int, /) -> Any:
+    """The ``n``-th power of matrices, by repeated squaring; negative ones of the inverses.
+
+    Parameters
+    ----------
+    x
+        Shape ``(..., m, m)``.
+    n
+        A Python integer.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not square, or, for negative powers, singular.
+    TypeError
+        If the exponent is no integer.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linalg.matrix_power(np.array([[1.0, 1.0], [0.0, 1.0]]), 5)
+    array([[1., 5.],
+           [0., 1.]])
+    """
+    x = square_matrices("matrix_power", x)
+    n = operator.index(n)
+    if n == 0:
+        return broadcast_to(array_module(x).eye(x.shape[-1], dtype=x.dtype), x.shape)
+    base, n = (inv(x), -n) if n < 0 else (x, n)
+    out = None
+    while n:
+        n, bit = divmod(n, 2)
+        if bit:
+            out = base if out is None else out @ base
+        base = base @ base if n else base
+    return out

@@ -1,0 +1,193 @@
+"""Products of vectors and matrices."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fdbr.core import describe
+from fdbr.ops.arithmetic import multiply
+from fdbr.ops.creation import asarray
+from fdbr.ops.kinds import fit, leading, multilinear
+from fdbr.ops.linalg.matrices import failure
+from fdbr.ops.products import matmul
+from fdbr.ops.products import outer as flattened_outer
+from fdbr.ops.reductions import sum
+from fdbr.ops.shape import diagonal, moveaxis, normalize_axis, reshape
+
+__all__ = ["chain", "cross", "kron", "multi_dot", "outer", "trace"]
+
+
+@multilinear(
+    x=lambda ct, y, like: fit(_cross(y, ct), like),
+    y=lambda ct, x, like: fit(_cross(ct, x), like),
+    batch=leading(1),
+)
+def _cross(xp: Any, x: Any, y: Any) -> Any:
+    return xp.cross(x, y)
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """The cross product of vectors with three elements along an axis.
+
+    Parameters
+    ----------
+    x1, x2
+        Arrays with three elements along the axis; other axes broadcast.
+    axis
+        The axis; where the arrays differ in dimensions it must be negative.
+
+    Raises
+    ------
+    ValueError
+        If the axis is not three long.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linalg.cross(np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0]))
+    array([0., 0., 1.])
+    """
+    x, y = asarray(x1), asarray(x2)
+    if x.ndim != y.ndim and axis >= 0:
+        raise ValueError(
+            f"fdbr.ops.linalg.cross: axis={axis} of x1 {describe(x)} and x2 {describe(y)} is not "
+            "one place; count it from the end, as a negative number"
+        )
+    rank = min(x.ndim, y.ndim)
+    place = normalize_axis(axis, rank, "linalg.cross") - rank
+    if x.shape[place] != 3 or y.shape[place] != 3:
+        raise ValueError(
+            f"fdbr.ops.linalg.cross: x1 {describe(x)} and x2 {describe(y)} must be 3 long along "
+            f"axis {axis}"
+        )
+    return moveaxis(_cross(moveaxis(x, place, -1), moveaxis(y, place, -1)), -1, place)
+
+
+def outer(x1: Any, x2: Any, /) -> Any:
+    """All products of an element of one vector with one of another.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linalg.outer(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    array([[3., 4.],
+           [6., 8.]])
+    """
+    x, y = asarray(x1), asarray(x2)
+    if x.ndim != 1 or y.ndim != 1:
+        raise ValueError(
+            f"fdbr.ops.linalg.outer: x1 {describe(x)} and x2 {describe(y)} must be vectors; "
+            "fdbr.ops.outer flattens its arguments"
+        )
+    return flattened_outer(x, y)
+
+
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    """The sum of the diagonal of the matrices in the last two axes.
+
+    Parameters
+    ----------
+    x
+        Shape ``(..., m, n)``.
+    offset
+        Which diagonal: positive ones lie above the main one.
+    dtype
+        In which dtype to sum.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linalg.trace(np.eye(3))
+    np.float64(3.0)
+    """
+    return sum(diagonal(asarray(x), offset=offset), axis=-1, dtype=dtype)
+
+
+def kron(a: Any, b: Any, /) -> Any:
+    """The Kronecker product: every element of ``a`` times all of ``b``, as blocks.
+
+    The array with fewer dimensions gets new ones in front, as in `numpy.kron`.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linalg.kron(np.array([1.0, 10.0]), np.array([1.0, 2.0]))
+    array([ 1.,  2., 10., 20.])
+    """
+    a, b = asarray(a), asarray(b)
+    rank = max(a.ndim, b.ndim)
+    of_a = (*(1,) * (rank - a.ndim), *a.shape)
+    of_b = (*(1,) * (rank - b.ndim), *b.shape)
+    blocks = multiply(
+        reshape(a, tuple(n for length in of_a for n in (length, 1))),
+        reshape(b, tuple(n for length in of_b for n in (1, length))),
+    )
+    return reshape(blocks, tuple(m * n for m, n in zip(of_a, of_b, strict=True)))
+
+
+# --- chains -------------------------------------------------------------------------
+
+
+def chain(*factors: Any) -> Any:
+    """The product of (stacks of) matrices, in the order that takes the fewest multiplications."""
+    sizes = [factors[0].shape[-2], *(factor.shape[-1] for factor in factors)]
+    return _product(factors, _splits(sizes), 0, len(factors) - 1)
+
+
+def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """After which factor to divide each part of a chain, by dynamic programming.
+
+    See Cormen et al., "Introduction to algorithms", on matrix-chain multiplication.
+    """
+    count = len(sizes) - 1
+    cost = {(i, i): 0 for i in range(count)}
+    splits = {}
+    for length in range(1, count):
+        for i in range(count - length):
+            j = i + length
+            cost[i, j], splits[i, j] = min(
+                (cost[i, k] + cost[k + 1, j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+                for k in range(i, j)
+            )
+    return splits
+
+
+def _product(factors: Sequence[Any], splits: dict[tuple[int, int], int], i: int, j: int) -> Any:
+    if i == j:
+        return factors[i]
+    k = splits[i, j]
+    return matmul(_product(factors, splits, i, k), _product(factors, splits, k + 1, j))
+
+
+def multi_dot(arrays: Sequence[Any], /) -> Any:
+    """The matrix product of several arrays, in the order that takes the fewest multiplications.
+
+    Parameters
+    ----------
+    arrays
+        Two or more matrices; the first may be a row and the last a column vector, whose axis
+        does not appear in the result.  Further leading axes broadcast.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two arrays, or their shapes do not fit.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linalg.multi_dot([np.ones((2, 3)), np.ones((3, 4)), np.ones(4)])
+    array([12., 12.])
+    """
+    factors = [asarray(x) for x in arrays]
+    if len(factors) < 2:
+        raise ValueError("fdbr.ops.linalg.multi_dot: needs at least two arrays")
+    row, column = factors[0].ndim == 1, factors[-1].ndim == 1
+    if row:
+        factors[0] = factors[0][None, :]
+    if column:
+        factors[-1] = factors[-1][:, None]
+    for number, factor in enumerate(factors):
+        if factor.ndim < 2 or (number and factor.shape[-2] != factors[number - 1].shape[-1]):
+            raise failure(
+                "multi_dot",
+                f"arrays {', '.join(map(describe, factors))} do not fit: each must be a matrix "
+                "with as many rows as the one before has columns",
+            )
+    out = chain(*factors)
+    out = out[..., 0, :] if row else out
+    return out[..., 0] if column else out

@@ -1,0 +1,331 @@
+"""Singular values, and what is made of them."""
+
+from typing import Any, NamedTuple
+
+from fdbr.core import stop_gradient
+from fdbr.ops.complex_parts import conj, real
+from fdbr.ops.creation import asarray, zeros_like
+from fdbr.ops.dtypes import astype, finfo
+from fdbr.ops.kinds import aligned, fit, leading, opaque
+from fdbr.ops.linalg.matrices import adjoint, gaps, inverse_or_zero, matrices, negligible
+from fdbr.ops.linalg.products import chain
+from fdbr.ops.linalg.right_sides import equation
+from fdbr.ops.reductions import count_nonzero
+from fdbr.ops.shape import _diagonal, concat
+
+__all__ = [
+    "LstsqResult",
+    "SVDResult",
+    "lstsq",
+    "matrix_rank",
+    "pinv",
+    "svd",
+    "svdvals",
+]
+
+
+class SVDResult(NamedTuple):
+    """The singular value decomposition ``U @ diag(S) @ Vh``."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+class LstsqResult(NamedTuple):
+    """The least-squares solution, and what else is known of the equations."""
+
+    solution: Any
+    residuals: Any
+    rank: Any
+    singular_values: Any
+
+
+# --- the decomposition --------------------------------------------------------------
+
+# With P = U^H t V = Ω_U S + dS - S Ω_V and dU = U Ω_U, dV = V Ω_V, where both Ω are
+# anti-Hermitian, sum and difference come apart:
+#     (Ω_U + Ω_V)[i, j] = (P + P^H)[i, j] / (s[j] - s[i]),
+#     (Ω_U - Ω_V)[i, j] = (P - P^H)[i, j] / (s[j] + s[i]).
+# The second is regular where singular values are equal, and on its diagonal it holds what
+# complex matrices add.
+
+
+def _sums(s: Any) -> Any:
+    """``1 / (s[j] + s[i])``, and 0 where both are 0 but for rounding."""
+    return inverse_or_zero(s[..., None, :] + s[..., :, None], negligible(s)[..., None])
+
+
+def _svd_pull(ct: Any, out: Any, full: bool) -> Any:
+    u, s, v = conj(out[0]), out[1], adjoint(conj(out[2]))
+    of_u, of_s, of_vh = ct
+    k = s.shape[-1]
+    left, right = u[..., :k], v[..., :k]
+    if of_u is None and of_vh is None:
+        return (left * of_s[..., None, :]) @ adjoint(right)
+    of_u = zeros_like(u) if of_u is None else of_u
+    of_v = zeros_like(v) if of_vh is None else adjoint(of_vh)
+    by_u, by_v = adjoint(left) @ of_u[..., :k], adjoint(right) @ of_v[..., :k]
+    even, odd = gaps(s) * (by_u + by_v) / 2, _sums(s) * (by_u - by_v) / 2
+    outer = left @ (even + adjoint(even) + odd - adjoint(odd))
+    if of_s is not None:
+        outer = outer + left * of_s[..., None, :]
+    inverse = inverse_or_zero(s, negligible(s))[..., None, :]
+    if left.shape[-2] > k:
+        outer = outer + _outside(u, of_u, by_u, k, full) * inverse
+    out = outer @ adjoint(right)
+    if right.shape[-2] > k:
+        out = out + left @ adjoint(_outside(v, of_v, by_v, k, full) * inverse)
+    return out
+
+
+def _outside(u: Any, of_u: Any, by_u: Any, k: int, full: bool) -> Any:
+    """The cotangent of singular vectors as far as it leaves the space that they span."""
+    out = of_u[..., :k] - u[..., :k] @ by_u
+    if full:
+        out = out - u[..., k:] @ (adjoint(of_u[..., k:]) @ u[..., :k])
+    return out
+
+
+def _svd_push(t: Any, out: Any, full: bool) -> Any:
+    u, s, v = out[0], out[1], adjoint(out[2])
+    k = s.shape[-1]
+    left, right = u[..., :k], v[..., :k]
+    p = adjoint(left) @ t @ right
+    even, odd = gaps(s) * (p + adjoint(p)) / 2, _sums(s) * (p - adjoint(p)) / 2
+    of_u, of_v = left @ (even + odd), right @ (even - odd)
+    inverse = inverse_or_zero(s, negligible(s))[..., None, :]
+    if left.shape[-2] > k:
+        of_u = of_u + (t @ right - left @ p) * inverse
+        of_u = _completed(of_u, u, k) if full else of_u
+    if right.shape[-2] > k:
+        of_v = of_v + (adjoint(t) @ left - right @ adjoint(p)) * inverse
+        of_v = _completed(of_v, v, k) if full else of_v
+    return of_u, real(_diagonal(p, offset=0)), adjoint(of_v)
+
+
+def _completed(of_u: Any, u: Any, k: int) -> Any:
+    """The tangent of all columns: those after the first ``k`` only stay orthogonal to them."""
+    return concat([of_u, -u[..., :k] @ (adjoint(of_u) @ u[..., k:])], axis=-1)
+
+
+@opaque(x=(_svd_pull, _svd_push), batch=aligned)
+def _svd(xp: Any, x: Any, *, full: bool) -> Any:
+    return tuple(xp.linalg.svd(x, full_matrices=full))
+
+
+def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
+    """The singular value decomposition ``U @ diag(S) @ Vh = x``.
+
+    A pair of singular vectors may be multiplied by any number of size 1, those of equal
+    singular values may be mixed, and the columns that ``full_matrices`` adds may be any that
+    complete a basis: a function has a gradient if it does not depend on these choices.
+    Singular values that differ by no more than rounding (``k * eps`` times the largest) are
+    treated as equal, and the derivative by which their vectors turn into each other as 0, not
+    infinite; so is what a singular value of 0 would divide.  For a polar factor ``U @ Vh`` that
+    is right where singular values are equal, too.
+
+    The formulas are those of Townsend ("Differentiating the singular value decomposition",
+    2016) and, for complex matrices, Wan and Zhang ("Automatic differentiation for complex
+    valued SVD", 2019).
+
+    Parameters
+    ----------
+    x
+        Shape ``(..., m, n)``.
+    full_matrices
+        Whether ``U`` and ``Vh`` are square, as the Array API has it by default; or have
+        ``k = min(m, n)`` columns and rows.
+
+    Returns
+    -------
+    U, S, Vh
+        Shapes ``(..., m, m or k)``, ``(..., k)`` (real, descending) and ``(..., n or k, n)``.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If ``x`` has fewer than two dimensions, or the iteration does not converge.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linalg.svd(np.array([[0.0, 2.0], [1.0, 0.0]])).S
+    array([2., 1.])
+    """
+    x = matrices("svd", x)
+    return SVDResult(*_svd(x, full=bool(full_matrices) and x.shape[-1] != x.shape[-2]))
+
+
+@opaque(
+    x=(
+        lambda ct, x: _svd_pull((None, ct, None), _svd(x, full=False), False),
+        lambda t, x: _svd_push(t, _svd(x, full=False), False)[1],
+    ),
+    batch=aligned,
+)
+def _svdvals(xp: Any, x: Any) -> Any:
+    return xp.linalg.svd(x, compute_uv=False)
+
+
+def svdvals(x: Any, /) -> Any:
+    """The singular values, descending; see `svd`.
+
+    The singular vectors, which the derivative needs, are computed with the derivative.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linalg.svdvals(np.array([[0.0, 2.0], [1.0, 0.0]]))
+    array([2., 1.])
+    """
+    return _svdvals(matrices("svdvals", x))
+
+
+def _tolerance(x: Any, rtol: Any) -> Any:
+    """The share of the largest singular value that counts as 0, with two axes after it."""
+    if rtol is None:
+        return float(max(x.shape[-2:]) * finfo(x.dtype).eps)
+    rtol = stop_gradient(rtol)
+    if not hasattr(rtol, "dtype"):
+        return float(rtol)
+    return astype(rtol[..., None, None], finfo(x.dtype).dtype)
+
+
+def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
+    """The rank: how many singular values exceed ``rtol`` times the largest.
+
+    Parameters
+    ----------
+    x
+        Shape ``(..., m, n)``.
+    rtol
+        A number, or an array that broadcasts with the leading axes; ``max(m, n) * eps`` by
+        default.
+
+    Returns
+    -------
+    array
+        Integers, shape ``(...)``.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> int(ops.linalg.matrix_rank(np.array([[1.0, 2.0], [2.0, 4.0]])))
+    1
+    """
+    x = matrices("matrix_rank", stop_gradient(x))
+    return _rank(_svdvals(x), _tolerance(x, rtol))
+
+
+def _rank(values: Any, rtol: Any) -> Any:
+    values = values[..., None, :]
+    return count_nonzero(values > rtol * values[..., :1], axis=(-2, -1))
+
+
+# --- pseudoinverses -----------------------------------------------------------------
+
+
+def _pinv_pull(ct: Any, x: Any, out: Any, like: Any) -> Any:
+    a, p = conj(x), conj(out)
+    given, back = adjoint(ct), adjoint(p)
+    within = chain(given, p, back)
+    across = chain(back, p, given)
+    return fit(
+        (within - chain(a, p, within)) + (across - chain(across, p, a)) - chain(back, ct, back),
+        like,
+    )
+
+
+def _pinv_push(t: Any, x: Any, out: Any) -> Any:
+    given, back = adjoint(t), adjoint(out)
+    within = chain(out, back, given)
+    across = chain(given, back, out)
+    return (within - chain(within, x, out)) + (across - chain(out, x, across)) - chain(out, t, out)
+
+
+@opaque(x=(_pinv_pull, _pinv_push), batch=leading(2))
+def _pinv(xp: Any, x: Any, rtol: Any) -> Any:
+    u, s, vh = xp.linalg.svd(x, full_matrices=False)
+    s = s[..., None, :]
+    kept = s > rtol * s[..., :1]
+    inverse = xp.where(kept, 1 / xp.where(kept, s, 1), 0)
+    return (vh.swapaxes(-1, -2).conj() * inverse) @ u.swapaxes(-1, -2).conj()
+
+
+def pinv(x: Any, /, *, rtol: Any = None) -> Any:
+    """The Moore-Penrose pseudoinverses of matrices.
+
+    Its derivative is that of Golub and Pereyra ("The differentiation of pseudo-inverses and
+    nonlinear least squares problems whose variables separate", 1973), which holds as long as
+    the rank stays what it is: where it changes, the pseudoinverse jumps.
+
+    Parameters
+    ----------
+    x
+        Shape ``(..., m, n)``, of any rank.
+    rtol
+        Singular values up to this share of the largest count as 0: a number, or an array that
+        broadcasts with the leading axes; ``max(m, n) * eps`` by default.  It is not
+        differentiated.
+
+    Returns
+    -------
+    array
+        Shape ``(..., n, m)``.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If ``x`` has fewer than two dimensions.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linalg.pinv(np.array([[2.0, 0.0], [0.0, 0.0]]))
+    array([[0.5, 0. ],
+           [0. , 0. ]])
+    """
+    x = matrices("pinv", x)
+    return _pinv(x, _tolerance(x, rtol))
+
+
+def lstsq(a: Any, b: Any, /, *, rtol: Any = None) -> LstsqResult:
+    """The least-squares solution of ``a @ x = b``: of all minimisers that of least norm.
+
+    It is ``pinv(a) @ b``, and so is its derivative; see `pinv`.
+
+    Parameters
+    ----------
+    a
+        Shape ``(..., m, n)``, of any rank.
+    b
+        Shape ``(m,)``: one vector; or ``(..., m, k)``: matrices.  Leading axes broadcast.
+    rtol
+        Singular values up to this share of the largest count as 0; ``max(m, n) * eps`` by
+        default.
+
+    Returns
+    -------
+    solution
+        Shape ``(n,)`` or ``(..., n, k)``.
+    residuals
+        The sums of squares of ``b - a @ x``: shape ``()`` or ``(..., k)``.
+    rank
+        The rank of ``a``, shape ``(...)``.
+    singular_values
+        Those of ``a``, shape ``(..., min(m, n))``.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If shapes do not fit.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> a = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+    >>> ops.linalg.lstsq(a, np.array([1.0, 3.0, 5.0])).solution.round(12)
+    array([1., 2.])
+    """
+    a, b = matrices("lstsq", a, "a"), asarray(b)
+    solution = equation("lstsq", a, b, lambda a, b: pinv(a, rtol=rtol) @ b)
+    away = b - ((a @ solution[..., None])[..., 0] if b.ndim == 1 else a @ solution)
+    residuals = real(away * conj(away)).sum(axis=-1 if b.ndim == 1 else -2)
+    values = svdvals(a)
+    return LstsqResult(solution, residuals, _rank(values, _tolerance(a, rtol)), values)

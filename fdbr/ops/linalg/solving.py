@@ -1,0 +1,101 @@
+"""Inverses, and equations with square matrices."""
+
+from typing import Any
+
+from numpy.linalg import LinAlgError
+
+from fdbr.ops.kinds import aligned, fit, opaque
+from fdbr.ops.linalg.matrices import failure, sample, square_matrices
+from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
+from fdbr.ops.shape import _matrix_transpose
+
+__all__ = ["inv", "solve", "solve_matrices"]
+
+
+def _inv_pull(ct: Any, out: Any) -> Any:
+    across = _matrix_transpose(out)
+    return -(across @ ct @ across)
+
+
+@opaque(x=(_inv_pull, lambda t, out: -(out @ t @ out)), batch=aligned)
+def _inv(xp: Any, x: Any) -> Any:
+    try:
+        return xp.linalg.inv(x)
+    except LinAlgError as error:
+        raise failure("inv", f"{sample(x)} is singular; linalg.pinv has an answer") from error
+
+
+def inv(x: Any, /) -> Any:
+    """The inverses of matrices.
+
+    Its derivative is ``-y t y`` for the inverse ``y`` (Giles, 2008).  To apply an inverse,
+    `solve` is faster and more precise.
+
+    Parameters
+    ----------
+    x
+        Shape ``(..., n, n)``.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not square, or singular.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linalg.inv(np.array([[2.0, 0.0], [0.0, 4.0]]))
+    array([[0.5 , 0.  ],
+           [0.  , 0.25]])
+    """
+    return _inv(square_matrices("inv", x))
+
+
+def _pull_matrix(ct: Any, a: Any, out: Any, like: Any) -> Any:
+    return fit(-solve_matrices(_matrix_transpose(a), ct) @ _matrix_transpose(out), like)
+
+
+@opaque(
+    a=(_pull_matrix, lambda t, a, out: -solve_matrices(a, t @ out)),
+    b=(
+        lambda ct, a, like: fit(solve_matrices(_matrix_transpose(a), ct), like),
+        lambda t, a: solve_matrices(a, t),
+    ),
+    batch=batch_equation,
+)
+def solve_matrices(xp: Any, a: Any, b: Any) -> Any:
+    """The solution ``x`` of ``a @ x = b``, where both are matrices."""
+    a, b = same_leading(xp, "solve", a, b)
+    try:
+        return xp.linalg.solve(a, b)
+    except LinAlgError as error:
+        raise failure("solve", f"{sample(a)} is singular; linalg.lstsq has an answer") from error
+
+
+def solve(x1: Any, x2: Any, /) -> Any:
+    """The solution ``x`` of the linear equations ``x1 @ x = x2``.
+
+    Its derivatives are ``-x1^-1 t x`` by ``x1`` and ``x1^-1 t`` by ``x2`` (Giles, 2008).
+
+    Parameters
+    ----------
+    x1
+        Regular matrices, shape ``(..., n, n)``.
+    x2
+        Shape ``(n,)``: one vector; or ``(..., n, k)``: matrices.  Leading axes broadcast.
+
+    Returns
+    -------
+    array
+        The shape of ``x2``, broadcast.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not square, or singular, or the right side does not fit.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.linalg.solve(np.array([[3.0, 1.0], [1.0, 2.0]]), np.array([9.0, 8.0]))
+    array([2., 3.])
+    """
+    return equation("solve", square_matrices("solve", x1, "x1"), x2, solve_matrices)

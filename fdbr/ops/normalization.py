@@ -1,0 +1,328 @@
+"""Arrays brought to mean 0 and variance 1 over some axes."""
+
+import math
+from typing import Any
+
+from fdbr.core import describe
+from fdbr.ops.activation import floating
+from fdbr.ops.arithmetic import sqrt
+from fdbr.ops.creation import asarray
+from fdbr.ops.kinds import opaque, shifted
+from fdbr.ops.shape import normalize_axes, normalize_axis, reshape
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
+
+Axes = int | tuple[int, ...]
+
+
+# --- the two ways, with their statistics --------------------------------------------
+
+
+def _mean(x: Any, axes: tuple[int, ...]) -> Any:
+    return x.mean(axis=axes, keepdims=True)
+
+
+def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
+    return math.prod(shape[axis] for axis in axes)
+
+
+def _standard_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
+    """The cotangent of ``x`` by those of the output, the mean and the variance."""
+    y, _, variance = out
+    by_y, by_mean, by_variance = cts
+    scale = sqrt(variance + eps)
+    count = _count(y.shape, axes)
+    total = None
+    if by_y is not None:
+        total = (by_y - _mean(by_y, axes) - y * _mean(by_y * y, axes)) / scale
+    if by_variance is not None:
+        term = by_variance * (2 / count) * scale * y
+        total = term if total is None else total + term
+    if by_mean is not None:
+        term = by_mean / count
+        total = term + 0 * y if total is None else total + term
+    return total
+
+
+def _standard_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, ...]:
+    y, _, variance = out
+    scale = sqrt(variance + eps)
+    mean = _mean(t, axes)
+    away = t - mean
+    shared = _mean(away * y, axes)
+    return (away - y * shared) / scale, mean, 2 * scale * shared
+
+
+@opaque(x=(_standard_pull, _standard_push), batch=shifted("axes"))
+def _standardize(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> Any:
+    """``(x - mean) / sqrt(variance + eps)``, the mean and the variance, which keep their axes."""
+    mean = _mean(x, axes)
+    away = x - mean
+    variance = _mean(away * away, axes)
+    away *= 1 / xp.sqrt(variance + eps)
+    return away, mean, variance
+
+
+def _rms_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
+    y, square = out
+    by_y, by_square = cts
+    scale = sqrt(square + eps)
+    total = None
+    if by_y is not None:
+        total = (by_y - y * _mean(by_y * y, axes)) / scale
+    if by_square is not None:
+        term = by_square * (2 / _count(y.shape, axes)) * scale * y
+        total = term if total is None else total + term
+    return total
+
+
+def _rms_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, ...]:
+    y, square = out
+    scale = sqrt(square + eps)
+    shared = _mean(t * y, axes)
+    return (t - y * shared) / scale, 2 * scale * shared
+
+
+@opaque(x=(_rms_pull, _rms_push), batch=shifted("axes"))
+def _rescale(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> Any:
+    """``x / sqrt(square + eps)`` and the mean square, which keeps its axes."""
+    square = _mean(x * x, axes)
+    return x * (1 / xp.sqrt(square + eps)), square
+
+
+# --- for the user -------------------------------------------------------------------
+
+
+def layer_norm(
+    x: Any, weight: Any = None, bias: Any = None, *, axis: Axes = -1, eps: float = 1e-5
+) -> Any:
+    """Each example brought to mean 0 and variance 1: ``(x - mean) / sqrt(variance + eps)``.
+
+    Ba, Kiros & Hinton, *Layer normalization*, arXiv:1607.06450.
+
+    Parameters
+    ----------
+    x
+        Real floating.
+    weight, bias
+        What the result is multiplied by, and what is added then: arrays with the lengths of the
+        axes, in their order.
+    axis
+        The axes over which the mean and the variance (which divides by the count) are taken.
+    eps
+        What keeps the division from 0.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is complex.
+    ValueError
+        If weight or bias do not have the lengths of the axes.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.layer_norm(np.array([1.0, 3.0]), eps=0.0)
+    array([-1.,  1.])
+    """
+    x = _real("layer_norm", x)
+    axes = normalize_axes(axis, x.ndim, "layer_norm")
+    out, _, _ = _standardize(x, axes=axes, eps=float(eps))
+    return _scaled("layer_norm", out, weight, bias, tuple(sorted(axes)))
+
+
+def rms_norm(x: Any, weight: Any = None, *, axis: Axes = -1, eps: float = 1e-5) -> Any:
+    """Each example divided by the root of its mean square: ``x / sqrt(mean(x**2) + eps)``.
+
+    Zhang & Sennrich, *Root mean square layer normalization*, NeurIPS 2019.
+
+    Parameters
+    ----------
+    x, weight, axis, eps
+        As for `layer_norm`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `layer_norm`.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.rms_norm(np.array([3.0, 4.0]), eps=0.0) * np.sqrt(12.5)
+    array([3., 4.])
+    """
+    x = _real("rms_norm", x)
+    axes = normalize_axes(axis, x.ndim, "rms_norm")
+    out, _ = _rescale(x, axes=axes, eps=float(eps))
+    return _scaled("rms_norm", out, weight, None, tuple(sorted(axes)))
+
+
+def group_norm(
+    x: Any, groups: int, weight: Any = None, bias: Any = None, *, eps: float = 1e-5
+) -> Any:
+    """Each group of channels of each example brought to mean 0 and variance 1.
+
+    Wu & He, *Group normalization*, ECCV 2018.
+
+    Parameters
+    ----------
+    x
+        Real floating, shape ``(N, C, *spatial)``.
+    groups
+        Into how many parts the channels are divided.
+    weight, bias
+        What the result is multiplied by, and what is added then: shape ``(C,)``.
+    eps
+        What keeps the division from 0.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is complex.
+    ValueError
+        If the groups do not divide the channels, or weight or bias do not fit them.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.group_norm(np.array([[1.0, 3.0, 0.0, 8.0]]), 2, eps=0.0)
+    array([[-1.,  1., -1.,  1.]])
+    """
+    return _by_groups("group_norm", x, groups, weight, bias, eps)
+
+
+def instance_norm(x: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
+    """Each channel of each example brought to mean 0 and variance 1 over its spatial axes.
+
+    It is `group_norm` with as many groups as channels: Ulyanov, Vedaldi & Lempitsky,
+    arXiv:1607.08022.
+
+    Parameters
+    ----------
+    x, weight, bias, eps
+        As for `group_norm`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `group_norm`.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.instance_norm(np.array([[[1.0, 3.0], [0.0, 8.0]]]), eps=0.0)
+    array([[[-1.,  1.],
+            [-1.,  1.]]])
+    """
+    channels = x.shape[1] if getattr(x, "ndim", 0) > 1 else 1
+    return _by_groups("instance_norm", x, channels, weight, bias, eps)
+
+
+def batch_norm(
+    x: Any,
+    weight: Any = None,
+    bias: Any = None,
+    *,
+    mean: Any = None,
+    variance: Any = None,
+    axis: int = 1,
+    eps: float = 1e-5,
+) -> tuple[Any, Any, Any]:
+    """Each channel brought to mean 0 and variance 1 over all other axes.
+
+    Ioffe & Szegedy, *Batch normalization*, ICML 2015.
+
+    Parameters
+    ----------
+    x
+        Real floating, with the channels along ``axis``: shape ``(N, C, *spatial)``.
+    weight, bias
+        What the result is multiplied by, and what is added then: shape ``(C,)``.
+    mean, variance
+        Known statistics, shape ``(C,)``, as in inference; by default those of ``x``.
+    axis
+        The axis of the channels.
+    eps
+        What keeps the division from 0.
+
+    Returns
+    -------
+    out
+        The normalised array, times weight, plus bias.
+    mean, variance
+        The statistics by which it was made, shape ``(C,)``.  The variance divides by the count
+        ``n``; times ``n / (n - 1)`` it is the unbiased one that running averages are made of.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is complex.
+    ValueError
+        If something does not have shape ``(C,)``, or one only of the statistics is given.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.batch_norm(np.array([[1.0], [3.0]]), eps=0.0)
+    (array([[-1.], [ 1.]]), array([2.]), array([1.]))
+    """
+    x = _real("batch_norm", x)
+    place = normalize_axis(axis, x.ndim, "batch_norm")
+    if (mean is None) != (variance is None):
+        raise ValueError("fdbr.ops.batch_norm: give both mean and variance, or neither")
+    if mean is None:
+        axes = tuple(i for i in range(x.ndim) if i != place)
+        out, mean, variance = _standardize(x, axes=axes, eps=float(eps))
+        mean, variance = reshape(mean, -1), reshape(variance, -1)
+    else:
+        mean = _fitting("batch_norm", "mean", mean, x, (place,))
+        variance = _fitting("batch_norm", "variance", variance, x, (place,))
+        out = (x - _aligned(mean, x.ndim, (place,))) / _aligned(
+            sqrt(variance + eps), x.ndim, (place,)
+        )
+    return _scaled("batch_norm", out, weight, bias, (place,)), mean, variance
+
+
+# --- arguments and results ----------------------------------------------------------
+
+
+def _real(function: str, x: Any) -> Any:
+    x = floating(x)
+    if x.dtype.kind == "c":
+        raise TypeError(f"fdbr.ops.{function}: x must be real, not {describe(x)}")
+    return x
+
+
+def _by_groups(function: str, x: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    x = _real(function, x)
+    if x.ndim < 2 or not isinstance(groups, int) or groups < 1 or x.shape[1] % groups:
+        raise ValueError(
+            f"fdbr.ops.{function}: x {describe(x)} must have shape (N, C, …), with the {groups!r} "
+            "groups dividing the channels C"
+        )
+    parts = reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
+    out, _, _ = _standardize(parts, axes=tuple(range(2, parts.ndim)), eps=float(eps))
+    return _scaled(function, reshape(out, x.shape), weight, bias, (1,))
+
+
+def _fitting(function: str, name: str, value: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    value = asarray(value)
+    lengths = tuple(x.shape[axis] for axis in axes)
+    if value.shape != lengths:
+        raise ValueError(
+            f"fdbr.ops.{function}: {name} {describe(value)} does not fit x {describe(x)}; it must "
+            f"have shape {lengths}"
+        )
+    return value
+
+
+def _aligned(value: Any, ndim: int, axes: tuple[int, ...]) -> Any:
+    """An array with the lengths of some axes, in the order of axes, among as many as ``ndim``."""
+    if axes == tuple(range(ndim - len(axes), ndim)):
+        return value
+    lengths = dict(zip(axes, value.shape, strict=True))
+    return reshape(value, tuple(lengths.get(axis, 1) for axis in range(ndim)))
+
+
+def _scaled(function: str, out: Any, weight: Any, bias: Any, axes: tuple[int, ...]) -> Any:
+    if weight is not None:
+        out = out * _aligned(_fitting(function, "weight", weight, out, axes), out.ndim, axes)
+    if bias is not None:
+        out = out + _aligned(_fitting(function, "bias", bias, out, axes), out.ndim, axes)
+    return out

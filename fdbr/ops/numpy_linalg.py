@@ -1,0 +1,171 @@
+"""NumPy's linear algebra on traced values: which function of `fdbr.ops.linalg` each of it is.
+
+Every entry takes NumPy's arguments.  Where NumPy's result depends on its values in kind (`eig`
+is real if all eigenvalues are), it is here what it can be in general.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.array import functions, ufuncs
+from fdbr.ops import linalg
+from fdbr.ops.numpy_protocol import implements
+
+
+def enter(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function as what the one of this name in `numpy.linalg` does."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        if function.__module__ == __name__:
+            function.__qualname__ = f"np.linalg.{name}"  # how Python's own messages call it
+        functions[getattr(np.linalg, name)] = function
+        return function
+
+    return add
+
+
+# --- by the same name and arguments -------------------------------------------------
+
+for _name in """cholesky cross det diagonal eig eigvals inv matmul matrix_norm matrix_power
+    matrix_transpose multi_dot norm outer slogdet solve svdvals tensordot trace vecdot
+    vector_norm""".split():
+    enter(_name)(getattr(linalg, _name))
+
+
+# --- factorizations -----------------------------------------------------------------
+
+
+def _read(a: Any, uplo: str) -> Any:
+    """A Hermitian matrix of which the lower triangle is what the named one is of ``a``."""
+    if uplo.upper() not in ("L", "U"):
+        raise ValueError(f"np.linalg.eigh: UPLO must be 'L' or 'U', not {uplo!r}")
+    return a if uplo.upper() == "L" else ops.conj(ops.matrix_transpose(a))
+
+
+enter("eigh")(lambda a, UPLO="L": linalg.eigh(_read(a, UPLO)))
+enter("eigvalsh")(lambda a, UPLO="L": linalg.eigvalsh(_read(a, UPLO)))
+
+
+@enter("svd")
+def _svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> Any:
+    return linalg.svd(a, full_matrices=full_matrices) if compute_uv else linalg.svdvals(a)
+
+
+@enter("qr")
+def _qr(a: Any, mode: str = "reduced") -> Any:
+    if mode == "r":
+        return linalg.qr(a).R
+    return linalg.qr(a, mode=mode)
+
+
+# --- solutions ----------------------------------------------------------------------
+
+_NOT_GIVEN = object()
+
+
+@enter("pinv")
+def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NOT_GIVEN) -> Any:
+    if rtol is _NOT_GIVEN:
+        return linalg.pinv(a, rtol=1e-15 if rcond is None else rcond)
+    if rcond is not None:
+        raise ValueError("np.linalg.pinv: rcond and rtol are one argument; give either")
+    return linalg.pinv(a, rtol=rtol)
+
+
+@enter("matrix_rank")
+def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    if tol is not None and rtol is not None:
+        raise ValueError("np.linalg.matrix_rank: tol and rtol exclude each other; give either")
+    if A.ndim < 2:
+        return ops.astype(ops.any(A != 0), np.int64)
+    if tol is None:
+        return linalg.matrix_rank(A, rtol=rtol)
+    return ops.count_nonzero(linalg.svdvals(A) > ops.asarray(tol)[..., None], axis=-1)
+
+
+@enter("lstsq")
+def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    a, b = ops.asarray(a), ops.asarray(b)
+    if a.ndim != 2 or b.ndim > 2:
+        raise np.linalg.LinAlgError(
+            "np.linalg.lstsq: a must be a matrix, and b a vector or a matrix; "
+            "fdbr.ops.linalg.lstsq takes stacks of them"
+        )
+    if rcond is not None and rcond < 0:
+        rcond = float(ops.finfo(a.dtype).eps)
+    solution, residuals, rank, values = linalg.lstsq(a, b, rtol=rcond)
+    residuals = ops.reshape(residuals, -1)
+    if a.shape[0] <= a.shape[1] or rank < a.shape[1]:
+        residuals = residuals[:0]
+    return solution, residuals, rank, values
+
+
+@enter("cond")
+def _cond(x: Any, p: Any = None) -> Any:
+    if p in (None, 2, -2):
+        values = linalg.svdvals(x)
+        ratio = values[..., 0] / values[..., -1]
+        return 1 / ratio if p == -2 else ratio
+    return linalg.matrix_norm(x, ord=p) * linalg.matrix_norm(linalg.inv(x), ord=p)
+
+
+@enter("tensorsolve")
+def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    a, b = ops.asarray(a), ops.asarray(b)
+    if axes is not None:
+        a = ops.moveaxis(a, tuple(axes), tuple(range(a.ndim - len(axes), a.ndim)))
+    rest = a.shape[b.ndim :]
+    flat = linalg.solve(ops.reshape(a, (b.size, math.prod(rest))), ops.reshape(b, -1))
+    return ops.reshape(flat, rest)
+
+
+@enter("tensorinv")
+def _tensorinv(a: Any, ind: int = 2) -> Any:
+    if ind <= 0:
+        raise ValueError(f"np.linalg.tensorinv: ind must be positive, not {ind}")
+    flat = ops.reshape(a, (math.prod(a.shape[:ind]), -1))
+    return ops.reshape(linalg.inv(flat), (*a.shape[ind:], *a.shape[:ind]))
+
+
+# --- in NumPy's main namespace ------------------------------------------------------
+
+implements("kron")(linalg.kron)
+
+
+@implements("diagonal")
+def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    return a.diagonal(offset, axis1, axis2)
+
+
+@implements("trace")
+def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+    return ops.sum(a.diagonal(offset, axis1, axis2), axis=-1, dtype=dtype)
+
+
+@implements("cross")
+def _cross(
+    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Any:
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b = ops.moveaxis(ops.asarray(a), axisa, -1), ops.moveaxis(ops.asarray(b), axisb, -1)
+    return ops.moveaxis(linalg.cross(a, b), -1, axisc)
+
+
+def _matvec(x1: Any, x2: Any) -> Any:
+    return ops.matmul(x1, ops.expand_dims(x2, axis=-1))[..., 0]
+
+
+def _vecmat(x1: Any, x2: Any) -> Any:
+    return ops.matmul(ops.expand_dims(ops.conj(x1), axis=-2), x2)[..., 0, :]
+
+
+for _name, _op in (("matvec", _matvec), ("vecmat", _vecmat)):
+    if hasattr(np, _name):  # since NumPy 2.2
+        ufuncs[getattr(np, _name)] = _op

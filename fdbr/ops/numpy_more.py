@@ -1,0 +1,421 @@
+"""NumPy's functions that arrange, sort and search, on traced values, and its Fourier transforms.
+
+Every entry takes NumPy's arguments; see `fdbr.ops.numpy_protocol`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.array import functions
+from fdbr.ops import fft
+from fdbr.ops.numpy_protocol import implements
+from fdbr.ops.shape import _embed_diagonal, normalize_axes, normalize_axis
+
+# --- Fourier transforms -------------------------------------------------------------
+
+
+def _along_one(transform: Callable[..., Any]) -> Callable[..., Any]:
+    def adapted(a: Any, n: int | None = None, axis: int = -1, norm: Any = None) -> Any:
+        return transform(a, n=n, axis=axis, norm=norm or "backward")
+
+    return adapted
+
+
+def _along_several(transform: Callable[..., Any], default: Any = None) -> Callable[..., Any]:
+    def adapted(a: Any, s: Any = None, axes: Any = default, norm: Any = None) -> Any:
+        return transform(a, s=s, axes=axes, norm=norm or "backward")
+
+    return adapted
+
+
+for _name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
+    functions[getattr(np.fft, _name)] = _along_one(getattr(fft, _name))
+for _name in ("fft", "ifft", "rfft", "irfft"):
+    _transform = getattr(fft, f"{_name}n")
+    functions[getattr(np.fft, f"{_name}n")] = _along_several(_transform)
+    functions[getattr(np.fft, f"{_name}2")] = _along_several(_transform, (-2, -1))
+functions[np.fft.fftshift] = lambda x, axes=None: fft.fftshift(x, axes=axes)
+functions[np.fft.ifftshift] = lambda x, axes=None: fft.ifftshift(x, axes=axes)
+
+
+# --- joining and dividing -----------------------------------------------------------
+
+
+def _ending_in(x: Any, ndim: int) -> Any:
+    """An array with new axes in front, up to a number of them."""
+    x = ops.asarray(x)
+    return ops.reshape(x, (*(1,) * (ndim - x.ndim), *x.shape))
+
+
+def _three(x: Any) -> Any:
+    x = ops.asarray(x)
+    return x if x.ndim > 2 else ops.reshape(_ending_in(x, 2), (*_ending_in(x, 2).shape, 1))
+
+
+@implements("atleast_3d")
+def _atleast_3d(*arrays: Any) -> Any:
+    out = tuple(map(_three, arrays))
+    return out[0] if len(out) == 1 else out
+
+
+implements("dstack")(lambda tup: ops.concat([_three(x) for x in tup], axis=2))
+
+
+@implements("column_stack")
+def _column_stack(tup: Any) -> Any:
+    parts = [ops.asarray(x) for x in tup]
+    return ops.concat([x if x.ndim > 1 else ops.reshape(x, (-1, 1)) for x in parts], axis=1)
+
+
+@implements("block")
+def _block(arrays: Any) -> Any:
+    depth = _depth(arrays)
+    ndim = max(depth, *map(_rank, _leaves(arrays)))
+
+    def joined(nest: Any, level: int) -> Any:
+        if not isinstance(nest, list):
+            return _ending_in(nest, ndim)
+        return ops.concat([joined(part, level + 1) for part in nest], axis=level - depth)
+
+    return joined(arrays, 0)
+
+
+def _depth(nest: Any) -> int:
+    return 1 + max(map(_depth, nest)) if isinstance(nest, list) else 0
+
+
+def _leaves(nest: Any) -> list[Any]:
+    return [leaf for part in nest for leaf in _leaves(part)] if isinstance(nest, list) else [nest]
+
+
+def _rank(x: Any) -> int:
+    return getattr(x, "ndim", 0)
+
+
+@implements("append")
+def _append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    return ops.concat([ops.asarray(arr), ops.asarray(values)], axis=axis)
+
+
+def _splitting(axis: int, ndim: int) -> Callable[..., Any]:
+    def split(ary: Any, indices_or_sections: Any) -> Any:
+        if ary.ndim < ndim:
+            raise ValueError(f"np.split: needs {ndim} dimensions, got shape {ary.shape}")
+        place = 0 if ary.ndim == 1 else axis
+        return functions[np.split](ary, indices_or_sections, place)
+
+    return split
+
+
+implements("vsplit")(_splitting(0, 2))
+implements("hsplit")(_splitting(1, 1))
+implements("dsplit")(_splitting(2, 3))
+
+
+@implements("insert")
+def _insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+    arr, values = ops.asarray(arr), ops.asarray(values)
+    arr, axis = _flat_or(arr, axis, "insert")
+    values = _ending_in(ops.astype(values, arr.dtype), arr.ndim)
+    if not isinstance(obj, list | tuple | slice) and _rank(obj) == 0:
+        values = ops.moveaxis(values, 0, axis)
+    n, count = arr.shape[axis], len(np.insert(np.arange(arr.shape[axis]), obj, -1))
+    count = max(count - n, values.shape[axis])
+    shape = tuple(count if i == axis else m for i, m in enumerate(arr.shape))
+    order = np.insert(np.arange(n), obj, n + np.arange(count))
+    return ops.take(ops.concat([arr, ops.broadcast_to(values, shape)], axis=axis), order, axis=axis)
+
+
+@implements("delete")
+def _delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
+    arr, axis = _flat_or(ops.asarray(arr), axis, "delete")
+    return ops.take(arr, np.delete(np.arange(arr.shape[axis]), obj), axis=axis)
+
+
+def _flat_or(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
+    """The array and an axis of it; flattened if there is none."""
+    if axis is None:
+        return ops.reshape(x, -1), 0
+    return x, normalize_axis(axis, x.ndim, name)
+
+
+# --- other arrangements -------------------------------------------------------------
+
+implements("tril")(lambda m, k=0: ops.tril(m, k=k))
+implements("triu")(lambda m, k=0: ops.triu(m, k=k))
+implements("tril_indices_from")(lambda arr, k=0: np.tril_indices(arr.shape[0], k, arr.shape[1]))
+implements("triu_indices_from")(lambda arr, k=0: np.triu_indices(arr.shape[0], k, arr.shape[1]))
+implements("diag_indices_from")(lambda arr: np.diag_indices(arr.shape[0], arr.ndim))
+implements("repeat")(lambda a, repeats, axis=None: ops.repeat(a, repeats, axis=axis))
+implements("meshgrid")(
+    lambda *xi, copy=True, sparse=False, indexing="xy": tuple(_meshgrid(xi, sparse, indexing))
+)
+implements("pad")(lambda array, pad_width, mode="constant", **kwargs: ops.pad(
+    array, pad_width, mode, **kwargs))  # fmt: skip
+
+
+def _meshgrid(arrays: Any, sparse: bool, indexing: str) -> list[Any]:
+    full = ops.meshgrid(*(ops.reshape(ops.asarray(x), -1) for x in arrays), indexing=indexing)
+    if not sparse:
+        return full
+    order = list(range(len(full)))
+    if indexing == "xy":
+        order[:2] = order[:2][::-1]
+    return [
+        x[tuple(slice(None) if order[axis] == i else slice(1) for axis in range(len(full)))]
+        for i, x in enumerate(full)
+    ]
+
+
+@implements("diag")
+def _diag(v: Any, k: int = 0) -> Any:
+    if v.ndim > 1:
+        return ops.diagonal(v, offset=k)
+    n = v.shape[0] + abs(k)
+    return _embed_diagonal(v, shape=(n, n), offset=k)
+
+
+implements("diagflat")(lambda v, k=0: _diag(ops.reshape(ops.asarray(v), -1), k))
+
+
+@implements("rot90")
+def _rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
+    first, second = normalize_axes(tuple(axes), m.ndim, "rot90")
+    turned = ops.swapaxes(m, first, second) if k % 2 else m
+    flipped = {0: (), 1: (first,), 2: (first, second), 3: (second,)}[k % 4]
+    return ops.flip(turned, axis=flipped) if flipped else turned
+
+
+@implements("rollaxis")
+def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    axis, start = normalize_axis(axis, a.ndim, "rollaxis"), start + a.ndim * (start < 0)
+    return ops.moveaxis(a, axis, start - (axis < start))
+
+
+@implements("resize")
+def _resize(a: Any, new_shape: Any) -> Any:
+    shape = new_shape if isinstance(new_shape, tuple | list) else (new_shape,)
+    a = ops.reshape(a, -1)
+    if not a.size:
+        return ops.broadcast_to(ops.zeros_like(a.sum()), shape)
+    return ops.reshape(ops.take(a, np.arange(math.prod(shape)) % a.size), tuple(shape))
+
+
+@implements("kron")
+def _kron(a: Any, b: Any) -> Any:
+    a, b = ops.asarray(a), ops.asarray(b)
+    ndim = max(a.ndim, b.ndim)
+    a, b = _ending_in(a, ndim), _ending_in(b, ndim)
+    shape = tuple(m * n for m, n in zip(a.shape, b.shape, strict=True))
+    a = ops.reshape(a, tuple(n for m in a.shape for n in (m, 1)))
+    b = ops.reshape(b, tuple(n for m in b.shape for n in (1, m)))
+    return ops.reshape(a * b, shape)
+
+
+@implements("vander")
+def _vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    powers = np.arange(len(x) if N is None else N)
+    return ops.power(ops.reshape(x, (-1, 1)), powers if increasing else powers[::-1].copy())
+
+
+@implements("ediff1d")
+def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    parts = [to_begin, ops.diff(ops.reshape(ops.asarray(ary), -1)), to_end]
+    return ops.concat([ops.reshape(ops.asarray(x), -1) for x in parts if x is not None])
+
+
+@implements("ix_")
+def _ix(*args: Any) -> Any:
+    out = []
+    for i, x in enumerate(args):
+        x = ops.nonzero(x)[0] if ops.asarray(x).dtype.kind == "b" else ops.asarray(x)
+        out.append(ops.reshape(x, (*(1,) * i, -1, *(1,) * (len(args) - i - 1))))
+    return tuple(out)
+
+
+# --- sorting and searching ----------------------------------------------------------
+
+
+@implements("sort")
+def _sort(
+    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Any:
+    a, axis = _flat_or(a, axis, "sort")
+    return ops.sort(a, axis=axis)
+
+
+@implements("argsort")
+def _argsort(
+    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Any:
+    a, axis = _flat_or(a, axis, "argsort")
+    return ops.argsort(a, axis=axis)
+
+
+# What is sorted as a whole is parted at every place.
+implements("partition")(lambda a, kth, axis=-1: _sort(a, axis))
+implements("argpartition")(lambda a, kth, axis=-1: _argsort(a, axis))
+
+
+@implements("lexsort")
+def _lexsort(keys: Any, axis: int = -1) -> Any:
+    order = None
+    for key in keys:
+        key = ops.asarray(key)
+        if order is None:
+            order = ops.argsort(key, axis=axis)
+        else:
+            by_key = ops.argsort(ops.take_along_axis(key, order, axis=axis), axis=axis)
+            order = ops.take_along_axis(order, by_key, axis=axis)
+    return order
+
+
+@implements("searchsorted")
+def _searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
+    return ops.searchsorted(a, v, side=side, sorter=sorter)
+
+
+@implements("digitize")
+def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    side: Any = "left" if right else "right"
+    bins = ops.asarray(bins)
+    if bins.size and bool(bins[0] > bins[-1]):  # they decrease
+        return bins.size - ops.searchsorted(ops.flip(bins), x, side=side)
+    return ops.searchsorted(bins, x, side=side)
+
+
+implements("nonzero")(ops.nonzero)
+implements("flatnonzero")(lambda a: ops.nonzero(ops.reshape(a, -1))[0])
+implements("argwhere")(lambda a: ops.stack(ops.nonzero(a), axis=-1))
+implements("extract")(lambda condition, arr: _compress(ops.reshape(condition, -1), arr))
+
+
+@implements("where")
+def _where(condition: Any, *choices: Any) -> Any:
+    if len(choices) not in (0, 2):
+        raise ValueError("np.where: give both x and y, or neither")
+    return ops.where(condition, *choices) if choices else ops.nonzero(condition)
+
+
+@implements("compress")
+def _compress(condition: Any, a: Any, axis: int | None = None) -> Any:
+    a, axis = _flat_or(ops.asarray(a), axis, "compress")
+    return ops.take(a, ops.nonzero(ops.asarray(condition))[0], axis=axis)
+
+
+@implements("choose")
+def _choose(a: Any, choices: Any, mode: str = "raise") -> Any:
+    if mode != "raise":
+        raise TypeError(f"np.choose: mode={mode!r} of traced values; bring the places into range")
+    a, *parts = ops.broadcast_arrays(ops.asarray(a), *map(ops.asarray, choices))
+    return ops.take_along_axis(ops.stack(parts), ops.reshape(a, (1, *a.shape)), axis=0)[0]
+
+
+@implements("unravel_index")
+def _unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
+    out = []
+    for n in reversed(shape if order == "C" else shape[::-1]):
+        out.append(indices % n)
+        indices = indices // n
+    return tuple(out if order == "F" else reversed(out))
+
+
+@implements("ravel_multi_index")
+def _ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: str = "C") -> Any:
+    if mode != "raise" or order != "C":
+        raise TypeError("np.ravel_multi_index: mode= and order= of traced places are not known")
+    out = multi_index[0]
+    for places, n in zip(multi_index[1:], dims[1:], strict=True):
+        out = out * n + places
+    return out
+
+
+@implements("trim_zeros")
+def _trim_zeros(filt: Any, trim: str = "fb") -> Any:
+    if filt.ndim != 1:
+        raise ValueError(f"np.trim_zeros: of traced values only sequences, not shape {filt.shape}")
+    start, stop = 0, filt.shape[0]
+    while "f" in trim.lower() and start < stop and filt[start] == 0:
+        start += 1
+    while "b" in trim.lower() and stop > start and filt[stop - 1] == 0:
+        stop -= 1
+    return filt[start:stop]
+
+
+# --- sets ---------------------------------------------------------------------------
+
+for _name in ("unique_all", "unique_counts", "unique_inverse", "unique_values"):
+    implements(_name)(getattr(ops, _name))
+
+
+@implements("unique")
+def _unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+) -> Any:
+    if axis is not None:
+        raise TypeError("np.unique: axis= of a traced value; make the rows numbers first")
+    found = ops.unique_all(ar)
+    if equal_nan and ar.dtype.kind in "fc" and bool(ops.isnan(ar).any()):
+        raise ValueError("np.unique: traced NaN; give equal_nan=False, by which each is unique")
+    asked = (return_index, return_inverse, return_counts)
+    out = [found[0], *(part for part, wanted in zip(found[1:], asked, strict=True) if wanted)]
+    return tuple(out) if len(out) > 1 else out[0]
+
+
+implements("isin")(
+    lambda element, test_elements, assume_unique=False, invert=False, *, kind=None: ops.isin(
+        element, test_elements, invert=invert
+    )
+)
+implements("union1d")(lambda ar1, ar2: ops.unique_values(ops.concat([ar1, ar2], axis=None)))
+
+
+@implements("intersect1d")
+def _intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    x = ops.unique_values(ar1)
+    return ops.take(x, ops.nonzero(ops.isin(x, ar2))[0])
+
+
+@implements("setdiff1d")
+def _setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    x = ops.reshape(ops.asarray(ar1), -1) if assume_unique else ops.unique_values(ar1)
+    return ops.take(x, ops.nonzero(ops.isin(x, ar2, invert=True))[0])
+
+
+@implements("setxor1d")
+def _setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    return ops.sort(ops.concat([_setdiff1d(ar1, ar2), _setdiff1d(ar2, ar1)]))
+
+
+# --- what writes to an array --------------------------------------------------------
+
+
+def _refuse_writing(name: str, instead: str) -> Callable[..., NoReturn]:
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            f"np.{name} with a traced value: arrays are never written to here. Write {instead}."
+        )
+
+    return refuse
+
+
+for _name, _instead in {
+    "copyto": "dst = ops.where(where, src, dst)",
+    "fill_diagonal": "a = ops.at(a)[i, i].set(value) with i = np.arange(n)",
+    "place": "arr = ops.at(arr)[mask].set(vals)",
+    "put": "a = ops.at(ops.reshape(a, -1))[ind].set(v)",
+    "put_along_axis": "arr = ops.scatter(arr, axis, indices, values)",
+    "putmask": "a = ops.where(mask, values, a)",
+}.items():
+    implements(_name)(_refuse_writing(_name, _instead))

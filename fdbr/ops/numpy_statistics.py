@@ -1,0 +1,273 @@
+"""NumPy's statistics on traced values: averages, quantiles, histograms, and those without NaN.
+
+Every entry takes NumPy's arguments; see `fdbr.ops.numpy_protocol`.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fdbr import ops
+from fdbr.ops.numpy_protocol import implements
+from fdbr.ops.reductions import kept_shape
+from fdbr.ops.shape import normalize_axes
+from fdbr.ops.statistics import _ordered
+
+# --- averages and quantiles ---------------------------------------------------------
+
+
+def _several(axis: Any) -> Any:
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
+@implements("ptp")
+def _ptp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    return ops.max(a, axis=axis, keepdims=keepdims) - ops.min(a, axis=axis, keepdims=keepdims)
+
+
+@implements("average")
+def _average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False
+) -> Any:
+    a = ops.asarray(a)
+    axes = normalize_axes(axis, a.ndim, "average")
+    if weights is None:
+        out = ops.mean(a, axis=axes, keepdims=keepdims)
+        total: Any = ops.full_like(out, math.prod([a.shape[i] for i in axes]))
+        return (out, total) if returned else out
+    weights = ops.asarray(weights)
+    if weights.shape != a.shape:
+        if weights.shape != tuple(a.shape[i] for i in axes):
+            raise ValueError(f"np.average: weights {weights.shape} do not fit axes {axes}")
+        weights = ops.reshape(
+            ops.permute_dims(weights, sorted(range(len(axes)), key=axes.__getitem__)),
+            [n if i in axes else 1 for i, n in enumerate(a.shape)],
+        )
+    weights = ops.broadcast_to(weights, a.shape)
+    total = ops.sum(weights, axis=axes, keepdims=keepdims)
+    out = ops.sum(a * weights, axis=axes, keepdims=keepdims) / total
+    return (out, total) if returned else out
+
+
+@implements("median")
+def _median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return ops.median(a, axis=_several(axis), keepdims=keepdims)
+
+
+@implements("quantile")
+def _quantile(
+    a: Any, q: Any, axis: Any = None, *, method: Any = "linear", keepdims: bool = False
+) -> Any:
+    return ops.quantile(a, q, axis=_several(axis), method=method, keepdims=keepdims)
+
+
+@implements("percentile")
+def _percentile(
+    a: Any, q: Any, axis: Any = None, *, method: Any = "linear", keepdims: bool = False
+) -> Any:
+    return _quantile(a, _hundredths(q), axis, method=method, keepdims=keepdims)
+
+
+def _hundredths(q: Any) -> Any:
+    return q / 100 if hasattr(q, "__truediv__") else ops.asarray(q) / 100
+
+
+# --- without NaN --------------------------------------------------------------------
+
+
+def _present(a: Any, instead: Any) -> Any:
+    """An array with another number in the place of NaN."""
+    a = ops.asarray(a)
+    return ops.where(ops.isnan(a), instead, a) if a.dtype.kind in "fc" else a
+
+
+def _number_of(a: Any, axis: Any, keepdims: bool) -> Any:
+    """How many elements are numbers, in the array's dtype."""
+    there = ops.astype(~ops.isnan(a), ops.real(a).dtype)
+    return ops.sum(there, axis=axis, keepdims=keepdims)
+
+
+@implements("nansum")
+def _nansum(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    return ops.sum(_present(a, 0), axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+@implements("nanprod")
+def _nanprod(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    return ops.prod(_present(a, 1), axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+implements("nancumsum")(lambda a, axis=None, dtype=None: _present(a, 0).cumsum(axis, dtype))
+implements("nancumprod")(lambda a, axis=None, dtype=None: _present(a, 1).cumprod(axis, dtype))
+
+
+@implements("nanmean")
+def _nanmean(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    a = ops.asarray(a) if dtype is None else ops.astype(a, dtype)
+    return _nansum(a, axis, None, keepdims) / _number_of(a, axis, keepdims)
+
+
+@implements("nanvar")
+def _nanvar(
+    a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
+) -> Any:
+    a = ops.asarray(a) if dtype is None else ops.astype(a, dtype)
+    away = _present(a - _nanmean(a, axis, None, True), 0)
+    squares = ops.real(away * ops.conj(away))
+    total = ops.sum(squares, axis=axis, keepdims=keepdims)
+    return total / (_number_of(a, axis, keepdims) - ddof)
+
+
+@implements("nanstd")
+def _nanstd(
+    a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
+) -> Any:
+    return ops.sqrt(_nanvar(a, axis, dtype, ddof=ddof, keepdims=keepdims))
+
+
+def _extreme(reduce: Callable[..., Any], worst: float) -> Callable[..., Any]:
+    def extreme(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        out = reduce(_present(a, worst), axis=axis, keepdims=keepdims)
+        none = ops.all(ops.isnan(a), axis=axis, keepdims=keepdims)
+        return ops.where(none, math.nan, out)
+
+    return extreme
+
+
+implements("nanmax")(_extreme(ops.max, -math.inf))
+implements("nanmin")(_extreme(ops.min, math.inf))
+
+
+def _place(find: Callable[..., Any], worst: float) -> Callable[..., Any]:
+    return lambda a, axis=None, keepdims=False: find(
+        _present(a, worst), axis=axis, keepdims=keepdims
+    )
+
+
+implements("nanargmax")(_place(ops.argmax, -math.inf))
+implements("nanargmin")(_place(ops.argmin, math.inf))
+
+
+@implements("nanquantile")
+def _nanquantile(
+    a: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
+) -> Any:
+    if method != "linear":
+        raise TypeError(f"np.nanquantile: method={method!r} of a traced value; only 'linear'")
+    ordered, axes, shape = _ordered(a, _several(axis), "nanquantile")
+    q = ops.astype(ops.asarray(q), ordered.dtype)
+    last = ops.sum(ops.astype(~ops.isnan(ordered), ordered.dtype), axis=0) - 1
+    last = ops.where(last < 0, 0, last)  # nothing but NaN, which is what is taken then
+    place = ops.reshape(q, (*q.shape, *(1,) * last.ndim)) * last
+    low = ops.floor(place)
+    below, above = (_taken(ordered, k, last.ndim) for k in (low, low + (place > low)))
+    out = below + (above - below) * (place - low)
+    return ops.reshape(out, (*q.shape, *kept_shape(shape, axes))) if keepdims else out
+
+
+def _taken(ordered: Any, places: Any, ndim: int) -> Any:
+    """The elements at places along the first axis, which may have further axes in front."""
+    places = ops.astype(places, int)
+    rest = places.shape[places.ndim - ndim :]
+    rows = ops.reshape(places, (-1, *rest))
+    return ops.reshape(ops.take_along_axis(ordered, rows, axis=0), places.shape)
+
+
+@implements("nanpercentile")
+def _nanpercentile(
+    a: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
+) -> Any:
+    return _nanquantile(a, _hundredths(q), axis, method=method, keepdims=keepdims)
+
+
+@implements("nanmedian")
+def _nanmedian(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return _nanquantile(a, 0.5, axis, keepdims=keepdims)
+
+
+# --- how variables vary together ----------------------------------------------------
+
+
+@implements("cov")
+def _cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Any:
+    x = _variables(m, rowvar)
+    x = x if y is None else ops.concat([x, _variables(y, rowvar)])
+    x = x if dtype is None else ops.astype(x, dtype)
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    each = [ops.asarray(w) for w in (fweights, aweights) if w is not None]
+    if not each:
+        away = x - ops.mean(x, axis=1, keepdims=True)
+        return _square(away @ ops.conj(away).T / (x.shape[1] - ddof))
+    w = math.prod(each[1:], start=each[0])
+    total = ops.sum(w)
+    away = x - (x @ ops.astype(w, x.dtype) / total)[:, None]
+    loss = ops.sum(w * aweights) / total if aweights is not None else 1.0
+    return _square((away * w) @ ops.conj(away).T / (total - ddof * loss))
+
+
+def _variables(m: Any, rowvar: bool) -> Any:
+    """One variable a row."""
+    m = ops.asarray(m)
+    m = ops.reshape(m, (1, -1)) if m.ndim < 2 else m
+    return m if rowvar or m.shape[0] == 1 else m.T
+
+
+def _square(c: Any) -> Any:
+    return c[0, 0] if c.shape == (1, 1) else c
+
+
+@implements("corrcoef")
+def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    c = _cov(x, y, rowvar, dtype=dtype)
+    if not c.ndim:
+        return c / c
+    widths = ops.sqrt(ops.real(ops.diagonal(c)))
+    c = c / widths[:, None] / widths[None, :]
+    return c if c.dtype.kind == "c" else ops.clip(c, -1, 1)
+
+
+# --- counts -------------------------------------------------------------------------
+
+
+@implements("bincount")
+def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    x = ops.asarray(x)
+    weights = ops.ones_like(x, dtype=int) if weights is None else ops.asarray(weights)
+    count = int(ops.max(x)) + 1 if x.size else 0
+    return ops.segment_sum(weights, x, max(count, minlength))
+
+
+@implements("histogram_bin_edges")
+def _bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    if isinstance(bins, str):
+        raise TypeError(f"np.histogram: bins={bins!r} of traced values; give their number or edges")
+    if getattr(bins, "ndim", 0) or isinstance(bins, list | tuple):
+        return ops.asarray(bins)
+    low, high = (ops.min(a), ops.max(a)) if range is None else range
+    if bool(low == high):
+        low, high = low - 0.5, high + 0.5
+    return ops.linspace(low, high, int(bins) + 1)
+
+
+@implements("histogram")
+def _histogram(
+    a: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
+) -> Any:
+    a = ops.reshape(ops.asarray(a), -1)
+    edges = _bin_edges(a, bins, range)
+    count = edges.shape[0] - 1
+    places = ops.searchsorted(edges, a, side="right") - 1
+    places = ops.where(a == edges[-1], count - 1, places)  # the last bin is closed
+    weights = ops.ones_like(a, dtype=int) if weights is None else ops.asarray(weights)
+    counts = ops.segment_sum(ops.reshape(weights, -1), places, count)
+    return (counts / ops.diff(edges) / ops.sum(counts) if density else counts), edges

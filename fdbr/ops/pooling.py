@@ -1,0 +1,390 @@
+"""One number for each window of an array's spatial axes: the largest, or the mean.
+
+The primitives take arrays ``(..., *spatial)``: whatever is before the spatial axes is a batch.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fdbr.backend import array_module
+from fdbr.core import describe
+from fdbr.ops.activation import floating
+from fdbr.ops.creation import asarray
+from fdbr.ops.kinds import constant, linear, opaque
+from fdbr.ops.kinds.batches import spread
+from fdbr.ops.products import matmul
+from fdbr.ops.reductions import mean
+from fdbr.ops.shape import moveaxis, reshape
+from fdbr.ops.windows import Geometry, Sizes, padding_pairs, per_axis
+
+__all__ = ["adaptive_avg_pool", "avg_pool", "max_pool"]
+
+
+def _positions(geometry: Geometry) -> Iterator[Sizes]:
+    return itertools.product(*map(range, geometry.kernel))
+
+
+def _spatial(shape: Sizes, geometry: Geometry) -> Sizes:
+    return tuple(shape[len(shape) - len(geometry.kernel) :])
+
+
+def _lead(shape: Sizes, geometry: Geometry) -> Sizes:
+    return tuple(shape[: len(shape) - len(geometry.kernel)])
+
+
+def _padded(xp: Any, x: Any, geometry: Geometry, value: Any) -> Any:
+    """An array in its padding; itself where there is none."""
+    if not any(map(any, geometry.padding)):
+        return x
+    size = _spatial(x.shape, geometry)
+    shape = (*_lead(x.shape, geometry), *geometry.padded(size))
+    out = xp.full_like(x, value, shape=shape)  # the order of axes in memory stays
+    out[(..., *geometry.interior(size))] = x
+    return out
+
+
+def _reduced(x: Any, geometry: Geometry, counts: Sizes, combine: Any) -> Any:
+    """The elements of each window put together, one axis after the other."""
+    first = x.ndim - len(counts)
+    for axis, count in enumerate(counts):
+        step, apart = geometry.stride[axis], geometry.dilation[axis]
+        before = (slice(None),) * (first + axis)
+        starts = [i * apart for i in range(geometry.kernel[axis])]
+        parts = [x[(*before, slice(i, i + step * (count - 1) + 1, step))] for i in starts]
+        x = parts[0]
+        for part in parts[1:]:
+            x = combine(x, part)
+    return x
+
+
+def _batch_leading(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    return apply(*map(spread, values, batched, itertools.repeat(size)), **params)
+
+
+# --- sums ---------------------------------------------------------------------------
+
+
+@linear(
+    x=lambda ct, shape, geometry: _spread_windows(
+        ct, geometry=geometry, size=_spatial(shape, geometry)
+    ),
+    batch=_batch_leading,
+)
+def _sum_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
+    counts = geometry.counts(_spatial(x.shape, geometry))
+    return _reduced(_padded(xp, x, geometry, 0), geometry, counts, xp.add)
+
+
+@linear(x=lambda ct, geometry: _sum_windows(ct, geometry=geometry), batch=_batch_leading)
+def _spread_windows(xp: Any, x: Any, *, geometry: Geometry, size: Sizes) -> Any:
+    counts = _spatial(x.shape, geometry)
+    shape = (*_lead(x.shape, geometry), *geometry.padded(size))
+    out = xp.zeros_like(x, shape=shape)
+    for position in _positions(geometry):
+        out[(..., *geometry.place(position, counts))] += x
+    return out[(..., *geometry.interior(size))]
+
+
+# --- maxima -------------------------------------------------------------------------
+
+
+def _lowest(xp: Any, x: Any) -> Any:
+    return -math.inf if x.dtype.kind == "f" else xp.iinfo(x.dtype).min
+
+
+def _to_first(ct: Any, x: Any, out: Any, shape: Sizes, geometry: Geometry) -> Any:
+    winners = _window_winners(x, out, geometry=geometry)
+    return _to_winners(ct, winners, geometry=geometry, size=_spatial(shape, geometry))
+
+
+def _of_first(t: Any, x: Any, out: Any, geometry: Geometry) -> Any:
+    return _at_winners(t, _window_winners(x, out, geometry=geometry), geometry=geometry)
+
+
+@opaque(x=(_to_first, _of_first), batch=_batch_leading)
+def _max_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
+    counts = geometry.counts(_spatial(x.shape, geometry))
+    return _reduced(_padded(xp, x, geometry, _lowest(xp, x)), geometry, counts, xp.maximum)
+
+
+@constant(batch=_batch_leading)
+def _window_winners(xp: Any, x: Any, out: Any, *, geometry: Geometry) -> Any:
+    """The number of the first position in each window that holds its maximum."""
+    counts = _spatial(out.shape, geometry)
+    x = _padded(xp, x, geometry, _lowest(xp, x))
+    last = math.prod(geometry.kernel) - 1
+    winners = xp.zeros_like(out, dtype=xp.uint8 if last < 256 else xp.int64)
+    lost = True  # by all positions so far: the winner's number is how often that is so
+    for position in itertools.islice(_positions(geometry), last):
+        lost = (x[(..., *geometry.place(position, counts))] != out) & lost
+        winners += lost
+    return winners
+
+
+# Products with truth values take a tenth of the time of `where`, and of writing by a mask.
+
+
+@linear(
+    x=lambda ct, winners, shape, geometry: _to_winners(
+        ct, winners, geometry=geometry, size=_spatial(shape, geometry)
+    ),
+    batch=_batch_leading,
+)
+def _at_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry) -> Any:
+    """The element of each window at the position that ``winners`` gives."""
+    counts = _spatial(winners.shape, geometry)
+    x = _padded(xp, x, geometry, 0)
+    out = None
+    for number, position in enumerate(_positions(geometry)):
+        part = x[(..., *geometry.place(position, counts))] * (winners == number)
+        out = part if out is None else _add(out, part)
+    return out
+
+
+@linear(
+    x=lambda ct, winners, geometry: _at_winners(ct, winners, geometry=geometry),
+    batch=_batch_leading,
+)
+def _to_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry, size: Sizes) -> Any:
+    """The transpose of `_at_winners`."""
+    counts = _spatial(winners.shape, geometry)
+    ordered = xp.empty_like(winners, dtype=x.dtype)
+    ordered[...] = x  # in the order of axes in memory that the input of the pooling has
+    shape = (*_lead(x.shape, geometry), *geometry.padded(size))
+    out = xp.zeros_like(ordered, shape=shape)
+    for number, position in enumerate(_positions(geometry)):
+        out[(..., *geometry.place(position, counts))] += ordered * (winners == number)
+    return out[(..., *geometry.interior(size))]
+
+
+def _add(total: Any, part: Any) -> Any:
+    total += part
+    return total
+
+
+# --- for the user -------------------------------------------------------------------
+
+
+def max_pool(
+    x: Any,
+    kernel: int | Sequence[int],
+    *,
+    stride: int | Sequence[int] | None = None,
+    padding: Any = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    """The largest element of each window.
+
+    Of equal elements the first in the window, in row-major order, has the derivative.
+
+    Parameters
+    ----------
+    x
+        Shape ``(N, C, *spatial)``; with a tuple as kernel any axes before the spatial ones.
+    kernel
+        The lengths of a window: one for each of the last axes, or an integer for all axes
+        after the first two.
+    stride
+        How far windows are from each other; ``kernel`` by default, so that they do not overlap.
+    padding
+        How much is put around ``x``, which never is the largest: an integer, one for each
+        spatial axis, or a pair ``(before, after)`` for each.
+    dilation
+        How far the elements of a window are from each other.
+    ceil_mode
+        Whether a window counts that begins within ``x`` and its padding before, and ends
+        beyond the padding after.
+
+    Returns
+    -------
+    array
+        With ``(length + padding - dilation * (kernel - 1) - 1) // stride + 1`` windows on each
+        spatial axis; rounded up with ``ceil_mode``.
+
+    Raises
+    ------
+    ValueError
+        If no window fits, a setting has another number of axes, or padding fills a window.
+    TypeError
+        If ``x`` is complex.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.max_pool(np.array([[[1.0, 3.0, 2.0, 0.0]]]), 2)
+    array([[[3., 2.]]])
+    """
+    x = asarray(x)
+    if x.dtype.kind not in "fiu":
+        raise TypeError(f"fdbr.ops.max_pool: x must be real numbers, not {describe(x)}")
+    geometry, _ = _geometry("max_pool", x, kernel, stride, padding, dilation, ceil_mode)
+    return _max_windows(x, geometry=geometry)
+
+
+def avg_pool(
+    x: Any,
+    kernel: int | Sequence[int],
+    *,
+    stride: int | Sequence[int] | None = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Any:
+    """The mean of each window.
+
+    The mean over whole spatial axes is ``ops.mean(x, axis=...)``.
+
+    Parameters
+    ----------
+    x, kernel, stride, ceil_mode
+        As for `max_pool`.
+    padding
+        How many zeros are put around ``x``, as for `max_pool`.
+    count_include_pad
+        Whether they count in the mean.
+
+    Returns
+    -------
+    array
+        With as many windows as in `max_pool`.
+
+    Raises
+    ------
+    ValueError
+        If no window fits, a setting has another number of axes, or padding fills a window.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.avg_pool(np.array([[[1.0, 3.0, 2.0, 0.0]]]), 2)
+    array([[[2., 1.]]])
+    """
+    x = floating(x)
+    geometry, pads = _geometry("avg_pool", x, kernel, stride, padding, 1, ceil_mode)
+    total = _sum_windows(x, geometry=geometry)
+    if pads == geometry.padding and (count_include_pad or not any(map(any, pads))):
+        return total / math.prod(geometry.kernel)
+    size = _spatial(x.shape, geometry)
+    for axis, n in enumerate(size):
+        low, high = pads[axis] if count_include_pad else (0, 0)
+        ends = -low, n + high
+        numbers = [
+            min(start + geometry.kernel[axis], ends[1]) - max(start, ends[0])
+            for start in _starts(geometry, axis, n)
+        ]
+        after = (1,) * (len(size) - axis - 1)
+        counted = array_module(x).asarray(numbers, dtype=total.dtype)
+        total = total / counted.reshape((-1, *after))
+    return total
+
+
+def _starts(geometry: Geometry, axis: int, n: int) -> range:
+    """Where the windows begin on an axis of length ``n``."""
+    low, high = geometry.padding[axis]
+    step = geometry.stride[axis]
+    return range(-low, n + high - geometry.extents()[axis] + 1, step)
+
+
+def adaptive_avg_pool(x: Any, size: int | Sequence[int | None]) -> Any:
+    """The means of as many windows as asked for, which share the axis as evenly as can be.
+
+    Window ``i`` of ``m`` on an axis of length ``n`` goes from ``i * n // m`` up to
+    ``ceil((i + 1) * n / m)``.
+
+    Parameters
+    ----------
+    x
+        Shape ``(N, C, *spatial)``; with a tuple as size any axes before the spatial ones.
+    size
+        How many windows: one number for each of the last axes (`None` leaves an axis as it
+        is), or an integer for all axes after the first two.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive, or ``x`` has fewer axes, or an empty one.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.adaptive_avg_pool(np.array([[[1.0, 3.0, 2.0]]]), 2)
+    array([[[2. , 2.5]]])
+    """
+    x = floating(x)
+    given = (size,) * (x.ndim - 2) if isinstance(size, int) else tuple(size)
+    rank = len(given)
+    if not 0 < rank <= x.ndim or not all(m is None or m > 0 for m in given):
+        raise ValueError(
+            "fdbr.ops.adaptive_avg_pool: size must be a positive integer, or one (or None) for "
+            f"each spatial axis of x {describe(x)}; it is {size!r}"
+        )
+    for axis, m in zip(range(x.ndim - rank, x.ndim), given, strict=True):
+        x = x if m is None else _evenly(x, axis, m)
+    return x
+
+
+def _evenly(x: Any, axis: int, m: int) -> Any:
+    n = x.shape[axis]
+    if n == 0:
+        raise ValueError(f"fdbr.ops.adaptive_avg_pool: axis {axis} of x {describe(x)} is empty")
+    if n % m == 0:
+        parts = reshape(x, (*x.shape[:axis], m, n // m, *x.shape[axis + 1 :]))
+        return mean(parts, axis=axis + 1)
+    bins = [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
+    shares = [[1 / (b - a) if a <= j < b else 0.0 for a, b in bins] for j in range(n)]
+    weights = array_module(x).asarray(shares, dtype=x.dtype)
+    return moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis)
+
+
+# --- arguments ----------------------------------------------------------------------
+
+
+def _geometry(
+    function: str, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> tuple[Geometry, Any]:
+    """How the windows lie, with the padding that the last ones need, and the padding asked for."""
+    rank = len(kernel) if isinstance(kernel, Sequence) else x.ndim - 2
+    if not 0 < rank <= x.ndim:
+        raise ValueError(
+            f"fdbr.ops.{function}: x {describe(x)} needs a spatial axis for each entry of kernel "
+            f"{kernel!r}, or, where that is an integer, one at least after the first two axes"
+        )
+    lengths = per_axis(function, "kernel", kernel, rank)
+    geometry = Geometry(
+        lengths,
+        lengths if stride is None else per_axis(function, "stride", stride, rank),
+        padding_pairs(function, padding, rank),
+        per_axis(function, "dilation", dilation, rank),
+    )
+    size = tuple(x.shape[x.ndim - rank :])
+    _check_windows(function, x, geometry, size)
+    pads = geometry.padding
+    return (_with_partial(geometry, size) if ceil_mode else geometry), pads
+
+
+def _check_windows(function: str, x: Any, geometry: Geometry, size: Sizes) -> None:
+    extents = geometry.extents()
+    if any(max(pad) >= e for pad, e in zip(geometry.padding, extents, strict=True) if any(pad)):
+        raise ValueError(
+            f"fdbr.ops.{function}: padding {geometry.padding} would fill whole windows, which are "
+            f"{extents} long; it must be less"
+        )
+    if any(n < e for n, e in zip(geometry.padded(size), extents, strict=True)):
+        raise ValueError(
+            f"fdbr.ops.{function}: windows {extents} long do not fit into x {describe(x)}, whose "
+            f"spatial axes are {geometry.padded(size)} long with padding; use a smaller kernel, or "
+            "more padding"
+        )
+
+
+def _with_partial(geometry: Geometry, size: Sizes) -> Geometry:
+    """With the padding after that windows need which only begin within the array."""
+    pairs = []
+    for n, (low, high), extent, step in zip(
+        size, geometry.padding, geometry.extents(), geometry.stride, strict=True
+    ):
+        last = -(-(n + low + high - extent) // step)
+        if last * step >= n + low:  # it begins in the padding after
+            last -= 1
+        pairs.append((low, max(high, last * step + extent - n - low)))
+    return geometry._replace(padding=tuple(pairs))

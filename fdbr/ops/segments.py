@@ -1,0 +1,275 @@
+"""Elements gathered from places that an array tells, and brought together at such places."""
+
+import math
+from typing import Any, Literal
+
+from fdbr.backend import array_module, protect
+from fdbr.core import describe
+from fdbr.ops.comparison import where
+from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
+from fdbr.ops.dtypes import astype, is_traced
+from fdbr.ops.embedding import _add_rows
+from fdbr.ops.indexing import at, getitem
+from fdbr.ops.kinds import opaque
+from fdbr.ops.kinds.batches import spread
+from fdbr.ops.reductions import max as _max
+from fdbr.ops.shape import broadcast_to, normalize_axis
+
+__all__ = ["gather", "scatter", "segment_sum"]
+
+Reduce = Literal["sum", "mean", "amax", "amin"]
+
+
+def segment_sum(data: Any, segment_ids: Any, /, num_segments: int | None = None) -> Any:
+    """The sums of the rows that belong together.
+
+    ``out[i]`` is the sum of all ``data[j]`` with ``segment_ids[j] == i``.
+
+    Parameters
+    ----------
+    data
+        Shape ``(rows, ...)``.
+    segment_ids
+        To which segment each row belongs: integers in shape ``(rows,)``, in any order.  Rows
+        whose number is negative, or not below ``num_segments``, belong to none.
+    num_segments
+        How many segments there are; by default one more than the largest number.  Under `vmap`
+        that is a decision.
+
+    Returns
+    -------
+    array
+        Shape ``(num_segments, ...)``.
+
+    Raises
+    ------
+    TypeError
+        If the numbers are no integers.
+    ValueError
+        If there is not one for each row.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.segment_sum(np.array([1.0, 2.0, 4.0]), np.array([0, 1, 0]), 3)
+    array([5., 2., 0.])
+    """
+    data, ids = asarray(data), asarray(segment_ids)
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"fdbr.ops.segment_sum: segment_ids must be integers, not {describe(ids)}")
+    if not data.ndim or ids.shape != data.shape[:1]:
+        raise ValueError(
+            f"fdbr.ops.segment_sum: segment_ids {describe(ids)} must have one number for each row "
+            f"of data {describe(data)}"
+        )
+    if num_segments is None:
+        num_segments = int(_max(ids)) + 1 if ids.size else 0
+    outside = (ids < 0) | (ids >= num_segments)
+    ids = where(outside, num_segments, ids)  # a further segment, which is left out
+    return _add_rows(data, ids, count=num_segments + 1)[:-1]
+
+
+# --- along an axis, in PyTorch's sense ----------------------------------------------
+
+
+def _along(index: Any, axis: int) -> tuple[Any, ...]:
+    """The key that names for each element of ``index`` its own place, but on the axis."""
+    xp = array_module(index)
+    key: list[Any] = []
+    for i, n in enumerate(index.shape):
+        own = xp.arange(n).reshape((1,) * i + (-1,) + (1,) * (index.ndim - i - 1))
+        key.append(index if i == axis else own)
+    return tuple(key)
+
+
+def _checked(x: Any, dim: int, index: Any, name: str) -> tuple[Any, int, Any]:
+    x, index = asarray(x), asarray(index)
+    axis = normalize_axis(dim, x.ndim, name)
+    if index.dtype.kind not in "iu":
+        raise TypeError(f"fdbr.ops.{name}: index must be of integers, not {describe(index)}")
+    fits = index.ndim == x.ndim and all(
+        i == axis or n <= m for i, (n, m) in enumerate(zip(index.shape, x.shape, strict=True))
+    )
+    if not fits:
+        raise ValueError(
+            f"fdbr.ops.{name}: index {describe(index)} must have as many dimensions as x "
+            f"{describe(x)} and be no longer, except along axis {axis}"
+        )
+    return x, axis, index
+
+
+def gather(x: Any, dim: int, index: Any, /) -> Any:
+    """The elements whose places along an axis ``index`` tells, as `torch.gather`.
+
+    ``out[i, j, k] = x[i, index[i, j, k], k]`` along axis 1 of three, for example.
+
+    Parameters
+    ----------
+    x
+        An array.
+    dim
+        Along which axis.
+    index
+        Integers, with the dimensions of ``x`` and nowhere longer than it, except along the axis.
+
+    Returns
+    -------
+    array
+        The shape of ``index``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the index is not of integers, or does not fit.
+    IndexError
+        If it names a place that there is not.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.gather(np.array([[1.0, 2.0], [3.0, 4.0]]), 1, np.array([[1], [0]]))
+    array([[2.],
+           [3.]])
+    """
+    x, axis, index = _checked(x, dim, index, "gather")
+    return getitem(x, _along(index, axis))
+
+
+def scatter(
+    x: Any,
+    dim: int,
+    index: Any,
+    src: Any,
+    /,
+    *,
+    reduce: Reduce | None = None,
+    include_self: bool = True,
+) -> Any:
+    """A copy of ``x`` with elements of ``src`` at the places that ``index`` tells.
+
+    It is PyTorch's ``scatter``, and with ``reduce`` its ``scatter_reduce``:
+    ``out[i, index[i, j, k], k]`` is ``src[i, j, k]``, along axis 1 of three, for example.
+
+    Parameters
+    ----------
+    x
+        An array.
+    dim
+        Along which axis.
+    index
+        Integers, with the dimensions of ``x`` and nowhere longer than it, except along the axis.
+    src
+        An array with as many dimensions, nowhere shorter than ``index``; or a number.
+    reduce
+        What becomes of elements that come to one place.  By default the last stays; ``"sum"``,
+        ``"mean"``, ``"amax"``, ``"amin"`` put them together.  Equal extremes have equal shares of
+        the derivative.
+    include_self
+        Whether the element of ``x`` is one of those that are put together.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the index is not of integers, shapes do not fit, or ``reduce`` is none of these.
+    IndexError
+        If the index names a place that there is not.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.scatter(np.zeros(3), 0, np.array([2, 0, 2]), np.array([1.0, 2.0, 3.0]))
+    array([2., 0., 3.])
+    >>> ops.scatter(np.zeros(3), 0, np.array([2, 0, 2]), np.array([1.0, 2.0, 3.0]), reduce="sum")
+    array([2., 0., 4.])
+    """
+    x, axis, index = _checked(x, dim, index, "scatter")
+    src = _source(src, index, x)
+    key = _along(index, axis)
+    if reduce is None:
+        return at(x)[key].set(src)
+    if reduce not in ("sum", "mean", "amax", "amin"):
+        raise ValueError(
+            f"fdbr.ops.scatter: reduce is {reduce!r}; it is None, 'sum', 'mean', 'amax' or 'amin'"
+        )
+    if reduce in ("amax", "amin"):
+        index = index if is_traced(index) else protect(index)
+        src = astype(src, x.dtype, copy=False)
+        return _scatter_extreme(
+            x, src, index, axis=axis, largest=reduce == "amax", include_self=include_self
+        )
+    own = x if include_self else at(x)[key].set(0)
+    total = at(own)[key].add(src)
+    if reduce == "sum":
+        return total
+    first = zeros_like(x, dtype=int) + 1
+    counts = at(first if include_self else at(first)[key].set(0))[key].add(1)
+    return total / astype(counts, x.dtype)
+
+
+def _source(src: Any, index: Any, x: Any) -> Any:
+    src = asarray(src) if holds_array(src) else array_module(x).asarray(src, dtype=x.dtype)
+    if not src.ndim:
+        return broadcast_to(src, index.shape)
+    if src.ndim != index.ndim or any(n < m for n, m in zip(src.shape, index.shape, strict=True)):
+        raise ValueError(
+            f"fdbr.ops.scatter: src {describe(src)} must have as many dimensions as index "
+            f"{describe(index)} and be nowhere shorter"
+        )
+    return src[tuple(slice(n) for n in index.shape)]
+
+
+def _hits(x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool) -> Any:
+    """Which elements are the extreme of their place, and how many of them there are."""
+    key = _along(index, axis)
+    own = astype(x == out, out.dtype)
+    if not include_self:
+        own = at(own)[key].set(0)
+    given = astype(src == getitem(out, key), out.dtype)
+    counts = at(own)[key].add(given)
+    return key, own, given, where(counts == 0, ones_like(counts), counts)
+
+
+def _extreme_of_self(
+    ct: Any, x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool
+) -> Any:
+    _, own, _, counts = _hits(x, src, index, out, axis, include_self)
+    return ct * own / counts
+
+
+def _extreme_pull(
+    ct: Any, x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool
+) -> Any:
+    key, _, given, counts = _hits(x, src, index, out, axis, include_self)
+    return getitem(ct / counts, key) * given
+
+
+def _extreme_push(
+    t: Any, x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool
+) -> Any:
+    key, _, given, counts = _hits(x, src, index, out, axis, include_self)
+    return at(zeros_like(out))[key].add(t * given) / counts
+
+
+def _last(dtype: Any, xp: Any, largest: bool) -> Any:
+    """The number of a dtype that every other is larger than, or smaller."""
+    if dtype.kind == "f":
+        return -math.inf if largest else math.inf
+    return xp.iinfo(dtype).min if largest else xp.iinfo(dtype).max
+
+
+def _batch_extreme(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    whole = [spread(value, flag, size) for value, flag in zip(values, batched, strict=True)]
+    return apply(*whole, **{**params, "axis": params["axis"] + 1})
+
+
+@opaque(
+    x=(_extreme_of_self, _extreme_of_self),
+    src=(_extreme_pull, _extreme_push),
+    batch=_batch_extreme,
+)
+def _scatter_extreme(
+    xp: Any, x: Any, src: Any, index: Any, *, axis: int, largest: bool, include_self: bool
+) -> Any:
+    out = xp.array(x)
+    key = _along(index, axis)
+    if not include_self:
+        out[key] = _last(out.dtype, xp, largest)
+    (xp.maximum if largest else xp.minimum).at(out, key, src)
+    return out

@@ -1,0 +1,47 @@
+"""Where the values of special functions come from: SciPy, for whatever module an array has."""
+
+import functools
+import importlib
+from typing import Any
+
+import numpy as np
+
+from fdbr.backend import to_numpy
+from fdbr.core import describe, stop_gradient
+from fdbr.ops.dtypes import float_dtype, is_number
+
+__all__ = ["not_differentiated", "scipy_special"]
+
+
+def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
+    """A function of `scipy.special` on arrays of a module, in their floating dtype.
+
+    NumPy arrays are SciPy's own; CuPy has most of the functions in ``cupyx``.  What a module
+    lacks is computed in host memory.
+    """
+    dtype = float_dtype(*operands)
+    function = _function(xp, name)
+    if function is not None:
+        out = function(*operands)
+    else:
+        on_host = [operand if is_number(operand) else to_numpy(operand) for operand in operands]
+        out = xp.asarray(_function(np, name)(*on_host))
+    return out if out.dtype == dtype else out.astype(dtype)
+
+
+@functools.cache
+def _function(xp: Any, name: str) -> Any:
+    if xp is np:
+        return getattr(importlib.import_module("scipy.special"), name)
+    if xp.__name__ == "cupy":
+        return getattr(importlib.import_module("cupyx.scipy.special"), name, None)
+    return None
+
+
+def not_differentiated(function: str, name: str, value: Any) -> None:
+    """Refuse a traced value in the place of an argument by which there is no derivative."""
+    if stop_gradient(value) is not value:
+        raise TypeError(
+            f"fdbr.ops.{function}: there is no derivative by {name}, which is {describe(value)}; "
+            f"give fdbr.stop_gradient({name}) to hold it constant"
+        )

@@ -1,0 +1,85 @@
+"""Further functions of one number: the logistic function and its inverse, sinc, cube roots."""
+
+import math
+from typing import Any
+
+from fdbr.ops.kinds import elementwise
+from fdbr.ops.special.library import scipy_special
+
+__all__ = ["cbrt", "expit", "logit", "sinc"]
+
+_NEAR = 1.0  # up to which sinc's derivatives are sums of powers
+_TERMS = 12
+
+
+@elementwise(x=lambda x: expit(x) * expit(-x))
+def expit(xp: Any, x: Any) -> Any:
+    """The logistic function ``1 / (1 + exp(-x))``, accurate where it is small.
+
+    `sigmoid` is the same with less care, and faster.
+
+    >>> from fdbr import ops
+    >>> ops.expit(-700.0) > 0
+    True
+    """
+    return scipy_special(xp, "expit", x)
+
+
+@elementwise(x=lambda x: 1 / (x * (1 - x)))
+def logit(xp: Any, x: Any) -> Any:
+    """The inverse of `expit`: ``log(x / (1 - x))``.
+
+    >>> from fdbr import ops
+    >>> ops.logit(0.5)
+    0.0
+    """
+    return scipy_special(xp, "logit", x)
+
+
+@elementwise(x=lambda out: 1 / (3 * out * out))
+def cbrt(xp: Any, x: Any) -> Any:
+    """The real cube root.
+
+    >>> from fdbr import ops
+    >>> ops.cbrt(-8.0)
+    -2.0
+    """
+    return xp.cbrt(x)
+
+
+@elementwise(x=lambda x, order: math.pi * _sinc(x, order=order + 1))
+def _sinc(xp: Any, x: Any, *, order: int) -> Any:
+    """The derivative of some order of ``sin(t) / t`` at ``t = pi * x``.
+
+    Where ``t`` is large by ``t f(n)(t) = sin(t + n pi / 2) - n f(n-1)(t)``, which near 0 would
+    lose all digits; there by the power series.
+    """
+    t = math.pi * xp.asarray(x)
+    reach = _NEAR + order
+    near = abs(t) < reach
+    far = xp.where(near, reach, t)
+    out = xp.sin(far) / far
+    for n in range(1, order + 1):
+        out = (xp.sin(far + n * (math.pi / 2)) - n * out) / far
+    return xp.where(near, _sinc_series(xp.where(near, t, 0), order), out)[()]
+
+
+def _sinc_series(t: Any, order: int) -> Any:
+    """The sum of ``(-1)**k t**(2k - n) / ((2k - n)! (2k + 1))`` over ``2k >= n``."""
+    first = (order + 1) // 2
+    total = 0.0 * t
+    for k in range(first + _TERMS + order, first - 1, -1):
+        power = 2 * k - order
+        factor = (-1) ** k / (math.factorial(power) * (2 * k + 1))
+        total = total * t * t + factor
+    return total * t if order % 2 else total
+
+
+def sinc(x: Any, /) -> Any:
+    """``sin(pi * x) / (pi * x)``, and 1 at 0, where its derivatives are right too.
+
+    >>> from fdbr import ops
+    >>> ops.sinc(0.0), ops.sinc(0.5) * 1.5707963267948966
+    (1.0, 1.0)
+    """
+    return _sinc(x, order=0)

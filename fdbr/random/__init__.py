@@ -1,0 +1,53 @@
+"""Random numbers from explicit keys.
+
+A key is a read-only ``uint64`` array of shape ``(2,)``.  Every function here is pure: the
+same key gives the same draws, always.  For draws that are independent of each other,
+`split` a key, or `fold_in` a number; use no key twice.
+
+The words are those of the Philox bit generator (Salmon et al., *Parallel random numbers: as
+easy as 1, 2, 3*, SC 2011), the key being Philox's key.  Everything else is a pure transform
+of `bits`, so draws of different dtypes under one key agree up to rounding.
+
+Under `fdbr.vmap` keys may be batched, parameters too: the draws are bitwise those of each key
+alone.
+
+>>> import fdbr
+>>> key = fdbr.random.key(0)
+>>> first, second = fdbr.random.split(key)
+>>> bool((fdbr.random.normal(first, (3,)) == fdbr.random.normal(first, (3,))).all())
+True
+"""
+
+from fdbr.random.continuous import (
+    cauchy,
+    exponential,
+    gumbel,
+    laplace,
+    logistic,
+    normal,
+    truncated_normal,
+    uniform,
+)
+from fdbr.random.discrete import bernoulli, categorical, randint
+from fdbr.random.keys import bits, fold_in, key, split
+from fdbr.random.orders import choice, permutation
+
+__all__ = [
+    "bernoulli",
+    "bits",
+    "categorical",
+    "cauchy",
+    "choice",
+    "exponential",
+    "fold_in",
+    "gumbel",
+    "key",
+    "laplace",
+    "logistic",
+    "normal",
+    "permutation",
+    "randint",
+    "split",
+    "truncated_normal",
+    "uniform",
+]

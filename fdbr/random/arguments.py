@@ -1,0 +1,117 @@
+"""What the functions of this package ask of their arguments, and how they give their results."""
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.backend import array_module, lock
+from fdbr.core import Tracer, describe
+
+__all__ = [
+    "Shape",
+    "all_true",
+    "check_key",
+    "check_order",
+    "floating",
+    "give",
+    "integer",
+    "parameter",
+    "shape_of",
+]
+
+Shape = int | Sequence[int]
+
+
+def check_key(function: str, key: Any) -> None:
+    """Refuse what is no key."""
+    shape, dtype = getattr(key, "shape", None), getattr(key, "dtype", None)
+    if shape == (2,) and dtype == np.uint64:
+        return
+    hint = "make one with fdbr.random.key(seed)"
+    if dtype == np.uint64 and shape is not None and shape[-1:] == (2,):
+        hint = "these are several keys: unpack or index them, or use fdbr.vmap"
+    raise TypeError(
+        f"fdbr.random.{function}: key must be one key, uint64[2], got {describe(key)}; {hint}"
+    )
+
+
+def integer(function: str, name: str, value: Any) -> int:
+    """An argument as an integer."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"fdbr.random.{function}: {name} must be an integer, got {describe(value)}"
+        ) from None
+
+
+def shape_of(function: str, shape: Shape) -> tuple[int, ...]:
+    """An argument as a shape."""
+    try:
+        sizes = tuple(shape) if isinstance(shape, Sequence) else (operator.index(shape),)
+        sizes = tuple(operator.index(size) for size in sizes)
+    except TypeError:
+        raise TypeError(
+            f"fdbr.random.{function}: shape must be a tuple of integers, got {shape!r}"
+        ) from None
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"fdbr.random.{function}: shape {sizes} has a negative size")
+    return sizes
+
+
+def floating(function: str, dtype: Any) -> np.dtype[Any]:
+    """An argument as a floating dtype."""
+    known = np.dtype(dtype)
+    if known.kind != "f":
+        raise TypeError(
+            f"fdbr.random.{function}: dtype must be a floating dtype, got {known}; draw integers "
+            "with fdbr.random.randint"
+        )
+    return known
+
+
+def parameter(
+    function: str, name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> Any:
+    """A parameter of a distribution: a number as it is, an array in the dtype of the draws."""
+    if isinstance(value, bool | int | float):
+        return float(value)
+    if not isinstance(value, Tracer):
+        value = array_module(value).asarray(value)
+    sizes = tuple(value.shape)
+    fits = len(sizes) <= len(shape) and all(
+        size in (1, wanted) for size, wanted in zip(sizes[::-1], shape[::-1], strict=False)
+    )
+    if not fits or value.dtype.kind not in "biuf":
+        raise ValueError(
+            f"fdbr.random.{function}: {name} must be real and broadcast to shape {shape}, got "
+            f"{describe(value)}"
+        )
+    return value if value.dtype == dtype else ops.astype(value, dtype)
+
+
+def all_true(condition: Any) -> bool:
+    """Whether a condition on numbers or arrays, traced or not, holds everywhere."""
+    return bool(condition.all() if hasattr(condition, "all") else condition)
+
+
+def check_order(function: str, low_name: str, low: Any, high_name: str, high: Any) -> None:
+    """Refuse bounds that are not in their order, or at an infinite distance."""
+    if all_true(low < high) and all_true(abs(high - low) < math.inf):
+        return
+    raise ValueError(
+        f"fdbr.random.{function}: {low_name} must lie below {high_name} everywhere, at a finite "
+        f"distance, got {low!r} and {high!r}"
+    )
+
+
+def give(values: Any, dtype: Any) -> Any:
+    """What a distribution returns: of its dtype, read-only, an array even where 0-d."""
+    if isinstance(values, Tracer):
+        return ops.astype(values, dtype)
+    with np.errstate(over="ignore"):  # a draw beyond a small dtype's range is infinite in it
+        return lock(array_module(values).asarray(values).astype(dtype, copy=False))

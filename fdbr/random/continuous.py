@@ -1,0 +1,225 @@
+"""Distributions of floating numbers."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.core import stop_gradient
+from fdbr.random.arguments import (
+    Shape,
+    all_true,
+    check_key,
+    check_order,
+    floating,
+    give,
+    parameter,
+    shape_of,
+)
+from fdbr.random.keys import bits
+
+__all__ = [
+    "cauchy",
+    "exponential",
+    "gumbel",
+    "laplace",
+    "logistic",
+    "normal",
+    "truncated_normal",
+    "uniform",
+]
+
+
+def uniform(
+    key: Any, shape: Shape = (), dtype: Any = np.float64, minval: Any = 0.0, maxval: Any = 1.0
+) -> Any:
+    """Uniform on [minval, maxval).
+
+    The draws are differentiable with respect to the bounds.
+
+    Parameters
+    ----------
+    key
+        A key.
+    shape
+        The shape of the result.
+    dtype
+        A floating dtype: float64 has 53 random bits, float32 24.
+    minval, maxval
+        Numbers, or arrays that broadcast to ``shape``.
+
+    Returns
+    -------
+    array
+        ``minval + u * (maxval - minval)``, never rounded up to ``maxval``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a bound does not broadcast, is not below the other, or lies too far from it.
+
+    >>> import fdbr
+    >>> fdbr.random.uniform(fdbr.random.key(0), (2,), "float32").dtype
+    dtype('float32')
+    """
+    check_key("uniform", key)
+    shape, dtype = shape_of("uniform", shape), floating("uniform", dtype)
+    words = bits(key, shape)
+    low = parameter("uniform", "minval", minval, shape, dtype)
+    high = parameter("uniform", "maxval", maxval, shape, dtype)
+    plain_low, plain_high = stop_gradient(low), stop_gradient(high)
+    check_order("uniform", "minval", plain_low, "maxval", plain_high)
+    digits = np.finfo(dtype).nmant + 1
+    unit = ops.astype(words >> (64 - digits), dtype) * 2.0**-digits
+    if type(minval) is type(maxval) is float and (minval, maxval) == (0.0, 1.0):
+        return give(unit, dtype)
+    value = low + unit * (high - low)
+    last = ops.nextafter(_array_like(unit, plain_high), _array_like(unit, plain_low))
+    return give(ops.where(value < high, value, last), dtype)
+
+
+def _array_like(x: Any, value: Any) -> Any:
+    """A parameter as an array: a number in the dtype of ``x``, where ``x`` lies."""
+    return value if hasattr(value, "dtype") else ops.full_like(x, value)
+
+
+def normal(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
+    """Standard normal, by inversion of the distribution function.
+
+    Parameters
+    ----------
+    key, shape, dtype
+        As for `uniform`.
+
+    Returns
+    -------
+    array
+        Of that shape and dtype; no draw is infinite.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not what it should be.
+
+    >>> import fdbr
+    >>> fdbr.random.normal(fdbr.random.key(0), (2, 3)).shape
+    (2, 3)
+    """
+    u, dtype = _open_unit("normal", key, shape, dtype)
+    return give(ops.ndtri(u), dtype)
+
+
+def truncated_normal(
+    key: Any, lower: Any, upper: Any, shape: Shape | None = None, dtype: Any = np.float64
+) -> Any:
+    """Standard normal, given that it lies in [lower, upper].
+
+    The draws are differentiable with respect to the bounds.
+
+    Parameters
+    ----------
+    key, dtype
+        As for `uniform`.
+    lower, upper
+        Numbers, or arrays that broadcast to ``shape``; they may be infinite.
+    shape
+        The shape of the result; by default that to which the bounds broadcast.
+
+    Returns
+    -------
+    array
+        Of that shape and dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a bound does not broadcast, or is not below the other.
+
+    >>> import fdbr
+    >>> draws = fdbr.random.truncated_normal(fdbr.random.key(0), -2, 2, (100,))
+    >>> bool((abs(draws) <= 2).all())
+    True
+    """
+    check_key("truncated_normal", key)
+    if shape is None:
+        shape = np.broadcast_shapes(getattr(lower, "shape", ()), getattr(upper, "shape", ()))
+    shape = shape_of("truncated_normal", shape)
+    u, dtype = _open_unit("truncated_normal", key, shape, dtype)
+    low = _array_like(u, parameter("truncated_normal", "lower", lower, shape, u.dtype))
+    high = _array_like(u, parameter("truncated_normal", "upper", upper, shape, u.dtype))
+    if not all_true(stop_gradient(low) < stop_gradient(high)):
+        raise ValueError(
+            "fdbr.random.truncated_normal: lower must lie below upper everywhere, got "
+            f"{lower!r} and {upper!r}"
+        )
+    # Above zero the distribution function has no digits left to tell tails apart: mirror.
+    sign = ops.where(low > 0, -1.0, 1.0)
+    one, other = sign * low, sign * high
+    bottom, top = ops.ndtr(ops.where(low > 0, other, one)), ops.ndtr(ops.where(low > 0, one, other))
+    draws = sign * ops.ndtri(bottom + u * (top - bottom))
+    return give(ops.clip(draws, low, high), dtype)
+
+
+def exponential(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
+    """Exponential of rate one: ``-log(u)``.  Arguments and errors as for `normal`.
+
+    >>> import fdbr
+    >>> bool((fdbr.random.exponential(fdbr.random.key(0), (9,)) > 0).all())
+    True
+    """
+    u, dtype = _open_unit("exponential", key, shape, dtype)
+    return give(-ops.log(u), dtype)
+
+
+def gumbel(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
+    """Standard Gumbel: ``-log(-log(u))``.  Arguments and errors as for `normal`.
+
+    >>> import fdbr
+    >>> fdbr.random.gumbel(fdbr.random.key(0), (3,)).shape
+    (3,)
+    """
+    u, dtype = _open_unit("gumbel", key, shape, dtype)
+    return give(-ops.log(-ops.log(u)), dtype)
+
+
+def laplace(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
+    """Standard Laplace, density ``exp(-|x|) / 2``.  Arguments and errors as for `normal`.
+
+    >>> import fdbr
+    >>> fdbr.random.laplace(fdbr.random.key(0), (3,)).shape
+    (3,)
+    """
+    u, dtype = _open_unit("laplace", key, shape, dtype)
+    centred = u - 0.5
+    return give(-ops.sign(centred) * ops.log1p(-2 * ops.abs(centred)), dtype)
+
+
+def logistic(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
+    """Standard logistic: ``log(u / (1 - u))``.  Arguments and errors as for `normal`.
+
+    >>> import fdbr
+    >>> fdbr.random.logistic(fdbr.random.key(0), (3,)).shape
+    (3,)
+    """
+    u, dtype = _open_unit("logistic", key, shape, dtype)
+    return give(ops.log(u) - ops.log1p(-u), dtype)
+
+
+def cauchy(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
+    """Standard Cauchy: ``tan(pi * (u - 1/2))``.  Arguments and errors as for `normal`.
+
+    >>> import fdbr
+    >>> fdbr.random.cauchy(fdbr.random.key(0), (3,)).shape
+    (3,)
+    """
+    u, dtype = _open_unit("cauchy", key, shape, dtype)
+    return give(ops.tan(math.pi * (u - 0.5)), dtype)
+
+
+def _open_unit(function: str, key: Any, shape: Shape, dtype: Any) -> tuple[Any, np.dtype[Any]]:
+    """Draws from the open interval (0, 1), symmetric about 1/2, always in float64."""
+    check_key(function, key)
+    dtype = floating(function, dtype)
+    words = bits(key, shape_of(function, shape))
+    return (ops.astype(words >> 12, np.float64) + 0.5) * 2.0**-52, dtype

@@ -1,0 +1,78 @@
+"""Derivatives by differences of values."""
+
+import numpy as np
+import pytest
+
+import fdbr
+from fdbr import ops
+from fdbr.testing import assert_allclose, numerical_grad
+
+X = np.array([[0.5, 1.25, 2.0], [0.75, 0.25, 1.5]])
+
+
+@fdbr.frozen
+class Scale:
+    factor: np.ndarray
+    mean: np.ndarray = fdbr.buffer()
+    name: str = fdbr.static(default="scale")
+
+    def __call__(self, x):
+        return (x - self.mean) * self.factor
+
+
+@pytest.mark.parametrize("f", [np.exp, np.log, np.sin, np.sqrt, np.tanh, lambda x: 1 / x**3])
+def test_numerical_gradients_agree_with_exact_ones(f):
+    exact = fdbr.grad(lambda x: np.sum(f(x)))(X)
+    assert_allclose(numerical_grad(lambda x: np.sum(f(x)), X), exact, rtol=1e-9, atol=1e-9)
+
+
+def test_numerical_gradients_of_float32_are_computed_in_float64():
+    gradient = numerical_grad(lambda x: np.sum(np.exp(x)), X.astype(np.float32))
+    assert gradient.dtype == np.float64
+    assert_allclose(gradient, np.exp(X), rtol=1e-9)
+
+
+def test_numerical_gradients_have_the_structure_of_the_arguments():
+    f = lambda p, x: np.sum(p["w"] * x) + p["b"] * p["n"]
+    by_p, by_x = numerical_grad(f, {"w": X, "b": 2.0, "n": 3}, X)
+    assert_allclose(by_p["w"], X, rtol=1e-9)
+    assert_allclose(by_p["b"], 3.0, rtol=1e-9)
+    assert by_p["n"] is None
+    assert_allclose(by_x, X, rtol=1e-9)
+
+
+def test_buffers_have_no_numerical_gradient():
+    gradient = numerical_grad(lambda s: np.sum(s(X)), Scale(np.ones(3), np.zeros(3)))
+    assert gradient.mean is None
+    assert_allclose(gradient.factor, X.sum(axis=0), rtol=1e-9)
+
+
+def test_numerical_gradients_of_complex_arguments_follow_the_convention_of_grad():
+    f = lambda z: np.sum(np.abs(z) ** 2 + (z * z).imag)
+    z = np.array([1 + 2j, 0.5 - 1j])
+    gradient = fdbr.grad(lambda z: ops.sum(ops.abs(z) ** 2 + ops.imag(z * z)))(z)
+    assert_allclose(numerical_grad(f, z), gradient, rtol=1e-9)
+
+
+def test_the_step_can_be_chosen():
+    assert numerical_grad(abs, 0.5, eps=2.0) != pytest.approx(1.0)
+    assert numerical_grad(abs, 0.5, eps=0.1) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("f", [lambda x: x, lambda x: (1.0, 2.0), lambda x: 1j * x[0, 0]])
+def test_numerical_gradients_need_a_real_number(f):
+    with pytest.raises(TypeError, match="must return a real number"):
+        numerical_grad(f, X)
+
+
+def test_arguments_stay_on_their_devices_and_gradients_come_to_the_host(xp):
+    x, n = xp.asarray(X), X[0]
+
+    def f(x, n):
+        assert type(x) is type(xp.asarray(X))
+        return float((x * x).sum()) + float((n**3).sum())
+
+    by_x, by_n = numerical_grad(f, x, n)
+    assert_allclose(by_x, 2 * X, rtol=1e-9)
+    assert_allclose(by_n, 3 * n**2, rtol=1e-9)
+    assert type(by_x) is type(by_n) is np.ndarray
