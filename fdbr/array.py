@@ -13,10 +13,13 @@ import numpy as np
 
 from fdbr.core import Tracer, describe
 
-__all__ = ["functions", "install", "ufunc_methods", "ufuncs"]
+__all__ = ["functions", "install", "ufunc_methods", "ufunc_sources", "ufuncs"]
 
 ufuncs: dict[Any, Callable[..., Any]] = {}
 """The op for each NumPy ufunc."""
+
+ufunc_sources: list[Callable[[], dict[Any, Callable[..., Any]]]] = []
+"""Further tables as `ufuncs`, of libraries that may not be imported yet."""
 
 ufunc_methods: dict[tuple[Any, str], Callable[..., Any]] = {}
 """The op for methods of ufuncs, such as ``np.add.reduce``."""
@@ -179,7 +182,7 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
             f"np.{name} with a traced value: arrays are never written to here. Write "
             "B = ops.at(B)[key].add(x)."
         )
-    op = ufuncs.get(ufunc) if method == "__call__" else ufunc_methods.get((ufunc, method))
+    op = _op_of(ufunc) if method == "__call__" else ufunc_methods.get((ufunc, method))
     if op is None:
         raise TypeError(f"np.{name} of a traced value has no derivative rule in fdbr.ops")
     dtype = kwargs.pop("dtype", None) if method == "__call__" else None
@@ -188,6 +191,13 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
     if dtype is not None:
         inputs = tuple(functions[np.astype](value, dtype) for value in inputs)
     return op(*inputs, **kwargs)
+
+
+def _op_of(ufunc: Any) -> Callable[..., Any] | None:
+    if ufunc not in ufuncs:
+        for source in ufunc_sources:
+            ufuncs.update(source())
+    return ufuncs.get(ufunc)
 
 
 def _refuse_where(name: str, kwargs: dict[str, Any]) -> None:

@@ -318,7 +318,7 @@ class _Batch:
                     f"fdbr.vmap: the result{path and ' at ' + path} of {self.name} is "
                     f"{describe(value)} and no array; say out_axes=None for it, or do not return it"
                 )
-        dtype = ops.result_type(*(_promoting(value) for _, value, _ in values))
+        dtype = ops.result_type(*(value for _, value, _ in values))
         whole = [value if own else _repeated(value, n, dtype) for own, value, n in values]
         shapes = {value.shape[1:] for value in whole}
         if len(shapes) > 1:
@@ -391,11 +391,3 @@ def _repeated(value: Any, count: int, dtype: Any) -> Any:
     if not isinstance(value, Tracer):
         value = protect(value)
     return ops.broadcast_to(value, (count, *value.shape))
-
-
-def _promoting(value: Any) -> Any:
-    """What stands for a result in promotion: a number, traced or not, is weak."""
-    number = value
-    while isinstance(number, Tracer):
-        number = number.value
-    return number if isinstance(number, int | float | complex) else value

@@ -65,7 +65,7 @@ def apply(call: Call, leaves: Leaves) -> tuple[Any, ...]:
     mine = [isinstance(leaf, Tracer) and leaf.trace is top for leaf in leaves]
     values = [leaf.value if own else leaf for leaf, own in zip(leaves, mine, strict=True)]
     if isinstance(top, BatchTrace):
-        outs = apply(_batched(call, mine, top), values)
+        outs = apply(_batched(call, leaves, mine, top), values)
         _check_arguments(call, top, outs)
         return tuple(BatchTracer(top, out) for out in outs)
     if isinstance(top, ForwardTrace):
@@ -164,8 +164,9 @@ def _pushed_back(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> An
 # --- batches ------------------------------------------------------------------------
 
 
-def _batched(call: Call, mine: Sequence[bool], top: BatchTrace) -> Call:
+def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) -> Call:
     """The call on a whole batch, by `vmap` of its functions."""
+    zeros = [_Zero(leaf) for leaf in leaves]
     axes = tuple(0 if own else None for own in mine)
     over = functools.partial(_over, call.name, top.max_paths)
     new = Call(call.name, over(call.value, axes, top.size))
@@ -180,7 +181,8 @@ def _batched(call: Call, mine: Sequence[bool], top: BatchTrace) -> Call:
 
         def one(chosen: Any, *leaves: Any) -> Any:
             outs, residuals = call.fwd(*leaves)
-            kept.append(_taken_off(chosen, residuals))
+            if chosen.trace.answers is None:  # else this is no path: it will be divided
+                kept.append(_taken_off(chosen, residuals))
             return outs
 
         outs = over(one, (0, *axes), top.size)(np.arange(top.size), *leaves)
@@ -192,7 +194,9 @@ def _batched(call: Call, mine: Sequence[bool], top: BatchTrace) -> Call:
         for chosen, leaves, places, structure in kept:
 
             def one(leaves: Any, cotangents: Any, structure: Any = structure) -> list[Any]:
-                return call.bwd(tree.unflatten(structure, leaves), cotangents)
+                found = call.bwd(tree.unflatten(structure, leaves), cotangents)
+                # Zeros rather than None, because another path may say otherwise.
+                return [z.make() if ct is None else ct for ct, z in zip(found, zeros, strict=True)]
 
             given = [
                 take_examples(ct, chosen) if ct is not None and len(kept) > 1 else ct
@@ -200,7 +204,7 @@ def _batched(call: Call, mine: Sequence[bool], top: BatchTrace) -> Call:
             ]
             parts.append(over(one, (places, 0), len(chosen))(leaves, given))
         return [
-            _joined(found, kept, order) if own else _summed(found)
+            None if found[0] is None else _joined(found, order) if own else _summed(found)
             for own, *found in zip(mine, *parts, strict=True)
         ]
 
@@ -229,25 +233,14 @@ def _taken_off(chosen: BatchTracer, residuals: Any) -> tuple[Any, list[Any], lis
     return chosen.value, values, [0 if mine else None for mine in own], structure
 
 
-def _joined(found: list[Any], kept: list[Any], order: Any) -> Any:
+def _joined(found: list[Any], order: Any) -> Any:
     """The cotangents of a batched leaf, of all paths together."""
-    if len(found) == 1:
-        return found[0]
-    some = next((ct for ct in found if ct is not None), None)
-    if some is None:
-        return None
-    xp, shape = array_module(some), some.shape[1:]
-    each = [
-        xp.zeros((len(chosen), *shape), dtype=some.dtype) if ct is None else ct
-        for ct, (chosen, _, _, _) in zip(found, kept, strict=True)
-    ]
-    return take_examples(ops.concat(each), order)
+    return found[0] if len(found) == 1 else take_examples(ops.concat(found), order)
 
 
 def _summed(found: list[Any]) -> Any:
     """The cotangent of a leaf that all examples share."""
-    sums = [ops.sum(ct, axis=0) for ct in found if ct is not None]
-    return functools.reduce(ops.add, sums) if sums else None
+    return functools.reduce(ops.add, [ops.sum(ct, axis=0) for ct in found])
 
 
 # --- zeros --------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     are kept (Griewank & Walther, *Algorithm 799: revolve*, 2000; Chen et al., *Training deep
     nets with sublinear memory cost*, 2016).  Values and gradients are bitwise the same, unless
     an argument is used outside of ``f`` too: then its gradient is the sum of the same terms in
-    another order, and so are gradients of gradients.
+    another order, and so are gradients of gradients, in which nothing is saved either.
 
     Parameters
     ----------

@@ -305,7 +305,7 @@ def test_results_are_read_only_and_stay_when_arguments_change():
 
 
 def test_a_repeated_constant_stays_when_it_changes():
-    shared = np.ones(3)
+    shared = np.ones(50_000)
     for f in (lambda x: shared, lambda x: shared if x > 2 else shared[::-1]):
         out = fdbr.vmap(f)(XS)
         shared[:] = 7.0

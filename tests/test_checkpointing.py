@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fdbr
-from fdbr import backend, ops, random, tree
+from fdbr import ops, random, tree
 from fdbr.testing import assert_allclose
 
 X = np.array([[0.4, -1.3, 0.8], [1.1, 0.2, -0.4]])
@@ -152,6 +151,24 @@ def test_traced_values_of_around():
     assert np.isclose(second(fdbr.checkpoint), second(lambda g: g), rtol=1e-13)
     assert fdbr.grad(lambda x: fdbr.checkpoint(lambda: x * x)())(3.0) == 6.0
     assert fdbr.grad(lambda x: fdbr.checkpoint(lambda: x)() * 2)(3.0) == 2.0
+
+
+def test_traced_values_of_around_under_other_transformations():
+    def f(x, y, checkpoint):
+        z = np.sin(x) * y
+        return checkpoint(lambda h: np.tanh(h * x) * z + checkpoint(lambda: z * h)())(y * x)
+
+    slope = lambda c: fdbr.grad(lambda x, y: f(x, y, c), (0, 1))
+    points = np.array([0.3, -0.8, 1.2]), np.array([0.9, 0.4, -1.1])
+    for use in (
+        lambda c: fdbr.vmap(slope(c))(*points),
+        lambda c: fdbr.vmap(slope(c), (0, None))(points[0], 0.7),
+        lambda c: fdbr.jvp(slope(c), (0.3, 0.9), (1.0, 2.0)),
+        lambda c: fdbr.vmap(lambda x: fdbr.grad(lambda y: f(x, y, c))(x * x))(points[0]),
+        lambda c: fdbr.vmap(lambda x: fdbr.jvp(lambda y: slope(c)(x, y), (x,), (x,)))(points[0]),
+        lambda c: fdbr.hessian(lambda x: ops.sum(f(x, x[::-1], c)))(points[0]),
+    ):
+        assert_allclose(use(fdbr.checkpoint), use(lambda g: g), rtol=1e-12)
 
 
 def test_traced_values_of_several_transformations():
@@ -373,85 +390,3 @@ def test_an_error_in_the_second_run_is_the_callers():
 def test_what_is_no_function():
     with pytest.raises(TypeError, match=r"fdbr.checkpoint: f must be a function, not int 3"):
         fdbr.checkpoint(3)
-
-
-# --- memory -------------------------------------------------------------------------
-
-
-def peak(thunk):
-    """The most memory that a call held at once, in bytes, and its result."""
-    thunk()
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        out = thunk()
-        return tracemalloc.get_traced_memory()[1] - before, out
-    finally:
-        tracemalloc.stop()
-
-
-def network(activation, depth=64, width=8, rows=1024):
-    """The loss of an MLP as a function of its weights and of what is done with its blocks."""
-    rng = np.random.default_rng(0)
-    weights = [backend.lock(rng.normal(size=(width, width)) / width**0.5) for _ in range(depth)]
-    x = backend.lock(rng.normal(size=(rows, width)))
-
-    def block(weights, h):
-        for weight in weights:
-            h = activation(h @ weight)
-        return h
-
-    def loss(weights, size, wrap):
-        h = x
-        for start in range(0, depth, size):
-            h = wrap(block)(weights[start : start + size], h)
-        return ops.mean(h * h)
-
-    return loss, weights, x.nbytes
-
-
-@pytest.mark.parametrize(
-    ("activation", "fold"), [(ops.tanh, 3.6), (ops.relu, 3.6), (ops.gelu, 4.5)]
-)
-def test_sixty_four_layers_in_blocks_of_eight(activation, fold):
-    loss, weights, unit = network(activation)
-    plain, expected = peak(lambda: fdbr.grad(loss)(weights, 8, lambda f: f))
-    saving, found = peak(lambda: fdbr.grad(loss)(weights, 8, fdbr.checkpoint))
-    assert plain > 64 * unit
-    assert saving * fold < plain
-    assert bits(found) == bits(expected)
-
-
-def test_nested_blocks_need_less_still():
-    loss, weights, unit = network(ops.tanh)
-
-    def nested(f):
-        """The block, cut into halves again and again."""
-
-        def halves(weights, h):
-            if len(weights) == 1:
-                return f(weights, h)
-            middle = len(weights) // 2
-            h = fdbr.checkpoint(halves)(weights[:middle], h)
-            return fdbr.checkpoint(halves)(weights[middle:], h)
-
-        return halves
-
-    flat, expected = peak(lambda: fdbr.grad(loss)(weights, 64, lambda f: f))
-    deep, found = peak(lambda: fdbr.grad(loss)(weights, 64, nested))
-    assert deep < 14 * unit < flat / 4
-    assert bits(found) == bits(expected)
-
-
-def test_nothing_is_kept_of_a_result_that_is_not_used():
-    loss, weights, unit = network(ops.tanh, depth=8)
-    kept = []
-
-    def f(weights):
-        before = tracemalloc.get_traced_memory()[0]
-        value = loss(weights, 8, fdbr.checkpoint)
-        kept.append(tracemalloc.get_traced_memory()[0] - before)
-        return value
-
-    peak(lambda: fdbr.grad(f)(weights))
-    assert kept[-1] < 1.2 * unit  # the block's result, which the loss squares

@@ -6,16 +6,19 @@ from benchmarks.agreement.programs import SHAPES, Builder, Program, Unsuitable
 __all__ = ["random_program"]
 
 
-def random_program(seed: int, length: int = 8) -> Program:
-    """The program of a seed: always the same one."""
+def random_program(seed: int, length: int = 8, kinks: bool = True) -> Program:
+    """The program of a seed: always the same one.
+
+    Without ``kinks`` it is smooth everywhere.
+    """
     builder = Builder(seed)
     count = builder.choice((1, 2, 3))
     shapes = [builder.choice(SHAPES[:4]), *(builder.choice(SHAPES) for _ in range(1, count))]
     builder.values = [builder.numbers(shape) for shape in shapes]
+    families = [family for name, family in OPERATIONS.items() if kinks or name != "kinked"]
     while len(builder.instructions) < length:
-        family = builder.choice(list(OPERATIONS.values()))
         try:
-            builder.choice(family)(builder)
+            builder.choice(builder.choice(families))(builder)
         except Unsuitable:
             continue
     values = builder.values

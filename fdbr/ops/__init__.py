@@ -51,4 +51,5 @@ from fdbr.ops import (  # noqa: E402  # noqa: E402
     numpy_numeric,
     numpy_protocol,
     numpy_statistics,
+    scipy_protocol,
 )

@@ -80,7 +80,7 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
     counts = tuple(y.shape[2:])
     windows = _windows(xp, _examples_last(xp, x.astype(dtype, copy=False), geometry), geometry)
     y = _examples_last(xp, y.astype(dtype, copy=False))
-    total = None
+    total: Any = None
     for block in _blocks(xp, windows, len(counts)):
         columns = _columns(windows[(..., block, *_all(counts))], groups)
         part = xp.matmul(_rows(y[:, block], groups), columns.swapaxes(-1, -2))

@@ -67,6 +67,10 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
 
 def _type_of(value: Any) -> Any:
     """What stands for an operand in promotion: its dtype, or a Python number, which is weak."""
+    if is_number(value):
+        while isinstance(value, Tracer):
+            value = value.value
+        return value
     if hasattr(value, "dtype") and not isinstance(value, type):  # np.float32 has it too
         return value.dtype
     return value

@@ -158,7 +158,7 @@ implements("pad")(lambda array, pad_width, mode="constant", **kwargs: ops.pad(
     array, pad_width, mode, **kwargs))  # fmt: skip
 
 
-def _meshgrid(arrays: Any, sparse: bool, indexing: str) -> list[Any]:
+def _meshgrid(arrays: Any, sparse: bool, indexing: Any) -> list[Any]:
     full = ops.meshgrid(*(ops.reshape(ops.asarray(x), -1) for x in arrays), indexing=indexing)
     if not sparse:
         return full

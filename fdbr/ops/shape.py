@@ -9,7 +9,7 @@ from numpy.exceptions import AxisError
 
 from fdbr.backend import array_module
 from fdbr.ops.creation import asarray
-from fdbr.ops.dtypes import result_type
+from fdbr.ops.dtypes import astype, is_number, result_type
 from fdbr.ops.kinds import aligned, fit, joining, linear, prefixed, shape_of, shifted
 from fdbr.ops.kinds.batches import align, spread
 
@@ -311,11 +311,15 @@ def _part(ct: Any, index: int, shapes: list[Any], params: dict[str, Any]) -> Any
 
 def _parts(arrays: Sequence[Any]) -> list[Any]:
     """What is to be joined, as arrays; Python numbers among it are weak, as everywhere."""
-    parts = [part if type(part) in _NUMBERS else asarray(part) for part in arrays]
-    if not any(type(part) in _NUMBERS for part in parts):
+    parts = [part if is_number(part) else asarray(part) for part in arrays]
+    if not any(map(is_number, parts)):
         return parts
     xp, dtype = array_module(*parts), result_type(*parts)
-    return [xp.asarray(part, dtype=dtype) if type(part) in _NUMBERS else part for part in parts]
+    return [_in_dtype(xp, part, dtype) if is_number(part) else part for part in parts]
+
+
+def _in_dtype(xp: Any, number: Any, dtype: Any) -> Any:
+    return xp.asarray(number, dtype=dtype) if type(number) in _NUMBERS else astype(number, dtype)
 
 
 @joining(_part, _batch_joined)

@@ -147,7 +147,7 @@ def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = np.in
 
 def _integers(name: str, value: Any, shape: tuple[int, ...], xp: Any) -> Any:
     try:
-        array = value if isinstance(value, Tracer) else xp.asarray(value)
+        array: Any = value if isinstance(value, Tracer) else xp.asarray(value)
     except OverflowError:
         array = xp.asarray(0.0)
     if array.dtype.kind not in "iu":

@@ -25,12 +25,36 @@ from ops.cases import (
     case,
     grid,
     integers,
-    of_shape,
     shapes,
     unary,
 )
 
 _FIRST = len(CASES)
+
+KEY = np.array([3, 5], dtype=np.uint64)
+
+
+def seeded(*pairs: Any, count: int = 3) -> Any:
+    """A few tuples of arrays, for what any numbers test as well as any others.
+
+    Each pair is a shape and the bounds of the elements, which lie on the grid of eighths.
+    """
+
+    def make(seed: int) -> Any:
+        draw = np.random.Generator(np.random.Philox(seed)).integers
+        return tuple(
+            draw(round(8 * low), round(8 * high) + 1, shape) / 8 for shape, (low, high) in pairs
+        )
+
+    return st.integers(0, count - 1).map(make)
+
+
+def several(*shapes: Any) -> Any:
+    return seeded(*((shape, (-2, 2)) for shape in shapes))
+
+
+def of_shape(op: str, shape: Any, function: Any, reference: Any, setting: str = "") -> None:
+    case(op, several(shape), reference, function, setting)
 
 
 # --- convolutions, by the sums that define them -------------------------------------
@@ -124,7 +148,7 @@ for setting, x, w, params in (
 ):
     case(
         "conv",
-        arrays((x, ANY), (w, ANY)),
+        several(x, w),
         lambda x, w, p=params: correlated(x, w, **p),
         lambda x, w, p=params: ops.conv(x, w, **p),
         setting,
@@ -135,14 +159,14 @@ for setting, x, w, params in (
 ):
     case(
         "conv",
-        arrays((x, ANY), (w, ANY), (w[:1], ANY)),
+        several(x, w, w[:1]),
         lambda x, w, b, p=params: correlated(x, w, b, **p),
         lambda x, w, b, p=params: ops.conv(x, w, b, **p),
         setting,
     )
 case(
     "conv",
-    arrays(((1, 3, 2), ANY), ((2, 1, 2, 2), ANY)),
+    several((1, 3, 2), (2, 1, 2, 2)),
     lambda x, w: correlated(x[None], w, padding=((0, 1), (0, 1)))[0],
     lambda x, w: ops.conv(x, w, padding="same"),
     "one example, same",
@@ -156,14 +180,14 @@ for setting, x, w, params in (
 ):
     case(
         "conv_transpose",
-        arrays((x, ANY), (w, ANY), ((w[1] * params.get("groups", 1),), ANY)),
+        several(x, w, (w[1] * params.get("groups", 1),)),
         lambda x, w, b, p=params: spread(x, w, b, **p),
         lambda x, w, b, p=params: ops.conv_transpose(x, w, b, **p),
         setting,
     )
 case(
     "conv_transpose",
-    arrays(((1, 2, 2), ANY), ((2, 1, 3), ANY)),
+    several((1, 2, 2), (2, 1, 3)),
     lambda x, w: spread(x, w, stride=2, padding=((0, 1),)),
     lambda x, w: ops.conv_transpose(x, w, stride=2, padding="same"),
     "same",
@@ -299,28 +323,28 @@ for op, reference in (("layer_norm", normal), ("rms_norm", rms)):
     )
     case(
         op,
-        arrays(((3, 2), ANY), ((3,), ANY)),
+        several((3, 2), (3,)),
         lambda x, w, g=reference: g(x, 0) * w[:, None],
         lambda x, w, f=f: f(x, w, axis=0, eps=1e-2),
         "weight",
     )
 case(
     "layer_norm",
-    arrays(((2, 3), ANY), ((3,), ANY), ((3,), ANY)),
+    several((2, 3), (3,), (3,)),
     lambda x, w, b: normal(x, -1) * w + b,
     lambda x, w, b: ops.layer_norm(x, w, b, eps=1e-2),
     "weight and bias",
 )
 case(
     "group_norm",
-    arrays(((1, 4, 2), ANY), ((4,), ANY), ((4,), ANY)),
+    several((1, 4, 2), (4,), (4,)),
     lambda x, w, b: normal(x.reshape(1, 2, 4), -1).reshape(1, 4, 2) * w[:, None] + b[:, None],
     lambda x, w, b: ops.group_norm(x, 2, w, b, eps=1e-2),
 )
 of_shape("instance_norm", (2, 2, 3), partial(ops.instance_norm, eps=1e-2), partial(normal, axes=-1))
 case(
     "batch_norm",
-    arrays(((3, 2, 2), ANY), ((2,), ANY), ((2,), ANY)),
+    several((3, 2, 2), (2,), (2,)),
     lambda x, w, b: normal(x, (0, 2)) * w[:, None] + b[:, None],
     lambda x, w, b: ops.batch_norm(x, w, b, eps=1e-2)[0],
 )
@@ -365,22 +389,20 @@ for setting, params, seen in (
 ):
     case(
         "scaled_dot_product_attention",
-        arrays(((2, 2), ANY), ((3, 2), ANY), ((3, 1), ANY)),
+        several((2, 2), (3, 2), (3, 1)),
         lambda q, k, v, seen=seen: attended(q, k, v, seen),
         lambda q, k, v, p=params: ops.scaled_dot_product_attention(q, k, v, **p),
         setting,
     )
 case(
     "scaled_dot_product_attention",
-    arrays(((2, 2, 1), ANY), ((2, 2, 1), ANY), ((2, 2, 1), ANY)),
+    several((2, 2, 1), (2, 2, 1), (2, 2, 1)),
     lambda q, k, v: attended(q, k, v, [[True, False], [True, True]]),
     lambda q, k, v: ops.scaled_dot_product_attention(
         q, k, v, mask=array_module(q).asarray(np.array([[True, False], [True, True]]))
     ),
     "mask",
 )
-
-KEY = np.array([3, 5], dtype=np.uint64)
 
 
 def dropped(x: Any) -> Any:
@@ -489,14 +511,12 @@ for op, x, y in (
     ("xlog1py", ANY, grid(-0.5, 3)),
     ("rel_entr", POSITIVE, POSITIVE),
     ("kl_div", POSITIVE, POSITIVE),
-    ("gammainc", grid(0.5, 3), grid(0.5, 4)),
-    ("gammaincc", grid(0.5, 3), grid(0.5, 4)),
 ):
     binary(op, x, y, getattr(sp, op))
+for op in ("gammainc", "gammaincc"):
+    case(op, seeded(((2, 1), (0.5, 3)), ((3,), (0.5, 4))), getattr(sp, op))
 case(
-    "betainc",
-    arrays(((2,), grid(0.5, 3)), ((2, 1), grid(0.5, 3)), ((2,), UNIT)),
-    sp.betainc,
+    "betainc", seeded(((), (0.5, 3)), ((2, 1), (0.5, 3)), ((2,), (0.25, 0.75)), count=2), sp.betainc
 )
 
 OWN = CASES[_FIRST:]

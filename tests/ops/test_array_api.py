@@ -206,7 +206,9 @@ def test_dtypes_of_functions_of_elements_are_numpys(name):
     for m in DTYPES:
         x = np.ones(2, m)
         desired = outcome(lambda x=x: g(x))
-        if desired == np.float16 or (m.kind == "b" and name in ("sign", "ceil", "floor", "trunc", "conj")):
+        if desired == np.float16 or (
+            m.kind == "b" and name in ("sign", "ceil", "floor", "trunc", "conj")
+        ):
             continue  # outside of the standard
         assert outcome(lambda x=x: f(x)) == desired
         assert outcome(lambda x=x: fdbr.vmap(f)(x)) == desired

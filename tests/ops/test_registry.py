@@ -1,6 +1,7 @@
 """No operation goes unchecked: the registry of primitives and the public names, walked."""
 
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,77 +10,11 @@ from hypothesis import given
 
 import fdbr
 from fdbr import ops
-from fdbr.core import Primitive, dispatch, registry
+from fdbr.core import Primitive, registry
+from fdbr.testing import assert_allclose
+from ops import reasons
 from ops.cases import CASES, Case, bent, few
-
-X = np.array([[-1.25, 0.5], [2.0, -0.75]])
-FLAGS = np.array([[True, False], [True, True]])
-
-STEPS = "it is piecewise constant: its derivative is 0 wherever it exists"
-TRUTH = "its values are truth values, which do not change by small amounts"
-PLACES = "its values are places or counts: integers, which do not change by small amounts"
-EXACT = "its operands are integers or truth values, which are not differentiated"
-SHAPE = "its value depends on its operands' shape, dtype or keys alone"
-
-WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
-    "real_sign": (STEPS, ops.sign),
-    "floor": (STEPS, ops.floor),
-    "ceil": (STEPS, ops.ceil),
-    "trunc": (STEPS, ops.trunc),
-    "round": (STEPS, ops.round),
-    "floor_divide": (STEPS, lambda x: ops.floor_divide(x, 0.75)),
-    "astype_exact": (PLACES, lambda x: ops.astype(x, np.int64)),
-    "equal": (TRUTH, lambda x: ops.equal(x, 0.5)),
-    "not_equal": (TRUTH, lambda x: ops.not_equal(x, 0.5)),
-    "less": (TRUTH, lambda x: ops.less(x, 0.5)),
-    "less_equal": (TRUTH, lambda x: ops.less_equal(x, 0.5)),
-    "greater": (TRUTH, lambda x: ops.greater(x, 0.5)),
-    "greater_equal": (TRUTH, lambda x: ops.greater_equal(x, 0.5)),
-    "logical_and": (TRUTH, lambda x: ops.logical_and(x, FLAGS)),
-    "logical_or": (TRUTH, lambda x: ops.logical_or(x, FLAGS)),
-    "logical_xor": (TRUTH, lambda x: ops.logical_xor(x, FLAGS)),
-    "logical_not": (TRUTH, ops.logical_not),
-    "isfinite": (TRUTH, ops.isfinite),
-    "isinf": (TRUTH, ops.isinf),
-    "isnan": (TRUTH, ops.isnan),
-    "signbit": (TRUTH, ops.signbit),
-    "all": (TRUTH, lambda x: ops.all(x, axis=0)),
-    "any": (TRUTH, lambda x: ops.any(x, axis=0)),
-    "argmax": (PLACES, lambda x: ops.argmax(x, axis=0)),
-    "argmin": (PLACES, lambda x: ops.argmin(x, axis=0)),
-    "count_nonzero": (PLACES, lambda x: ops.count_nonzero(x, axis=0)),
-    "bitwise_and": (EXACT, lambda x: ops.bitwise_and(x > 0, FLAGS)),
-    "bitwise_or": (EXACT, lambda x: ops.bitwise_or(x > 0, FLAGS)),
-    "bitwise_xor": (EXACT, lambda x: ops.bitwise_xor(x > 0, FLAGS)),
-    "bitwise_left_shift": (EXACT, lambda x: ops.bitwise_left_shift(ops.argmax(x, axis=0), 1)),
-    "bitwise_right_shift": (EXACT, lambda x: ops.bitwise_right_shift(ops.argmax(x, axis=0), 1)),
-    "bitwise_invert": (EXACT, lambda x: ops.bitwise_invert(x > 0)),
-    "full_like": (SHAPE, lambda x: ops.zeros_like(x)),
-    "region": (SHAPE, lambda x: dispatch(registry["region"], (x,), {"key": (0,)})),
-    "last_named": (SHAPE, lambda x: dispatch(registry["last_named"], (x,), {"key": (0,)})),
-    "argsort": (PLACES, lambda x: ops.argsort(x, axis=0)),
-    "searchsorted": (PLACES, lambda x: ops.searchsorted(np.array([-1.0, 1.0]), x)),
-    "exponent": (PLACES, lambda x: np.frexp(x)[1]),
-    "spacing": (STEPS, np.spacing),
-    "gcd": (EXACT, lambda x: np.gcd(ops.argmax(x, axis=0), 2)),
-    "lcm": (EXACT, lambda x: np.lcm(ops.argmax(x, axis=0), 2)),
-}
-"""Primitives whose derivative is zero: why, and a call of each."""
-
-WITHOUT_CASE: dict[str, set[str]] = {
-    "constants": {"e", "inf", "nan", "newaxis", "pi"},
-    "new arrays, of nothing that is differentiated": {
-        *("arange", "empty", "empty_like", "eye", "ones", "ones_like", "zeros", "zeros_like"),
-    },
-    "functions of dtypes": {"can_cast", "finfo", "iinfo", "isdtype", "result_type"},
-    "dtypes": {
-        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *("float32", "float64", "complex64", "complex128"),
-    },
-    "composed of primitives without a derivative": {"accuracy", "isin", "nonzero"},
-    "from outside, of what is not traced": {"from_dlpack"},
-}
-"""Public names that no case covers, by the reason."""
+from ops.reasons import WITHOUT_CASE, WITHOUT_DERIVATIVE, X
 
 
 def primitives() -> dict[str, Primitive]:
@@ -114,35 +49,94 @@ def rules_on_tape(nodes: Any) -> set[tuple[str, Any]]:
     return rules
 
 
-def differentiated_by(case: Case) -> set[tuple[str, Any]]:
-    """The rules that the gradient check of a case runs, in both its orders."""
-    rules: set[tuple[str, Any]] = set()
+class Walk:
+    """What the cases run: reverse rules, and primitives under `jvp` and under `vmap`."""
 
-    def gradient(args: Any) -> Any:
-        out, pullback = fdbr.vjp(lambda args: bent(case.function(*args)), args)
-        rules.update(rules_on_tape(pullback._nodes))
-        return fdbr.tree.leaves(pullback(np.ones(out.shape, dtype=out.dtype)))
+    def __init__(self) -> None:
+        self.pulled: set[tuple[str, Any]] = set()
+        self.pushed: set[str] = set()
+        self.batched: set[str] = set()
 
-    @few()
-    @given(case.arguments)
-    def run(args):
-        _, pullback = fdbr.vjp(gradient, args)
-        rules.update(rules_on_tape(pullback._nodes))
+    def note(self, primitive: Primitive, attribute: str, seen: set[str]) -> Iterator[None]:
+        """Have a primitive tell when one of its rules is run, for a while."""
+        rule = getattr(primitive, attribute)
 
-    run()
-    return rules
+        def noted(*args: Any) -> Any:
+            seen.add(primitive.name)
+            return rule(*args)
+
+        setattr(primitive, attribute, noted)
+        yield
+        setattr(primitive, attribute, rule)
+
+    def run(self, case: Case) -> None:
+        """The derivatives of a case in two orders, its `jvp`, and ``jvp(vmap(grad))``."""
+
+        def gradient(args: Any) -> Any:
+            out, pullback = fdbr.vjp(lambda args: bent(case.function(*args)), args)
+            self.pulled |= rules_on_tape(pullback._nodes)
+            return fdbr.tree.leaves(pullback(np.ones(out.shape, dtype=out.dtype)))
+
+        @few(10)
+        @given(case.arguments)
+        def check(args):
+            _, pullback = fdbr.vjp(gradient, args)
+            self.pulled |= rules_on_tape(pullback._nodes)
+            axes = [0 if x.dtype.kind == "f" else None for x in args]
+            tangents = [x if a == 0 else None for x, a in zip(args, axes, strict=True)]
+            fdbr.jvp(case.function, args, tangents)
+            batch = [np.stack([x]) if a == 0 else x for x, a in zip(args, axes, strict=True)]
+            tangents = [x if a == 0 else None for x, a in zip(batch, axes, strict=True)]
+            fdbr.jvp(fdbr.vmap(lambda *args: gradient(args), axes), batch, tangents)
+
+        check()
 
 
-def test_the_gradient_of_every_primitive_is_checked_by_every_operand():
-    checked = set().union(*map(differentiated_by, CASES))
+@pytest.fixture(scope="module")
+def walk() -> Walk:
+    """All cases, run."""
+    walk = Walk()
+    notes = [
+        note
+        for primitive in primitives().values()
+        for note in (
+            walk.note(primitive, "batch", walk.batched),
+            *([walk.note(primitive, "forward", walk.pushed)] if has_derivative(primitive) else []),
+        )
+    ]
+    for note in notes:
+        next(note)
+    for case in CASES:
+        walk.run(case)
+    for _, call in WITHOUT_DERIVATIVE.values():
+        fdbr.vmap(call)(np.stack([X]))
+    for note in notes:
+        next(note, None)
+    return walk
+
+
+def test_every_primitive_has_the_rules_of_every_transformation():
+    for name, primitive in primitives().items():
+        assert primitive.batch is not None, f"{name} says not how it acts on a batch"
+        if has_derivative(primitive):
+            assert primitive.forward is not None, f"{name} has no forward rule"
+
+
+def test_the_gradient_of_every_primitive_is_checked_by_every_operand(walk):
     unchecked = [
         f"{name}, operand {number}"
         for name, primitive in primitives().items()
         if has_derivative(primitive)
         for number, pull in pulls_of(primitive).items()
-        if (name, getattr(pull, "__func__", pull)) not in checked
+        if (name, getattr(pull, "__func__", pull)) not in walk.pulled
     ]
     assert not unchecked, f"add cases to tests/ops/cases.py for {unchecked}"
+
+
+def test_every_primitive_is_differentiated_forward_and_run_in_batches_by_a_case(walk):
+    differentiable = {name for name, p in primitives().items() if has_derivative(p)}
+    unchecked = differentiable - walk.pushed | set(primitives()) - walk.batched
+    assert not unchecked, f"add cases to tests/ops/cases.py for {sorted(unchecked)}"
 
 
 def test_every_primitive_without_a_derivative_is_known_with_its_reason():
@@ -161,19 +155,45 @@ def test_what_has_no_derivative_leaves_the_tape(name):
     np.testing.assert_array_equal(gradient, np.ones_like(X))
 
 
-def test_every_public_operation_has_a_case_or_a_reason_for_none():
-    public = {
-        name
-        for name in dir(ops)
-        if not name.startswith("_") and not isinstance(getattr(ops, name), types.ModuleType)
+@pytest.mark.parametrize("name", WITHOUT_DERIVATIVE)
+def test_what_has_no_derivative_has_a_zero_tangent_and_acts_on_batches(name):
+    _, call = WITHOUT_DERIVATIVE[name]
+    out, tangent = fdbr.jvp(call, (X,), (np.ones_like(X),))
+    np.testing.assert_array_equal(out, call(X))
+    assert tangent is None or not np.any(tangent)
+    batch = np.stack([X, X[::-1], X.T])
+    assert_allclose(fdbr.vmap(call)(batch), np.stack([call(x) for x in batch]))
+    assert_allclose(
+        fdbr.vmap(fdbr.grad(lambda x: ops.sum(x * x + np.mean(call(x)))))(batch), 2 * batch
+    )
+
+
+def public_names() -> set[str]:
+    """The functions and constants of `ops` and its extensions, as cases name them."""
+    return {
+        prefix + name
+        for prefix, module in (("", ops), ("linalg.", ops.linalg), ("fft.", ops.fft))
+        for name in getattr(module, "__all__", dir(module))
+        if not name.startswith("_") and not isinstance(getattr(module, name), types.ModuleType)
     }
+
+
+def test_every_public_operation_has_a_case_or_a_reason_for_none():
+    public = public_names()
     excused = set().union(*WITHOUT_CASE.values())
     constant = {name.removeprefix("real_") for name in WITHOUT_DERIVATIVE}
     covered = {case.op for case in CASES}
-    missing = public - covered - excused - constant
+    # Those of an extension are the functions of `ops`, or have a case by their bare name.
+    bare = {name for name in public if name.rpartition(".")[2] in public & covered | covered}
+    missing = public - covered - excused - constant - bare
     assert not missing, f"add a case to tests/ops/cases.py for {sorted(missing)}"
     assert not excused & covered
     assert excused <= public
+
+
+def test_reasons_are_of_operations_and_cases_that_exist():
+    assert set(reasons.REAL) | set(reasons.DECIDING) <= {case.op for case in CASES}
+    assert set(reasons.REAL_CASES) <= {case.name for case in CASES}
 
 
 def test_names_of_cases_are_unique():

@@ -1,0 +1,155 @@
+"""Why some operations are not differentiated, not complex, or without a case: tables of reasons.
+
+The registry's tests and those of the transformations exempt nothing that does not stand here.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.core import dispatch, registry
+from fdbr.ops.indexing import _split
+from fdbr.ops.windows import Geometry
+
+X = np.array([[-1.25, 0.5], [2.0, -0.75]])
+FLAGS = np.array([[True, False], [True, True]])
+
+STEPS = "it is piecewise constant: its derivative is 0 wherever it exists"
+TRUTH = "its values are truth values, which do not change by small amounts"
+PLACES = "its values are places or counts: integers, which do not change by small amounts"
+EXACT = "its operands are integers or truth values, which are not differentiated"
+SHAPE = "its value depends on its operands' shape, dtype or keys alone"
+
+
+def _key(x: Any) -> Any:
+    return ops.astype(ops.abs(x[0]), np.uint64)
+
+
+def _last_named(x: Any) -> Any:
+    key, indices = _split(np.array([0, 0]), x)
+    return dispatch(registry["last_named"], (x, *indices), {"key": key})
+
+
+WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
+    "real_sign": (STEPS, ops.sign),
+    "floor": (STEPS, ops.floor),
+    "ceil": (STEPS, ops.ceil),
+    "trunc": (STEPS, ops.trunc),
+    "round": (STEPS, ops.round),
+    "floor_divide": (STEPS, lambda x: ops.floor_divide(x, 0.75)),
+    "astype_exact": (PLACES, lambda x: ops.astype(x, np.int64)),
+    "equal": (TRUTH, lambda x: ops.equal(x, 0.5)),
+    "not_equal": (TRUTH, lambda x: ops.not_equal(x, 0.5)),
+    "less": (TRUTH, lambda x: ops.less(x, 0.5)),
+    "less_equal": (TRUTH, lambda x: ops.less_equal(x, 0.5)),
+    "greater": (TRUTH, lambda x: ops.greater(x, 0.5)),
+    "greater_equal": (TRUTH, lambda x: ops.greater_equal(x, 0.5)),
+    "logical_and": (TRUTH, lambda x: ops.logical_and(x, FLAGS)),
+    "logical_or": (TRUTH, lambda x: ops.logical_or(x, FLAGS)),
+    "logical_xor": (TRUTH, lambda x: ops.logical_xor(x, FLAGS)),
+    "logical_not": (TRUTH, ops.logical_not),
+    "isfinite": (TRUTH, ops.isfinite),
+    "isinf": (TRUTH, ops.isinf),
+    "isnan": (TRUTH, ops.isnan),
+    "signbit": (TRUTH, ops.signbit),
+    "all": (TRUTH, lambda x: ops.all(x, axis=0)),
+    "any": (TRUTH, lambda x: ops.any(x, axis=0)),
+    "argmax": (PLACES, lambda x: ops.argmax(x, axis=0)),
+    "argmin": (PLACES, lambda x: ops.argmin(x, axis=0)),
+    "count_nonzero": (PLACES, lambda x: ops.count_nonzero(x, axis=0)),
+    "bitwise_and": (EXACT, lambda x: ops.bitwise_and(x > 0, FLAGS)),
+    "bitwise_or": (EXACT, lambda x: ops.bitwise_or(x > 0, FLAGS)),
+    "bitwise_xor": (EXACT, lambda x: ops.bitwise_xor(x > 0, FLAGS)),
+    "bitwise_left_shift": (EXACT, lambda x: ops.bitwise_left_shift(ops.argmax(x, axis=0), 1)),
+    "bitwise_right_shift": (EXACT, lambda x: ops.bitwise_right_shift(ops.argmax(x, axis=0), 1)),
+    "bitwise_invert": (EXACT, lambda x: ops.bitwise_invert(x > 0)),
+    "full_like": (SHAPE, lambda x: ops.zeros_like(x)),
+    "region": (SHAPE, lambda x: dispatch(registry["region"], (x,), {"key": (0,)})),
+    "last_named": (SHAPE, lambda x: _last_named(x)),
+    "argsort": (PLACES, lambda x: ops.argsort(x, axis=0)),
+    "searchsorted": (PLACES, lambda x: ops.searchsorted(np.array([-1.0, 1.0]), x)),
+    "exponent": (PLACES, lambda x: np.frexp(x)[1]),
+    "spacing": (STEPS, np.spacing),
+    "gcd": (EXACT, lambda x: np.gcd(ops.argmax(x, axis=0), 2)),
+    "top_places": (PLACES, lambda x: ops.top_k(x, 1, axis=0)[1]),
+    "lcm": (EXACT, lambda x: np.lcm(ops.argmax(x, axis=0), 2)),
+    "window_winners": (
+        PLACES,
+        lambda x: dispatch(
+            registry["window_winners"],
+            (x, x[:, :1]),
+            {"geometry": Geometry((2,), (2,), ((0, 0),), (1,))},
+        ),
+    ),
+    "random_words": (
+        EXACT,
+        lambda x: dispatch(registry["random_words"], (_key(x), 0), {"shape": (3,), "use": 0}),
+    ),
+    "kept": (
+        EXACT,
+        lambda x: dispatch(registry["kept"], (_key(x),), {"shape": (3,), "share": 0.5}),
+    ),
+}
+"""Primitives whose derivative is zero: why, and a call of each."""
+
+WITHOUT_CASE: dict[str, set[str]] = {
+    "constants": {"e", "inf", "nan", "newaxis", "pi"},
+    "new arrays, of nothing that is differentiated": {
+        *("arange", "empty", "empty_like", "eye", "ones", "ones_like", "zeros", "zeros_like"),
+        *("fft.fftfreq", "fft.rfftfreq"),
+    },
+    "functions of dtypes": {"can_cast", "finfo", "iinfo", "isdtype", "result_type"},
+    "dtypes": {
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float32", "float64", "complex64", "complex128"),
+    },
+    "composed of primitives without a derivative": {"accuracy", "isin", "nonzero", "one_hot"},
+    "a count, which does not change by small amounts": {"linalg.matrix_rank"},
+    "from outside, of what is not traced": {"from_dlpack"},
+}
+"""Public names that no case covers, by the reason."""
+
+# --- complex numbers ----------------------------------------------------------------
+
+ORDER = "complex numbers have no order"
+ANGLE = "it is defined on the real line: by signs, angles or lengths"
+SERIES = "the special function is computed on the real line alone"
+TRAINING = "statistics and losses of networks are those of real numbers"
+
+REAL: dict[str, str] = {
+    **dict.fromkeys("median quantile max_pool nextafter fmod remainder".split(), ORDER),
+    **dict.fromkeys("atan2 copysign hypot cbrt softsign ldexp".split(), ANGLE),
+    **dict.fromkeys("rfft rfftn ihfft".split(), "it transforms real numbers, by its name"),
+    **dict.fromkeys("logaddexp softplus log_sigmoid mish expit logit entr".split(), SERIES),
+    **dict.fromkeys("erfinv erfcinv ndtri gamma gammaln digamma polygamma zeta".split(), SERIES),
+    **dict.fromkeys("i0 i1 i0e i1e beta betaln betainc gammainc gammaincc".split(), SERIES),
+    **dict.fromkeys("rel_entr kl_div".split(), SERIES),
+    **dict.fromkeys("layer_norm rms_norm group_norm instance_norm batch_norm".split(), TRAINING),
+    "softmax_cross_entropy": TRAINING,
+}
+"""Operations of real numbers, which refuse complex ones: why."""
+
+REAL_CASES: dict[str, str] = {
+    "pad-median": ORDER,
+    "scatter-amax of others": ORDER,
+    "scatter-amin of others": ORDER,
+    "interp-periodic": "positions on a circle are real",
+    "linalg.cholesky-upper": "the case multiplies by a transpose: see cholesky-complex",
+    "linalg.eig-turning": "the case counts on pairs of conjugate eigenvalues: see eig-complex",
+    "linalg.det-its cofactors": "the case takes the gradient of a real function",
+}
+"""Cases of other operations that make sense for real numbers alone: why."""
+
+# --- batches ------------------------------------------------------------------------
+
+ASKS = "it decides by values, and vmap asks every example"
+
+DECIDING: dict[str, str] = {
+    "quantile": f"{ASKS} whether its levels lie in [0, 1]",
+    **dict.fromkeys(
+        "unique_all unique_counts unique_inverse unique_values".split(),
+        f"{ASKS} how many elements are equal: the shape of the result depends on that",
+    ),
+}
+"""Operations of which the work for a batch depends on its size: why."""
