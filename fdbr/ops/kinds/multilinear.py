@@ -25,11 +25,11 @@ def multilinear(*, batch: Function | None = None, **transposes: Function) -> Any
             for i, tangent in enumerate(tangents):
                 if tangent is not None and rules[i] is not None:
                     args = (*values[:i], tangent, *values[i + 1 :])
-                    term = dispatch(function.primitive, args, params)
+                    term = dispatch(made.primitive, args, params)
                     total = term if total is None else total + term
             return match(total, out)
 
-        function: Any = operation(value, "multilinear", rules, forward, batch)
-        return function
+        made: Any = operation(value, "multilinear", rules, forward, batch)
+        return made
 
     return declare
