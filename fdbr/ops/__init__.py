@@ -42,10 +42,11 @@ newaxis = None
 __array_api_version__ = VERSIONS[-1]
 del VERSIONS
 
-from fdbr.ops import (  # noqa: E402  # noqa: E402
+from fdbr.ops import (  # noqa: E402
     fft,
     linalg,
     methods,
+    numpy_fft,
     numpy_linalg,
     numpy_more,
     numpy_numeric,

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from fdbr.backend import array_module
 from fdbr.core import describe
 from fdbr.ops.comparison import not_equal
-from fdbr.ops.creation import asarray
+from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.indexing import getitem
 from fdbr.ops.kinds import aligned, linear
 from fdbr.ops.reductions import cumulative_sum
@@ -102,7 +102,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
     axis = normalize_axis(0 if axis is None else axis, x.ndim, "repeat")
     each = getattr(repeats, "ndim", 1 if isinstance(repeats, list | tuple) else 0)
     if each and len(repeats) != 1:
-        return _repeat_each(x, asarray(repeats), axis)
+        return _repeat_each(x, arrays(x, repeats)[1], axis)
     number = int(repeats[0] if each else repeats)
     if number < 0:
         raise ValueError(f"fdbr.ops.repeat: repeats is {number}; it must not be negative")
@@ -204,7 +204,7 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
 
 
 def _border(part: Any, x: Any, axis: int) -> Any:
-    part = asarray(part)
+    part = arrays(x, part)[1]
     if part.ndim:
         return part
     return broadcast_to(part, tuple(1 if i == axis else m for i, m in enumerate(x.shape)))

@@ -211,3 +211,9 @@ def holds_array(nest: Any) -> bool:
     if isinstance(nest, list | tuple):
         return any(map(holds_array, nest))
     return isinstance(nest, Tracer) or backend.is_array(nest)
+
+
+def arrays(*values: Any) -> list[Any]:
+    """Values as arrays, of the module of those among them that are arrays already."""
+    xp = backend.array_module(*values)
+    return [asarray(v) if holds_array(v) or xp is np else xp.asarray(v) for v in values]

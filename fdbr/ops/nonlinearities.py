@@ -15,6 +15,7 @@ from fdbr.ops.exponential import exp
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.shape import expand_dims, normalize_axis
 from fdbr.ops.special.errors import ndtr
+from fdbr.ops.special.library import refuse_complex
 from fdbr.ops.trigonometric import tanh
 
 __all__ = [
@@ -146,6 +147,7 @@ def softplus(xp: Any, x: Any) -> Any:
     >>> ops.softplus(1000.0), round(ops.softplus(0.0), 6)
     (1000.0, 0.693147)
     """
+    refuse_complex("softplus", x)
     return xp.maximum(x, 0) + xp.log1p(xp.exp(-xp.abs(x)))  # a tenth of the time of logaddexp
 
 
@@ -167,6 +169,7 @@ def softsign(xp: Any, x: Any) -> Any:
     >>> ops.softsign(-1.0)
     -0.5
     """
+    refuse_complex("softsign", x)
     return x / (1 + xp.abs(x))
 
 

@@ -1,4 +1,4 @@
-"""NumPy's functions that arrange, sort and search, on traced values, and its Fourier transforms.
+"""NumPy's functions that arrange, sort and search, on traced values.
 
 Every entry takes NumPy's arguments; see `fdbr.ops.numpy_protocol`.
 """
@@ -11,36 +11,10 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.array import functions
-from fdbr.ops import fft
+from fdbr.backend import array_module
+from fdbr.ops.creation import arrays
 from fdbr.ops.numpy_protocol import implements
 from fdbr.ops.shape import _embed_diagonal, normalize_axes, normalize_axis
-
-# --- Fourier transforms -------------------------------------------------------------
-
-
-def _along_one(transform: Callable[..., Any]) -> Callable[..., Any]:
-    def adapted(a: Any, n: int | None = None, axis: int = -1, norm: Any = None) -> Any:
-        return transform(a, n=n, axis=axis, norm=norm or "backward")
-
-    return adapted
-
-
-def _along_several(transform: Callable[..., Any], default: Any = None) -> Callable[..., Any]:
-    def adapted(a: Any, s: Any = None, axes: Any = default, norm: Any = None) -> Any:
-        return transform(a, s=s, axes=axes, norm=norm or "backward")
-
-    return adapted
-
-
-for _name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
-    functions[getattr(np.fft, _name)] = _along_one(getattr(fft, _name))
-for _name in ("fft", "ifft", "rfft", "irfft"):
-    _transform = getattr(fft, f"{_name}n")
-    functions[getattr(np.fft, f"{_name}n")] = _along_several(_transform)
-    functions[getattr(np.fft, f"{_name}2")] = _along_several(_transform, (-2, -1))
-functions[np.fft.fftshift] = lambda x, axes=None: fft.fftshift(x, axes=axes)
-functions[np.fft.ifftshift] = lambda x, axes=None: fft.ifftshift(x, axes=axes)
-
 
 # --- joining and dividing -----------------------------------------------------------
 
@@ -67,7 +41,7 @@ implements("dstack")(lambda tup: ops.concat([_three(x) for x in tup], axis=2))
 
 @implements("column_stack")
 def _column_stack(tup: Any) -> Any:
-    parts = [ops.asarray(x) for x in tup]
+    parts = arrays(*tup)
     return ops.concat([x if x.ndim > 1 else ops.reshape(x, (-1, 1)) for x in parts], axis=1)
 
 
@@ -98,7 +72,7 @@ def _rank(x: Any) -> int:
 
 @implements("append")
 def _append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    return ops.concat([ops.asarray(arr), ops.asarray(values)], axis=axis)
+    return ops.concat(arrays(arr, values), axis=axis)
 
 
 def _splitting(axis: int, ndim: int) -> Callable[..., Any]:
@@ -118,7 +92,7 @@ implements("dsplit")(_splitting(2, 3))
 
 @implements("insert")
 def _insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    arr, values = ops.asarray(arr), ops.asarray(values)
+    arr, values = arrays(arr, values)
     arr, axis = _flat_or(arr, axis, "insert")
     values = _ending_in(ops.astype(values, arr.dtype), arr.ndim)
     if not isinstance(obj, list | tuple | slice) and _rank(obj) == 0:
@@ -127,13 +101,24 @@ def _insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     count = max(count - n, values.shape[axis])
     shape = tuple(count if i == axis else m for i, m in enumerate(arr.shape))
     order = np.insert(np.arange(n), obj, n + np.arange(count))
-    return ops.take(ops.concat([arr, ops.broadcast_to(values, shape)], axis=axis), order, axis=axis)
+    both = ops.concat([arr, ops.broadcast_to(values, shape)], axis=axis)
+    return ops.take(both, _beside(both, order), axis=axis)
 
 
 @implements("delete")
 def _delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     arr, axis = _flat_or(ops.asarray(arr), axis, "delete")
-    return ops.take(arr, np.delete(np.arange(arr.shape[axis]), obj), axis=axis)
+    kept = np.delete(np.arange(arr.shape[axis]), obj)
+    return ops.take(arr, _beside(arr, kept), axis=axis)
+
+
+def _beside(x: Any, places: Any) -> Any:
+    """Places that were found on the host, as an array of the module of ``x``."""
+    return array_module(x).asarray(places)
+
+
+def _all_beside(x: Any, places: Any) -> tuple[Any, ...]:
+    return tuple(_beside(x, part) for part in places)
 
 
 def _flat_or(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
@@ -147,9 +132,15 @@ def _flat_or(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
 
 implements("tril")(lambda m, k=0: ops.tril(m, k=k))
 implements("triu")(lambda m, k=0: ops.triu(m, k=k))
-implements("tril_indices_from")(lambda arr, k=0: np.tril_indices(arr.shape[0], k, arr.shape[1]))
-implements("triu_indices_from")(lambda arr, k=0: np.triu_indices(arr.shape[0], k, arr.shape[1]))
-implements("diag_indices_from")(lambda arr: np.diag_indices(arr.shape[0], arr.ndim))
+implements("tril_indices_from")(
+    lambda arr, k=0: _all_beside(arr, np.tril_indices(arr.shape[0], k, arr.shape[1]))
+)
+implements("triu_indices_from")(
+    lambda arr, k=0: _all_beside(arr, np.triu_indices(arr.shape[0], k, arr.shape[1]))
+)
+implements("diag_indices_from")(
+    lambda arr: _all_beside(arr, np.diag_indices(arr.shape[0], arr.ndim))
+)
 implements("repeat")(lambda a, repeats, axis=None: ops.repeat(a, repeats, axis=axis))
 implements("meshgrid")(
     lambda *xi, copy=True, sparse=False, indexing="xy": tuple(_meshgrid(xi, sparse, indexing))
@@ -158,8 +149,8 @@ implements("pad")(lambda array, pad_width, mode="constant", **kwargs: ops.pad(
     array, pad_width, mode, **kwargs))  # fmt: skip
 
 
-def _meshgrid(arrays: Any, sparse: bool, indexing: Any) -> list[Any]:
-    full = ops.meshgrid(*(ops.reshape(ops.asarray(x), -1) for x in arrays), indexing=indexing)
+def _meshgrid(xi: Any, sparse: bool, indexing: Any) -> list[Any]:
+    full = ops.meshgrid(*(ops.reshape(x, -1) for x in arrays(*xi)), indexing=indexing)
     if not sparse:
         return full
     order = list(range(len(full)))
@@ -202,12 +193,13 @@ def _resize(a: Any, new_shape: Any) -> Any:
     a = ops.reshape(a, -1)
     if not a.size:
         return ops.broadcast_to(ops.zeros_like(a.sum()), shape)
-    return ops.reshape(ops.take(a, np.arange(math.prod(shape)) % a.size), tuple(shape))
+    places = array_module(a).arange(math.prod(shape)) % a.size
+    return ops.reshape(ops.take(a, places), tuple(shape))
 
 
 @implements("kron")
 def _kron(a: Any, b: Any) -> Any:
-    a, b = ops.asarray(a), ops.asarray(b)
+    a, b = arrays(a, b)
     ndim = max(a.ndim, b.ndim)
     a, b = _ending_in(a, ndim), _ending_in(b, ndim)
     shape = tuple(m * n for m, n in zip(a.shape, b.shape, strict=True))
@@ -219,20 +211,23 @@ def _kron(a: Any, b: Any) -> Any:
 @implements("vander")
 def _vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     powers = np.arange(len(x) if N is None else N)
-    return ops.power(ops.reshape(x, (-1, 1)), powers if increasing else powers[::-1].copy())
+    powers = _beside(x, powers if increasing else powers[::-1].copy())
+    return ops.power(ops.reshape(x, (-1, 1)), powers)
 
 
 @implements("ediff1d")
 def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    parts = [to_begin, ops.diff(ops.reshape(ops.asarray(ary), -1)), to_end]
-    return ops.concat([ops.reshape(ops.asarray(x), -1) for x in parts if x is not None])
+    ary = ops.asarray(ary)
+    given = [to_begin, ops.diff(ops.reshape(ary, -1)), to_end]
+    parts = [ops.astype(x, ary.dtype) for x in arrays(*(x for x in given if x is not None))]
+    return ops.concat([ops.reshape(x, -1) for x in parts])
 
 
 @implements("ix_")
 def _ix(*args: Any) -> Any:
     out = []
-    for i, x in enumerate(args):
-        x = ops.nonzero(x)[0] if ops.asarray(x).dtype.kind == "b" else ops.asarray(x)
+    for i, x in enumerate(arrays(*args)):
+        x = ops.nonzero(x)[0] if x.dtype.kind == "b" else x
         out.append(ops.reshape(x, (*(1,) * i, -1, *(1,) * (len(args) - i - 1))))
     return tuple(out)
 
@@ -282,7 +277,7 @@ def _searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any
 @implements("digitize")
 def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
     side: Any = "left" if right else "right"
-    bins = ops.asarray(bins)
+    x, bins = arrays(x, bins)
     if bins.size and bool(bins[0] > bins[-1]):  # they decrease
         return bins.size - ops.searchsorted(ops.flip(bins), x, side=side)
     return ops.searchsorted(bins, x, side=side)
@@ -291,7 +286,6 @@ def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
 implements("nonzero")(ops.nonzero)
 implements("flatnonzero")(lambda a: ops.nonzero(ops.reshape(a, -1))[0])
 implements("argwhere")(lambda a: ops.stack(ops.nonzero(a), axis=-1))
-implements("extract")(lambda condition, arr: _compress(ops.reshape(condition, -1), arr))
 
 
 @implements("where")
@@ -303,15 +297,22 @@ def _where(condition: Any, *choices: Any) -> Any:
 
 @implements("compress")
 def _compress(condition: Any, a: Any, axis: int | None = None) -> Any:
-    a, axis = _flat_or(ops.asarray(a), axis, "compress")
-    return ops.take(a, ops.nonzero(ops.asarray(condition))[0], axis=axis)
+    a, condition = arrays(a, condition)
+    a, axis = _flat_or(a, axis, "compress")
+    return ops.take(a, ops.nonzero(condition)[0], axis=axis)
+
+
+@implements("extract")
+def _extract(condition: Any, arr: Any) -> Any:
+    condition, arr = arrays(condition, arr)
+    return _compress(ops.reshape(condition, -1), arr)
 
 
 @implements("choose")
 def _choose(a: Any, choices: Any, mode: str = "raise") -> Any:
     if mode != "raise":
         raise TypeError(f"np.choose: mode={mode!r} of traced values; bring the places into range")
-    a, *parts = ops.broadcast_arrays(ops.asarray(a), *map(ops.asarray, choices))
+    a, *parts = ops.broadcast_arrays(*arrays(a, *choices))
     return ops.take_along_axis(ops.stack(parts), ops.reshape(a, (1, *a.shape)), axis=0)[0]
 
 
@@ -378,18 +379,20 @@ implements("isin")(
         element, test_elements, invert=invert
     )
 )
-implements("union1d")(lambda ar1, ar2: ops.unique_values(ops.concat([ar1, ar2], axis=None)))
+implements("union1d")(lambda ar1, ar2: ops.unique_values(_append(ar1, ar2)))
 
 
 @implements("intersect1d")
 def _intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    ar1, ar2 = arrays(ar1, ar2)
     x = ops.unique_values(ar1)
     return ops.take(x, ops.nonzero(ops.isin(x, ar2))[0])
 
 
 @implements("setdiff1d")
 def _setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    x = ops.reshape(ops.asarray(ar1), -1) if assume_unique else ops.unique_values(ar1)
+    ar1, ar2 = arrays(ar1, ar2)
+    x = ops.reshape(ar1, -1) if assume_unique else ops.unique_values(ar1)
     return ops.take(x, ops.nonzero(ops.isin(x, ar2, invert=True))[0])
 
 

@@ -12,7 +12,10 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.array import functions, ufunc_methods, ufuncs
+from fdbr.backend import array_module
 from fdbr.ops import linalg
+from fdbr.ops.creation import arrays
+from fdbr.ops.dtypes import is_number
 from fdbr.ops.kinds import constant, elementwise
 from fdbr.ops.numpy_protocol import implements
 from fdbr.ops.shape import normalize_axes, normalize_axis
@@ -73,7 +76,8 @@ def _frexp(x: Any) -> Any:
 
 def _float_power(x: Any, y: Any) -> Any:
     dtype = np.complex128 if ops.result_type(x, y).kind == "c" else np.float64
-    return ops.power(ops.astype(x, dtype), ops.astype(y, dtype))
+    x, y = (v if is_number(v) else ops.astype(v, dtype) for v in (x, y))
+    return ops.power(x, y)
 
 
 _LN2 = math.log(2)
@@ -156,7 +160,7 @@ def _nan_to_num(
 def _isclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
-    a, b = ops.asarray(a), ops.asarray(b)
+    a, b = arrays(a, b)
     near = (ops.abs(a - b) <= atol + rtol * ops.abs(b)) & ops.isfinite(b) | ops.equal(a, b)
     return near | (ops.isnan(a) & ops.isnan(b)) if equal_nan else near
 
@@ -170,7 +174,7 @@ def _allclose(
 
 @implements("array_equal")
 def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    a, b = ops.asarray(a1), ops.asarray(a2)
+    a, b = arrays(a1, a2)
     if a.shape != b.shape:
         return False
     same = ops.equal(a, b)
@@ -179,11 +183,11 @@ def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 @implements("array_equiv")
 def _array_equiv(a1: Any, a2: Any) -> Any:
-    shapes = ops.asarray(a1).shape, ops.asarray(a2).shape
-    for m, n in itertools.zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1):
+    a, b = arrays(a1, a2)
+    for m, n in itertools.zip_longest(a.shape[::-1], b.shape[::-1], fillvalue=1):
         if m != n and 1 not in (m, n):
             return False
-    return ops.all(ops.equal(a1, a2))
+    return ops.all(ops.equal(a, b))
 
 
 # --- sequences ----------------------------------------------------------------------
@@ -197,12 +201,11 @@ implements("interp")(
 
 @implements("trapezoid")
 def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    y = ops.moveaxis(ops.asarray(y), axis, -1)
-    if x is None:
-        steps = dx
-    else:
-        x = ops.asarray(x)
+    steps = dx
+    if x is not None:
+        y, x = arrays(y, x)
         steps = ops.diff(x if x.ndim == 1 else ops.moveaxis(x, axis, -1))
+    y = ops.moveaxis(ops.asarray(y), axis, -1)
     return ops.sum(steps * (y[..., 1:] + y[..., :-1]) / 2, axis=-1)
 
 
@@ -225,7 +228,9 @@ def _slopes(f: Any, step: Any, edge_order: int) -> Any:
     n = f.shape[0]
     if n <= edge_order or edge_order not in (1, 2):
         raise ValueError(f"np.gradient: edge_order={edge_order} for {n} elements")
-    step = ops.asarray(step)
+    f, step = arrays(f, step)
+    if f.dtype.kind in "fc":  # whose dtype is the result's
+        step = ops.astype(step, ops.real(f).dtype, copy=False)
     widths = ops.diff(step) if step.ndim else ops.broadcast_to(step, (n - 1,))
     widths = ops.reshape(widths, (n - 1, *(1,) * (f.ndim - 1)))
     chords = ops.diff(f, axis=0) / widths
@@ -284,7 +289,7 @@ def _polyval(p: Any, x: Any) -> Any:
 
 def _as_long(sign: int) -> Callable[[Any, Any], Any]:
     def combined(a1: Any, a2: Any) -> Any:
-        a, b = (ops.reshape(ops.asarray(p), -1) for p in (a1, a2))
+        a, b = (ops.reshape(p, -1) for p in arrays(a1, a2))
         n = max(a.size, b.size)
         return ops.pad(a, (n - a.size, 0)) + sign * ops.pad(b, (n - b.size, 0))
 
@@ -298,24 +303,26 @@ implements("polymul")(lambda a1, a2: ops.convolve(a1, a2))
 
 @implements("polyfit")
 def _polyfit(x: Any, y: Any, deg: int) -> Any:
-    matrix = functions[np.vander](ops.asarray(x), deg + 1)
+    x, y = arrays(x, y)
+    matrix = functions[np.vander](x, deg + 1)
     widths = ops.sqrt(ops.sum(matrix * matrix, axis=0))
-    found = linalg.lstsq(matrix / widths, ops.asarray(y))[0]
+    found = linalg.lstsq(matrix / widths, y)[0]
     return (found.T / widths).T
 
 
 @implements("polyder")
 def _polyder(p: Any, m: int = 1) -> Any:
     for _ in range(m):
-        p = p[:-1] * np.arange(len(p) - 1, 0, -1)
+        p = p[:-1] * array_module(p).arange(len(p) - 1, 0, -1)
     return p
 
 
 @implements("polyint")
 def _polyint(p: Any, m: int = 1, k: Any = 0) -> Any:
-    constants = ops.broadcast_to(ops.asarray(k), (m,))
+    p, constants = arrays(p, k)
+    constants = ops.broadcast_to(constants, (m,))
     for i in range(m):
-        p = ops.concat([p / np.arange(len(p), 0, -1), constants[i : i + 1]])
+        p = ops.concat([p / array_module(p).arange(len(p), 0, -1), constants[i : i + 1]])
     return p
 
 
@@ -333,7 +340,7 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 @implements("piecewise")
 def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kwargs: Any) -> Any:
     rows = isinstance(condlist, list | tuple) or condlist.ndim > 1
-    conditions = [ops.asarray(c) for c in (condlist if rows else [condlist])]
+    x, *conditions = arrays(x, *(condlist if rows else [condlist]))
     conditions = [ops.broadcast_to(c, x.shape) for c in conditions]
     if len(funclist) == len(conditions) + 1:
         conditions.append(~ops.any(ops.stack(conditions), axis=0))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import ops
+from fdbr.ops.creation import arrays
 from fdbr.ops.numpy_protocol import implements
 from fdbr.ops.reductions import kept_shape
 from fdbr.ops.shape import normalize_axes
@@ -35,7 +36,7 @@ def _average(
         out = ops.mean(a, axis=axes, keepdims=keepdims)
         total: Any = ops.full_like(out, math.prod([a.shape[i] for i in axes]))
         return (out, total) if returned else out
-    weights = ops.asarray(weights)
+    a, weights = arrays(a, weights)
     if weights.shape != a.shape:
         if weights.shape != tuple(a.shape[i] for i in axes):
             raise ValueError(f"np.average: weights {weights.shape} do not fit axes {axes}")
@@ -69,7 +70,7 @@ def _percentile(
 
 
 def _hundredths(q: Any) -> Any:
-    return q / 100 if hasattr(q, "__truediv__") else ops.asarray(q) / 100
+    return q / 100 if hasattr(q, "__truediv__") else [part / 100 for part in q]
 
 
 # --- without NaN --------------------------------------------------------------------
@@ -155,7 +156,7 @@ def _nanquantile(
     if method != "linear":
         raise TypeError(f"np.nanquantile: method={method!r} of a traced value; only 'linear'")
     ordered, axes, shape = _ordered(a, _several(axis), "nanquantile")
-    q = ops.astype(ops.asarray(q), ordered.dtype)
+    q = ops.astype(arrays(ordered, q)[1], ordered.dtype)
     last = ops.sum(ops.astype(~ops.isnan(ordered), ordered.dtype), axis=0) - 1
     last = ops.where(last < 0, 0, last)  # nothing but NaN, which is what is taken then
     place = ops.reshape(q, (*q.shape, *(1,) * last.ndim)) * last
@@ -204,7 +205,8 @@ def _cov(
     x = x if y is None else ops.concat([x, _variables(y, rowvar)])
     x = x if dtype is None else ops.astype(x, dtype)
     ddof = (0 if bias else 1) if ddof is None else ddof
-    each = [ops.asarray(w) for w in (fweights, aweights) if w is not None]
+    given = [w for w in (fweights, aweights) if w is not None]
+    x, *each = arrays(x, *given)
     if not each:
         away = x - ops.mean(x, axis=1, keepdims=True)
         return _square(away @ ops.conj(away).T / (x.shape[1] - ddof))
@@ -241,8 +243,8 @@ def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) 
 
 @implements("bincount")
 def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
-    x = ops.asarray(x)
-    weights = ops.ones_like(x, dtype=int) if weights is None else ops.asarray(weights)
+    x, weights = arrays(x, 1 if weights is None else weights)
+    weights = weights if weights.ndim else ops.ones_like(x, dtype=int)
     count = int(ops.max(x)) + 1 if x.size else 0
     return ops.segment_sum(weights, x, max(count, minlength))
 
@@ -252,7 +254,7 @@ def _bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -
     if isinstance(bins, str):
         raise TypeError(f"np.histogram: bins={bins!r} of traced values; give their number or edges")
     if getattr(bins, "ndim", 0) or isinstance(bins, list | tuple):
-        return ops.asarray(bins)
+        return arrays(a, bins)[1]
     low, high = (ops.min(a), ops.max(a)) if range is None else range
     if bool(low == high):
         low, high = low - 0.5, high + 0.5
@@ -263,11 +265,12 @@ def _bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -
 def _histogram(
     a: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
 ) -> Any:
-    a = ops.reshape(ops.asarray(a), -1)
+    a, weights = arrays(a, 1 if weights is None else weights)
+    a = ops.reshape(a, -1)
     edges = _bin_edges(a, bins, range)
     count = edges.shape[0] - 1
     places = ops.searchsorted(edges, a, side="right") - 1
     places = ops.where(a == edges[-1], count - 1, places)  # the last bin is closed
-    weights = ops.ones_like(a, dtype=int) if weights is None else ops.asarray(weights)
+    weights = weights if weights.ndim else ops.ones_like(a, dtype=int)
     counts = ops.segment_sum(ops.reshape(weights, -1), places, count)
     return (counts / ops.diff(edges) / ops.sum(counts) if density else counts), edges

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from fdbr.core import describe
-from fdbr.ops.creation import asarray
+from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.indexing import getitem
 from fdbr.ops.kinds import constant
@@ -102,7 +102,7 @@ def searchsorted(
     >>> ops.searchsorted(np.array([1.0, 2.0, 3.0]), np.array([2.0, 2.5]))
     array([1, 2])
     """
-    x1, x2 = asarray(x1), asarray(x2)
+    x1, x2 = arrays(x1, x2)
     if x1.ndim != 1:
         raise ValueError(f"fdbr.ops.searchsorted: x1 must have one dimension, not {describe(x1)}")
     if side not in ("left", "right"):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fdbr.backend import array_module
 from fdbr.ops.comparison import equal, logical_not, not_equal
-from fdbr.ops.creation import asarray, ones_like
+from fdbr.ops.creation import arrays, asarray, ones_like
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.indexing import getitem
 from fdbr.ops.reductions import cumulative_sum
@@ -126,7 +126,8 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
     >>> ops.isin(np.array([1, 2, 3]), np.array([2, 4]))
     array([False,  True, False])
     """
-    x1, x2 = asarray(x1), reshape(asarray(x2), -1)
+    x1, x2 = arrays(x1, x2)
+    x2 = reshape(x2, -1)
     if not is_traced(x1) and not is_traced(x2):
         found = array_module(x1, x2).isin(x1, x2)
     elif not x2.size:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from fdbr.core import describe
 from fdbr.ops.comparison import where
 from fdbr.ops.complex_parts import conj
-from fdbr.ops.creation import asarray
+from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import astype, float_dtype
 from fdbr.ops.indexing import getitem
 from fdbr.ops.kinds import fit, leading, multilinear
@@ -87,7 +87,7 @@ def convolve(x: Any, y: Any, /, mode: Overlap = "full") -> Any:
 
 
 def _sequences(x: Any, y: Any, name: str) -> tuple[Any, Any]:
-    x, y = asarray(x), asarray(y)
+    x, y = arrays(x, y)
     for part in (x, y):
         if part.ndim != 1 or not part.size:
             raise ValueError(
@@ -165,7 +165,7 @@ def interp(
     >>> ops.interp(np.array([0.5, 3.0]), np.array([0.0, 1.0, 2.0]), np.array([0.0, 10.0, 40.0]))
     array([ 5., 40.])
     """
-    x, places, values = asarray(x), asarray(xp), asarray(fp)
+    x, places, values = arrays(x, xp, fp)
     if places.ndim != 1 or places.shape != values.shape or not places.size:
         raise ValueError(
             f"fdbr.ops.interp: the samples' places {describe(places)} and values "

@@ -3,12 +3,11 @@
 import math
 from typing import Any, Literal
 
-from fdbr.backend import array_module
 from fdbr.core import describe
 from fdbr.ops.arithmetic import floor
 from fdbr.ops.arithmetic import round as _round
 from fdbr.ops.comparison import isnan, where
-from fdbr.ops.creation import asarray, holds_array
+from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.dtypes import astype, float_dtype, is_number, is_traced
 from fdbr.ops.indexing import getitem
 from fdbr.ops.reductions import Axis, kept_shape
@@ -115,7 +114,7 @@ def plain(out: Any) -> Any:
 def _parts(q: Any, ordered: Any) -> Any:
     """The parts as an array; Python numbers among them are weak, as everywhere."""
     weak = is_number(q) or not hasattr(q, "dtype")
-    q = asarray(q) if holds_array(q) else array_module(ordered).asarray(q)
+    q = arrays(ordered, q)[1]
     q = astype(q, ordered.dtype) if weak or q.dtype.kind != "f" else q
     if not bool(((q >= 0) & (q <= 1)).all()):
         raise ValueError(f"fdbr.ops.quantile: q must lie between 0 and 1; it is {q!r}")

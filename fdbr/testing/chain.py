@@ -27,7 +27,7 @@ class Link:
     call
         The function.
     scaled
-        ``scaled(scale, *args)``: a derivative by cotangents or tangents times ``scale``.
+        ``scaled(scales, *args)``: a derivative by cotangents or tangents times a scale.
     chain
         How it came about: ``("jvp", "vjp")`` is the `jvp` of the `vjp` of the function itself.
     names
@@ -47,9 +47,9 @@ class Link:
 def pulled(link: Link, args: Any, seed: int) -> Link:
     """The gradient of a link's result, contracted with fixed random cotangents."""
 
-    def call(scale: Any, *args: Any) -> list[Any]:
+    def call(scales: Any, *args: Any) -> list[Any]:
         out, pullback = vjp(lambda args: link.call(*args), args)
-        (gradient,) = pullback(_times(scale, cotangents(out, seed)))
+        (gradient,) = pullback(_times(scales, cotangents(out, seed)))
         return tree.leaves(gradient)
 
     everything = zip(tree.paths(args), differentiated(args), strict=True)
@@ -60,8 +60,8 @@ def pulled(link: Link, args: Any, seed: int) -> Link:
 def pushed(link: Link, args: Any, seed: int) -> Link:
     """The derivative of a link's result along fixed random tangents."""
 
-    def call(scale: Any, *args: Any) -> list[Any]:
-        steps = _times(scale, tangents(args, seed))
+    def call(scales: Any, *args: Any) -> list[Any]:
+        steps = _times(scales, tangents(args, seed))
         return tree.leaves(jvp(link.call, args, tree.unflatten(tree.structure(args), steps))[1])
 
     everything = zip(link.call(*args), link.names, strict=True)
@@ -69,10 +69,15 @@ def pushed(link: Link, args: Any, seed: int) -> Link:
     return Link(functools.partial(call, None), call, ("jvp", *link.chain), names)
 
 
-def _times(scale: Any, weights: list[Any]) -> list[Any]:
-    if scale is None:
+def _times(scales: dict[str, Any] | None, weights: list[Any]) -> list[Any]:
+    """Cotangents or tangents times a scale, of which there is one for each array module."""
+    if scales is None:
         return weights
-    return [w if w is None else w * ops.astype(scale, w.dtype) for w in weights]
+    names = ["" if isinstance(w, np.generic) else array_module(w).__name__ for w in weights]
+    return [
+        w if w is None else w * ops.astype(scales[name], w.dtype)
+        for w, name in zip(weights, names, strict=True)
+    ]
 
 
 def cotangents(out: list[Any], seed: int) -> list[Any]:

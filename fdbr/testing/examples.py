@@ -62,10 +62,15 @@ class Batch:
         return vmap(lambda *values: call(*self._arguments(values)), in_axes=self._axes())
 
     def scaled(self, call: Callable[..., Any]) -> Any:
-        """The results for the batch, of a function of a scale and of the arguments."""
-        scales = array_module(*self.values).asarray(np.array(SCALES))
+        """The results for the batch, of a function of scales and of the arguments.
+
+        There are scales for each array module, by its name, and under ``""`` for numbers.
+        """
+        modules = {xp.__name__: xp for xp in (np, *map(array_module, self.values))}
+        modules[""] = array_module(*self.values)
+        scales = {name: xp.asarray(np.array(SCALES)) for name, xp in modules.items()}
         return vmap(
-            lambda scale, *values: call(scale, *self._arguments(values)), (0, *self._axes())
+            lambda scales, *values: call(scales, *self._arguments(values)), (0, *self._axes())
         )(scales, *self.values)
 
     def _axes(self) -> tuple[int | None, ...]:

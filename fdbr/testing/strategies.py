@@ -7,6 +7,7 @@ function is not smooth.  Hypothesis is imported when a strategy is made.
 
 import functools
 import importlib
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -185,19 +186,19 @@ def broadcastable(
             "fdbr.testing.broadcastable: distinct arrays have their options in common; give n as "
             f"an integer, not {n!r}"
         )
+    return found.flatmap(functools.partial(_apart, options | {"gap": gap}))
 
-    def apart(shapes: Sequence[Shape]) -> Strategy:
-        sizes = [math.prod(shape) for shape in shapes]
-        whole = arrays(shape=sum(sizes), gap=gap, distinct=True, **options)
-        stops = [sum(sizes[: i + 1]) for i in range(len(sizes))]
-        return whole.map(
-            lambda flat: tuple(
-                flat[stop - size : stop].reshape(shape)
-                for stop, size, shape in zip(stops, sizes, shapes, strict=True)
-            )
+
+def _apart(options: dict[str, Any], shapes: Sequence[Shape]) -> Strategy:
+    """Arrays of some shapes that have no element in common: parts of one array."""
+    stops = list(itertools.accumulate(map(math.prod, shapes)))
+    whole = arrays(shape=stops[-1], distinct=True, **options)
+    return whole.map(
+        lambda flat: tuple(
+            flat[stop - math.prod(shape) : stop].reshape(shape)
+            for stop, shape in zip(stops, shapes, strict=True)
         )
-
-    return found.flatmap(apart)
+    )
 
 
 def trees(leaves: Strategy = None, *, max_leaves: int = 5) -> Strategy:

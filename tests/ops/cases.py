@@ -834,4 +834,4 @@ case(
 
 # --- families with a file of their own ----------------------------------------------
 
-from ops import cases_arrays, cases_linalg, cases_networks  # noqa: E402, F401
+from ops import cases_arrays, cases_linalg, cases_networks, cases_special  # noqa: E402, F401

@@ -34,7 +34,7 @@ def in_dtypes(args: Any, dtypes: Any) -> Any:
 
 @every_case
 def test_derivatives_of_two_orders_are_those_of_differences(case):
-    @few(6)
+    @few(8)
     @given(case.arguments)
     def check(args):
         check_grads(lambda *args: bent(case.function(*args)), *args, modes=("vjp", "jvp"))

@@ -306,6 +306,8 @@ def check(f: Any) -> None:
         out = f(x)
         return np.sum(np.where(np.isnan(out), 0.0, out) ** 2)
 
+    narrow = A.astype(np.float32)  # it stays so where NumPy itself widens to float64
+    assert fdbr.vjp(f, narrow)[0].dtype in (np.asarray(f(narrow)).dtype, np.float32)
     desired = np.asarray(f(A))
     out, _ = fdbr.vjp(f, A)
     assert_allclose(out, desired, rtol=1e-14, atol=1e-14)

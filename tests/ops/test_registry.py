@@ -161,7 +161,7 @@ def test_what_has_no_derivative_has_a_zero_tangent_and_acts_on_batches(name):
     out, tangent = fdbr.jvp(call, (X,), (np.ones_like(X),))
     np.testing.assert_array_equal(out, call(X))
     assert tangent is None or not np.any(tangent)
-    batch = np.stack([X, X[::-1], X.T])
+    batch = np.stack([X, X[::-1], 3 - X])  # of other signs, and in other orders
     assert_allclose(fdbr.vmap(call)(batch), np.stack([call(x) for x in batch]))
     assert_allclose(
         fdbr.vmap(fdbr.grad(lambda x: ops.sum(x * x + np.mean(call(x)))))(batch), 2 * batch

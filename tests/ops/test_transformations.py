@@ -87,27 +87,27 @@ def test_operations_of_real_numbers_refuse_complex_ones(case):
     check()
 
 
-@pytest.mark.parametrize("case", CASES, ids=repr)
-def test_integers_and_truth_values_may_be_batched_too(case):
-    @few(20)
-    @given(case.arguments)
-    def check(args):
-        exact = [i for i, x in enumerate(args) if x.dtype.kind in "iub"]
-        if not exact:
-            return
-        rolled = [
-            np.roll(x.ravel(), 1).reshape(x.shape) if i in exact else x for i, x in enumerate(args)
-        ]
-        batch = [np.stack(pair) for pair in zip(args, rolled, strict=True)]
-        for floating in (0, None):
-            axes = tuple(0 if i in exact else floating for i in range(len(args)))
-            given = [b if a == 0 else x for b, a, x in zip(batch, axes, args, strict=True)]
-            for f in (case.function, gradient_of(case)):
-                found = fdbr.vmap(f, axes)(*given)
-                assert_allclose(tree.map(lambda x: x[0], found), f(*args), atol=1e-9)
-                assert_allclose(tree.map(lambda x: x[1], found), f(*rolled), atol=1e-9)
+@every_case
+def test_examples_of_a_batch_may_be_far_from_each_other(case):
+    """Other orders of elements and other indices, which no small change of the arguments makes."""
 
-    check()
+    def check(args: Any) -> None:
+        other = [np.roll(x.ravel(), 1).reshape(x.shape) for x in args]
+        floating = [x.dtype.kind == "f" for x in args]
+        for batched in {(True,) * len(args), tuple(floating), tuple(not f for f in floating)}:
+            examples = args, [y if b else x for x, y, b in zip(args, other, batched, strict=True)]
+            axes = tuple(0 if b else None for b in batched)
+            values = [
+                np.stack(pair) if b else pair[0]
+                for *pair, b in zip(*examples, batched, strict=True)
+            ]
+            for f in (case.function, gradient_of(case)) if any(batched) else ():
+                found = fdbr.vmap(f, axes)(*values)
+                for i, example in enumerate(examples):
+                    part = tree.map(lambda x, i=i: x[i], found)
+                    assert_allclose(part, f(*example), rtol=1e-9, atol=1e-9)
+
+    after_the_first(case, check)
 
 
 def gradient_of(case: Case) -> Callable[..., Any]:

@@ -54,6 +54,10 @@ def test_functions_that_decide_by_values_pass():
     check_grads(f, V, modes=("vmap",))  # of the batch around it, some examples are above
 
 
+def test_arrays_on_different_devices_pass(xp):
+    check_grads(lambda x, y: (x * x, y * y * y), xp.asarray(X), V.astype(np.float32))
+
+
 def test_many_arguments_pass():
     check_grads(lambda a, b, c, d, e: a * b + c * d * e, *(x + V for x in range(5)))
 

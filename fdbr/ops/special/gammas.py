@@ -6,7 +6,7 @@ from typing import Any
 
 from fdbr.core import describe
 from fdbr.ops.kinds import elementwise
-from fdbr.ops.special.library import not_differentiated, scipy_special
+from fdbr.ops.special.library import not_differentiated, refuse_complex, scipy_special
 
 __all__ = ["beta", "betaln", "digamma", "gamma", "gammaln", "polygamma", "zeta"]
 
@@ -19,6 +19,7 @@ def gamma(xp: Any, x: Any) -> Any:
     >>> ops.gamma(5.0)
     24.0
     """
+    refuse_complex("gamma", x)
     return scipy_special(xp, "gamma", x)
 
 
@@ -41,6 +42,7 @@ def digamma(xp: Any, x: Any) -> Any:
     >>> round(ops.digamma(1.0), 6)
     -0.577216
     """
+    refuse_complex("digamma", x)
     return scipy_special(xp, "digamma", x)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from fdbr.backend import to_numpy
 from fdbr.core import describe, stop_gradient
-from fdbr.ops.dtypes import float_dtype, is_number
+from fdbr.ops.dtypes import float_dtype, is_complex, is_number
 
-__all__ = ["not_differentiated", "scipy_special"]
+__all__ = ["not_differentiated", "refuse_complex", "scipy_special"]
 
 
 def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
@@ -36,6 +36,15 @@ def _function(xp: Any, name: str) -> Any:
     if xp.__name__ == "cupy":
         return getattr(importlib.import_module("cupyx.scipy.special"), name, None)
     return None
+
+
+def refuse_complex(function: str, x: Any) -> None:
+    """Refuse complex numbers where the function or its derivatives are for real ones alone."""
+    if is_complex(x):
+        raise TypeError(
+            f"fdbr.ops.{function}: x must be real, not {describe(x)}; the function or its "
+            "derivatives are defined here on the real line alone"
+        )
 
 
 def not_differentiated(function: str, name: str, value: Any) -> None:
