@@ -63,14 +63,19 @@ class ReverseTrace(Trace):
 
     def input(self, value: Any) -> ReverseTracer:
         """Begin to record what depends on a value."""
-        if type(value) is np.ndarray and value.nbytes <= _SMALL:
-            if value.flags.writeable or value.base is not None:
-                value = value.copy()  # now, which is cheaper than to keep an eye on it
-        elif type(value) is np.ndarray and not value.flags.writeable and value.base is None:
-            pass  # nobody can write to it
+        if type(value) is np.ndarray:
+            if value.base is not None or value.flags.writeable:  # somebody may write to it
+                if value.nbytes <= _SMALL:
+                    value = value.copy()  # now, which is cheaper than to keep an eye on it
+                else:
+                    self.borrow(value)
         elif type(value) not in _number_types:
             self.borrow(value)
-        return _tracer(self, value, (next(_count), (), "input"))
+        tracer = _new(ReverseTracer)
+        tracer.trace = self
+        tracer.value = value
+        tracer.node = (next(_count), (), "input")
+        return tracer
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         # This runs for every operation of a traced function.  One operand, the usual case, is
@@ -205,10 +210,7 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
     cotangents: dict[int, Any] = {}
     heap: list[Node] = []
     own: set[int] = set()  # the sums made here, which may be added to in place
-    inputs: dict[int, Any] = {}
     edges: Any = [(node, _give, (cotangent,)) for node, cotangent in roots]
-    if not edges:
-        return inputs
     roots.clear()
     cotangent = None
     while True:
@@ -219,7 +221,8 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
             number = parent[0]
             if number not in cotangents:
                 cotangents[number] = given
-                heappush(heap, parent)
+                if parent[1] and number < until:
+                    heappush(heap, parent)
             elif number in own and type(given) is type(cotangents[number]):
                 cotangents[number] += given
             else:
@@ -227,14 +230,11 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
                 if type(given) is not list:
                     own.add(number)
         if not heap:
-            return inputs
+            return cotangents  # those of inputs are left
         # The loop variables would keep the visited entry and its arrays alive.
         parent = pull = saved = given = edges = None
         number, edges, _ = heappop(heap)
         cotangent = cotangents.pop(number)
-        if not edges or number >= until:
-            inputs[number] = cotangent
-            edges = ()
 
 
 def _give(_: Any, cotangent: Any) -> Any:

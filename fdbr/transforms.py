@@ -87,16 +87,16 @@ class _Inputs:
             leaves, self.structure = tree.flatten(argument)
             outside = tree.outside_buffers(self.structure)
         self.leaves: list[Any] = leaves
-        some = False
-        for leaf, choose in zip(leaves, outside, strict=True):
+        numbers, traced, some = self.numbers, self.traced, False
+        for leaf, choose in zip(leaves, outside):  # noqa: B905 (one of each for every leaf)
             if choose and tree.is_inexact(leaf):
                 some = True
                 tracer = trace.input(leaf)
-                self.numbers.append(tracer.node[0])
-                self.traced.append(tracer)
+                numbers.append(tracer.node[0])
+                traced.append(tracer)
             else:
-                self.numbers.append(None)
-                self.traced.append(leaf)
+                numbers.append(None)
+                traced.append(leaf)
         if not some:
             raise TypeError(_nothing_to_differentiate(trace, argument, position))
 

@@ -15,9 +15,13 @@ from fdbr.ops.shape import expand_dims, moveaxis, normalize_axis, squeeze
 
 __all__ = ["accuracy", "mean_squared_error", "softmax_cross_entropy"]
 
+_FEW = 64  # classes, below which NumPy reduces over them faster when they are not innermost
+
 
 def _at_labels(xp: Any, labels: Any) -> tuple[Any, ...]:
     """The key of one element for each label, along the last axis."""
+    if labels.ndim == 1:
+        return xp.arange(len(labels)), labels
     ones = (1,) * labels.ndim
     grid = [
         xp.arange(n).reshape((*ones[:i], n, *ones[i + 1 :])) for i, n in enumerate(labels.shape)
@@ -67,6 +71,8 @@ def _cross_entropy_push(t: Any, out: Any, labels: Any) -> tuple[Any, Any]:
 @opaque(x=(_cross_entropy_pull, _cross_entropy_push), batch=_batch_examples)
 def _cross_entropy(xp: Any, x: Any, labels: Any) -> Any:
     """Each example's loss, and the softmax, which the derivative needs."""
+    if x.shape[-1] < _FEW:
+        x = xp.asfortranarray(x)
     largest = x.max(axis=-1, keepdims=True)
     away = x - largest
     shares = xp.exp(away)
@@ -167,7 +173,8 @@ def _hard_losses(logits: Any, labels: Any, counted: Any) -> Any:
         )
     if counted is not None:
         labels = where(counted, labels, 0)
-    if labels.size and not (labels.min() >= 0 and labels.max() < classes):
+    # Negative labels are large as unsigned numbers, so that one look at them is enough.
+    if labels.size and not labels.astype("uint64").max() < classes:
         raise ValueError(
             f"fdbr.ops.softmax_cross_entropy: labels from {labels.min()} to {labels.max()} for "
             f"{classes} classes; they must lie in 0 … {classes - 1}"

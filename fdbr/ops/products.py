@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fdbr.core import describe
 from fdbr.ops.arithmetic import multiply
 from fdbr.ops.creation import asarray
@@ -45,7 +47,12 @@ def _matmul(xp: Any, x: Any, y: Any) -> Any:
     if x.ndim > 2 and x.shape[-1] == 1:
         # Many outer products, as per-example gradients are: five times faster than as matmul.
         return xp.einsum("...i,...j->...ij", x[..., 0], y[..., 0, :])
-    return xp.matmul(x, y)
+    return x.dot(y) if x.ndim == y.ndim == 2 else xp.matmul(x, y)
+
+
+def _product(x: Any, y: Any) -> Any:
+    """``x @ y`` of matrices: of small ones `dot` costs NumPy a seventh less than `matmul`."""
+    return x.dot(y) if type(x) is type(y) is np.ndarray else x @ y
 
 
 def _batch_affine(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -63,28 +70,28 @@ def _batch_affine(apply: Any, values: Any, batched: Any, size: int, params: Any)
 
 
 @multilinear(
-    x=lambda ct, weight, shape, dtype: fit(ct @ weight, (shape, dtype)),
-    weight=lambda ct, x, shape, dtype: fit(ct.T @ x, (shape, dtype)),
+    x=lambda ct, weight, shape, dtype: fit(_product(ct, weight), (shape, dtype)),
+    weight=lambda ct, x, shape, dtype: fit(_product(ct.T, x), (shape, dtype)),
     batch=_batch_affine,
 )
 def _matmul_transposed(xp: Any, x: Any, weight: Any) -> Any:
-    return x @ weight.T
+    return x.dot(weight.T)
 
 
 @opaque(
     x=(
-        lambda ct, weight, shape, dtype: fit(ct @ weight, (shape, dtype)),
+        lambda ct, weight, shape, dtype: fit(_product(ct, weight), (shape, dtype)),
         lambda t, weight: t @ weight.T,
     ),
     weight=(
-        lambda ct, x, shape, dtype: fit(ct.T @ x, (shape, dtype)),
+        lambda ct, x, shape, dtype: fit(_product(ct.T, x), (shape, dtype)),
         lambda t, x: x @ t.T,
     ),
     bias=(lambda ct, shape, dtype: fit(ct, (shape, dtype)), lambda t: t),
     batch=_batch_affine,
 )
 def _affine(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
-    out = x @ weight.T
+    out = x.dot(weight.T)
     if bias.dtype != out.dtype:
         return out + bias
     out += bias

@@ -37,7 +37,7 @@ def apply_updates(params: Any, updates: Any) -> Any:
     parameters = Parameters("apply_updates", params)
     found = parameters.beside("updates", updates)
     new = []
-    for index, (leaf, step) in enumerate(zip(parameters.leaves, found, strict=True)):
+    for index, (leaf, step) in enumerate(zip(parameters.leaves, found)):  # noqa: B905
         new.append(leaf if step is None else lock(_sum(parameters, index, leaf, step)))
     return parameters.unflatten(new)
 
