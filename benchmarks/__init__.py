@@ -1,14 +1,21 @@
 """fdbr side by side with other libraries, on the same arithmetic, in one run.
 
-``python -m benchmarks [WORKLOAD ...]`` prints the table.
+``python -m benchmarks [WORKLOAD ...]`` prints the tables and writes ``result/benchmarks.json``
+and ``result/benchmarks.png``; ``python -m benchmarks --list`` names the workloads.
 
-A workload is one small module of this folder, listed in `__main__.py`, that has
+A workload is one module of `benchmarks.workloads` that has
 
 - ``TITLE``: a line for the table;
 - ``RTOL``: how closely the libraries must agree before anything is timed;
-- one function for each library that takes part, named as in `peers.py` (``fdbr``, ``torch``, …),
-  which imports the library, prepares everything, and returns a function without arguments.
-  Calling that does one unit of work and returns a result to compare.
+- ``Sizes``: a frozen class whose defaults are the workload, and ``TINY``, an instance for tests;
+- one function for each library that takes part, ``fdbr``, ``torch``, ``jax`` or ``autograd``,
+  from sizes to ``(step, state, batch)``.  ``step(state, batch)`` gives the next state and a
+  result to compare: a loss, or a tree of arrays.  All libraries begin with the same numbers;
+- ``ABSENT``, where a library cannot take part: the reason, by its name;
+- ``PRODUCTS``, where matrix products are most of the work: functions by name, from sizes to a
+  function without arguments that does these products in NumPy and nothing else.
 
-A peer is one entry of `peers.py`.
+fdbr's step is a pure function of all that it computes with, the optimizer included; what is
+timed as ``fdbr.jit`` is ``fdbr.jit(step)``, and what is timed as ``torch.compile`` is PyTorch's
+step compiled.  `libraries` knows how each library is made ready.
 """

@@ -2,28 +2,123 @@
 
 import argparse
 import os
+import platform
+from pathlib import Path
+from typing import Any
 
-THREADS = 2
-WORKLOADS = ("rosen10", "mlp", "per_example", "hvp")
+import attrs
+import numpy
+
+from benchmarks import chart, libraries, measuring, report, workloads
+from benchmarks.libraries import PEERS
+from benchmarks.measuring import Plan, Result
+from benchmarks.workloads import CURVES, NAMES
+
+QUIET = 0.5  # the load, before the run, up to which a machine counts as idle
 
 
-def main() -> None:
-    """Run the chosen workloads and print one table."""
+def main(arguments: list[str] | None = None) -> None:
+    """Measure the chosen workloads, print the tables, and write the results."""
+    chosen = _parsed(arguments)
+    if chosen.list:
+        _print_list()
+        return
+    _limit_threads(chosen.threads)
+    plan = Plan(
+        libraries=("fdbr", "fdbr.jit", *chosen.peers),
+        rounds=chosen.rounds,
+        threads=chosen.threads,
+        memory=not chosen.no_memory,
+        tiny=chosen.tiny,
+    )
+    environment = _environment(plan)
+    results = []
+    for name in (name for name in chosen.workloads if name not in CURVES):
+        results.append(measuring.measure(name, plan))
+        print("\n" + report.table(results[-1]), flush=True)
+    curves = {name: _curve(name, plan) for name in chosen.workloads if name in CURVES}
+    if results:
+        print("\nfdbr's times as ratios to others': by medians (by minima)")
+        print(report.ratio_table(results))
+
+    report.write_json(chosen.output / "benchmarks.json", environment, results, curves)
+    drawn = chart.draw(chosen.output / "benchmarks.png", results, curves)
+    print(f"\n{chosen.output}/benchmarks.json has everything" + ", benchmarks.png a chart." * drawn)
+    if not drawn:
+        print("Without matplotlib there is no chart: pip install matplotlib")
+
+
+def _environment(plan: Plan) -> dict[str, Any]:
+    """What the times depend on; it is printed, too."""
+    versions = {name: libraries.version(name) for name in plan.libraries}
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    kernels = {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_")}
+    named = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    print(f"Python {platform.python_version()}, numpy {numpy.__version__}, {named}")
+    print(f"{plan.threads} threads, {plan.rounds} interleaved rounds")
+    if "OPENBLAS_CORETYPE" in kernels:
+        print(f"NumPy's products are those for {kernels['OPENBLAS_CORETYPE']}: OPENBLAS_CORETYPE.")
+    if load > QUIET:
+        print(f"The machine was busy (load {load:.1f}): these times are not to be trusted.")
+    return {
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "machine": platform.machine(),
+        "libraries": versions,
+        "threads": plan.threads,
+        "rounds": plan.rounds,
+        "load before": load,
+        "variables": kernels,
+    }
+
+
+def _limit_threads(threads: int) -> None:
+    """Of the processes that are begun from now on: thread pools read this when they are made."""
+    for variable in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
+        os.environ[f"{variable}_NUM_THREADS"] = str(threads)
+    if hasattr(os, "sched_setaffinity"):  # JAX makes as many threads as there are processors
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+
+
+def _parsed(arguments: list[str] | None) -> Any:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {WORKLOADS}")
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="all by default")
+    parser.add_argument("--list", action="store_true", help="name workloads and libraries")
+    parser.add_argument("--peers", default=",".join(PEERS), help=f"of {','.join(PEERS)}")
     parser.add_argument("--rounds", type=int, default=15, help="timed repeats of each library")
-    arguments = parser.parse_args()
-    if unknown := set(arguments.workloads) - set(WORKLOADS):
-        parser.error(f"unknown workload {sorted(unknown)}; there are {list(WORKLOADS)}")
-    if arguments.rounds < 1:
-        parser.error("--rounds must be at least 1")
+    parser.add_argument("--threads", type=int, default=2, help="of each library")
+    parser.add_argument("--output", type=Path, default=Path("result"), help="a folder")
+    parser.add_argument("--no-memory", action="store_true", help="time only")
+    parser.add_argument("--tiny", action="store_true", help="tiny sizes, to see whether it runs")
+    chosen = parser.parse_args(arguments)
+    chosen.workloads = chosen.workloads or [*NAMES, *CURVES]
+    chosen.peers = [name for name in chosen.peers.split(",") if name]
+    if unknown := set(chosen.workloads) - set(NAMES) - set(CURVES):
+        parser.error(f"unknown workload {sorted(unknown)}; see --list")
+    if unknown := set(chosen.peers) - set(PEERS):
+        parser.error(f"unknown peer {sorted(unknown)}; there are {list(PEERS)}")
+    if chosen.rounds < 1 or chosen.threads < 1:
+        parser.error("--rounds and --threads must be at least 1")
+    return chosen
 
-    # The thread pools read these when NumPy is imported, so it is imported after them.
-    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = str(THREADS)
-    from benchmarks import report
 
-    report.run(arguments.workloads or WORKLOADS, arguments.rounds, THREADS)
+def _print_list() -> None:
+    for name in NAMES:
+        print(f"{name:20} {workloads.load(name).TITLE}")
+    for name, curve in CURVES.items():
+        print(f"{name:20} {curve.workload} at {curve.field} {', '.join(map(str, curve.values))}")
+    for name in libraries.LIBRARIES:
+        print(f"{name:20} {libraries.version(name) or 'not installed'}")
+
+
+def _curve(name: str, plan: Plan) -> list[Result]:
+    curve = CURVES[name]
+    plan = attrs.evolve(plan, rounds=max(1, plan.rounds // 3), memory=False)
+    points = []
+    for value in curve.values:
+        points.append(measuring.measure(curve.workload, plan, {curve.field: value}))
+        print(f"\n{name}: " + report.table(points[-1]), flush=True)
+    return points
 
 
 if __name__ == "__main__":

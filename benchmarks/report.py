@@ -1,94 +1,106 @@
-"""Check that the libraries agree, time them, and print the table."""
+"""What was measured, as tables and as JSON."""
 
-import importlib
-import os
-import platform
-import statistics
-import sys
-from collections.abc import Callable, Iterable
-from types import ModuleType
+import json
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from tqdm import tqdm
+import attrs
 
-from benchmarks import peers, timing
+from benchmarks.libraries import LIBRARIES, PEERS
+from benchmarks.measuring import Result, Row
 
-REFERENCE = "torch"  # the library that ratios are taken to
-QUIET = 0.5  # the load, before the run, up to which a machine counts as idle
-CHECKED_CALLS = 3  # several, so that a training step's update is compared too
+__all__ = ["best_peer", "ratio_table", "table", "write_json"]
 
-
-def run(workloads: Iterable[str], rounds: int, threads: int) -> None:
-    """Run the workloads with every library that is installed, and print what came out."""
-    found = {name: peers.load(name, threads) for name in peers.PEERS}
-    present = [name for name, version in found.items() if version is not None]
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    rows: list[tuple[str, ...]] = [
-        ("workload", "library", "median µs", "min µs", f"/ {REFERENCE} median", "/ min")
-    ]
-    for name in tqdm(list(workloads), desc="benchmarks", leave=False, disable=None):
-        rows += _rows(importlib.import_module(f"benchmarks.{name}"), present, rounds)
-
-    versions = ", ".join(f"{name} {found[name]}" for name in present)
-    print(f"Python {platform.python_version()}, numpy {np.__version__}, {versions}")
-    print(f"{threads} threads, {rounds} interleaved rounds")
-    if load > QUIET:
-        print(f"The machine was busy (load {load:.1f}): these times are not to be trusted.")
-    print()
-    _print_table(rows)
-    if missing := [name for name in found if name not in present]:
-        print(f"\nNot installed: {', '.join(missing)}. Install with: pip install -e '.[bench]'")
+Cells = list[tuple[str, ...]]
+_HEAD = (
+    *("library", "median µs", "min µs", "/ best", "min / best"),
+    *("first call s", "peak MB", "arrays MB"),
+)
 
 
-def _rows(workload: ModuleType, present: list[str], rounds: int) -> list[tuple[str, ...]]:
-    def prepared() -> dict[str, Callable[[], Any]]:
-        return {name: getattr(workload, name)() for name in present if hasattr(workload, name)}
+def best_peer(result: Result, least: bool = False) -> float | None:
+    """The least time of all peers, by medians or by minima."""
+    times = [_time(row, least) for row in result.rows if row.library in PEERS and row.seconds]
+    return min(times, default=None)
 
-    _check_agreement(workload, prepared())
-    seconds = timing.interleaved(prepared(), rounds)
-    medians = {name: statistics.median(times) for name, times in seconds.items()}
-    minima = {name: min(times) for name, times in seconds.items()}
-    return [
-        (
-            workload.TITLE,
-            name,
-            f"{1e6 * medians[name]:.1f}",
-            f"{1e6 * minima[name]:.1f}",
-            _ratio(medians, name),
-            _ratio(minima, name),
+
+def _time(row: Row, least: bool) -> float:
+    return row.least() if least else row.median()
+
+
+def _ratio(row: Row, other: float | None, least: bool = False) -> str:
+    return f"{_time(row, least) / other:.2f}" if other and row.seconds else "-"
+
+
+def table(result: Result) -> str:
+    """A workload's times and memory; ``/ best`` is the ratio to the fastest peer."""
+    sizes = ", ".join(f"{name} {value}" for name, value in result.sizes.items())
+    cells: Cells = [_HEAD]
+    notes = []
+    for row in result.rows:
+        if row.reason is not None:
+            notes.append(f"{row.library}: {row.reason}")
+            cells.append((row.library, *("-",) * (len(_HEAD) - 1)))
+            continue
+        cells.append(
+            (
+                row.library,
+                f"{1e6 * row.median():,.1f}",
+                f"{1e6 * row.least():,.1f}",
+                _ratio(row, best_peer(result)),
+                _ratio(row, best_peer(result, least=True), least=True),
+                "-" if row.first_call is None else f"{row.first_call:.2f}",
+                *(_megabytes(row, name) for name in ("growth", "arrays")),
+            )
         )
-        for name in seconds
-    ]
+    return "\n".join([f"{result.workload}: {result.title}", f"({sizes})", *_lines(cells), *notes])
 
 
-def _ratio(times: dict[str, float], name: str) -> str:
-    return f"{times[name] / times[REFERENCE]:.2f}" if REFERENCE in times else "-"
+def _megabytes(row: Row, name: str) -> str:
+    return f"{row.memory[name] / 1e6:,.1f}" if name in row.memory else "-"
 
 
-def _check_agreement(workload: ModuleType, calls: dict[str, Callable[[], Any]]) -> None:
-    """Stop if a library does not compute what fdbr computes: its time would mean nothing."""
-    results = {name: _results(name, call) for name, call in calls.items()}
-    expected = results["fdbr"]
-    for name, got in results.items():
-        if got[0].dtype != expected[0].dtype:
-            sys.exit(f"{workload.TITLE}: {name} has {got[0].dtype}, fdbr {expected[0].dtype}")
-        for number, (theirs, ours) in enumerate(zip(got, expected, strict=True), 1):
-            if not np.allclose(theirs, ours, rtol=workload.RTOL, atol=0):
-                sys.exit(f"{workload.TITLE}, call {number}: {name} gives {theirs}, fdbr {ours}")
+def ratio_table(results: list[Result]) -> str:
+    """How long fdbr takes for each workload, as ratios to the others: medians, and minima."""
+    products = [row.library for r in results for row in r.rows if row.library not in LIBRARIES]
+    others = [*PEERS, *dict.fromkeys(products)]
+    cells: Cells = [("workload", "library", "/ best peer", *(f"/ {name}" for name in others))]
+    for result in results:
+        rows = {row.library: row for row in result.rows if row.seconds}
+        for name in ("fdbr", "fdbr.jit"):
+            if row := rows.get(name):
+                best = (best_peer(result), best_peer(result, least=True))
+                pairs = [best, *(_times(rows.get(other)) for other in others)]
+                cells.append((result.workload, name, *(_both(row, *pair) for pair in pairs)))
+    return "\n".join(_lines(cells))
 
 
-def _results(name: str, call: Callable[[], Any]) -> list[np.ndarray]:
-    return [np.array(peers.PEERS[name].to_numpy(call())) for _ in range(CHECKED_CALLS)]
+def _times(row: Row | None) -> tuple[float | None, float | None]:
+    return (row.median(), row.least()) if row else (None, None)
 
 
-def _print_table(rows: list[tuple[str, ...]]) -> None:
+def _both(row: Row, median: float | None, least: float | None) -> str:
+    return f"{_ratio(row, median)} ({_ratio(row, least, least=True)})" if median else "-"
+
+
+def _lines(rows: Cells) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(_cells(row, widths)) for row in rows]
-    print("\n".join([lines[0], "-" * len(lines[0]), *lines[1:]]))
+    lines = []
+    for row in rows:
+        first = row[0].ljust(widths[0])
+        rest = [text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join([first, *rest]).rstrip())
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
 
 
-def _cells(row: tuple[str, ...], widths: list[int]) -> list[str]:
-    """Words to the left, numbers to the right."""
-    words = [text.ljust(width) for text, width in zip(row[:2], widths[:2], strict=True)]
-    return words + [text.rjust(width) for text, width in zip(row[2:], widths[2:], strict=True)]
+def write_json(
+    path: Path, environment: dict[str, Any], results: list[Result], curves: dict[str, list[Result]]
+) -> None:
+    """Everything, every single round included."""
+    document = {
+        "environment": environment,
+        "workloads": [attrs.asdict(result) for result in results],
+        "curves": {name: list(map(attrs.asdict, points)) for name, points in curves.items()},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n")

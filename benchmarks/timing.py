@@ -2,11 +2,16 @@
 
 A machine's speed drifts, and other programs come and go.  Timed one after the other, two
 libraries would meet different machines; in turns they meet the same one, and their ratio holds.
+The order of turns rotates, so that nobody always follows the same neighbour.
 """
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+
+__all__ = ["interleaved"]
+
+Loop = Callable[[int], float]
+"""Makes some calls and gives the seconds they took."""
 
 SHORTEST = 0.02  # seconds: a repeat is long enough that the clock and its call do not matter
 
@@ -15,29 +20,25 @@ SHORTEST = 0.02  # seconds: a repeat is long enough that the clock and its call 
 REST = 0.2
 
 
-def interleaved(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+def interleaved(loops: Mapping[str, Loop], rounds: int) -> dict[str, list[float]]:
     """Seconds per call, for each round, of each function."""
-    loops = {name: _enough(call) for name, call in calls.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
+    numbers = {name: _enough(loop) for name, loop in loops.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in loops}
+    names = list(loops)
+    for round_ in range(rounds):
+        first = round_ % len(names)
+        for name in names[first:] + names[:first]:
             time.sleep(REST)
-            _loop(call, loops[name] // 4 + 1)  # brings its data and threads back
-            seconds[name].append(_loop(call, loops[name]) / loops[name])
+            loop, number = loops[name], numbers[name]
+            loop(number // 4 + 1)  # brings its data and threads back
+            seconds[name].append(loop(number) / number)
     return seconds
 
 
-def _enough(call: Callable[[], Any]) -> int:
+def _enough(loop: Loop) -> int:
     """How many calls take at least the shortest time."""
     number = 1
-    while (taken := _loop(call, number)) < SHORTEST:
+    while (taken := loop(number)) < SHORTEST:
         number = max(2 * number, int(1.2 * number * SHORTEST / max(taken, 1e-6)))
         number = min(number, 10_000_000)
     return number
-
-
-def _loop(call: Callable[[], Any], number: int) -> float:
-    start = time.perf_counter()
-    for _ in range(number):
-        call()
-    return time.perf_counter() - start

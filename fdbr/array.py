@@ -13,7 +13,7 @@ import numpy as np
 
 from fdbr.core import Tracer, describe
 
-__all__ = ["functions", "install", "ufunc_methods", "ufunc_sources", "ufuncs"]
+__all__ = ["functions", "install", "refusing", "ufunc_methods", "ufunc_sources", "ufuncs"]
 
 ufuncs: dict[Any, Callable[..., Any]] = {}
 """The op for each NumPy ufunc."""
@@ -31,6 +31,15 @@ functions: dict[Any, Callable[..., Any]] = {}
 def install(name: str, member: Any) -> None:
     """Give traced values a method, an operator or a property."""
     setattr(Tracer, name, member)
+
+
+def refusing(message: str) -> Callable[..., NoReturn]:
+    """A function that raises an error; ``{}`` in the message stands for its first argument."""
+
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(message.format(*args))
+
+    return refuse
 
 
 # --- attributes ---------------------------------------------------------------------
@@ -75,17 +84,13 @@ def _iterate(self: Any) -> Iterator[Any]:
 
 
 def _represent(self: Any) -> str:
-    return f"<traced {describe(self)} of {self.trace}>"
-
-
-def _format(self: Any, spec: str) -> str:
-    return _represent(self)
+    return f"<traced {describe(self)} of {self._trace}>"
 
 
 install("__len__", _length)
 install("__iter__", _iterate)
 install("__repr__", _represent)
-install("__format__", _format)
+install("__format__", lambda self, spec: _represent(self))
 install("__hash__", None)  # as of arrays: == compares element by element
 
 
@@ -97,13 +102,13 @@ def _truth(self: Any) -> bool:
         raise ValueError(
             f"the truth value of a traced {describe(self)} is ambiguous; use ops.any or ops.all"
         )
-    return self.trace.decide(self, bool)
+    return self._trace.decide(self, bool)
 
 
 def _integer(self: Any) -> int:
     if self.size != 1:
         raise TypeError(f"int() needs one element, not {describe(self)}")
-    return self.trace.decide(self, int)
+    return self._trace.decide(self, int)
 
 
 def _index(self: Any) -> int:
@@ -119,41 +124,27 @@ _ADVICE = (
 )
 
 
-def _refuse_float(self: Any) -> NoReturn:
-    raise TypeError(f"float() of {self!r}: {_ADVICE}. math.sin and the like: use ops.sin.")
-
-
-def _refuse_complex(self: Any) -> NoReturn:
-    raise TypeError(f"complex() of {self!r}: {_ADVICE}.")
-
-
-def _refuse_array(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    raise TypeError(
-        f"conversion of {self!r} to a NumPy array: {_ADVICE}. To put it into an array B, write "
-        "B = ops.at(B)[key].set(x); to join values, ops.stack or ops.concat."
-    )
-
-
-def _refuse_item(self: Any, *args: Any) -> NoReturn:
-    raise TypeError(f"item() of {self!r}: {_ADVICE}.")
-
-
-def _refuse_assignment(self: Any, key: Any, value: Any) -> NoReturn:
-    raise TypeError(
-        f"assignment into {self!r}: traced values are immutable. Write x = x.at[key].set(value), "
-        "or x.at[key].add(value) for +=."
-    )
-
-
 install("__bool__", _truth)
 install("__int__", _integer)
 install("__index__", _index)
-install("__float__", _refuse_float)
-install("__complex__", _refuse_complex)
-install("__array__", _refuse_array)
-install("item", _refuse_item)
-install("tolist", _refuse_item)
-install("__setitem__", _refuse_assignment)
+install("__float__", refusing(f"float() of {{}}: {_ADVICE}. math.sin and the like: use ops.sin."))
+install("__complex__", refusing(f"complex() of {{}}: {_ADVICE}."))
+install(
+    "__array__",
+    refusing(
+        f"conversion of {{}} to a NumPy array: {_ADVICE}. To put it into an array B, write "
+        "B = ops.at(B)[key].set(x); to join values, ops.stack or ops.concat."
+    ),
+)
+install("item", refusing(f"item() of {{}}: {_ADVICE}."))
+install("tolist", refusing(f"tolist() of {{}}: {_ADVICE}."))
+install(
+    "__setitem__",
+    refusing(
+        "assignment into {}: traced values are immutable. Write x = x.at[key].set(value), or "
+        "x.at[key].add(value) for +=."
+    ),
+)
 
 
 # --- NumPy's protocols --------------------------------------------------------------

@@ -9,7 +9,16 @@ import numpy as np
 
 from fdbr import ops, tree
 from fdbr.backend import array_module, is_array, lock, protect, to_numpy
-from fdbr.core import Primitive, Trace, Tracer, describe, name_of, publish, stop_gradient
+from fdbr.core import (
+    Primitive,
+    Trace,
+    Tracer,
+    describe,
+    integer,
+    name_of,
+    publish,
+    stop_gradient,
+)
 
 __all__ = ["BatchTrace", "BatchTracer", "Disagreement", "take_examples", "vmap"]
 
@@ -35,7 +44,7 @@ class BatchTracer(Tracer):
     __slots__ = ()
 
     def __init__(self, trace: "BatchTrace", value: Any) -> None:
-        self.trace = trace
+        self._trace = trace
         self.value = value
 
     @property
@@ -80,7 +89,7 @@ class BatchTrace(Trace):
         self.patience = _PATIENCE
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        batched = [type(arg) is BatchTracer and arg.trace is self for arg in args]
+        batched = [type(arg) is BatchTracer and arg._trace is self for arg in args]
         values = [arg.value if own else arg for arg, own in zip(args, batched, strict=True)]
         if primitive.batch is None:
             raise TypeError(f"fdbr.ops.{primitive.name} has no rule for vmap")
@@ -95,7 +104,7 @@ class BatchTrace(Trace):
 
     def decide(self, tracer: Tracer, kind: type) -> Any:
         values = stop_gradient(tracer.value)
-        answers = [kind(value) for value in _each(values, self.size)]
+        answers = [kind(value) for value in _each(values, self.size, kind)]
         if not answers:
             return self.default(kind)
         if all(answer == answers[0] for answer in answers):
@@ -114,10 +123,10 @@ class BatchTrace(Trace):
         return kind()
 
 
-def _each(values: Any, size: int) -> Any:
+def _each(values: Any, size: int, kind: type) -> Any:
     """A batch of single numbers, one by one."""
     if isinstance(values, Tracer):
-        return [ops.reshape(values, (size,))[i] for i in range(size)]
+        return values._trace.each(ops.reshape(values, (size,)), kind)
     return to_numpy(values).reshape(size)
 
 
@@ -180,8 +189,8 @@ def vmap(
     """
     if not callable(f):
         raise TypeError(f"fdbr.vmap: f must be a function, not {describe(f)}")
-    size = None if axis_size is None else _number("axis_size", axis_size, 0)
-    bound = _number("max_paths", max_paths, 1)
+    size = None if axis_size is None else integer("fdbr.vmap", "axis_size", axis_size, least=0)
+    bound = integer("fdbr.vmap", "max_paths", max_paths, least=1)
 
     @functools.wraps(f, updated=())
     def vectorised(*args: Any, **kwargs: Any) -> Any:
@@ -358,16 +367,6 @@ def _prefix(axes: Any, values: Any, where: str) -> list[Any]:
         raise TypeError(f"fdbr.vmap: the {where} must be integers or None, not {axes!r}") from None
 
 
-def _number(name: str, value: Any, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"fdbr.vmap: {name} must be an integer, not {value!r}") from None
-    if number < least:
-        raise ValueError(f"fdbr.vmap: {name} must be at least {least}, not {number}")
-    return number
-
-
 def _argument(path: str) -> str:
     """An argument's place, from a path in the pair of positional and keyword arguments."""
     if not path.startswith("["):
@@ -378,7 +377,7 @@ def _argument(path: str) -> str:
 
 
 def _mine(trace: BatchTrace, leaf: Any) -> bool:
-    return type(leaf) is BatchTracer and leaf.trace is trace
+    return type(leaf) is BatchTracer and leaf._trace is trace
 
 
 def _value(trace: BatchTrace, leaf: Any) -> Any:

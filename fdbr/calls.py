@@ -51,7 +51,7 @@ class Call:
 
 def innermost(leaves: Leaves) -> Trace | None:
     """The innermost trace among some leaves."""
-    traces = [leaf.trace for leaf in leaves if isinstance(leaf, Tracer)]
+    traces = [leaf._trace for leaf in leaves if isinstance(leaf, Tracer)]
     return max(traces, key=lambda trace: trace.level, default=None)
 
 
@@ -62,7 +62,7 @@ def apply(call: Call, leaves: Leaves) -> tuple[Any, ...]:
         return call.value(*leaves)
     if ended(top):
         raise escaped(top, f"fdbr.{call.name}")
-    mine = [isinstance(leaf, Tracer) and leaf.trace is top for leaf in leaves]
+    mine = [isinstance(leaf, Tracer) and leaf._trace is top for leaf in leaves]
     values = [leaf.value if own else leaf for leaf, own in zip(leaves, mine, strict=True)]
     if isinstance(top, BatchTrace):
         outs = apply(_batched(call, leaves, mine, top), values)
@@ -73,7 +73,11 @@ def apply(call: Call, leaves: Leaves) -> tuple[Any, ...]:
         outs, slopes = (_pushed_back if call.bwd else _pushed)(call, top, values, tangents)
         _check_arguments(call, top, (outs, slopes))
         return tuple(map(top.output, outs, slopes))
-    assert isinstance(top, ReverseTrace)
+    if not isinstance(top, ReverseTrace):  # it records steps, whatever they belong to
+        below = [value for value in values if isinstance(value, Tracer)]
+        for value in below:
+            top.constant(value)
+        return apply(call, values) if below else call.value(*leaves)
     outs, pull = (_pulled if call.bwd else _pulled_back)(call, top, values, mine)
     parents = [leaf.node for leaf, own in zip(leaves, mine, strict=True) if own]
     return top.joint(call.name, outs, parents, pull)
@@ -82,7 +86,7 @@ def apply(call: Call, leaves: Leaves) -> tuple[Any, ...]:
 def _check_arguments(call: Call, top: Trace, results: Any) -> None:
     """Have a call get every traced value of a trace that is taken off its operands from these."""
     for leaf in tree.leaves(results):
-        if isinstance(leaf, Tracer) and leaf.trace.level >= top.level:
+        if isinstance(leaf, Tracer) and leaf._trace.level >= top.level:
             raise TypeError(
                 f"fdbr.{call.name}: its functions use a traced value of {top} that is no argument, "
                 "or a static one; pass it as an argument that is not static, so that its "
@@ -181,7 +185,7 @@ def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) 
 
         def one(chosen: Any, *leaves: Any) -> Any:
             outs, residuals = call.fwd(*leaves)
-            if chosen.trace.answers is None:  # else this is no path: it will be divided
+            if chosen._trace.answers is None:  # else this is no path: it will be divided
                 kept.append(_taken_off(chosen, residuals))
             return outs
 
@@ -228,7 +232,7 @@ def _taken_off(chosen: BatchTracer, residuals: Any) -> tuple[Any, list[Any], lis
     What is the same for all examples stays as it is, be it an array or anything else.
     """
     leaves, structure = tree.flatten(residuals)
-    own = [isinstance(leaf, BatchTracer) and leaf.trace is chosen.trace for leaf in leaves]
+    own = [isinstance(leaf, BatchTracer) and leaf._trace is chosen._trace for leaf in leaves]
     values = [leaf.value if mine else leaf for leaf, mine in zip(leaves, own, strict=True)]
     return chosen.value, values, [0 if mine else None for mine in own], structure
 

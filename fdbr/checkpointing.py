@@ -11,6 +11,7 @@ from fdbr import tree
 from fdbr.batching import BatchTracer
 from fdbr.core import Tracer, describe, name_of, replaying
 from fdbr.forward import ForwardTracer
+from fdbr.ops.kinds.large import sparing
 from fdbr.reverse import Node, ReverseTracer, backward, new_node
 
 __all__ = ["checkpoint"]
@@ -82,19 +83,19 @@ def _cut(f: Any, run: Callable[[], Any]) -> Any:
     found = [tracer for leaf in leaves for tracer in _recorded(leaf)]
     if not found:
         return tree.unflatten(structure, leaves)
-    trace = max((tracer.trace for tracer in found), key=lambda trace: trace.level)
-    found = [tracer for tracer in found if tracer.trace is trace]
+    trace = max((tracer._trace for tracer in found), key=lambda trace: trace.level)
+    found = [tracer for tracer in found if tracer._trace is trace]
     boundary = _boundary([tracer.node for tracer in found], mark)
     marks = [_mark(tracer.value) for tracer in found]
 
     def pull(cotangents: list[Any]) -> list[Any]:
-        with replaying():
+        with replaying(), sparing():
             start = new_node((), "checkpoint")[0]
             again = [
                 tracer
                 for leaf in tree.leaves(run())
                 for tracer in _recorded(leaf)
-                if tracer.trace is trace
+                if tracer._trace is trace
             ]
         if [_mark(tracer.value) for tracer in again] != marks:
             raise RuntimeError(
@@ -106,7 +107,8 @@ def _cut(f: Any, run: Callable[[], Any]) -> Any:
         roots = [(tracer.node, ct) for tracer, ct in pairs if ct is not None]
         del again, pairs
         cotangents.clear()
-        slopes = backward(roots, until=start)
+        with sparing():
+            slopes = backward(roots, until=start)
         return [slopes.get(node[0]) for node in boundary]
 
     values = tuple(tracer.value for tracer in found)
@@ -141,12 +143,12 @@ def _recorded(leaf: Any) -> Iterator[ReverseTracer]:
 def _renewed(leaf: Any, trace: Any, new: Iterator[Any]) -> Any:
     """The leaf with what ``trace`` recorded in it replaced, in the order of `_recorded`."""
     if isinstance(leaf, ReverseTracer):
-        return next(new) if leaf.trace is trace else leaf
+        return next(new) if leaf._trace is trace else leaf
     if isinstance(leaf, ForwardTracer):
         value = _renewed(leaf.value, trace, new)
-        return ForwardTracer(leaf.trace, value, _renewed(leaf.tangent, trace, new))
+        return ForwardTracer(leaf._trace, value, _renewed(leaf.tangent, trace, new))
     if isinstance(leaf, BatchTracer):
-        return BatchTracer(leaf.trace, _renewed(leaf.value, trace, new))
+        return BatchTracer(leaf._trace, _renewed(leaf.value, trace, new))
     return leaf
 
 

@@ -13,6 +13,7 @@ stack, so threads, generators, coroutines and exceptions have nothing to disturb
 
 import contextlib
 import itertools
+import operator
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -24,7 +25,8 @@ from fdbr.backend import array_module, is_locked, lock, owner, protect, see_thro
 __all__ = ["EscapedTracerError", "Primitive", "Trace", "Tracer", "dispatch", "registry"]
 
 _levels = itertools.count(1)
-_replaying: ContextVar[bool] = ContextVar("replaying", default=False)
+_replays = itertools.count(1)
+_replaying: ContextVar[int] = ContextVar("replaying", default=0)
 _numbers = frozenset({float, int, bool, complex})
 _host_types = frozenset({np.ndarray, np.float64, np.float32})
 _immutable = frozenset({float, complex, np.float64, np.float32, np.bool_})
@@ -133,20 +135,24 @@ class Trace:
         """What Python control flow gets of a traced value: its truth, or an integer."""
         return kind(tracer.value)
 
+    def each(self, tracer: "Tracer", kind: type) -> list[Any]:
+        """`decide` for every element of a traced value of one dimension, or what does for it."""
+        return list(tracer)  # type: ignore[call-overload]
+
     def borrow(self, value: Any) -> None:
         """Note that ``value`` came from the caller, who may write to it."""
         while isinstance(value, Tracer):
-            if ended(value.trace):
-                raise escaped(value.trace, f"fdbr.{self.origin[0]}")
-            self.borrowed |= value.trace.borrowed
+            if ended(value._trace):
+                raise escaped(value._trace, f"fdbr.{self.origin[0]}")
+            self.borrowed |= value._trace.borrowed
             value = value.value
         if not is_locked(value):
             self.borrowed.add(id(owner(value)))
 
     def admit(self, leaf: Any) -> Any:
         """A leaf of the function's result that is not this trace's, if it may be there."""
-        if isinstance(leaf, Tracer) and (ended(leaf.trace) or leaf.trace.level > self.level):
-            raise escaped(leaf.trace, f"fdbr.{self.origin[0]}")
+        if isinstance(leaf, Tracer) and (ended(leaf._trace) or leaf._trace.level > self.level):
+            raise escaped(leaf._trace, f"fdbr.{self.origin[0]}")
         return leaf
 
     def __repr__(self) -> str:
@@ -156,9 +162,9 @@ class Trace:
 class Tracer:
     """A value on its way through a transformation; it behaves as an array (see `array`)."""
 
-    __slots__ = ("__weakref__", "trace", "value")
+    __slots__ = ("__weakref__", "_trace", "value")
 
-    trace: Any
+    _trace: Any
     value: Any
 
 
@@ -177,8 +183,8 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
             host = True
         elif kind not in _numbers:
             if isinstance(arg, Tracer):
-                if arg.trace.level > level:
-                    top = arg.trace
+                if arg._trace.level > level:
+                    top = arg._trace
                     level = top.level
             else:
                 foreign = True
@@ -211,10 +217,15 @@ def ended(trace: Trace) -> bool:
     return not trace.running and not _replaying.get()
 
 
+def replay() -> int:
+    """The number of the repeated run that goes on at present; 0 if there is none."""
+    return _replaying.get()
+
+
 @contextlib.contextmanager
 def replaying() -> Iterator[None]:
     """Let a function run again on traced values whose transformation has returned."""
-    token = _replaying.set(True)
+    token = _replaying.set(next(_replays))
     try:
         yield
     finally:
@@ -224,9 +235,9 @@ def replaying() -> Iterator[None]:
 def stop_gradient(value: Any) -> Any:
     """One leaf, with every trace that differentiates taken off."""
     while isinstance(value, Tracer):
-        if ended(value.trace):
-            raise escaped(value.trace, "fdbr.stop_gradient")
-        lowered = value.trace.lower(value)
+        if ended(value._trace):
+            raise escaped(value._trace, "fdbr.stop_gradient")
+        lowered = value._trace.lower(value)
         if lowered is value:
             return value
         value = lowered
@@ -243,8 +254,8 @@ def retain(value: Any) -> Any:
     traced value goes on with the copy, so that what is retained often is copied once.
     """
     if isinstance(value, Tracer):
-        if value.trace.borrowed:
-            value.value = retain_from(value.trace, value.value)
+        if value._trace.borrowed:
+            value.value = retain_from(value._trace, value.value)
         return value
     return protect(value)
 
@@ -283,6 +294,31 @@ def escaped(trace: Trace, where: str) -> EscapedTracerError:
 def name_of(function: Any) -> str:
     """How messages call a function."""
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+
+
+def integer(function: str, name: str, value: Any, least: int | None = None) -> int:
+    """An argument as an integer, of at least ``least``; messages begin with ``function``."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{function}: {name} must be an integer, got {describe(value)}") from None
+    if least is not None and number < least:
+        raise ValueError(f"{function}: {name} must be at least {least}, got {number}")
+    return number
+
+
+def integers(function: str, name: str, value: Any) -> int | tuple[int, ...]:
+    """An argument as an integer or a tuple of them; messages begin with ``function``."""
+    if type(value) is int:
+        return value
+    try:
+        if hasattr(value, "__index__"):
+            return operator.index(value)
+        return tuple(map(operator.index, value))
+    except TypeError:
+        raise TypeError(
+            f"{function}: {name} must be an integer or a sequence of integers, not {value!r}"
+        ) from None
 
 
 def describe(value: Any) -> str:

@@ -2,13 +2,12 @@
 
 import functools
 import inspect
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from fdbr import tree
 from fdbr.calls import Call, apply, innermost, zero_like
-from fdbr.core import describe
+from fdbr.core import describe, integers
 from fdbr.transforms import Kind, fitted
 
 __all__ = ["custom_jvp", "custom_vjp"]
@@ -25,7 +24,8 @@ class _Custom:
         if not callable(f):
             raise TypeError(f"{name}: f must be a function, not {describe(f)}")
         self.f = f
-        self.nondiff_argnums = _integers(nondiff_argnums, name)
+        numbers = integers(name, "nondiff_argnums", nondiff_argnums)
+        self.nondiff_argnums = (numbers,) if isinstance(numbers, int) else numbers
         self.__name__ = getattr(f, "__name__", type(f).__name__)
         functools.update_wrapper(cast(Any, self), f, updated=())
 
@@ -294,17 +294,6 @@ def _fitted_tree(given: Any, like: Any, where: str) -> list[Any]:
             raise TypeError(f"{name} must be None, for there is {describe(leaf)}")
         checked.append(fitted(ct, Kind(leaf), name))
     return checked
-
-
-def _integers(argnums: Any, name: str) -> tuple[int, ...]:
-    try:
-        if hasattr(argnums, "__index__"):
-            return (operator.index(argnums),)
-        return tuple(map(operator.index, argnums))
-    except TypeError:
-        raise TypeError(
-            f"{name}: nondiff_argnums must be an integer or a sequence of them, not {argnums!r}"
-        ) from None
 
 
 def _kind(value: Any) -> str:

@@ -19,7 +19,7 @@ class ForwardTracer(Tracer):
     tangent: Any
 
     def __init__(self, trace: "ForwardTrace", value: Any, tangent: Any) -> None:
-        self.trace = trace
+        self._trace = trace
         self.value = value
         self.tangent = tangent
 
@@ -30,7 +30,7 @@ class ForwardTrace(Trace):
     __slots__ = ()
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        mine = [type(arg) is ForwardTracer and arg.trace is self for arg in args]
+        mine = [type(arg) is ForwardTracer and arg._trace is self for arg in args]
         values = tuple(arg.value if own else arg for arg, own in zip(args, mine, strict=True))
         tangents = tuple(arg.tangent if own else None for arg, own in zip(args, mine, strict=True))
         out = dispatch(primitive, values, params)
@@ -167,7 +167,7 @@ def fitted_tangent(
 
 
 def _parts(trace: ForwardTrace, leaf: Any) -> tuple[Any, Any]:
-    if type(leaf) is ForwardTracer and leaf.trace is trace:
+    if type(leaf) is ForwardTracer and leaf._trace is trace:
         return publish(trace, leaf.value), publish(trace, leaf.tangent)
     return trace.admit(leaf), None
 

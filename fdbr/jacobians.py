@@ -7,10 +7,10 @@ from typing import Any
 from fdbr import ops, tree
 from fdbr.backend import array_module
 from fdbr.batching import vmap
-from fdbr.core import describe, name_of
+from fdbr.core import describe, integers, name_of
 from fdbr.forward import check_sequences, fitted_tangent, jvp
 from fdbr.ops.dtypes import is_complex
-from fdbr.transforms import Kind, grad, integers, positions, vjp
+from fdbr.transforms import Kind, grad, positions, vjp
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacrev", "linearize"]
 
@@ -236,7 +236,7 @@ def hessian(
 def _argnums(name: str, f: Any, argnums: Any) -> int | tuple[int, ...]:
     if not callable(f):
         raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
-    return integers(argnums, name)
+    return integers(f"fdbr.{name}", "argnums", argnums)
 
 
 def _in_arguments(

@@ -50,7 +50,7 @@ class ReverseTracer(Tracer):
 def _tracer(trace: "ReverseTrace", value: Any, node: Node) -> ReverseTracer:
     # No __init__: calling one costs as much as a small array operation's bookkeeping.
     tracer = _new(ReverseTracer)
-    tracer.trace = trace
+    tracer._trace = trace
     tracer.value = value
     tracer.node = node
     return tracer
@@ -72,7 +72,7 @@ class ReverseTrace(Trace):
         elif type(value) not in _number_types:
             self.borrow(value)
         tracer = _new(ReverseTracer)
-        tracer.trace = self
+        tracer._trace = self
         tracer.value = value
         tracer.node = (next(_count), (), "input")
         return tracer
@@ -108,7 +108,7 @@ class ReverseTrace(Trace):
             exposed = bool(self.borrowed)  # whether an operand may be written to by others
             for arg in args:
                 kind = type(arg)
-                if kind is ReverseTracer and arg.trace is self:
+                if kind is ReverseTracer and arg._trace is self:
                     mine.append(len(values))
                     arg = arg.value
                     if type(arg) not in _host_types:
@@ -141,7 +141,7 @@ class ReverseTrace(Trace):
         if type(out) is tuple:
             return self.outputs(primitive.name, out, edges)
         tracer = _new(ReverseTracer)
-        tracer.trace = self
+        tracer._trace = self
         tracer.value = out
         tracer.node = (next(_count), edges, primitive.name)
         return tracer
@@ -150,7 +150,7 @@ class ReverseTrace(Trace):
         """Put copies in the place of operands that somebody else can write to."""
         for index in positions:
             arg = args[index]
-            if type(arg) is ReverseTracer and arg.trace is self:
+            if type(arg) is ReverseTracer and arg._trace is self:
                 arg.value = values[index] = retain_from(self, values[index])
             else:
                 values[index] = retain(values[index])

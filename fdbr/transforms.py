@@ -1,7 +1,6 @@
 """Transformations of functions: short compositions of the engine's parts."""
 
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +8,17 @@ import numpy as np
 
 from fdbr import core, tree
 from fdbr.backend import array_module, lock
-from fdbr.core import Trace, Tracer, describe, ended, escaped, publish
+from fdbr.core import (
+    Trace,
+    Tracer,
+    describe,
+    dispatch,
+    ended,
+    escaped,
+    integers,
+    publish,
+    registry,
+)
 from fdbr.reverse import Node, ReverseTrace, ReverseTracer, backward
 
 __all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp"]
@@ -53,12 +62,24 @@ class Kind:
         self.dtype = getattr(leaf, "dtype", None) or np.dtype(self.type)
         self.xp = array_module(leaf)
 
+    def _like(self, cotangent: Any) -> Any:
+        """A traced cotangent without dimensions, with a scalar or an array of the leaf's type."""
+        value = cotangent
+        while isinstance(value, Tracer):
+            value = value.value
+        if isinstance(value, np.ndarray | np.generic) and value.ndim == 0:  # else it is a batch
+            if self.type is np.ndarray and isinstance(value, np.generic):
+                return dispatch(registry["astype_inexact"], (cotangent,), {"to": self.dtype})
+            if self.type is not np.ndarray and type(value) is np.ndarray:
+                return cotangent[()]
+        return cotangent
+
     def finish(self, cotangent: Any, seeds: Sequence[Any]) -> Any:
         """An input's cotangent as it is handed out: an array of its own, read-only."""
         if cotangent is None:
             cotangent = self.xp.zeros(self.shape, dtype=self.dtype)
         elif isinstance(cotangent, Tracer):
-            return cotangent
+            return cotangent if self.shape else self._like(cotangent)
         if self.type is not np.ndarray and self.xp is np:
             return self.dtype.type(cotangent)  # of a number, and of an array's scalar
         if type(cotangent) is not self.type:
@@ -147,7 +168,7 @@ def _nothing_to_differentiate(trace: ReverseTrace, argument: Any, position: int)
 
 def _lower(trace: ReverseTrace, leaf: Any) -> Any:
     """What a leaf of the output is outside the transformation."""
-    if type(leaf) is ReverseTracer and leaf.trace is trace:
+    if type(leaf) is ReverseTracer and leaf._trace is trace:
         return publish(trace, leaf.value)
     return trace.admit(leaf)
 
@@ -246,7 +267,7 @@ def _with_gradient(f: Function, argnums: int | Sequence[int], has_aux: bool, nam
     if not callable(f):
         raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
 
-    argnums = integers(argnums, name)
+    argnums = integers(f"fdbr.{name}", "argnums", argnums)
     single = isinstance(argnums, int)
     with_value = name == "value_and_grad"
 
@@ -276,20 +297,6 @@ def _with_gradient(f: Function, argnums: int | Sequence[int], has_aux: bool, nam
         return (slope, aux) if has_aux else slope
 
     return value_and_gradient
-
-
-def integers(argnums: Any, name: str) -> int | tuple[int, ...]:
-    """``argnums`` as an integer or a tuple of them."""
-    if type(argnums) is int:
-        return argnums
-    try:
-        if hasattr(argnums, "__index__"):
-            return operator.index(argnums)
-        return tuple(map(operator.index, argnums))
-    except TypeError:
-        raise TypeError(
-            f"fdbr.{name}: argnums must be an integer or a sequence of integers, not {argnums!r}"
-        ) from None
 
 
 def pair(out: Any, trace: Trace) -> tuple[Any, Any]:
@@ -386,8 +393,8 @@ def fitted(ct: Any, kind: Kind, where: str) -> Any:
     """A cotangent as backward takes it, or an error if it does not fit its output."""
     if ct is None:
         return None
-    if isinstance(ct, Tracer) and ended(ct.trace):
-        raise escaped(ct.trace, where)
+    if isinstance(ct, Tracer) and ended(ct._trace):
+        raise escaped(ct._trace, where)
     shape, dtype = kind.shape, kind.dtype
     if type(ct) in (int, float, complex) and shape == () and dtype.kind in "fc":
         if type(ct) is complex and dtype.kind == "f":
@@ -441,7 +448,7 @@ def vjp(f: Function, /, *primals: Any, has_aux: bool = False) -> Any:
         out, aux = pair(out, trace)
         aux = tree.map(functools.partial(_lower, trace), aux)
     leaves, structure = tree.flatten(out)
-    mine = [type(leaf) is ReverseTracer and leaf.trace is trace for leaf in leaves]
+    mine = [type(leaf) is ReverseTracer and leaf._trace is trace for leaf in leaves]
     outs = [_lower(trace, leaf) for leaf in leaves]
     nodes = [leaf.node if own else None for leaf, own in zip(leaves, mine, strict=True)]
     for one in inputs:

@@ -1,4 +1,4 @@
-"""Pytrees, and the frozen classes that are nodes of them.
+"""Pytrees.
 
 A pytree is a nest of containers (tuples, lists, dicts, named tuples, classes made by
 `frozen`) around leaves (arrays, numbers, anything else).  Parameters, gradients and
@@ -8,15 +8,15 @@ optimizer states are pytrees of one shape, so one `map` serves them all.
 differentiated is `None`, and `map` passes a `None` of its first tree by.
 """
 
-import contextlib
 import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, TypeVar
 
 import attrs
 import optree
-from optree.integrations.attrs import AttrsEntry
+
+from fdbr.classes import NAMESPACE, FrozenError, buffer, frozen, in_buffer, static
 
 __all__ = [
     "FrozenError",
@@ -39,213 +39,7 @@ __all__ = [
 T = TypeVar("T")
 Structure = optree.PyTreeSpec
 
-_NAMESPACE = "fdbr"
-_BUFFER = "fdbr.buffer"
-_STATIC = "fdbr.static"
 _map = map
-
-
-# --- frozen classes -----------------------------------------------------------------
-
-
-class FrozenError(attrs.exceptions.FrozenInstanceError):
-    """Raised by an attempt to change a frozen object in place."""
-
-    def __init__(self, message: str) -> None:
-        AttributeError.__init__(self, message)  # that of attrs takes no message
-        self.msg = message
-
-
-def static(**options: Any) -> Any:
-    """A field of a frozen class that is structure, not data.
-
-    It is compared and hashed with the structure of the tree, so its value must be
-    hashable; no transformation ever sees it as a leaf.  Options are those of
-    `attrs.field`.
-
-    >>> import fdbr
-    >>> @fdbr.frozen
-    ... class Scale:
-    ...     factor: float
-    ...     axis: int = fdbr.static(default=-1)
-    >>> fdbr.tree.leaves(Scale(2.0))
-    [2.0]
-    """
-    return _marked_field(_STATIC, options)
-
-
-def buffer(**options: Any) -> Any:
-    """A field whose arrays travel with the object but are never differentiated.
-
-    Running statistics are the usual example.  The leaves below it are leaves of the
-    tree (they are saved, moved between devices and mapped over); their gradient is
-    `None`.  Options are those of `attrs.field`.
-
-    >>> import fdbr, numpy as np
-    >>> @fdbr.frozen
-    ... class Normalize:
-    ...     scale: np.ndarray
-    ...     mean: np.ndarray = fdbr.buffer()
-    >>> layer = Normalize(np.ones(2), np.zeros(2))
-    >>> fdbr.grad(lambda layer: (layer.scale + layer.mean).sum())(layer)
-    Normalize(scale=array([1., 1.]), mean=None)
-    """
-    return _marked_field(_BUFFER, options)
-
-
-def _marked_field(mark: str, options: dict[str, Any]) -> Any:
-    return attrs.field(**options | {"metadata": {**options.pop("metadata", {}), mark: True}})
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(attrs.field, static, buffer))
-def frozen(cls: type[T] | None = None, /, **options: Any) -> Any:
-    """Make a class attrs-frozen and a pytree node, in one.
-
-    Fields are declared as in attrs; `static` and `buffer` mark the special ones.
-    Rebuilding a tree does not run ``__init__``, its converters or validators: a node
-    may hold traced values, gradients or `None` where the class itself holds arrays.
-    Two instances are equal when they have one structure and bitwise equal leaves.
-
-    Parameters
-    ----------
-    cls
-        The class; given by the decorator syntax.
-    options
-        Passed to `attrs.frozen` (for instance ``kw_only=True``).
-
-    Raises
-    ------
-    FrozenError
-        On assignment to, or deletion of, an attribute of an instance.
-
-    >>> import fdbr
-    >>> @fdbr.frozen
-    ... class Point:
-    ...     x: float
-    ...     y: float
-    >>> fdbr.tree.map(lambda v: 10 * v, Point(1.0, 2.0))
-    Point(x=10.0, y=20.0)
-    """
-    if cls is None:
-        return functools.partial(frozen, **options)
-    made: Any = attrs.frozen(cls, **{"repr": False, **options})
-    own = vars(cls)
-    made.__setattr__ = _refuse_assignment
-    made.__delattr__ = _refuse_assignment
-    if "__eq__" not in own and options.get("eq", True):
-        made.__eq__ = _equal
-    if "__repr__" not in own:
-        made.__repr__ = _represent
-    if "__init_subclass__" not in own:
-        made.__init_subclass__ = classmethod(_subclass_hook(made))
-    if made is not cls:
-        _unregister(cls)  # which attrs has replaced
-    _register(made)
-    return made
-
-
-def _subclass_hook(made: Any) -> Callable[..., None]:
-    """What makes subclasses nodes as well, where they forgot the decorator."""
-
-    def hook(cls: Any, **options: Any) -> None:
-        super(made, cls).__init_subclass__(**options)
-        _register(cls)
-
-    return hook
-
-
-def _refuse_assignment(self: Any, name: str, *value: Any) -> None:
-    kind = type(self).__name__
-    raise FrozenError(
-        f"cannot {'set' if value else 'delete'} {kind}.{name}: {kind} is frozen. Make a changed "
-        f"copy instead: new = fdbr.tree.replace(old, {name}=value)."
-    )
-
-
-def _equal(self: Any, other: Any) -> Any:
-    if type(self) is not type(other):
-        return NotImplemented
-    ours, our_shape = flatten(self)
-    theirs, their_shape = flatten(other)
-    return our_shape == their_shape and all(_map(_same_leaf, ours, theirs))
-
-
-def _same_leaf(a: Any, b: Any) -> bool:
-    if a is b:
-        return True
-    if not (hasattr(a, "shape") and hasattr(b, "shape")):
-        return type(a) is type(b) and bool(a == b)
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if hasattr(a, "tobytes") and hasattr(b, "tobytes") and a.dtype.kind != "O":
-        return bool(a.tobytes() == b.tobytes())
-    return bool((a == b).all())
-
-
-def _represent(self: Any) -> str:
-    fields = (f for f in attrs.fields(type(self)) if f.repr)
-    return f"{type(self).__name__}({', '.join(_field_text(self, f) for f in fields)})"
-
-
-def _field_text(obj: Any, field: Any) -> str:
-    value = getattr(obj, field.name)
-    return f"{field.name}={field.repr(value) if callable(field.repr) else _summary(value)}"
-
-
-def _summary(value: Any) -> str:
-    """The repr of a value, with large arrays reduced to dtype and shape."""
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return f"({', '.join(_map(_summary, value))}{',' if len(value) == 1 else ''})"
-    if isinstance(value, list):
-        return f"[{', '.join(_map(_summary, value))}]"
-    if type(value) is dict:
-        return "{" + ", ".join(f"{k!r}: {_summary(v)}" for k, v in value.items()) + "}"
-    if hasattr(value, "shape") and hasattr(value, "dtype") and getattr(value, "size", 0) > 8:
-        return f"{value.dtype}[{','.join(_map(str, value.shape))}]"
-    return repr(value)
-
-
-def _register(cls: Any) -> None:
-    fields = attrs.fields(cls)
-    data = tuple(f.name for f in fields if not f.metadata.get(_STATIC))
-    fixed = tuple(f.name for f in fields if f.metadata.get(_STATIC))
-    to_children, from_children = _node_functions(cls, data, fixed)
-    _unregister(cls)
-    optree.register_pytree_node(
-        cls, to_children, from_children, path_entry_type=AttrsEntry, namespace=_NAMESPACE
-    )
-
-
-def _node_functions(cls: Any, data: tuple[str, ...], fixed: tuple[str, ...]) -> tuple[Any, Any]:
-    """The functions that take a node apart and make it again, with the fields spelled out.
-
-    They are made from source, as attrs makes its methods, because every step of training
-    takes its trees apart several times.
-    """
-
-    def fields(names: tuple[str, ...]) -> str:
-        return "(" + "".join(f"obj.{name}, " for name in names) + ")"
-
-    apart = f"lambda obj: ({fields(data)}, {fields(fixed)}, data)"
-    puts = [f"put(obj, {name!r}, children[{i}])" for i, name in enumerate(data)]
-    puts += [f"put(obj, {name!r}, metadata[{i}])" for i, name in enumerate(fixed)]
-    lines = ["def again(metadata, children):", "obj = new(cls)", *puts, "return obj"]
-    scope: dict[str, Any] = {
-        "cls": cls,
-        "data": data,
-        "new": cls.__new__,
-        "put": object.__setattr__,
-    }
-    exec("\n ".join(lines), scope)
-    return eval(apart, scope), scope["again"]
-
-
-def _unregister(cls: Any) -> None:
-    with contextlib.suppress(ValueError):  # it was not registered
-        optree.unregister_pytree_node(cls, namespace=_NAMESPACE)
-
-
-# --- trees --------------------------------------------------------------------------
 
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
@@ -254,7 +48,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     >>> flatten({"a": 1, "b": (2, None)})[0]
     [1, 2]
     """
-    return optree.tree_flatten(tree, namespace=_NAMESPACE)
+    return optree.tree_flatten(tree, namespace=NAMESPACE)
 
 
 def unflatten(structure: Structure, leaves: Any) -> Any:
@@ -273,7 +67,7 @@ def leaves(tree: Any) -> list[Any]:
     >>> leaves({"b": 2, "a": 1})
     [1, 2]
     """
-    return optree.tree_leaves(tree, namespace=_NAMESPACE)
+    return optree.tree_leaves(tree, namespace=NAMESPACE)
 
 
 def structure(tree: Any) -> Structure:
@@ -282,7 +76,7 @@ def structure(tree: Any) -> Structure:
     >>> structure((1, 2)) == structure((3, 4))
     True
     """
-    return optree.tree_structure(tree, namespace=_NAMESPACE)
+    return optree.tree_structure(tree, namespace=NAMESPACE)
 
 
 def paths(tree: Any) -> list[str]:
@@ -321,7 +115,7 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 def _rows(name: str, tree: Any, rest: Sequence[Any]) -> tuple[Any, Structure]:
     """The corresponding leaves of trees, and the structure of the first, `None` being a leaf."""
-    leaves, shape = optree.tree_flatten(tree, none_is_leaf=True, namespace=_NAMESPACE)
+    leaves, shape = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
     others = [_flatten_up_to(shape, t, f"{name}: tree {i}") for i, t in enumerate(rest, 2)]
     return zip(leaves, *others), shape  # noqa: B905 (flatten_up_to gives equal lengths)
 
@@ -330,7 +124,7 @@ def _flatten_up_to(shape: Structure, other: Any, which: str) -> list[Any]:
     try:
         return shape.flatten_up_to(other)
     except ValueError as error:
-        theirs = optree.tree_structure(other, none_is_leaf=True, namespace=_NAMESPACE)
+        theirs = optree.tree_structure(other, none_is_leaf=True, namespace=NAMESPACE)
         difference = _difference(shape, theirs, shape.accessors(), 0)
         raise ValueError(f"fdbr.tree.{which} does not fit tree 1: {difference}") from error
 
@@ -356,7 +150,7 @@ def _node_text(structure: Structure) -> str:
     if structure.is_leaf():
         return "a leaf"
     text = str(structure.one_level()).removeprefix("PyTreeSpec(").removesuffix(")")
-    return text.removesuffix(f", namespace={_NAMESPACE!r}").removesuffix(", NoneIsLeaf")
+    return text.removesuffix(f", namespace={NAMESPACE!r}").removesuffix(", NoneIsLeaf")
 
 
 def partition(tree: Any, predicate: Callable[[Any], bool]) -> tuple[Any, Any]:
@@ -424,13 +218,7 @@ def outside_buffers(structure: Structure) -> tuple[bool, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _outside_buffers(structure: Structure) -> tuple[bool, ...]:
-    return tuple(not any(_map(_is_buffer, accessor)) for accessor in structure.accessors())
-
-
-def _is_buffer(entry: Any) -> bool:
-    return isinstance(entry, AttrsEntry) and bool(
-        getattr(attrs.fields(entry.type), entry.field).metadata.get(_BUFFER)
-    )
+    return tuple(not any(_map(in_buffer, accessor)) for accessor in structure.accessors())
 
 
 def replace(tree: T, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> T:
@@ -490,7 +278,7 @@ def broadcast_prefix(prefix: Any, tree: Any) -> list[Any]:
     >>> broadcast_prefix((0, None), (1, [2, 3]))
     [0, None, None]
     """
-    options: Any = {"none_is_leaf": True, "namespace": _NAMESPACE}
+    options: Any = {"none_is_leaf": True, "namespace": NAMESPACE}
     spread = optree.broadcast_prefix(prefix, tree, **options)
     ends = optree.tree_leaves(tree, **options)
     return [value for value, leaf in zip(spread, ends, strict=True) if leaf is not None]

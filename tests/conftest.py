@@ -6,11 +6,15 @@ compare them as ``to_numpy(...)``.
 """
 
 import os
+import tempfile
 
 # The arrays of tests are small: more threads would only wait for each other.  The libraries
 # read this when NumPy is imported.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
+os.environ.setdefault("NUMBA_NUM_THREADS", "2")  # of kernels, for which there are tests
+# Compiled kernels are kept from one test to the next, and not for longer.
+os.environ.setdefault("FDBR_CACHE_DIR", tempfile.mkdtemp(prefix="fdbr-kernels-"))
 
 from collections.abc import Callable
 from typing import Any
@@ -38,6 +42,19 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--jit",
+        action="store_true",
+        help="jit every function that the tests of operations test: run tests/ops with it",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--jit"):
+        os.environ["FDBR_TEST_JIT"] = "1"  # for ops/cases.py, also in the workers of xdist
 
 
 def _cupy() -> Any:

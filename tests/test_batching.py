@@ -416,12 +416,12 @@ ERRORS = {
     "axis_size is negative": (
         lambda: fdbr.vmap(lambda x: x, axis_size=-1),
         ValueError,
-        "fdbr.vmap: axis_size must be at least 0, not -1",
+        "fdbr.vmap: axis_size must be at least 0, got -1",
     ),
     "axis_size is a fraction": (
         lambda: fdbr.vmap(lambda x: x, axis_size=2.5),
         TypeError,
-        "fdbr.vmap: axis_size must be an integer, not 2.5",
+        "fdbr.vmap: axis_size must be an integer, got float 2.5",
     ),
     "nothing to map over": (
         lambda: fdbr.vmap(model, None)(P, 1.0),

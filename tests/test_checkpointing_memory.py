@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr import backend, ops, tree
+from fdbr import backend, nn, ops, tree
 from fdbr.testing import assert_allclose
 
 
@@ -26,35 +26,87 @@ def peak(thunk):
         tracemalloc.stop()
 
 
-def network(activation, depth=64, width=8, rows=1024):
+LABELS = np.arange(8192) % 8
+LOSSES = {
+    "the mean of squares": lambda h: ops.mean(h * h),
+    "the sum": ops.sum,
+    "the cross entropy": lambda h: ops.softmax_cross_entropy(h, LABELS[: len(h)]),
+}
+
+
+def network(activation, depth=64, width=8, rows=1024, layer=lambda h, w: h @ w, last=None):
     """The loss of an MLP as a function of its weights and of what is done with its blocks."""
     rng = np.random.default_rng(0)
     weights = [backend.lock(rng.normal(size=(width, width)) / width**0.5) for _ in range(depth)]
     x = backend.lock(rng.normal(size=(rows, width)))
+    last = last or LOSSES["the mean of squares"]
 
     def block(weights, h):
         for weight in weights:
-            h = activation(h @ weight)
+            h = activation(layer(h, weight))
         return h
 
     def loss(weights, size, wrap):
         h = x
         for start in range(0, depth, size):
             h = wrap(block)(weights[start : start + size], h)
-        return ops.mean(h * h)
+        return last(h)
 
     return loss, weights, x.nbytes
+
+
+LAYERS = {
+    "a product": lambda h, weight: h @ weight,
+    "a linear layer": ops.linear,
+    "one with a bias": lambda h, weight: ops.linear(h, weight, weight[0]),
+}
+ACTIVATIONS = {"tanh": ops.tanh, "relu": ops.relu, "sigmoid": ops.sigmoid, "gelu": ops.gelu}
+CASES = [
+    *((name, "a linear layer", last) for name in ACTIVATIONS for last in LOSSES),
+    *((name, layer, "the sum") for name in ACTIVATIONS for layer in LAYERS),
+]
+
+
+@pytest.mark.parametrize(("activation", "layer", "last"), sorted(set(CASES)))
+def test_sixty_four_layers_in_blocks_of_eight_need_a_fourth(activation, layer, last):
+    loss, weights, unit = network(
+        ACTIVATIONS[activation], rows=8192, layer=LAYERS[layer], last=LOSSES[last]
+    )
+    plain, expected = peak(lambda: fdbr.grad(loss)(weights, 8, lambda f: f))
+    saving, found = peak(lambda: fdbr.grad(loss)(weights, 8, fdbr.checkpoint))
+    assert plain > 64 * unit
+    assert saving * 4 < plain
+    assert bits(found) == bits(expected)
 
 
 @pytest.mark.parametrize(
     ("activation", "fold"), [(ops.tanh, 3.6), (ops.relu, 3.6), (ops.gelu, 4.5)]
 )
-def test_sixty_four_layers_in_blocks_of_eight(activation, fold):
-    loss, weights, unit = network(activation)
+def test_small_arrays_need_little_more_for_they_are_not_divided(activation, fold):
+    loss, weights, _ = network(activation)
     plain, expected = peak(lambda: fdbr.grad(loss)(weights, 8, lambda f: f))
     saving, found = peak(lambda: fdbr.grad(loss)(weights, 8, fdbr.checkpoint))
-    assert plain > 64 * unit
     assert saving * fold < plain
+    assert bits(found) == bits(expected)
+
+
+def test_sequential_layers_need_a_fourth_too():
+    rng = np.random.default_rng(0)
+    x = backend.lock(rng.normal(size=(8192, 8)))
+    layers = []
+    for _ in range(64):
+        layers += [nn.Linear(rng.normal(size=(8, 8)) / 8**0.5, np.zeros(8)), ops.relu]
+    model = backend.device_get(nn.Sequential(*layers))
+
+    def loss(model, wrap):
+        h = x
+        for start in range(0, len(model), 16):
+            h = wrap(lambda block, h: block(h))(model[start : start + 16], h)
+        return ops.mean(h * h)
+
+    plain, expected = peak(lambda: fdbr.grad(loss)(model, lambda f: f))
+    saving, found = peak(lambda: fdbr.grad(loss)(model, fdbr.checkpoint))
+    assert saving * 4 < plain
     assert bits(found) == bits(expected)
 
 

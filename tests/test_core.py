@@ -5,7 +5,17 @@ import pytest
 
 import fdbr
 from fdbr import core, ops
-from fdbr.core import Primitive, Trace, Tracer, describe, dispatch, name_of, registry
+from fdbr.core import (
+    Primitive,
+    Trace,
+    Tracer,
+    describe,
+    dispatch,
+    integer,
+    integers,
+    name_of,
+    registry,
+)
 from fdbr.ops import kinds
 
 
@@ -24,7 +34,7 @@ class Logged(Tracer):
     __slots__ = ()
 
     def __init__(self, trace, value):
-        self.trace = trace
+        self._trace = trace
         self.value = value
 
 
@@ -39,7 +49,7 @@ class LoggingTrace(Trace):
 
     def process(self, primitive, args, params):
         self.log.append((self.level, primitive.name))
-        mine = [type(a) is Logged and a.trace is self for a in args]
+        mine = [type(a) is Logged and a._trace is self for a in args]
         below = [a.value if own else a for a, own in zip(args, mine, strict=True)]
         return Logged(self, dispatch(primitive, tuple(below), params))
 
@@ -70,8 +80,8 @@ def test_the_innermost_trace_goes_first():
     outer, inner = LoggingTrace(log), LoggingTrace(log)
     out = ops.add(Logged(outer, 1.0), Logged(inner, 2.0))
     assert log == [(inner.level, "add"), (outer.level, "add")]
-    assert out.trace is inner
-    assert out.value.trace is outer
+    assert out._trace is inner
+    assert out.value._trace is outer
     assert out.value.value == 3.0
 
 
@@ -280,11 +290,41 @@ def test_functions_are_called_by_their_names():
     assert name_of(Model()).endswith("Model")
 
 
+def test_an_integer_is_what_python_takes_for_an_index():
+    assert integer("f", "n", np.int8(3), least=3) == 3
+    assert integer("f", "n", -4) == -4
+    assert integers("f", "n", [np.int64(1), 2]) == (1, 2)
+    assert integers("f", "n", np.int64(1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("check", "error", "message"),
+    [
+        (lambda: integer("f", "n", 2.0), TypeError, "f: n must be an integer, got float 2.0"),
+        (
+            lambda: integer("f", "n", np.ones(2)),
+            TypeError,
+            "f: n must be an integer, got float64[2]",
+        ),
+        (lambda: integer("f", "n", 2, least=3), ValueError, "f: n must be at least 3, got 2"),
+        (
+            lambda: integers("f", "n", "x"),
+            TypeError,
+            "f: n must be an integer or a sequence of integers, not 'x'",
+        ),
+    ],
+)
+def test_what_is_no_integer_or_too_small_is_refused_by_name(check, error, message):
+    with pytest.raises(error) as caught:
+        check()
+    assert str(caught.value) == message
+
+
 def test_traces_and_traced_values_tell_what_they_are():
     kept = []
 
     def loss(x):
-        kept.append((repr(x), repr(x.trace), f"{x:.3f}", str(x)))
+        kept.append((repr(x), repr(x._trace), f"{x:.3f}", str(x)))
         return x.sum()
 
     fdbr.value_and_grad(loss)(np.ones(3, np.float32))

@@ -251,7 +251,7 @@ ERRORS = {
     "nondiff_argnums": (
         lambda: fdbr.custom_vjp(np.sin, "x"),
         TypeError,
-        "fdbr.custom_vjp: nondiff_argnums must be an integer or a sequence of them, not 'x'",
+        "fdbr.custom_vjp: nondiff_argnums must be an integer or a sequence of integers, not 'x'",
     ),
     "no rule": (
         lambda: fdbr.grad(fdbr.custom_vjp(ops.sin))(1.0),

@@ -145,8 +145,8 @@ def test_outside_of_transformations_nothing_is_recorded(monkeypatch):
 def test_two_traces_of_one_function_know_nothing_of_each_other():
     one, trace = recorded(np.sin, np.ones(2))
     other, another = recorded(np.sin, np.ones(2))
-    assert one.trace is trace
-    assert other.trace is another
+    assert one._trace is trace
+    assert other._trace is another
     assert one.node[0] != other.node[0]
 
 

@@ -16,6 +16,7 @@ from fdbr import batching, checkpointing, custom, forward, reverse, transforms
 from fdbr.core import Primitive, registry
 from fdbr.debug.observing import Observer, Place, current, enter, leave, place, run, traced
 from fdbr.debug.tape import observed_backward, observed_trace
+from fdbr.jit import halves
 from fdbr.ops.kinds import operation
 
 __all__ = ["observing"]
@@ -63,12 +64,13 @@ class _Installation:
             self._watch(primitive)
         for module, name, kind in (
             (transforms, "ReverseTrace", reverse.ReverseTrace),
+            (halves, "ReverseTrace", reverse.ReverseTrace),
             (forward, "ForwardTrace", forward.ForwardTrace),
             (batching, "BatchTrace", batching.BatchTrace),
         ):
             self._replace(module, name, functools.partial(observed_trace, kind))
         run_backward = functools.partial(observed_backward, reverse.backward)
-        for module in (transforms, checkpointing):
+        for module in (transforms, checkpointing, halves):
             self._replace(module, "backward", run_backward)
         self._replace(custom, "apply", functools.partial(_custom, custom.apply))
         self._replace(operation, "Primitive", self._declared)

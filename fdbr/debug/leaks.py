@@ -119,12 +119,12 @@ class LeakCheck(Observer):
         self.leaks = tuple(leaks)
 
     def _ended(self, tracer: Tracer) -> bool:
-        trace = getattr(tracer, "trace", None)
+        trace = getattr(tracer, "_trace", None)
         return trace is not None and trace.level in self._levels and not trace.running
 
     def _leak(self, tracer: Tracer, holders: tuple[str, ...]) -> Leak:
         source, _ = self._made.get(id(tracer), (None, None))
-        transformation, function = tracer.trace.origin
+        transformation, function = tracer._trace.origin
         return Leak(transformation, function, describe(tracer), source, holders)
 
 

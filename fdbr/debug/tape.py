@@ -62,7 +62,7 @@ class _Reverse(ReverseTrace):
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         out = super().process(primitive, args, params)
-        if type(out) is ReverseTracer and out.trace is self:
+        if type(out) is ReverseTracer and out._trace is self:
             _label(out)
             _made(out)
         return out
@@ -70,13 +70,15 @@ class _Reverse(ReverseTrace):
     def outputs(self, name: str, outs: tuple[Any, ...], edges: Any) -> tuple[Any, ...]:
         tracers = super().outputs(Label.here(name), outs, edges)
         for tracer in tracers:
-            if type(tracer) is ReverseTracer and tracer.trace is self:
+            if type(tracer) is ReverseTracer and tracer._trace is self:
                 _label(tracer)
         _made(tracers)
         return tracers
 
 
-class _Forward(ForwardTrace):
+class _Noting(Trace):
+    """What traces of the other kinds have in common: they have no tape to write to."""
+
     __slots__ = ()
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -85,13 +87,12 @@ class _Forward(ForwardTrace):
         return out
 
 
-class _Batch(BatchTrace):
+class _Forward(_Noting, ForwardTrace):
     __slots__ = ()
 
-    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        out = super().process(primitive, args, params)
-        _made(out)
-        return out
+
+class _Batch(_Noting, BatchTrace):
+    __slots__ = ()
 
 
 def observed_trace(kind: type[Trace], *args: Any) -> Trace:

@@ -1,6 +1,6 @@
 """What all layers have in common."""
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 __all__ = ["Layer"]
 
@@ -23,9 +23,10 @@ class Layer:
 
     __slots__ = ()
 
-    def __call__(self, x: Any) -> Any:
-        """The output for an input."""
-        raise NotImplementedError(f"{type(self).__name__} has no __call__")
+    if TYPE_CHECKING:  # for every layer has its own
+
+        def __call__(self, x: Any) -> Any:
+            """The output for an input."""
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
         """The output in training, and the layer's successor.

@@ -1,12 +1,11 @@
 """The fully connected layer."""
 
-import operator
 from typing import Any, Self
 
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.core import describe
+from fdbr.core import describe, integer
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen
@@ -73,7 +72,11 @@ class Linear(Layer):
         TypeError, ValueError
             If a number of features is no positive integer.
         """
-        sizes = _features("out_features", out_features), _features("in_features", in_features)
+        where = "fdbr.nn.Linear.init"
+        sizes = (
+            integer(where, "out_features", out_features, least=1),
+            integer(where, "in_features", in_features, least=1),
+        )
         weight_key, bias_key = random.split(key)
         weight = (weight_init or initializers.lecun_normal())(weight_key, sizes, dtype)
         if not bias:
@@ -99,15 +102,3 @@ class Linear(Layer):
             f"(..., {self.weight.shape[1]}), got {describe(x)}; reshape x, or build the layer "
             "for inputs of that length"
         )
-
-
-def _features(name: str, value: Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"fdbr.nn.Linear.init: {name} must be an integer, got {describe(value)}"
-        ) from None
-    if number < 1:
-        raise ValueError(f"fdbr.nn.Linear.init: {name} must be at least 1, got {number}")
-    return number

@@ -66,9 +66,12 @@ class Sequential(Layer):
 
     def __call__(self, x: Any) -> Any:
         """The output of the last layer; of no layers, ``x``."""
+        held = [x]  # not by a name: a layer may use up what nobody else needs
+        del x
         for layer in self.layers:
-            x = layer(x)
-        return x
+            function = layer.fn if type(layer) is Lambda else layer
+            held.append(function(held.pop()))
+        return held.pop()
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
         """The output in training, and the layers' successors.

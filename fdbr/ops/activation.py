@@ -31,7 +31,14 @@ def relu(xp: Any, x: Any) -> Any:
     return xp.maximum(x, 0)
 
 
-@elementwise(x=lambda out: out * (1 - out))
+def _sigmoid_slope(out: Any) -> Any:
+    """``out * (1 - out)``, with one temporary array."""
+    slope = 1 - out
+    slope *= out
+    return slope
+
+
+@elementwise(x=_sigmoid_slope)
 def sigmoid(xp: Any, x: Any) -> Any:
     """The logistic function ``1 / (1 + exp(-x))``, accurate however small it is.
 
@@ -40,7 +47,12 @@ def sigmoid(xp: Any, x: Any) -> Any:
     0.5
     """
     with np.errstate(over="ignore"):  # far below 0 the exponential is infinite, and this 0
-        return xp.reciprocal(1 + xp.exp(-x))
+        if getattr(x, "ndim", 0) == 0 or x.dtype.kind not in "fc":
+            return xp.reciprocal(1 + xp.exp(-x))
+        out = -x  # the one array that is made
+        xp.exp(out, out=out)
+        out += 1
+        return xp.reciprocal(out, out=out)
 
 
 def floating(x: Any) -> Any:

@@ -19,14 +19,9 @@ __all__ = ["diff", "meshgrid", "repeat", "tril", "triu"]
 # --- triangles ----------------------------------------------------------------------
 
 
-@linear(x=lambda ct, k: _tril(ct, k=k), batch=aligned)
-def _tril(xp: Any, x: Any, *, k: int) -> Any:
-    return xp.tril(x, k)
-
-
-@linear(x=lambda ct, k: _triu(ct, k=k), batch=aligned)
-def _triu(xp: Any, x: Any, *, k: int) -> Any:
-    return xp.triu(x, k)
+@linear(x=lambda ct, k, upper: _triangle(ct, k=k, upper=upper), batch=aligned)
+def _triangle(xp: Any, x: Any, *, k: int, upper: bool) -> Any:
+    return (xp.triu if upper else xp.tril)(x, k)
 
 
 def tril(x: Any, /, *, k: int = 0) -> Any:
@@ -43,16 +38,11 @@ def tril(x: Any, /, *, k: int = 0) -> Any:
     array([[1., 0.],
            [1., 1.]])
     """
-    return _tril(_matrices(x, "tril"), k=k)
+    return _triangle(_matrices(x, "tril"), k=k, upper=False)
 
 
 def triu(x: Any, /, *, k: int = 0) -> Any:
-    """The matrices in the last two axes with zeros below their ``k``-th diagonal.
-
-    Raises
-    ------
-    ValueError
-        If ``x`` has less than two dimensions.
+    """The matrices in the last two axes with zeros below their ``k``-th diagonal; see `tril`.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -60,7 +50,7 @@ def triu(x: Any, /, *, k: int = 0) -> Any:
     array([[1., 1.],
            [0., 1.]])
     """
-    return _triu(_matrices(x, "triu"), k=k)
+    return _triangle(_matrices(x, "triu"), k=k, upper=True)
 
 
 def _matrices(x: Any, name: str) -> Any:

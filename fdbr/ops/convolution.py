@@ -214,10 +214,7 @@ def conv(
     >>> ops.conv(np.ones((2, 3, 8, 8)), np.ones((5, 3, 3, 3)), padding=1, stride=2).shape
     (2, 5, 4, 4)
     """
-    x, weight = asarray(x), asarray(weight)
-    rank = _rank("conv", weight)
-    whole = check_spatial("conv", x, rank)
-    x = x if whole else reshape(x, (1, *x.shape))
+    x, weight, whole = _operands("conv", x, weight)
     _check_channels("conv", x, weight, groups, weight.shape[1] * groups)
     geometry = _geometry("conv", weight, stride, padding, dilation, tuple(x.shape[2:]))
     check_windows("conv", x, geometry)
@@ -275,10 +272,8 @@ def conv_transpose(
     >>> ops.conv_transpose(np.array([[1.0, 2.0]]), np.array([[[1.0, 10.0]]]), stride=2)
     array([[ 1., 10.,  2., 20.]])
     """
-    x, weight = asarray(x), asarray(weight)
-    rank = _rank("conv_transpose", weight)
-    whole = check_spatial("conv_transpose", x, rank)
-    x = x if whole else reshape(x, (1, *x.shape))
+    x, weight, whole = _operands("conv_transpose", x, weight)
+    rank = weight.ndim - 2
     _check_channels("conv_transpose", x, weight, groups, weight.shape[0])
     more = per_axis("conv_transpose", "output_padding", output_padding, rank, least=0)
     steps = per_axis("conv_transpose", "stride", stride, rank)
@@ -301,13 +296,16 @@ def conv_transpose(
 # --- arguments ----------------------------------------------------------------------
 
 
-def _rank(function: str, weight: Any) -> int:
+def _operands(function: str, x: Any, weight: Any) -> tuple[Any, Any, bool]:
+    """``x`` with a batch axis, ``weight``, and whether ``x`` had that axis from the first."""
+    x, weight = asarray(x), asarray(weight)
     if weight.ndim < 3 or 0 in weight.shape[2:]:
         raise ValueError(
             f"fdbr.ops.{function}: weight must have two axes of channels and then those of the "
             f"kernel, one at least; it is {describe(weight)}"
         )
-    return int(weight.ndim) - 2
+    whole = check_spatial(function, x, weight.ndim - 2)
+    return x if whole else reshape(x, (1, *x.shape)), weight, whole
 
 
 def _check_channels(function: str, x: Any, weight: Any, groups: Any, needed: int) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr import backend
 from fdbr.core import Tracer
+from fdbr.ops.comparison import where
 from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype, is_number
 from fdbr.ops.kinds import constant, dtype_of
@@ -67,7 +68,8 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
         from fdbr.ops.shape import broadcast_to  # it is built on this module
 
         value = fill_value if dtype is None else astype(fill_value, dtype)
-        return broadcast_to(value, (shape,) if isinstance(shape, int) else tuple(shape))
+        single = isinstance(shape, int) or getattr(shape, "ndim", 1) == 0
+        return broadcast_to(value, (shape,) if single else tuple(shape))
     xp = backend.array_module(fill_value) if device is None else backend.module_for(device)
     return xp.full(shape, fill_value, dtype=dtype)
 
@@ -103,10 +105,13 @@ def linspace(
     array([0. , 0.5, 1. ])
     """
     if isinstance(start, Tracer) or isinstance(stop, Tracer):
-        length = stop - start
-        xp = backend.array_module(length)
-        steps = xp.linspace(0.0, 1.0, num, dtype=length.dtype, endpoint=endpoint)
-        out = start + length * steps
+        count = num - 1 if endpoint else num
+        step = (stop - start) / (count or 1)
+        places = backend.array_module(step).arange(num, dtype=step.dtype)
+        places = places.reshape(num, *(1,) * step.ndim)
+        out = places * step + start
+        if endpoint and num > 1:
+            out = where(places == count, stop, out)  # exactly
         return out if dtype is None else astype(out, dtype)
     xp = backend.array_module(start, stop) if device is None else backend.module_for(device)
     return xp.linspace(start, stop, num, dtype=dtype, endpoint=endpoint)

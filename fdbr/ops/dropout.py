@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core import describe
+from fdbr.core import Tracer, describe
 from fdbr.ops.activation import floating
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.kinds import constant, leading
@@ -52,6 +52,8 @@ def dropout(x: Any, rate: float, *, key: Any) -> Any:
     >>> set(out.tolist()) == {0.0, 2.0}
     True
     """
+    if isinstance(rate, Tracer):
+        rate = float(rate)  # a decision where that may be one, or an error that says why not
     if not isinstance(rate, int | float) or not 0 <= rate <= 1:
         raise ValueError(f"fdbr.ops.dropout: rate must be a number in [0, 1], not {rate!r}")
     if getattr(key, "shape", None) != (2,) or key.dtype != np.uint64:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fdbr.backend import module_for
+from fdbr.core import integer
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype
 from fdbr.ops.shape import normalize_axes, roll
@@ -20,7 +21,8 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     >>> ops.fft.fftfreq(4, d=0.25)
     array([ 0.,  1., -2., -1.])
     """
-    middle = _length(n, "fftfreq") // 2
+    n = integer("fdbr.ops.fft.fftfreq", "n", n, least=1)
+    middle = n // 2
     return _frequencies((module_for(device).arange(n) + middle) % n - middle, n, d, dtype)
 
 
@@ -31,14 +33,8 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
     >>> ops.fft.rfftfreq(4, d=0.25)
     array([0., 1., 2.])
     """
-    last = _length(n, "rfftfreq") // 2
-    return _frequencies(module_for(device).arange(last + 1), n, d, dtype)
-
-
-def _length(n: Any, name: str) -> int:
-    if not isinstance(n, int) or n < 1:
-        raise ValueError(f"fdbr.ops.fft.{name}: n is {n!r}; it must be an integer of at least 1")
-    return n
+    n = integer("fdbr.ops.fft.rfftfreq", "n", n, least=1)
+    return _frequencies(module_for(device).arange(n // 2 + 1), n, d, dtype)
 
 
 def _frequencies(whole: Any, n: int, d: float, dtype: Any) -> Any:

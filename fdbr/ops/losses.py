@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from fdbr.core import describe
 from fdbr.ops.activation import log_softmax
 from fdbr.ops.comparison import where
@@ -44,9 +46,13 @@ def _chosen(x: Any, labels: Any) -> Any:
     batch=_batch_examples,
 )
 def _subtract_at_labels(xp: Any, x: Any, values: Any, labels: Any) -> Any:
-    out = x.copy()
-    out[_at_labels(xp, labels)] -= values
-    return out
+    return take_at_labels(xp, x.copy(), values, labels)
+
+
+def take_at_labels(xp: Any, x: Any, values: Any, labels: Any) -> Any:
+    """Subtract values at labels in the memory of ``x``, which must be nobody else's."""
+    x[_at_labels(xp, labels)] -= values
+    return x
 
 
 def _cross_entropy_pull(cts: Any, out: Any, labels: Any) -> Any:
@@ -71,13 +77,12 @@ def _cross_entropy_push(t: Any, out: Any, labels: Any) -> tuple[Any, Any]:
 @opaque(x=(_cross_entropy_pull, _cross_entropy_push), batch=_batch_examples)
 def _cross_entropy(xp: Any, x: Any, labels: Any) -> Any:
     """Each example's loss, and the softmax, which the derivative needs."""
-    if x.shape[-1] < _FEW:
-        x = xp.asfortranarray(x)
+    if x.shape[-1] < _FEW and type(x) is np.ndarray:
+        x = np.asfortranarray(x)
     largest = x.max(axis=-1, keepdims=True)
-    away = x - largest
-    shares = xp.exp(away)
+    shares = xp.exp(x - largest)
     total = shares.sum(axis=-1, keepdims=True)
-    loss = xp.log(total[..., 0]) - away[_at_labels(xp, labels)]
+    loss = xp.log(total[..., 0]) - (x[_at_labels(xp, labels)] - largest[..., 0])
     shares /= total
     return loss, shares
 

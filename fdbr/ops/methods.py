@@ -1,12 +1,12 @@
 """Operators and methods of traced values: the functions of `fdbr.ops` by other names."""
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from fdbr import ops
-from fdbr.array import install
+from fdbr.array import install, refusing
 from fdbr.backend import is_array
 from fdbr.core import Tracer
 from fdbr.ops.devices import to_device
@@ -62,11 +62,11 @@ def _operator(op: Callable[..., Any]) -> Callable[..., Any]:
 
     def forward(x: Any, y: Any) -> Any:
         kind = type(y)
-        trace = x.trace
+        trace = x._trace
         if (
             primitive
             and trace.running
-            and (kind in _numbers or (kind is type(x) and y.trace is trace))
+            and (kind in _numbers or (kind is type(x) and y._trace is trace))
         ):
             return trace.process(primitive, (x, y), _NO_PARAMS)  # no need to look for the trace
         return op(x, y) if kind in _known or _takes(y) else NotImplemented
@@ -79,8 +79,8 @@ def _reflected(op: Callable[..., Any]) -> Callable[..., Any]:
 
     def backward(x: Any, y: Any) -> Any:
         kind = type(y)
-        if primitive and kind in _numbers and x.trace.running:
-            return x.trace.process(primitive, (y, x), _NO_PARAMS)
+        if primitive and kind in _numbers and x._trace.running:
+            return x._trace.process(primitive, (y, x), _NO_PARAMS)
         return op(y, x) if kind in _known or _takes(y) else NotImplemented
 
     return backward
@@ -106,14 +106,11 @@ def _namespace(x: Any, /, *, api_version: str | None = None) -> Any:
     return ops
 
 
-def _refuse_dlpack(x: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    raise TypeError(
-        f"DLPack of {x!r}: another library would cut it off from its derivative. Return it and "
-        "hand over what the transformation gives, say fdbr.stop_gradient(x) where a constant is "
-        "meant, or wrap what the other library does in fdbr.custom_vjp."
-    )
-
-
+_refuse_dlpack = refusing(
+    "DLPack of {}: another library would cut it off from its derivative. Return it and hand over "
+    "what the transformation gives, say fdbr.stop_gradient(x) where a constant is meant, or wrap "
+    "what the other library does in fdbr.custom_vjp."
+)
 install("__array_namespace__", _namespace)
 install("__dlpack__", _refuse_dlpack)
 install("__dlpack_device__", _refuse_dlpack)
@@ -172,6 +169,10 @@ def _diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return ops.diagonal(ops.moveaxis(x, (axis1, axis2), (-2, -1)), offset=offset)
 
 
+def _trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+    return ops.sum(_diagonal(x, offset, axis1, axis2), axis=-1, dtype=dtype)
+
+
 def _last_or_all(op: Callable[..., Any]) -> Callable[..., Any]:
     """A method along the last axis, or along the flattened array if it is `None`."""
 
@@ -181,13 +182,6 @@ def _last_or_all(op: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _refuse_writing(name: str, instead: str) -> Callable[..., NoReturn]:
-    def refuse(x: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(f"{name}() of {x!r}: traced values are immutable. Write {instead}.")
-
-    return refuse
-
-
 for name, instead in {
     "sort": "x = ops.sort(x)",
     "partition": "x = ops.sort(x)",
@@ -195,7 +189,7 @@ for name, instead in {
     "put": "x = x.at[key].set(value)",
     "resize": "x = np.resize(x, shape)",
 }.items():
-    install(name, _refuse_writing(name, instead))
+    install(name, refusing(f"{name}() of {{}}: traced values are immutable. Write {instead}."))
 
 _METHODS = {
     "sum": _sum,
@@ -225,6 +219,7 @@ _METHODS = {
     "round": lambda x, decimals=0: x.__round__(decimals),
     "take": lambda x, indices, axis=None: ops.take(x, indices, axis=axis),
     "diagonal": _diagonal,
+    "trace": _trace,
     "clip": lambda x, min=None, max=None: ops.clip(x, min, max),
     "to_device": lambda x, device, /, *, stream=None: to_device(x, device),
     "argsort": _last_or_all(ops.argsort),

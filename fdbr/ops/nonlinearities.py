@@ -139,7 +139,7 @@ def selu(x: Any, /) -> Any:
 # --- smooth -------------------------------------------------------------------------
 
 
-@elementwise(x=lambda x: sigmoid(x))
+@elementwise(x=lambda x: sigmoid(x), heavy=True)
 def softplus(xp: Any, x: Any) -> Any:
     """``log(1 + exp(x))``, without overflow.
 
@@ -178,7 +178,7 @@ def _silu_slope(x: Any) -> Any:
     return share * (1 + x * (1 - share))
 
 
-@elementwise(x=_silu_slope)
+@elementwise(x=_silu_slope, heavy=True)
 def silu(xp: Any, x: Any) -> Any:
     """``x * sigmoid(x)``, also called swish.
 
@@ -214,14 +214,14 @@ def _is_fast(x: Any) -> bool:
     return type(x) is np.ndarray and x.dtype == np.float32 and x.ndim > 0
 
 
-@elementwise(x=lambda x: exp(-0.5 * x * x) / _ROOT_TWO_PI)
+@elementwise(x=lambda x: exp(-0.5 * x * x) / _ROOT_TWO_PI, heavy=True)
 def _gelu_share(xp: Any, x: Any) -> Any:
     if not _is_fast(x):
         return ndtr.primitive.value(xp, x)
     return xp.abs((x > 0) - _upper_tail(xp.minimum(xp.abs(x), _TAIL_END)))
 
 
-@elementwise(x=lambda x: _gelu_share(x) + x * exp(-0.5 * x * x) / _ROOT_TWO_PI)
+@elementwise(x=lambda x: _gelu_share(x) + x * exp(-0.5 * x * x) / _ROOT_TWO_PI, heavy=True)
 def _gelu(xp: Any, x: Any) -> Any:
     if not _is_fast(x):
         return x * ndtr.primitive.value(xp, x)
@@ -230,14 +230,16 @@ def _gelu(xp: Any, x: Any) -> Any:
 
 
 def _gelu_tanh_slope(x: Any) -> Any:
-    bent = tanh(_GELU_SCALE * (x + _GELU_CUBE * x * x * x))
-    inner = _GELU_SCALE * (1 + 3 * _GELU_CUBE * x * x)
-    return 0.5 * (1 + bent) * (1 + x * (1 - bent) * inner)
+    square = x * x
+    bent = tanh(x * (_GELU_SCALE + _GELU_SCALE * _GELU_CUBE * square))
+    inner = _GELU_SCALE + 3 * _GELU_SCALE * _GELU_CUBE * square
+    return (0.5 + 0.5 * bent) * (1 + (1 - bent) * x * inner)
 
 
-@elementwise(x=_gelu_tanh_slope)
+@elementwise(x=_gelu_tanh_slope, heavy=True)
 def _gelu_tanh(xp: Any, x: Any) -> Any:
-    return 0.5 * x * (1 + xp.tanh(_GELU_SCALE * (x + _GELU_CUBE * x * x * x)))
+    inner = x * (_GELU_SCALE + _GELU_SCALE * _GELU_CUBE * (x * x))
+    return x * (0.5 + 0.5 * xp.tanh(inner))
 
 
 def gelu(x: Any, /, *, approximate: bool = False) -> Any:

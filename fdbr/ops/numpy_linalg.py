@@ -145,7 +145,7 @@ def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 @implements("trace")
 def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
-    return ops.sum(a.diagonal(offset, axis1, axis2), axis=-1, dtype=dtype)
+    return a.trace(offset, axis1, axis2, dtype)
 
 
 @implements("cross")

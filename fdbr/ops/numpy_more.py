@@ -5,13 +5,14 @@ Every entry takes NumPy's arguments; see `fdbr.ops.numpy_protocol`.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from fdbr import ops
 from fdbr.array import functions
 from fdbr.backend import array_module
+from fdbr.core import Tracer
 from fdbr.ops.creation import arrays
 from fdbr.ops.numpy_protocol import implements
 from fdbr.ops.shape import _embed_diagonal, normalize_axes, normalize_axis
@@ -93,6 +94,7 @@ implements("dsplit")(_splitting(2, 3))
 @implements("insert")
 def _insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     arr, values = arrays(arr, values)
+    obj = _decided(obj)
     arr, axis = _flat_or(arr, axis, "insert")
     values = _ending_in(ops.astype(values, arr.dtype), arr.ndim)
     if not isinstance(obj, list | tuple | slice) and _rank(obj) == 0:
@@ -108,8 +110,17 @@ def _insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 @implements("delete")
 def _delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     arr, axis = _flat_or(ops.asarray(arr), axis, "delete")
-    kept = np.delete(np.arange(arr.shape[axis]), obj)
+    kept = np.delete(np.arange(arr.shape[axis]), _decided(obj))
     return ops.take(arr, _beside(arr, kept), axis=axis)
+
+
+def _decided(places: Any) -> Any:
+    """Places as plain integers: each that is traced is a decision."""
+    if not isinstance(places, Tracer):
+        return places
+    if ops.asarray(places).dtype.kind == "b":
+        (places,) = ops.nonzero(places)
+    return np.array([int(place) for place in places], int) if places.ndim else int(places)
 
 
 def _beside(x: Any, places: Any) -> Any:
@@ -249,6 +260,13 @@ def _argsort(
 ) -> Any:
     a, axis = _flat_or(a, axis, "argsort")
     return ops.argsort(a, axis=axis)
+
+
+@implements("sort_complex")
+def _sort_complex(a: Any) -> Any:
+    kind, size = a.dtype.kind, a.dtype.itemsize
+    small = kind in "iu" and size < 4
+    return ops.astype(ops.sort(a), a.dtype if kind == "c" else "complex64" if small else complex)
 
 
 # What is sorted as a whole is parted at every place.
@@ -399,26 +417,3 @@ def _setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 @implements("setxor1d")
 def _setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     return ops.sort(ops.concat([_setdiff1d(ar1, ar2), _setdiff1d(ar2, ar1)]))
-
-
-# --- what writes to an array --------------------------------------------------------
-
-
-def _refuse_writing(name: str, instead: str) -> Callable[..., NoReturn]:
-    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(
-            f"np.{name} with a traced value: arrays are never written to here. Write {instead}."
-        )
-
-    return refuse
-
-
-for _name, _instead in {
-    "copyto": "dst = ops.where(where, src, dst)",
-    "fill_diagonal": "a = ops.at(a)[i, i].set(value) with i = np.arange(n)",
-    "place": "arr = ops.at(arr)[mask].set(vals)",
-    "put": "a = ops.at(ops.reshape(a, -1))[ind].set(v)",
-    "put_along_axis": "arr = ops.scatter(arr, axis, indices, values)",
-    "putmask": "a = ops.where(mask, values, a)",
-}.items():
-    implements(_name)(_refuse_writing(_name, _instead))

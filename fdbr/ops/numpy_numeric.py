@@ -1,4 +1,4 @@
-"""NumPy's numerical functions on traced values: differences, polynomials, pieces, comparisons.
+"""NumPy's numerical functions on traced values: differences, pieces, comparisons.
 
 Every entry takes NumPy's arguments; see `fdbr.ops.numpy_protocol`.
 """
@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.array import functions, ufunc_methods, ufuncs
-from fdbr.backend import array_module
-from fdbr.ops import linalg
+from fdbr.array import ufunc_methods, ufuncs
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import is_number
 from fdbr.ops.kinds import constant, elementwise
@@ -130,9 +128,36 @@ implements("isposinf")(lambda x: ops.equal(x, math.inf))
 implements("isneginf")(lambda x: ops.equal(x, -math.inf))
 implements("can_cast")(lambda from_, to, casting="safe": np.can_cast(from_.dtype, to, casting))
 implements("common_type")(lambda *arrays: ops.result_type(*arrays, np.float16).type)
+implements("real_if_close")(lambda a, tol=100: ops.real(a) if _is_real(a, tol) else a)
 implements("array_repr", "array_str", "array2string")(lambda a, *args, **kwargs: repr(a))
 implements("sinc")(ops.sinc)
 implements("i0")(ops.i0)
+
+
+def _is_real(a: Any, tol: float) -> bool:
+    if a.dtype.kind != "c":
+        return True
+    bound = tol * ops.finfo(a.dtype).eps if tol > 1 else tol
+    return bool(ops.all(ops.abs(ops.imag(a)) < bound))
+
+
+@implements("min_scalar_type")
+def _min_scalar_type(a: Any) -> Any:
+    """The smallest dtype of the same kind that holds a number; an array's own."""
+    kind, own = a.dtype.kind, a.dtype.itemsize
+    if a.ndim or kind == "b":
+        return a.dtype
+    if kind in "iu":
+        names = ["uint8", "uint16", "uint32"] if bool(a >= 0) else ["int8", "int16", "int32"]
+        fitting = (n for n in names if bool((a >= np.iinfo(n).min) & (a <= np.iinfo(n).max)))
+        return np.dtype(next(fitting, f"{names[0][:-1]}{8 * own}"))
+    parts = [a] if kind == "f" else [ops.real(a), ops.imag(a)]
+    bounds = {"float16": 65000.0, "float32": 3.4e38} if kind == "f" else {"complex64": 3.4e38}
+    for name, bound in bounds.items():  # NumPy's own
+        holds = [(ops.abs(x) < bound) | (~ops.isfinite(x) & (kind == "f")) for x in parts]
+        if np.dtype(name).itemsize >= own or all(map(bool, holds)):
+            return min(np.dtype(name), a.dtype, key=lambda dtype: dtype.itemsize)
+    return a.dtype
 
 
 @implements("angle")
@@ -274,56 +299,6 @@ def _linspace(
 ) -> Any:
     out = ops.linspace(start, stop, num, endpoint=endpoint)
     return (out, (stop - start) / (num - 1 if endpoint else num)) if retstep else out
-
-
-# --- polynomials --------------------------------------------------------------------
-
-
-@implements("polyval")
-def _polyval(p: Any, x: Any) -> Any:
-    out: Any = 0 * x
-    for coefficient in p:
-        out = out * x + coefficient
-    return out
-
-
-def _as_long(sign: int) -> Callable[[Any, Any], Any]:
-    def combined(a1: Any, a2: Any) -> Any:
-        a, b = (ops.reshape(p, -1) for p in arrays(a1, a2))
-        n = max(a.size, b.size)
-        return ops.pad(a, (n - a.size, 0)) + sign * ops.pad(b, (n - b.size, 0))
-
-    return combined
-
-
-implements("polyadd")(_as_long(1))
-implements("polysub")(_as_long(-1))
-implements("polymul")(lambda a1, a2: ops.convolve(a1, a2))
-
-
-@implements("polyfit")
-def _polyfit(x: Any, y: Any, deg: int) -> Any:
-    x, y = arrays(x, y)
-    matrix = functions[np.vander](x, deg + 1)
-    widths = ops.sqrt(ops.sum(matrix * matrix, axis=0))
-    found = linalg.lstsq(matrix / widths, y)[0]
-    return (found.T / widths).T
-
-
-@implements("polyder")
-def _polyder(p: Any, m: int = 1) -> Any:
-    for _ in range(m):
-        p = p[:-1] * array_module(p).arange(len(p) - 1, 0, -1)
-    return p
-
-
-@implements("polyint")
-def _polyint(p: Any, m: int = 1, k: Any = 0) -> Any:
-    p, constants = arrays(p, k)
-    constants = ops.broadcast_to(constants, (m,))
-    for i in range(m):
-        p = ops.concat([p / array_module(p).arange(len(p), 0, -1), constants[i : i + 1]])
-    return p
 
 
 # --- pieces -------------------------------------------------------------------------

@@ -5,6 +5,7 @@ argument is traced.  Every entry takes NumPy's arguments, and rejects by its sig
 that have no meaning here (``out``, ``where``, ``order``).
 """
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -191,6 +192,8 @@ def _hstack(tup: Any) -> Any:
 @implements("array_split")
 def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     n = ary.shape[axis]
+    if getattr(indices_or_sections, "ndim", 1) == 0:
+        indices_or_sections = operator.index(indices_or_sections)
     if isinstance(indices_or_sections, int):
         small, extra = divmod(n, indices_or_sections)
         lengths = [small + (i < extra) for i in range(indices_or_sections)]
@@ -204,6 +207,8 @@ def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]
 
 @implements("split")
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    if getattr(indices_or_sections, "ndim", 1) == 0:
+        indices_or_sections = operator.index(indices_or_sections)
     if isinstance(indices_or_sections, int) and ary.shape[axis] % indices_or_sections:
         raise ValueError(
             f"np.split: length {ary.shape[axis]} does not divide into {indices_or_sections} parts"
@@ -291,3 +296,13 @@ implements("tensordot")(lambda a, b, axes=2: ops.tensordot(a, b, axes=axes))
 @implements("einsum")
 def _einsum(subscripts: str, *operands: Any, optimize: Any = False) -> Any:
     return ops.einsum(subscripts, *operands)
+
+
+@implements("einsum_path")
+def _einsum_path(*operands: Any, optimize: Any = "greedy") -> Any:
+    """NumPy's own, which looks at nothing but the shapes."""
+    alike = [
+        np.broadcast_to(np.zeros((), x.dtype), x.shape) if hasattr(x, "shape") else x
+        for x in operands
+    ]
+    return np.einsum_path(*alike, optimize=optimize)

@@ -7,7 +7,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fdbr import ops
+from fdbr.array import functions
 from fdbr.ops.creation import arrays
 from fdbr.ops.numpy_protocol import implements
 from fdbr.ops.reductions import kept_shape
@@ -268,9 +271,65 @@ def _histogram(
     a, weights = arrays(a, 1 if weights is None else weights)
     a = ops.reshape(a, -1)
     edges = _bin_edges(a, bins, range)
-    count = edges.shape[0] - 1
-    places = ops.searchsorted(edges, a, side="right") - 1
-    places = ops.where(a == edges[-1], count - 1, places)  # the last bin is closed
     weights = weights if weights.ndim else ops.ones_like(a, dtype=int)
-    counts = ops.segment_sum(ops.reshape(weights, -1), places, count)
+    counts = ops.segment_sum(ops.reshape(weights, -1), _bins(a, edges), edges.shape[0] - 1)
     return (counts / ops.diff(edges) / ops.sum(counts) if density else counts), edges
+
+
+def _bins(a: Any, edges: Any) -> Any:
+    """In which bin each element is; the last one is closed."""
+    places = ops.searchsorted(edges, a, side="right") - 1
+    return ops.where(a == edges[-1], edges.shape[0] - 2, places)
+
+
+def _several_bins(bins: Any) -> bool:
+    return isinstance(bins, list | tuple) or getattr(bins, "ndim", 0) > 0
+
+
+@implements("histogramdd")
+def _histogramdd(
+    sample: Any,
+    bins: Any = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: Any = None,
+) -> Any:
+    rows = getattr(sample, "ndim", 0) == 2
+    columns = list(sample.T) if rows else [ops.reshape(x, -1) for x in arrays(*sample)]
+    each = list(bins) if _several_bins(bins) else [bins] * len(columns)
+    ranges = [None] * len(columns) if range is None else list(range)
+    if not len(each) == len(ranges) == len(columns):
+        raise ValueError(
+            f"np.histogramdd: {len(each)} bins and {len(ranges)} ranges for a sample of "
+            f"{len(columns)} dimensions; give one of each for each"
+        )
+    edges = [_bin_edges(*of) for of in zip(columns, each, ranges, strict=True)]
+    shape = tuple(edge.shape[0] - 1 for edge in edges)
+    outside, place = False, 0
+    for x, edge, n in zip(columns, edges, shape, strict=True):
+        own = _bins(x, edge)
+        outside, place = outside | (own < 0) | (own >= n), place * n + own
+    weights = ops.ones_like(columns[0], dtype=int) if weights is None else ops.asarray(weights)
+    counts = ops.segment_sum(weights, ops.where(outside, -1, place), math.prod(shape))
+    counts = ops.reshape(ops.astype(counts, float), shape)
+    if density:
+        widths = functions[np.ix_](*map(ops.diff, edges))
+        counts = counts / math.prod(widths[1:], start=widths[0]) / ops.sum(counts)
+    return counts, edges
+
+
+@implements("histogram2d")
+def _histogram2d(
+    x: Any,
+    y: Any,
+    bins: Any = 10,
+    range: Any = None,
+    density: bool | None = None,
+    weights: Any = None,
+) -> Any:
+    if len(x) != len(y):
+        raise ValueError(f"np.histogram2d: {len(x)} x and {len(y)} y; give as many of both")
+    if _several_bins(bins) and len(bins) > 2:
+        bins = [bins, bins]  # edges of both
+    counts, (of_x, of_y) = _histogramdd([x, y], bins, range, density, weights)
+    return counts, of_x, of_y

@@ -34,6 +34,11 @@ def _lead(shape: Sizes, geometry: Geometry) -> Sizes:
     return tuple(shape[: len(shape) - len(geometry.kernel)])
 
 
+def _apart(geometry: Geometry) -> bool:
+    """Whether no element belongs to two windows: then there is nothing to add up."""
+    return all(s >= e for s, e in zip(geometry.stride, geometry.extents(), strict=True))
+
+
 def _padded(xp: Any, x: Any, geometry: Geometry, value: Any) -> Any:
     """An array in its padding; itself where there is none."""
     if not any(map(any, geometry.padding)):
@@ -82,8 +87,13 @@ def _spread_windows(xp: Any, x: Any, *, geometry: Geometry, size: Sizes) -> Any:
     counts = _spatial(x.shape, geometry)
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
     out = xp.zeros_like(x, shape=shape)
+    apart = _apart(geometry)
     for position in _positions(geometry):
-        out[(..., *geometry.place(position, counts))] += x
+        place = (..., *geometry.place(position, counts))
+        if apart:
+            out[place] = x
+        else:
+            out[place] += x
     return out[(..., *geometry.interior(size))]
 
 
@@ -154,8 +164,13 @@ def _to_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry, size: Size
     ordered[...] = x  # in the order of axes in memory that the input of the pooling has
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
     out = xp.zeros_like(ordered, shape=shape)
+    apart = _apart(geometry)
     for number, position in enumerate(_positions(geometry)):
-        out[(..., *geometry.place(position, counts))] += ordered * (winners == number)
+        part = out[(..., *geometry.place(position, counts))]
+        if apart:
+            xp.multiply(ordered, winners == number, out=part)
+        else:
+            part += ordered * (winners == number)
     return out[(..., *geometry.interior(size))]
 
 

@@ -161,14 +161,16 @@ def scatter(
     reduce
         What becomes of elements that come to one place.  By default the last stays; ``"sum"``,
         ``"mean"``, ``"amax"``, ``"amin"`` put them together.  Equal extremes have equal shares of
-        the derivative.
+        the derivative.  Complex numbers are compared as NumPy does it: by their real parts, and
+        where these are equal by the imaginary ones.
     include_self
         Whether the element of ``x`` is one of those that are put together.
 
     Raises
     ------
     TypeError, ValueError
-        If the index is not of integers, shapes do not fit, or ``reduce`` is none of these.
+        If the index is not of integers, shapes do not fit, ``reduce`` is none of these, or ``src``
+        is complex and ``x`` is not.
     IndexError
         If the index names a place that there is not.
 
@@ -204,7 +206,12 @@ def scatter(
 
 
 def _source(src: Any, index: Any, x: Any) -> Any:
-    src = asarray(src) if holds_array(src) else array_module(x).asarray(src, dtype=x.dtype)
+    src = asarray(src) if holds_array(src) else array_module(x).asarray(src)
+    if src.dtype.kind == "c" and x.dtype.kind != "c":
+        raise TypeError(
+            f"fdbr.ops.scatter: src is {describe(src)}, which would lose its imaginary part in x "
+            f"{describe(x)}; make x complex first, or give ops.real(src)"
+        )
     if not src.ndim:
         return broadcast_to(src, index.shape)
     if src.ndim != index.ndim or any(n < m for n, m in zip(src.shape, index.shape, strict=True)):
@@ -249,8 +256,11 @@ def _extreme_push(
 
 def _last(dtype: Any, xp: Any, largest: bool) -> Any:
     """The number of a dtype that every other is larger than, or smaller."""
-    if dtype.kind == "f":
-        return -math.inf if largest else math.inf
+    worst = -math.inf if largest else math.inf
+    if dtype.kind in "fc":
+        return worst if dtype.kind == "f" else complex(worst, worst)
+    if dtype.kind == "b":
+        return not largest
     return xp.iinfo(dtype).min if largest else xp.iinfo(dtype).max
 
 

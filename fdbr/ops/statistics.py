@@ -108,7 +108,7 @@ def quantile(
 
 def plain(out: Any) -> Any:
     """A result without dimensions as a scalar, where its array module has any."""
-    return out if is_traced(out) else out[()]
+    return out if out.ndim else out[()]
 
 
 def _parts(q: Any, ordered: Any) -> Any:

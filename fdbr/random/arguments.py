@@ -14,11 +14,11 @@ from fdbr.core import Tracer, describe
 __all__ = [
     "Shape",
     "all_true",
+    "broadcasts",
     "check_key",
     "check_order",
-    "floating",
+    "checked",
     "give",
-    "integer",
     "parameter",
     "shape_of",
 ]
@@ -39,16 +39,6 @@ def check_key(function: str, key: Any) -> None:
     )
 
 
-def integer(function: str, name: str, value: Any) -> int:
-    """An argument as an integer."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"fdbr.random.{function}: {name} must be an integer, got {describe(value)}"
-        ) from None
-
-
 def shape_of(function: str, shape: Shape) -> tuple[int, ...]:
     """An argument as a shape."""
     try:
@@ -63,15 +53,25 @@ def shape_of(function: str, shape: Shape) -> tuple[int, ...]:
     return sizes
 
 
-def floating(function: str, dtype: Any) -> np.dtype[Any]:
-    """An argument as a floating dtype."""
+def checked(
+    function: str, key: Any, shape: Shape, dtype: Any
+) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and floating dtype of what is drawn by a key, or the error for what is none."""
+    check_key(function, key)
     known = np.dtype(dtype)
     if known.kind != "f":
         raise TypeError(
             f"fdbr.random.{function}: dtype must be a floating dtype, got {known}; draw integers "
             "with fdbr.random.randint"
         )
-    return known
+    return shape_of(function, shape), known
+
+
+def broadcasts(value: Any, shape: tuple[int, ...]) -> bool:
+    """Whether an array broadcasts to a shape."""
+    return len(value.shape) <= len(shape) and all(
+        size in (1, wanted) for size, wanted in zip(value.shape[::-1], shape[::-1], strict=False)
+    )
 
 
 def parameter(
@@ -82,11 +82,7 @@ def parameter(
         return float(value)
     if not isinstance(value, Tracer):
         value = array_module(value).asarray(value)
-    sizes = tuple(value.shape)
-    fits = len(sizes) <= len(shape) and all(
-        size in (1, wanted) for size, wanted in zip(sizes[::-1], shape[::-1], strict=False)
-    )
-    if not fits or value.dtype.kind not in "biuf":
+    if not broadcasts(value, shape) or value.dtype.kind not in "biuf":
         raise ValueError(
             f"fdbr.random.{function}: {name} must be real and broadcast to shape {shape}, got "
             f"{describe(value)}"
@@ -99,13 +95,15 @@ def all_true(condition: Any) -> bool:
     return bool(condition.all() if hasattr(condition, "all") else condition)
 
 
-def check_order(function: str, low_name: str, low: Any, high_name: str, high: Any) -> None:
-    """Refuse bounds that are not in their order, or at an infinite distance."""
-    if all_true(low < high) and all_true(abs(high - low) < math.inf):
+def check_order(
+    function: str, low_name: str, low: Any, high_name: str, high: Any, *, near: bool = False
+) -> None:
+    """Refuse bounds that are not in their order, or, if they must be near, too far apart."""
+    if all_true(low < high) and (not near or all_true(abs(high - low) < math.inf)):
         return
     raise ValueError(
-        f"fdbr.random.{function}: {low_name} must lie below {high_name} everywhere, at a finite "
-        f"distance, got {low!r} and {high!r}"
+        f"fdbr.random.{function}: {low_name} must lie below {high_name} everywhere"
+        f"{', at a finite distance' * near}, got {low!r} and {high!r}"
     )
 
 

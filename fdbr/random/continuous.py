@@ -7,16 +7,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core import stop_gradient
-from fdbr.random.arguments import (
-    Shape,
-    all_true,
-    check_key,
-    check_order,
-    floating,
-    give,
-    parameter,
-    shape_of,
-)
+from fdbr.random.arguments import Shape, check_order, checked, give, parameter
 from fdbr.random.keys import bits
 
 __all__ = [
@@ -63,13 +54,12 @@ def uniform(
     >>> fdbr.random.uniform(fdbr.random.key(0), (2,), "float32").dtype
     dtype('float32')
     """
-    check_key("uniform", key)
-    shape, dtype = shape_of("uniform", shape), floating("uniform", dtype)
+    shape, dtype = checked("uniform", key, shape, dtype)
     words = bits(key, shape)
     low = parameter("uniform", "minval", minval, shape, dtype)
     high = parameter("uniform", "maxval", maxval, shape, dtype)
     plain_low, plain_high = stop_gradient(low), stop_gradient(high)
-    check_order("uniform", "minval", plain_low, "maxval", plain_high)
+    check_order("uniform", "minval", plain_low, "maxval", plain_high, near=True)
     digits = np.finfo(dtype).nmant + 1
     unit = ops.astype(words >> (64 - digits), dtype) * 2.0**-digits
     if type(minval) is type(maxval) is float and (minval, maxval) == (0.0, 1.0):
@@ -141,18 +131,13 @@ def truncated_normal(
     >>> bool((abs(draws) <= 2).all())
     True
     """
-    check_key("truncated_normal", key)
     if shape is None:
         shape = np.broadcast_shapes(getattr(lower, "shape", ()), getattr(upper, "shape", ()))
-    shape = shape_of("truncated_normal", shape)
     u, dtype = _open_unit("truncated_normal", key, shape, dtype)
-    low = _array_like(u, parameter("truncated_normal", "lower", lower, shape, u.dtype))
-    high = _array_like(u, parameter("truncated_normal", "upper", upper, shape, u.dtype))
-    if not all_true(stop_gradient(low) < stop_gradient(high)):
-        raise ValueError(
-            "fdbr.random.truncated_normal: lower must lie below upper everywhere, got "
-            f"{lower!r} and {upper!r}"
-        )
+    low = parameter("truncated_normal", "lower", lower, u.shape, u.dtype)
+    high = parameter("truncated_normal", "upper", upper, u.shape, u.dtype)
+    check_order("truncated_normal", "lower", stop_gradient(low), "upper", stop_gradient(high))
+    low, high = _array_like(u, low), _array_like(u, high)
     # Above zero the distribution function has no digits left to tell tails apart: mirror.
     sign = ops.where(low > 0, -1.0, 1.0)
     one, other = sign * low, sign * high
@@ -219,7 +204,6 @@ def cauchy(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
 
 def _open_unit(function: str, key: Any, shape: Shape, dtype: Any) -> tuple[Any, np.dtype[Any]]:
     """Draws from the open interval (0, 1), symmetric about 1/2, always in float64."""
-    check_key(function, key)
-    dtype = floating(function, dtype)
-    words = bits(key, shape_of(function, shape))
+    shape, dtype = checked(function, key, shape, dtype)
+    words = bits(key, shape)
     return (ops.astype(words >> 12, np.float64) + 0.5) * 2.0**-52, dtype

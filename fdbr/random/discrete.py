@@ -7,7 +7,16 @@ import numpy as np
 from fdbr import ops
 from fdbr.backend import array_module
 from fdbr.core import Tracer, describe, stop_gradient
-from fdbr.random.arguments import Shape, all_true, check_key, give, parameter, shape_of
+from fdbr.random.arguments import (
+    Shape,
+    all_true,
+    broadcasts,
+    check_key,
+    check_order,
+    give,
+    parameter,
+    shape_of,
+)
 from fdbr.random.continuous import gumbel, uniform
 from fdbr.random.keys import bits
 
@@ -155,7 +164,7 @@ def _integers(name: str, value: Any, shape: tuple[int, ...], xp: Any) -> Any:
             f"fdbr.random.randint: {name} must be integers of at most 64 bits, got "
             f"{describe(value)}"
         )
-    if np.broadcast_shapes(array.shape, shape) != shape:
+    if not broadcasts(array, shape):
         raise ValueError(
             f"fdbr.random.randint: {name} {describe(array)} does not broadcast to shape {shape}"
         )
@@ -163,10 +172,7 @@ def _integers(name: str, value: Any, shape: tuple[int, ...], xp: Any) -> Any:
 
 
 def _check_integer_range(low: Any, high: Any, limits: Any) -> None:
-    if not all_true(low < high):
-        raise ValueError(
-            f"fdbr.random.randint: minval must lie below maxval everywhere, got {low} and {high}"
-        )
+    check_order("randint", "minval", low, "maxval", high)
     least, most = np.iinfo(low.dtype).min, np.iinfo(high.dtype).max
     if (least >= limits.min or all_true(low >= limits.min)) and (
         most <= limits.max or all_true(high <= limits.max + 1)

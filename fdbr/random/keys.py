@@ -6,9 +6,9 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import lock
-from fdbr.core import Tracer, describe
+from fdbr.core import Tracer, describe, integer
 from fdbr.ops.philox import random_words
-from fdbr.random.arguments import Shape, check_key, integer, shape_of
+from fdbr.random.arguments import Shape, check_key, shape_of
 
 __all__ = ["bits", "fold_in", "key", "split"]
 
@@ -45,7 +45,7 @@ def key(seed: int) -> Any:
     if isinstance(seed, Tracer):
         low = _words_of("key", "seed", seed)
         return ops.stack([low, ops.zeros_like(low)])
-    number = integer("key", "seed", seed)
+    number = integer("fdbr.random.key", "seed", seed)
     if not 0 <= number < 2**128:
         raise ValueError(f"fdbr.random.key: seed must lie in 0 .. 2**128 - 1, got {number}")
     return lock(np.array([number & (2**64 - 1), number >> 64], dtype=np.uint64))
@@ -77,9 +77,7 @@ def split(key: Any, num: int = 2) -> Any:
     (5, 2)
     """
     check_key("split", key)
-    count = integer("split", "num", num)
-    if count < 1:
-        raise ValueError(f"fdbr.random.split: num must be at least 1, got {count}")
+    count = integer("fdbr.random.split", "num", num, least=1)
     return lock(random_words(key, 0, shape=(count, 2), use=_SPLIT))
 
 
@@ -114,7 +112,7 @@ def fold_in(key: Any, data: int) -> Any:
     if isinstance(data, Tracer):
         start = ops.reshape(_words_of("fold_in", "data", data), (1,))
     else:
-        start = integer("fold_in", "data", data)
+        start = integer("fdbr.random.fold_in", "data", data)
         if not 0 <= start < 2**64:
             raise ValueError(f"fdbr.random.fold_in: data must lie in 0 .. 2**64 - 1, got {start}")
     return lock(random_words(key, start, shape=(2,), use=_FOLD))

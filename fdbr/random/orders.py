@@ -7,8 +7,8 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import lock
-from fdbr.core import describe, stop_gradient
-from fdbr.random.arguments import Shape, all_true, check_key, integer, shape_of
+from fdbr.core import describe, integer, stop_gradient
+from fdbr.random.arguments import Shape, all_true, check_key, shape_of
 from fdbr.random.continuous import gumbel, uniform
 from fdbr.random.discrete import randint
 from fdbr.random.keys import bits
@@ -44,10 +44,7 @@ def permutation(key: Any, x: Any, axis: int = 0) -> Any:
     """
     check_key("permutation", key)
     if getattr(x, "shape", ()) == ():
-        count = integer("permutation", "x", x)
-        if count < 0:
-            raise ValueError(f"fdbr.random.permutation: x must be at least 0, got {count}")
-        return _order(key, count)
+        return _order(key, integer("fdbr.random.permutation", "x", x, least=0))
     if not -len(x.shape) <= axis < len(x.shape):
         raise ValueError(f"fdbr.random.permutation: x {describe(x)} has no axis {axis}")
     return lock(ops.take(x, _order(key, x.shape[axis]), axis=axis))
@@ -92,7 +89,7 @@ def choice(
     whole = getattr(a, "shape", ()) == ()
     if not whole and not -len(a.shape) <= axis < len(a.shape):
         raise ValueError(f"fdbr.random.choice: a {describe(a)} has no axis {axis}")
-    count = integer("choice", "a", a) if whole else a.shape[axis]
+    count = integer("fdbr.random.choice", "a", a) if whole else a.shape[axis]
     draws = math.prod(shape)
     if count < 1 or (not replace and draws > count):
         raise ValueError(

@@ -1,6 +1,5 @@
 """Datasets in batches, in an order that is a pure function of key and epoch."""
 
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from fdbr import random, tree
 from fdbr.backend import array_module, is_array, lock
-from fdbr.core import describe
+from fdbr.core import describe, integer
 from fdbr.tree import frozen, static
 
 __all__ = ["Batches"]
@@ -77,7 +76,7 @@ class Batches:
                 "fdbr.train.Batches: to shuffle takes a key; give key=fdbr.random.key(seed)"
             )
         dataset = _stacked(dataset)
-        size = _positive("size", size)
+        size = integer("fdbr.train.Batches", "size", size, least=1)
         count = _count(dataset)
         if drop_last and size > count:
             raise ValueError(
@@ -116,7 +115,8 @@ class Batches:
         >>> all((a == b).all() for a, b in zip(whole[1:], rest, strict=True))
         True
         """
-        number, start = _index("number", number), _index("start", start)
+        number = integer("fdbr.train.Batches.epoch", "number", number, least=0)
+        start = integer("fdbr.train.Batches.epoch", "start", start, least=0)
         if start > len(self):
             raise ValueError(
                 f"fdbr.train.Batches.epoch: start is {start}, but an epoch has {len(self)} "
@@ -182,27 +182,3 @@ def _count(dataset: Any) -> int:
             f"fdbr.train.Batches: the arrays of dataset must have as many examples, but {lengths}"
         )
     return int(counts[0])
-
-
-def _index(name: str, value: Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"fdbr.train.Batches.epoch: {name} must be an integer, got {describe(value)}"
-        ) from None
-    if number < 0:
-        raise ValueError(f"fdbr.train.Batches.epoch: {name} must be at least 0, got {number}")
-    return number
-
-
-def _positive(name: str, value: Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"fdbr.train.Batches: {name} must be an integer, got {describe(value)}"
-        ) from None
-    if number < 1:
-        raise ValueError(f"fdbr.train.Batches: {name} must be at least 1, got {number}")
-    return number

@@ -1,6 +1,5 @@
 """The training loop: a generator of frozen reports."""
 
-import operator
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -9,6 +8,7 @@ from typing import Any, Protocol
 import attrs
 
 from fdbr import tree
+from fdbr.core import integer
 from fdbr.tree import frozen
 
 __all__ = ["Position", "Report", "Source", "fit"]
@@ -184,7 +184,7 @@ def _check_arguments(
         ("position.epoch", position.epoch),
         ("position.batch", position.batch),
     ):
-        _check_count(name, value)
+        integer("fdbr.train.fit", name, value, least=0)
 
 
 def _reports(
@@ -229,14 +229,3 @@ def _checked(result: Any) -> tuple[Any, Mapping[str, Any]]:
 
 def _kind(value: Any) -> str:
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
-
-
-def _check_count(name: str, value: Any) -> None:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"fdbr.train.fit: {name} must be an integer, got {type(value).__name__} {value!r}"
-        ) from None
-    if number < 0:
-        raise ValueError(f"fdbr.train.fit: {name} must be at least 0, got {number}")

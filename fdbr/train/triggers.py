@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from fdbr.core import integer
 from fdbr.train.loop import Report
 
 __all__ = ["Trigger", "every"]
@@ -27,9 +28,9 @@ def every(*, epochs: int | None = None, iterations: int | None = None) -> Trigge
     Raises
     ------
     TypeError
-        If neither is given.
+        If neither is given, or one is no integer.
     ValueError
-        If one is not a positive integer.
+        If one is not positive.
 
     >>> from fdbr import train
     >>> report = train.Report(7, 1, {}, None, train.Position(1, 3), 0.5)
@@ -39,8 +40,8 @@ def every(*, epochs: int | None = None, iterations: int | None = None) -> Trigge
     if epochs is None and iterations is None:
         raise TypeError("fdbr.train.every: give epochs, iterations, or both")
     for name, number in (("epochs", epochs), ("iterations", iterations)):
-        if number is not None and (type(number) is not int or number < 1):
-            raise ValueError(f"fdbr.train.every: {name} must be a positive integer, got {number!r}")
+        if number is not None:
+            integer("fdbr.train.every", name, number, least=1)
 
     def triggered(report: Report) -> bool:
         at_end = report.position.batch == 0

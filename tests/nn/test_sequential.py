@@ -125,5 +125,6 @@ def test_a_layer_without_call_says_so():
     class Empty(nn.Layer):
         pass
 
-    with pytest.raises(NotImplementedError, match="Empty has no __call__"):
-        Empty()(X)
+    for use in (lambda: Empty()(X), lambda: Empty().train(X), lambda: nn.Sequential(Empty())):
+        with pytest.raises(TypeError, match=r"Empty.*(not callable|cannot be called)"):
+            use()

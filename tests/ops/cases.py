@@ -6,6 +6,7 @@ keep its distance from where an operation is not smooth.
 """
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ import numpy as np
 import scipy.special
 from hypothesis import settings
 
+import fdbr
 from fdbr import ops
 
 Function = Callable[..., Any]
@@ -128,6 +130,11 @@ def bent(out: Any) -> Any:
     return out + 0.5 * out * out
 
 
+def jitted_if_asked(function: Function) -> Function:
+    """A function that is to be tested: as it is, or jitted if pytest was told ``--jit``."""
+    return fdbr.jit(function) if os.environ.get("FDBR_TEST_JIT") else function
+
+
 # --- the collection -----------------------------------------------------------------
 
 CASES: list[Case] = []
@@ -143,7 +150,9 @@ def case(
     """Enter a case; the function is the op itself if none is given."""
     name = f"{op}-{setting}" if setting else op
     assert name not in {c.name for c in CASES}, name
-    CASES.append(Case(op, name, function or getattr(ops, op), arguments, reference))
+    CASES.append(
+        Case(op, name, jitted_if_asked(function or getattr(ops, op)), arguments, reference)
+    )
 
 
 def unary(op: str, elements: Strategy, reference: Function, **more: Any) -> None:

@@ -5,6 +5,7 @@ taken in a form that does not depend on what it leaves open: the signs of singul
 instance.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import hypothesis.strategies as st
@@ -81,6 +82,14 @@ def of_complex_matrix(op: str, place: Any, f: Function, reference: Any = np.lina
         lambda x, y: joined(ops.concat, f(linalg, near(x, place) + 1j * y)),
         "complex",
     )
+
+
+def _one_by_one(name: str) -> Function:
+    f = getattr(scipy.linalg, name)
+    return lambda x: f(x) if x.ndim == 2 else np.stack([f(one) for one in x])
+
+
+_each_by_scipy = SimpleNamespace(sqrtm=_one_by_one("sqrtm"), logm=_one_by_one("logm"))
 
 
 def adjoint(x: Any) -> Any:
@@ -245,6 +254,17 @@ for setting, scale in (("", 0.0), ("large", 4.0)):
         lambda x, c=scale: linalg.expm(near(x, c * np.eye(2)[::-1])),
         setting,
     )
+
+for op in ("sqrtm", "logm"):
+    for setting, place in (
+        ("", SQUARE),
+        ("turning", np.array([[2.0, -4.0], [4.0, 2.0]])),
+        ("alike", np.array([[9.0, 1.0], [0.0, 9.0]])),
+        ("near 1", np.eye(2) + np.array([[0.0, 1.0], [-1.0, 0.0]])),
+        ("stack", np.stack([SQUARE, SQUARE.T])),
+    ):
+        of_matrix(op, place, lambda la, x, op=op: getattr(la, op)(x), setting, _each_by_scipy)
+    of_complex_matrix(op, SQUARE, lambda la, x, op=op: getattr(la, op)(x), _each_by_scipy)
 
 # --- norms --------------------------------------------------------------------------
 

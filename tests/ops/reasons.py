@@ -132,8 +132,6 @@ REAL: dict[str, str] = {
 
 REAL_CASES: dict[str, str] = {
     "pad-median": ORDER,
-    "scatter-amax of others": ORDER,
-    "scatter-amin of others": ORDER,
     "interp-periodic": "positions on a circle are real",
     "linalg.cholesky-upper": "the case multiplies by a transpose: see cholesky-complex",
     "linalg.eig-turning": "the case counts on pairs of conjugate eigenvalues: see eig-complex",

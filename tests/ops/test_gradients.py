@@ -12,15 +12,19 @@ from hypothesis import given
 import fdbr
 from fdbr import tree
 from fdbr.testing import assert_allclose, check_grads
-from ops.cases import CASES, Case, bent, few
+from ops.cases import CASES, Case, bent, few, jitted_if_asked
 
 every_case = pytest.mark.parametrize("case", CASES, ids=repr)
 
 
 def gradient(case: Case, args: Any) -> Any:
     """The gradient of the case's bent output, summed."""
-    out, pullback = fdbr.vjp(lambda args: bent(case.function(*args)), args)
-    return pullback(np.ones(np.shape(out), dtype=np.result_type(out)))[0]
+
+    def run(args: Any) -> Any:
+        out, pullback = fdbr.vjp(lambda args: bent(case.function(*args)), args)
+        return pullback(np.ones(np.shape(out), dtype=np.result_type(out)))[0]
+
+    return jitted_if_asked(run)(args)
 
 
 def in_dtypes(args: Any, dtypes: Any) -> Any:
@@ -37,7 +41,8 @@ def test_derivatives_of_two_orders_are_those_of_differences(case):
     @few(8)
     @given(case.arguments)
     def check(args):
-        check_grads(lambda *args: bent(case.function(*args)), *args, modes=("vjp", "jvp"))
+        f = jitted_if_asked(lambda *args: bent(case.function(*args)))
+        check_grads(f, *args, modes=("vjp", "jvp"))
 
     check()
 

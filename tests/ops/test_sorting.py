@@ -231,6 +231,26 @@ def test_of_elements_scattered_to_one_place_the_last_stays():
     assert lowest.tolist() == [5, 3]
 
 
+@pytest.mark.parametrize(("reduce", "best"), [("amax", 2 + 3j), ("amin", 1 + 5j)])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_extremes_of_complex_numbers_are_those_by_real_and_then_imaginary_part(
+    reduce, best, include_self
+):
+    x, index = np.array([1.5, 7j]), np.array([0, 0, 0])
+    src = np.array([2 + 1j, 2 + 3j, 1 + 5j])
+    f = lambda src: ops.scatter(x, 0, index, src, reduce=reduce, include_self=include_self)
+    assert f(src).tolist() == [best, 7j]
+    slope = fdbr.grad(lambda src: ops.real(f(src)[0]))(src)
+    assert slope.tolist() == (src == best).tolist()
+
+
+def test_extremes_of_truth_values_scattered_to_one_place():
+    x, index, src = np.array([True, False]), np.array([0, 0]), np.array([False, False])
+    either = lambda **own: ops.scatter(x, 0, index, src, reduce="amax", **own).tolist()
+    assert either() == [True, False]
+    assert either(include_self=False) == [False, False]
+
+
 # --- sequences ----------------------------------------------------------------------
 
 
@@ -308,6 +328,11 @@ X = np.ones((2, 3))
             lambda x: ops.scatter(x, 0, np.zeros((1, 1), int), x, reduce="prod"),
             ValueError,
             "reduce is 'prod'",
+        ),
+        (
+            lambda x: ops.scatter(x, 0, np.zeros((2, 3), int), x * 1j, reduce="amin"),
+            TypeError,
+            r"ops.scatter: src is complex128\[2,3\].* x float64\[2,3\]; make x complex",
         ),
         (lambda x: ops.convolve(x[0], x), ValueError, "ops.convolve: two sequences"),
         (lambda x: ops.correlate(x[0, :0], x[0]), ValueError, "ops.correlate: two sequences"),

@@ -237,9 +237,9 @@ def test_what_scipy_has_and_fdbr_has_not_is_named():
 
 
 def test_polygamma_takes_one_order_that_is_not_negative():
-    with pytest.raises(TypeError, match=r"polygamma: n must be one integer, not float64\[2\]"):
+    with pytest.raises(TypeError, match=r"polygamma: n must be an integer, got float64\[2\]"):
         ops.polygamma(np.ones(2), 1.0)
-    with pytest.raises(ValueError, match="polygamma: n must be at least 0, not -1"):
+    with pytest.raises(ValueError, match="polygamma: n must be at least 0, got -1"):
         ops.polygamma(-1, 1.0)
 
 

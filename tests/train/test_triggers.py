@@ -40,8 +40,16 @@ def test_one_of_both_is_needed():
         train.every()
 
 
-@pytest.mark.parametrize("number", [0, -1, 1.5, "2", True])
+@pytest.mark.parametrize(
+    ("number", "error", "words"),
+    [
+        (0, ValueError, "at least 1, got 0"),
+        (-1, ValueError, "at least 1, got -1"),
+        (1.5, TypeError, "an integer, got float 1.5"),
+        ("2", TypeError, "an integer, got str"),
+    ],
+)
 @pytest.mark.parametrize("name", ["epochs", "iterations"])
-def test_intervals_are_positive_integers(name, number):
-    with pytest.raises(ValueError, match=f"{name} must be a positive integer"):
+def test_intervals_are_positive_integers(name, number, error, words):
+    with pytest.raises(error, match=f"train.every: {name} must be {words}"):
         train.every(**{name: number})

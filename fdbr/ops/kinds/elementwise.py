@@ -1,26 +1,36 @@
 """Operations that act on each element alone."""
 
 import inspect
+import sys
 from typing import Any
+
+import numpy as np
 
 from fdbr.ops.kinds.batches import aligned
 from fdbr.ops.kinds.fitting import fit, match
+from fdbr.ops.kinds.large import LARGE, evaluated, letting_go, pulled
 from fdbr.ops.kinds.operation import operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rule
 
 __all__ = ["elementwise"]
 
+_array = np.ndarray
 
-def elementwise(**partials: Any) -> Any:
+
+def elementwise(*, heavy: bool = False, **partials: Any) -> Any:
     """Declare an operation that acts on each element alone, with NumPy's broadcasting.
 
     The partial derivative in an operand is a function of what it names, or the number 1 or
-    -1, or `None` where it is zero.
+    -1, or `None` where it is zero.  An operation of one operand may say that it is heavy, if
+    value and derivative take ten times as long as a multiplication: large arrays are then
+    divided among threads.
     """
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
-        rules = [_partial_rule(partials[name], operands, i) for i, name in enumerate(operands)]
+        rules = [
+            _partial_rule(partials[name], operands, i, heavy) for i, name in enumerate(operands)
+        ]
 
         def forward(values: Any, tangents: Any, out: Any, params: Any) -> Any:
             total = None
@@ -32,20 +42,39 @@ def elementwise(**partials: Any) -> Any:
                     total = term if total is None else total + term
             return match(total, out)
 
-        return operation(value, "elementwise", rules, forward, aligned)
+        if heavy:
+            value = evaluated(value)
+        function = operation(value, "elementwise", rules, forward, aligned)
+        return letting_go(function) if _names_only_out(partials, value) else function
 
     return declare
 
 
-def _partial_rule(partial: Any, operands: tuple[str, ...], index: int) -> Rule | None:
+def _names_only_out(partials: dict[str, Any], value: Function) -> bool:
+    """Whether the operation has one operand and no keywords, and keeps its value alone."""
+    (partial, *more), parameters = partials.values(), inspect.signature(value).parameters
+    return (
+        len(parameters) == 2
+        and not more
+        and callable(partial)
+        and list(inspect.signature(partial).parameters) == ["out"]
+    )
+
+
+def _partial_rule(partial: Any, operands: tuple[str, ...], index: int, heavy: bool) -> Rule | None:
     if partial is None:
         return None
     if isinstance(partial, int):
         pull = _identity_pull if partial == 1 else _negative_pull
         return Rule(pull, ["like"], operands, index)
     names = list(inspect.signature(partial).parameters)
-    make = _partial_pull_of_one if len(names) == 1 else _partial_pull
-    return Rule(make(partial), ["like", *names], operands, index)
+    if len(names) > 1:
+        pull = _partial_pull(partial)
+    elif len(operands) > 1:
+        pull = _partial_pull_of_one(partial)
+    else:
+        pull = _only_pull(partial, heavy)
+    return Rule(pull, ["like", *names], operands, index)
 
 
 def _partial_pull(partial: Function) -> Function:
@@ -59,6 +88,17 @@ def _partial_pull(partial: Function) -> Function:
 def _partial_pull_of_one(partial: Function) -> Function:
     # The usual case without the packing of arguments.
     def pull(ct: Any, like: Any, saved: Any) -> Any:
+        ct = ct * partial(saved)
+        return ct if like is None else fit(ct, like)
+
+    return pull
+
+
+def _only_pull(partial: Function, heavy: bool) -> Function:
+    # Where there is but one operand, the cotangent is not needed for another.
+    def pull(ct: Any, like: Any, saved: Any) -> Any:
+        if type(ct) is _array and ct.nbytes >= LARGE and like is None:
+            return pulled(sys.getrefcount(ct), ct, partial, saved, heavy)
         ct = ct * partial(saved)
         return ct if like is None else fit(ct, like)
 

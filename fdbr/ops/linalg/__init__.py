@@ -14,6 +14,7 @@ from fdbr.ops.linalg.factorizations import cholesky, qr
 from fdbr.ops.linalg.functions import expm, matrix_power
 from fdbr.ops.linalg.norms import matrix_norm, norm, vector_norm
 from fdbr.ops.linalg.products import cross, kron, multi_dot, outer, trace
+from fdbr.ops.linalg.roots import logm, sqrtm
 from fdbr.ops.linalg.singular_values import lstsq, matrix_rank, pinv, svd, svdvals
 from fdbr.ops.linalg.solving import inv, solve
 from fdbr.ops.linalg.spectral import eig, eigh, eigvals, eigvalsh
@@ -33,6 +34,7 @@ __all__ = [
     "expm",
     "inv",
     "kron",
+    "logm",
     "lstsq",
     "matmul",
     "matrix_norm",
@@ -47,6 +49,7 @@ __all__ = [
     "slogdet",
     "solve",
     "solve_triangular",
+    "sqrtm",
     "svd",
     "svdvals",
     "tensordot",

@@ -1,11 +1,11 @@
 """Functions of matrices."""
 
 import functools
-import operator
+from collections.abc import Callable
 from typing import Any
 
 from fdbr.backend import array_module
-from fdbr.core import stop_gradient
+from fdbr.core import integer, stop_gradient
 from fdbr.ops.arithmetic import abs
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import zeros_like
@@ -15,7 +15,7 @@ from fdbr.ops.linalg.solving import inv
 from fdbr.ops.reductions import max, sum
 from fdbr.ops.shape import _matrix_transpose, broadcast_to, concat
 
-__all__ = ["expm", "matrix_power"]
+__all__ = ["expm", "frechet", "matrix_power"]
 
 # Higham, "The scaling and squaring method for the matrix exponential revisited", 2005: up to
 # which 1-norm the Padé approximant of each degree is exact to float64, and its coefficients.
@@ -57,22 +57,32 @@ def _polynomial(powers: Any, coefficients: Any) -> Any:
     return total
 
 
-def _frechet(x: Any, t: Any) -> Any:
-    """The derivative of the exponential along ``t``: a block of an exponential twice as large.
+def frechet(function: Callable[[Any], Any], x: Any, t: Any, *, alike: bool = False) -> Any:
+    """The derivative of a function of matrices along ``t``.
 
-    It is linear in ``t``, which is brought to size 1 lest it decide how often to square.
+    It is a block of the function of a matrix twice as large (Mathias, 1996; Higham, "Functions
+    of Matrices", 2008, equation 3.16), and linear in ``t``: this is brought to size 1 first, or,
+    ``alike``, to that of ``x``, lest it decide how the function is computed.
     """
     n = x.shape[-1]
     if not n:
         return t
-    size = max(sum(abs(stop_gradient(t)), axis=-2), axis=-1)[..., None, None]
-    size = where(size == 0, 1, size)
-    blocks = concat([concat([x, t / size], axis=-1), concat([zeros_like(x), x], axis=-1)], axis=-2)
-    return _expm(blocks)[..., :n, n:] * size
+    scale = _size(t) / _size(x) if alike else _size(t)
+    upper, lower = concat([x, t / scale], axis=-1), concat([zeros_like(x), x], axis=-1)
+    return function(concat([upper, lower], axis=-2))[..., :n, n:] * scale
+
+
+def _size(x: Any) -> Any:
+    """The 1-norm of matrices, 1 where it is 0: a constant of shape ``(..., 1, 1)``."""
+    norm = max(sum(abs(stop_gradient(x)), axis=-2), axis=-1)[..., None, None]
+    return where(norm == 0, 1, norm)
 
 
 @opaque(
-    x=(lambda ct, x: _frechet(_matrix_transpose(x), ct), lambda t, x: _frechet(x, t)),
+    x=(
+        lambda ct, x: frechet(_expm, _matrix_transpose(x), ct),
+        lambda t, x: frechet(_expm, x, t),
+    ),
     batch=aligned,
 )
 def _expm(xp: Any, x: Any) -> Any:
@@ -143,7 +153,7 @@ def matrix_power(x: Any, n: int, /) -> Any:
            [0., 1.]])
     """
     x = square_matrices("matrix_power", x)
-    n = operator.index(n)
+    n = integer("fdbr.ops.linalg.matrix_power", "n", n)
     if n == 0:
         return broadcast_to(array_module(x).eye(x.shape[-1], dtype=x.dtype), x.shape)
     base, n = (inv(x), -n) if n < 0 else (x, n)

@@ -17,7 +17,7 @@ _FAR = 10.0  # where the asymptotic series of erfcx's derivative takes over
 _TERMS = 12
 
 
-@elementwise(x=lambda x: _TWO_BY_ROOT_PI * exp(-x * x))
+@elementwise(x=lambda x: _TWO_BY_ROOT_PI * exp(-x * x), heavy=True)
 def erf(xp: Any, x: Any) -> Any:
     """The error function ``2 / sqrt(pi) * integral of exp(-t**2) from 0 to x``.
 

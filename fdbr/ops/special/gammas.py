@@ -1,10 +1,9 @@
 """The gamma function and its relatives."""
 
 import math
-import operator
 from typing import Any
 
-from fdbr.core import describe
+from fdbr.core import integer
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import not_differentiated, refuse_complex, scipy_special
 
@@ -79,14 +78,7 @@ def polygamma(n: int, x: Any, /) -> Any:
     >>> round(ops.polygamma(1, 1.0), 6)
     1.644934
     """
-    try:
-        order = operator.index(n)
-    except TypeError:
-        raise TypeError(
-            f"fdbr.ops.polygamma: n must be one integer, not {describe(n)}; call it for each order"
-        ) from None
-    if order < 0:
-        raise ValueError(f"fdbr.ops.polygamma: n must be at least 0, not {order}")
+    order = integer("fdbr.ops.polygamma", "n", n, least=0)
     return _polygamma(x, n=order) if order else digamma(x)
 
 

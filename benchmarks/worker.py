@@ -1,0 +1,159 @@
+"""A process of its own for a workload in one library.
+
+There a library is as its users have it: with memory, thread pools and settings that no other
+library has touched.  The process waits between turns, and takes no time then.
+"""
+
+import multiprocessing
+import time
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks import libraries, memory, workloads
+
+__all__ = ["FailedError", "First", "Worker"]
+
+CHECKED_CALLS = 3  # several, so that a training step's update is compared too
+
+
+class FailedError(Exception):
+    """Why a library has no times."""
+
+
+class First(NamedTuple):
+    """The results of the first calls, and how many seconds the very first took."""
+
+    results: list[list[np.ndarray]]
+    seconds: float
+
+
+class Worker:
+    """The process, from here.
+
+    Parameters
+    ----------
+    library, workload
+        Their names.
+    changes
+        Sizes of the workload that differ from its own.
+    """
+
+    def __init__(
+        self, library: str, workload: str, changes: dict[str, int], threads: int, tiny: bool
+    ) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        arguments = (theirs, library, workload, changes, threads, tiny)
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def first(self) -> First:
+        """Make the first calls.
+
+        Raises
+        ------
+        FailedError
+            With the reason in words.
+        """
+        return self._ask("first")
+
+    def loop(self, number: int) -> float:
+        """Make some calls; the seconds they took."""
+        return self._ask(number)
+
+    def memory(self) -> dict[str, int]:
+        """The peaks in bytes, by name; none where the system does not tell.
+
+        ``growth``, the same for all libraries: by how much the process outgrows what it was after
+        the library had been imported and had run (and compiled) a tiny network.  It covers
+        parameters, data, what compilers left behind, and whatever a step takes at its peak.
+        ``arrays``, for libraries that compute with NumPy: by how much NumPy's memory grows in a
+        step, without parameters and data.
+        """
+        return self._ask("memory")
+
+    def end(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        self._process.join(5)
+        self._process.kill()
+
+    def _ask(self, what: Any) -> Any:
+        try:
+            self._pipe.send(what)
+            answer = self._pipe.recv()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._process.join(5)
+            raise FailedError(f"its process ended with {self._process.exitcode}") from None
+        if isinstance(answer, FailedError):
+            raise answer
+        return answer
+
+
+def _serve(
+    pipe: Connection,
+    library: str,
+    workload: str,
+    changes: dict[str, int],
+    threads: int,
+    tiny: bool,
+) -> None:
+    """What the process does."""
+    module = workloads.load(workload)
+    sizes = workloads.resized(module, changes, tiny)
+    run: Any = None
+    before = 0
+    try:
+        while True:
+            what = pipe.recv()
+            try:
+                if what == "first":
+                    before = _warmed(library, threads)
+                    run = libraries.start(library, module, sizes, threads)
+                    pipe.send(_first(run))
+                elif what == "memory":
+                    pipe.send(_memory(library, run, before))
+                else:
+                    pipe.send(run.loop(what))
+            except libraries.AbsentError as error:
+                pipe.send(FailedError(str(error)))
+            except Exception as error:  # of whatever kind: a library's failure is a result
+                failed = FailedError(f"fails: {type(error).__name__}: {_first_line(error)}")
+                failed.add_note(traceback.format_exc())
+                pipe.send(failed)
+    except EOFError:
+        return  # nobody will ask any more
+
+
+def _warmed(library: str, threads: int) -> int:
+    """Import the library and run a tiny network in it; the memory in use then."""
+    if library in libraries.LIBRARIES:
+        tiny = workloads.load("mlp")
+        libraries.start(library, tiny, tiny.TINY, threads).loop(3)
+    return memory.resident() if memory.known() else 0
+
+
+def _first(run: libraries.Run) -> First:
+    start = time.perf_counter()
+    results = [run.results()]
+    seconds = time.perf_counter() - start
+    return First(results + [run.results() for _ in range(CHECKED_CALLS - 1)], seconds)
+
+
+def _memory(library: str, run: libraries.Run, before: int) -> dict[str, int]:
+    if not memory.known():
+        return {}
+    memory.resident()  # what is free does not count as in use
+    found = {"growth": memory.peak(lambda: run.loop(3)) - before}
+    if library in libraries.WITH_NUMPY:
+        found["arrays"] = memory.array_peak(lambda: run.loop(1))
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:100] if lines else ""

@@ -1,0 +1,246 @@
+"""Frozen classes, which are nodes of pytrees."""
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, dataclass_transform
+
+import attrs
+import optree
+from optree.integrations.attrs import AttrsEntry
+
+__all__ = ["NAMESPACE", "FrozenError", "buffer", "frozen", "in_buffer", "static"]
+
+NAMESPACE = "fdbr"
+"""Under which `optree` knows the classes."""
+
+T = TypeVar("T")
+
+_BUFFER = "fdbr.buffer"
+_STATIC = "fdbr.static"
+
+
+class FrozenError(attrs.exceptions.FrozenInstanceError):
+    """Raised by an attempt to change a frozen object in place."""
+
+    def __init__(self, message: str) -> None:
+        AttributeError.__init__(self, message)  # that of attrs takes no message
+        self.msg = message
+
+
+def static(**options: Any) -> Any:
+    """A field of a frozen class that is structure, not data.
+
+    It is compared and hashed with the structure of the tree, so its value must be
+    hashable, and no array; no transformation ever sees it as a leaf.  Options are those of
+    `attrs.field`.
+
+    >>> import fdbr
+    >>> @fdbr.frozen
+    ... class Scale:
+    ...     factor: float
+    ...     axis: int = fdbr.static(default=-1)
+    >>> fdbr.tree.leaves(Scale(2.0))
+    [2.0]
+    """
+    return _marked_field(_STATIC, options)
+
+
+def buffer(**options: Any) -> Any:
+    """A field whose arrays travel with the object but are never differentiated.
+
+    Running statistics are the usual example.  The leaves below it are leaves of the
+    tree (they are saved, moved between devices and mapped over); their gradient is
+    `None`.  Options are those of `attrs.field`.
+
+    >>> import fdbr, numpy as np
+    >>> @fdbr.frozen
+    ... class Normalize:
+    ...     scale: np.ndarray
+    ...     mean: np.ndarray = fdbr.buffer()
+    >>> layer = Normalize(np.ones(2), np.zeros(2))
+    >>> fdbr.grad(lambda layer: (layer.scale + layer.mean).sum())(layer)
+    Normalize(scale=array([1., 1.]), mean=None)
+    """
+    return _marked_field(_BUFFER, options)
+
+
+def _marked_field(mark: str, options: dict[str, Any]) -> Any:
+    return attrs.field(**options | {"metadata": {**options.pop("metadata", {}), mark: True}})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(attrs.field, static, buffer))
+def frozen(cls: type[T] | None = None, /, **options: Any) -> Any:
+    """Make a class attrs-frozen and a pytree node, in one.
+
+    Fields are declared as in attrs; `static` and `buffer` mark the special ones.
+    Rebuilding a tree does not run ``__init__``, its converters or validators: a node
+    may hold traced values, gradients or `None` where the class itself holds arrays.
+    Two instances are equal when they have one structure and bitwise equal leaves.
+
+    Parameters
+    ----------
+    cls
+        The class; given by the decorator syntax.
+    options
+        Passed to `attrs.frozen` (for instance ``kw_only=True``).
+
+    Raises
+    ------
+    FrozenError
+        On assignment to, or deletion of, an attribute of an instance.
+
+    >>> import fdbr
+    >>> @fdbr.frozen
+    ... class Point:
+    ...     x: float
+    ...     y: float
+    >>> fdbr.tree.map(lambda v: 10 * v, Point(1.0, 2.0))
+    Point(x=10.0, y=20.0)
+    """
+    if cls is None:
+        return functools.partial(frozen, **options)
+    made: Any = attrs.frozen(cls, **{"repr": False, **options})
+    own = vars(cls)
+    made.__setattr__ = _refuse_assignment
+    made.__delattr__ = _refuse_assignment
+    if "__eq__" not in own and options.get("eq", True):
+        made.__eq__ = _equal
+    if "__repr__" not in own:
+        made.__repr__ = _represent
+    if "__init_subclass__" not in own:
+        made.__init_subclass__ = classmethod(_subclass_hook(made))
+    if made is not cls:
+        _unregister(cls)  # which attrs has replaced
+    _register(made)
+    return made
+
+
+def _subclass_hook(made: Any) -> Callable[..., None]:
+    """What makes subclasses nodes as well, where they forgot the decorator."""
+
+    def hook(cls: Any, **options: Any) -> None:
+        super(made, cls).__init_subclass__(**options)
+        _register(cls)
+
+    return hook
+
+
+def _refuse_assignment(self: Any, name: str, *value: Any) -> None:
+    kind = type(self).__name__
+    raise FrozenError(
+        f"cannot {'set' if value else 'delete'} {kind}.{name}: {kind} is frozen. Make a changed "
+        f"copy instead: new = fdbr.tree.replace(old, {name}=value)."
+    )
+
+
+def _equal(self: Any, other: Any) -> Any:
+    if type(self) is not type(other):
+        return NotImplemented
+    ours, our_shape = optree.tree_flatten(self, namespace=NAMESPACE)
+    theirs, their_shape = optree.tree_flatten(other, namespace=NAMESPACE)
+    return our_shape == their_shape and all(map(_same_leaf, ours, theirs))
+
+
+def _same_leaf(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if not (hasattr(a, "shape") and hasattr(b, "shape")):
+        return type(a) is type(b) and bool(a == b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if hasattr(a, "tobytes") and hasattr(b, "tobytes") and a.dtype.kind != "O":
+        return bool(a.tobytes() == b.tobytes())
+    return bool((a == b).all())
+
+
+def _represent(self: Any) -> str:
+    fields = (f for f in attrs.fields(type(self)) if f.repr)
+    return f"{type(self).__name__}({', '.join(_field_text(self, f) for f in fields)})"
+
+
+def _field_text(obj: Any, field: Any) -> str:
+    value = getattr(obj, field.name)
+    return f"{field.name}={field.repr(value) if callable(field.repr) else _summary(value)}"
+
+
+def _summary(value: Any) -> str:
+    """The repr of a value, with large arrays reduced to dtype and shape."""
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return f"({', '.join(map(_summary, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_summary, value))}]"
+    if type(value) is dict:
+        return "{" + ", ".join(f"{k!r}: {_summary(v)}" for k, v in value.items()) + "}"
+    if hasattr(value, "shape") and hasattr(value, "dtype") and getattr(value, "size", 0) > 8:
+        return _array_text(value)
+    return repr(value)
+
+
+def _array_text(value: Any) -> str:
+    return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+
+
+# --- as nodes of trees --------------------------------------------------------------
+
+
+def _register(cls: Any) -> None:
+    fields = attrs.fields(cls)
+    data = tuple(f.name for f in fields if not f.metadata.get(_STATIC))
+    fixed = tuple(f.name for f in fields if f.metadata.get(_STATIC))
+    to_children, from_children = _node_functions(cls, data, fixed)
+    _unregister(cls)
+    optree.register_pytree_node(
+        cls, to_children, from_children, path_entry_type=AttrsEntry, namespace=NAMESPACE
+    )
+
+
+def _node_functions(cls: Any, data: tuple[str, ...], fixed: tuple[str, ...]) -> tuple[Any, Any]:
+    """The functions that take a node apart and make it again, with the fields spelled out.
+
+    They are made from source, as attrs makes its methods, because every step of training
+    takes its trees apart several times.
+    """
+
+    def fields(names: tuple[str, ...]) -> str:
+        return "(" + "".join(f"obj.{name}, " for name in names) + ")"
+
+    # What cannot be hashed is looked at: it may be an array.
+    checks = [f" if type(obj.{n}).__hash__ is None: check(obj, {n!r}, obj.{n})" for n in fixed]
+    apart = ["def apart(obj):", *checks, f" return {fields(data)}, {fields(fixed)}, data"]
+    puts = [f" put(obj, {name!r}, children[{i}])" for i, name in enumerate(data)]
+    puts += [f" put(obj, {name!r}, metadata[{i}])" for i, name in enumerate(fixed)]
+    again = ["def again(metadata, children):", " obj = new(cls)", *puts, " return obj"]
+    scope: dict[str, Any] = {
+        "check": _check_static,
+        "cls": cls,
+        "data": data,
+        "new": cls.__new__,
+        "put": object.__setattr__,
+    }
+    exec("\n".join([*apart, *again]), scope)
+    return scope["apart"], scope["again"]
+
+
+def _check_static(obj: Any, name: str, value: Any) -> None:
+    """Refuse an array as structure; comparing it would give no truth value."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        kind = type(obj).__name__
+        raise TypeError(
+            f"fdbr.frozen: the static field {kind}.{name} holds an array, {_array_text(value)}. A "
+            f"static field is structure, which is compared and hashed. Make {name} a field of "
+            "data (fdbr.buffer() if it is not to be trained), or give a tuple of numbers, "
+            "tuple(x.tolist())."
+        )
+
+
+def _unregister(cls: Any) -> None:
+    with contextlib.suppress(ValueError):  # it was not registered
+        optree.unregister_pytree_node(cls, namespace=NAMESPACE)
+
+
+def in_buffer(entry: Any) -> bool:
+    """Whether a step of a path leads into a `buffer` field."""
+    return isinstance(entry, AttrsEntry) and bool(
+        getattr(attrs.fields(entry.type), entry.field).metadata.get(_BUFFER)
+    )

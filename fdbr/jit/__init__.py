@@ -1,0 +1,7 @@
+"""The recorded program, its passes, and its back ends."""
+
+from fdbr.jit.environment import ImpureError
+from fdbr.jit.function import Jitted, jit
+from fdbr.jit.report import Report
+
+__all__ = ["ImpureError", "Jitted", "Report", "jit"]

@@ -1,0 +1,86 @@
+"""The arrays that a recorded function uses and that are no arguments."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from fdbr.backend import is_locked, lock, owner
+
+__all__ = ["Constants", "first_changed", "same_elements", "snapshot"]
+
+
+def snapshot(array: Any) -> Any:
+    """A read-only copy of an array, laid out as it is."""
+    return lock(array.copy(order="K") if isinstance(array, np.ndarray) else array.copy())
+
+
+class Constants:
+    """What a recording takes from around it, each array as it was when it was used.
+
+    An array that somebody can write to stands in the program as a copy.
+
+    Parameters
+    ----------
+    known
+        Arrays that may be used, with copies.
+    """
+
+    __slots__ = ("_copies", "_known")
+
+    def __init__(self, known: Iterable[tuple[Any, Any]] = ()) -> None:
+        self._known = {id(pair[0]): pair for pair in known}
+        self._copies: dict[int, tuple[Any, Any]] = {}
+
+    def keep(self, value: Any) -> Any:
+        """What stands for a value in the program."""
+        if type(value) is list or type(value) is tuple:
+            return lock(np.array(value))
+        if not hasattr(value, "dtype") or isinstance(value, type) or is_locked(value):
+            return value
+        known = self._copies.get(id(value)) or self._known.get(id(value))
+        if known is not None and same_elements(value, known[1]):
+            return known[1]
+        copy = snapshot(value)
+        if known is None:  # else the function is filling an array of its own
+            self._copies[id(value)] = value, copy
+        return copy
+
+    def shared(self) -> tuple[tuple[Any, Any], ...]:
+        """The arrays that others know too, each with its copy.
+
+        What the function made, and nobody else refers to, is let go.
+        """
+        return tuple(_known_to_others(self._copies))
+
+
+def _known_to_others(copies: dict[int, tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    while copies:
+        array, _ = pair = copies.popitem()[1]
+        whole = owner(array)
+        # `array`, `whole`, `pair` and the argument of getrefcount are ours.
+        mine = 3 if whole is not array else 4
+        known = sys.getrefcount(array) > mine
+        if whole is not array:
+            known = known or not isinstance(whole, np.ndarray) or sys.getrefcount(whole) > 3
+        if known:
+            yield pair
+        del array, whole, pair
+
+
+def first_changed(pairs: Iterable[tuple[Any, Any]]) -> Any:
+    """The first array that is not as its copy any more; `None` if all are."""
+    for array, copy in pairs:
+        if not same_elements(array, copy):
+            return array
+    return None
+
+
+def same_elements(array: Any, copy: Any) -> bool:
+    """Whether an array still is as its copy, element by element; NaN is NaN here."""
+    if array.shape != copy.shape or array.dtype != copy.dtype:
+        return False
+    if bool((array == copy).all()):
+        return True
+    return array.dtype.kind in "fc" and np.array_equal(array, copy, equal_nan=True)

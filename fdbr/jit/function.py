@@ -1,0 +1,168 @@
+"""`jit`: the function that records, optimises and replays."""
+
+import functools
+import sys
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+from fdbr import tree
+from fdbr.core import describe, integer
+from fdbr.jit.cache import Cache
+from fdbr.jit.entries import Entry, Recording
+from fdbr.jit.outputs import published
+from fdbr.jit.passes import optimise
+from fdbr.jit.passes.expand import expand
+from fdbr.jit.passes.fuse import fuse
+from fdbr.jit.passes.gather import gather
+from fdbr.jit.program import Program
+from fdbr.jit.pullback import Differentiated, Form
+from fdbr.jit.report import Report, report_of
+from fdbr.jit.signature import put_together, sign, taken_apart
+from fdbr.jit.source import compile_source
+
+__all__ = ["Jitted", "jit"]
+
+Compiled = tuple[Program, Callable[..., tuple[Any, ...]]]
+
+
+class Jitted:
+    """What `jit` returns: a function that replays recordings of another.
+
+    Parameters
+    ----------
+    f
+        The function.
+    compiler
+        A function from a program to the program after its passes, and what runs it.
+    max_recordings
+        See `jit`.
+    """
+
+    def __init__(
+        self, f: Callable[..., Any], compiler: Callable[[Program], Compiled], max_recordings: int
+    ) -> None:
+        functools.update_wrapper(self, f, updated=())
+        self._f = f
+        self._compiler = compiler
+        self._cache = Cache(f, max_recordings)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, structure = taken_apart(args, kwargs)
+        signature, traced = sign(structure, leaves)
+        if traced:
+            result = Differentiated(self._cache, self._compiler, leaves, structure).result()
+            if result is NotImplemented:
+                return self._f(*args, **kwargs)  # the transformation around it goes on inside
+            return result
+        entry = self._cache.entry(signature, leaves, structure)
+        moving = entry.chosen(leaves)
+        outs, recording, why = entry.replay(moving, self._cache.bound)
+        if recording is not None:
+            return tree.unflatten(recording.form, published(outs, moving))
+        if not why:
+            return self._f(*args, **kwargs)
+        return self._record(entry, leaves, structure, why)
+
+    def _record(self, entry: Entry, leaves: list[Any], structure: Any, why: str) -> Any:
+        form: Any = None
+
+        def run(traced: list[Any]) -> list[Any]:
+            nonlocal form
+            args, kwargs = put_together(structure, entry.filled(leaves, traced))
+            found, form = tree.flatten(self._f(*args, **kwargs))
+            return found
+
+        recorded, environment = self._cache.record(entry, run, leaves, structure)
+        if not recorded.obstacle:
+            compiled = self._compiler(recorded.program)
+            entry.add(Recording(recorded, compiled, environment, form, why))
+        return tree.unflatten(form, recorded.result)
+
+    def programs(self) -> tuple[Program, ...]:
+        """The programs that are replayed, after the passes; print one to read it."""
+        entries = list(self._cache.entries.values())
+        recordings = [recording for entry in entries for recording in entry.recordings]
+        forms = [recording.form for recording in recordings]
+        pullbacks = [form.program for form in forms if isinstance(form, Form)]
+        return (*(recording.program for recording in recordings), *pullbacks)
+
+    def report(self) -> Report:
+        """What was recorded, and why; print it to read it."""
+        return report_of(self._cache.name, self._cache.entries.values())
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        """Recordings stay behind: a copy in another process makes its own."""
+        path = str(vars(self).get("__qualname__"))
+        found: Any = sys.modules.get(self.__module__)
+        for name in path.split("."):
+            found = getattr(found, name, None)
+        if found is self:  # it stands where its name says, as with the decorator
+            return path
+        return Jitted, (self._f, self._compiler, self._cache.bound)
+
+    def __repr__(self) -> str:
+        count = sum(len(entry.recordings) for entry in list(self._cache.entries.values()))
+        return f"<fdbr.jit of {self._cache.name}: {count} recording{'s' * (count != 1)}>"
+
+
+def jit(f: Callable[..., Any], *, max_recordings: int = 64) -> Jitted:
+    """A function that records ``f``, and replays the recording faster.
+
+    A run of ``f`` is recorded as a flat program, with every transformation inside it; the program
+    is optimised, and later calls with arguments of the same kinds replay it.  Python control flow
+    stays what it is: each decision that ``f`` takes on a value (``if``, ``while``, ``int(x)``,
+    ``float(x)``) is noted and checked in each replay; where it turns out otherwise, another
+    recording is run, or a new one is made.
+
+    Parameters
+    ----------
+    f
+        A pure function of trees.  Arrays and numbers in its arguments may differ from call to
+        call; all other leaves, as strings and truth values, are static, and so are shapes and
+        dtypes: for each there is a recording of its own.
+    max_recordings
+        How many recordings there may be for arguments of the same kinds: past it, calls that
+        none fits run ``f`` itself.  And for how many kinds there are recordings: past it, those
+        that were used least recently are dropped.
+
+    Returns
+    -------
+    Jitted
+        A function of the same arguments.  Print ``programs()[0]`` to read what is replayed, and
+        ``report()`` to read what was recorded and why.
+
+    Raises
+    ------
+    ImpureError
+        If ``f`` draws random numbers without a key, binds a variable around it anew, or keeps a
+        traced value in a list or dict; or if an array that it uses and is no argument has changed.
+    TypeError
+        If ``f`` is no function or returns a generator, or a static leaf cannot be hashed.
+
+    >>> import fdbr, numpy as np
+    >>> @fdbr.jit
+    ... def f(x):
+    ...     return x * 2 if x > 0 else -x
+    >>> f(1.5), f(-1.0), f(2.5)
+    (3.0, 1.0, 5.0)
+    >>> print(f.report())
+    f: 2 recordings
+    1. for float, the first call with arguments of these kinds
+       3 steps, 3 after the passes, replayed 1 time
+       decisions: True
+    2. for float, decision 0 was False for the first time
+       3 steps, 3 after the passes, replayed 0 times
+       decisions: False
+    """
+    if not callable(f):
+        raise TypeError(f"fdbr.jit: f must be a function, not {describe(f)}")
+    return Jitted(f, _compile, integer("fdbr.jit", "max_recordings", max_recordings, least=1))
+
+
+def _compile(program: Program) -> tuple[Program, Callable[..., tuple[Any, ...]]]:
+    program = gather(fuse(optimise(expand(program))))
+    return program, compile_source(program)

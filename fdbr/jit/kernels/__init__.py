@@ -1,0 +1,1 @@
+"""Compiled kernels: fused steps as loops over elements."""

@@ -1,0 +1,111 @@
+"""From a kernel's source to the address of its machine code.
+
+Machine code is kept in memory, and on disk under the user's cache directory: by the source, the
+versions of what made it, and the processor.
+"""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+from numba.core.registry import cpu_target
+
+from fdbr.jit.kernels.launching import data
+from fdbr.jit.kernels.mathematics import NAMES
+
+__all__ = ["address_of", "cache_directory"]
+
+# Kernels have many operands, which are never the same memory; without this LLVM gives up on
+# loops that would need more than a few comparisons of addresses to see it.
+llvm.set_option("fdbr", "-runtime-memory-check-threshold=1000")
+
+_SIGNATURE = "void(intp, intp, intp, intp)"
+_FORMAT = b"fdbr kernel 1\n"
+_loaded: dict[str, tuple[int, Any]] = {}  # address and owner of the code, by source
+
+
+def cache_directory() -> Path:
+    """Where kernels are kept: ``FDBR_CACHE_DIR``, or ``fdbr`` in the user's cache directory."""
+    chosen = os.environ.get("FDBR_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or (Path.home() / ".cache")
+    return Path(base) / "fdbr" / "kernels"
+
+
+def address_of(source: str) -> int:
+    """The address of a kernel's machine code."""
+    found = _loaded.get(source)
+    if found is None:
+        path = cache_directory() / f"{_key(source)}.kernel"
+        found = _read(path)
+        if found is None:
+            found = _compiled(source, path)
+        _loaded[source] = found
+    return found[0]
+
+
+def _key(source: str) -> str:
+    parts = [
+        source,
+        _library_version(),
+        numba.__version__,
+        llvmlite.__version__,
+        np.__version__,
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _library_version() -> str:
+    """A digest of the functions that kernels call."""
+    folder = Path(__file__).parent
+    texts = [(folder / name).read_text() for name in ("mathematics.py", "launching.py")]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def _compiled(source: str, path: Path) -> tuple[int, Any]:
+    scope = dict(NAMES, data=data)
+    exec(compile(source, "<fdbr kernel>", "exec"), scope)
+    made = numba.cfunc(_SIGNATURE, error_model="numpy")(scope["kernel"])
+    library, name = made._library, made._wrapper_name
+    _write(path, name, library.serialize_using_object_code())
+    return made.address, made
+
+
+def _write(path: Path, name: str, state: Any) -> None:
+    """Keep machine code: written aside and renamed, so that nobody reads half of it."""
+    library_name, _, (code, bitcode) = state
+    head = f"{library_name}\n{name}\n{len(code)}\n".encode()
+    body = head + code + bitcode
+    text = _FORMAT + hashlib.sha256(body).digest() + body
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(text)
+        os.replace(file.name, path)
+    except OSError:
+        return  # a cache that cannot be written is none
+
+
+def _read(path: Path) -> tuple[int, Any] | None:
+    """Kept machine code; `None` if there is none, or it is damaged."""
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return None
+    start = len(_FORMAT) + 32
+    body = text[start:]
+    if text[:start] != _FORMAT + hashlib.sha256(body).digest():
+        return None
+    library_name, name, size, rest = body.split(b"\n", 3)
+    state = (library_name.decode(), "object", (rest[: int(size)], rest[int(size) :]))
+    library = cpu_target.target_context.codegen().unserialize_library(state)
+    return library.get_pointer_to_function(name.decode()), library

@@ -1,0 +1,127 @@
+"""Running kernels: from array objects to addresses, and on several threads."""
+
+import ctypes
+import os
+import threading
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import prange, types
+from numba.extending import intrinsic
+
+__all__ = ["data", "launch", "launch_alone", "thread_count"]
+
+
+def _start_threads() -> int:
+    """Start the threads of kernels, and return their number.
+
+    Those that wait must sleep: while they spin, the threads of matrix products cannot run, and
+    the other way round.  OpenMP asks the environment when it is loaded, which is now.
+    """
+    chosen = os.environ.get("OMP_WAIT_POLICY")
+    os.environ["OMP_WAIT_POLICY"] = chosen or "passive"
+    try:
+        return int(numba.get_num_threads())
+    finally:
+        if chosen is None:
+            del os.environ["OMP_WAIT_POLICY"]
+
+
+_threads = _start_threads()  # before numba compiles anything for them
+
+# A NumPy array is an object whose first field, after Python's own head, is the address of its
+# data: that is the layout of NumPy's C interface, `PyArrayObject_fields`.
+_HEAD = object.__basicsize__
+
+
+@intrinsic
+def _load_address(typingctx, address):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()))
+
+    return types.intp(types.intp), generate
+
+
+@intrinsic
+def _pointer(typingctx, address, like):  # type: ignore[no-untyped-def]
+    to = types.CPointer(like)
+
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(args[0], context.get_value_type(to))
+
+    return to(types.intp, like), generate
+
+
+@numba.extending.register_jitable
+def data(table, index, like):  # type: ignore[no-untyped-def]
+    """A pointer to the elements of the array whose object's address stands in the table."""
+    return _pointer(_load_address(_load_address(table + 8 * index) + _HEAD), like)
+
+
+@intrinsic
+def _call(typingctx, kernel, table, start, stop, thread):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        word = ir.IntType(64)
+        kind = ir.FunctionType(ir.VoidType(), [word] * 4)
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 5), generate
+
+
+@numba.njit("void(intp, intp, intp, intp)", parallel=True, nogil=True, cache=True)
+def _at_once(kernel, table, rows, threads):  # type: ignore[no-untyped-def]
+    for thread in prange(threads):
+        _call(kernel, table, rows * thread // threads, rows * (thread + 1) // threads, thread)
+
+
+@numba.njit("void(intp, intp, intp, intp)", nogil=True, cache=True)
+def _in_turn(kernel, table, rows, threads):  # type: ignore[no-untyped-def]
+    for thread in range(threads):
+        _call(kernel, table, rows * thread // threads, rows * (thread + 1) // threads, thread)
+
+
+@numba.njit("void(intp, intp, intp)", nogil=True, cache=True)
+def launch_alone(kernel, table, rows):  # type: ignore[no-untyped-def]
+    """Run a kernel on this thread."""
+    _call(kernel, table, 0, rows, 0)
+
+
+class _Pool:
+    """The threads of kernels, which serve one launch at a time."""
+
+    def __init__(self) -> None:
+        self.run = _at_once
+        self.lock = threading.Lock()
+
+    def leave(self) -> None:
+        """In a forked process there are no such threads any more, and none may be begun."""
+        self.run = _in_turn
+        self.lock = threading.Lock()
+
+
+_pool = _Pool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.leave)
+
+
+def thread_count() -> int:
+    """How many threads kernels have."""
+    return _threads
+
+
+def launch(kernel: int, table: int, rows: int, threads: int) -> None:
+    """Run a kernel on several threads, each on its share of the rows."""
+    with _pool.lock:
+        _pool.run(kernel, table, rows, threads)
+
+
+def _check() -> None:
+    """Fail at once where arrays are laid out in another way."""
+    array = np.zeros(2)
+    if ctypes.c_ssize_t.from_address(id(array) + _HEAD).value != array.ctypes.data:
+        raise ImportError("fdbr.jit: NumPy's arrays are not laid out as its C interface says")
+
+
+_check()

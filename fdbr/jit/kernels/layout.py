@@ -1,0 +1,60 @@
+"""How the arrays of one kernel lie to each other.
+
+A kernel runs over a *domain*: the elements of one shape, divided in rows and columns at some
+axis.  A *full* value has an element for each of them, a *row* value one for each row.  Operands
+that broadcast are read at the place that belongs to a row and a column.
+"""
+
+import math
+from collections.abc import Sequence
+
+import attrs
+
+__all__ = ["Place", "place", "splits"]
+
+
+@attrs.frozen
+class Place:
+    """Where an operand's element for row ``r`` and column ``c`` lies.
+
+    It is ``((r // repeat) % count) * width + c``, without ``c`` if the operand has no columns.
+
+    Attributes
+    ----------
+    repeat
+        How many following rows share a row of the operand.
+    count
+        How many rows the operand has.
+    columns
+        Whether it has columns.
+    """
+
+    repeat: int
+    count: int
+    columns: bool
+
+
+def place(shape: Sequence[int], domain: Sequence[int], split: int) -> Place | None:
+    """The place of an operand that broadcasts to a domain, if it has one.
+
+    ``split`` is the number of leading axes that make the rows.
+    """
+    if len(shape) > len(domain):
+        return None
+    aligned = (1,) * (len(domain) - len(shape)) + tuple(shape)
+    lead, trail = aligned[:split], aligned[split:]
+    columns = trail == tuple(domain[split:])
+    if not columns and any(n != 1 for n in trail):
+        return None
+    own = [i for i, n in enumerate(lead) if n != 1]
+    if not own:
+        return Place(1, 1, columns)
+    first, last = own[0], own[-1]
+    if tuple(lead[first : last + 1]) != tuple(domain[first : last + 1]):
+        return None
+    return Place(math.prod(domain[last + 1 : split]), math.prod(lead), columns)
+
+
+def splits(shape: Sequence[int], domain: Sequence[int]) -> frozenset[int]:
+    """The splits of a domain at which an operand has a place."""
+    return frozenset(k for k in range(len(domain) + 1) if place(shape, domain, k) is not None)

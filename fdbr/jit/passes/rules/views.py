@@ -1,0 +1,107 @@
+"""Keys of slices, integers and new axes, as values that can be put one after the other."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+__all__ = ["View", "part_of", "view_of"]
+
+Axis = int | range
+
+
+@attrs.frozen
+class View:
+    """What a key takes of an array.
+
+    Attributes
+    ----------
+    axes
+        For each axis of the array, the one place on it, or a range of places.
+    layout
+        For each axis of the result, the axis of the array that it is; `None` if it is new.
+    """
+
+    axes: tuple[Axis, ...]
+    layout: tuple[int | None, ...]
+
+    def then(self, key: Any) -> "View | None":
+        """What a key takes of the result; `None` for what no single key can say."""
+        parts = _parts(key, len(self.layout))
+        if parts is None:
+            return None
+        axes = list(self.axes)
+        layout: list[int | None] = []
+        following = iter(self.layout)
+        for part in parts:
+            if part is None:
+                layout.append(None)
+                continue
+            axis = next(following)
+            taken = (range(1) if axis is None else axes[axis])[part]  # type: ignore[index]
+            if axis is not None:
+                axes[axis] = taken
+            elif type(taken) is range and len(taken) != 1:
+                return None
+            if type(taken) is range:
+                layout.append(axis)
+        return View(tuple(axes), tuple(layout))
+
+    def key(self, shape: Sequence[int]) -> tuple[Any, ...]:
+        """The key by which it is taken of an array of a shape."""
+        parts: list[Any] = []
+        axis = 0
+        for place in (*self.layout, len(shape)):
+            if place is None:
+                parts.append(None)
+                continue
+            parts += self.axes[axis:place]  # places
+            if place < len(shape):
+                parts.append(_slice(self.axes[place], shape[place]))  # type: ignore[arg-type]
+            axis = place + 1
+        return tuple(parts)
+
+
+def view_of(shape: Sequence[int], key: Any) -> View | None:
+    """What a key takes of an array of a shape, if it has nothing but slices and integers."""
+    whole = View(tuple(map(range, shape)), tuple(range(len(shape))))
+    return whole.then(key)
+
+
+def part_of(shape: Sequence[int], key: Any) -> tuple[int, Axis] | None:
+    """The axis on which a key takes one place, or a run of places, and which.
+
+    It is `None` for a key that does not take everything along all other axes.
+    """
+    view = view_of(shape, key)
+    if view is None or None in view.layout:
+        return None
+    partial = [i for i, n in enumerate(shape) if view.axes[i] != range(n)]
+    if len(partial) != 1:
+        return None
+    places = view.axes[partial[0]]
+    return (partial[0], places) if isinstance(places, int) or places.step == 1 else None
+
+
+def _parts(key: Any, rank: int) -> list[Any] | None:
+    """The parts of a key, one for each axis of an array, and those that make new ones."""
+    parts = list(key) if type(key) is tuple else [key]
+    if not all(part is None or part is ... or type(part) in (slice, int) for part in parts):
+        return None
+    free = rank - sum(part is not None and part is not ... for part in parts)
+    place = parts.index(...) if ... in parts else len(parts)
+    parts[place : place + 1] = [slice(None)] * free
+    return parts
+
+
+def _slice(places: range, length: int) -> slice:
+    """The slice that takes a range of places of an axis."""
+    if places == range(length):
+        return slice(None)
+    if not places:
+        return slice(0, 0)
+    end = places[-1] + (1 if places.step > 0 else -1)
+    step = places.step if len(places) > 1 else 1
+    if len(places) == 1:
+        return slice(places[0], places[0] + 1)
+    return slice(places[0], end if end >= 0 else None, None if step == 1 else step)

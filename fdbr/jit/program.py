@@ -1,0 +1,281 @@
+"""The recorded program: what a function did, as a flat list of steps.
+
+A program is a value.  Passes make new programs out of it, a back end runs it, and printing it
+shows what will be run.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fdbr.core import Primitive, describe
+
+__all__ = [
+    "Fused",
+    "Guard",
+    "Instruction",
+    "Kind",
+    "Program",
+    "Small",
+    "Step",
+    "Variable",
+    "is_variable",
+    "kind_of",
+]
+
+
+@attrs.frozen(slots=True)
+class Kind:
+    """What is known of a value before the program runs.
+
+    Attributes
+    ----------
+    type
+        The array type; a scalar type of NumPy; or the type of a Python number, which is weak.
+    shape, dtype
+        Those of an array; of a number ``()`` and the dtype that NumPy would make of it.
+    """
+
+    type: type
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is one of NumPy's arrays."""
+        return self.type is np.ndarray
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a Python number, which is weak in type promotion."""
+        return self.type in (bool, int, float, complex)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        size = 1
+        for n in self.shape:
+            size *= n
+        return size
+
+    def __str__(self) -> str:
+        if self.is_number:
+            return self.type.__name__
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def kind_of(value: Any) -> Kind:
+    """The kind of a value or of a variable's values."""
+    if type(value) is Variable:
+        return value.kind
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        dtype = np.dtype(type(value))
+    return Kind(type(value), tuple(getattr(value, "shape", ())), dtype)
+
+
+@attrs.frozen(eq=False, slots=True)
+class Variable:
+    """A value that is known when the program runs; each is made by one step, or an input."""
+
+    kind: Kind
+
+
+def is_variable(operand: Any) -> bool:
+    """Whether an operand is a variable; otherwise it is a constant, and stands for itself."""
+    return type(operand) is Variable
+
+
+@attrs.frozen(eq=False, slots=True)
+class Instruction:
+    """One primitive, applied.
+
+    Attributes
+    ----------
+    primitive
+        The primitive.
+    operands
+        Variables and constants.
+    params
+        The primitive's keywords.
+    outs
+        One variable, or several for a primitive that returns a tuple.
+    several
+        Whether the primitive returns a tuple.
+    region
+        0, or the number of a run that was repeated to save memory: what it recomputes is not to
+        be shared with what was computed before.
+    """
+
+    primitive: Primitive
+    operands: tuple[Any, ...]
+    params: Mapping[str, Any]
+    outs: tuple[Variable, ...]
+    several: bool = False
+    region: int = 0
+
+    @property
+    def reads(self) -> Iterator[Variable]:
+        """The variables among the operands."""
+        return (operand for operand in self.operands if type(operand) is Variable)
+
+
+@attrs.frozen(eq=False, slots=True)
+class Guard:
+    """A decision that the function took: the program holds as long as it is the same.
+
+    Attributes
+    ----------
+    operand
+        The variable that was asked.
+    question
+        `bool`, `int`, `float` or `complex`.
+    answer
+        What it said.
+    index
+        The decision's number in the run.
+    """
+
+    operand: Variable
+    question: Callable[[Any], Any]
+    answer: Any
+    index: int
+
+    outs = ()
+
+    @property
+    def reads(self) -> Iterator[Variable]:
+        """The variable that is asked; none if a pass has found it to be a constant."""
+        return iter((self.operand,) if type(self.operand) is Variable else ())
+
+
+@attrs.frozen(eq=False, slots=True)
+class Fused:
+    """Steps that one kernel does in one pass over its domain.
+
+    Attributes
+    ----------
+    steps
+        Instructions, in an order in which they can run.
+    domain
+        The shape over which the kernel runs.
+    split
+        How many of its leading axes make the rows; the others make the columns.
+    outs
+        The variables that others read.
+    """
+
+    steps: tuple[Instruction, ...]
+    domain: tuple[int, ...]
+    split: int
+    outs: tuple[Variable, ...]
+
+    @property
+    def reads(self) -> Iterator[Variable]:
+        """The variables that come from outside, each once."""
+        return _from_outside(self.steps)
+
+
+def _from_outside(steps: tuple[Instruction, ...]) -> Iterator[Variable]:
+    made = {out for step in steps for out in step.outs}
+    return iter(dict.fromkeys(v for step in steps for v in step.reads if v not in made))
+
+
+@attrs.frozen(eq=False, slots=True)
+class Small:
+    """Steps on arrays so small that one kernel does them one after the other.
+
+    Attributes
+    ----------
+    steps
+        Instructions, in their order.
+    outs
+        The variables that others read.
+    """
+
+    steps: tuple[Instruction, ...]
+    outs: tuple[Variable, ...]
+
+    @property
+    def reads(self) -> Iterator[Variable]:
+        """The variables that come from outside, each once."""
+        return _from_outside(self.steps)
+
+
+Step = Instruction | Guard | Fused | Small
+
+
+@attrs.frozen(eq=False)
+class Program:
+    """A flat program.
+
+    Attributes
+    ----------
+    name
+        The function's.
+    inputs
+        One variable for each leaf of the arguments that is an array or a number.
+    steps
+        In the order in which they run.
+    outputs
+        Variables and constants: the leaves of the result.
+    """
+
+    name: str
+    inputs: tuple[Variable, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Any, ...]
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """The decisions that were taken, in their order."""
+        return tuple(step for step in self.steps if type(step) is Guard)
+
+    def replace(self, steps: Any = None, outputs: Any = None) -> "Program":
+        """The program with other steps or outputs."""
+        return Program(
+            self.name,
+            self.inputs,
+            self.steps if steps is None else tuple(steps),
+            self.outputs if outputs is None else tuple(outputs),
+        )
+
+    def __str__(self) -> str:
+        names: dict[Variable, str] = {}
+
+        def named(operand: Any) -> str:
+            if type(operand) is Variable:
+                return names.setdefault(operand, f"v{len(names)}")
+            return describe(operand) if kind_of(operand).shape else repr(operand)
+
+        heads = [f"{named(v)}: {v.kind}" for v in self.inputs]
+        lines = [f"program {self.name}({', '.join(heads)})"]
+        for step in self.steps:
+            if isinstance(step, Guard):
+                asked = f"{step.question.__name__}({named(step.operand)})"
+                lines.append(f"  guard {asked} == {step.answer!r}")
+            elif isinstance(step, Instruction):
+                lines.append(_line(step, named))
+            else:
+                over = f" over {step.domain} by {step.split}" if isinstance(step, Fused) else ""
+                lines.append(f"  kernel{over}:")
+                lines += ["  " + _line(part, named) for part in step.steps]
+                lines.append(f"    keep {', '.join(map(named, step.outs))}")
+        lines.append(f"  return {', '.join(map(named, self.outputs))}")
+        return "\n".join(lines)
+
+
+def _line(step: Instruction, named: Callable[[Any], str]) -> str:
+    params = [f"{key}={_short(value)}" for key, value in step.params.items()]
+    call = f"{step.primitive.name}({', '.join([*map(named, step.operands), *params])})"
+    left = ", ".join(f"{named(v)}: {v.kind}" for v in step.outs)
+    return f"  {left} = {call}"
+
+
+def _short(value: Any) -> str:
+    if hasattr(value, "shape") and getattr(value, "shape", ()) != ():
+        return describe(value)
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,32 @@
+"""What Python control flow asks of values, and when two answers are one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["EACH", "same", "to_list"]
+
+
+def to_list(value: Any) -> Any:
+    """The elements as a nest of lists of Python's numbers."""
+    return np.asarray(value).tolist()
+
+
+def bools(value: Any) -> list[bool]:
+    """The truth of each element."""
+    return [bool(element) for element in np.ravel(value).tolist()]
+
+
+def ints(value: Any) -> list[int]:
+    """Each element as an integer."""
+    return [int(element) for element in np.ravel(value).tolist()]
+
+
+EACH: dict[Any, Callable[[Any], list[Any]]] = {bool: bools, int: ints}
+"""For a question of one value, that of a batch of them."""
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two answers are one: NaN is NaN here, and -0.0 is not 0.0."""
+    return a == b if type(a) in (bool, int) else repr(a) == repr(b)

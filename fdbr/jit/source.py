@@ -1,0 +1,194 @@
+"""The NumPy back end: a program as the source of one function in Python.
+
+Each step is a call of the primitive's value on arrays, without the engine in between; values
+are let go after their last use.
+"""
+
+import builtins
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.core import dispatch
+from fdbr.jit.interpreter import Miss
+from fdbr.jit.memory import plan
+from fdbr.jit.numbers import exact
+from fdbr.jit.program import (
+    Fused,
+    Guard,
+    Instruction,
+    Program,
+    Small,
+    Variable,
+    is_variable,
+    kind_of,
+)
+from fdbr.jit.questions import same
+from fdbr.ops.losses import take_at_labels
+
+__all__ = ["compile_source", "last_uses"]
+
+# The primitives whose results NumPy lays out in order, whatever the operands are.
+_ORDERED = frozenset({"matmul", "matmul_transposed", "affine", "rows", "add_rows"})
+
+# What does the same in the memory of the first operand.
+_IN_PLACE = {"subtract_at_labels": take_at_labels}
+
+
+def last_uses(program: Program) -> dict[int, list[Variable]]:
+    """For each step, by its position, the variables that are not needed after it."""
+    kept = {output for output in program.outputs if is_variable(output)}
+    ends: dict[int, list[Variable]] = {}
+    for position in range(len(program.steps) - 1, -1, -1):
+        step = program.steps[position]
+        for variable in (*step.outs, *step.reads):
+            if variable not in kept:
+                kept.add(variable)
+                ends.setdefault(position, []).append(variable)
+    return ends
+
+
+class _Writer:
+    """The lines of the function, and the values that they name."""
+
+    def __init__(self, places: dict[Variable, int]) -> None:
+        self.places = places
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = {"np": np, "Miss": Miss, "same": same, "dispatch": dispatch}
+        self._names: dict[Any, str] = {}
+        self._held: list[Any] = []
+
+    def variable(self, variable: Variable) -> str:
+        """The local variable that stands for a variable of the program."""
+        return self._names.setdefault(variable, f"v{len(self._names)}")
+
+    def constant(self, value: Any, prefix: str = "c") -> str:
+        """An expression for a constant."""
+        if value is None or type(value) in (bool, int, str):
+            return repr(value)
+        key = id(value)
+        name = f"{prefix}{key:x}"
+        if name not in self.scope:
+            self.scope[name] = value
+        return name
+
+    def operand(self, operand: Any) -> str:
+        """An expression for an operand."""
+        return self.variable(operand) if is_variable(operand) else self.constant(operand)
+
+
+def compile_source(program: Program) -> Callable[..., tuple[Any, ...]]:
+    """A function from the inputs of a program to the tuple of its outputs.
+
+    It raises `Miss` where a guard does not hold.  Its source is its attribute ``source``.
+    """
+    memory = plan(program)
+    writer = _Writer(memory.places)
+    heads = [writer.variable(variable) for variable in program.inputs]
+    ends = last_uses(program)
+    ordered: set[Variable] = set()
+    reads = Counter(v for step in program.steps for v in step.reads)  # no view of it is left
+    for position, step in enumerate(program.steps):
+        if isinstance(step, Guard):
+            _write_guard(writer, step)
+        elif isinstance(step, Fused | Small):
+            from fdbr.jit.kernels.calling import call_lines  # numba is loaded when it is needed
+
+            writer.lines += call_lines(writer, step, ordered)
+            writer.lines += [_unboxed(writer, out) for out in step.outs if not out.kind.is_array]
+        else:
+            if step.outs[0] in memory.places:
+                _write_product(writer, step)
+                ordered.update(step.outs)
+                writer.lines += _deleted(writer, ends.get(position, ()))
+                continue
+            own = {v for v in ends.get(position, ()) if v in ordered and reads[v] == 1}
+            _write_instruction(writer, step, own)
+            if _is_ordered(step, ordered):
+                ordered.update(step.outs)
+        writer.lines += _deleted(writer, ends.get(position, ()))
+    outs = "".join(f"{writer.operand(output)}, " for output in program.outputs)
+    if memory.sizes:
+        writer.scope.update(free=[], new_memory=memory.arrays)
+        writer.lines.insert(0, "memory = free.pop() if free else new_memory()")
+        writer.lines.append("free.append(memory)")
+    body = "\n ".join([*writer.lines, f"return ({outs})"])
+    source = f"def run({', '.join(heads)}):\n {body}\n"
+    exec(compile(source, f"<fdbr.jit {program.name}>", "exec"), writer.scope)
+    run = writer.scope["run"]
+    run.source = source
+    return run
+
+
+def _is_ordered(step: Instruction, ordered: set[Variable]) -> bool:
+    """Whether a step's result is known to be laid out in order."""
+    if step.primitive.name == "reshape":
+        return is_variable(step.operands[0]) and step.operands[0] in ordered
+    return step.primitive.name in _ORDERED
+
+
+def _deleted(writer: _Writer, variables: Sequence[Variable]) -> list[str]:
+    """The statement that lets variables go."""
+    names = ", ".join(map(writer.variable, variables))
+    return [f"del {names}"] if names else []
+
+
+def _write_product(writer: _Writer, step: Instruction) -> None:
+    """Write a product into the memory that is planned for it."""
+    out = step.outs[0]
+    name = writer.variable(out)
+    a, b, *bias = map(writer.operand, step.operands)
+    b += "" if step.primitive.name == "matmul" else ".T"
+    function = "dot" if len(out.kind.shape) == 2 else "matmul"
+    writer.lines.append(f"{name} = memory[{writer.places[out]}]")
+    writer.lines.append(f"np.{function}({a}, {b}, out={name})")
+    writer.lines += [f"{name} += {part}" for part in bias]
+
+
+def _unboxed(writer: _Writer, variable: Variable) -> str:
+    """What takes a scalar of NumPy, or a number of Python, out of the array that a kernel made."""
+    name = writer.variable(variable)
+    return f"{name} = {name}{'.item()' if variable.kind.is_number else '[()]'}"
+
+
+def _write_guard(writer: _Writer, guard: Guard) -> None:
+    question = guard.question
+    asked = question.__name__ if isinstance(question, type) else writer.constant(question, "q")
+    value = f"{asked}({writer.operand(guard.operand)})"
+    if question in (bool, int):
+        writer.lines.append(f"a = {value}\n if a != {guard.answer!r}: raise Miss({guard.index}, a)")
+    else:
+        answer = writer.constant(guard.answer)
+        writer.lines.append(f"a = {value}\n if not same(a, {answer}): raise Miss({guard.index}, a)")
+
+
+def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -> None:
+    """Write a call; ``own`` are arrays which the program made and does not need any more."""
+    operands = [writer.operand(operand) for operand in step.operands]
+    left = ", ".join(writer.variable(v) for v in step.outs)
+    left += "," if step.several else ""
+    params = [f"{key}={writer.constant(value)}" for key, value in step.params.items()]
+    whole = exact(step.primitive, [kind_of(operand).type for operand in step.operands])
+    if whole is not None:
+        right = f"{writer.constant(whole, 'e')}({', '.join([*operands, *params])})"
+    elif _is_direct(step):
+        value = step.primitive.value
+        if is_variable(step.operands[0]) and step.operands[0] in own:
+            value = _IN_PLACE.get(step.primitive.name, value)
+        right = f"{writer.constant(value, 'f')}({', '.join(['np', *operands, *params])})"
+    else:
+        primitive = writer.constant(step.primitive, "p")
+        keywords = f"dict({', '.join(params)})"
+        right = f"dispatch({primitive}, ({''.join(o + ', ' for o in operands)}), {keywords})"
+    writer.lines.append(f"{left} = {right}")
+
+
+def _is_direct(step: Instruction) -> bool:
+    """Whether the engine would apply the primitive's value to NumPy's arrays as they are."""
+    kinds = [kind_of(operand) for operand in step.operands]
+    return any(issubclass(k.type, np.ndarray | np.generic) for k in kinds) and all(
+        k.is_number or issubclass(k.type, np.ndarray | np.generic | builtins.type(None))
+        for k in kinds
+    )

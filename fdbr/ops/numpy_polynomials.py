@@ -1,0 +1,115 @@
+"""NumPy's polynomials on traced values: arrays of coefficients, that of the highest power first.
+
+Every entry takes NumPy's arguments; see `fdbr.ops.numpy_protocol`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.array import functions
+from fdbr.backend import array_module
+from fdbr.ops import linalg
+from fdbr.ops.creation import arrays
+from fdbr.ops.numpy_protocol import implements
+
+
+@implements("polyval")
+def _polyval(p: Any, x: Any) -> Any:
+    out: Any = 0 * x
+    for coefficient in p:
+        out = out * x + coefficient
+    return out
+
+
+def _as_long(sign: int) -> Callable[[Any, Any], Any]:
+    def combined(a1: Any, a2: Any) -> Any:
+        a, b = (ops.reshape(p, -1) for p in arrays(a1, a2))
+        n = max(a.size, b.size)
+        return ops.pad(a, (n - a.size, 0)) + sign * ops.pad(b, (n - b.size, 0))
+
+    return combined
+
+
+implements("polyadd")(_as_long(1))
+implements("polysub")(_as_long(-1))
+implements("polymul")(lambda a1, a2: ops.convolve(a1, a2))
+
+
+@implements("polyfit")
+def _polyfit(x: Any, y: Any, deg: int) -> Any:
+    x, y = arrays(x, y)
+    matrix = functions[np.vander](x, deg + 1)
+    widths = ops.sqrt(ops.sum(matrix * matrix, axis=0))
+    found = linalg.lstsq(matrix / widths, y)[0]
+    return (found.T / widths).T
+
+
+@implements("polyder")
+def _polyder(p: Any, m: int = 1) -> Any:
+    for _ in range(m):
+        p = p[:-1] * array_module(p).arange(len(p) - 1, 0, -1)
+    return p
+
+
+@implements("polyint")
+def _polyint(p: Any, m: int = 1, k: Any = 0) -> Any:
+    p, constants = arrays(p, k)
+    constants = ops.broadcast_to(constants, (m,))
+    for i in range(m):
+        p = ops.concat([p / array_module(p).arange(len(p), 0, -1), constants[i : i + 1]])
+    return p
+
+
+@implements("polydiv")
+def _polydiv(u: Any, v: Any) -> Any:
+    rest, v = arrays(u, v)
+    rest, v = ops.reshape(rest + 0.0, -1), ops.reshape(v + 0.0, -1)
+    m, n = rest.shape[0], v.shape[0]
+    quotient = []
+    for k in range(m - n + 1):
+        quotient.append(rest[k] / v[0])
+        rest = rest - ops.pad(quotient[-1] * v, (k, m - n - k))
+    while rest.shape[0] > 1 and bool(ops.abs(rest[0]) <= 1e-8):
+        rest = rest[1:]
+    return (ops.stack(quotient) if quotient else 0 * (rest[:1] + v[:1])), rest
+
+
+# --- roots --------------------------------------------------------------------------
+
+
+@implements("poly")
+def _poly(seq_of_zeros: Any) -> Any:
+    zeros = ops.reshape(seq_of_zeros, -1) if not seq_of_zeros.ndim else seq_of_zeros
+    if zeros.ndim > 2 or (zeros.ndim == 2 and (zeros.shape[0] != zeros.shape[1] or not zeros.size)):
+        raise ValueError(
+            f"np.poly: a sequence of roots or a square matrix is needed, not shape {zeros.shape}"
+        )
+    real = zeros.ndim == 2 and zeros.dtype.kind != "c"  # a matrix whose eigenvalues come in pairs
+    zeros = linalg.eigvals(zeros) if zeros.ndim == 2 else zeros + 0.0
+    if not zeros.size:
+        return 1.0
+    if zeros.dtype.kind == "c" and not real:
+        real = bool(ops.all(ops.sort(zeros) == ops.sort(ops.conj(zeros))))
+    out = ops.ones_like(zeros[:1])
+    for i in range(zeros.shape[0]):
+        out = ops.pad(out, (0, 1)) - zeros[i] * ops.pad(out, (1, 0))
+    return ops.real(out) if real else out
+
+
+@implements("roots")
+def _roots(p: Any) -> Any:
+    """The eigenvalues of the companion matrix: complex, as they can be in general."""
+    p = ops.reshape(p, -1) if not p.ndim else p + 0.0
+    trim = functions[np.trim_zeros]
+    p = trim(p, "f")
+    inner = trim(p, "b")
+    n = inner.shape[0] - 1
+    at_zero = ops.zeros_like(p[max(n, 0) + 1 :], dtype=ops.result_type(p, np.complex64))
+    if n < 1:
+        return at_zero
+    row = -inner[1:] / inner[0]
+    shift = array_module(p).eye(n, dtype=p.dtype)[:-1]
+    return ops.concat([linalg.eigvals(ops.concat([row[None], shift])), at_zero])

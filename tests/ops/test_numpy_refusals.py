@@ -1,0 +1,99 @@
+"""What NumPy's functions cannot do with traced values."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fdbr
+from fdbr import array
+from ops.test_numpy_more import CALLS, A, gaps
+
+REFUSED: dict[str, dict[Any, Any]] = {
+    "are no numbers, and no transformation reaches them": {
+        np.busday_count: lambda x: np.busday_count(x, x),
+        np.busday_offset: lambda x: np.busday_offset("2024-01-01", x),
+        np.datetime_as_string: np.datetime_as_string,
+        np.is_busday: np.is_busday,
+    },
+    "writing to a file is an effect, no function of the value": {
+        np.save: lambda x: np.save("x", x),
+        np.savetxt: lambda x: np.savetxt("x", x),
+        np.savez: lambda x: np.savez("x", x=x),
+        np.savez_compressed: lambda x: np.savez_compressed("x", x=x),
+    },
+    "where elements lie is no function of them": {
+        np.may_share_memory: lambda x: np.may_share_memory(x, A),
+        np.shares_memory: lambda x: np.shares_memory(A, x),
+    },
+    "arrays are never written to here": {
+        np.copyto: lambda x: np.copyto(A.copy(), x),
+        np.fill_diagonal: lambda x: np.fill_diagonal(x, 0.0),
+        np.place: lambda x: np.place(A.copy(), A > 1, x),
+        np.put: lambda x: np.put(x, 0, 1.0),
+        np.put_along_axis: lambda x: np.put_along_axis(x, A > 9, 0.0, 1),
+        np.putmask: lambda x: np.putmask(x, A > 1, 0.0),
+    },
+}
+"""The functions that NumPy hands over and fdbr refuses, by the reason that it gives."""
+
+
+def test_every_function_of_numpy_is_known():
+    handed_over = {f for f in vars(np).values() if hasattr(f, "_implementation")}
+    assert handed_over <= set(array.functions)
+    assert {f for f in vars(np.fft).values() if hasattr(f, "_implementation")} <= set(CALLS)
+
+
+def test_every_function_of_numpy_that_is_refused_has_a_reason():
+    refused = {f for f, entry in array.functions.items() if entry.__name__ == "refuse"}
+    assert refused == {f for calls in REFUSED.values() for f in calls}
+
+
+@pytest.mark.parametrize("transform", [fdbr.grad, fdbr.vmap, lambda f: lambda x: fdbr.vjp(f, x)])
+@pytest.mark.parametrize(
+    ("reason", "function"), [(reason, f) for reason, calls in REFUSED.items() for f in calls]
+)
+def test_what_is_refused_says_its_name_the_reason_and_what_to_do(reason, function, transform):
+    with pytest.raises(TypeError) as caught:
+        transform(REFUSED[reason][function])(A)
+    words = str(caught.value)
+    assert f"np.{function.__name__} " in words
+    assert reason in words
+    assert any(advice in words for advice in ("Write ", "return the value (", "before the transf"))
+
+
+@pytest.mark.parametrize(
+    ("f", "words"),
+    [
+        (lambda x: np.put(x, 0, 1.0), ["np.put", "ops.at("]),
+        (lambda x: np.copyto(A.copy(), x), ["np.copyto", "ops.where("]),
+        (lambda x: np.place(A.copy(), A > 1, x), ["np.place", "ops.at(arr)[mask].set"]),
+        (lambda x: np.putmask(x, A > 1, 0.0), ["np.putmask", "ops.where("]),
+        (lambda x: np.fill_diagonal(x, 0.0), ["np.fill_diagonal", "ops.at("]),
+        (lambda x: np.put_along_axis(x, A > 9, 0.0, 1), ["np.put_along_axis", "ops.scatter("]),
+        (lambda x: x.sort(), ["sort()", "x = ops.sort(x)"]),
+        (lambda x: x.fill(0.0), ["fill()", "ops.full_like"]),
+        (lambda x: np.unique(x, axis=0), ["np.unique", "axis="]),
+        (lambda x: np.unique(gaps(x)), ["np.unique", "equal_nan=False"]),
+        (lambda x: np.choose([0, 1], [x, x], mode="wrap"), ["np.choose", "mode='wrap'"]),
+        (lambda x: np.histogram(x, "auto"), ["np.histogram", "bins='auto'"]),
+        (lambda x: np.histogram2d(x[0], A[0, :2]), ["np.histogram2d: 3 x and 2 y"]),
+        (lambda x: np.histogramdd(x, [2, 2]), ["np.histogramdd: 2 bins and 3 ranges", "of 3 dim"]),
+        (lambda x: np.poly(x), ["np.poly", "a square matrix", "shape (2, 3)"]),
+        (lambda x: fdbr.vmap(np.packbits)(x), ["np.packbits: integers", "np.packbits(x > 0)"]),
+        (
+            lambda x: fdbr.vmap(lambda x: np.packbits(x > 1, bitorder="middle"))(A),
+            ["np.packbits: bitorder is 'middle'"],
+        ),
+        (lambda x: fdbr.vmap(np.unpackbits)(x), ["np.unpackbits: bytes", "float64[3]"]),
+        (lambda x: np.gradient(x, edge_order=3), ["np.gradient", "edge_order=3"]),
+        (lambda x: np.gradient(x, 1.0, 2.0, 3.0), ["np.gradient", "3 spacings for 2 axes"]),
+        (lambda x: np.fft.rfft(x + 1j), ["fft.rfft", "complex128[2,3]", "fft.fft"]),
+        (lambda x: np.fft.fft(x, norm="none"), ["fft.fft", "norm is 'none'"]),
+    ],
+)
+def test_what_cannot_be_says_its_name_and_what_to_do(f, words):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        fdbr.vjp(f, A)
+    for word in words:
+        assert word in str(caught.value)

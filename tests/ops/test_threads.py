@@ -1,0 +1,284 @@
+"""Large arrays are divided among threads, and nobody can tell by the results."""
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import fdbr
+from fdbr import ops
+from fdbr.core import registry
+from fdbr.ops import products, threads
+from fdbr.ops.kinds import large
+from fdbr.ops.threads import available, divide
+
+HEAVY = ["erf", "gelu", "gelu_share", "gelu_tanh", "silu", "softplus"]
+
+
+@pytest.fixture
+def four(monkeypatch):
+    """Four threads, whatever the machine has."""
+    monkeypatch.setattr(threads, "available", lambda: 4)
+    threads._helpers.cache_clear()
+    yield
+    threads._helpers(os.getpid())[0].shutdown()
+    threads._helpers.cache_clear()
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Arrays of a few kilobytes are large."""
+    monkeypatch.setattr(large, "_LONG", 1 << 12)
+    monkeypatch.setattr(large, "_SHARE", 1 << 10)
+    monkeypatch.setattr(products, "_MANY", 1 << 10)
+    monkeypatch.setattr(products, "_SHARE", 1 << 8)
+
+
+def refused(*args):
+    raise AssertionError("divided")
+
+
+# --- dividing -----------------------------------------------------------------------
+
+
+def test_each_piece_is_worked_on_once(four):
+    for count in (0, 1, 2, 3, 100):
+        done = []
+        divide(done.append, range(count))
+        assert sorted(done) == list(range(count))
+
+
+def test_pieces_are_worked_on_by_several_threads_and_by_the_caller(four):
+    together = threading.Barrier(4)
+    names = set()
+
+    def work(piece):
+        names.add(threading.current_thread())
+        together.wait(10)  # until four of them are here
+
+    divide(work, range(4))
+    assert len(names) == 4
+    assert threading.current_thread() in names
+
+
+def test_with_one_thread_the_caller_does_everything(monkeypatch):
+    monkeypatch.setattr(threads, "available", lambda: 1)
+    threads._helpers.cache_clear()
+    names = set()
+    divide(lambda piece: names.add(threading.current_thread()), range(10))
+    threads._helpers.cache_clear()
+    assert names == {threading.current_thread()}
+
+
+def test_pieces_may_be_divided_themselves(four):
+    done = []
+
+    def work(piece):
+        divide(lambda part: divide(done.append, [(piece, part)] * 2), range(5))
+
+    divide(work, range(20))
+    assert len(done) == 200
+
+
+def test_callers_in_many_threads_do_not_wait_for_each_other(four):
+    def call(number):
+        out = np.zeros(1000)
+        divide(lambda i: out.__setitem__(i, number), range(1000))
+        return out
+
+    with ThreadPoolExecutor(16) as pool:
+        for number, out in enumerate(pool.map(call, range(64))):
+            assert (out == number).all()
+
+
+def test_an_error_is_raised_in_the_caller_and_the_rest_is_left_undone(four):
+    done = []
+
+    def work(piece):
+        if piece == 3:
+            raise KeyError("piece 3")
+        time.sleep(0.001)
+        done.append(piece)
+
+    with pytest.raises(KeyError, match="piece 3"):
+        divide(work, range(1000))
+    assert len(done) < 100
+    count = len(done)
+    time.sleep(0.01)
+    assert len(done) == count  # nobody works on
+    divide(done.append, range(3))
+    assert len(done) == count + 3
+
+
+def test_errors_leave_no_garbage(four):
+    def attempt():
+        with pytest.raises(ZeroDivisionError):
+            divide(lambda piece: 1 / 0, range(10))
+
+    attempt()
+    gc.collect()
+    gc.disable()
+    try:
+        attempt()
+        assert not [o for o in gc.get_objects() if type(o) is threads._Job]
+    finally:
+        gc.enable()
+
+
+def test_the_callers_context_holds_in_all_threads(four):
+    x = np.full(10_000, 1e3)
+
+    def work(piece):
+        time.sleep(0.001)
+        np.exp(x[piece])
+
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        divide(work, [slice(i, i + 100) for i in range(0, 10_000, 100)])
+    with np.errstate(over="ignore"):
+        divide(work, [slice(i, i + 100) for i in range(0, 10_000, 100)])
+
+
+@pytest.mark.parametrize(
+    ("limit", "count"), [("1", 1), ("2", 2), ("3,2", 3), ("64", 8), ("", 8), ("all", 8), ("0", 8)]
+)
+def test_there_is_a_thread_a_core_and_no_more_than_openmp_may_have(monkeypatch, limit, count):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", limit)
+    assert available() == count
+
+
+PROGRAM = """
+import atexit, os
+import numpy as np
+from fdbr import ops
+from fdbr.ops import threads
+from fdbr.ops.kinds import large
+
+threads.available = lambda: 4
+large._LONG, large._SHARE = 1 << 12, 1 << 10
+x = np.linspace(-3.0, 3.0, 10_000)
+expected = ops.softplus(x)
+
+def check():
+    for _ in range(20):
+        assert (ops.softplus(x) == expected).all()
+
+check()
+{}
+print("done")
+"""
+AFTER_FORK = """
+child = os.fork()
+if child == 0:
+    check()
+    os._exit(7)
+check()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_process_has_threads_of_its_own():
+    assert _run(PROGRAM.format(AFTER_FORK)) == "done"
+
+
+def test_the_end_of_python_is_no_obstacle():
+    assert _run(PROGRAM.format("atexit.register(check)")) == "done"
+
+
+def _run(program):
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert not ended.stderr
+    return ended.stdout.strip()
+
+
+# --- operations ---------------------------------------------------------------------
+
+
+def layouts(dtype):
+    x = np.random.default_rng(0).normal(size=(60, 70)).astype(dtype) * 4
+    x.flat[:6] = [0, -0.0, np.inf, -np.inf, np.nan, 300]
+    yield from (x, x.T, x[:, ::2], x[::3], np.broadcast_to(x[:1], (40, 70)), x.reshape(1, -1))
+    yield from (x.reshape(-1, 1), np.stack([x, x], axis=1), np.resize(x, (3, 5_001)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", HEAVY)
+def test_values_and_gradients_are_the_same_to_the_last_bit(name, dtype, four, small, monkeypatch):
+    primitive = registry[name]
+    op = primitive.apply
+
+    def both(x):
+        with np.errstate(all="ignore"):
+            ct = np.cos(x)
+            return op(x), fdbr.vjp(op, x)[1](ct)[0], fdbr.jvp(op, (x,), (ct,))[1]
+
+    for x in layouts(dtype):
+        divided = both(x)
+        with monkeypatch.context() as whole:
+            whole.setattr(large, "divide", refused)
+            whole.setattr(large, "_LONG", sys.maxsize)
+            expected = both(x)
+        for one, other in zip(divided, expected, strict=True):
+            assert one.dtype == other.dtype == dtype
+            assert one.tobytes() == other.tobytes()
+
+
+def test_all_heavy_operations_are_tested():
+    heavy = [p.name for p in registry.values() if hasattr(p.value, "__wrapped__")]
+    assert sorted(heavy) == HEAVY
+
+
+def test_small_arrays_are_not_divided(monkeypatch):
+    monkeypatch.setattr(large, "divide", refused)
+    monkeypatch.setattr(products, "divide", refused)
+    x = np.ones((100, 100))
+    fdbr.grad(lambda x: ops.sum(ops.gelu(x)))(x)
+    ops.matmul(x[:, :, None], x[:, None, :])
+
+
+def test_large_arrays_are_divided(monkeypatch):
+    monkeypatch.setattr(large, "divide", refused)
+    monkeypatch.setattr(products, "divide", refused)
+    with pytest.raises(AssertionError, match="divided"):
+        ops.gelu(np.ones((1024, 512), "float32"))
+    x = np.ones((200, 100))
+    with pytest.raises(AssertionError, match="divided"):
+        ops.matmul(x[:, :, None], x[:, None, :])
+
+
+OUTER = [
+    *[((40, 7, 1), (40, 1, 9)), ((6, 40, 7, 1), (6, 40, 1, 9)), ((5, 8, 70, 1), (5, 1, 1, 9))],
+    *[((40, 700, 1), (1, 1, 9)), ((40, 70, 1), (1, 9)), ((6, 1, 200, 1), (6, 5, 1, 9))],
+]
+
+
+@pytest.mark.parametrize(("left", "right"), OUTER)
+@pytest.mark.parametrize("dtypes", [("float32", "float32"), ("float32", "float64")])
+def test_outer_products_are_the_same_to_the_last_bit(left, right, dtypes, four, small):
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=s).astype(d) for s, d in zip((left, right), dtypes, strict=True))
+    found, expected = ops.matmul(x, y), np.matmul(x, y)
+    assert found.dtype == expected.dtype
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_per_example_gradients_are_the_same_from_many_threads_at_once(four, small):
+    rng = np.random.default_rng(0)
+    weight, x = rng.normal(size=(30, 20)), rng.normal(size=(50, 20))
+    gradients = fdbr.vmap(
+        fdbr.grad(lambda w, x: ops.sum(ops.gelu(ops.linear(x, w)))), in_axes=(None, 0)
+    )
+    expected = np.stack([fdbr.grad(lambda w, r=r: ops.sum(ops.gelu(w @ r)))(weight) for r in x])
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda _: gradients(weight, x), range(16)))
+    np.testing.assert_allclose(results[0], expected, rtol=1e-12, atol=1e-14)
+    assert all(result.tobytes() == results[0].tobytes() for result in results)
