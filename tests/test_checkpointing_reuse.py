@@ -8,6 +8,7 @@ import pytest
 
 import fdbr
 from fdbr import backend, ops, tree
+from fdbr.ops.kinds import elementwise
 
 SHAPE = (512, 128)  # 512 KiB
 X = backend.lock(np.random.default_rng(0).normal(size=SHAPE))
@@ -248,6 +249,28 @@ def test_other_transformations_have_the_right_results(name):
     expected = use(lambda x: f(x, lambda g: g))
     found = use(lambda x: f(x, fdbr.checkpoint))
     fdbr.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@elementwise(x=lambda out: np.float64(0.5) / out)
+def promoting_root(xp, x):
+    """The square root, whose derivative is of another dtype."""
+    return xp.sqrt(x)
+
+
+@elementwise(x=lambda out: np.float64(0.5) * out)
+def promoting_exp(xp, x):
+    return np.float64(2.0) * xp.exp(x)
+
+
+@pytest.mark.parametrize("op", [promoting_root, promoting_exp])
+def test_an_operation_may_change_the_dtype(op):
+    def f(x, wrap):
+        return ops.sum(wrap(lambda x: op(0.5 * x))(x))
+
+    x = backend.lock(np.abs(np.resize(X, (1024, 128))).astype("float32") + 1)
+    expected, found = (fdbr.grad(lambda x, w=w: f(x, w))(x) for w in (lambda g: g, fdbr.checkpoint))
+    assert bits(found) == bits(expected)
+    assert found.dtype == expected.dtype
 
 
 def test_an_error_in_the_middle_is_raised_as_ever():

@@ -16,7 +16,7 @@ from fdbr import batching, checkpointing, custom, forward, reverse, transforms
 from fdbr.core import Primitive, registry
 from fdbr.debug.observing import Observer, Place, current, enter, leave, place, run, traced
 from fdbr.debug.tape import observed_backward, observed_trace
-from fdbr.jit import halves
+from fdbr.jit import Jitted, halves
 from fdbr.ops.kinds import operation
 
 __all__ = ["observing"]
@@ -74,6 +74,7 @@ class _Installation:
             self._replace(module, "backward", run_backward)
         self._replace(custom, "apply", functools.partial(_custom, custom.apply))
         self._replace(operation, "Primitive", self._declared)
+        self._replace(Jitted, "__call__", _jitted(Jitted.__call__))
 
     def _watch(self, primitive: Primitive) -> None:
         self._replace(primitive, "value", _value(primitive, primitive.value))
@@ -128,6 +129,15 @@ def _forward(primitive: Primitive, rule: Function) -> Function:
             traced=traced((values, tangents, out)),
         )
         return run(application, functools.partial(rule, values, tangents, out, params))
+
+    return watched
+
+
+def _jitted(call: Function) -> Function:
+    """Run a jitted function itself, for a replay shows nothing of what it does."""
+
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs) if current() else call(self, *args, **kwargs)
 
     return watched
 

@@ -74,7 +74,8 @@ class Cache:
         """
         moving = entry.chosen(list(leaves))
         roots = [self.f, *(leaf for leaf in leaves if not is_moving(leaf))]
-        roots += {type(node) for node in nodes(put_together(structure, leaves))}
+        for node in nodes(put_together(structure, leaves)):
+            roots += (type(node), *_static_fields(node))
         impurity = None
         for _ in range(2):
             environment = entry.environment or Environment(roots)
@@ -102,8 +103,7 @@ class Cache:
     def _check_static(self, leaves: Sequence[Any], structure: Any) -> None:
         try:
             for node in nodes(put_together(structure, leaves)):
-                if attrs.has(type(node)):
-                    hash(optree.tree_flatten_one_level(node, namespace=NAMESPACE)[1])
+                hash(_static_fields(node))
         except TypeError as error:
             raise self._unhashable(leaves, structure) from error
         for leaf, path in zip(leaves, paths(structure), strict=True):
@@ -126,6 +126,14 @@ class Cache:
             f"fdbr.jit: {self.name}: a static field in its arguments cannot be hashed; "
             "declare it as data, or give it a hashable value"
         )
+
+
+def _static_fields(node: Any) -> tuple[Any, ...]:
+    """The values of a frozen object's static fields."""
+    if not attrs.has(type(node)):
+        return ()
+    fixed: Any = optree.tree_flatten_one_level(node, namespace=NAMESPACE)[1]
+    return fixed
 
 
 def _impurity(environment: Environment, states: RandomStates) -> str | None:

@@ -88,7 +88,7 @@ def compile_source(program: Program) -> Callable[..., tuple[Any, ...]]:
     writer = _Writer(memory.places)
     heads = [writer.variable(variable) for variable in program.inputs]
     ends = last_uses(program)
-    ordered: set[Variable] = set()
+    ordered = _order_inputs(writer, program)
     reads = Counter(v for step in program.steps for v in step.reads)  # no view of it is left
     for position, step in enumerate(program.steps):
         if isinstance(step, Guard):
@@ -120,6 +120,17 @@ def compile_source(program: Program) -> Callable[..., tuple[Any, ...]]:
     run = writer.scope["run"]
     run.source = source
     return run
+
+
+def _order_inputs(writer: _Writer, program: Program) -> set[Variable]:
+    """Write what lays inputs out in order that kernels read; the set of those inputs."""
+    kernels = [step for step in program.steps if isinstance(step, Fused | Small)]
+    read = {v for step in kernels for v in step.reads}
+    found = [v for v in program.inputs if v in read and v.kind.is_array]
+    for name in map(writer.variable, found):
+        line = f"if not {name}.flags.c_contiguous: {name} = np.ascontiguousarray({name})"
+        writer.lines.append(line)
+    return set(found)
 
 
 def _is_ordered(step: Instruction, ordered: set[Variable]) -> bool:

@@ -179,7 +179,7 @@ def _hard_losses(logits: Any, labels: Any, counted: Any) -> Any:
     if counted is not None:
         labels = where(counted, labels, 0)
     # Negative labels are large as unsigned numbers, so that one look at them is enough.
-    if labels.size and not labels.astype("uint64").max() < classes:
+    if labels.size and not labels.astype("uint64").max() < np.uint64(classes):
         raise ValueError(
             f"fdbr.ops.softmax_cross_entropy: labels from {labels.min()} to {labels.max()} for "
             f"{classes} classes; they must lie in 0 … {classes - 1}"

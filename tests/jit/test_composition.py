@@ -270,3 +270,27 @@ def test_a_jitted_function_is_freed_with_its_recordings():
     ref = made()
     gc.collect()
     assert ref() is None
+
+
+# --- debugging ----------------------------------------------------------------------
+
+
+def test_what_observes_operations_sees_those_of_a_jitted_function():
+    jitted = fdbr.jit(lambda x: ops.log(x) * 2)
+    for x in (X, 2 * X):
+        jitted(abs(x))
+    seen = []
+    with fdbr.debug.hook(lambda application: seen.append(application.op)):
+        jitted(abs(X))
+        fdbr.grad(lambda x: jitted(x).sum())(abs(X))
+    assert seen.count("log") >= 2
+    with np.errstate(all="ignore"), fdbr.debug.nan_check(), pytest.raises(fdbr.debug.NaNError):
+        jitted(X)
+    assert jitted.report().recordings[0].runs == 1
+    assert_same(jitted(abs(X)), np.log(abs(X)) * 2)
+
+
+def test_a_drawing_of_a_jitted_function_shows_what_it_does():
+    jitted = fdbr.jit(lambda x: ops.tanh(x).sum())
+    fdbr.grad(jitted)(X)
+    assert "tanh" in str(fdbr.debug.draw(jitted, X))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr import ImpureError, ops
+from fdbr import ImpureError, nn, ops
 from jit.comparing import assert_same
 
 X = np.array([1.0, -2.0, 3.0])
@@ -163,6 +163,14 @@ def test_methods_of_arguments_see_their_globals(monkeypatch):
     assert_same(jitted(Layer(X), 2.0), X * 4)
     monkeypatch.setitem(globals(), "scale", 3.0)
     assert_same(jitted(Layer(X), 2.0), X * 6)
+
+
+def test_functions_in_static_fields_see_their_globals(monkeypatch):
+    model = nn.Sequential(by_scale, by_scale)
+    jitted = fdbr.jit(lambda model, x: model(x))
+    assert_same(jitted(model, X), X * 4)
+    monkeypatch.setitem(globals(), "scale", 3.0)
+    assert_same(jitted(model, X), X * 9)
 
 
 def test_the_variables_of_other_modules_of_the_user_count(monkeypatch):

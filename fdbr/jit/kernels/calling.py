@@ -12,7 +12,7 @@ from fdbr.jit.program import Fused, Small, Variable, kind_of
 
 __all__ = ["call_lines"]
 
-_WORTH = 40_000  # additions from which on more threads than one pay
+_WORTH = 500_000  # additions from which on more threads than one pay
 
 
 def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> list[str]:

@@ -93,6 +93,7 @@ def pulled(references: int, ct: Any, partial: Function, saved: Any, heavy: bool)
         or type(saved) is not _array
         or saved.dtype != ct.dtype
         or saved.shape != ct.shape
+        or (ct[:0] * partial(saved[:0])).dtype != ct.dtype
     ):
         return ct * partial(saved)
     alone = spare and references == _SOLE_COTANGENT and _is_private(ct)
@@ -100,7 +101,7 @@ def pulled(references: int, ct: Any, partial: Function, saved: Any, heavy: bool)
     ct, saved, into = _in_a_row(ct, saved, out)
 
     def work(piece: slice) -> None:
-        np.multiply(ct[piece], partial(saved[piece]), out=into[piece], casting="safe")
+        np.multiply(ct[piece], partial(saved[piece]), out=into[piece])
 
     if threads:
         divide(work, _slices(into, _SHARE))
