@@ -27,6 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
     plan = Plan(
         libraries=("fdbr", "fdbr.jit", *chosen.peers),
         rounds=chosen.rounds,
+        starts=chosen.starts,
         threads=chosen.threads,
         memory=not chosen.no_memory,
         tiny=chosen.tiny,
@@ -55,7 +56,7 @@ def _environment(plan: Plan) -> dict[str, Any]:
     kernels = {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_")}
     named = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     print(f"Python {platform.python_version()}, numpy {numpy.__version__}, {named}")
-    print(f"{plan.threads} threads, {plan.rounds} interleaved rounds")
+    print(f"{plan.threads} threads, {plan.rounds} interleaved rounds in {plan.starts} starts")
     if "OPENBLAS_CORETYPE" in kernels:
         print(f"NumPy's products are those for {kernels['OPENBLAS_CORETYPE']}: OPENBLAS_CORETYPE.")
     if load > QUIET:
@@ -86,6 +87,7 @@ def _parsed(arguments: list[str] | None) -> Any:
     parser.add_argument("--list", action="store_true", help="name workloads and libraries")
     parser.add_argument("--peers", default=",".join(PEERS), help=f"of {','.join(PEERS)}")
     parser.add_argument("--rounds", type=int, default=15, help="timed repeats of each library")
+    parser.add_argument("--starts", type=int, default=3, help="processes of each, in turn")
     parser.add_argument("--threads", type=int, default=2, help="of each library")
     parser.add_argument("--output", type=Path, default=Path("result"), help="a folder")
     parser.add_argument("--no-memory", action="store_true", help="time only")
@@ -97,8 +99,8 @@ def _parsed(arguments: list[str] | None) -> Any:
         parser.error(f"unknown workload {sorted(unknown)}; see --list")
     if unknown := set(chosen.peers) - set(PEERS):
         parser.error(f"unknown peer {sorted(unknown)}; there are {list(PEERS)}")
-    if chosen.rounds < 1 or chosen.threads < 1:
-        parser.error("--rounds and --threads must be at least 1")
+    if chosen.rounds < 1 or chosen.starts < 1 or chosen.threads < 1:
+        parser.error("--rounds, --starts and --threads must be at least 1")
     return chosen
 
 
@@ -113,7 +115,7 @@ def _print_list() -> None:
 
 def _curve(name: str, plan: Plan) -> list[Result]:
     curve = CURVES[name]
-    plan = attrs.evolve(plan, rounds=max(1, plan.rounds // 3), memory=False)
+    plan = attrs.evolve(plan, rounds=max(1, plan.rounds // 3), starts=1, memory=False)
     points = []
     for value in curve.values:
         points.append(measuring.measure(curve.workload, plan, {curve.field: value}))

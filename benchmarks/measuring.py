@@ -27,6 +27,9 @@ class Plan:
         Names of `LIBRARIES`; the reference is among them.
     rounds
         Timed repeats of each.
+    starts
+        In how many processes of its own each library is timed, one after the other: where a
+        process finds its memory decides about its speed until it ends, by up to a third.
     memory
         Whether memory is measured, too.
     tiny
@@ -35,6 +38,7 @@ class Plan:
 
     libraries: tuple[str, ...]
     rounds: int = 15
+    starts: int = 1
     threads: int = 2
     memory: bool = True
     tiny: bool = False
@@ -81,17 +85,29 @@ class Result:
 
 def measure(name: str, plan: Plan, changes: dict[str, int] | None = None) -> Result:
     """Measure a workload, with some of its sizes changed."""
+    starts = min(plan.starts, plan.rounds)
+    part = attrs.evolve(plan, rounds=-(-plan.rounds // starts))
+    result = _measured(name, part, changes or {})
+    for _ in range(starts - 1):
+        again = _measured(name, attrs.evolve(part, memory=False), changes or {})
+        for row, more in zip(result.rows, again.rows, strict=True):
+            row.seconds.extend(more.seconds)
+    return result
+
+
+def _measured(name: str, plan: Plan, changes: dict[str, int]) -> Result:
+    """Measure with each library in one process."""
     workload = workloads.load(name)
     labels = (*plan.libraries, *getattr(workload, "PRODUCTS", {}))
     workers: dict[str, Worker] = {}
     try:
         for label in labels:
-            workers[label] = Worker(label, name, changes or {}, plan.threads, plan.tiny)
+            workers[label] = Worker(label, name, changes, plan.threads, plan.tiny)
         rows = _rows(workload, workers, plan)
     finally:
         for worker in workers.values():
             worker.end()
-    sizes = workloads.resized(workload, changes or {}, plan.tiny)
+    sizes = workloads.resized(workload, changes, plan.tiny)
     return Result(name, workload.TITLE, attrs.asdict(sizes), rows)
 
 
