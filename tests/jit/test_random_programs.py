@@ -1,6 +1,6 @@
 """Random programs with random control flow: jitted against eager, at many points.
 
-``HYPOTHESIS_PROFILE=thorough`` runs hundreds of them, with kernels.
+``HYPOTHESIS_PROFILE=thorough`` runs hundreds of them, some with kernels, which compile slowly.
 """
 
 import numpy as np
@@ -17,9 +17,10 @@ POINTS = 12 if THOROUGH else 5
 ULPS = 4096  # a value goes through dozens of steps, some of which make differences larger
 
 
-def compare(f, calls):
+def compare(f, calls, seed):
     """Compare a function with its jitted selves: bitwise without passes, nearly with them."""
-    reference, jitted = plainly(f), (fdbr.jit if THOROUGH else optimised)(f)
+    reference = plainly(f)
+    jitted = fdbr.jit(f) if THOROUGH and seed % 16 == 0 else optimised(f)
     for args in calls:
         desired = f(*args)
         assert_same(reference(*args), desired, ulps=0)
@@ -29,7 +30,7 @@ def compare(f, calls):
 
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_values_are_those_of_eager_mode(seed):
-    jitted = compare(random_program(seed), random_arguments(seed, POINTS))
+    jitted = compare(random_program(seed), random_arguments(seed, POINTS), seed)
     report = jitted.report()
     assert len(report.recordings) + sum(kept.runs for kept in report.recordings) >= POINTS
 
@@ -38,7 +39,7 @@ def test_values_are_those_of_eager_mode(seed):
 def test_gradients_are_those_of_eager_mode_from_inside_and_outside(seed):
     f, calls = random_program(seed), random_arguments(seed, POINTS // 2)
     gradient = fdbr.value_and_grad(f, (0, 1, 2))
-    compare(gradient, calls)
+    compare(gradient, calls, seed)
     outside = fdbr.value_and_grad(plainly(f), (0, 1, 2))
     for args in calls:
         assert_same(outside(*args), gradient(*args), ULPS)
@@ -51,8 +52,8 @@ def test_batches_in_which_every_example_goes_its_own_way_are_those_of_eager_mode
         for shift in (0, 1, 0)
     ]
     f = random_program(seed)
-    compare(fdbr.vmap(f), calls)
-    compare(fdbr.vmap(fdbr.grad(f, (0, 1))), calls[:2])
+    compare(fdbr.vmap(f), calls, seed)
+    compare(fdbr.vmap(fdbr.grad(f, (0, 1))), calls[:2], seed)
 
 
 def test_a_seed_gives_the_same_program_always_and_programs_differ():

@@ -19,6 +19,7 @@ from fdbr.jit.program import Fused, Instruction, Variable, kind_of
 __all__ = ["Output", "Written", "literal", "store", "stored", "write"]
 
 _CHEAP = 6  # additions; what costs more is kept for the next stage in the place of repeating it
+_BLOCK = 256  # elements whose sum is taken at once before it is added to a total
 _START = {"sum": "{0}(0)", "mean": "{0}(0)", "max": "{0}(-inf)", "min": "{0}(inf)"}
 _STEP = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
 
@@ -251,21 +252,44 @@ def _final_output(writer: _Writer, step: Instruction) -> tuple[str, str, str, bo
 def _flat_body(writer: _Writer) -> list[str]:
     """One loop over all elements."""
     block = _Block(writer, 0, False)
-    before, inside, after = [], [], []
+    inside, totals = [], []
     for out in writer.fused.outs:
         step = writer.makers[out]
         if step in writer.finals:
             text, _ = block.value(step.operands[0], {})
             name, _, plus, _ = _final_output(writer, step)
-            before.append(f"t_{name} = f8(0)")  # NumPy adds in pairs; this is as exact
-            inside.append(f"t_{name} = {plus}(t_{name}, f8({text}))")
-            after.append(f"{name}[thread] = t_{name}")
+            totals.append(name)
+            inside.append(f"p_{name} = {plus}(p_{name}, f8({text}))")
         else:
             text, _code = block.value(out, {})
             name = writer.output(Output(out, out.kind.shape, out.kind.dtype, False, 1))
             inside.append(store(f"{name}[r]", text, out.kind.dtype))
-    loop = ["for r in range(start, stop):"] + ["    " + s for s in [*block.lines, *inside]]
-    return [*before, *loop, *after]
+    body = ["    " + line for line in [*block.lines, *inside]]
+    if not totals:
+        return ["for r in range(start, stop):", *body]
+    first, each, last = _totals(totals)
+    loop = [f"for r in range(b, min(b + {_BLOCK}, stop)):", *body]
+    blocks = [f"p_{name} = f8(0)" for name in totals] + loop + each
+    return [*first, f"for b in range(start, stop, {_BLOCK}):", *("    " + s for s in blocks), *last]
+
+
+def _totals(names: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """What begins totals, adds a partial sum to each, and writes them down.
+
+    Rounding errors are carried along (Kahan, *Further remarks on reducing truncation errors*,
+    1965), so that a total is as exact as NumPy's, which adds in pairs.
+    """
+    first, each, last = [], [], []
+    for name in names:
+        first += [f"t_{name} = f8(0)", f"e_{name} = f8(0)"]
+        each += [
+            f"y_{name} = p_{name} - e_{name}",
+            f"u_{name} = t_{name} + y_{name}",
+            f"e_{name} = (u_{name} - t_{name}) - y_{name}",
+            f"t_{name} = u_{name}",
+        ]
+        last.append(f"{name}[thread] = t_{name}")
+    return first, each, last
 
 
 def _row_body(writer: _Writer) -> list[str]:
@@ -274,7 +298,7 @@ def _row_body(writer: _Writer) -> list[str]:
     top = max(writer.levels.values())
     names: dict[Variable, str] = {}  # where outputs go
     before: list[str] = []
-    after: list[str] = []
+    totals: list[str] = []
     finals: dict[Variable, tuple[str, str, str, bool]] = {}
     for out in fused.outs:
         step = writer.makers[out]
@@ -282,8 +306,7 @@ def _row_body(writer: _Writer) -> list[str]:
             finals[out] = _final_output(writer, step)
             name, code, _, whole = finals[out]
             if whole:
-                before.append(f"t_{name} = f8(0)")
-                after.append(f"{name}[thread] = t_{name}")
+                totals.append(name)
             else:
                 before += [f"for c in range({writer.columns}):"]
                 before += [f"    {name}[thread * {writer.columns} + c] = {code}(0)"]
@@ -291,12 +314,13 @@ def _row_body(writer: _Writer) -> list[str]:
             names[out] = writer.output(Output(out, out.kind.shape, out.kind.dtype, False, 1))
     _keep(writer, names)
     known: dict[Any, tuple[str, str]] = {}
-    rows: list[str] = []
+    first, each, last = _totals(totals)
+    rows = [f"p_{name} = f8(0)" for name in totals]
     for level in range(top + 1):
         rows += _row_values(writer, level, known, names)
         rows += _stage(writer, level, known, names, finals)
-    loop = ["for r in range(start, stop):"] + ["    " + line for line in rows]
-    return [*before, *loop, *after]
+    loop = ["for r in range(start, stop):"] + ["    " + line for line in [*rows, *each]]
+    return [*before, *first, *loop, *last]
 
 
 def _keep(writer: _Writer, names: dict[Variable, str]) -> None:
@@ -390,7 +414,7 @@ def _stage(
             text, code = block.value(step.operands[0], known)
             name, _, plus, whole = finals[out]
             if whole:
-                inside.append(f"t_{name} = {plus}(t_{name}, f8({text}))")
+                inside.append(f"p_{name} = {plus}(p_{name}, f8({text}))")
             else:
                 inside.append(f"{name}[thread * {writer.columns} + c] += {text}")
         elif writer.levels[out] == level and not writer.is_row.get(out, False):
