@@ -13,7 +13,9 @@ __all__ = ["interleaved"]
 Loop = Callable[[int], float]
 """Makes some calls and gives the seconds they took."""
 
-SHORTEST = 0.02  # seconds: a repeat is long enough that the clock and its call do not matter
+# Seconds that a repeat takes at least.  In the first calls of a turn a process asks for the memory
+# that it gave back after the last; a training run does so once.
+SHORTEST = 0.1
 
 # Seconds between turns.  After its last call a library's worker threads wait for more, busily,
 # for up to about 0.1 s; in that time they would take a core from whoever has the next turn.

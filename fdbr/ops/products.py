@@ -26,8 +26,9 @@ from fdbr.ops.threads import divide
 
 __all__ = ["dot", "einsum", "inner", "linear", "matmul", "outer", "tensordot", "vecdot"]
 
-_MANY = 1 << 20  # elements from which on outer products are divided among threads
+_MANY = 1 << 19  # elements from which on outer products are divided among threads
 _SHARE = 1 << 19  # elements of a piece
+_WIDE = 1 << 17  # elements of one outer product from which on BLAS would use threads of its own
 
 
 def _batch_matmul(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -64,13 +65,30 @@ def _outer_products(xp: Any, x: Any, y: Any) -> Any:
         return xp.einsum("...i,...j->...ij", x, y)
     shape = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
     out = np.empty((*shape, x.shape[-1], y.shape[-1]), np.result_type(x, y))
+    outer = _padded_outer if out.dtype.char in "fd" and size // count < _WIDE else _plain_outer
     step = -(-count * _SHARE // size)
 
     def work(piece: slice) -> None:
-        np.einsum("...i,...j->...ij", x[piece], y[piece], out=out[piece])
+        outer(x[piece], y[piece], out[piece])
 
     divide(work, [slice(i, i + step) for i in range(0, count, step)])
     return out
+
+
+def _plain_outer(x: Any, y: Any, out: Any) -> None:
+    np.einsum("...i,...j->...ij", x, y, out=out)
+
+
+def _padded_outer(x: Any, y: Any, out: Any) -> None:
+    """By matrix products: NumPy leaves them to BLAS, which vectorises, from two columns on.
+
+    The second column and row are zeros, whose product adds nothing to any number.
+    """
+    columns = np.zeros((*x.shape, 2), out.dtype)
+    columns[..., 0] = x
+    rows = np.zeros((*y.shape[:-1], 2, y.shape[-1]), out.dtype)
+    rows[..., 0, :] = y
+    np.matmul(columns, rows, out=out)
 
 
 def _product(x: Any, y: Any) -> Any:

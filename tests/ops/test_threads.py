@@ -271,6 +271,17 @@ def test_outer_products_are_the_same_to_the_last_bit(left, right, dtypes, four, 
     assert found.tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("wide", [1, 1 << 30], ids=["by einsum", "by products"])
+def test_outer_products_keep_infinity_and_nan_where_they_are(wide, four, small, monkeypatch):
+    monkeypatch.setattr(products, "_WIDE", wide)
+    x, y = np.ones((20, 30)), np.ones((20, 40))
+    x[3, 4], y[3, 5], y[7, 1], x[9, 2], y[9, 3] = np.inf, 0.0, np.nan, 1e-300, 1e-300
+    with np.errstate(invalid="ignore"):
+        expected = x[:, :, None] * y[:, None, :]
+        found = ops.matmul(x[:, :, None], y[:, None, :])
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_per_example_gradients_are_the_same_from_many_threads_at_once(four, small):
     rng = np.random.default_rng(0)
     weight, x = rng.normal(size=(30, 20)), rng.normal(size=(50, 20))
