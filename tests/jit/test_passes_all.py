@@ -47,7 +47,7 @@ def test_what_one_pass_leaves_the_next_one_takes_up():
     def f(x):
         same = ops.maximum(ops.sin(x), ops.sin(x))  # shared, then simple
         zeros = ops.zeros_like(x) * 2  # a constant, then folded, then nothing
-        return same + zeros
+        return same - zeros
 
     program, leaves = recorded(f, np.ones((2, 3)))
     after = optimise(program)

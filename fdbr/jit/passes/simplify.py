@@ -1,7 +1,7 @@
 """Algebra: steps that are other, simpler ones, or nothing at all.
 
-What a program gives stays equal up to a few units in the last place.  NaN and infinities come
-out as they did; only the sign of a zero may be another.
+What a program gives stays equal up to a few units in the last place.  NaN, infinities and the
+signs of zeros come out as they did; only a sum of several terms that is zero may be another one.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ def simplify(program: Program) -> Program:
     are tried again where one has waited for that.
 
     >>> from fdbr.jit.recording import record
-    >>> f = lambda xs: [-(xs[0] * 1 + 0) * 3]
+    >>> f = lambda xs: [-(xs[0] * 1 - 0) * 3]
     >>> print(simplify(record(f, f, [2.0]).program))
     program <lambda>(v0: float)
       v1: float = multiply(v0, -3)

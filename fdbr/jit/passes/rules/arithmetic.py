@@ -35,18 +35,26 @@ def by_one(step: Instruction, facts: Facts) -> Found:
 
 @rule("add")
 def plus_zero(step: Instruction, facts: Facts) -> Found:
-    """``x + 0`` is ``x``; a negative zero stays negative."""
+    """``x + 0`` is ``x``; of floating numbers ``x - 0`` alone, which leaves -0.0 what it is."""
     x, y = step.operands
-    if facts.number(y) == 0:
+    least = -1.0 if step.outs[0].kind.dtype.kind == "f" else 1.0  # the sign of the zero
+    if step.outs[0].kind.dtype.kind == "c":
+        return None
+    if _is_zero(facts.number(y), least):
         return Same(x)
-    return Same(y) if facts.number(x) == 0 else None
+    return Same(y) if _is_zero(facts.number(x), least) else None
 
 
 @rule("subtract")
 def minus_zero(step: Instruction, facts: Facts) -> Found:
-    """``x - 0`` is ``x``."""
+    """``x - 0`` is ``x``; not if the zero is negative."""
     x, y = step.operands
-    return Same(x) if facts.number(y) == 0 else None
+    return Same(x) if _is_zero(facts.number(y), 1.0) else None
+
+
+def _is_zero(number: Any, sign: float) -> bool:
+    """Whether a number is the zero of a sign; integers have the positive one."""
+    return number == 0 and math.copysign(1.0, number) == sign
 
 
 @rule("divide")

@@ -1,6 +1,6 @@
 """Negations, which sums, differences and constants take up.
 
-A zero may get another sign.
+The sign of a zero stays: so ``-(x - y)`` is not ``y - x``, which is 0.0 where they are equal.
 """
 
 from typing import Any
@@ -55,15 +55,6 @@ def _taken(step: Instruction, facts: Facts, operand: Any) -> Any:
     # A narrower integer may be its own negation, and an unsigned one has none of its width.
     mine = operand.kind.dtype
     return maker.operands[0] if mine.kind in "fc" or mine == step.outs[0].kind.dtype else None
-
-
-@rule("negative")
-def of_difference(step: Instruction, facts: Facts) -> Found:
-    """``-(x - y)`` is ``y - x``."""
-    maker = facts.only_made_by(step.operands[0], "subtract")
-    if maker is None or step.outs[0].kind.dtype.kind not in "fc":
-        return None
-    return applied(step, "subtract", *reversed(maker.operands))
 
 
 @rule("negative")
