@@ -1,6 +1,6 @@
 """fdbr: functional define-by-run.  Gradients of pure functions over frozen parameters."""
 
-from fdbr import backend, debug, nn, ops, random, testing, train, tree
+from fdbr import allocation, backend, debug, nn, ops, random, testing, train, tree
 from fdbr.backend import device_get, device_put
 from fdbr.batching import vmap
 from fdbr.checkpointing import checkpoint
@@ -46,3 +46,5 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+allocation.keep_freed_memory()

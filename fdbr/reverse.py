@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core import Primitive, Trace, Tracer, dispatch, publish, retain, retain_from
+from fdbr.deferred import Deferred
 from fdbr.tree import is_inexact
 
 __all__ = ["Node", "ReverseTrace", "ReverseTracer", "backward", "new_node"]
@@ -230,11 +231,16 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
                 if type(given) is not list:
                     own.add(number)
         if not heap:
-            return cotangents  # those of inputs are left
+            for number, left in cotangents.items():  # of inputs
+                if type(left) is Deferred:
+                    cotangents[number] = left.value()
+            return cotangents
         # The loop variables would keep the visited entry and its arrays alive.
         parent = pull = saved = given = edges = None
         number, edges, _ = heappop(heap)
         cotangent = cotangents.pop(number)
+        if type(cotangent) is Deferred:
+            cotangent = cotangent.value()
 
 
 def _give(_: Any, cotangent: Any) -> Any:
@@ -246,4 +252,6 @@ def _add(a: Any, b: Any) -> Any:
         return [_add(x, y) for x, y in zip(a, b, strict=True)]
     if a is None:
         return b
+    if type(b) is Deferred:
+        return b + a
     return a if b is None else a + b

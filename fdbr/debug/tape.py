@@ -15,6 +15,7 @@ from fdbr.batching import BatchTrace
 from fdbr.core import Primitive, Trace, Tracer
 from fdbr.debug.observing import Application, Place, current, place, run, traced, within
 from fdbr.debug.sources import Source, user_source
+from fdbr.deferred import settled
 from fdbr.forward import ForwardTrace
 from fdbr.ops.kinds.fitting import dtype_of, shape_of
 from fdbr.reverse import Node, ReverseTrace, ReverseTracer, _give, _pick, _place
@@ -162,7 +163,10 @@ def is_joint(parent: Node) -> bool:
 
 def _pulled(pull: Any, name: str, parent: Node, cotangent: Any, *saved: Any) -> Any:
     """Call one rule of the tape, observed."""
-    call = functools.partial(pull, cotangent, *saved)
+
+    def call() -> Any:
+        return settled(pull(cotangent, *saved))
+
     at = place()
     cotangents, kept = _operands(cotangent), _operands(saved)
     application = Application(

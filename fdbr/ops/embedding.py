@@ -1,12 +1,15 @@
 """Rows of a table by their numbers."""
 
 import importlib
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fdbr.backend import array_module
 from fdbr.core import describe
+from fdbr.deferred import Deferred
 from fdbr.ops.creation import asarray
 from fdbr.ops.kinds import linear
 from fdbr.ops.kinds.batches import spread
@@ -43,7 +46,22 @@ def _batch_add(apply: Any, values: Any, batched: Any, size: int, params: Any) ->
     return reshape(out, (size, count, *out.shape[1:]))
 
 
-@linear(weight=lambda ct, indices, shape: _add_rows(ct, indices, count=shape[0]), batch=_batch_rows)
+def _rows_pull(ct: Any, indices: Any, shape: tuple[int, ...]) -> Any:
+    if type(ct) is not np.ndarray or type(indices) is not np.ndarray:
+        return _add_rows(ct, indices, count=shape[0])
+    return Deferred(_sum_of_rows, (ct, indices, shape), ct.size, math.prod(shape))
+
+
+def _sum_of_rows(terms: Sequence[tuple[Any, Any, tuple[int, ...]]]) -> Any:
+    """The sum of tables to which rows were added."""
+    ((rows, indices, shape), *others) = terms
+    if others:
+        rows = np.concatenate([rows.reshape((-1, *shape[1:])) for rows, _, _ in terms])
+        indices = np.concatenate([indices.reshape(-1).astype(int) for _, indices, _ in terms])
+    return _add_rows(rows, indices, count=shape[0])
+
+
+@linear(weight=_rows_pull, batch=_batch_rows)
 def _rows(xp: Any, weight: Any, indices: Any) -> Any:
     count = weight.shape[0]
     if indices.size and not (indices.min() >= 0 and indices.max() < count):

@@ -5,14 +5,18 @@ A key is split into its structure, which is fixed, and its index arrays, which a
 Boolean masks become the index arrays of their true elements.
 """
 
+import math
 from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any
 
+import numpy as np
+
 from fdbr.backend import array_module, is_array, protect
 from fdbr.core import Tracer, describe
+from fdbr.deferred import Deferred
 from fdbr.ops.creation import asarray, holds_array
-from fdbr.ops.dtypes import astype
+from fdbr.ops.dtypes import astype, is_differentiated
 from fdbr.ops.kinds import constant, indexed, linear
 from fdbr.ops.kinds.batches import align, spread
 from fdbr.ops.shape import broadcast_to, moveaxis, normalize_axis, reshape
@@ -20,6 +24,9 @@ from fdbr.ops.shape import broadcast_to, moveaxis, normalize_axis, reshape
 __all__ = ["at", "getitem", "take", "take_along_axis"]
 
 Key = tuple[Any, ...]
+
+_MANY = 1 << 12  # elements from which on the cotangent of an array is put together from its parts
+_host_types = frozenset({np.ndarray, np.float64, np.float32})
 
 
 class _Slot:
@@ -227,7 +234,24 @@ def _batch_slice(apply: Any, values: Any, batched: Any, size: int, params: Any) 
     return apply(*values, **changed)
 
 
-@linear(x=lambda ct, shape, key: _unslice(ct, shape=shape, key=key), batch=_batch_slice)
+def _slice_pull(ct: Any, shape: tuple[int, ...], key: Any) -> Any:
+    size = math.prod(shape)
+    if size < _MANY or type(ct) not in _host_types:
+        return _unslice(ct, shape=shape, key=key)
+    return Deferred(_sum_of_slices, (ct, shape, key), ct.size, size)
+
+
+def _sum_of_slices(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
+    """The sum of arrays that are zero but for a slice of each."""
+    (first, shape, key), *others = terms
+    out = np.zeros(shape, np.result_type(first, *(part for part, _, _ in others)))
+    out[key] = first
+    for part, _, key in others:
+        out[key] += part
+    return out
+
+
+@linear(x=_slice_pull, batch=_batch_slice)
 def _slice(xp: Any, x: Any, *, key: Any) -> Any:
     return x[key]
 
@@ -239,10 +263,23 @@ def _unslice(xp: Any, x: Any, *, shape: tuple[int, ...], key: Any) -> Any:
     return out
 
 
-@indexed(
-    lambda ct, shape, indices, params: _scatter(ct, *indices, shape=shape, **params),
-    batch=_batch_reading,
-)
+def _gather_pull(ct: Any, shape: tuple[int, ...], indices: Any, params: Any) -> Any:
+    size = math.prod(shape)
+    if size < _MANY or any(type(array) not in _host_types for array in (ct, *indices)):
+        return _scatter(ct, *indices, shape=shape, **params)
+    key = _join(params["key"], indices)
+    return Deferred(_sum_of_places, (ct, shape, key), ct.size, size)
+
+
+def _sum_of_places(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
+    """The sum of arrays that are zero but at some places, named by index arrays."""
+    out = np.zeros(terms[0][1], np.result_type(*(part for part, _, _ in terms)))
+    for part, _, key in terms:
+        np.add.at(out, key, part)
+    return out
+
+
+@indexed(_gather_pull, batch=_batch_reading)
 def _gather(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
     return x[_join(key, indices)]
 
@@ -366,8 +403,8 @@ class Place:
                 f"fdbr.ops.at: {verb} of complex values {describe(values)} in {describe(self._x)} "
                 "would lose their imaginary part; make the array complex first"
             )
-        differentiable = values.dtype.kind in "fc" and isinstance(values, Tracer)
-        if differentiable and self._x.dtype.kind not in "fc":
+        floating = values.dtype.kind in "fc" and self._x.dtype.kind not in "fc"
+        if floating and is_differentiated(values):
             raise TypeError(
                 f"fdbr.ops.at: {verb} of traced values {describe(values)} in {describe(self._x)} "
                 "would cut them off from their derivative; make the array floating first"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core import describe
+from fdbr.deferred import Deferred
 from fdbr.ops.arithmetic import multiply
 from fdbr.ops.creation import asarray
 from fdbr.ops.einsums import einsum
@@ -26,6 +27,9 @@ from fdbr.ops.threads import divide
 
 __all__ = ["dot", "einsum", "inner", "linear", "matmul", "outer", "tensordot", "vecdot"]
 
+_THIN = 64  # rows up to which a product with a cotangent waits for others like it
+_WEIGHTY = 1 << 12  # elements of the product from which on that saves time
+_TALL = 256  # rows of several that are multiplied at last
 _MANY = 1 << 19  # elements from which on outer products are divided among threads
 _SHARE = 1 << 19  # elements of a piece
 _WIDE = 1 << 17  # elements of one outer product from which on BLAS would use threads of its own
@@ -44,9 +48,39 @@ def _by_rows(apply: Any, x: Any, *others: Any) -> Any:
     return reshape(out, (size, rows, out.shape[-1]))
 
 
+def _right_pull(ct: Any, x: Any, like: Any) -> Any:
+    """The cotangent of ``y`` in ``x @ y``."""
+    if _is_thin(x, ct, ct.dtype if like is None else like[1]):
+        return Deferred(_sum_of_products, (x, ct), len(x), _TALL)
+    return fit(_matmul(_matrix_transpose(x), ct), like)
+
+
+def _weight_pull(ct: Any, x: Any, shape: Any, dtype: Any) -> Any:
+    """The cotangent of ``weight`` in ``x @ weight.T``."""
+    if _is_thin(ct, x, dtype):
+        return Deferred(_sum_of_products, (ct, x), len(x), _TALL)
+    return fit(_product(ct.T, x), (shape, dtype))
+
+
+def _is_thin(x: Any, y: Any, dtype: Any) -> bool:
+    """Whether ``x.T @ y`` takes little longer for several matrices together."""
+    if type(x) is not np.ndarray or type(y) is not np.ndarray or not x.ndim == y.ndim == 2:
+        return False
+    return len(x) <= _THIN and x.shape[1] * y.shape[1] >= _WEIGHTY and x.dtype == y.dtype == dtype
+
+
+def _sum_of_products(terms: Sequence[tuple[Any, Any]]) -> Any:
+    """The sum of ``x.T @ y``: that of all matrices below each other."""
+    if len(terms) == 1:
+        ((x, y),) = terms
+        return x.T.dot(y)
+    left, right = zip(*terms, strict=True)
+    return np.concatenate(left).T.dot(np.concatenate(right))
+
+
 @multilinear(
     x=lambda ct, y, like: fit(_matmul(ct, _matrix_transpose(y)), like),
-    y=lambda ct, x, like: fit(_matmul(_matrix_transpose(x), ct), like),
+    y=_right_pull,
     batch=_batch_matmul,
 )
 def _matmul(xp: Any, x: Any, y: Any) -> Any:
@@ -112,7 +146,7 @@ def _batch_affine(apply: Any, values: Any, batched: Any, size: int, params: Any)
 
 @multilinear(
     x=lambda ct, weight, shape, dtype: fit(_product(ct, weight), (shape, dtype)),
-    weight=lambda ct, x, shape, dtype: fit(_product(ct.T, x), (shape, dtype)),
+    weight=_weight_pull,
     batch=_batch_affine,
 )
 def _matmul_transposed(xp: Any, x: Any, weight: Any) -> Any:
@@ -124,10 +158,7 @@ def _matmul_transposed(xp: Any, x: Any, weight: Any) -> Any:
         lambda ct, weight, shape, dtype: fit(_product(ct, weight), (shape, dtype)),
         lambda t, weight: t @ weight.T,
     ),
-    weight=(
-        lambda ct, x, shape, dtype: fit(_product(ct.T, x), (shape, dtype)),
-        lambda t, x: x @ t.T,
-    ),
+    weight=(_weight_pull, lambda t, x: x @ t.T),
     bias=(lambda ct, shape, dtype: fit(ct, (shape, dtype)), lambda t: t),
     batch=_batch_affine,
 )
