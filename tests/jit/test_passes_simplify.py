@@ -33,6 +33,16 @@ def simplified(f, *args):
     return dict(names(after))
 
 
+@pytest.mark.parametrize("shape", [(5, 3, 1), (2, 5, 3, 1)])
+def test_columns_times_rows_are_products_of_elements(shape):
+    x, y = np.arange(float(np.prod(shape))).reshape(shape), np.arange(20.0).reshape(5, 1, 4)
+    assert simplified(lambda x: x @ y, x) == {"multiply": 1}
+
+
+def test_one_column_times_one_row_is_left_to_the_blas():
+    assert simplified(lambda x: x @ np.ones((1, 4)), np.ones((3, 1))) == {"matmul": 1}
+
+
 # --- rules that apply ---------------------------------------------------------------
 
 ARITHMETIC = [

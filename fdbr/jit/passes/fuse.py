@@ -17,6 +17,7 @@ _LONG = 12  # steps from which on a kernel pays however small it is
 _ROWS = 8  # rows, so that threads can share them
 _MOST = 60  # steps of one kernel: LLVM's time grows faster than their number
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min"})
+_SLOW = frozenset({"exp", "tanh", "sigmoid", "log", "log1p"})
 _VIEWS = frozenset({"reshape", "broadcast_to"})
 
 
@@ -313,7 +314,13 @@ def _worth(group: _Group, readers: Any, kept: set[Variable]) -> list[Instruction
 
 
 def _pays_alone(steps: list[Instruction]) -> bool:
-    return any(s.primitive.name in ("exp", "tanh", "sigmoid", "log", "log1p") for s in steps)
+    return any(s.primitive.name in _SLOW or _repeats_all(s) for s in steps)
+
+
+def _repeats_all(step: Instruction) -> bool:
+    """Whether every operand is repeated, which NumPy has no fast loop for."""
+    size = step.outs[0].kind.size
+    return len(step.operands) > 1 and all(kind_of(o).size < size for o in step.operands)
 
 
 def _split(group: _Group) -> int:

@@ -1,6 +1,14 @@
 """The rules of `simplify`: each is one small function in a table."""
 
-from fdbr.jit.passes.rules import arithmetic, constants, joining, shapes, signs, slicing
+from fdbr.jit.passes.rules import (
+    arithmetic,
+    constants,
+    joining,
+    products,
+    shapes,
+    signs,
+    slicing,
+)
 from fdbr.jit.passes.rules.table import Facts, Same, rules_for
 
 __all__ = [
@@ -9,6 +17,7 @@ __all__ = [
     "arithmetic",
     "constants",
     "joining",
+    "products",
     "rules_for",
     "shapes",
     "signs",
