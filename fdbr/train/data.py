@@ -138,7 +138,7 @@ class Batches:
 
 
 def _rows(array: Any, chosen: Any) -> Any:
-    return lock(array[array_module(array).asarray(chosen)])
+    return lock(array.take(array_module(array).asarray(chosen), axis=0))
 
 
 def _stacked(dataset: Any) -> Any:
