@@ -127,7 +127,13 @@ _ADVICE = (
 install("__bool__", _truth)
 install("__int__", _integer)
 install("__index__", _index)
-install("__float__", refusing(f"float() of {{}}: {_ADVICE}. math.sin and the like: use ops.sin."))
+install(
+    "__float__",
+    refusing(
+        f"float() of {{}}: {_ADVICE}. math.sin and the like: use ops.sin. To put it into an array "
+        "B, write B = ops.at(B)[key].set(x)."
+    ),
+)
 install("__complex__", refusing(f"complex() of {{}}: {_ADVICE}."))
 install(
     "__array__",

@@ -318,6 +318,13 @@ def test_conversions_that_would_lose_the_derivative_are_refused_with_advice(name
     assert "fdbr.stop_gradient(x)" in str(caught.value)
 
 
+def test_assigning_to_one_element_of_an_array_says_what_to_write_instead():
+    """NumPy puts an error of its own on top of the one that float() raises."""
+    with pytest.raises(ValueError, match="setting an array element") as caught:
+        operator.setitem(np.zeros(3), 0, traced(2.0))
+    assert "B = ops.at(B)[key].set(x)" in str(caught.value.__cause__)
+
+
 def test_formatting_shows_no_number():
     text = "<traced float64[] of grad(traced)>"
     x = traced(2.0)

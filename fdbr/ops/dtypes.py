@@ -3,7 +3,7 @@
 from typing import Any
 
 from fdbr.backend import array_module
-from fdbr.core import Tracer
+from fdbr.core import Tracer, stop_gradient
 from fdbr.ops.devices import to_device
 from fdbr.ops.kinds import aligned, constant, fit, linear
 
@@ -14,6 +14,7 @@ __all__ = [
     "float_dtype",
     "iinfo",
     "is_complex",
+    "is_differentiated",
     "is_number",
     "is_traced",
     "isdtype",
@@ -151,6 +152,11 @@ def is_number(x: Any) -> bool:
     while isinstance(x, Tracer):
         x = x.value
     return type(x) in (float, int, bool, complex)
+
+
+def is_differentiated(x: Any) -> bool:
+    """Whether a value is traced by a transformation that differentiates."""
+    return isinstance(x, Tracer) and stop_gradient(x) is not x
 
 
 def is_traced(x: Any) -> bool:

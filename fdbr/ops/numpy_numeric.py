@@ -78,7 +78,25 @@ def _float_power(x: Any, y: Any) -> Any:
     return ops.power(x, y)
 
 
+def _floating(op: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes integers floating, which fdbr's does not."""
+    return lambda x: op(x) if ops.result_type(x).kind in "fc" else op(ops.astype(x, float))
+
+
+def _modf(x: Any) -> Any:
+    finite = ops.where(ops.isinf(x), 0, x)
+    return finite - ops.trunc(finite), ops.trunc(x)
+
+
 _LN2 = math.log(2)
+
+
+def _logaddexp2(x: Any, y: Any) -> Any:
+    dtype = ops.result_type(x, y)  # before they are rounded in a narrower one
+    x, y = (v if is_number(v) else ops.astype(v, dtype) for v in (x, y))
+    return ops.logaddexp(x * _LN2, y * _LN2) / _LN2
+
+
 ufuncs.update(
     {
         np.fmax: _but_nan(ops.maximum),
@@ -87,12 +105,14 @@ ufuncs.update(
         np.spacing: _spacing,
         np.ldexp: _ldexp,
         np.frexp: _frexp,
-        np.modf: lambda x: (x - ops.trunc(x), ops.trunc(x)),
+        np.modf: _floating(_modf),
+        np.fabs: _floating(ops.abs),
+        np.rint: _floating(ops.round),
         np.gcd: _gcd,
         np.lcm: _lcm,
         np.heaviside: _heaviside,
         np.float_power: _float_power,
-        np.logaddexp2: lambda x, y: ops.logaddexp(x * _LN2, y * _LN2) / _LN2,
+        np.logaddexp2: _logaddexp2,
     }
 )
 

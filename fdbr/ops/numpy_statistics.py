@@ -119,7 +119,8 @@ def _nanvar(
     away = _present(a - _nanmean(a, axis, None, True), 0)
     squares = ops.real(away * ops.conj(away))
     total = ops.sum(squares, axis=axis, keepdims=keepdims)
-    return total / (_number_of(a, axis, keepdims) - ddof)
+    freedom = _number_of(a, axis, keepdims) - ddof
+    return total / ops.where(freedom > 0, freedom, math.nan)
 
 
 @implements("nanstd")
@@ -212,12 +213,14 @@ def _cov(
     x, *each = arrays(x, *given)
     if not each:
         away = x - ops.mean(x, axis=1, keepdims=True)
-        return _square(away @ ops.conj(away).T / (x.shape[1] - ddof))
+        return _square(away @ ops.conj(away).T / max(x.shape[1] - ddof, 0))
     w = math.prod(each[1:], start=each[0])
     total = ops.sum(w)
     away = x - (x @ ops.astype(w, x.dtype) / total)[:, None]
     loss = ops.sum(w * aweights) / total if aweights is not None else 1.0
-    return _square((away * w) @ ops.conj(away).T / (total - ddof * loss))
+    freedom = total - ddof * loss
+    freedom = ops.where(freedom > 0, freedom, ops.zeros_like(freedom))
+    return _square((away * w) @ ops.conj(away).T / freedom)
 
 
 def _variables(m: Any, rowvar: bool) -> Any:
@@ -294,8 +297,10 @@ def _histogramdd(
     density: bool | None = None,
     weights: Any = None,
 ) -> Any:
-    rows = getattr(sample, "ndim", 0) == 2
-    columns = list(sample.T) if rows else [ops.reshape(x, -1) for x in arrays(*sample)]
+    if hasattr(sample, "ndim"):
+        columns = [sample] if sample.ndim == 1 else list(sample.T)
+    else:
+        columns = [ops.reshape(x, -1) for x in arrays(*sample)]
     each = list(bins) if _several_bins(bins) else [bins] * len(columns)
     ranges = [None] * len(columns) if range is None else list(range)
     if not len(each) == len(ranges) == len(columns):

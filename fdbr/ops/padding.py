@@ -6,7 +6,7 @@ from typing import Any, Literal
 from fdbr.backend import array_module
 from fdbr.core import describe
 from fdbr.ops.creation import asarray
-from fdbr.ops.dtypes import astype, is_traced
+from fdbr.ops.dtypes import astype, is_differentiated, is_traced
 from fdbr.ops.kinds import linear
 from fdbr.ops.reductions import max, mean, min
 from fdbr.ops.shape import broadcast_to, concat, flip, normalize_axis
@@ -185,12 +185,17 @@ def _numbers_like(pairs: Sequence[Pair], x: Any) -> list[Pair]:
     """Padding numbers in the array's dtype."""
 
     def number(value: Any) -> Any:
-        if is_traced(value) and value.dtype.kind in "fc" and x.dtype.kind not in "fc":
+        value = array_module(x).asarray(value) if not hasattr(value, "dtype") else value
+        if value.dtype.kind == "c" and x.dtype.kind != "c":
+            raise TypeError(
+                f"fdbr.ops.pad: {describe(value)} around {describe(x)} would lose its imaginary "
+                "part; make the array complex first"
+            )
+        if is_differentiated(value) and value.dtype.kind == "f" and x.dtype.kind not in "fc":
             raise TypeError(
                 f"fdbr.ops.pad: {describe(value)} around {describe(x)} would be cut off from its "
                 "derivative; make the array floating first"
             )
-        value = array_module(x).asarray(value) if not hasattr(value, "dtype") else value
         return astype(value, x.dtype, copy=False)
 
     return [(number(before), number(after)) for before, after in pairs]

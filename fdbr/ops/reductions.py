@@ -109,7 +109,8 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
     """The variance over axes: the mean squared distance from the mean.
 
-    The sum of squares is divided by ``n - correction``.
+    The sum of squares is divided by ``n - correction``; where that is not positive there is no
+    variance, and the result is NaN or infinite, as NumPy's.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -120,7 +121,8 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
     axes = normalize_axes(axis, x.ndim, "var")
     away = x - mean(x, axis=axes, keepdims=True)
     squares = (away * away.conj()).real if is_complex(away) else away * away
-    return _sum(squares, axes=axes, keepdims=keepdims) / (_count(x.shape, axes) - correction)
+    freedom = _count(x.shape, axes) - correction
+    return _sum(squares, axes=axes, keepdims=keepdims) / (freedom if freedom > 0 else 0)
 
 
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:

@@ -4,10 +4,10 @@ import math
 from typing import Any, Literal
 
 from fdbr.backend import array_module, protect
-from fdbr.core import describe
+from fdbr.core import describe, integer
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
-from fdbr.ops.dtypes import astype, is_traced
+from fdbr.ops.dtypes import astype, is_differentiated, is_traced
 from fdbr.ops.embedding import _add_rows
 from fdbr.ops.indexing import at, getitem
 from fdbr.ops.kinds import opaque
@@ -44,9 +44,9 @@ def segment_sum(data: Any, segment_ids: Any, /, num_segments: int | None = None)
     Raises
     ------
     TypeError
-        If the numbers are no integers.
+        If the numbers are no integers, or ``num_segments`` is none.
     ValueError
-        If there is not one for each row.
+        If there is not one for each row, or ``num_segments`` is negative.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -63,6 +63,7 @@ def segment_sum(data: Any, segment_ids: Any, /, num_segments: int | None = None)
         )
     if num_segments is None:
         num_segments = int(_max(ids)) + 1 if ids.size else 0
+    num_segments = integer("fdbr.ops.segment_sum", "num_segments", num_segments, least=0)
     outside = (ids < 0) | (ids >= num_segments)
     ids = where(outside, num_segments, ids)  # a further segment, which is left out
     return _add_rows(data, ids, count=num_segments + 1)[:-1]
@@ -169,8 +170,8 @@ def scatter(
     Raises
     ------
     TypeError, ValueError
-        If the index is not of integers, shapes do not fit, ``reduce`` is none of these, or ``src``
-        is complex and ``x`` is not.
+        If the index is not of integers, shapes do not fit, ``reduce`` is none of these, ``src``
+        is complex and ``x`` is not, or ``src`` is differentiated and ``x`` is of integers.
     IndexError
         If the index names a place that there is not.
 
@@ -211,6 +212,11 @@ def _source(src: Any, index: Any, x: Any) -> Any:
         raise TypeError(
             f"fdbr.ops.scatter: src is {describe(src)}, which would lose its imaginary part in x "
             f"{describe(x)}; make x complex first, or give ops.real(src)"
+        )
+    if is_differentiated(src) and src.dtype.kind == "f" and x.dtype.kind not in "fc":
+        raise TypeError(
+            f"fdbr.ops.scatter: src is {describe(src)}, which would be cut off from its derivative "
+            f"in x {describe(x)}; make x floating first"
         )
     if not src.ndim:
         return broadcast_to(src, index.shape)

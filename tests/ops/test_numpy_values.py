@@ -46,6 +46,47 @@ def test_the_smallest_dtype_of_a_number_is_what_numpy_says(numbers):
     assert fdbr.vmap(size)(numbers).tolist() == [size(x) for x in numbers]
 
 
+@pytest.mark.parametrize("f", [np.rint, np.fabs, lambda x: np.multiply(*np.modf(x))])
+@pytest.mark.parametrize("dtype", [np.int64, np.int8, np.float32, np.float64])
+def test_integers_become_floating_where_they_do_in_numpy(f, dtype):
+    x = np.array([[-3, 0, 5]]).astype(dtype)
+    found = fdbr.vmap(f)(x)
+    np.testing.assert_array_equal(found, f(x))
+    assert (found.dtype.kind, f(x).dtype.kind) == ("f", "f")
+
+
+def test_the_fraction_of_an_infinite_number_is_zero():
+    x = np.array([np.inf, -np.inf, 1.5, np.nan])
+    for found, desired in zip(fdbr.vjp(np.modf, x)[0], np.modf(x), strict=True):
+        np.testing.assert_array_equal(found, desired)
+
+
+def test_operands_of_logaddexp2_are_not_rounded_in_the_narrower_dtype():
+    x, y = np.array([1.1, -2.3]), np.array([0.7, 1.3], np.float32)
+    assert_allclose(fdbr.vjp(np.logaddexp2, x, y)[0], np.logaddexp2(x, y), rtol=1e-15)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: np.cov(x[:, :0]),
+    lambda x: np.cov(x, ddof=4),
+    lambda x: np.cov(x, ddof=4, aweights=[1.0, 2.0, 1.0]),
+    lambda x: np.var(x, axis=1, ddof=4),
+    lambda x: np.nanvar(x, axis=1, ddof=4),
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore")
+def test_there_is_no_variance_with_too_few_elements(f):
+    x = np.array([[1.0, 2.0, 4.0], [0.0, 1.0, 5.0]])
+    np.testing.assert_array_equal(fdbr.vjp(f, x)[0], f(x))
+
+
+def test_a_sample_of_one_dimension_is_one_variable_in_a_histogram():
+    x = np.array([1.0, 2.0, 3.0, 9.0])
+    counts, (edges,) = fdbr.vjp(lambda x: np.histogramdd(x, bins=3), x)[0]
+    desired, (places,) = np.histogramdd(x, bins=3)
+    np.testing.assert_array_equal(counts, desired)
+    assert_allclose(edges, places, rtol=1e-15)
+
+
 @pytest.mark.parametrize("bitorder", ["big", "little"])
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 @pytest.mark.parametrize("shape", [(3, 9), (0, 8), (5, 0), (8, 16)])

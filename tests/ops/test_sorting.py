@@ -244,6 +244,19 @@ def test_extremes_of_complex_numbers_are_those_by_real_and_then_imaginary_part(
     assert slope.tolist() == (src == best).tolist()
 
 
+@pytest.mark.parametrize("reduce", [None, "sum", "mean", "amax", "amin"])
+def test_scattering_into_integers_does_not_lose_a_derivative(reduce):
+    x, index, src = np.array([1, 5, 3]), np.array([0, 2, 2]), np.array([2.7, 2.9, 4.1])
+    f = lambda src: ops.scatter(x, 0, index, src, reduce=reduce)
+    for transformed in (fdbr.vjp, lambda f, src: fdbr.jvp(f, (src,), (src,))):
+        with pytest.raises(
+            TypeError, match=r"src is float64\[3\], .* x int64\[3\]; make x floating"
+        ):
+            transformed(f, src)
+    assert (fdbr.vmap(f)(src[None])[0] == f(src)).all()  # nothing is lost
+    assert (fdbr.jit(f)(src) == f(src)).all()
+
+
 def test_extremes_of_truth_values_scattered_to_one_place():
     x, index, src = np.array([True, False]), np.array([0, 0]), np.array([False, False])
     either = lambda **own: ops.scatter(x, 0, index, src, reduce="amax", **own).tolist()
@@ -319,6 +332,8 @@ X = np.ones((2, 3))
         (lambda x: ops.diff(x, n=-1), ValueError, "n is -1"),
         (lambda x: ops.segment_sum(x, x[:, 0], 3), TypeError, "segment_ids must be integers"),
         (lambda x: ops.segment_sum(x, np.zeros(3, int), 3), ValueError, "one number for each row"),
+        (lambda x: ops.segment_sum(x, [0, 1], 1.5), TypeError, "num_segments must be an int"),
+        (lambda x: ops.segment_sum(x, [0, 1], -1), ValueError, "num_segments must be at least"),
         (lambda x: ops.gather(x, 0, x), TypeError, "ops.gather: index must be of integers"),
         (lambda x: ops.gather(x, 0, np.zeros(3, int)), ValueError, "as many dimensions as x"),
         (lambda x: ops.gather(x, 0, np.full((1, 1), 2)), IndexError, "out of bounds"),

@@ -78,6 +78,8 @@ def test_slopes_of_erfcx_keep_their_digits_far_out(x, first, second):
         (-40.0, 40.024968847207264, -0.99937733162140861),
         (-5.0, 5.1865039671258421, -0.96730356538288777),
         (5.0, 1.4867199409049057e-6, -7.4336019148607112e-6),
+        (35.0, 3.9403962771359995e-267, -1.3791386969975997e-265),
+        (100.0, 0.0, 0.0),
     ],
 )
 def test_slopes_of_log_ndtr_keep_their_digits_in_both_tails(x, first, second):

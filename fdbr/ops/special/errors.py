@@ -93,7 +93,7 @@ def ndtr(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "ndtr", x)
 
 
-@elementwise(x=lambda x: math.sqrt(2 / math.pi) / erfcx(-math.sqrt(0.5) * x))
+@elementwise(x=lambda x, out: _log_ndtr_slope(x, out))
 def log_ndtr(xp: Any, x: Any) -> Any:
     """The logarithm of `ndtr`, without underflow.
 
@@ -102,6 +102,14 @@ def log_ndtr(xp: Any, x: Any) -> Any:
     -5005.5242
     """
     return scipy_special(xp, "log_ndtr", x)
+
+
+def _log_ndtr_slope(x: Any, out: Any) -> Any:
+    """The density over `ndtr`: by `erfcx` where that is not large, by `exp` in the other tail."""
+    above = x.real > 0 if hasattr(x, "real") else x > 0
+    below = math.sqrt(2 / math.pi) / erfcx(-math.sqrt(0.5) * where(above, 0, x))
+    x, out = where(above, x, 0), where(above, out, 0)
+    return where(above, exp(-0.5 * x * x - out) / _ROOT_TWO_PI, below)
 
 
 @elementwise(x=lambda out: _ROOT_TWO_PI * exp(0.5 * out * out))
