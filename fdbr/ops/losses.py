@@ -14,10 +14,14 @@ from fdbr.ops.kinds import indexed, opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.reductions import argmax, mean, sum
 from fdbr.ops.shape import expand_dims, moveaxis, normalize_axis, squeeze
+from fdbr.ops.threads import divide
 
 __all__ = ["accuracy", "mean_squared_error", "softmax_cross_entropy"]
 
 _FEW = 64  # classes, below which NumPy reduces over them faster when they are not innermost
+
+_LONG = 1 << 22  # bytes of logits from which on examples are divided among threads
+_SHARE = 1 << 19  # bytes of a piece
 
 
 def _at_labels(xp: Any, labels: Any) -> tuple[Any, ...]:
@@ -77,6 +81,20 @@ def _cross_entropy_push(t: Any, out: Any, labels: Any) -> tuple[Any, Any]:
 @opaque(x=(_cross_entropy_pull, _cross_entropy_push), batch=_batch_examples)
 def _cross_entropy(xp: Any, x: Any, labels: Any) -> Any:
     """Each example's loss, and the softmax, which the derivative needs."""
+    if type(x) is not np.ndarray or x.nbytes < _LONG or x.ndim == 1:
+        return _losses(xp, x, labels)
+    loss = np.empty(x.shape[:-1], x.dtype)
+    shares = np.empty(x.shape, x.dtype, order="F" if x.shape[-1] < _FEW else "C")
+
+    def work(piece: slice) -> None:
+        loss[piece], shares[piece] = _losses(xp, x[piece], labels[piece])
+
+    step = _SHARE * len(x) // x.nbytes or 1
+    divide(work, [slice(i, i + step) for i in range(0, len(x), step)])
+    return loss, shares
+
+
+def _losses(xp: Any, x: Any, labels: Any) -> Any:
     if x.shape[-1] < _FEW and type(x) is np.ndarray:
         x = np.asfortranarray(x)
     largest = x.max(axis=-1, keepdims=True)

@@ -14,7 +14,7 @@ import pytest
 import fdbr
 from fdbr import ops
 from fdbr.core import registry
-from fdbr.ops import products, threads
+from fdbr.ops import losses, products, threads
 from fdbr.ops.kinds import large
 from fdbr.ops.threads import available, divide
 
@@ -38,6 +38,8 @@ def small(monkeypatch):
     monkeypatch.setattr(large, "_SHARE", 1 << 10)
     monkeypatch.setattr(products, "_MANY", 1 << 10)
     monkeypatch.setattr(products, "_SHARE", 1 << 8)
+    monkeypatch.setattr(losses, "_LONG", 1 << 12)
+    monkeypatch.setattr(losses, "_SHARE", 1 << 10)
 
 
 def refused(*args):
@@ -269,6 +271,23 @@ def test_outer_products_are_the_same_to_the_last_bit(left, right, dtypes, four, 
     found, expected = ops.matmul(x, y), np.matmul(x, y)
     assert found.dtype == expected.dtype
     assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(40, 100), (7, 5, 300), (500, 3), (1, 2000), (2000,)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_losses_of_many_examples_are_the_same_to_the_last_bit(shape, dtype, four, monkeypatch):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=shape).astype(dtype)
+    labels = rng.integers(0, shape[-1], shape[:-1])
+    both = []
+    for long in (1 << 40, 1 << 10):
+        monkeypatch.setattr(losses, "_LONG", long)
+        monkeypatch.setattr(losses, "_SHARE", long)
+        loss = fdbr.value_and_grad(lambda x: ops.sum(ops.softmax_cross_entropy(x, labels)))
+        both.append(loss(x))
+    assert both[0][0].dtype == both[1][0].dtype == dtype
+    assert both[0][0] == both[1][0]
+    assert both[0][1].tobytes() == both[1][1].tobytes()
 
 
 @pytest.mark.parametrize("wide", [1, 1 << 30], ids=["by einsum", "by products"])
