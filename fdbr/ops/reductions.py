@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr.core import Tracer
 from fdbr.ops.arithmetic import multiply, sqrt
+from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray, full_like
 from fdbr.ops.dtypes import astype, float_dtype, is_complex, is_traced, result_type
 from fdbr.ops.kinds import constant, linear, opaque, shape_of, shifted
@@ -128,12 +129,18 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
     """The standard deviation over axes: the square root of the variance.
 
+    Its derivative where all elements are equal, a kink as that of a norm at zero, is 0.
+
     >>> import numpy as np
     >>> from fdbr import ops
     >>> ops.std(np.array([1.0, 3.0]))
     np.float64(1.0)
     """
-    return sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+    variance = var(x, axis=axis, correction=correction, keepdims=keepdims)
+    if not is_traced(variance):
+        return sqrt(variance)
+    zero = variance == 0
+    return where(zero, 0, sqrt(where(zero, 1, variance)))
 
 
 def _extreme_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
