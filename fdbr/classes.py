@@ -9,7 +9,7 @@ import attrs
 import optree
 from optree.integrations.attrs import AttrsEntry
 
-__all__ = ["NAMESPACE", "FrozenError", "buffer", "frozen", "in_buffer", "static"]
+__all__ = ["NAMESPACE", "FrozenError", "buffer", "fields_of", "frozen", "in_buffer", "static"]
 
 NAMESPACE = "fdbr"
 """Under which `optree` knows the classes."""
@@ -183,6 +183,9 @@ def _array_text(value: Any) -> str:
 
 # --- as nodes of trees --------------------------------------------------------------
 
+_fields: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+"""Of each class that is registered here, as `optree` keeps them."""
+
 
 def _register(cls: Any) -> None:
     fields = attrs.fields(cls)
@@ -190,6 +193,7 @@ def _register(cls: Any) -> None:
     fixed = tuple(f.name for f in fields if f.metadata.get(_STATIC))
     to_children, from_children = _node_functions(cls, data, fixed)
     _unregister(cls)
+    _fields[cls] = data, fixed
     optree.register_pytree_node(
         cls, to_children, from_children, path_entry_type=AttrsEntry, namespace=NAMESPACE
     )
@@ -234,7 +238,13 @@ def _check_static(obj: Any, name: str, value: Any) -> None:
         )
 
 
+def fields_of(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The names of a frozen class's fields, those of data and the static ones; else `None`."""
+    return _fields.get(cls)
+
+
 def _unregister(cls: Any) -> None:
+    _fields.pop(cls, None)
     with contextlib.suppress(ValueError):  # it was not registered
         optree.unregister_pytree_node(cls, namespace=NAMESPACE)
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import attrs
 import numpy as np
-import optree
 
-from fdbr.classes import NAMESPACE
 from fdbr.core import name_of
 from fdbr.jit.entries import Entry
 from fdbr.jit.environment import Environment, ImpureError, RandomStates
+from fdbr.jit.parts import exact, one_level
 from fdbr.jit.recording import Recorded, record
-from fdbr.jit.signature import Static, is_moving, nodes, paths, put_together
+from fdbr.jit.signature import Reader, is_moving, nodes, paths, put_together
 
 __all__ = ["Cache"]
 
@@ -31,6 +30,8 @@ class Cache:
         How many kinds of arguments are kept, and how many recordings for each.
     entries
         What there is.
+    readers
+        What reads the details of arguments, by their structure: see `taken_apart`.
     """
 
     def __init__(self, f: Callable[..., Any], bound: int) -> None:
@@ -38,6 +39,7 @@ class Cache:
         self.name = name_of(f)
         self.bound = bound
         self.entries: dict[Any, Entry] = {}
+        self.readers: dict[Any, Reader] = {}
 
     def entry(self, key: tuple[Any, ...], leaves: Sequence[Any], structure: Any) -> Entry:
         """The recordings for arguments of a signature."""
@@ -49,7 +51,7 @@ class Cache:
             positions = [i for i, leaf in enumerate(leaves) if is_moving(leaf)]
             self._check_static(leaves, structure)
             entry = Entry(self.name, None if len(positions) == len(leaves) else positions)
-            entry.used = next(_clock)
+            self.use(entry)
             for leaf in leaves:
                 if isinstance(leaf, np.matrix | np.ma.MaskedArray):  # operators mean other things
                     entry.give_up(f"a {type(leaf).__name__} is no plain array")
@@ -57,8 +59,13 @@ class Cache:
             if len(self.entries) > self.bound:
                 pairs = list(self.entries.items())  # at once, for other threads may add some
                 self.entries.pop(min(pairs, key=lambda pair: pair[1].used)[0], None)
-        entry.used = next(_clock)
+        self.use(entry)
         return entry
+
+    @staticmethod
+    def use(entry: Entry) -> None:
+        """Note that an entry has been used just now."""
+        entry.used = next(_clock)
 
     def record(
         self,
@@ -116,7 +123,7 @@ class Cache:
     def _unhashable(self, leaves: Sequence[Any], structure: Any) -> TypeError:
         for leaf, path in zip(leaves, paths(structure), strict=True):
             try:
-                hash(None if is_moving(leaf) else Static(leaf))
+                hash(None if is_moving(leaf) else exact(leaf))
             except TypeError:
                 return TypeError(
                     f"fdbr.jit: {self.name}: the leaf at {path} is a {type(leaf).__name__}, "
@@ -132,7 +139,7 @@ def _static_fields(node: Any) -> tuple[Any, ...]:
     """The values of a frozen object's static fields."""
     if not attrs.has(type(node)):
         return ()
-    fixed: Any = optree.tree_flatten_one_level(node, namespace=NAMESPACE)[1]
+    fixed: Any = one_level(node)[1]
     return fixed
 
 

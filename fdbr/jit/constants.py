@@ -1,7 +1,7 @@
 """The arrays that a recorded function uses and that are no arguments."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -52,21 +52,28 @@ class Constants:
 
         What the function made, and nobody else refers to, is let go.
         """
-        return tuple(_known_to_others(self._copies))
+        families: dict[int, list[tuple[Any, Any]]] = {}
+        while self._copies:
+            pair = self._copies.popitem()[1]
+            families.setdefault(id(owner(pair[0])), []).append(pair)
+            del pair
+        found = [pairs for pairs in families.values() if _is_known(pairs)]
+        return tuple(pair for pairs in found for pair in pairs)
 
 
-def _known_to_others(copies: dict[int, tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    while copies:
-        array, _ = pair = copies.popitem()[1]
-        whole = owner(array)
-        # `array`, `whole`, `pair` and the argument of getrefcount are ours.
-        mine = 3 if whole is not array else 4
-        known = sys.getrefcount(array) > mine
-        if whole is not array:
-            known = known or not isinstance(whole, np.ndarray) or sys.getrefcount(whole) > 3
-        if known:
-            yield pair
-        del array, whole, pair
+def _is_known(pairs: list[tuple[Any, Any]]) -> bool:
+    """Whether others refer to one of some arrays that show the same memory, or to its owner."""
+    whole = owner(pairs[0][0])
+    # `whole` is ours, and the argument of getrefcount; each pair has it as array or as base.
+    if sys.getrefcount(whole) > 2 + len(pairs):
+        return True
+    for array, _ in pairs:
+        if array is whole:
+            continue
+        # `array`, its place in the pair and the argument of getrefcount are ours.
+        if sys.getrefcount(array) > 3 or array.base is not whole or type(whole) is not np.ndarray:
+            return True
+    return False
 
 
 def first_changed(pairs: Iterable[tuple[Any, Any]]) -> Any:

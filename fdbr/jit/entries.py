@@ -35,19 +35,22 @@ class Recording:
         What makes a result of the outputs.
     why
         Why it was recorded.
-    runs
-        How often it was replayed.
+    counter
+        How often it was replayed, as a list of one number.
+    hit
+        What a call that fits it does, once it was replayed: see `hits`.
     """
 
     __slots__ = (
         "_next",
         "answers",
+        "counter",
         "environment",
         "form",
+        "hit",
         "program",
         "raw",
         "run",
-        "runs",
         "shared",
         "why",
     )
@@ -67,8 +70,14 @@ class Recording:
         self.shared = recorded.constants.shared()
         self.form = form
         self.why = why
-        self.runs = 0
+        self.counter = [0]
+        self.hit: Callable[..., Any] | None = None
         self._next: dict[Any, Recording] = {}
+
+    @property
+    def runs(self) -> int:
+        """How often it was replayed."""
+        return self.counter[0]
 
     def after(self, miss: Miss, others: Sequence["Recording"]) -> "Recording | None":
         """The recording that goes on where this one did not hold, if there is one."""
@@ -220,7 +229,7 @@ class Entry:
             except Exception as error:  # the function itself raises it better
                 self.skip(f"a replay raised {type(error).__name__}")
                 return None, None, ""
-            recording.runs += 1
+            recording.counter[0] += 1
             self._wasted = 0
             if recordings[0] is not recording:
                 self.add(recording)

@@ -15,6 +15,7 @@ import numpy as np
 from fdbr.backend import is_locked
 from fdbr.core import Tracer
 from fdbr.jit.constants import first_changed, snapshot
+from fdbr.jit.parts import Scope
 from fdbr.jit.reach import Reach
 
 __all__ = ["Environment", "ImpureError", "RandomStates"]
@@ -78,11 +79,29 @@ class Environment:
         for cell, value in self._cells:
             if _contents(cell) is not value:
                 return False
+        return self.contains()
+
+    def contains(self) -> bool:
+        """Whether the containers hold what they held."""
         for container, parts in self._containers:
             found = _inside(container)
             if len(found) != len(parts) or not all(map(operator.is_, found, parts)):
                 return False
         return True
+
+    def changes(self, scope: Scope) -> list[str]:
+        """What `holds` and `changed_array` ask, as expressions that are true of what changed.
+
+        They raise `ValueError` where a cell is empty now.
+        """
+        name = scope.name
+        found = [f"{name(get)}({key!r}) is not {name(old)}" for get, key, old in self._variables]
+        found += [f"{name(cell)}.cell_contents is not {name(old)}" for cell, old in self._cells]
+        if self._containers:
+            found.append(f"not {name(self.contains)}()")
+        if self.arrays:
+            found.append(f"{name(self.changed_array)}() is not None")
+        return found
 
     def rebound(self, kind: type = object) -> str | None:
         """What messages call the first variable that is bound to something else of a kind now."""

@@ -1,6 +1,7 @@
 """`jit`: the function that records, optimises and replays."""
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from types import MethodType
@@ -10,11 +11,17 @@ from fdbr import tree
 from fdbr.core import describe, integer
 from fdbr.jit.cache import Cache
 from fdbr.jit.entries import Entry, Recording
+from fdbr.jit.hits import NEVER, NO_FIT, hit_of
+from fdbr.jit.interpreter import Miss
 from fdbr.jit.outputs import published
 from fdbr.jit.passes import optimise
+from fdbr.jit.passes.again import recompute
+from fdbr.jit.passes.biases import free_biases
+from fdbr.jit.passes.examples_last import put_examples_last
 from fdbr.jit.passes.expand import expand
 from fdbr.jit.passes.fuse import fuse
 from fdbr.jit.passes.gather import gather
+from fdbr.jit.passes.windows import join_windows
 from fdbr.jit.program import Program
 from fdbr.jit.pullback import Differentiated, Form
 from fdbr.jit.report import Report, report_of
@@ -24,6 +31,7 @@ from fdbr.jit.source import compile_source
 __all__ = ["Jitted", "jit"]
 
 Compiled = tuple[Program, Callable[..., tuple[Any, ...]]]
+_NOTHING: Any = (NEVER, None, None)
 
 
 class Jitted:
@@ -46,9 +54,29 @@ class Jitted:
         self._f = f
         self._compiler = compiler
         self._cache = Cache(f, max_recordings)
+        self._last = _NOTHING
+        self._ordered = _sees_order(f)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, structure = taken_apart(args, kwargs)
+        hit, entry, recording = self._last
+        result = hit(args, kwargs)
+        while type(result) is Miss:  # what was right for the last call is not for this one
+            if result is not NO_FIT:
+                recording = recording.after(result, entry.recordings)
+            if result is NO_FIT or recording not in entry.recordings or recording.hit is None:
+                return self._called(args, kwargs)
+            entry.add(recording)
+            self._last = recording.hit, entry, recording
+            result = recording.hit(args, kwargs)
+        return result
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result for arguments of any kind."""
+        if not self._ordered:
+            kwargs = dict(sorted(kwargs.items()))
+        if self._last is not _NOTHING:
+            self._cache.use(self._last[1])  # which hits do not note
+        leaves, structure = taken_apart(args, kwargs, self._cache.readers)
         signature, traced = sign(structure, leaves)
         if traced:
             result = Differentiated(self._cache, self._compiler, leaves, structure).result()
@@ -59,7 +87,11 @@ class Jitted:
         moving = entry.chosen(leaves)
         outs, recording, why = entry.replay(moving, self._cache.bound)
         if recording is not None:
+            if recording.hit is None:
+                recording.hit = hit_of(recording, args, kwargs, self._ordered)
+            self._last = recording.hit, entry, recording
             return tree.unflatten(recording.form, published(outs, moving))
+        self._last = _NOTHING
         if not why:
             return self._f(*args, **kwargs)
         return self._record(entry, leaves, structure, why)
@@ -107,6 +139,15 @@ class Jitted:
     def __repr__(self) -> str:
         count = sum(len(entry.recordings) for entry in list(self._cache.entries.values()))
         return f"<fdbr.jit of {self._cache.name}: {count} recording{'s' * (count != 1)}>"
+
+
+def _sees_order(f: Callable[..., Any]) -> bool:
+    """Whether a function may see in which order keywords are given."""
+    try:
+        parameters = inspect.signature(f, follow_wrapped=False).parameters.values()
+    except (TypeError, ValueError):  # it does not say
+        return True
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def jit(f: Callable[..., Any], *, max_recordings: int = 64) -> Jitted:
@@ -164,5 +205,7 @@ def jit(f: Callable[..., Any], *, max_recordings: int = 64) -> Jitted:
 
 
 def _compile(program: Program) -> tuple[Program, Callable[..., tuple[Any, ...]]]:
-    program = gather(fuse(optimise(expand(program))))
-    return program, compile_source(program)
+    program = gather(
+        recompute(fuse(free_biases(join_windows(optimise(expand(put_examples_last(program)))))))
+    )
+    return program, compile_source(program, products=True)

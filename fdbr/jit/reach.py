@@ -57,7 +57,7 @@ class Reach:
     values
         The objects that were found.
     arrays
-        Those that are variables' values, and NumPy's arrays.
+        Those that are NumPy's arrays.
     """
 
     def __init__(self, roots: Iterable[Any]) -> None:
@@ -90,7 +90,9 @@ class Reach:
         self.values.append(value)
         if isinstance(value, _ENDS):
             return
-        if isinstance(value, FunctionType):
+        if isinstance(value, np.ndarray):
+            self.arrays[id(value)] = value
+        elif isinstance(value, FunctionType):
             self._visit_function(value)
         elif isinstance(value, type):
             self._visit_class(value)
@@ -114,7 +116,7 @@ class Reach:
         names = function.__code__.co_freevars
         for name, cell in zip(names, function.__closure__ or (), strict=True):
             try:
-                self._visit_variable(cell.cell_contents)
+                self._waiting.append(cell.cell_contents)
             except ValueError:  # nothing is bound to it
                 continue
             if not foreign:
@@ -123,17 +125,12 @@ class Reach:
             return
         variables, attributes, set_attributes = _mentioned(function.__code__)
         self._names |= attributes
+        self._open.append((f"{function.__name__}.", vars(function), vars(function)))
         if function.__name__ != "__init__":  # that of a new object is of no interest
             self._names |= set_attributes
         for name in variables:
             if name in space:
                 self._watch("", space, name)
-                self._visit_variable(space[name])
-
-    def _visit_variable(self, value: Any) -> None:
-        self._waiting.append(value)
-        if isinstance(value, np.ndarray):
-            self.arrays[id(value)] = value
 
     def _visit_class(self, cls: type) -> None:
         """Its attributes, and the methods that Python calls by itself."""

@@ -1,26 +1,32 @@
 """Arguments taken apart, and their kinds: what a recording is looked up by."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import optree
 
 from fdbr import tree
-from fdbr.classes import NAMESPACE
 from fdbr.core import Tracer
+from fdbr.jit.parts import Scope, details, exact, is_leaf, one_level
 
-__all__ = ["Static", "is_moving", "nodes", "paths", "put_together", "sign", "taken_apart"]
+__all__ = ["is_array", "is_moving", "nodes", "paths", "put_together", "sign", "taken_apart"]
 
+Reader = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
+"""What reads the details of arguments of one structure."""
+
+_MOST = 1024  # readers
 _numbers = frozenset({int, float, complex})
 _plain = frozenset({int, float, complex, np.ndarray})
 
 
-def taken_apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+def taken_apart(
+    args: tuple[Any, ...], kwargs: dict[str, Any], readers: dict[Any, Reader]
+) -> tuple[list[Any], Any]:
     """The leaves of arguments, and their structure.
 
     Where all are positional, and arrays or numbers, their number is the structure: that is
-    quickly told.
+    quickly told.  Else it is what `optree` calls so, and details, which ``readers`` read: those
+    of structures that were met.
     """
     if not kwargs:
         for arg in args:
@@ -28,46 +34,42 @@ def taken_apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any
                 break
         else:
             return list(args), len(args)
-    return tree.flatten((args, kwargs))
+    leaves, structure = tree.flatten((args, kwargs))
+    read = readers.get(structure)
+    if read is None:
+        if len(readers) >= _MOST:
+            readers.clear()
+        read = readers[structure] = _reader(args, kwargs)
+    return leaves, (structure, read(args, kwargs))
+
+
+def _reader(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reader:
+    scope = Scope(__name__=__name__)
+    found = [*details(args, "args", scope), *details(kwargs, "kwargs", scope)]
+    source = f"def read(args, kwargs): return ({''.join(f'{text}, ' for text in found)})"
+    exec(source, scope)
+    read: Reader = scope["read"]
+    return read
 
 
 def put_together(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of that structure and those leaves: the inverse of `taken_apart`."""
-    return (tuple(leaves), {}) if type(structure) is int else tree.unflatten(structure, leaves)
+    return (tuple(leaves), {}) if type(structure) is int else tree.unflatten(structure[0], leaves)
 
 
 def paths(structure: Any) -> list[str]:
     """How one reaches each leaf of arguments, for messages."""
     if type(structure) is int:
         return [f"[0][{i}]" for i in range(structure)]
-    return tree.paths_of(structure)
+    return tree.paths_of(structure[0])
 
 
 def nodes(values: Any) -> Iterator[Any]:
     """The nodes of a tree."""
-    if not optree.tree_is_leaf(values, namespace=NAMESPACE):
+    if not is_leaf(values):
         yield values
-        for child in optree.tree_flatten_one_level(values, namespace=NAMESPACE)[0]:
+        for child in one_level(values)[0]:
             yield from nodes(child)
-
-
-class Static:
-    """A leaf that is neither array nor number: it counts by its type and value."""
-
-    __slots__ = ("_key", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        # Slices have had a hash since Python 3.12 only.
-        self._key = (value.start, value.stop, value.step) if type(value) is slice else value
-
-    def __hash__(self) -> int:
-        return hash((type(self.value), self._key))
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not Static or type(other.value) is not type(self.value):
-            return False
-        return other.value is self.value or bool(other._key == self._key)
 
 
 def sign(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], bool]:
@@ -85,7 +87,7 @@ def sign(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], bool]:
         elif is_array(leaf):
             signature.append((kind, leaf.shape, leaf.dtype))
         else:
-            signature.append(Static(leaf))
+            signature.append((None, exact(leaf)))
     return tuple(signature), traced
 
 

@@ -13,8 +13,10 @@ import numpy as np
 
 from fdbr.core import dispatch
 from fdbr.jit.interpreter import Miss
-from fdbr.jit.memory import plan
+from fdbr.jit.kernels.products import is_small_product, product_lines
+from fdbr.jit.memory import Plan, is_join, plan
 from fdbr.jit.numbers import exact
+from fdbr.jit.passes.rules.views import view_of
 from fdbr.jit.program import (
     Fused,
     Guard,
@@ -32,6 +34,9 @@ __all__ = ["compile_source", "last_uses"]
 
 # The primitives whose results NumPy lays out in order, whatever the operands are.
 _ORDERED = frozenset({"matmul", "matmul_transposed", "affine", "rows", "add_rows"})
+
+# And those whose results it lays out as the operands are.
+_KEEPING = frozenset({"add", "subtract", "multiply", "divide", "negative", "maximum", "minimum"})
 
 # What does the same in the memory of the first operand.
 _IN_PLACE = {"subtract_at_labels": take_at_labels}
@@ -53,9 +58,13 @@ def last_uses(program: Program) -> dict[int, list[Variable]]:
 class _Writer:
     """The lines of the function, and the values that they name."""
 
-    def __init__(self, places: dict[Variable, int]) -> None:
-        self.places = places
+    def __init__(self, memory: Plan, values: dict[str, Any]) -> None:
+        self.places = memory.places
+        self.inside = memory.inside
+        self.values = values
         self.lines: list[str] = []
+        self.gapped: set[Variable] = set()  # parts of arrays in order, which have gaps themselves
+        self.turned: set[str] = set()  # the names of matrices that were laid out in order
         self.scope: dict[str, Any] = {"np": np, "Miss": Miss, "same": same, "dispatch": dispatch}
         self._names: dict[Any, str] = {}
         self._held: list[Any] = []
@@ -79,13 +88,14 @@ class _Writer:
         return self.variable(operand) if is_variable(operand) else self.constant(operand)
 
 
-def compile_source(program: Program) -> Callable[..., tuple[Any, ...]]:
+def compile_source(program: Program, products: bool = False) -> Callable[..., tuple[Any, ...]]:
     """A function from the inputs of a program to the tuple of its outputs.
 
-    It raises `Miss` where a guard does not hold.  Its source is its attribute ``source``.
+    It raises `Miss` where a guard does not hold.  Its source is its attribute ``source``.  Small
+    ``products`` may be done by kernels: then they are the BLAS's but for the last bits.
     """
     memory = plan(program)
-    writer = _Writer(memory.places)
+    writer = _Writer(memory, _own_values(program))
     heads = [writer.variable(variable) for variable in program.inputs]
     ends = last_uses(program)
     ordered = _order_inputs(writer, program)
@@ -100,7 +110,12 @@ def compile_source(program: Program) -> Callable[..., tuple[Any, ...]]:
             writer.lines += [_unboxed(writer, out) for out in step.outs if not out.kind.is_array]
         else:
             if step.outs[0] in memory.places:
-                _write_product(writer, step)
+                if is_join(step):
+                    _write_join(writer, step)
+                else:
+                    uses = reads[step.operands[1]]
+                    small = products and is_small_product(step, uses)
+                    _write_product(writer, step, small)
                 ordered.update(step.outs)
                 writer.lines += _deleted(writer, ends.get(position, ()))
                 continue
@@ -108,9 +123,11 @@ def compile_source(program: Program) -> Callable[..., tuple[Any, ...]]:
             _write_instruction(writer, step, own)
             if _is_ordered(step, ordered):
                 ordered.update(step.outs)
+            elif step.primitive.name == "slice" and step.operands[0] in ordered:
+                writer.gapped.update(step.outs)
         writer.lines += _deleted(writer, ends.get(position, ()))
     outs = "".join(f"{writer.operand(output)}, " for output in program.outputs)
-    if memory.sizes:
+    if memory.size:
         writer.scope.update(free=[], new_memory=memory.arrays)
         writer.lines.insert(0, "memory = free.pop() if free else new_memory()")
         writer.lines.append("free.append(memory)")
@@ -135,9 +152,32 @@ def _order_inputs(writer: _Writer, program: Program) -> set[Variable]:
 
 def _is_ordered(step: Instruction, ordered: set[Variable]) -> bool:
     """Whether a step's result is known to be laid out in order."""
-    if step.primitive.name == "reshape":
-        return is_variable(step.operands[0]) and step.operands[0] in ordered
-    return step.primitive.name in _ORDERED
+    if step.primitive.name in ("reshape", "slice"):
+        x = step.operands[0]
+        whole = step.primitive.name == "reshape" or _is_run(x, step.params["key"])
+        return whole and is_variable(x) and x in ordered
+    if step.primitive.name in _KEEPING:
+        shape = step.outs[0].kind.shape
+        full = [o for o in step.operands if kind_of(o).shape == shape]
+        rest = [o for o in step.operands if kind_of(o).shape != shape]
+        known = all(is_variable(o) and o in ordered for o in full)
+        return bool(full) and known and all(kind_of(o).size == 1 for o in rest)
+    return step.primitive.name in _ORDERED or "_last" in step.primitive.name
+
+
+def _is_run(x: Any, key: Any) -> bool:
+    """Whether a key takes elements that follow one another in an array that is in order."""
+    shape = kind_of(x).shape
+    view = view_of(shape, key)
+    if view is None:
+        return False
+    pairs = list(zip(view.axes, shape, strict=True))
+    while pairs and (isinstance(pairs[0][0], int) or len(pairs[0][0]) == 1):
+        pairs.pop(0)
+    first = pairs[:1]
+    return all(isinstance(a, range) and a.step == 1 for a, _ in first) and all(
+        a == range(n) for a, n in pairs[1:]
+    )
 
 
 def _deleted(writer: _Writer, variables: Sequence[Variable]) -> list[str]:
@@ -146,16 +186,37 @@ def _deleted(writer: _Writer, variables: Sequence[Variable]) -> list[str]:
     return [f"del {names}"] if names else []
 
 
-def _write_product(writer: _Writer, step: Instruction) -> None:
+def _write_product(writer: _Writer, step: Instruction, small: bool) -> None:
     """Write a product into the memory that is planned for it."""
     out = step.outs[0]
     name = writer.variable(out)
+    writer.lines.append(f"{name} = memory[{writer.places[out]}]")
+    if small:
+        writer.lines += product_lines(writer, step, name)
+        return
     a, b, *bias = map(writer.operand, step.operands)
     b += "" if step.primitive.name == "matmul" else ".T"
     function = "dot" if len(out.kind.shape) == 2 else "matmul"
-    writer.lines.append(f"{name} = memory[{writer.places[out]}]")
-    writer.lines.append(f"np.{function}({a}, {b}, out={name})")
+    if function == "dot" and writer.values:
+        own = writer.constant(writer.values["matmul"], "f")
+        writer.lines.append(f"{own}(np, {a}, {b}, {name})")
+    elif function == "dot":
+        writer.lines.append(f"{a}.dot({b}, {name})")
+    else:
+        writer.lines.append(f"np.{function}({a}, {b}, out={name})")
     writer.lines += [f"{name} += {part}" for part in bias]
+
+
+def _write_join(writer: _Writer, step: Instruction) -> None:
+    """Write what puts arrays one after the other, except for those that are there already."""
+    name = writer.variable(step.outs[0])
+    writer.lines.append(f"{name} = memory[{writer.places[step.outs[0]]}]")
+    start = 0
+    for operand in step.operands:
+        stop = start + kind_of(operand).shape[0]
+        if not is_variable(operand) or writer.inside.get(operand) is not step.outs[0]:
+            writer.lines.append(f"{name}[{start}:{stop}] = {writer.operand(operand)}")
+        start = stop
 
 
 def _unboxed(writer: _Writer, variable: Variable) -> str:
@@ -184,8 +245,10 @@ def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -
     whole = exact(step.primitive, [kind_of(operand).type for operand in step.operands])
     if whole is not None:
         right = f"{writer.constant(whole, 'e')}({', '.join([*operands, *params])})"
+    elif step.primitive.name == "permute" and kind_of(step.operands[0]).is_array:
+        right = f"{operands[0]}.transpose({step.params['axes']!r})"
     elif _is_direct(step):
-        value = step.primitive.value
+        value = writer.values.get(step.primitive.name, step.primitive.value)
         if is_variable(step.operands[0]) and step.operands[0] in own:
             value = _IN_PLACE.get(step.primitive.name, value)
         right = f"{writer.constant(value, 'f')}({', '.join(['np', *operands, *params])})"
@@ -194,6 +257,16 @@ def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -
         keywords = f"dict({', '.join(params)})"
         right = f"dispatch({primitive}, ({''.join(o + ', ' for o in operands)}), {keywords})"
     writer.lines.append(f"{left} = {right}")
+
+
+def _own_values(program: Program) -> dict[str, Any]:
+    """What computes primitives in the place of their values, in programs with windows."""
+    names = {step.primitive.name for step in program.steps if isinstance(step, Instruction)}
+    if not any(name.startswith(("conv", "max_windows", "pulled_windows")) for name in names):
+        return {}
+    from fdbr.jit.kernels.windows import VALUES  # numba is loaded when it is needed
+
+    return VALUES
 
 
 def _is_direct(step: Instruction) -> bool:

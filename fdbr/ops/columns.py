@@ -6,10 +6,11 @@ last: then a copy of windows moves long runs of memory, whatever the kernel.  Re
 views in the order ``(N, C, *spatial)`` of arrays that lie so in memory; what is computed from
 them element by element keeps this order, so the next convolution needs no rearrangement.
 
-The columns are made block by block, so that they stay in the processor's caches and memory
-does not grow with the kernel: that takes half to two thirds of the time of all at once.
+The columns are made block by block, always in the same memory, so that they stay in the
+processor's caches and memory does not grow with the kernel.
 """
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from fdbr.ops.windows import Geometry, Sizes
 
 __all__ = ["correlate", "correlate_kernel", "correlate_transposed"]
 
+_KEPT = 1 << 24  # bytes of memory that stays, at most, for each use
 _BLOCK = 1 << 22  # bytes of columns at a time on a CPU
 _LARGE_BLOCK = 1 << 28  # and elsewhere, where launching an operation costs more
 
@@ -29,23 +31,19 @@ def correlate(xp: Any, x: Any, weight: Any, bias: Any, geometry: Geometry, group
     """The sum over channels and positions of ``weight * x``, for each window."""
     dtype = xp.result_type(x.dtype, weight.dtype)
     counts = geometry.counts(x.shape[2:])
-    windows = _windows(xp, _examples_last(xp, x.astype(dtype, copy=False), geometry), geometry)
     outputs = weight.shape[0]
     matrix = _by_group(weight.astype(dtype, copy=False), groups)
-    blocks = _blocks(xp, windows, len(counts))
-    if len(blocks) == 1:
-        out = xp.matmul(matrix, _columns(windows, groups))
-        out = out.reshape((outputs, *counts, x.shape[0]))
-    else:
-        out = xp.empty((outputs, *counts, x.shape[0]), dtype=dtype)
-        for block in blocks:
-            part = xp.matmul(matrix, _columns(windows[(..., block, *_all(counts))], groups))
-            out[:, block] = part.reshape((outputs, -1, *counts[1:], x.shape[0]))
+    out = xp.empty((outputs, *counts, x.shape[0]), dtype=dtype)
     if bias is not None:
-        ones = (1,) * (len(counts) + 1)
-        bias = bias.reshape((-1, *ones))
-        out = out + bias if xp.result_type(dtype, bias.dtype) != dtype else _add(out, bias)
-    return _batch_first(xp, out)
+        wide = xp.result_type(dtype, bias.dtype) != dtype
+        bias = bias.reshape((-1, *(1,) * (len(counts) + 1)))
+    with _scratch(xp) as scratch:
+        for block, columns in _blocks(xp, x.astype(dtype, copy=False), geometry, groups, scratch):
+            part = out[:, block]
+            xp.matmul(matrix, columns, out=_rows(part, groups))
+            if bias is not None and not wide:
+                part += bias
+    return _batch_first(xp, out + bias if bias is not None and wide else out)
 
 
 def correlate_transposed(
@@ -60,45 +58,54 @@ def correlate_transposed(
     out = xp.zeros((channels, *geometry.padded(size), batch), dtype=dtype)
     positions = list(itertools.product(*map(range, geometry.kernel)))
     row = len(positions) * channels * math.prod(counts[1:]) * batch * dtype.itemsize
-    for block in _slices(xp, counts[0], row):
-        part = y[:, block]
-        here = (part.shape[1], *counts[1:])
-        rows = _rows(part, groups)
-        # Of one output a group, the product of columns with rows is slow as a matrix product.
-        columns = matrix * rows if matrix.shape[-1] == 1 else xp.matmul(matrix, rows)
-        columns = columns.reshape((channels, len(positions), *here, batch))
-        ahead = block.start * geometry.stride[0]
-        region = out[:, ahead:]
-        for number, position in enumerate(positions):
-            region[(slice(None), *geometry.place(position, here))] += columns[:, number]
+    with _scratch(xp) as scratch:
+        for block in _slices(xp, counts[0], row):
+            rows = _rows(y[:, block], groups)
+            here = (block.stop - block.start, *counts[1:])
+            columns = scratch("columns", (channels, len(positions), *here, batch), dtype)
+            _product(xp, matrix, rows, columns.reshape((*matrix.shape[:-1], rows.shape[-1])))
+            region = out[:, block.start * geometry.stride[0] :]
+            for number, position in enumerate(positions):
+                region[(slice(None), *geometry.place(position, here))] += columns[:, number]
     return _batch_first(xp, out[(slice(None), *geometry.interior(size))])
+
+
+def _product(xp: Any, matrix: Any, rows: Any, out: Any) -> None:
+    # Of one output a group, the product of columns with rows is slow as a matrix product.
+    (xp.multiply if matrix.shape[-1] == 1 else xp.matmul)(matrix, rows, out=out)
 
 
 def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -> Any:
     """The sum over examples and windows of ``y * x``, for each position of the kernel."""
     dtype = xp.result_type(x.dtype, y.dtype)
-    counts = tuple(y.shape[2:])
-    windows = _windows(xp, _examples_last(xp, x.astype(dtype, copy=False), geometry), geometry)
     y = _examples_last(xp, y.astype(dtype, copy=False))
     total: Any = None
-    for block in _blocks(xp, windows, len(counts)):
-        columns = _columns(windows[(..., block, *_all(counts))], groups)
-        part = xp.matmul(_rows(y[:, block], groups), columns.swapaxes(-1, -2))
-        total = part if total is None else _add(total, part)
+    with _scratch(xp) as scratch:
+        for block, columns in _blocks(xp, x.astype(dtype, copy=False), geometry, groups, scratch):
+            part = xp.matmul(_rows(y[:, block], groups), columns.swapaxes(-1, -2))
+            total = part if total is None else _add(total, part)
     return total.reshape((y.shape[0], x.shape[1] // groups, *geometry.kernel))
 
 
 # --- arrangements -------------------------------------------------------------------
 
 
-def _examples_last(xp: Any, x: Any, geometry: Geometry | None = None) -> Any:
+def _examples_last(xp: Any, x: Any) -> Any:
+    """``(N, C, *spatial)`` as ``(C, *spatial, N)`` in memory."""
+    return xp.ascontiguousarray(xp.transpose(x, (*range(1, x.ndim), 0)))
+
+
+def _padded(xp: Any, x: Any, geometry: Geometry, empty: Any) -> Any:
     """``(N, C, *spatial)`` as ``(C, *spatial, N)`` in memory, with its padding."""
-    x = xp.transpose(x, (*range(1, x.ndim), 0))
-    if geometry is None or not any(map(any, geometry.padding)):
-        return xp.ascontiguousarray(x)
-    size = x.shape[1:-1]
-    out = xp.zeros((x.shape[0], *geometry.padded(size), x.shape[-1]), dtype=x.dtype)
-    out[(slice(None), *geometry.interior(size))] = x
+    if not any(map(any, geometry.padding)):
+        return _examples_last(xp, x)
+    size = x.shape[2:]
+    out = empty("padded", (x.shape[1], *geometry.padded(size), x.shape[0]), x.dtype)
+    for axis, (low, high) in enumerate(geometry.padding):
+        before = (slice(None),) * (axis + 1)
+        out[(*before, slice(low))] = 0
+        out[(*before, slice(out.shape[axis + 1] - high, None))] = 0
+    out[(slice(None), *geometry.interior(size))] = xp.transpose(x, (*range(1, x.ndim), 0))
     return out
 
 
@@ -122,16 +129,6 @@ def _windows(xp: Any, x: Any, geometry: Geometry) -> Any:
     steps = [n * d for n, d in zip(spatial, geometry.dilation, strict=True)]
     jumps = [n * s for n, s in zip(spatial, geometry.stride, strict=True)]
     return strided.as_strided(x, shape, (channel, *steps, *jumps, example))
-
-
-def _columns(windows: Any, groups: int) -> Any:
-    """Windows as a matrix for each group: a row a channel and position, a column a window."""
-    rank = (windows.ndim - 2) // 2
-    rows = math.prod(windows.shape[: rank + 1])
-    columns = math.prod(windows.shape[rank + 1 :])
-    if groups == 1:
-        return windows.reshape((rows, columns))
-    return windows.reshape((groups, rows // groups, columns))
 
 
 def _rows(y: Any, groups: int) -> Any:
@@ -158,23 +155,67 @@ def _add(total: Any, part: Any) -> Any:
 # --- blocks -------------------------------------------------------------------------
 
 
-def _all(counts: Sizes) -> tuple[slice, ...]:
-    """A key of the axes of windows after the first one of places."""
-    return (slice(None),) * len(counts)
+def _blocks(
+    xp: Any, x: Any, geometry: Geometry, groups: int, empty: Any
+) -> Iterator[tuple[slice, Any]]:
+    """Parts of the first spatial axis of places, and the columns of their windows.
+
+    These are a matrix for each group: a row a channel and position, a column a window.
+    """
+    windows = _windows(xp, _padded(xp, x, geometry, empty), geometry)
+    rank = len(geometry.kernel)
+    rows = math.prod(windows.shape[: rank + 1])
+    count, *others = windows.shape[rank + 1 :]
+    shape = (rows,) if groups == 1 else (groups, rows // groups)
+    for block in _slices(xp, count, rows * math.prod(others) * x.dtype.itemsize):
+        part = windows[(..., block, *(slice(None),) * len(others))]
+        columns = empty("columns", part.shape, x.dtype)
+        columns[...] = part
+        yield block, columns.reshape((*shape, math.prod(part.shape[rank + 1 :])))
 
 
-def _blocks(xp: Any, windows: Any, rank: int) -> list[slice]:
-    """Parts of the windows along the first spatial axis."""
-    count = windows.shape[rank + 1]
-    return _slices(xp, count, math.prod(windows.shape) // max(count, 1) * windows.dtype.itemsize)
-
-
-def _slices(xp: Any, count: int, row: int) -> list[slice]:
+def _slices(xp: Any, count: int, row: int) -> Iterator[slice]:
     """An axis in parts, of which each is ``row`` bytes long for each of its elements."""
     length = max(1, (_BLOCK if xp is np else _LARGE_BLOCK) // max(row, 1))
-    return list(_steps(count, length))
-
-
-def _steps(count: int, length: int) -> Iterator[slice]:
     for start in range(0, count, length):
         yield slice(start, min(start + length, count))
+
+
+# --- scratch ------------------------------------------------------------------------
+
+
+class _Scratch:
+    """Memory for arrays that end with the call that makes them: one at a time for each use.
+
+    It stays from call to call, for the system gives new memory page by page, and that takes
+    longer than to fill it.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Any] = {}
+
+    def __call__(self, use: str, shape: Sizes, dtype: Any) -> Any:
+        """An array, of whatever it was before."""
+        size = math.prod(shape) * dtype.itemsize
+        if size > _KEPT or dtype.hasobject:
+            return np.empty(shape, dtype)
+        found = self._buffers.get(use)
+        if found is None or len(found) < size:
+            found = self._buffers[use] = np.empty(size, np.uint8)
+        return found[:size].view(dtype).reshape(shape)
+
+
+_idle: list[_Scratch] = []  # each is used by one call at a time
+
+
+@contextlib.contextmanager
+def _scratch(xp: Any) -> Iterator[Any]:
+    """A function that makes arrays for the time of one call."""
+    if xp is not np:  # such modules keep memory themselves
+        yield lambda use, shape, dtype: xp.empty(shape, dtype=dtype)
+        return
+    scratch = _idle.pop() if _idle else _Scratch()
+    try:
+        yield scratch
+    finally:
+        _idle.append(scratch)

@@ -10,7 +10,7 @@ from fdbr.core import describe
 from fdbr.ops.activation import floating, sigmoid
 from fdbr.ops.arithmetic import abs, minimum
 from fdbr.ops.creation import asarray
-from fdbr.ops.dtypes import astype, result_type
+from fdbr.ops.dtypes import astype, is_traced, result_type
 from fdbr.ops.exponential import exp
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.shape import expand_dims, normalize_axis
@@ -186,7 +186,8 @@ def silu(xp: Any, x: Any) -> Any:
     >>> ops.silu(0.0), round(ops.silu(1.0), 6)
     (0.0, 0.731059)
     """
-    return x * sigmoid.primitive.value(xp, x)
+    # `jit` takes it apart with a traced value.
+    return x * (sigmoid(x) if is_traced(x) else sigmoid.primitive.value(xp, x))
 
 
 # The upper tail of the normal distribution is exp(-t**2 / 2) times a polynomial in 1 / (1 + 0.3 t),

@@ -50,8 +50,8 @@ def _padded(xp: Any, x: Any, geometry: Geometry, value: Any) -> Any:
     return out
 
 
-def _reduced(x: Any, geometry: Geometry, counts: Sizes, combine: Any) -> Any:
-    """The elements of each window put together, one axis after the other."""
+def _reduced(xp: Any, x: Any, geometry: Geometry, counts: Sizes, combine: Any) -> Any:
+    """The elements of each window put together, one axis after the other, in new memory."""
     first = x.ndim - len(counts)
     for axis, count in enumerate(counts):
         step, apart = geometry.stride[axis], geometry.dilation[axis]
@@ -61,7 +61,7 @@ def _reduced(x: Any, geometry: Geometry, counts: Sizes, combine: Any) -> Any:
         x = parts[0]
         for part in parts[1:]:
             x = combine(x, part)
-    return x
+    return x if math.prod(geometry.kernel) > 1 else xp.copy(x, order="K")
 
 
 def _batch_leading(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -79,7 +79,7 @@ def _batch_leading(apply: Any, values: Any, batched: Any, size: int, params: Any
 )
 def _sum_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
     counts = geometry.counts(_spatial(x.shape, geometry))
-    return _reduced(_padded(xp, x, geometry, 0), geometry, counts, xp.add)
+    return _reduced(xp, _padded(xp, x, geometry, 0), geometry, counts, xp.add)
 
 
 @linear(x=lambda ct, geometry: _sum_windows(ct, geometry=geometry), batch=_batch_leading)
@@ -116,7 +116,7 @@ def _of_first(t: Any, x: Any, out: Any, geometry: Geometry) -> Any:
 @opaque(x=(_to_first, _of_first), batch=_batch_leading)
 def _max_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
     counts = geometry.counts(_spatial(x.shape, geometry))
-    return _reduced(_padded(xp, x, geometry, _lowest(xp, x)), geometry, counts, xp.maximum)
+    return _reduced(xp, _padded(xp, x, geometry, _lowest(xp, x)), geometry, counts, xp.maximum)
 
 
 @constant(batch=_batch_leading)
@@ -163,8 +163,10 @@ def _to_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry, size: Size
     ordered = xp.empty_like(winners, dtype=x.dtype)
     ordered[...] = x  # in the order of axes in memory that the input of the pooling has
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
-    out = xp.zeros_like(ordered, shape=shape)
     apart = _apart(geometry)
+    whole = zip(geometry.kernel, counts, geometry.padded(size), strict=True)
+    full = apart and all(k * count == n for k, count, n in whole)
+    out = (xp.empty_like if full else xp.zeros_like)(ordered, shape=shape)
     for number, position in enumerate(_positions(geometry)):
         part = out[(..., *geometry.place(position, counts))]
         if apart:

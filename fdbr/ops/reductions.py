@@ -5,7 +5,6 @@ from typing import Any
 
 from fdbr.core import Tracer
 from fdbr.ops.arithmetic import multiply, sqrt
-from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray, full_like
 from fdbr.ops.dtypes import astype, float_dtype, is_complex, is_traced, result_type
 from fdbr.ops.kinds import constant, linear, opaque, shape_of, shifted
@@ -139,8 +138,8 @@ def std(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
     variance = var(x, axis=axis, correction=correction, keepdims=keepdims)
     if not is_traced(variance):
         return sqrt(variance)
-    zero = variance == 0
-    return where(zero, 0, sqrt(where(zero, 1, variance)))
+    zero = astype(variance == 0, variance.dtype)  # 1 there, so that no slope is infinite
+    return sqrt(variance + zero) - zero
 
 
 def _extreme_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:

@@ -243,6 +243,40 @@ def test_what_is_computed_from_a_captured_array_is_watched_too(f):
         jitted(X)
 
 
+def test_arrays_in_attributes_and_containers_are_watched_too():
+    nest = {"w": [np.ones(3)]}
+    plain, slotted = types.SimpleNamespace(w=np.ones(3)), Slotted(np.ones(3))
+    for f, w in (
+        (lambda x: x * nest["w"][0][0], nest["w"][0]),
+        (lambda x: x * plain.w[0], plain.w),
+        (lambda x: x * slotted.w[0], slotted.w),
+    ):
+        jitted = fdbr.jit(f)
+        jitted(X)
+        assert_same(jitted(X), X)
+        w[0] = 5.0
+        with pytest.raises(ImpureError, match="has changed"):
+            jitted(X)
+
+
+class Slotted:
+    __slots__ = ("w",)
+
+    def __init__(self, w):
+        self.w = w
+
+
+def test_attributes_of_functions_count():
+    def scaled(x):
+        return x * scaled.by
+
+    scaled.by = 2.0
+    jitted = fdbr.jit(scaled)
+    assert_same(jitted(X), X * 2)
+    scaled.by = 3.0
+    assert_same(jitted(X), X * 3)
+
+
 def test_an_array_in_reach_of_a_view_only_is_watched():
     whole = np.ones(6)
     jitted = fdbr.jit(functools.partial(operator_mul, y=whole[:3]))

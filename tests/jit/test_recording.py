@@ -91,6 +91,20 @@ def test_an_array_from_elsewhere_is_kept_as_it_was_when_it_was_used():
     assert found.constants.shared() == ()  # they are handed over
 
 
+@pytest.mark.parametrize("kept", [None, "whole", "view", "other"])
+def test_a_view_and_its_owner_are_shared_only_if_others_know_one_of_them(kept):
+    known = []
+
+    def f(x):
+        arrays = {"whole": np.ones((3, 3))}
+        arrays["view"], arrays["other"] = arrays["whole"][0], arrays["whole"][1:]
+        known.extend(array for name, array in arrays.items() if name == kept)
+        return x * arrays["whole"] + x * arrays["view"] + (x * arrays["other"]).sum()
+
+    shared = [pair[0].shape for pair in recorded(f, X).constants.shared()]
+    assert len(shared) == (0 if kept is None else 3)
+
+
 def test_arrays_that_only_the_function_knows_are_not_shared():
     whole = np.ones((3, 4))
 

@@ -164,3 +164,12 @@ def test_windows_of_more_than_256_elements_know_their_winner():
 def test_what_does_not_fit_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call(np.zeros((1, 2, 4)))
+
+
+@pytest.mark.parametrize("pool", [ops.max_pool, ops.avg_pool])
+def test_windows_of_one_element_are_new_memory(pool):
+    x = np.arange(12.0).reshape(1, 1, 3, 4)
+    for stride in (1, 2):
+        out = pool(x, 1, stride=stride)
+        assert np.array_equal(out, x[..., ::stride, ::stride])
+        assert not np.shares_memory(out, x)

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from fdbr.jit.kernels.orders import in_one_order
-from fdbr.jit.kernels.small import write_small
+from fdbr.jit.kernels.small import looks_up, write_small
 from fdbr.jit.kernels.writing import Output, Written, write
 from fdbr.jit.program import Fused, Small, Variable, kind_of
 
 __all__ = ["call_lines"]
 
 _WORTH = 500_000  # additions from which on more threads than one pay
+_SHORT = 20_000  # additions below which other threads of Python may wait
 
 
 def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> list[str]:
@@ -21,7 +22,7 @@ def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> lis
     ``ordered`` are variables known to be laid out in order; what the kernel makes joins them.
     """
     from fdbr.jit.kernels.compiling import address_of
-    from fdbr.jit.kernels.launching import launch, launch_alone, thread_count
+    from fdbr.jit.kernels.launching import direct, launch, launch_alone, thread_count
 
     written = write_small(fused) if type(fused) is Small else write(fused)  # type: ignore[arg-type]
     threads = 1
@@ -31,30 +32,36 @@ def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> lis
     scope.update(array=array, launch=launch, launch_alone=launch_alone)
     lines: list[str] = []
     names: list[str] = []
-    loose = _loose(fused, written, ordered)
+    loose = _loose(fused, written, ordered, writer.gapped)
+    if any(out in writer.inside for out in fused.outs):
+        loose = []  # they have their places
     if loose:
         own = ", ".join(f"w{written.inputs.index(operand)}" for operand in loose)
         given = ", ".join(map(writer.operand, loose))
         lines.append(f"{own}, = in_one_order({given})")
         writer.scope["in_one_order"] = in_one_order
     for operand in written.inputs:
-        name = writer.operand(operand)
         if operand in loose:
-            names.append(f"id(w{len(names)})")
+            names.append(f"w{len(names)}")
         else:
-            names.append(f"id({_ordered(name, operand, ordered, lines, len(names))})")
+            names.append(_ordered(writer, operand, ordered, lines, len(names)))
     like = f"w{written.inputs.index(loose[0])}" if loose else ""
     made = [
         _output_lines(writer, output, threads, lines, i, like)
         for i, output in enumerate(written.outputs)
     ]
-    names += [f"id({name})" for name in made]
-    lines.append(f"t = array('q', ({', '.join(names)},))")
-    kernel = f"{address_of(written.source)}, t.buffer_info()[0], {written.rows}"
-    if threads == 1:
-        lines.append(f"launch_alone({kernel})")
+    names += made
+    address = address_of(written.source)
+    if written.rows * written.weight < _SHORT:
+        run = writer.constant(direct(address, written.rows), "k")
+        lines.append(f"{run}({', '.join(names)})")
     else:
-        lines.append(f"launch({kernel}, {threads})")
+        lines.append(f"t = array('q', ({''.join(f'id({name}), ' for name in names)}))")
+        kernel = f"{address}, t.buffer_info()[0], {written.rows}"
+        lines.append(f"launch_alone({kernel})" if threads == 1 else f"launch({kernel}, {threads})")
+        lines.append("del t")
+    if type(fused) is Small and looks_up(fused):
+        lines.append(f"if {made[-1]}[0]: raise IndexError")  # the function raises it better
     for name, output in zip(made, written.outputs, strict=True):
         lines += _finish(writer, name, output, threads)
     if not loose:
@@ -65,17 +72,17 @@ def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> lis
         if operand in loose or any(s.startswith(f"w{i} =") for s in lines)
     ]
     gone += [name for name in made if name.startswith("m")]
-    lines.append(f"del {', '.join(['t', *gone])}")
+    lines += [f"del {', '.join(gone)}"] if gone else []
     return lines
 
 
 def _ordered(
-    name: str, operand: Any, ordered: set[Variable], lines: list[str], position: int
+    writer: Any, operand: Any, ordered: set[Variable], lines: list[str], position: int
 ) -> str:
     """The name of an operand as an array that is laid out in order."""
+    name = writer.operand(operand)
     if type(operand) is not Variable:
-        lines.append(f"w{position} = np.ascontiguousarray({name})")
-        return f"w{position}"
+        return writer.constant(np.ascontiguousarray(operand))
     if not operand.kind.is_array:
         lines.append(f"w{position} = np.asarray({name}, dtype='{operand.kind.dtype.str}')")
         return f"w{position}"
@@ -87,34 +94,38 @@ def _ordered(
     return f"w{position}"
 
 
-def _loose(fused: Fused | Small, written: Written, ordered: set[Variable]) -> list[Variable]:
+def _loose(
+    fused: Fused | Small, written: Written, ordered: set[Variable], gapped: set[Variable]
+) -> list[Variable]:
     """The operands that only have to lie in one order, if that is all that the kernel needs.
 
-    A kernel whose operands are known to be laid out in order is no such case.
+    A kernel whose operands are known to be laid out in order is no such case, nor is one of
+    which an operand is ``gapped``: it has to be copied, and the others may be in order.
     """
     if not isinstance(fused, Fused) or fused.split != len(fused.domain) or len(fused.domain) < 2:
         return []
     whole = [o for o in written.inputs if kind_of(o).size != 1]
     if not all(type(o) is Variable and o.kind.shape == fused.domain for o in whole):
         return []
-    return [] if all(o in ordered for o in whole) else whole
+    known = all(o in ordered for o in whole) or any(o in gapped for o in whole)
+    return [] if known else whole
 
 
 def _output_lines(
     writer: Any, output: Output, threads: int, lines: list[str], i: int, like: str
 ) -> str:
-    shape = (threads, *output.shape) if output.per_thread else output.shape
     dtype = writer.constant(np.dtype(output.dtype), "d")
-    name = f"m{i}"
-    if output.variable is not None and not output.per_thread:
-        name = writer.variable(output.variable)
-        if like:
-            lines.append(f"{name} = np.empty_like({like}, {dtype})")
-            return name
-        if output.variable in writer.places:
-            lines.append(f"{name} = memory[{writer.places[output.variable]}]")
-            return name
-    lines.append(f"{name} = np.empty({shape!r}, {dtype})")
+    if output.variable is None or (output.per_thread and threads > 1):
+        shape = (threads, *output.shape) if output.per_thread else output.shape
+        lines.append(f"m{i} = np.empty({shape!r}, {dtype})")
+        return f"m{i}"
+    name: str = writer.variable(output.variable)
+    if like and not output.per_thread:
+        lines.append(f"{name} = np.empty_like({like}, {dtype})")
+    elif output.variable in writer.places:
+        lines.append(f"{name} = memory[{writer.places[output.variable]}]")
+    else:
+        lines.append(f"{name} = np.empty({output.variable.kind.shape!r}, {dtype})")
     return name
 
 
@@ -123,10 +134,10 @@ def _finish(writer: Any, name: str, output: Output, threads: int) -> list[str]:
     if output.variable is None or not output.per_thread:
         return []
     out = writer.variable(output.variable)
-    total = f"{name}[0]" if threads == 1 else f"np.add.reduce({name}, 0)"
+    total = name if threads == 1 else f"np.add.reduce({name}, 0)"
     if output.divisor != 1:
         total = f"{total} / {output.divisor}"
     shape = output.variable.kind.shape
-    if output.variable.kind.is_array and shape != output.shape:
+    if threads > 1 and output.variable.kind.is_array and shape != output.shape:
         total = f"np.reshape({total}, {shape!r})"
-    return [f"{out} = {total}"]
+    return [] if total == out else [f"{out} = {total}"]

@@ -16,8 +16,9 @@ import numba
 import numpy as np
 from numba.core.registry import cpu_target
 
-from fdbr.jit.kernels.launching import data
+from fdbr.jit.kernels.launching import data, stride
 from fdbr.jit.kernels.mathematics import NAMES
+from fdbr.jit.kernels.tiles import NAMES as TILES
 
 __all__ = ["address_of", "cache_directory"]
 
@@ -67,12 +68,12 @@ def _key(source: str) -> str:
 def _library_version() -> str:
     """A digest of the functions that kernels call."""
     folder = Path(__file__).parent
-    texts = [(folder / name).read_text() for name in ("mathematics.py", "launching.py")]
+    texts = [(folder / name).read_text() for name in ("mathematics.py", "launching.py", "tiles.py")]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
 def _compiled(source: str, path: Path) -> tuple[int, Any]:
-    scope = dict(NAMES, data=data)
+    scope = dict(NAMES | TILES, data=data, stride=stride)
     exec(compile(source, "<fdbr kernel>", "exec"), scope)
     made = numba.cfunc(_SIGNATURE, error_model="numpy")(scope["kernel"])
     library, name = made._library, made._wrapper_name

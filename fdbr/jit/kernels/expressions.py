@@ -11,7 +11,7 @@ import numpy as np
 
 from fdbr.jit.program import Instruction, kind_of
 
-__all__ = ["CODES", "cast", "cost", "element", "is_elementwise"]
+__all__ = ["BY_ROW", "CODES", "cast", "cost", "element", "is_elementwise"]
 
 CODES = {
     np.dtype(np.float32): "f4",
@@ -36,7 +36,7 @@ _ARITHMETIC = {
     "reciprocal": "({one} / {0})",
     "sqrt": "sqrt({0})",
     "real_abs": "abs({0})",
-    "real_sign": "sign({0})",
+    "real_sign": "sign_{code}({0})",
     "maximum": "maximum({0}, {1})",
     "minimum": "minimum({0}, {1})",
     "relu": "maximum({0}, {zero})",
@@ -68,6 +68,9 @@ _LOGIC = {
     "logical_or": "({0} | {1})",
     "logical_not": "(not {0})",
 }
+
+BY_ROW = frozenset({"subtract_at_labels"})
+"""What acts on a matrix by the column ``c``, with operands of one element a row after the first."""
 
 _EXPENSIVE = frozenset({"exp", "log", "log1p", "tanh", "sigmoid", "sqrt", "divide", "ndtr"})
 
@@ -134,6 +137,8 @@ def element(step: Instruction, texts: Sequence[str], codes: Sequence[str]) -> st
     if name == "where":
         chosen, otherwise = casts(out)[1:]
         return f"select({texts[0]}, {chosen}, {otherwise})"
+    if name == "subtract_at_labels":
+        return f"select(c == {texts[2]}, {texts[0]} - {casts(out)[1]}, {texts[0]})"
     if name in _COMPARISONS:
         return _COMPARISONS[name].format(*casts(_common(step)))
     if name in _LOGIC:

@@ -56,9 +56,14 @@ def square(x):  # type: ignore[no-untyped-def]
     return x * x
 
 
-@register_jitable
-def sign(x):  # type: ignore[no-untyped-def]
-    return select(x == 0, x, x / abs(x))  # NaN stays NaN
+@_function
+def sign_f4(x):  # type: ignore[no-untyped-def]
+    return select(x > 0, f4(1), select(x < 0, f4(-1), select(x == 0, f4(0), x)))  # NaN stays NaN
+
+
+@_function
+def sign_f8(x):  # type: ignore[no-untyped-def]
+    return select(x > 0, 1.0, select(x < 0, -1.0, select(x == 0, 0.0, x)))
 
 
 @register_jitable
@@ -79,7 +84,8 @@ def isfinite(x):  # type: ignore[no-untyped-def]
 @_function
 def exp_f4(x):  # type: ignore[no-untyped-def]
     """Cody and Waite's reduction and a polynomial (coefficients: Cephes, `expf`)."""
-    y = minimum(maximum(x, f4(-104.0)), f4(89.0))
+    none = x < f4(-104)  # too small for any number: rounding it to zero would take long
+    y = minimum(select(none, f4(0), x), f4(89.0))
     n = np.floor(y * f4(1.4426950408889634) + f4(0.5))
     r = (y - n * f4(0.693359375)) - n * f4(-2.12194440e-4)
     p = f4(1.9875691500e-4)
@@ -92,13 +98,14 @@ def exp_f4(x):  # type: ignore[no-untyped-def]
     k = i4(select(y == y, n, f4(0)))
     half = k >> i4(1)
     up = _as_float(i4((half + i4(127)) << i4(23)))
-    return p * up * _as_float(i4((k - half + i4(127)) << i4(23)))
+    return select(none, f4(0), p * up * _as_float(i4((k - half + i4(127)) << i4(23))))
 
 
 @_function
 def exp_f8(x):  # type: ignore[no-untyped-def]
     """Cody and Waite's reduction and the Taylor polynomial of degree 13."""
-    y = minimum(maximum(x, -746.0), 710.0)
+    none = x < -746.0
+    y = minimum(select(none, 0.0, x), 710.0)
     n = np.floor(y * 1.4426950408889634 + 0.5)
     r = (y - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10
     p = 1.6059043836821613e-10
@@ -117,7 +124,7 @@ def exp_f8(x):  # type: ignore[no-untyped-def]
     k = i8(select(y == y, n, 0.0))
     half = k >> i8(1)
     up = _as_float((half + i8(1023)) << i8(52))
-    return p * up * _as_float((k - half + i8(1023)) << i8(52))
+    return select(none, 0.0, p * up * _as_float((k - half + i8(1023)) << i8(52)))
 
 
 @_function
@@ -260,22 +267,33 @@ def plus(total, x):  # type: ignore[no-untyped-def]
     return total + x
 
 
-@numba.njit(fastmath={"nnan", "nsz", "reassoc"}, error_model="numpy", forceinline=True)
-def larger(largest, x):  # type: ignore[no-untyped-def]
-    """The next partial maximum of numbers that are not NaN."""
-    return select(x > largest, x, largest)
+def _extreme(comparison):  # type: ignore[no-untyped-def]
+    @intrinsic
+    def partial(typingctx, extreme, x):  # type: ignore[no-untyped-def]
+        """The next partial extreme of numbers that are not NaN.
+
+        LLVM knows it as one, and vectorises it, where the choice too has the flags that say so,
+        which numba gives to comparisons alone.
+        """
+
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            total, new = args
+            flags = "nnan", "nsz"
+            other = builder.fcmp_ordered(comparison, new, total, flags=flags)
+            return builder.select(other, new, total, flags=flags)
+
+        return (x(x, x), generate) if extreme == x else None
+
+    return partial
 
 
-@numba.njit(fastmath={"nnan", "nsz", "reassoc"}, error_model="numpy", forceinline=True)
-def smaller(smallest, x):  # type: ignore[no-untyped-def]
-    """The next partial minimum of numbers that are not NaN."""
-    return select(x < smallest, x, smallest)
+larger = _extreme(">")
+smaller = _extreme("<")
 
 
 NAMES = {
     **{name: value for name, value in globals().items() if name[-3:] in ("_f4", "_f8")},
     "square": square,
-    "sign": sign,
     "select": select,
     "maximum": maximum,
     "minimum": minimum,

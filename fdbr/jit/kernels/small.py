@@ -5,25 +5,26 @@ operations.  What only looks at an array in another way (slices, reshapes, permu
 broadcasts) is no operation at all.
 """
 
-import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 
-from fdbr.jit.kernels.expressions import CODES, element, is_elementwise
+from fdbr.jit.kernels.expressions import CODES, cost, element, is_elementwise
 from fdbr.jit.kernels.writing import Output, Written, literal, store, stored
 from fdbr.jit.passes.rules.views import view_of
-from fdbr.jit.program import Instruction, Small, Variable, kind_of
+from fdbr.jit.program import Instruction, Kind, Small, Variable, kind_of
 
-__all__ = ["is_small", "write_small"]
+__all__ = ["is_small", "looks_up", "write_small"]
 
-_MOST = 256  # elements of an array up to which it counts as small
+_MOST = 1024  # elements of an array up to which it counts as small
+_LONGEST = 256  # elements up to which a sum one after the other is as exact as NumPy's
 _REDUCTIONS = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
 _COPIES = frozenset({"unslice", "concat", "stack"})
 _LOOKS = frozenset({"slice", "reshape", "permute", "matrix_transpose", "broadcast_to"})
+_LOOKUPS = frozenset({"gather", "subtract_at_labels"})
 
 
 def is_small(step: Any) -> bool:
@@ -37,11 +38,45 @@ def is_small(step: Any) -> bool:
         return False
     name = step.primitive.name
     if name in _REDUCTIONS:
+        if kinds[0].size > _LONGEST * kinds[-1].size:
+            return False
         return kinds[0].dtype == kinds[-1].dtype and kinds[0].dtype.kind == "f"
+    if name in _LOOKUPS:
+        return _is_lookup(step, kinds)
     if name in _COPIES or name in _LOOKS:
         same = all(kind.dtype == kinds[-1].dtype for kind in kinds[:-1])
         return same and _key_is_plain(step)
     return is_elementwise(step)
+
+
+def _is_lookup(step: Instruction, kinds: Sequence[Kind]) -> bool:
+    """Whether a step takes one element, or changes one, for each place of its index arrays."""
+    first, *rest, out = kinds
+    if step.primitive.name == "gather":
+        places, key = rest, step.params["key"]
+        plain = type(key) is tuple and len(key) == len(first.shape) and all(map(_is_slot, key))
+        if not plain or any(place.shape != out.shape for place in places):
+            return False
+    else:
+        values, label = rest
+        places = [label]
+        if len(first.shape) != 2 or not values.shape == label.shape == first.shape[:1]:
+            return False
+        if values.dtype != out.dtype:
+            return False
+    return first.dtype == out.dtype and all(place.dtype.kind == "i" for place in places)
+
+
+def _is_slot(part: Any) -> bool:
+    return part is not None and part is not Ellipsis and type(part) not in (int, slice)
+
+
+def looks_up(small: Small) -> bool:
+    """Whether a kernel looks elements up by indices, and tells in its last output if any is wrong.
+
+    The function itself is to be run then, for it raises the error.
+    """
+    return any(step.primitive.name in _LOOKUPS for step in small.steps)
 
 
 def _is_numpy(kind: Any) -> bool:
@@ -153,10 +188,19 @@ def write_small(small: Small) -> Written:
         f"{name} = data(table, {i}, {stored(dtype)}(0))"
         for i, (name, dtype) in enumerate(zip(names, dtypes, strict=True))
     ]
+    if looks_up(small):
+        heads.append(f"wrong = data(table, {len(names)}, u1(0))")
+        heads.append("bad = False")
+        writer.lines.append("wrong[0] = u1(bad)")
+        writer.outputs.append(Output(None, (1,), np.dtype(bool), False, 1))
     text = "\n".join("    " + line for line in [*heads, *writer.lines])
     inputs = tuple(operand for _, operand in writer.inputs.values())
     source = f"def kernel(table, start, stop, thread):\n{text}\n"
-    return Written(source, inputs, tuple(writer.outputs), 1, 1)
+    weight = sum(
+        cost(step) * max(kind_of(o).size for o in (*step.operands, *step.outs))
+        for step in small.steps
+    )
+    return Written(source, inputs, tuple(writer.outputs), 1, weight)
 
 
 def _write_step(writer: _Writer, step: Instruction) -> None:
@@ -180,6 +224,8 @@ def _write_step(writer: _Writer, step: Instruction) -> None:
         _copy(writer, source, _sliced(target, step.params["key"]), False)
     elif name in _COPIES:
         _join(writer, step)
+    elif name in _LOOKUPS:
+        _look_up(writer, step)
     else:
         _elementwise(writer, step)
 
@@ -190,7 +236,7 @@ def _elementwise(writer: _Writer, step: Instruction) -> None:
     for operand in step.operands:
         constant = type(operand) is not Variable and kind_of(operand).size == 1
         looks.append(None if constant else writer.look(operand))
-    target = writer.target(out)
+    target, *looks = _merged(writer.target(out), looks)
 
     def body(at: list[str]) -> list[str]:
         texts, codes = [], []
@@ -202,6 +248,74 @@ def _elementwise(writer: _Writer, step: Instruction) -> None:
         return [store(place, element(step, texts, codes), out.kind.dtype)]
 
     writer.loop(target.shape, body)
+
+
+def _merged(target: _Look, looks: Sequence[_Look | None]) -> list[Any]:
+    """The same elements with fewer axes: two are one where all step through both as through one.
+
+    A long loop takes several elements at once, a short one inside of another does not.
+    """
+    rank = len(target.shape)
+    spread = [target, *(None if look is None else _spread(look, rank) for look in looks)]
+    shape = list(target.shape)
+    for axis in range(rank - 2, -1, -1):
+        count = shape[axis + 1]
+        if all(x is None or x.strides[axis] == x.strides[axis + 1] * count for x in spread):
+            shape[axis : axis + 2] = [shape[axis] * count]
+            for i, x in enumerate(spread):
+                if x is not None:
+                    strides = (*x.strides[:axis], *x.strides[axis + 1 :])
+                    spread[i] = attrs.evolve(x, strides=strides)
+    # An axis of one element is no axis to `at`, and has no step.
+    return [x and attrs.evolve(x, shape=tuple(shape)) for x in spread]
+
+
+def _spread(look: _Look, rank: int) -> _Look:
+    """Elements with as many axes as those that they broadcast to, whose steps are 0 then."""
+    strides = [0 if n == 1 else s for n, s in zip(look.shape, look.strides, strict=True)]
+    return attrs.evolve(look, strides=(0,) * (rank - len(strides)) + tuple(strides))
+
+
+def _look_up(writer: _Writer, step: Instruction) -> None:
+    source, *rest = map(writer.look, step.operands)
+    target = writer.target(step.outs[0])
+    if step.primitive.name == "gather":
+
+        def taken(at: list[str]) -> list[str]:
+            lines, places = _checked(rest, source.shape, at)
+            return [*lines, _stored_from(source, places, _place(target, at))]
+
+        writer.loop(target.shape, taken)
+        return
+    values, labels = rest
+    _copy(writer, source, target, False)
+
+    def changed(at: list[str]) -> list[str]:
+        lines, places = _checked([labels], source.shape[1:], at)
+        where = _place(target, [*at, *places])
+        return [*lines, f"{where} = {where} - {values.at(at, 1)}"]
+
+    writer.loop(labels.shape, changed)
+
+
+def _checked(
+    looks: list[_Look], shape: Sequence[int], at: list[str]
+) -> tuple[list[str], list[str]]:
+    """The statements that read indices into a shape, and see whether there are such places.
+
+    And the names of the indices, which are those of a place anyhow.
+    """
+    lines, names = [], []
+    for axis, (look, n) in enumerate(zip(looks, shape, strict=True)):
+        name = f"k{axis}"
+        lines += [
+            f"{name} = i8({look.at(at, len(at))})",
+            f"{name} = select({name} < 0, {name} + {n}, {name})",
+            f"bad |= ({name} < 0) | ({name} >= {n})",
+            f"{name} = min(max({name}, 0), {n - 1})",
+        ]
+        names.append(name)
+    return lines, names
 
 
 def _place(target: _Look, at: list[str]) -> str:
@@ -283,7 +397,7 @@ def _reduce(writer: _Writer, step: Instruction) -> None:
     begin = {"max": f"{code}(-inf)", "min": f"{code}(inf)"}.get(name, f"{code}(0)")
 
     def body(at: list[str]) -> list[str]:
-        lines = [f"t = {begin}", "bad = False"]
+        lines = [f"t = {begin}", "nan_in = False"]
         indices, indent = list(at), ""
         for axis, n in enumerate(inner):
             if n != 1:
@@ -293,12 +407,12 @@ def _reduce(writer: _Writer, step: Instruction) -> None:
         text = source.at(indices, len(indices))
         lines.append(f"{indent}t = {_REDUCTIONS[name]}(t, {text})")
         if name in ("max", "min"):
-            lines.append(f"{indent}bad |= {text} != {text}")
+            lines.append(f"{indent}nan_in |= {text} != {text}")
         terms = [f"{at[axis]} * {strides[axis]}" for axis in kept if at[axis] != "0"]
         where = f"{target.memory}[{' + '.join([*terms, str(target.start)])}]"
         total = f"t / {code}({count})" if name == "mean" else "t"
         if name in ("max", "min"):
-            total = f"select(bad, {code}(nan), t)"
+            total = f"select(nan_in, {code}(nan), t)"
         return [*lines, f"{where} = {total}"]
 
     writer.loop(outer, body)
@@ -318,9 +432,3 @@ def _join(writer: _Writer, step: Instruction) -> None:
             key = (slice(None),) * axis + (slice(start, stop),)
             start = stop
         _copy(writer, look, _sliced(target, key), False)
-
-
-def runs(steps: Any) -> Iterator[tuple[bool, list[Any]]]:
-    """Steps in runs of those that are small, and of the others."""
-    for small, run in itertools.groupby(steps, is_small):
-        yield small, list(run)

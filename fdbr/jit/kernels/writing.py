@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.jit.kernels.expressions import CODES, cost, element
+from fdbr.jit.kernels.expressions import BY_ROW, CODES, cost, element
 from fdbr.jit.kernels.layout import Place, place
 from fdbr.jit.passes.fuse import reduction_of
 from fdbr.jit.program import Fused, Instruction, Variable, kind_of
@@ -115,14 +115,14 @@ class _Writer:
 
     # --- the memory that it reads and writes ---------------------------------------------
 
-    def input(self, operand: Any) -> tuple[str, str, Place]:
+    def input(self, operand: Any, row: bool) -> tuple[str, str, Place]:
         """The name, dtype and place of an operand from outside."""
         kind = kind_of(operand)
         code = CODES[kind.dtype]
         where = place(kind.shape, self.fused.domain, self.fused.split)
         if kind.size == 1:
             where = Place(1, 1, False)
-        elif where is None:  # one a row, without the axes of the columns
+        elif row or where is None:  # one a row, without the axes of the columns
             where = Place(1, self.rows, False)
         key = operand if type(operand) is Variable else id(operand)
         if key not in self.inputs:
@@ -135,23 +135,26 @@ class _Writer:
         self.outputs.append(output)
         return f"o{len(self.outputs) - 1}"
 
-    def load(self, operand: Any) -> tuple[str, str]:
-        """An expression for the operand's element, and its dtype."""
+    def load(self, operand: Any, row: bool) -> tuple[str, str]:
+        """An expression for the operand's element, and its dtype.
+
+        It has one for each ``row``, whatever else its shape might mean, or is broadcast.
+        """
         kind = kind_of(operand)
         if type(operand) is not Variable and kind.size == 1:
             return literal(operand, CODES[kind.dtype]), CODES[kind.dtype]
-        name, code, where = self.input(operand)
-        row = "r"
+        name, code, where = self.input(operand, row)
+        at = "r"
         if where.count == 1:
-            row = ""
+            at = ""
         elif where.repeat * where.count != self.rows or where.repeat != 1:
-            row = "r" if where.repeat == 1 else f"(r // {where.repeat})"
+            at = "r" if where.repeat == 1 else f"(r // {where.repeat})"
             if where.repeat * where.count != self.rows:
-                row = f"({row} % {where.count})"
+                at = f"({at} % {where.count})"
         if where.columns and not self.flat and self.columns > 1:
-            index = f"{row} * {self.columns} + c" if row else "c"
+            index = f"{at} * {self.columns} + c" if at else "c"
         else:
-            index = row or "0"
+            index = at or "0"
         text = f"{name}[{index}]"
         return (f"({text} != 0)" if code == "b1" else text), code
 
@@ -210,17 +213,24 @@ class _Block:
         self.lines: list[str] = []
         self.names: dict[Any, tuple[str, str]] = {}
 
-    def value(self, operand: Any, known: dict[Any, tuple[str, str]]) -> tuple[str, str]:
-        """The name and dtype of an operand's element; statements that make it are added."""
+    def value(
+        self, operand: Any, known: dict[Any, tuple[str, str]], row: bool = False
+    ) -> tuple[str, str]:
+        """The name and dtype of an operand's element; statements that make it are added.
+
+        A ``row`` operand of a full value has one for each row.
+        """
         writer = self.writer
-        key = operand if type(operand) is Variable else id(operand)
+        key: Any = operand if type(operand) is Variable else id(operand)
         if key in known:
             return known[key]
+        step = writer.makers.get(operand) if type(operand) is Variable else None
+        if step is None and row:
+            key = key, "row"
         if key in self.names:
             return self.names[key]
-        step = writer.makers.get(operand) if type(operand) is Variable else None
         if step is None:
-            text, code = writer.load(operand)
+            text, code = writer.load(operand, row or self.row)
             if type(operand) is not Variable and kind_of(operand).size == 1:
                 return text, code
         elif operand in writer.kept and writer.levels[operand] < self.level:
@@ -229,7 +239,8 @@ class _Block:
         elif step.primitive.name in ("reshape", "broadcast_to"):
             return self.value(step.operands[0], known)
         else:
-            pairs = [self.value(o, known) for o in step.operands]
+            of_rows = step.primitive.name in BY_ROW
+            pairs = [self.value(o, known, of_rows and i > 0) for i, o in enumerate(step.operands)]
             text = element(step, [t for t, _ in pairs], [c for _, c in pairs])
             code = CODES[operand.kind.dtype]
         name = f"x{len(self.names) + len(known)}_{self.level}{'r' if self.row else ''}"
@@ -285,7 +296,8 @@ def _totals(names: list[str]) -> tuple[list[str], list[str], list[str]]:
         each += [
             f"y_{name} = p_{name} - e_{name}",
             f"u_{name} = t_{name} + y_{name}",
-            f"e_{name} = (u_{name} - t_{name}) - y_{name}",
+            # An infinite total has no error: infinity less infinity would be NaN.
+            f"e_{name} = select(isfinite(u_{name}), (u_{name} - t_{name}) - y_{name}, f8(0))",
             f"t_{name} = u_{name}",
         ]
         last.append(f"{name}[thread] = t_{name}")

@@ -9,12 +9,14 @@ import attrs
 import numpy as np
 
 from fdbr.jit.kernels.expressions import CODES
+from fdbr.jit.kernels.small import is_small
+from fdbr.jit.passes.gather import FEWEST
 from fdbr.jit.program import Instruction, Program, Step, Variable, is_variable, kind_of
 from fdbr.jit.recording import record
 
 __all__ = ["expand"]
 
-_SMALL = 2048  # elements below which the whole is as fast as its parts
+_SMALL = 2048  # elements below which the whole is as fast as its parts, but in one kernel
 
 _COMPOUND = frozenset(
     {
@@ -39,11 +41,13 @@ def expand(program: Program) -> Program:
             steps.append(_renamed(step, of))
             continue
         template = None
-        if step.primitive.name in _COMPOUND and _is_large(step):
+        if step.primitive.name in _COMPOUND:
             key = _key(step)
             if key not in templates:
                 templates[key] = _template(step)
             template = templates[key]
+            if template is not None and not (_is_large(step) or _is_small(template)):
+                template = None
         if template is None:
             steps.append(_renamed(step, of))
             continue
@@ -77,6 +81,11 @@ def _is_large(step: Instruction) -> bool:
     axes = step.params.get("axes", (len(kind.shape) - 1,) if step.several else ())
     trailing = tuple(range(len(kind.shape) - len(axes), len(kind.shape)))
     return kind.size >= _SMALL and tuple(sorted(axes)) == trailing
+
+
+def _is_small(template: Program) -> bool:
+    """Whether the parts are to be done by one kernel for small arrays."""
+    return len(template.steps) >= FEWEST and all(map(is_small, template.steps))
 
 
 def _key(step: Instruction) -> Any:

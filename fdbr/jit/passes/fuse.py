@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.jit.kernels.expressions import CODES, is_elementwise
+from fdbr.jit.kernels.expressions import BY_ROW, CODES, is_elementwise
 from fdbr.jit.kernels.layout import place, splits
 from fdbr.jit.program import Fused, Instruction, Program, Step, Variable, kind_of
 
-__all__ = ["fuse", "reduction_of"]
+__all__ = ["VIEWS", "fuse", "is_candidate", "reduction_of"]
 
 _SMALL = 2048  # elements below which NumPy is as fast as a kernel
 _LONG = 12  # steps from which on a kernel pays however small it is
@@ -18,7 +18,7 @@ _ROWS = 8  # rows, so that threads can share them
 _MOST = 60  # steps of one kernel: LLVM's time grows faster than their number
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min"})
 _SLOW = frozenset({"exp", "tanh", "sigmoid", "log", "log1p"})
-_VIEWS = frozenset({"reshape", "broadcast_to"})
+VIEWS = frozenset({"reshape", "broadcast_to"})
 
 
 def reduction_of(step: Instruction) -> tuple[str, tuple[int, ...]] | None:
@@ -98,6 +98,8 @@ class _Group:
             if axes == tuple(range(len(axes))) and axes and found[0] in ("sum", "mean"):
                 return self._only(len(axes), self.final)
             return None
+        if step.primitive.name in BY_ROW:
+            return self._fits_by_row(step)
         if any(v in self.rows for v in step.reads) and shape != self.domain:
             return self._fits_row(step, shape)
         if shape != self.domain or (step.primitive.name == "reshape" and self._reshapes(step)):
@@ -107,7 +109,18 @@ class _Group:
             left = left & splits(kind_of(operand).shape, self.domain)
         return (left, None) if left else None
 
-    def _only(self, split: int, where: set[Variable]) -> Any:
+    def _fits_by_row(self, step: Instruction) -> Any:
+        """Whether a step acts on all elements, with others of which there is one a row."""
+        x, *others = step.operands
+        lead = step.outs[0].kind.shape[:-1]
+        if kind_of(x).shape != self.domain or step.outs[0].kind.shape != self.domain:
+            return None
+        if any(o in self.members and o not in self.rows for o in others if type(o) is Variable):
+            return None
+        whole = all(kind_of(o).size == 1 or kind_of(o).shape == lead for o in others)
+        return self._only(len(lead), None) if whole else None
+
+    def _only(self, split: int, where: set[Variable] | None) -> Any:
         return (frozenset({split}), where) if split in self.splits else None
 
     def _reshapes(self, step: Instruction) -> bool:
@@ -139,7 +152,8 @@ def _is_squeezed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return [n for n in a if n != 1] == [n for n in b if n != 1]
 
 
-def _is_candidate(step: Step) -> bool:
+def is_candidate(step: Step) -> bool:
+    """Whether a kernel can do a step, with others or alone."""
     if type(step) is not Instruction:
         return False
     out = step.outs[0].kind
@@ -147,10 +161,19 @@ def _is_candidate(step: Step) -> bool:
         return False
     if not all(kind_of(o).type in _TYPES for o in (*step.operands, *step.outs)):
         return False
-    if step.primitive.name in _VIEWS:
+    if step.primitive.name in VIEWS:
         operand = kind_of(step.operands[0])
         return out.dtype in CODES and operand.dtype == out.dtype
+    if step.primitive.name in BY_ROW:
+        return _is_by_row(step)
     return reduction_of(step) is not None or is_elementwise(step)
+
+
+def _is_by_row(step: Instruction) -> bool:
+    kind = step.outs[0].kind
+    codes = [CODES.get(kind_of(operand).dtype) for operand in step.operands]
+    same = codes[0] == codes[1] == CODES.get(kind.dtype) and codes[0] in ("f4", "f8")
+    return same and codes[2] in ("i4", "i8") and len(kind.shape) > 1 and kind.shape[-1] > 1
 
 
 _TYPES = frozenset({np.ndarray, np.float32, np.float64, np.bool_, np.int64, float, int})
@@ -174,12 +197,12 @@ def fuse(program: Program) -> Program:
     for step in program.steps:
         near = list(dict.fromkeys(home[v] for v in step.reads if v in home))
         joined = None
-        if isinstance(step, Instruction) and _is_candidate(step):
+        if isinstance(step, Instruction) and is_candidate(step):
             still = [group for group in near if not group.closed]
             joined = _join(step, still)
-            if joined is None and not still and step.primitive.name not in _VIEWS:
+            if joined is None and not still and step.primitive.name not in VIEWS:
                 joined = _join(step, _siblings(step, reading))
-            if joined is None and step.primitive.name not in _VIEWS:
+            if joined is None and step.primitive.name not in VIEWS:
                 group = _Group(_domain_of(step))
                 joined = group if group.admit(step) else None
         if joined is not None:
@@ -244,7 +267,7 @@ def _unreshaped(step: Instruction, makers: dict[Variable, Step]) -> Instruction:
     if step.primitive.name != "sum" or step.params["keepdims"]:
         return step
     source = maker.operands[0]
-    if source not in makers or not _is_candidate(makers[source]):
+    if source not in makers or not is_candidate(makers[source]):
         return step
     axes, shape = tuple(sorted(step.params["axes"])), step.operands[0].kind.shape
     if type(source) is not Variable or axes != tuple(range(len(axes))):
@@ -304,7 +327,7 @@ def _assembled(program: Program, groups: list[_Group]) -> Program:
 def _worth(group: _Group, readers: Any, kept: set[Variable]) -> list[Instruction]:
     """The steps of a group that is to become a kernel; none if NumPy does it as fast."""
     steps = list(group.steps)
-    real = [s for s in steps if s.primitive.name not in _VIEWS]
+    real = [s for s in steps if s.primitive.name not in VIEWS]
     size = int(np.prod(group.domain, dtype=int))
     if len(real) < 2 and not (size >= 8 * _SMALL and _pays_alone(real)):
         return []

@@ -81,6 +81,13 @@ def test_operands_that_broadcast_are_read_where_they_belong(dtype):
         assert any(isinstance(step, Fused) for step in new.steps)
 
 
+def test_one_product_of_repeated_operands_is_a_kernel_where_it_is_large(dtype):
+    x, y = normal(60, 50, 1, dtype=dtype), normal(60, 1, 40, dtype=dtype, seed=1)
+    run_both_ways(lambda x, y: x * y, x, y)
+    run_both_ways(lambda x, y: x * y, x[:2], y[:2], fused=0)
+    run_both_ways(lambda x: x * 2, np.ones((60, 50, 40), dtype), fused=0)
+
+
 def test_softmax_and_its_derivative_are_kernels(dtype):
     x = normal(4, 30, 40, dtype=dtype)
     run_both_ways(lambda x: ops.softmax(x), x)
@@ -119,11 +126,43 @@ def test_what_a_row_sum_needs_is_kept_for_the_next_pass_over_the_row(dtype):
 def test_nan_and_infinity_pass_through_kernels(dtype):
     x = normal(60, 50, dtype=dtype)
     x[0, 0], x[1, 1], x[2, 2], x[3, 3] = np.nan, np.inf, -np.inf, -0.0
-    for f in (ops.exp, ops.log, ops.log1p, ops.tanh, ops.sigmoid, ops.relu, ops.sqrt, ops.abs):
+    for f in (
+        ops.exp,
+        ops.log,
+        ops.log1p,
+        ops.tanh,
+        ops.sigmoid,
+        ops.relu,
+        ops.sqrt,
+        ops.abs,
+        ops.sign,
+    ):
         run_both_ways(lambda x, f=f: f(x) * 2 + x, x)
     run_both_ways(lambda x: ops.maximum(x, 0.5) + ops.minimum(x, -x), x)
     run_both_ways(lambda x: ops.max(x * 2, axis=1), x)
     run_both_ways(lambda x: (ops.isfinite(x) & (x > 0), x != x), x, fused=None)
+
+
+@pytest.mark.parametrize("odd", [[np.inf], [-np.inf], [np.inf, -np.inf], [np.nan], [np.inf] * 900])
+@pytest.mark.parametrize("shape", [(5000,), (60, 50)])
+def test_infinite_totals_are_infinite(dtype, shape, odd):
+    x = normal(*shape, dtype=dtype)
+    x.reshape(-1)[300 : 300 + len(odd)] = odd
+    with np.errstate(all="ignore"):
+        run_both_ways(lambda x: (ops.sum(x * 2), ops.mean(x + 1)), x, fused=None)
+        largest = np.finfo(dtype).max
+        run_both_ways(lambda x: ops.sum(x * 0 + largest), np.zeros(shape, dtype), fused=None)
+
+
+@pytest.mark.parametrize("shape", [(60, 50), (3, 4)])
+@pytest.mark.parametrize("name", [
+    *("silu", "gelu", "softplus", "softsign", "leaky_relu", "elu", "sigmoid", "log_sigmoid"),
+    *("softmax", "log_softmax", "logsumexp", "mish", "selu", "celu"),
+])  # fmt: skip
+def test_activations_large_and_small_are_taken_apart_into_kernels(dtype, name, shape):
+    f = lambda x: getattr(ops, name)(x * 2)
+    for g in (f, fdbr.grad(lambda x: (f(x) ** 2).sum())):
+        run_both_ways(g, normal(*shape, dtype=dtype), fused=None, ulps=64)
 
 
 def test_truth_values_are_read_and_written(dtype):

@@ -15,6 +15,7 @@ FUNCTIONS = {
     "log": (np.log, 2),
     "log1p": (np.log1p, 3),
     "tanh": (np.tanh, 3),
+    "sign": (np.sign, 0),
     "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 4),
 }
 
