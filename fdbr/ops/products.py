@@ -50,23 +50,27 @@ def _by_rows(apply: Any, x: Any, *others: Any) -> Any:
 
 def _right_pull(ct: Any, x: Any, like: Any) -> Any:
     """The cotangent of ``y`` in ``x @ y``."""
-    if _is_thin(x, ct, ct.dtype if like is None else like[1]):
+    dtype = ct.dtype if like is None else like[1]
+    if x.ndim == 2 and x.shape[-1] * ct.shape[-1] >= _WEIGHTY and _is_thin(x, ct, dtype):
         return Deferred(_sum_of_products, (x, ct), len(x), _TALL)
     return fit(_matmul(_matrix_transpose(x), ct), like)
 
 
 def _weight_pull(ct: Any, x: Any, shape: Any, dtype: Any) -> Any:
     """The cotangent of ``weight`` in ``x @ weight.T``."""
-    if _is_thin(ct, x, dtype):
+    if shape[0] * shape[1] >= _WEIGHTY and _is_thin(ct, x, dtype):
         return Deferred(_sum_of_products, (ct, x), len(x), _TALL)
     return fit(_product(ct.T, x), (shape, dtype))
 
 
 def _is_thin(x: Any, y: Any, dtype: Any) -> bool:
     """Whether ``x.T @ y`` takes little longer for several matrices together."""
-    if type(x) is not np.ndarray or type(y) is not np.ndarray or not x.ndim == y.ndim == 2:
-        return False
-    return len(x) <= _THIN and x.shape[1] * y.shape[1] >= _WEIGHTY and x.dtype == y.dtype == dtype
+    return (
+        x.shape[0] <= _THIN
+        and type(x) is type(y) is np.ndarray
+        and x.ndim == y.ndim == 2
+        and x.dtype == y.dtype == dtype
+    )
 
 
 def _sum_of_products(terms: Sequence[tuple[Any, Any]]) -> Any:

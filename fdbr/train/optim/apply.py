@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from fdbr import ops
 from fdbr.backend import lock
 from fdbr.train.optim.fitting import Parameters
@@ -38,8 +40,17 @@ def apply_updates(params: Any, updates: Any) -> Any:
     found = parameters.beside("updates", updates)
     new = []
     for index, (leaf, step) in enumerate(zip(parameters.leaves, found)):  # noqa: B905
-        new.append(leaf if step is None else lock(_sum(parameters, index, leaf, step)))
+        if type(leaf) is type(step) is np.ndarray and _alike(leaf, step):  # the usual case
+            total = leaf + step
+            total.setflags(False)
+            new.append(total)
+        else:
+            new.append(leaf if step is None else lock(_sum(parameters, index, leaf, step)))
     return parameters.unflatten(new)
+
+
+def _alike(leaf: Any, step: Any) -> bool:
+    return leaf.dtype is step.dtype and leaf.shape == step.shape
 
 
 def _sum(parameters: Parameters, index: int, leaf: Any, step: Any) -> Any:
