@@ -102,7 +102,7 @@ def lock(array: Any) -> Any:
     ValueError: assignment destination is read-only
     """
     if type(array) is np.ndarray or isinstance(array, np.ndarray):
-        array.setflags(False)
+        array.setflags(write=False)
         if array.base is not None:
             lock(array.base)
     return array

@@ -42,7 +42,7 @@ def apply_updates(params: Any, updates: Any) -> Any:
     for index, (leaf, step) in enumerate(zip(parameters.leaves, found)):  # noqa: B905
         if type(leaf) is type(step) is np.ndarray and _alike(leaf, step):  # the usual case
             total = leaf + step
-            total.setflags(False)
+            total.setflags(write=False)
             new.append(total)
         else:
             new.append(leaf if step is None else lock(_sum(parameters, index, leaf, step)))
