@@ -22,13 +22,22 @@ import numpy as np
 
 from fdbr.backend import array_module, is_locked, lock, owner, protect, see_through
 
-__all__ = ["EscapedTracerError", "Primitive", "Trace", "Tracer", "dispatch", "registry"]
+__all__ = [
+    "EscapedTracerError",
+    "Primitive",
+    "Trace",
+    "Tracer",
+    "dispatch",
+    "host_types",
+    "number_types",
+    "registry",
+]
 
 _levels = itertools.count(1)
 _replays = itertools.count(1)
 _replaying: ContextVar[int] = ContextVar("replaying", default=0)
-_numbers = frozenset({float, int, bool, complex})
-_host_types = frozenset({np.ndarray, np.float64, np.float32})
+number_types = frozenset({float, int, bool, complex})
+host_types = frozenset({np.ndarray, np.float64, np.float32})
 _immutable = frozenset({float, complex, np.float64, np.float32, np.bool_})
 _plain_errors = (TypeError, IndexError, np.linalg.LinAlgError, ValueError)
 
@@ -179,9 +188,9 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
     foreign = False
     for arg in args:
         kind = type(arg)
-        if kind in _host_types:
+        if kind in host_types:
             host = True
-        elif kind not in _numbers:
+        elif kind not in number_types:
             if isinstance(arg, Tracer):
                 if arg._trace.level > level:
                     top = arg._trace
@@ -325,6 +334,6 @@ def describe(value: Any) -> str:
     """A value's dtype and shape, for messages."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
-    if type(value) in _numbers:
+    if type(value) in number_types:
         return f"{type(value).__name__} {value!r}"
     return type(value).__name__

@@ -14,7 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core import Primitive, Trace, Tracer, dispatch, publish, retain, retain_from
+from fdbr.core import (
+    Primitive,
+    Trace,
+    Tracer,
+    dispatch,
+    host_types,
+    number_types,
+    publish,
+    retain,
+    retain_from,
+)
 from fdbr.deferred import Deferred
 from fdbr.tree import is_inexact
 
@@ -29,8 +39,6 @@ of a transformation have none.  Tuples, because one is made for every operation.
 """
 
 _count = itertools.count(0, -1)
-_number_types = frozenset({float, int, bool, complex})
-_host_types = frozenset({np.ndarray, np.float64, np.float32})
 _new = object.__new__
 _SMALL = 1 << 14  # bytes up to which an input is copied at once
 
@@ -70,7 +78,7 @@ class ReverseTrace(Trace):
                     value = value.copy()  # now, which is cheaper than to keep an eye on it
                 else:
                     self.borrow(value)
-        elif type(value) not in _number_types:
+        elif type(value) not in number_types:
             self.borrow(value)
         tracer = _new(ReverseTracer)
         tracer._trace = self
@@ -85,7 +93,7 @@ class ReverseTrace(Trace):
         if len(args) == 1:
             tracer = args[0]
             value = tracer.value
-            if type(value) in _host_types:
+            if type(value) in host_types:
                 try:
                     out = (
                         primitive.value(np, value, **params)
@@ -112,9 +120,9 @@ class ReverseTrace(Trace):
                 if kind is ReverseTracer and arg._trace is self:
                     mine.append(len(values))
                     arg = arg.value
-                    if type(arg) not in _host_types:
+                    if type(arg) not in host_types:
                         host = False
-                elif kind not in _number_types:
+                elif kind not in number_types:
                     exposed = True
                     if kind is not np.ndarray:
                         host = False

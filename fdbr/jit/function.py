@@ -31,6 +31,16 @@ from fdbr.jit.source import compile_source
 __all__ = ["Jitted", "jit"]
 
 Compiled = tuple[Program, Callable[..., tuple[Any, ...]]]
+_PASSES = (
+    put_examples_last,
+    expand,
+    optimise,
+    join_windows,
+    free_biases,
+    fuse,
+    recompute,
+    gather,
+)
 _NOTHING: Any = (NEVER, None, None)
 
 
@@ -205,7 +215,6 @@ def jit(f: Callable[..., Any], *, max_recordings: int = 64) -> Jitted:
 
 
 def _compile(program: Program) -> tuple[Program, Callable[..., tuple[Any, ...]]]:
-    program = gather(
-        recompute(fuse(free_biases(join_windows(optimise(expand(put_examples_last(program)))))))
-    )
+    for run in _PASSES:
+        program = run(program)
     return program, compile_source(program, products=True)

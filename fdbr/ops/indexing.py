@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module, is_array, protect
-from fdbr.core import Tracer, describe
+from fdbr.core import Tracer, describe, host_types
 from fdbr.deferred import Deferred
 from fdbr.ops.creation import asarray, holds_array
 from fdbr.ops.dtypes import astype, is_differentiated
@@ -26,7 +26,6 @@ __all__ = ["at", "getitem", "take", "take_along_axis"]
 Key = tuple[Any, ...]
 
 _MANY = 1 << 12  # elements from which on the cotangent of an array is put together from its parts
-_host_types = frozenset({np.ndarray, np.float64, np.float32})
 
 
 class _Slot:
@@ -236,7 +235,7 @@ def _batch_slice(apply: Any, values: Any, batched: Any, size: int, params: Any) 
 
 def _slice_pull(ct: Any, shape: tuple[int, ...], key: Any) -> Any:
     size = math.prod(shape)
-    if size < _MANY or type(ct) not in _host_types:
+    if size < _MANY or type(ct) not in host_types:
         return _unslice(ct, shape=shape, key=key)
     return Deferred(_sum_of_slices, (ct, shape, key), ct.size, size)
 
@@ -265,7 +264,7 @@ def _unslice(xp: Any, x: Any, *, shape: tuple[int, ...], key: Any) -> Any:
 
 def _gather_pull(ct: Any, shape: tuple[int, ...], indices: Any, params: Any) -> Any:
     size = math.prod(shape)
-    if size < _MANY or any(type(array) not in _host_types for array in (ct, *indices)):
+    if size < _MANY or any(type(array) not in host_types for array in (ct, *indices)):
         return _scatter(ct, *indices, shape=shape, **params)
     key = _join(params["key"], indices)
     return Deferred(_sum_of_places, (ct, shape, key), ct.size, size)

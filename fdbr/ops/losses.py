@@ -14,7 +14,7 @@ from fdbr.ops.kinds import indexed, opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.reductions import argmax, mean, sum
 from fdbr.ops.shape import expand_dims, moveaxis, normalize_axis, squeeze
-from fdbr.ops.threads import divide
+from fdbr.ops.threads import divide, slices
 
 __all__ = ["accuracy", "mean_squared_error", "softmax_cross_entropy"]
 
@@ -89,8 +89,7 @@ def _cross_entropy(xp: Any, x: Any, labels: Any) -> Any:
     def work(piece: slice) -> None:
         loss[piece], shares[piece] = _losses(xp, x[piece], labels[piece])
 
-    step = _SHARE * len(x) // x.nbytes or 1
-    divide(work, [slice(i, i + step) for i in range(0, len(x), step)])
+    divide(work, slices(x, _SHARE))
     return loss, shares
 
 

@@ -23,7 +23,7 @@ from fdbr.ops.shape import (
     permute_dims,
     reshape,
 )
-from fdbr.ops.threads import divide
+from fdbr.ops.threads import divide, slices
 
 __all__ = ["dot", "einsum", "inner", "linear", "matmul", "outer", "tensordot", "vecdot"]
 
@@ -104,12 +104,11 @@ def _outer_products(xp: Any, x: Any, y: Any) -> Any:
     shape = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
     out = np.empty((*shape, x.shape[-1], y.shape[-1]), np.result_type(x, y))
     outer = _padded_outer if out.dtype.char in "fd" and size // count < _WIDE else _plain_outer
-    step = -(-count * _SHARE // size)
 
     def work(piece: slice) -> None:
         outer(x[piece], y[piece], out[piece])
 
-    divide(work, [slice(i, i + step) for i in range(0, count, step)])
+    divide(work, slices(out, _SHARE * out.itemsize))
     return out
 
 

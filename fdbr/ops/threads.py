@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Lock
 from typing import Any
 
-__all__ = ["available", "divide"]
+__all__ = ["available", "divide", "slices"]
 
 
 def available() -> int:
@@ -104,3 +104,10 @@ def divide(work: Callable[[Any], object], pieces: Iterable[Any]) -> None:
             raise error
         finally:
             del error  # it refers to this frame
+
+
+def slices(array: Any, size: int) -> list[slice]:
+    """The first axis of an array in slices of so many bytes each: pieces for `divide`."""
+    count = len(array)
+    step = size * count // array.nbytes or 1
+    return [slice(i, i + step) for i in range(0, count, step)]

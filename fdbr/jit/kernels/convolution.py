@@ -17,6 +17,7 @@ from fdbr.jit.kernels import conv_tiles as tiles
 from fdbr.jit.kernels.correlating import (
     Layout,
     Weights,
+    offsets,
     run_correlation,
     run_inner,
     windows,
@@ -43,9 +44,9 @@ def _correlated(
     arranged = _arranged(x, geometry.padding, geometry.stride[-1])
     layout = _layout_of_windows(arranged.shape, arranged.strides, geometry, counts, groups)
     step = weight[0].nbytes
-    weights = Weights(_run(weight[0].size, x.itemsize), step, step * (len(weight) // groups))
+    weights = Weights(offsets(weight[0].size, x.itemsize), step, step * (len(weight) // groups))
     bias = np.zeros(len(weight), x.dtype) if bias is None else np.ascontiguousarray(bias)
-    rows = _run(math.prod(counts[:-1]), length * x.itemsize)
+    rows = offsets(math.prod(counts[:-1]), length * x.itemsize)
     weight = np.ascontiguousarray(weight)
     run_correlation(arranged, layout, weight, weights, out, rows, length, bias, groups, positive)
     return _batch_first(out)
@@ -83,7 +84,7 @@ def _conv_kernel(xp: Any, x: Any, y: Any, *, geometry: Geometry, groups: int) ->
     if groups == 1 and y[0].size <= _SHORT and len(layout.taps) >= tiles.lanes(x.dtype.str[1:]):
         _run_short(arranged, layout, y, length, out)
         return out
-    rows = _run(math.prod(counts[:-1]), length * x.itemsize)
+    rows = offsets(math.prod(counts[:-1]), length * x.itemsize)
     run_inner(arranged, layout, y, rows, length, out, groups)
     return out
 
@@ -93,8 +94,8 @@ def _run_short(x: Any, layout: Layout, y: Any, length: int, out: Any) -> None:
     found = windows(x, layout, length)
     count, taps = found.shape
     none = np.zeros(1, np.int64)
-    weights = Weights(_run(count, x.itemsize), y[0].nbytes, 0)
-    turned = Layout(_run(count, found.strides[0]), none, 0)
+    weights = Weights(offsets(count, x.itemsize), y[0].nbytes, 0)
+    turned = Layout(offsets(count, found.strides[0]), none, 0)
     bias = np.zeros(len(y), y.dtype)
     run_correlation(found, turned, y, weights, out.reshape((len(y), taps)), none, taps, bias, 1)
 
@@ -199,12 +200,6 @@ def _clear_edges(out: Any, padding: Pairs, last: int) -> None:
         before = (slice(None),) * axis
         out[(*before, slice(low))] = 0
         out[(*before, slice(out.shape[axis] - high, None))] = 0
-
-
-@lru_cache(256)
-def _run(count: int, step: int) -> Any:
-    """So many offsets, one after the other."""
-    return np.arange(count) * step
 
 
 @lru_cache(256)

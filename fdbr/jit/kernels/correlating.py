@@ -15,9 +15,9 @@ import numpy as np
 
 from fdbr.jit.kernels import conv_tiles as tiles
 from fdbr.jit.kernels.compiling import address_of
-from fdbr.jit.kernels.launching import launch, launch_alone, thread_count
+from fdbr.jit.kernels.launching import launch_on, thread_count
 
-__all__ = ["Layout", "Weights", "run_correlation", "run_inner", "windows"]
+__all__ = ["Layout", "Weights", "offsets", "run_correlation", "run_inner", "windows"]
 
 _WORTH = 1_000_000  # multiplications from which on more threads than one pay
 _STEP = 4  # products that take as long as what a tile does besides, for each tap
@@ -134,6 +134,12 @@ class Weights(NamedTuple):
     group: int
 
 
+@functools.lru_cache(256)
+def offsets(count: int, step: int) -> Any:
+    """So many offsets, one after the other."""
+    return np.arange(count, dtype=np.int64) * step
+
+
 @functools.cache
 def _digest() -> str:
     return hashlib.sha256(Path(tiles.__file__).read_bytes()).hexdigest()
@@ -160,11 +166,8 @@ def _launch(kernel: int, table: list[int], units: int, work: int, threads: int) 
     So a thread whose processor is busy with something else keeps nobody waiting.
     """
     words = array("q", (0, units, *table))
-    address = words.buffer_info()[0]
-    if threads == 1 or work < _WORTH:
-        launch_alone(kernel, address, 1)
-    else:
-        launch(kernel, address, threads, threads)
+    threads = threads if work >= _WORTH else 1
+    launch_on(threads, kernel, words.buffer_info()[0], threads)
 
 
 def _tile(outputs: int, vectors: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba import prange, types
 from numba.extending import intrinsic
 
-__all__ = ["data", "direct", "launch", "launch_alone", "stride", "thread_count"]
+__all__ = ["data", "direct", "launch", "launch_alone", "launch_on", "stride", "thread_count"]
 
 
 def _start_threads() -> int:
@@ -172,6 +172,14 @@ def launch(kernel: int, table: int, rows: int, threads: int) -> None:
     """Run a kernel on several threads, each on its share of the rows."""
     with _pool.lock:
         _pool.run(kernel, table, rows, threads)
+
+
+def launch_on(threads: int, kernel: int, table: int, rows: int) -> None:
+    """Run a kernel on so many threads; on this one, if it is one."""
+    if threads == 1:
+        launch_alone(kernel, table, rows)
+    else:
+        launch(kernel, table, rows, threads)
 
 
 def _check() -> None:

@@ -6,13 +6,12 @@ in convolutions does better without them: a product is a correlation without pla
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from fdbr.jit.kernels import conv_tiles as tiles
-from fdbr.jit.kernels.correlating import Layout, Weights, run_correlation, run_inner
+from fdbr.jit.kernels.correlating import Layout, Weights, offsets, run_correlation, run_inner
 from fdbr.ops.products import _matmul as matmul
 
 __all__ = ["VALUES", "multiply"]
@@ -33,12 +32,12 @@ def multiply(a: Any, b: Any, out: Any = None) -> Any:
     out = np.empty((rows, columns), a.dtype) if out is None else out
     vector, size = tiles.lanes(a.dtype.str[1:]), a.itemsize
     if columns >= vector and b.strides[1] == size:
-        taps = _run(b.shape[0], b.strides[0])
-        weights = Weights(_run(a.shape[1], a.strides[1]), a.strides[0], 0)
+        taps = offsets(b.shape[0], b.strides[0])
+        weights = Weights(offsets(a.shape[1], a.strides[1]), a.strides[0], 0)
         bias = np.zeros(rows, a.dtype)
         run_correlation(b, Layout(taps, _NONE, 0), a, weights, out, _NONE, columns, bias, 1)
     elif a.shape[1] >= vector and a.strides[1] == b.strides[0] == size:
-        taps = _run(columns, b.strides[1])
+        taps = offsets(columns, b.strides[1])
         run_inner(b, Layout(taps, _NONE, 0), a, _NONE, a.shape[1], out, 1)
     elif rows >= vector and a.strides[0] == size:
         out[...] = multiply(b.T, a.T).T
@@ -56,11 +55,6 @@ def _fit(a: Any, b: Any, out: Any) -> bool:
         and 0 < a.size * b.shape[1] <= _MOST
         and (out is None or out.flags.c_contiguous)
     )
-
-
-@lru_cache(256)
-def _run(count: int, step: int) -> Any:
-    return np.arange(count, dtype=np.int64) * step
 
 
 def _matmul(xp: Any, x: Any, y: Any, out: Any = None) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 
 from fdbr.core import registry
 from fdbr.jit.kernels.compiling import address_of
-from fdbr.jit.kernels.launching import launch, launch_alone, thread_count
+from fdbr.jit.kernels.launching import launch_on, thread_count
 from fdbr.jit.passes.derived import PULLED
 from fdbr.ops.windows import Geometry, Sizes
 
@@ -111,11 +111,8 @@ def _run(kind: str, geometry: Geometry, order: Sizes, shape: Sizes, *arrays: Any
     code = arrays[0].dtype.str[1:]
     kernel = address_of(_source(kind, code, geometry.kernel, sizes, steps, padded, apart, exact))
     table = array("q", map(id, arrays))
-    threads = min(thread_count(), planes)
-    if threads == 1 or arrays[0].size < _WORTH:
-        launch_alone(kernel, table.buffer_info()[0], planes)
-    else:
-        launch(kernel, table.buffer_info()[0], planes, threads)
+    threads = min(thread_count(), planes) if arrays[0].size >= _WORTH else 1
+    launch_on(threads, kernel, table.buffer_info()[0], planes)
 
 
 def _plane(geometry: Geometry, size: Sizes) -> tuple[Geometry, Sizes]:

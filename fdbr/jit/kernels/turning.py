@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.jit.kernels.compiling import address_of
-from fdbr.jit.kernels.launching import launch, launch_alone, thread_count
+from fdbr.jit.kernels.launching import launch_on, thread_count
 from fdbr.jit.passes.derived import PUT_LAST
 
 __all__ = ["VALUES"]
@@ -41,11 +41,8 @@ def _put_last(xp: Any, x: Any) -> Any:
     sizes = np.array((count, size), np.int64)
     table = array("q", map(id, (x, out, sizes)))
     kernel, blocks = address_of(_TURN.format(code=x.dtype.str[1:])), -(-size // _BLOCK)
-    threads = min(thread_count(), blocks)
-    if threads == 1 or x.size < _WORTH:
-        launch_alone(kernel, table.buffer_info()[0], blocks)
-    else:
-        launch(kernel, table.buffer_info()[0], blocks, threads)
+    threads = min(thread_count(), blocks) if x.size >= _WORTH else 1
+    launch_on(threads, kernel, table.buffer_info()[0], blocks)
     return out
 
 

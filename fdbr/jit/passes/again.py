@@ -6,6 +6,7 @@ import attrs
 
 from fdbr.jit.kernels.expressions import cost, is_elementwise
 from fdbr.jit.kernels.layout import place
+from fdbr.jit.passes.steps import readers_of
 from fdbr.jit.program import Fused, Instruction, Program, Step, Variable, is_variable, kind_of
 
 __all__ = ["recompute"]
@@ -22,10 +23,7 @@ def recompute(program: Program) -> Program:
     A reader makes a value again where a few additions and multiplications do it out of what it
     reads besides: so ``x * x`` is not kept from the way forward to the way back if ``x`` is.
     """
-    readers: dict[Variable, list[Step]] = {}
-    for step in program.steps:
-        for variable in step.reads:
-            readers.setdefault(variable, []).append(step)
+    readers = readers_of(program)
     kept = {v for v in program.outputs if is_variable(v)}
     chains: dict[Step, dict[Variable, Chain]] = {}
     gone: set[Variable] = set()

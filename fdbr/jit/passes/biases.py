@@ -9,6 +9,7 @@ import numpy as np
 from fdbr.core import registry
 from fdbr.jit.passes.fuse import VIEWS, is_candidate
 from fdbr.jit.passes.rules.views import view_of
+from fdbr.jit.passes.steps import readers_of
 from fdbr.jit.program import Instruction, Kind, Program, Step, Variable, is_variable, kind_of
 
 __all__ = ["free_biases"]
@@ -22,10 +23,7 @@ def free_biases(program: Program) -> Program:
     It is done where all that reads it, in another shape or in part, is elementwise or a
     reduction; or takes elements at indices, which the product and the bias then give alone.
     """
-    readers: dict[Variable, list[Step]] = {}
-    for step in program.steps:
-        for variable in step.reads:
-            readers.setdefault(variable, []).append(step)
+    readers = readers_of(program)
     for output in program.outputs:
         if is_variable(output):
             readers.setdefault(output, []).append(None)  # type: ignore[arg-type]

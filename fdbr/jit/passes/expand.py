@@ -5,13 +5,13 @@ What a primitive is made of is not stated here: its value is recorded.
 
 from typing import Any
 
-import attrs
 import numpy as np
 
 from fdbr.jit.kernels.expressions import CODES
 from fdbr.jit.kernels.small import is_small
 from fdbr.jit.passes.gather import FEWEST
-from fdbr.jit.program import Instruction, Program, Step, Variable, is_variable, kind_of
+from fdbr.jit.passes.steps import renamed, renamed_all, renamed_outputs
+from fdbr.jit.program import Instruction, Program, Step, Variable, kind_of
 from fdbr.jit.recording import record
 
 __all__ = ["expand"]
@@ -30,18 +30,11 @@ _COMPOUND = frozenset(
 def expand(program: Program) -> Program:
     """Take compound primitives apart."""
     templates: dict[Any, Program | None] = {}
-    renamed: dict[Variable, Any] = {}
+    instead: dict[Variable, Any] = {}  # what stands for results of what was taken apart
     steps: list[Step] = []
-
-    def of(operand: Any) -> Any:
-        return renamed.get(operand, operand) if is_variable(operand) else operand
-
     for step in program.steps:
-        if not isinstance(step, Instruction):
-            steps.append(_renamed(step, of))
-            continue
-        template = None
-        if step.primitive.name in _COMPOUND:
+        step, template = renamed(step, instead), None
+        if isinstance(step, Instruction) and step.primitive.name in _COMPOUND:
             key = _key(step)
             if key not in templates:
                 templates[key] = _template(step)
@@ -49,29 +42,20 @@ def expand(program: Program) -> Program:
             if template is not None and not (_is_large(step) or _is_small(template)):
                 template = None
         if template is None:
-            steps.append(_renamed(step, of))
+            steps.append(step)
             continue
-        names: dict[Variable, Any] = dict(zip(template.inputs, map(of, step.operands), strict=True))
+        assert isinstance(step, Instruction)
+        names: dict[Variable, Any] = dict(zip(template.inputs, step.operands, strict=True))
         for part in template.steps:
             assert type(part) is Instruction
             outs = tuple(Variable(v.kind) for v in part.outs)
             names.update(zip(part.outs, outs, strict=True))
-            operands = tuple(names[o] if is_variable(o) else o for o in part.operands)
+            operands = renamed_all(part.operands, names)
             steps.append(
                 Instruction(part.primitive, operands, part.params, outs, part.several, step.region)
             )
-        for old, new in zip(step.outs, template.outputs, strict=True):
-            renamed[old] = names[new] if is_variable(new) else new
-    return program.replace(steps, [of(output) for output in program.outputs])
-
-
-def _renamed(step: Any, of: Any) -> Step:
-    if type(step) is Instruction:
-        operands = tuple(map(of, step.operands))
-        if all(a is b for a, b in zip(operands, step.operands, strict=True)):
-            return step
-        return attrs.evolve(step, operands=operands)
-    return attrs.evolve(step, operand=of(step.operand))  # a guard
+        instead.update(zip(step.outs, renamed_all(template.outputs, names), strict=True))
+    return renamed_outputs(program, steps, instead)
 
 
 def _is_large(step: Instruction) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr.jit.kernels.expressions import BY_ROW, CODES, is_elementwise
 from fdbr.jit.kernels.layout import place, splits
+from fdbr.jit.passes.steps import readers_of
 from fdbr.jit.program import Fused, Instruction, Program, Step, Variable, kind_of
 
 __all__ = ["VIEWS", "fuse", "is_candidate", "reduction_of"]
@@ -294,10 +295,7 @@ def _join(step: Instruction, near: list[_Group]) -> _Group | None:
 
 
 def _assembled(program: Program, groups: list[_Group]) -> Program:
-    readers: dict[Variable, list[Any]] = {}
-    for step in program.steps:
-        for variable in step.reads:
-            readers.setdefault(variable, []).append(step)
+    readers = readers_of(program)
     kept = {v for v in program.outputs if type(v) is Variable}
     last: dict[Any, Fused] = {}
     inside: set[Any] = set()

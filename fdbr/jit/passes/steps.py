@@ -7,7 +7,7 @@ import attrs
 
 from fdbr.jit.program import Fused, Guard, Instruction, Program, Small, Step, Variable
 
-__all__ = ["count_reads", "last_regions", "renamed", "renamed_all", "renamed_outputs"]
+__all__ = ["count_reads", "last_regions", "readers_of", "renamed", "renamed_all", "renamed_outputs"]
 
 Names = Mapping[Variable, Any]
 """What stands for a variable now: another variable, or a constant."""
@@ -63,6 +63,15 @@ def count_reads(program: Program) -> dict[Variable, int]:
         if type(operand) is Variable:
             counts[operand] = counts.get(operand, 0) + 1
     return counts
+
+
+def readers_of(program: Program) -> dict[Variable, list[Step]]:
+    """The steps that read each variable."""
+    readers: dict[Variable, list[Step]] = {}
+    for step in program.steps:
+        for variable in step.reads:
+            readers.setdefault(variable, []).append(step)
+    return readers
 
 
 def last_regions(program: Program) -> dict[Variable, int]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from fdbr.core import dispatch
 from fdbr.ops.kinds.rules import Function
-from fdbr.ops.threads import divide
+from fdbr.ops.threads import divide, slices
 from fdbr.reverse import ReverseTracer
 
 __all__ = ["LARGE", "evaluated", "letting_go", "pulled", "sparing"]
@@ -52,13 +52,6 @@ def _in_a_row(*arrays: Any) -> Any:
     return arrays
 
 
-def _slices(array: Any, size: int) -> list[slice]:
-    """The first axis in slices of so many bytes each."""
-    count = len(array)
-    step = size * count // array.nbytes or 1
-    return [slice(i, i + step) for i in range(0, count, step)]
-
-
 # --- divided among threads ----------------------------------------------------------
 
 
@@ -75,7 +68,7 @@ def evaluated(value: Function) -> Function:
         def work(piece: slice) -> None:
             into[piece] = value(xp, x[piece], **params)
 
-        divide(work, _slices(x, _SHARE))
+        divide(work, slices(x, _SHARE))
         return out
 
     return in_pieces
@@ -104,9 +97,9 @@ def pulled(references: int, ct: Any, partial: Function, saved: Any, heavy: bool)
         np.multiply(ct[piece], partial(saved[piece]), out=into[piece])
 
     if threads:
-        divide(work, _slices(into, _SHARE))
+        divide(work, slices(into, _SHARE))
     else:
-        for piece in _slices(into, out.nbytes // _PIECES):
+        for piece in slices(into, out.nbytes // _PIECES):
             work(piece)
     return out
 
@@ -157,7 +150,7 @@ def _overwrite(value: Function, xp: Any, x: Any) -> Any:
     if value(xp, x[:0]).dtype != x.dtype:
         return value(xp, x)
     (row,) = _in_a_row(x)
-    for piece in _slices(row, x.nbytes // _PIECES):
+    for piece in slices(row, x.nbytes // _PIECES):
         row[piece] = value(xp, row[piece])
     return x
 
