@@ -17,6 +17,7 @@ import attrs
 import optree
 
 from fdbr.classes import NAMESPACE, FrozenError, buffer, frozen, in_buffer, static
+from fdbr.remembered import recall, remember
 
 __all__ = [
     "FrozenError",
@@ -48,7 +49,24 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     >>> flatten({"a": 1, "b": (2, None)})[0]
     [1, 2]
     """
-    return optree.tree_flatten(tree, namespace=NAMESPACE)
+    known = recall(tree)
+    if known is not None:
+        return list(known.leaves), known.structure
+    leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
+    remember(tree, leaves, structure)
+    return leaves, structure
+
+
+def flatten_up_to(structure: Structure, tree: Any) -> list[Any]:
+    """The leaves of a tree that has at least that structure; what lies below is left together.
+
+    >>> flatten_up_to(structure((1, 2)), ([3, 4], None))
+    [[3, 4], None]
+    """
+    known = recall(tree)
+    if known is not None and known.structure is structure:
+        return list(known.leaves)
+    return structure.flatten_up_to(tree)
 
 
 def unflatten(structure: Structure, leaves: Any) -> Any:
@@ -58,7 +76,9 @@ def unflatten(structure: Structure, leaves: Any) -> Any:
     >>> unflatten(shape, [v + 1 for v in values])
     [2, (3, 4)]
     """
-    return optree.tree_unflatten(structure, leaves)
+    tree = optree.tree_unflatten(structure, leaves)
+    remember(tree, leaves, structure)
+    return tree
 
 
 def leaves(tree: Any) -> list[Any]:

@@ -65,7 +65,7 @@ class Parameters:
     def beside(self, what: str, values: Any, name: str = "") -> list[Any]:
         """The leaves of a tree of the parameters' structure."""
         try:
-            return self.shape.flatten_up_to(values)
+            return tree.flatten_up_to(self.shape, values)
         except ValueError as error:
             ours, theirs = tree.paths(self.tree), tree.paths(values)
             extra = [path for path in theirs if path not in ours]
