@@ -14,7 +14,6 @@ import llvmlite
 import llvmlite.binding as llvm
 import numba
 import numpy as np
-from numba.core.registry import cpu_target
 
 from fdbr.jit.kernels.launching import data, stride
 from fdbr.jit.kernels.mathematics import NAMES
@@ -27,7 +26,7 @@ __all__ = ["address_of", "cache_directory"]
 llvm.set_option("fdbr", "-runtime-memory-check-threshold=1000")
 
 _SIGNATURE = "void(intp, intp, intp, intp)"
-_FORMAT = b"fdbr kernel 1\n"
+_FORMAT = b"fdbr kernel 2\n"
 _loaded: dict[str, tuple[int, Any]] = {}  # address and owner of the code, by source
 
 
@@ -76,16 +75,14 @@ def _compiled(source: str, path: Path) -> tuple[int, Any]:
     scope = dict(NAMES | TILES, data=data, stride=stride)
     exec(compile(source, "<fdbr kernel>", "exec"), scope)
     made = numba.cfunc(_SIGNATURE, error_model="numpy")(scope["kernel"])
-    library, name = made._library, made._wrapper_name
-    _write(path, name, library.serialize_using_object_code())
-    return made.address, made
+    _, _, (code, _) = made._library.serialize_using_object_code()
+    _write(path, made._wrapper_name, code)
+    return _placed(made._wrapper_name, code)
 
 
-def _write(path: Path, name: str, state: Any) -> None:
+def _write(path: Path, name: str, code: bytes) -> None:
     """Keep machine code: written aside and renamed, so that nobody reads half of it."""
-    library_name, _, (code, bitcode) = state
-    head = f"{library_name}\n{name}\n{len(code)}\n".encode()
-    body = head + code + bitcode
+    body = f"{name}\n".encode() + code
     text = _FORMAT + hashlib.sha256(body).digest() + body
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +103,18 @@ def _read(path: Path) -> tuple[int, Any] | None:
     body = text[start:]
     if text[:start] != _FORMAT + hashlib.sha256(body).digest():
         return None
-    library_name, name, size, rest = body.split(b"\n", 3)
-    state = (library_name.decode(), "object", (rest[: int(size)], rest[int(size) :]))
-    library = cpu_target.target_context.codegen().unserialize_library(state)
-    return library.get_pointer_to_function(name.decode()), library
+    name, code = body.split(b"\n", 1)
+    return _placed(name.decode(), code)
+
+
+def _placed(name: str, code: bytes) -> tuple[int, Any]:
+    """The address of a function of an object file, which is brought into memory, and its owner.
+
+    Numba would keep its own representation of the function too, of twice the size.  Each has an
+    engine to itself: functions of different processes may have the same name.
+    """
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine.get_function_address(name), engine
