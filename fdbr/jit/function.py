@@ -17,6 +17,7 @@ from fdbr.jit.outputs import published
 from fdbr.jit.passes import optimise
 from fdbr.jit.passes.again import recompute
 from fdbr.jit.passes.biases import free_biases
+from fdbr.jit.passes.early import make_early
 from fdbr.jit.passes.examples_last import put_examples_last
 from fdbr.jit.passes.expand import expand
 from fdbr.jit.passes.fuse import fuse
@@ -38,6 +39,7 @@ _PASSES = (
     join_windows,
     free_biases,
     fuse,
+    make_early,
     recompute,
     gather,
 )

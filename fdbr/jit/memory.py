@@ -5,10 +5,13 @@ serves others.  What leaves the program is never there.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import attrs
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from fdbr.jit.passes.derived import DERIVED
 from fdbr.jit.program import (
@@ -124,6 +127,7 @@ def plan(program: Program) -> Plan:
     roots: dict[Variable, frozenset[Variable]] = {}
     born: dict[Variable, int] = {}
     last: dict[Variable, int] = {}
+    shown: dict[Variable, Any] = {}  # how planned results, and views of them, lie in memory
     for position, step in enumerate(program.steps):
         below = [roots[v] for v in step.reads if v in roots]
         for root in frozenset().union(*below):
@@ -135,7 +139,10 @@ def plan(program: Program) -> Plan:
             if made and _is_large(out):
                 roots[out] = frozenset({out})
                 born[out] = last[out] = position
+                shown[out] = _lying(out.kind)
             elif not made and below and not _is_fresh(step):
+                if _copies(step, shown):
+                    continue
                 roots[out] = frozenset().union(*below)
     gone = {root for v in program.outputs if is_variable(v) for root in roots.get(v, ())}
     planned = [v for v in born if v not in gone]
@@ -171,6 +178,33 @@ def _parts(
 def _is_large(variable: Variable) -> bool:
     kind = variable.kind
     return bool(kind.is_array and kind.size * kind.dtype.itemsize >= _LEAST)
+
+
+def _lying(kind: Any) -> Any:
+    """An array that lies as one of that kind does, in memory that is not there: only to look at."""
+    steps = accumulate(kind.shape[:0:-1], mul, initial=kind.dtype.itemsize)
+    return as_strided(np.empty(0, kind.dtype), kind.shape, tuple(steps)[::-1])
+
+
+def _copies(step: Any, shown: dict[Variable, Any]) -> bool:
+    """Whether a change of shape needs memory of its own; the views that others are join ``shown``.
+
+    What stands in another order than it lies in cannot be seen in another shape.
+    """
+    x, out = step.operands[0], step.outs[0]
+    name, params = step.primitive.name, step.params
+    if not is_variable(x) or x not in shown:
+        return False
+    if name == "permute":
+        shown[out] = shown[x].transpose(params["axes"])
+    elif name == "slice":
+        shown[out] = shown[x][params["key"]]
+    elif name == "reshape":
+        try:
+            shown[out] = np.reshape(shown[x], params["to"], copy=False)
+        except ValueError:
+            return True
+    return False
 
 
 def _is_fresh(step: Any) -> bool:

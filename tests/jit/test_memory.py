@@ -78,6 +78,25 @@ def test_results_of_one_call_are_not_changed_by_the_next():
     assert np.array_equal(first, kept)
 
 
+def test_what_is_copied_into_another_shape_is_not_needed_any_more():
+    def f(turned):
+        def g(x, w):
+            y = (x @ w).reshape(8, 8, 8, 8)
+            y = y.transpose(0, 2, 1, 3) if turned else y
+            flat = y.reshape(64, 64)  # a copy, if it stands in another order than it lies in
+            z = ((x + 1) @ w @ w) * 2
+            return z @ w + (x * 3) @ w, flat @ z
+
+        return g
+
+    sizes = {}
+    for turned in (True, False):
+        x, w = normal(64, 64), normal(64, 64) / 8
+        jitted = assert_as_eager(f(turned), (x, w), (x + 1, w), (x, w), ulps=256)
+        sizes[turned] = plan(jitted.programs()[0]).size
+    assert sizes[True] < sizes[False]
+
+
 # --- what is joined -----------------------------------------------------------------
 
 

@@ -47,7 +47,7 @@ def address_of(source: str) -> int:
         found = _read(path)
         if found is None:
             found = _compiled(source, path)
-        _loaded[source] = found
+        found = _loaded.setdefault(source, found)  # another thread may have been faster
     return found[0]
 
 

@@ -1,0 +1,118 @@
+"""What a later kernel makes of an earlier one's results is made there, if less is kept for it."""
+
+import numpy as np
+import pytest
+
+import fdbr
+from fdbr import ops
+from fdbr.jit.passes import optimise
+from fdbr.jit.passes.again import recompute
+from fdbr.jit.passes.early import make_early
+from fdbr.jit.passes.expand import expand
+from fdbr.jit.passes.fuse import fuse
+from fdbr.jit.program import Fused
+from jit.comparing import assert_as_eager
+from jit.recorded import assert_same, check, recorded
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape, dtype=np.float32):
+    return RNG.normal(size=shape).astype(dtype)
+
+
+def both(f, *args):
+    """The kernels before and after the pass, which changes no result."""
+    program, leaves = recorded(f, *args)
+    before = fuse(optimise(expand(program)))
+    after = make_early(before)
+    for made in (after, recompute(after)):
+        check(made)
+        assert_same(before, made, leaves)
+    assert_as_eager(f, args, args)
+    return [[s for s in p.steps if isinstance(s, Fused)] for p in (before, after)]
+
+
+def kept(kernel):
+    return sum(out.kind.size * out.kind.dtype.itemsize for out in kernel.outs)
+
+
+def gelu_gradient(x, w, b):
+    def loss(x, b):
+        return ((ops.gelu(x @ w + b, approximate=True) @ w) ** 2).sum()
+
+    return fdbr.grad(loss, argnums=(0, 1))(x, b)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_slope_of_gelu_is_kept_and_nothing_else(dtype):
+    x, w, b = normal(64, 64, dtype=dtype), normal(64, 64, dtype=dtype), normal(64, dtype=dtype)
+    before, after = both(gelu_gradient, x, w, b)
+    assert kept(before[0]) > kept(after[0]) == 2 * x.nbytes  # the value is needed, too
+
+
+def test_nothing_is_moved_that_would_not_save_memory():
+    def f(x, w):
+        y = ops.exp(x)
+        return y @ w, (y @ w) * (ops.tanh(y) + x)
+
+    before, after = both(f, normal(64, 64), normal(64, 64))
+    assert before == after
+
+
+def test_what_others_read_is_kept_for_them():
+    def f(x, w):
+        y, z = ops.exp(x), ops.tanh(x)
+        a = (y + z) @ w
+        return a * (y * z), y @ w, z @ w
+
+    before, after = both(f, normal(64, 64), normal(64, 64))
+    assert before == after
+
+
+def test_what_leaves_the_program_is_kept():
+    def f(x, w):
+        y, z = ops.exp(x), ops.tanh(x)
+        return (y + z) @ w * (y * z), y, z
+
+    before, after = both(f, normal(64, 64), normal(64, 64))
+    assert before == after
+
+
+def test_what_a_later_kernel_gives_out_stays_there():
+    def f(x, w):
+        y, z = ops.exp(x), ops.tanh(x)
+        product = y * z
+        return (y + z) @ w * product, product
+
+    both(f, normal(64, 64), normal(64, 64))
+
+
+def test_sums_over_rows_are_used_by_later_kernels_only():
+    def f(x, w):
+        y, z = ops.exp(x), ops.tanh(x)
+        total = y.sum(axis=0)
+        return (y + z) @ w * ((y - z) * total + y * z)
+
+    both(f, normal(64, 64), normal(64, 64))
+    both(f, normal(500, 70), normal(70, 70))
+
+
+def test_means_of_rows_may_be_used_too():
+    def f(x, w):
+        y, z = ops.exp(x), ops.tanh(x)
+        mean = y.mean(axis=1, keepdims=True)
+        return (y + z - mean) @ w * ((y - mean) * z + y)
+
+    both(f, normal(64, 64), normal(64, 64))
+
+
+def test_several_later_kernels_each_have_their_own():
+    def f(x, w):
+        a, b, c, d = ops.exp(x), ops.tanh(x), ops.sin(x), ops.cos(x)
+        first = (a + b + c + d) @ w * (a * b + b)
+        second = (first @ w) * (c * d - d)
+        return second
+
+    before, after = both(f, normal(64, 64), normal(64, 64))
+    assert kept(after[0]) < kept(before[0])
