@@ -111,8 +111,7 @@ def test_several_later_kernels_each_have_their_own():
     def f(x, w):
         a, b, c, d = ops.exp(x), ops.tanh(x), ops.sin(x), ops.cos(x)
         first = (a + b + c + d) @ w * (a * b + b)
-        second = (first @ w) * (c * d - d)
-        return second
+        return (first @ w) * (c * d - d)
 
     before, after = both(f, normal(64, 64), normal(64, 64))
     assert kept(after[0]) < kept(before[0])
