@@ -115,7 +115,7 @@ def is_product(step: Step) -> bool:
 
 def is_join(step: Step) -> bool:
     """Whether a step puts arrays of one dtype one after the other in memory."""
-    if not isinstance(step, Instruction) or step.primitive.name != "concat":
+    if not isinstance(step, Instruction) or step.primitive.name not in ("concat", "stack"):
         return False
     kind = step.outs[0].kind
     kinds = [kind_of(operand) for operand in step.operands]
@@ -134,15 +134,18 @@ def plan(program: Program) -> Plan:
             last[root] = position
         if isinstance(step, Guard):
             continue
-        made = isinstance(step, Fused | Small) or is_product(step) or is_join(step)
+        made = (
+            isinstance(step, Fused | Small)
+            or is_product(step)
+            or is_join(step)
+            or _copies(step, shown)
+        )
         for out in step.outs:
             if made and _is_large(out):
                 roots[out] = frozenset({out})
                 born[out] = last[out] = position
                 shown[out] = _lying(out.kind)
             elif not made and below and not _is_fresh(step):
-                if _copies(step, shown):
-                    continue
                 roots[out] = frozenset().union(*below)
     gone = {root for v in program.outputs if is_variable(v) for root in roots.get(v, ())}
     planned = [v for v in born if v not in gone]
@@ -186,7 +189,7 @@ def _lying(kind: Any) -> Any:
     return as_strided(np.empty(0, kind.dtype), kind.shape, tuple(steps)[::-1])
 
 
-def _copies(step: Any, shown: dict[Variable, Any]) -> bool:
+def _copies(step: Instruction, shown: dict[Variable, Any]) -> bool:
     """Whether a change of shape needs memory of its own; the views that others are join ``shown``.
 
     What stands in another order than it lies in cannot be seen in another shape.

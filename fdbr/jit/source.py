@@ -112,6 +112,8 @@ def compile_source(program: Program, products: bool = False) -> Callable[..., tu
             if step.outs[0] in memory.places:
                 if is_join(step):
                     _write_join(writer, step)
+                elif step.primitive.name == "reshape":
+                    _write_copy(writer, step)
                 else:
                     uses = reads[step.operands[1]]
                     small = products and is_small_product(step, uses)
@@ -213,10 +215,21 @@ def _write_join(writer: _Writer, step: Instruction) -> None:
     writer.lines.append(f"{name} = memory[{writer.places[step.outs[0]]}]")
     start = 0
     for operand in step.operands:
-        stop = start + kind_of(operand).shape[0]
+        if step.primitive.name == "stack":
+            place, stop = f"{start}", start + 1
+        else:
+            stop = start + kind_of(operand).shape[0]
+            place = f"{start}:{stop}"
         if not is_variable(operand) or writer.inside.get(operand) is not step.outs[0]:
-            writer.lines.append(f"{name}[{start}:{stop}] = {writer.operand(operand)}")
+            writer.lines.append(f"{name}[{place}] = {writer.operand(operand)}")
         start = stop
+
+
+def _write_copy(writer: _Writer, step: Instruction) -> None:
+    """Write a change of shape that is a copy, into the memory that is planned for it."""
+    name, x = writer.variable(step.outs[0]), writer.operand(step.operands[0])
+    writer.lines.append(f"{name} = memory[{writer.places[step.outs[0]]}]")
+    writer.lines.append(f"{name}.reshape({kind_of(step.operands[0]).shape!r})[...] = {x}")
 
 
 def _unboxed(writer: _Writer, variable: Variable) -> str:
