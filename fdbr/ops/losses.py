@@ -96,10 +96,10 @@ def _cross_entropy(xp: Any, x: Any, labels: Any) -> Any:
 def _losses(xp: Any, x: Any, labels: Any) -> Any:
     if x.shape[-1] < _FEW and type(x) is np.ndarray:
         x = np.asfortranarray(x)
-    x = x - x.max(axis=-1, keepdims=True)
-    shares = xp.exp(x)
+    largest = x.max(axis=-1, keepdims=True)
+    shares = xp.exp(x - largest)
     total = shares.sum(axis=-1, keepdims=True)
-    loss = xp.log(total[..., 0]) - x[_at_labels(xp, labels)]
+    loss = xp.log(total[..., 0]) - (x[_at_labels(xp, labels)] - largest[..., 0])
     shares /= total
     return loss, shares
 
