@@ -8,6 +8,7 @@ from fdbr.ops.arithmetic import multiply, sqrt
 from fdbr.ops.creation import asarray, full_like
 from fdbr.ops.dtypes import astype, float_dtype, is_complex, is_traced, result_type
 from fdbr.ops.kinds import constant, linear, opaque, shape_of, shifted
+from fdbr.ops.kinds.fitting import sum_of_rows
 from fdbr.ops.shape import (
     _broadcast_to,
     _reshape,
@@ -55,6 +56,16 @@ def _spread(ct: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
 @linear(x=lambda ct, shape, axes: _spread(ct, shape, axes), batch=shifted("axes"))
 def _sum(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     return x.sum(axis=axes, keepdims=keepdims)
+
+
+def _batch_sum_of_rows(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    return _sum(values[0], axes=(1,), keepdims=False)
+
+
+@linear(x=lambda ct, shape: _spread(ct, shape, (0,)), batch=_batch_sum_of_rows)
+def _sum_of_rows(xp: Any, x: Any) -> Any:
+    """The sum along the first axis, which brings a cotangent to an operand that was repeated."""
+    return sum_of_rows(x)
 
 
 def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:

@@ -622,6 +622,20 @@ for setting, x in (
         lambda x, w, b: x @ w.T + b,
         setting=setting,
     )
+
+
+def bias_gradient(x: Any, bias: Any) -> Any:
+    out, pullback = fdbr.vjp(lambda bias: ops.sin(x + bias), bias)
+    return pullback(ops.ones_like(out))[0]
+
+
+case(
+    "linear",
+    arrays(((3, 2), ANY), ((2,), ANY)),
+    lambda x, b: np.cos(x + b).sum(axis=0),
+    bias_gradient,
+    "the gradient of its bias",
+)
 for setting, x, y, axes in (
     ("", (2, 3), (2, 3), 2),
     ("one axis", (2, 3), (3, 2), 1),

@@ -128,7 +128,8 @@ def test_the_work_of_a_batch_does_not_depend_on_its_size(case):
     """Nothing in fdbr runs line by line over examples: as many lines for many as for few."""
 
     def check(args: Any) -> None:
-        forward_over_batch(case, args, 2)  # what is imported and remembered is so now
+        for size in (2, 5):  # what is imported and remembered is so now
+            forward_over_batch(case, args, size)
         few, many = (lines_run(forward_over_batch, case, args, size) for size in (2, 5))
         assert few == many
 

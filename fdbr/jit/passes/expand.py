@@ -5,8 +5,10 @@ What a primitive is made of is not stated here: its value is recorded.
 
 from typing import Any
 
+import attrs
 import numpy as np
 
+from fdbr.core import registry
 from fdbr.jit.kernels.expressions import CODES
 from fdbr.jit.kernels.small import is_small
 from fdbr.jit.passes.gather import FEWEST
@@ -33,7 +35,7 @@ def expand(program: Program) -> Program:
     instead: dict[Variable, Any] = {}  # what stands for results of what was taken apart
     steps: list[Step] = []
     for step in program.steps:
-        step, template = renamed(step, instead), None
+        step, template = _plain(renamed(step, instead)), None
         if isinstance(step, Instruction) and step.primitive.name in _COMPOUND:
             key = _key(step)
             if key not in templates:
@@ -56,6 +58,13 @@ def expand(program: Program) -> Program:
             )
         instead.update(zip(step.outs, renamed_all(template.outputs, names), strict=True))
     return renamed_outputs(program, steps, instead)
+
+
+def _plain(step: Step) -> Step:
+    """A sum of rows as the sum along an axis that it is, which kernels do."""
+    if type(step) is not Instruction or step.primitive.name != "sum_of_rows":
+        return step
+    return attrs.evolve(step, primitive=registry["sum"], params={"axes": (0,), "keepdims": False})
 
 
 def _is_large(step: Instruction) -> bool:

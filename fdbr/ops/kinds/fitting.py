@@ -1,10 +1,15 @@
 """Bringing cotangents to their operands, and tangents to their outputs."""
 
+import functools
 from typing import Any
+
+import numpy as np
 
 from fdbr.core import dispatch, registry
 
-__all__ = ["dtype_of", "fit", "like", "match", "shape_of", "zeros_of"]
+__all__ = ["dtype_of", "fit", "like", "match", "shape_of", "sum_of_rows", "zeros_of"]
+
+_ROWS = 1 << 12  # up to which ones to multiply them with are kept
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
@@ -48,10 +53,29 @@ def fit(cotangent: Any, like: Any) -> Any:
 def _unbroadcast(value: Any, shape: tuple[int, ...]) -> Any:
     extra = value.ndim - len(shape)
     if extra == 1 and 1 not in shape:
-        return value.sum(axis=0)
+        if type(value) is np.ndarray:
+            return sum_of_rows(value)
+        return dispatch(registry["sum_of_rows"], (value,), {})
     ones = (extra + i for i, n in enumerate(shape) if n == 1 and value.shape[extra + i] != 1)
     value = value.sum(axis=(*range(extra), *ones))
     return value if value.shape == shape else value.reshape(shape)
+
+
+def sum_of_rows(value: Any) -> Any:
+    """The sum along the first axis; of a matrix by the BLAS, two to four times faster."""
+    if (
+        type(value) is np.ndarray
+        and value.ndim == 2
+        and len(value) <= _ROWS
+        and value.dtype.char in "fd"
+    ):
+        return _ones(len(value), value.dtype).dot(value)
+    return value.sum(axis=0)
+
+
+@functools.lru_cache(maxsize=8)
+def _ones(count: int, dtype: Any) -> Any:
+    return np.ones(count, dtype)
 
 
 def match(tangent: Any, out: Any) -> Any:
