@@ -14,7 +14,9 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 os.environ.setdefault("NUMBA_NUM_THREADS", "2")  # of kernels, for which there are tests
 # Compiled kernels are kept from one test to the next, and not for longer.
-os.environ.setdefault("FDBR_CACHE_DIR", tempfile.mkdtemp(prefix="fdbr-kernels-"))
+if "FDBR_CACHE_DIR" not in os.environ:
+    _kernels = tempfile.TemporaryDirectory(prefix="fdbr-kernels-")
+    os.environ["FDBR_CACHE_DIR"] = _kernels.name
 
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +43,8 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
+# Few examples, where each takes long: with --jit every one is compiled.
+settings.register_profile("quick", parent=settings.get_profile("ci"), max_examples=6)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
