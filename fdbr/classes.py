@@ -76,7 +76,9 @@ def frozen(cls: type[T] | None = None, /, **options: Any) -> Any:
     Fields are declared as in attrs; `static` and `buffer` mark the special ones.
     Rebuilding a tree does not run ``__init__``, its converters or validators: a node
     may hold traced values, gradients or `None` where the class itself holds arrays.
-    Two instances are equal when they have one structure and bitwise equal leaves.
+    An instance is taken to stay as it is: what ``object.__setattr__`` puts into one that
+    was in use before may go unseen.  Two instances are equal when they have one structure and
+    bitwise equal leaves.
 
     Parameters
     ----------

@@ -22,6 +22,7 @@ from fdbr.jit.passes.examples_last import put_examples_last
 from fdbr.jit.passes.expand import expand
 from fdbr.jit.passes.fuse import fuse
 from fdbr.jit.passes.gather import gather
+from fdbr.jit.passes.rows import sum_rows
 from fdbr.jit.passes.windows import join_windows
 from fdbr.jit.program import Program
 from fdbr.jit.pullback import Differentiated, Form
@@ -42,6 +43,7 @@ _PASSES = (
     make_early,
     recompute,
     gather,
+    sum_rows,
 )
 _NOTHING: Any = (NEVER, None, None)
 

@@ -38,6 +38,7 @@ _PRODUCTS = frozenset({"matmul", "matmul_transposed", "affine"})
 _FRESH = frozenset(
     {
         *("sum", "mean", "max", "min", "stack", "concat", "rows", "add_rows", "gather", "scatter"),
+        "sum_of_rows",
         *("where", "unslice", "softmax", "log_softmax", "logsumexp", "standardize", "rescale"),
         *("cross_entropy", "conv", "conv_biased", "conv_input", "conv_kernel", "max_windows"),
         *(

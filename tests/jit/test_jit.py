@@ -9,6 +9,7 @@ import shadow
 
 import fdbr
 from fdbr import ops
+from fdbr.jit.program import Fused, Small
 from jit.comparing import assert_as_eager, assert_same
 
 X = np.array([1.0, -2.0, 3.0])
@@ -116,6 +117,29 @@ def test_large_arrays_in_any_layout():
     for dtype in ("f4", "f8"):
         a, b = x.astype(dtype), y.astype(dtype)
         assert_as_eager(f, (a, b), (b, a), (a.T, b), (a, b[::-1]), (a[:, ::-1], b.T), (a, b))
+
+
+COMPOUND = {
+    name: getattr(ops, name)
+    for name in "softmax log_softmax logsumexp layer_norm gelu silu softplus".split()
+} | {
+    "gelu by tanh": lambda x: ops.gelu(x, approximate=True),
+    "cross entropy": lambda x: ops.softmax_cross_entropy(x, x.astype("int64")[:, 0] * 0),
+}
+
+
+@pytest.mark.parametrize("size", [(2, 3), (70, 60)], ids=["small", "large"])
+@pytest.mark.parametrize("f", COMPOUND.values(), ids=COMPOUND)
+def test_what_is_made_of_parts_stays_with_arrays_of_other_modules(f, size):
+    array = np.linspace(-1, 1, size[0] * size[1]).reshape(size)
+    for g in (f, fdbr.grad(lambda x: (f(x) ** 2).sum())):
+        jitted = fdbr.jit(g)
+        for x in (array, 2 * array, array):
+            found = jitted(shadow.module.asarray(x))
+            assert type(found) is shadow.Array
+            assert np.allclose(shadow.to_numpy(found), g(x))
+        (program,) = jitted.programs()
+        assert not any(isinstance(step, Fused | Small) for step in program.steps)
 
 
 def test_arrays_of_other_modules():

@@ -3,7 +3,7 @@
 What a primitive is made of is not stated here: its value is recorded.
 """
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import attrs
 import numpy as np
@@ -36,7 +36,7 @@ def expand(program: Program) -> Program:
     steps: list[Step] = []
     for step in program.steps:
         step, template = _plain(renamed(step, instead)), None
-        if isinstance(step, Instruction) and step.primitive.name in _COMPOUND:
+        if _is_compound(step):
             key = _key(step)
             if key not in templates:
                 templates[key] = _template(step)
@@ -58,6 +58,14 @@ def expand(program: Program) -> Program:
             )
         instead.update(zip(step.outs, renamed_all(template.outputs, names), strict=True))
     return renamed_outputs(program, steps, instead)
+
+
+def _is_compound(step: Step) -> TypeGuard[Instruction]:
+    """Whether a step is to be taken apart; arrays of other modules are no matter of kernels."""
+    if not isinstance(step, Instruction) or step.primitive.name not in _COMPOUND:
+        return False
+    kinds = map(kind_of, step.operands)
+    return all(k.is_array or k.is_number or issubclass(k.type, np.generic) for k in kinds)
 
 
 def _plain(step: Step) -> Step:
