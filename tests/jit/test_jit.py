@@ -119,6 +119,12 @@ def test_large_arrays_in_any_layout():
         assert_as_eager(f, (a, b), (b, a), (a.T, b), (a, b[::-1]), (a[:, ::-1], b.T), (a, b))
 
 
+def test_a_chain_of_functions_of_one_number_compiles_in_no_time():
+    g = fdbr.grad(lambda x: ops.mish(x) + 0.5 * ops.mish(x) ** 2)
+    assert_as_eager(g, (0.5,), (-0.25,))
+    assert_as_eager(g, (np.asarray(0.5),), (np.asarray(-0.25),))
+
+
 COMPOUND = {
     name: getattr(ops, name)
     for name in "softmax log_softmax logsumexp layer_norm gelu silu softplus".split()

@@ -146,7 +146,8 @@ class _Writer:
         name, code, where = self.input(operand, row)
         at = "r"
         if where.count == 1:
-            at = ""
+            # Of a single element: LLVM would divide the loop by every choice that 0 leads to.
+            at = "r" if self.rows == 1 and not where.columns else ""
         elif where.repeat * where.count != self.rows or where.repeat != 1:
             at = "r" if where.repeat == 1 else f"(r // {where.repeat})"
             if where.repeat * where.count != self.rows:
