@@ -11,8 +11,16 @@ import fdbr
 from fdbr import ops, tree
 from fdbr.jit.interpreter import Miss, interpret
 from fdbr.jit.numbers import apply
-from fdbr.jit.program import Guard, Program, Variable, kind_of
+from fdbr.jit.passes import optimise
+from fdbr.jit.passes.expand import expand
+from fdbr.jit.passes.fuse import fuse
+from fdbr.jit.program import Fused, Guard, Program, Variable, kind_of
 from fdbr.jit.recording import record
+
+
+def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
+    """Normally distributed numbers, the same ones for the same seed."""
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
 def recorded(f: Callable[..., Any], *args: Any) -> tuple[Program, list[Any]]:
@@ -87,6 +95,18 @@ def check(program: Program) -> None:
         assert known.isdisjoint(step.outs), f"{step} makes what is there already\n{program}"
         known.update(step.outs)
     assert known.issuperset(v for v in program.outputs if type(v) is Variable)
+
+
+def kernels_around(
+    transform: Callable[[Program], Program], f: Callable[..., Any], *args: Any
+) -> list[list[Fused]]:
+    """The kernels of a function before and after a pass, which changes no result."""
+    program, leaves = recorded(f, *args)
+    before = fuse(optimise(expand(program)))
+    after = transform(before)
+    check(after)
+    assert_same(before, after, leaves)
+    return [[step for step in p.steps if isinstance(step, Fused)] for p in (before, after)]
 
 
 def assert_kinds(program: Program, leaves: Sequence[Any]) -> None:

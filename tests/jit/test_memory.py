@@ -10,7 +10,7 @@ from fdbr import ops
 from fdbr.jit.memory import _packed, plan
 from fdbr.jit.program import Instruction, Kind, Variable
 from jit.comparing import assert_as_eager
-from jit.recorded import recorded
+from jit.recorded import normal, recorded
 
 
 def planned(spans):
@@ -98,10 +98,6 @@ def test_what_needs_a_copy_for_another_shape_has_memory_for_it(turned):
 
 
 # --- what is joined -----------------------------------------------------------------
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
 def steps_of(x, w, count=5):

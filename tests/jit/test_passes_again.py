@@ -5,31 +5,14 @@ import pytest
 
 import fdbr
 from fdbr import ops
-from fdbr.jit.interpreter import interpret
-from fdbr.jit.passes import optimise
 from fdbr.jit.passes.again import recompute
-from fdbr.jit.passes.expand import expand
-from fdbr.jit.passes.fuse import fuse
-from fdbr.jit.program import Fused
 from jit.comparing import assert_as_eager
-from jit.recorded import assert_same, check, recorded
-
-RNG = np.random.default_rng(0)
-
-
-def normal(*shape, dtype=np.float32):
-    return RNG.normal(size=shape).astype(dtype)
+from jit.recorded import kernels_around, normal
 
 
 def both(f, *args):
-    """The kernels before and after the pass, which changes no result."""
-    program, leaves = recorded(f, *args)
-    before = fuse(optimise(expand(program)))
-    after = recompute(before)
-    check(after)
-    assert_same(before, after, leaves)
-    assert interpret(after, leaves)
-    return [[s for s in p.steps if isinstance(s, Fused)] for p in (before, after)]
+    """The kernels before and after the pass."""
+    return kernels_around(recompute, f, *args)
 
 
 def given_out(kernels):

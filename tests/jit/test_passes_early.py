@@ -5,32 +5,17 @@ import pytest
 
 import fdbr
 from fdbr import ops
-from fdbr.jit.passes import optimise
 from fdbr.jit.passes.again import recompute
 from fdbr.jit.passes.early import make_early
-from fdbr.jit.passes.expand import expand
-from fdbr.jit.passes.fuse import fuse
-from fdbr.jit.program import Fused
 from jit.comparing import assert_as_eager
-from jit.recorded import assert_same, check, recorded
-
-RNG = np.random.default_rng(0)
-
-
-def normal(*shape, dtype=np.float32):
-    return RNG.normal(size=shape).astype(dtype)
+from jit.recorded import kernels_around, normal
 
 
 def both(f, *args):
-    """The kernels before and after the pass, which changes no result."""
-    program, leaves = recorded(f, *args)
-    before = fuse(optimise(expand(program)))
-    after = make_early(before)
-    for made in (after, recompute(after)):
-        check(made)
-        assert_same(before, made, leaves)
+    """The kernels before and after the pass, beside which others do their work."""
+    kernels_around(lambda program: recompute(make_early(program)), f, *args)
     assert_as_eager(f, args, args)
-    return [[s for s in p.steps if isinstance(s, Fused)] for p in (before, after)]
+    return kernels_around(make_early, f, *args)
 
 
 def kept(kernel):

@@ -4,10 +4,9 @@ from typing import Any
 
 import attrs
 
-from fdbr.jit.kernels.expressions import cost, is_elementwise
-from fdbr.jit.kernels.layout import place
-from fdbr.jit.passes.steps import readers_of
-from fdbr.jit.program import Fused, Instruction, Program, Step, Variable, is_variable, kind_of
+from fdbr.jit.kernels.expressions import cost
+from fdbr.jit.passes.steps import fits, readers_of, renamed_all
+from fdbr.jit.program import Fused, Instruction, Program, Step, Variable, is_variable
 
 __all__ = ["recompute"]
 
@@ -59,7 +58,7 @@ def _chain(
         if variable in made:
             return True
         step = makers.get(variable)
-        if step is None or not _fits(step, reader):
+        if step is None or not fits(step, reader):
             return False
         needed = [o for o in step.operands if is_variable(o) and o not in given and o not in made]
         if not all(map(make, needed)):
@@ -69,14 +68,6 @@ def _chain(
         return sum(map(cost, chain)) <= _CHEAP
 
     return chain if make(wanted) else []
-
-
-def _fits(step: Instruction, reader: Fused) -> bool:
-    """Whether a kernel can do a step for each of its elements."""
-    if not is_elementwise(step) or step.outs[0].kind.shape != reader.domain:
-        return False
-    shapes = [kind_of(operand).shape for operand in step.operands]
-    return all(place(shape, reader.domain, reader.split) is not None for shape in shapes)
 
 
 def _without(step: Step, chains: dict[Variable, Chain], gone: set[Variable]) -> Step:
@@ -96,7 +87,7 @@ def _without(step: Step, chains: dict[Variable, Chain], gone: set[Variable]) -> 
 
 def _renamed(step: Instruction, names: dict[Variable, Variable], new: bool = True) -> Instruction:
     """A step with other names for its operands, and new ones for its results."""
-    operands = tuple(names.get(o, o) if is_variable(o) else o for o in step.operands)
+    operands = renamed_all(step.operands, names)
     outs = step.outs
     if new:
         outs = tuple(Variable(v.kind) for v in outs)

@@ -5,10 +5,8 @@ from typing import Any
 
 import attrs
 
-from fdbr.jit.kernels.expressions import is_elementwise
-from fdbr.jit.kernels.layout import place
-from fdbr.jit.passes.steps import readers_of
-from fdbr.jit.program import Fused, Instruction, Program, Step, Variable, is_variable, kind_of
+from fdbr.jit.passes.steps import fits, readers_of
+from fdbr.jit.program import Fused, Instruction, Program, Step, Variable, is_variable
 
 __all__ = ["make_early"]
 
@@ -54,7 +52,8 @@ def _moved(first: Fused, later: Fused, sole: set[Variable]) -> tuple[Fused, Fuse
     given = {*first.reads, *(v for v in first.outs if v.kind.shape == first.domain)}
     moving: list[Instruction] = []
     for step in later.steps:
-        if _fits(step, first, given) and step.outs[0] not in later.outs:
+        ready = step.reads and given.issuperset(step.reads)
+        if ready and fits(step, first) and step.outs[0] not in later.outs:
             moving.append(step)
             given.add(step.outs[0])
     rest = tuple(step for step in later.steps if step not in moving)
@@ -67,16 +66,6 @@ def _moved(first: Fused, later: Fused, sole: set[Variable]) -> tuple[Fused, Fuse
         attrs.evolve(first, steps=(*first.steps, *moving), outs=(*outs, *new)),
         attrs.evolve(later, steps=rest),
     )
-
-
-def _fits(step: Instruction, kernel: Fused, given: set[Variable]) -> bool:
-    """Whether a kernel can do a step too, for each of its elements, out of what it has."""
-    operands = [o for o in step.operands if is_variable(o)]
-    if not operands or not given.issuperset(operands) or not is_elementwise(step):
-        return False
-    shapes = [kind_of(operand).shape for operand in step.operands]
-    whole = step.outs[0].kind.shape == kernel.domain
-    return whole and all(place(s, kernel.domain, kernel.split) is not None for s in shapes)
 
 
 def _bytes(variables: Iterable[Variable]) -> int:

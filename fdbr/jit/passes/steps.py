@@ -1,13 +1,23 @@
-"""What passes share: steps with other operands, and who reads what."""
+"""What passes share: steps with other operands, who reads what, and what a kernel can do."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 
-from fdbr.jit.program import Fused, Guard, Instruction, Program, Small, Step, Variable
+from fdbr.jit.kernels.expressions import is_elementwise
+from fdbr.jit.kernels.layout import place
+from fdbr.jit.program import Fused, Guard, Instruction, Program, Small, Step, Variable, kind_of
 
-__all__ = ["count_reads", "last_regions", "readers_of", "renamed", "renamed_all", "renamed_outputs"]
+__all__ = [
+    "count_reads",
+    "fits",
+    "last_regions",
+    "readers_of",
+    "renamed",
+    "renamed_all",
+    "renamed_outputs",
+]
 
 Names = Mapping[Variable, Any]
 """What stands for a variable now: another variable, or a constant."""
@@ -72,6 +82,14 @@ def readers_of(program: Program) -> dict[Variable, list[Step]]:
         for variable in step.reads:
             readers.setdefault(variable, []).append(step)
     return readers
+
+
+def fits(step: Instruction, kernel: Fused) -> bool:
+    """Whether a kernel can do a step too, for each of its elements."""
+    if not is_elementwise(step) or step.outs[0].kind.shape != kernel.domain:
+        return False
+    shapes = [kind_of(operand).shape for operand in step.operands]
+    return all(place(shape, kernel.domain, kernel.split) is not None for shape in shapes)
 
 
 def last_regions(program: Program) -> dict[Variable, int]:

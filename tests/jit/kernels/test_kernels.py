@@ -20,7 +20,7 @@ from fdbr.jit.passes.fuse import fuse
 from fdbr.jit.passes.gather import gather
 from fdbr.jit.program import Fused, Small
 from fdbr.jit.source import compile_source
-from jit.recorded import check, recorded
+from jit.recorded import check, normal, recorded
 
 ULPS = 16
 
@@ -57,10 +57,6 @@ def run_both_ways(f, *args, fused=1, ulps=ULPS):
         assert_near(a, b, 4)
         assert_near(a, c, ulps)
     return new
-
-
-def normal(*shape, dtype=np.float32, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
 @pytest.fixture(params=[np.float32, np.float64])

@@ -10,11 +10,7 @@ from fdbr import ops
 from fdbr.jit.kernels.products import is_small_product
 from fdbr.jit.program import Instruction
 from fdbr.jit.source import compile_source
-from jit.recorded import recorded
-
-
-def normal(*shape, dtype=np.float32, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+from jit.recorded import normal, recorded
 
 
 def products(f, *args):

@@ -7,10 +7,7 @@ import fdbr
 from fdbr import ops
 from fdbr.jit.program import Fused
 from jit.comparing import assert_as_eager
-
-
-def normal(*shape, dtype=np.float32, seed=0):
-    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+from jit.recorded import normal
 
 
 def test_a_row_value_from_outside_is_one_of_a_row_in_a_square():
