@@ -61,7 +61,7 @@ def _fdbr_arrays(fdbr: Any, result: Any) -> list[np.ndarray]:
 def _fdbr_jit(fdbr: Any, step: Step) -> Step:
     if not hasattr(fdbr, "jit"):
         raise AbsentError("this version of fdbr has no jit")
-    return fdbr.jit(step)
+    return fdbr.jit(step, donate_argnums=0)
 
 
 def _prepare_torch(torch: Any, threads: int) -> None:

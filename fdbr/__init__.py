@@ -8,11 +8,12 @@ from fdbr.core import EscapedTracerError
 from fdbr.custom import custom_jvp, custom_vjp
 from fdbr.forward import jvp
 from fdbr.jacobians import hessian, hvp, jacfwd, jacrev, linearize
-from fdbr.jit import ImpureError, jit
+from fdbr.jit import DonatedError, ImpureError, jit
 from fdbr.transforms import grad, stop_gradient, value_and_grad, vjp
 from fdbr.tree import buffer, frozen, static
 
 __all__ = [
+    "DonatedError",
     "EscapedTracerError",
     "ImpureError",
     "backend",

@@ -174,7 +174,8 @@ def _summary(value: Any) -> str:
         return f"[{', '.join(map(_summary, value))}]"
     if type(value) is dict:
         return "{" + ", ".join(f"{k!r}: {_summary(v)}" for k, v in value.items()) + "}"
-    if hasattr(value, "shape") and hasattr(value, "dtype") and getattr(value, "size", 0) > 8:
+    kind = type(value)
+    if hasattr(kind, "shape") and hasattr(kind, "dtype") and getattr(value, "size", 0) > 8:
         return _array_text(value)
     return repr(value)
 

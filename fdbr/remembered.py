@@ -14,7 +14,7 @@ import optree
 
 from fdbr.classes import fields_of
 
-__all__ = ["recall", "remember"]
+__all__ = ["forget", "recall", "remember"]
 
 _plain = frozenset({np.ndarray, np.float32, np.float64, int, float})
 """Types that are leaves and stay leaves, whatever classes are registered."""
@@ -55,6 +55,11 @@ def remember(tree: Any, leaves: Sequence[Any], structure: optree.PyTreeSpec) -> 
     known.leaves = tuple(leaves)
     known.structure = structure
     _known[known.key] = known
+
+
+def forget(tree: Any) -> None:
+    """Know nothing of a tree any more."""
+    _known.pop(id(tree), None)
 
 
 def _forget(known: _Known, table: dict[int, _Known] = _known) -> None:

@@ -3,13 +3,16 @@
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MethodType
-from typing import Any
+from typing import Any, overload
+
+import attrs
 
 from fdbr import tree
-from fdbr.core import describe, integer
+from fdbr.core import describe, integer, integers
 from fdbr.jit.cache import Cache
+from fdbr.jit.donation import Donation
 from fdbr.jit.entries import Entry, Recording
 from fdbr.jit.hits import NEVER, NO_FIT, hit_of
 from fdbr.jit.interpreter import Miss
@@ -22,6 +25,7 @@ from fdbr.jit.passes.examples_last import put_examples_last
 from fdbr.jit.passes.expand import expand
 from fdbr.jit.passes.fuse import fuse
 from fdbr.jit.passes.gather import gather
+from fdbr.jit.passes.overwrite import overwrite
 from fdbr.jit.passes.rows import sum_rows
 from fdbr.jit.passes.windows import join_windows
 from fdbr.jit.program import Program
@@ -44,8 +48,10 @@ _PASSES = (
     recompute,
     gather,
     sum_rows,
+    overwrite,
 )
 _NOTHING: Any = (NEVER, None, None)
+_LATER: Any = object()  # stands for the function that a decorator with options will be given
 
 
 class Jitted:
@@ -57,17 +63,22 @@ class Jitted:
         The function.
     compiler
         A function from a program to the program after its passes, and what runs it.
-    max_recordings
+    max_recordings, donate_argnums
         See `jit`.
     """
 
     def __init__(
-        self, f: Callable[..., Any], compiler: Callable[[Program], Compiled], max_recordings: int
+        self,
+        f: Callable[..., Any],
+        compiler: Callable[[Program], Compiled],
+        max_recordings: int,
+        donate_argnums: tuple[int, ...] = (),
     ) -> None:
         functools.update_wrapper(self, f, updated=())
         self._f = f
         self._compiler = compiler
         self._cache = Cache(f, max_recordings)
+        self._donation = Donation(self._cache.name, donate_argnums)
         self._last = _NOTHING
         self._ordered = _sees_order(f)
 
@@ -86,6 +97,7 @@ class Jitted:
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result for arguments of any kind."""
+        self._donation.check(args)
         if not self._ordered:
             kwargs = dict(sorted(kwargs.items()))
         if self._last is not _NOTHING:
@@ -102,15 +114,24 @@ class Jitted:
         outs, recording, why = entry.replay(moving, self._cache.bound)
         if recording is not None:
             if recording.hit is None:
-                recording.hit = hit_of(recording, args, kwargs, self._ordered)
+                recording.hit = hit_of(recording, args, kwargs, self._ordered, self._donation)
             self._last = recording.hit, entry, recording
-            return tree.unflatten(recording.form, published(outs, moving))
-        self._last = _NOTHING
-        if not why:
-            return self._f(*args, **kwargs)
-        return self._record(entry, leaves, structure, why)
+            result = tree.unflatten(recording.form, published(outs, moving))
+        else:
+            self._last = _NOTHING
+            if why:
+                donated = self._donation.positions(args)
+                result = self._record(entry, leaves, structure, donated, why)
+            else:
+                # What is given up has nodes of its own, which the result may have, too.
+                own = put_together(structure, leaves) if self._donation.argnums else (args, kwargs)
+                result = self._f(*own[0], **own[1])
+        self._donation.take(args)
+        return result
 
-    def _record(self, entry: Entry, leaves: list[Any], structure: Any, why: str) -> Any:
+    def _record(
+        self, entry: Entry, leaves: list[Any], structure: Any, donated: Sequence[int], why: str
+    ) -> Any:
         form: Any = None
 
         def run(traced: list[Any]) -> list[Any]:
@@ -121,6 +142,10 @@ class Jitted:
 
         recorded, environment = self._cache.record(entry, run, leaves, structure)
         if not recorded.obstacle:
+            moving = entry.chosen(list(range(len(leaves))))
+            pairs = zip(moving, recorded.program.inputs, strict=True)
+            given = frozenset(v for i, v in pairs if i in donated)
+            recorded.program = attrs.evolve(recorded.program, donated=given)
             compiled = self._compiler(recorded.program)
             entry.add(Recording(recorded, compiled, environment, form, why))
         return tree.unflatten(form, recorded.result)
@@ -148,7 +173,7 @@ class Jitted:
             found = getattr(found, name, None)
         if found is self:  # it stands where its name says, as with the decorator
             return path
-        return Jitted, (self._f, self._compiler, self._cache.bound)
+        return Jitted, (self._f, self._compiler, self._cache.bound, self._donation.argnums)
 
     def __repr__(self) -> str:
         count = sum(len(entry.recordings) for entry in list(self._cache.entries.values()))
@@ -164,7 +189,27 @@ def _sees_order(f: Callable[..., Any]) -> bool:
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
-def jit(f: Callable[..., Any], *, max_recordings: int = 64) -> Jitted:
+@overload
+def jit(
+    f: Callable[..., Any],
+    *,
+    donate_argnums: int | Sequence[int] = (),
+    max_recordings: int = 64,
+) -> Jitted: ...
+
+
+@overload
+def jit(
+    *, donate_argnums: int | Sequence[int] = (), max_recordings: int = 64
+) -> Callable[[Callable[..., Any]], Jitted]: ...
+
+
+def jit(
+    f: Any = _LATER,
+    *,
+    donate_argnums: int | Sequence[int] = (),
+    max_recordings: int = 64,
+) -> Any:
     """A function that records ``f``, and replays the recording faster.
 
     A run of ``f`` is recorded as a flat program, with every transformation inside it; the program
@@ -176,9 +221,17 @@ def jit(f: Callable[..., Any], *, max_recordings: int = 64) -> Jitted:
     Parameters
     ----------
     f
-        A pure function of trees.  Arrays and numbers in its arguments may differ from call to
-        call; all other leaves, as strings and truth values, are static, and so are shapes and
-        dtypes: for each there is a recording of its own.
+        A pure function of trees; without it, `jit` is a decorator with options.  Arrays and
+        numbers in its arguments may differ from call to call; all other leaves, as strings and
+        truth values, are static, and so are shapes and dtypes: for each there is a recording of
+        its own.
+    donate_argnums
+        The positions of arguments that the caller gives up, as the state in
+        ``state, loss = step(state, batch)``.  New values are written over NumPy arrays in their
+        frozen objects, dicts and lists, where nobody else refers to these arrays.  Afterwards
+        each array that was there is gone from the argument, overwritten or not, and what stands
+        in its place raises a `DonatedError` on use.  Arrays that are arguments themselves, or
+        items of a tuple, stay as they are.  Under a transformation nothing is given up.
     max_recordings
         How many recordings there may be for arguments of the same kinds: past it, calls that
         none fits run ``f`` itself.  And for how many kinds there are recordings: past it, those
@@ -196,7 +249,10 @@ def jit(f: Callable[..., Any], *, max_recordings: int = 64) -> Jitted:
         If ``f`` draws random numbers without a key, binds a variable around it anew, or keeps a
         traced value in a list or dict; or if an array that it uses and is no argument has changed.
     TypeError
-        If ``f`` is no function or returns a generator, or a static leaf cannot be hashed.
+        If ``f`` is no function or returns a generator, a static leaf cannot be hashed, or
+        ``donate_argnums`` are no integers; by the call, if there are no arguments there.
+    ValueError
+        If ``donate_argnums`` are negative or not different, or ``max_recordings`` is less than 1.
 
     >>> import fdbr, numpy as np
     >>> @fdbr.jit
@@ -213,9 +269,19 @@ def jit(f: Callable[..., Any], *, max_recordings: int = 64) -> Jitted:
        3 steps, 3 after the passes, replayed 0 times
        decisions: False
     """
+    if f is _LATER:
+        return functools.partial(jit, donate_argnums=donate_argnums, max_recordings=max_recordings)
     if not callable(f):
         raise TypeError(f"fdbr.jit: f must be a function, not {describe(f)}")
-    return Jitted(f, _compile, integer("fdbr.jit", "max_recordings", max_recordings, least=1))
+    bound = integer("fdbr.jit", "max_recordings", max_recordings, least=1)
+    argnums = integers("fdbr.jit", "donate_argnums", donate_argnums)
+    given = (argnums,) if isinstance(argnums, int) else argnums
+    if min(given, default=0) < 0 or len(set(given)) < len(given):
+        raise ValueError(
+            "fdbr.jit: donate_argnums must be different positions, counted from 0, got "
+            f"{donate_argnums}"
+        )
+    return Jitted(f, _compile, bound, given)
 
 
 def _compile(program: Program) -> tuple[Program, Callable[..., tuple[Any, ...]]]:

@@ -5,6 +5,7 @@ the arguments apart and makes sure that they are of this kind, and that all arou
 as it was; it runs the program, and puts the result together.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,12 +15,14 @@ from fdbr import tree
 from fdbr.backend import protect
 from fdbr.classes import fields_of
 from fdbr.jit.constants import first_changed
+from fdbr.jit.donation import SOLE, Donation, holds
 from fdbr.jit.entries import Recording
 from fdbr.jit.interpreter import Miss
 from fdbr.jit.outputs import published
 from fdbr.jit.parts import Scope, children, exact, is_leaf, one_level
 from fdbr.jit.program import Fused, Program, Small, Variable, is_variable
 from fdbr.jit.signature import is_array, is_moving
+from fdbr.remembered import forget
 
 __all__ = ["NEVER", "NO_FIT", "Hit", "hit_of"]
 
@@ -40,7 +43,11 @@ def NEVER(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def hit_of(
-    recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any], ordered: bool
+    recording: Recording,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    ordered: bool,
+    donation: Donation,
 ) -> Hit:
     """What a call that a recording fits does.
 
@@ -52,6 +59,8 @@ def hit_of(
         The arguments of one such call.
     ordered
         Whether it counts in which order keywords are given.
+    donation
+        What is given up.
     """
     writer = _Writer()
     writer.refuse(f"len(args) != {len(args)} or len(kwargs) != {len(kwargs)}")
@@ -59,13 +68,13 @@ def hit_of(
         writer.refuse(f"(*kwargs,) != {tuple(kwargs)!r}")
     try:
         for i, arg in enumerate(args):
-            writer.take(arg, f"args[{i}]")
+            writer.take(arg, f"args[{i}]", i in donation.argnums)
         for name in sorted(kwargs):
             writer.take(kwargs[name], f"kwargs.get({name!r}, no_fit)")
     except _UnknownNodeError:
         return NEVER
     writer.look_around(recording)
-    outs = writer.run(recording)
+    outs = writer.run(recording, donation)
     writer.publish(recording.program, outs)
     result = tree.unflatten(recording.form, [_Mark(name) for name in outs])
     writer.lines.append(f"return {writer.again(result)}")
@@ -90,6 +99,10 @@ class _Writer:
     ----------
     moving
         The names of the leaves that may differ from call to call.
+    held
+        For those that are given up, statements that put something in their place.
+    nodes
+        The frozen objects in what is given up.
     """
 
     def __init__(self) -> None:
@@ -104,6 +117,8 @@ class _Writer:
             published=published,
         )
         self.moving: list[str] = []
+        self.held: dict[str, str] = {}
+        self.nodes: list[str] = []
         self._count = 0
 
     def made(self) -> Hit:
@@ -124,10 +139,10 @@ class _Writer:
         self.lines.append(f"v{self._count} = {text}")
         return f"v{self._count}"
 
-    def take(self, value: Any, text: str) -> None:
+    def take(self, value: Any, text: str, donated: bool = False) -> None:
         """Write what makes sure that an argument, or a part of one, is of the kind of another.
 
-        That is another way to say what `signature` says.
+        That is another way to say what `signature` says.  What is ``donated`` is noted.
         """
         name, kind = self.local(text), type(value)
         if value is None:
@@ -146,7 +161,17 @@ class _Writer:
             raise _UnknownNodeError
         if value is not None and not is_leaf(value):
             for path, child in children(value, name, self.scope):
-                self.take(child, path)
+                self.take(child, path, donated)
+                if donated and holds(value, child):
+                    self.held[self.moving[-1]] = self._put(fields is not None, path)
+            if donated and fields is not None:
+                self.nodes.append(name)
+
+    @staticmethod
+    def _put(is_field: bool, path: str) -> str:
+        """The statement that puts something in the place of a part, but for what that is."""
+        node, _, field = path.rpartition(".")
+        return f"put({node}, {field!r}, {{}})" if is_field else f"{path} = {{}}"
 
     def _take_leaf(self, leaf: Any, name: str) -> None:
         kind = self.scope.name(type(leaf))
@@ -186,18 +211,45 @@ class _Writer:
                 "except ValueError: return no_fit",  # of a cell that is empty now
             ]
 
-    def run(self, recording: Recording) -> list[str]:
+    def run(self, recording: Recording, donation: Donation) -> list[str]:
         """Write the run; the names of what comes out."""
         outs = [f"o{i}" for i in range(len(recording.program.outputs))]
-        left = "".join(f"{out}, " for out in outs)
+        left = "".join(f"{out}, " for out in outs) or "none"
         run, counter = self.scope.name(recording.run), self.scope.name(recording.counter)
-        self.lines += [
-            f"try: {left or 'none'} = {run}({', '.join(self.moving)})",
-            "except Miss as miss: return miss",
-            "except Exception: return no_fit",  # the function itself raises it better
-            f"{counter}[0] += 1",
-        ]
+        if self.held:
+            self._run_on_given(f"{left} = {run}", recording.program, donation)
+        else:
+            self.lines += [
+                f"try: {left} = {run}({', '.join(self.moving)})",
+                "except Miss as miss: return miss",
+                "except Exception: return no_fit",  # the function itself raises it better
+            ]
+        self.lines.append(f"{counter}[0] += 1")
         return outs
+
+    def _run_on_given(self, run: str, program: Program, donation: Donation) -> None:
+        """Write a run that may write over what is given up; of what others see, over a copy."""
+        self.scope.update(forget=forget, put=object.__setattr__, refs=sys.getrefcount)
+        instead = self.scope.name(donation.instead)
+        back = [statement.format(name) for name, statement in self.held.items()]
+        self.lines += [f"forget({node})" for node in self.nodes]
+        self.lines += [statement.format(instead) for statement in self.held.values()]
+        given = list(self.moving)
+        for i in map(program.inputs.index, program.overwritten):
+            name, given[i] = given[i], f"g{i}"
+            sole = f"refs({name}) == {SOLE} and {name}.base is None and {name}.flags.owndata"
+            self.lines.append(f"g{i} = {name} if {sole} else {name}.copy()")
+        given += ["begun"] * bool(program.overwritten)
+        self.lines += [
+            "begun = []",
+            f"try: {run}({', '.join(given)})",
+            "except BaseException as error:",
+            " if begun: raise",  # there is nothing to go back to
+            *(" " + statement for statement in back),
+            " if type(error) is Miss: return error",
+            " if isinstance(error, Exception): return no_fit",
+            " raise",
+        ]
 
     def publish(self, program: Program, outs: Sequence[str]) -> None:
         """Write what `published` would do, as far as it is known which outputs are new arrays."""

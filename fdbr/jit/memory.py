@@ -26,7 +26,7 @@ from fdbr.jit.program import (
     kind_of,
 )
 
-__all__ = ["Plan", "is_join", "is_product", "plan"]
+__all__ = ["Plan", "is_fresh", "is_join", "is_large", "is_product", "plan"]
 
 _LEAST = 4096  # bytes; below, NumPy's own cache of memory is as good
 _ALIGNED = 64
@@ -142,11 +142,11 @@ def plan(program: Program) -> Plan:
             or _copies(step, shown)
         )
         for out in step.outs:
-            if made and _is_large(out):
+            if made and is_large(out):
                 roots[out] = frozenset({out})
                 born[out] = last[out] = position
                 shown[out] = _lying(out.kind)
-            elif not made and below and not _is_fresh(step):
+            elif not made and below and not is_fresh(step):
                 roots[out] = frozenset().union(*below)
     gone = {root for v in program.outputs if is_variable(v) for root in roots.get(v, ())}
     planned = [v for v in born if v not in gone]
@@ -179,7 +179,8 @@ def _parts(
     return parts
 
 
-def _is_large(variable: Variable) -> bool:
+def is_large(variable: Variable) -> bool:
+    """Whether a result is an array for which it pays to plan."""
     kind = variable.kind
     return bool(kind.is_array and kind.size * kind.dtype.itemsize >= _LEAST)
 
@@ -211,7 +212,8 @@ def _copies(step: Instruction, shown: dict[Variable, Any]) -> bool:
     return False
 
 
-def _is_fresh(step: Any) -> bool:
+def is_fresh(step: Any) -> bool:
+    """Whether the results of a step never share memory with its operands."""
     primitive = step.primitive
     return primitive.kind == "elementwise" or primitive.name in _FRESH
 

@@ -5,6 +5,7 @@ shows what will be run.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -165,12 +166,15 @@ class Fused:
         How many of its leading axes make the rows; the others make the columns.
     outs
         The variables that others read.
+    over
+        For some of them, the operands over whose elements they may be written.
     """
 
     steps: tuple[Instruction, ...]
     domain: tuple[int, ...]
     split: int
     outs: tuple[Variable, ...]
+    over: Mapping[Variable, Variable] = MappingProxyType({})
 
     @property
     def reads(self) -> Iterator[Variable]:
@@ -221,17 +225,26 @@ class Program:
         In the order in which they run.
     outputs
         Variables and constants: the leaves of the result.
+    donated
+        The inputs that the caller gives up.
     """
 
     name: str
     inputs: tuple[Variable, ...]
     steps: tuple[Step, ...]
     outputs: tuple[Any, ...]
+    donated: frozenset[Variable] = frozenset()
 
     @property
     def guards(self) -> tuple[Guard, ...]:
         """The decisions that were taken, in their order."""
         return tuple(step for step in self.steps if type(step) is Guard)
+
+    @property
+    def overwritten(self) -> tuple[Variable, ...]:
+        """The inputs that kernels write over, in the order in which they do."""
+        kernels = [step for step in self.steps if type(step) is Fused]
+        return tuple(variable for kernel in kernels for variable in kernel.over.values())
 
     def replace(self, steps: Any = None, outputs: Any = None) -> "Program":
         """The program with other steps or outputs."""
@@ -240,6 +253,7 @@ class Program:
             self.inputs,
             self.steps if steps is None else tuple(steps),
             self.outputs if outputs is None else tuple(outputs),
+            self.donated,
         )
 
     def __str__(self) -> str:
@@ -262,7 +276,11 @@ class Program:
                 over = f" over {step.domain} by {step.split}" if isinstance(step, Fused) else ""
                 lines.append(f"  kernel{over}:")
                 lines += ["  " + _line(part, named) for part in step.steps]
-                lines.append(f"    keep {', '.join(map(named, step.outs))}")
+                old = step.over if isinstance(step, Fused) else {}
+                kept = [
+                    f"{named(v)} over {named(old[v])}" if v in old else named(v) for v in step.outs
+                ]
+                lines.append(f"    keep {', '.join(kept)}")
         lines.append(f"  return {', '.join(map(named, self.outputs))}")
         return "\n".join(lines)
 

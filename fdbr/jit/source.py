@@ -93,6 +93,9 @@ def compile_source(program: Program, products: bool = False) -> Callable[..., tu
 
     It raises `Miss` where a guard does not hold.  Its source is its attribute ``source``.  Small
     ``products`` may be done by kernels: then they are the BLAS's but for the last bits.
+
+    A program that writes over inputs takes a list besides.  It gets an item when the first of
+    them is about to be lost; without the list they are spared, and copies written over.
     """
     memory = plan(program)
     writer = _Writer(memory, _own_values(program))
@@ -100,12 +103,15 @@ def compile_source(program: Program, products: bool = False) -> Callable[..., tu
     ends = last_uses(program)
     ordered = _order_inputs(writer, program)
     reads = Counter(v for step in program.steps for v in step.reads)  # no view of it is left
+    lost = program.overwritten
     for position, step in enumerate(program.steps):
         if isinstance(step, Guard):
             _write_guard(writer, step)
         elif isinstance(step, Fused | Small):
             from fdbr.jit.kernels.calling import call_lines  # numba is loaded when it is needed
 
+            if isinstance(step, Fused) and lost and lost[0] in step.over.values():
+                writer.lines += _begin(writer, lost)
             writer.lines += call_lines(writer, step, ordered)
             writer.lines += [_unboxed(writer, out) for out in step.outs if not out.kind.is_array]
         else:
@@ -134,6 +140,7 @@ def compile_source(program: Program, products: bool = False) -> Callable[..., tu
         writer.lines.insert(0, "memory = free.pop() if free else new_memory()")
         writer.lines.append("free.append(memory)")
     body = "\n ".join([*writer.lines, f"return ({outs})"])
+    heads += ["begun=None"] if lost else []
     source = f"def run({', '.join(heads)}):\n {body}\n"
     exec(compile(source, f"<fdbr.jit {program.name}>", "exec"), writer.scope)
     run = writer.scope["run"]
@@ -150,6 +157,12 @@ def _order_inputs(writer: _Writer, program: Program) -> set[Variable]:
         line = f"if not {name}.flags.c_contiguous: {name} = np.ascontiguousarray({name})"
         writer.lines.append(line)
     return set(found)
+
+
+def _begin(writer: _Writer, lost: Sequence[Variable]) -> list[str]:
+    """Write what comes before the first kernel that writes over inputs."""
+    copies = [f"{name} = {name}.copy()" for name in map(writer.variable, lost)]
+    return [f"if begun is None: {'; '.join(copies)}", "else: begun.append(True)"]
 
 
 def _is_ordered(step: Instruction, ordered: set[Variable]) -> bool:

@@ -33,7 +33,7 @@ def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> lis
     lines: list[str] = []
     names: list[str] = []
     loose = _loose(fused, written, ordered, writer.gapped)
-    if any(out in writer.inside for out in fused.outs):
+    if any(out in writer.inside for out in fused.outs) or any(o.over for o in written.outputs):
         loose = []  # they have their places
     if loose:
         own = ", ".join(f"w{written.inputs.index(operand)}" for operand in loose)
@@ -46,11 +46,16 @@ def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> lis
         else:
             names.append(_ordered(writer, operand, ordered, lines, len(names)))
     like = f"w{written.inputs.index(loose[0])}" if loose else ""
-    made = [
-        _output_lines(writer, output, threads, lines, i, like)
-        for i, output in enumerate(written.outputs)
+    made = []
+    for i, output in enumerate(written.outputs):
+        if output.over is not None:
+            made.append(names[written.inputs.index(output.over)])
+            lines.append(f"{writer.variable(output.variable)} = {made[-1]}")
+        else:
+            made.append(_output_lines(writer, output, threads, lines, i, like))
+    names += [
+        name for name, output in zip(made, written.outputs, strict=True) if output.over is None
     ]
-    names += made
     address = address_of(written.source)
     if written.rows * written.weight < _SHORT:
         run = writer.constant(direct(address, written.rows), "k")

@@ -38,6 +38,8 @@ class Output:
         Whether each thread has one of its own: partial sums, to be added up.
     divisor
         By what the sum of partial sums is divided, 1 for sums and more for means.
+    over
+        The operand over whose elements it is written: it has no memory of its own then.
     """
 
     variable: Variable | None
@@ -45,6 +47,7 @@ class Output:
     dtype: Any
     per_thread: bool
     divisor: int
+    over: Variable | None = None
 
 
 @attrs.frozen
@@ -58,7 +61,7 @@ class Written:
     inputs
         The operands that the table names first: variables and constant arrays.
     outputs
-        What it names after them.
+        What it names after them, but for those that are written over operands.
     rows
         The number of rows.
     weight
@@ -171,10 +174,12 @@ def write(fused: Fused) -> Written:
         for i, (name, operand) in enumerate(writer.inputs.values())
     ]
     count = len(inputs)
-    lines += [
-        f"o{i} = data(table, {count + i}, {stored(output.dtype)}(0))"
-        for i, output in enumerate(writer.outputs)
-    ]
+    for i, output in enumerate(writer.outputs):
+        if output.over is not None:
+            lines.append(f"o{i} = {writer.inputs[output.over][0]}")
+        else:
+            lines.append(f"o{i} = data(table, {count}, {stored(output.dtype)}(0))")
+            count += 1
     text = "\n".join("    " + line for line in [*lines, *writer.head, *body])
     source = f"def kernel(table, start, stop, thread):\n{text}\n"
     return Written(source, inputs, tuple(writer.outputs), writer.rows, weight)
@@ -250,6 +255,12 @@ class _Block:
         return name, code
 
 
+def _full_output(writer: _Writer, out: Variable) -> Output:
+    """The memory for a result that has an element for each place, or for each row."""
+    over = writer.fused.over.get(out)
+    return Output(out, out.kind.shape, out.kind.dtype, False, 1, over)
+
+
 def _final_output(writer: _Writer, step: Instruction) -> tuple[str, str, str, bool]:
     """The memory for the partial results of a reduction over rows."""
     name, axes = reduction_of(step) or ("", ())
@@ -274,7 +285,7 @@ def _flat_body(writer: _Writer) -> list[str]:
             inside.append(f"p_{name} = {plus}(p_{name}, f8({text}))")
         else:
             text, _code = block.value(out, {})
-            name = writer.output(Output(out, out.kind.shape, out.kind.dtype, False, 1))
+            name = writer.output(_full_output(writer, out))
             inside.append(store(f"{name}[r]", text, out.kind.dtype))
     body = ["    " + line for line in [*block.lines, *inside]]
     if not totals:
@@ -324,7 +335,7 @@ def _row_body(writer: _Writer) -> list[str]:
                 before += [f"for c in range({writer.columns}):"]
                 before += [f"    {name}[thread * {writer.columns} + c] = {code}(0)"]
         else:
-            names[out] = writer.output(Output(out, out.kind.shape, out.kind.dtype, False, 1))
+            names[out] = writer.output(_full_output(writer, out))
     _keep(writer, names)
     known: dict[Any, tuple[str, str]] = {}
     first, each, last = _totals(totals)

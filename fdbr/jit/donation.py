@@ -1,0 +1,140 @@
+"""Arguments that the caller gives up, so that results can be written over them.
+
+An array is written over only if nobody can see it afterwards: nobody but one frozen object, dict
+or list in the argument refers to it, and there something else is put in its place.
+"""
+
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fdbr.classes import fields_of
+from fdbr.jit.parts import is_leaf, one_level
+from fdbr.remembered import forget
+
+__all__ = ["SOLE", "Donated", "DonatedError", "Donation", "holds"]
+
+
+class DonatedError(RuntimeError):
+    """Raised where an array is used that was given up to a jitted function."""
+
+
+class Donated:
+    """What stands where an array was that was given up: every use of it is an error.
+
+    Parameters
+    ----------
+    name
+        The name of the function that it was given up to.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # Python asks for these to know what it can do
+            raise AttributeError(name)
+        return self._refuse()
+
+    def __repr__(self) -> str:
+        return f"<array given up to {self._name}>"
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise DonatedError(
+            f"this array was given up to the jitted function {self._name} (donate_argnums), which "
+            "may have written over it: use what the call returned, or copy the array before"
+        )
+
+
+_SIGNS = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+for _name in (
+    *(prefix + sign for sign in _SIGNS for prefix in ("", "r")),
+    *"neg pos abs invert lt le gt ge eq ne array bool float int complex index len".split(),
+    *"iter getitem contains copy deepcopy reduce".split(),
+):
+    setattr(Donated, f"__{_name}__", Donated._refuse)
+
+
+def holds(node: Any, child: Any) -> bool:
+    """Whether a node holds an array in whose place something else can be put."""
+    if type(child) is not np.ndarray:
+        return False
+    return type(node) in (dict, list) or fields_of(type(node)) is not None
+
+
+@attrs.frozen(eq=False)
+class Donation:
+    """What the caller of a jitted function gives up.
+
+    Attributes
+    ----------
+    name
+        The name of the function.
+    argnums
+        The positions of arguments.
+    instead
+        What is put in the place of the arrays in them.
+    """
+
+    name: str
+    argnums: tuple[int, ...]
+    instead: Donated = attrs.field(init=False)
+
+    @instead.default
+    def _(self) -> Donated:
+        return Donated(self.name)
+
+    def check(self, args: Sequence[Any]) -> None:
+        """Refuse a call in which nothing stands where something is given up."""
+        if self.argnums and max(self.argnums) >= len(args):
+            raise TypeError(
+                f"fdbr.jit: donate_argnums={self.argnums} but {self.name} was called with "
+                f"{len(args)} positional arguments; what is given up must be one of these"
+            )
+
+    def positions(self, args: Sequence[Any]) -> list[int]:
+        """The numbers of the arrays that are given up, among the leaves of all arguments."""
+        return [position for position, _, _ in self._held(args)]
+
+    def take(self, args: Sequence[Any]) -> None:
+        """Put something else in the place of the arrays."""
+        for _, node, key in list(self._held(args)):
+            forget(node)
+            if type(node) in (dict, list):
+                node[key] = self.instead
+            else:
+                object.__setattr__(node, key, self.instead)
+
+    def _held(self, args: Sequence[Any]) -> Iterator[tuple[int, Any, Any]]:
+        """The number of each array, what it lies in, and by which name, key or index."""
+        leaves = itertools.count()
+        for number, arg in enumerate(args if self.argnums else ()):
+            for node, key, child in _leaves((arg,)):
+                position = next(leaves)
+                if number in self.argnums and holds(node, child):
+                    yield position, node, key
+
+
+def _leaves(node: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """The leaves below a node in order, each with its node and the key there."""
+    children, _, keys, _ = one_level(node)
+    for key, child in zip(keys, children, strict=True):
+        if is_leaf(child):
+            yield node, key, child
+        elif child is not None:
+            yield from _leaves(child)
+
+
+def _alone() -> int:
+    array = np.empty(1)
+    return sys.getrefcount(array)
+
+
+SOLE = _alone()
+"""What `sys.getrefcount` says of an array that one local variable alone refers to."""
