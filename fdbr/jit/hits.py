@@ -232,17 +232,18 @@ class _Writer:
         self.scope.update(forget=forget, put=object.__setattr__, refs=sys.getrefcount)
         instead = self.scope.name(donation.instead)
         back = [statement.format(name) for name, statement in self.held.items()]
-        self.lines += [f"forget({node})" for node in self.nodes]
-        self.lines += [statement.format(instead) for statement in self.held.values()]
+        tried = [f"forget({node})" for node in self.nodes]
+        tried += [statement.format(instead) for statement in self.held.values()]
         given = list(self.moving)
         for i in map(program.inputs.index, program.overwritten):
             name, given[i] = given[i], f"g{i}"
             sole = f"refs({name}) == {SOLE} and {name}.base is None and {name}.flags.owndata"
-            self.lines.append(f"g{i} = {name} if {sole} else {name}.copy()")
+            tried.append(f"g{i} = {name} if {sole} else {name}.copy()")
         given += ["begun"] * bool(program.overwritten)
         self.lines += [
             "begun = []",
-            f"try: {run}({', '.join(given)})",
+            "try:",
+            *(" " + line for line in [*tried, f"{run}({', '.join(given)})"]),
             "except BaseException as error:",
             " if begun: raise",  # there is nothing to go back to
             *(" " + statement for statement in back),

@@ -15,7 +15,8 @@ def to_list(value: Any) -> Any:
 
 def bools(value: Any) -> list[bool]:
     """The truth of each element."""
-    return [bool(element) for element in np.ravel(value).tolist()]
+    elements = np.ravel(value)
+    return (elements if elements.dtype == bool else elements.astype(bool)).tolist()
 
 
 def ints(value: Any) -> list[int]:

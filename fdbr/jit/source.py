@@ -27,7 +27,7 @@ from fdbr.jit.program import (
     is_variable,
     kind_of,
 )
-from fdbr.jit.questions import same
+from fdbr.jit.questions import EACH, same
 from fdbr.ops.losses import take_at_labels
 
 __all__ = ["compile_source", "last_uses"]
@@ -255,11 +255,10 @@ def _write_guard(writer: _Writer, guard: Guard) -> None:
     question = guard.question
     asked = question.__name__ if isinstance(question, type) else writer.constant(question, "q")
     value = f"{asked}({writer.operand(guard.operand)})"
-    if question in (bool, int):
-        writer.lines.append(f"a = {value}\n if a != {guard.answer!r}: raise Miss({guard.index}, a)")
-    else:
-        answer = writer.constant(guard.answer)
-        writer.lines.append(f"a = {value}\n if not same(a, {answer}): raise Miss({guard.index}, a)")
+    answer = writer.constant(guard.answer)
+    plain = question in EACH or question in EACH.values()  # then all that is equal is the same
+    other = f"a != {answer}" if plain else f"not same(a, {answer})"
+    writer.lines.append(f"a = {value}\n if {other}: raise Miss({guard.index}, a)")
 
 
 def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -> None:

@@ -1,5 +1,6 @@
 """Programs for the tests of the passes: recorded ones, random ones, and how they are compared."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops, tree
+from fdbr.jit import memory
 from fdbr.jit.interpreter import Miss, interpret
 from fdbr.jit.numbers import apply
 from fdbr.jit.passes import optimise
@@ -21,6 +23,13 @@ from fdbr.jit.recording import record
 def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
     """Normally distributed numbers, the same ones for the same seed."""
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def treat_as_large(patch: Any) -> None:
+    """Have kernels, and plans of memory, for arrays for which it does not pay."""
+    patch.setattr(memory, "_LEAST", 1)
+    patch.setattr(sys.modules["fdbr.jit.passes.fuse"], "_SMALL", 1)
+    patch.setattr(sys.modules["fdbr.jit.passes.gather"], "is_small", lambda step: False)
 
 
 def recorded(f: Callable[..., Any], *args: Any) -> tuple[Program, list[Any]]:

@@ -125,6 +125,7 @@ SHAPES = [
     (lambda x: ops.broadcast_to(ops.reshape(x, (2, 1, 3)), (2, 4, 3)),
      {"broadcast_to": 1, "reshape": 1}),
     (lambda x: ops.sum(x[None], axis=0), {}),
+    (lambda x: ops.max(ops.min(x[None], axis=0), axis=()), {}),
     (lambda x: ops.mean(x[:, None], axis=1, keepdims=True), {"reshape": 1}),
     (lambda x: ops.sum(ops.broadcast_to(x, (5, 2, 3)), axis=0), {"multiply": 1}),
     (lambda x: ops.sum(ops.broadcast_to(x[:, None], (2, 5, 3)), axis=1),

@@ -24,7 +24,7 @@ def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> lis
     from fdbr.jit.kernels.compiling import address_of
     from fdbr.jit.kernels.launching import direct, launch, launch_alone, thread_count
 
-    written = write_small(fused) if type(fused) is Small else write(fused)  # type: ignore[arg-type]
+    written = write_small(fused) if isinstance(fused, Small) else write(fused, writer.places)
     threads = 1
     if written.rows * written.weight >= _WORTH:
         threads = max(1, min(thread_count(), written.rows))

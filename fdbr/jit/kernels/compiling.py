@@ -17,6 +17,7 @@ import numpy as np
 
 from fdbr.jit.kernels.launching import data, stride
 from fdbr.jit.kernels.mathematics import NAMES
+from fdbr.jit.kernels.streaming import NAMES as STREAMING
 from fdbr.jit.kernels.tiles import NAMES as TILES
 
 __all__ = ["address_of", "cache_directory"]
@@ -67,12 +68,13 @@ def _key(source: str) -> str:
 def _library_version() -> str:
     """A digest of the functions that kernels call."""
     folder = Path(__file__).parent
-    texts = [(folder / name).read_text() for name in ("mathematics.py", "launching.py", "tiles.py")]
+    names = "mathematics.py", "launching.py", "tiles.py", "streaming.py"
+    texts = [(folder / name).read_text() for name in names]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
 def _compiled(source: str, path: Path) -> tuple[int, Any]:
-    scope = dict(NAMES | TILES, data=data, stride=stride)
+    scope = dict(NAMES | TILES | STREAMING, data=data, stride=stride)
     exec(compile(source, "<fdbr kernel>", "exec"), scope)
     made = numba.cfunc(_SIGNATURE, error_model="numpy")(scope["kernel"])
     _, _, (code, _) = made._library.serialize_using_object_code()

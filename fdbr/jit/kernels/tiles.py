@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["NAMES", "TILE", "lanes"]
+__all__ = ["NAMES", "TILE", "address", "lanes"]
 
 _FEATURES = llvm.get_host_cpu_features()
 _BYTES = 64 if _FEATURES.get("avx512f") else 32 if _FEATURES.get("avx") else 16

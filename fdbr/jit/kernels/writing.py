@@ -7,6 +7,7 @@ the columns ends a stage, and what depends on its result belongs to the next.
 """
 
 import math
+from collections.abc import Container
 from typing import Any
 
 import attrs
@@ -19,6 +20,9 @@ from fdbr.jit.program import Fused, Instruction, Variable, kind_of
 __all__ = ["Output", "Written", "literal", "store", "stored", "write"]
 
 _CHEAP = 6  # additions; what costs more is kept for the next stage in the place of repeating it
+_LARGE = 24 << 20  # bytes of a result that caches will hardly hold until somebody reads it
+_ROW = 256, 1 << 16  # bytes of a row that may be written past the caches
+_RUN = 1024  # elements written so at once where there are no rows
 _BLOCK = 256  # elements whose sum is taken at once before it is added to a total
 _START = {"sum": "{0}(0)", "mean": "{0}(0)", "max": "{0}(-inf)", "min": "{0}(inf)"}
 _STEP = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
@@ -76,8 +80,9 @@ class Written:
 
 
 class _Writer:
-    def __init__(self, fused: Fused) -> None:
+    def __init__(self, fused: Fused, passed_on: Container[Variable]) -> None:
         self.fused = fused
+        self.passed_on = passed_on
         self.columns = math.prod(fused.domain[fused.split :])
         self.rows = math.prod(fused.domain[: fused.split])
         self.flat = fused.split == len(fused.domain)
@@ -89,6 +94,7 @@ class _Writer:
         self.outputs: list[Output] = []
         self.head: list[str] = []
         self.kept: dict[Variable, str] = {}  # full values that are kept from stage to stage
+        self.streamed: dict[Variable, str] = {}  # what is written past the caches, and from where
         self._classify()
 
     # --- what each value is -------------------------------------------------------------
@@ -163,9 +169,9 @@ class _Writer:
         return (f"({text} != 0)" if code == "b1" else text), code
 
 
-def write(fused: Fused) -> Written:
-    """The kernel for fused steps."""
-    writer = _Writer(fused)
+def write(fused: Fused, passed_on: Container[Variable] = ()) -> Written:
+    """The kernel for fused steps, some of whose results are ``passed_on`` to other steps."""
+    writer = _Writer(fused, passed_on)
     body = _flat_body(writer) if writer.flat else _row_body(writer)
     weight = writer.columns * sum(map(cost, fused.steps))
     inputs = tuple(operand for _, operand in writer.inputs.values())
@@ -255,10 +261,36 @@ class _Block:
         return name, code
 
 
-def _full_output(writer: _Writer, out: Variable) -> Output:
-    """The memory for a result that has an element for each place, or for each row."""
-    over = writer.fused.over.get(out)
-    return Output(out, out.kind.shape, out.kind.dtype, False, 1, over)
+def _full_output(writer: _Writer, out: Variable) -> str:
+    """The name of the memory for a result that has an element for each place, or for each row."""
+    over, kind = writer.fused.over.get(out), out.kind
+    name = writer.output(Output(out, kind.shape, kind.dtype, False, 1, over))
+    size = kind.dtype.itemsize
+    length = _RUN if writer.flat else writer.columns
+    if (
+        over is None
+        and out not in writer.passed_on
+        and kind.size * size >= _LARGE
+        and kind.shape == writer.fused.domain
+        and _ROW[0] <= length * size <= _ROW[1]
+    ):
+        scratch = Output(None, (length,), kind.dtype, True, 1)
+        writer.streamed[out] = writer.output(scratch)
+    return name
+
+
+def _place(writer: _Writer, names: dict[Variable, str], out: Variable) -> str:
+    """Where the element of a row and a column is written."""
+    if out in writer.streamed:
+        return f"{writer.streamed[out]}[thread * {writer.columns} + c]"
+    return f"{names[out]}[r * {writer.columns} + c]"
+
+
+def _stream(writer: _Writer, out: Variable, name: str, first: str, count: str) -> str:
+    """The statement that writes some elements past the caches."""
+    length = _RUN if writer.flat else writer.columns
+    scratch = f"{writer.streamed[out]}, thread * {length}"
+    return f"stream({name}, {first}, {scratch}, {count}, {out.kind.dtype.itemsize})"
 
 
 def _final_output(writer: _Writer, step: Instruction) -> tuple[str, str, str, bool]:
@@ -275,7 +307,7 @@ def _final_output(writer: _Writer, step: Instruction) -> tuple[str, str, str, bo
 def _flat_body(writer: _Writer) -> list[str]:
     """One loop over all elements."""
     block = _Block(writer, 0, False)
-    inside, totals = [], []
+    inside, totals, streams = [], [], []
     for out in writer.fused.outs:
         step = writer.makers[out]
         if step in writer.finals:
@@ -285,15 +317,21 @@ def _flat_body(writer: _Writer) -> list[str]:
             inside.append(f"p_{name} = {plus}(p_{name}, f8({text}))")
         else:
             text, _code = block.value(out, {})
-            name = writer.output(_full_output(writer, out))
-            inside.append(store(f"{name}[r]", text, out.kind.dtype))
+            name = _full_output(writer, out)
+            to = f"{name}[r]"
+            if out in writer.streamed:
+                to = f"{writer.streamed[out]}[thread * {_RUN} + r - b]"
+                streams.append(_stream(writer, out, name, "b", f"min({_RUN}, stop - b)"))
+            inside.append(store(to, text, out.kind.dtype))
     body = ["    " + line for line in [*block.lines, *inside]]
-    if not totals:
+    if not totals and not streams:
         return ["for r in range(start, stop):", *body]
     first, each, last = _totals(totals)
-    loop = [f"for r in range(b, min(b + {_BLOCK}, stop)):", *body]
-    blocks = [f"p_{name} = f8(0)" for name in totals] + loop + each
-    return [*first, f"for b in range(start, stop, {_BLOCK}):", *("    " + s for s in blocks), *last]
+    length = _RUN if streams else _BLOCK
+    loop = [f"for r in range(b, min(b + {length}, stop)):", *body]
+    blocks = [f"p_{name} = f8(0)" for name in totals] + loop + each + streams
+    last += ["settle()"] * bool(streams)
+    return [*first, f"for b in range(start, stop, {length}):", *("    " + s for s in blocks), *last]
 
 
 def _totals(names: list[str]) -> tuple[list[str], list[str], list[str]]:
@@ -335,7 +373,7 @@ def _row_body(writer: _Writer) -> list[str]:
                 before += [f"for c in range({writer.columns}):"]
                 before += [f"    {name}[thread * {writer.columns} + c] = {code}(0)"]
         else:
-            names[out] = writer.output(_full_output(writer, out))
+            names[out] = _full_output(writer, out)
     _keep(writer, names)
     known: dict[Any, tuple[str, str]] = {}
     first, each, last = _totals(totals)
@@ -343,8 +381,13 @@ def _row_body(writer: _Writer) -> list[str]:
     for level in range(top + 1):
         rows += _row_values(writer, level, known, names)
         rows += _stage(writer, level, known, names, finals)
-    loop = ["for r in range(start, stop):"] + ["    " + line for line in [*rows, *each]]
-    return [*before, *first, *loop, *last]
+    columns = writer.columns
+    streams = [
+        _stream(writer, out, names[out], f"r * {columns}", str(columns)) for out in writer.streamed
+    ]
+    loop = ["for r in range(start, stop):"]
+    loop += ["    " + line for line in [*rows, *each, *streams]]
+    return [*before, *first, *loop, *last, *["settle()"] * bool(streams)]
 
 
 def _keep(writer: _Writer, names: dict[Variable, str]) -> None:
@@ -365,7 +408,7 @@ def _keep(writer: _Writer, names: dict[Variable, str]) -> None:
             if v not in weights or v in writer.kept or needed <= writer.levels[v]:
                 continue
             if v in names:
-                writer.kept[v] = f"{names[v]}[r * {writer.columns} + c]"
+                writer.kept[v] = _place(writer, names, v)
             elif weights[v] > _CHEAP:
                 scratch = Output(None, (writer.columns,), v.kind.dtype, True, 1)
                 name = writer.output(scratch)
@@ -444,8 +487,7 @@ def _stage(
         elif writer.levels[out] == level and not writer.is_row.get(out, False):
             if out in names:
                 text, _ = block.value(out, known)
-                place_ = f"{names[out]}[r * {writer.columns} + c]"
-                inside.append(store(place_, text, out.kind.dtype))
+                inside.append(store(_place(writer, names, out), text, out.kind.dtype))
             elif out in writer.kept:
                 text, _ = block.value(out, known)
                 inside.append(store(writer.kept[out], text, out.kind.dtype))

@@ -1,4 +1,4 @@
-"""The same elements in another arrangement, and sums of what was repeated."""
+"""The same elements in another arrangement, and reductions of nothing or of repetitions."""
 
 import math
 
@@ -71,9 +71,9 @@ def repeated(step: Instruction, facts: Facts) -> Found:
 # --- sums ---------------------------------------------------------------------------
 
 
-@rule("sum", "mean")
+@rule("sum", "mean", "max", "min")
 def over_nothing(step: Instruction, facts: Facts) -> Found:
-    """The sum over axes of length 1 is what was there."""
+    """What is reduced over axes of length 1, or over none, is what was there."""
     (x,) = step.operands
     mine, kind = kind_of(x), step.outs[0].kind
     if mine.dtype != kind.dtype or mine.size != kind.size or not mine.size:
