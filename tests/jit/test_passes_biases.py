@@ -68,7 +68,7 @@ def test_a_bias_of_a_result_stays():
 
 
 def test_a_bias_of_few_elements_stays():
-    assert after(lambda x, w, b: ops.tanh(ops.linear(x[:9], w, b)), X, W, B)["affine"] == 1
+    assert after(lambda x, w, b: ops.tanh(ops.linear(x[:1], w, b)), X, W, B)["affine"] == 1
 
 
 @pytest.mark.parametrize("labels", [np.arange(512) % 256, np.arange(512, dtype=np.int32) // 2])

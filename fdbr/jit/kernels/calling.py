@@ -13,7 +13,7 @@ from fdbr.jit.program import Fused, Small, Variable, kind_of
 __all__ = ["call_lines"]
 
 _WORTH = 500_000  # additions from which on more threads than one pay
-_SHORT = 20_000  # additions below which other threads of Python may wait
+_SHORT = 200_000  # additions below which other threads of Python may wait
 
 
 def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> list[str]:

@@ -1,8 +1,8 @@
-"""Products of many small matrices, and of few rows with a matrix, as kernels.
+"""Products of small matrices, of many or of one, and of few rows with a matrix, as kernels.
 
-There NumPy calls the BLAS for one small product after the other, on one thread.  A kernel takes
-operands as they lie in memory, whatever their steps; only a second operand whose rows have gaps
-is laid out in order first, one matrix at a time.
+There NumPy calls the BLAS for one small product after the other, on one thread, or on threads that
+have hardly anything to do.  A kernel takes operands as they lie in memory, whatever their steps;
+only a second operand whose rows have gaps is laid out in order first, one matrix at a time.
 """
 
 import math
@@ -15,7 +15,8 @@ from fdbr.jit.program import Instruction, kind_of
 
 __all__ = ["is_small_product", "product_lines", "write_product"]
 
-_LONGEST = 128  # of a small matrix
+_LONGEST = 128  # of a small matrix, or of a first operand for a second one that is
+_SMALL = 1 << 14  # elements of a matrix up to which threads have too little to do
 _FEW_ROWS = 32  # of a first operand up to which a matrix is read as fast as it is multiplied
 _LARGE = 1 << 18  # elements of a matrix up to which it stays in the processor's own memory
 _MANY = 8  # products from which on their second operand is laid out in order once for all
@@ -39,8 +40,9 @@ def is_small_product(step: Instruction, uses: int = 1) -> bool:
         return False
     if len(kind.shape) == 2:
         ordered = step.primitive.name == "matmul" or uses >= _MANY
-        few = ordered and 1 < rows <= _FEW_ROWS
-        return few and depth * columns <= _LARGE and _has_wide_vectors()
+        few = ordered and rows <= _FEW_ROWS and depth * columns <= _LARGE
+        small = (ordered or rows > _FEW_ROWS) and rows <= _LONGEST and depth * columns <= _SMALL
+        return rows > 1 and (few or small) and _has_wide_vectors()
     small = max(rows, depth, columns) <= _LONGEST
     return small and len(a) > 1 < len(b) and math.prod(kind.shape[:-2]) > 1
 

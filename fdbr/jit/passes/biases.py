@@ -14,7 +14,7 @@ from fdbr.jit.program import Instruction, Kind, Program, Step, Variable, is_vari
 
 __all__ = ["free_biases"]
 
-_SMALL = 1 << 16  # elements below which a kernel adds no faster than NumPy
+_SMALL = 1 << 9  # elements below which a kernel adds no faster than NumPy
 
 
 def free_biases(program: Program) -> Program:
