@@ -4,7 +4,6 @@ An array is written over only if nobody can see it afterwards: nobody but one fr
 or list in the argument refers to it, and there something else is put in its place.
 """
 
-import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from fdbr.classes import fields_of
 from fdbr.jit.parts import is_leaf, one_level
+from fdbr.jit.signature import nodes
 from fdbr.remembered import forget
 
 __all__ = ["SOLE", "Donated", "DonatedError", "Donation", "holds"]
@@ -95,39 +95,41 @@ class Donation:
         if self.argnums and max(self.argnums) >= len(args):
             raise TypeError(
                 f"fdbr.jit: donate_argnums={self.argnums} but {self.name} was called with "
-                f"{len(args)} positional arguments; what is given up must be one of these"
+                f"{len(args)} positional argument{'s' * (len(args) != 1)}; what is given up must "
+                "be one of these"
             )
 
     def positions(self, args: Sequence[Any]) -> list[int]:
         """The numbers of the arrays that are given up, among the leaves of all arguments."""
-        return [position for position, _, _ in self._held(args)]
+        if not self.argnums:
+            return []
+        places = ((n, *place) for n, arg in enumerate(args) for place in _leaves((arg,)))
+        return [
+            position
+            for position, (number, node, leaf) in enumerate(places)
+            if number in self.argnums and holds(node, leaf)
+        ]
 
     def take(self, args: Sequence[Any]) -> None:
         """Put something else in the place of the arrays."""
-        for _, node, key in list(self._held(args)):
+        for node in [node for number in self.argnums for node in nodes(args[number])]:
             forget(node)
-            if type(node) in (dict, list):
-                node[key] = self.instead
-            else:
-                object.__setattr__(node, key, self.instead)
-
-    def _held(self, args: Sequence[Any]) -> Iterator[tuple[int, Any, Any]]:
-        """The number of each array, what it lies in, and by which name, key or index."""
-        leaves = itertools.count()
-        for number, arg in enumerate(args if self.argnums else ()):
-            for node, key, child in _leaves((arg,)):
-                position = next(leaves)
-                if number in self.argnums and holds(node, child):
-                    yield position, node, key
+            children, _, keys, _ = one_level(node)
+            for key, child in zip(keys, children, strict=True):
+                if not holds(node, child):
+                    continue
+                if type(node) in (dict, list):
+                    node[key] = self.instead
+                else:
+                    object.__setattr__(node, key, self.instead)
 
 
-def _leaves(node: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """The leaves below a node in order, each with its node and the key there."""
-    children, _, keys, _ = one_level(node)
-    for key, child in zip(keys, children, strict=True):
+def _leaves(node: Any) -> Iterator[tuple[Any, Any]]:
+    """The leaves below a node in order, each with the node it lies in."""
+    for child in one_level(node)[0]:
         if is_leaf(child):
-            yield node, key, child
-        elif child is not None:
+            yield node, child
+        else:
             yield from _leaves(child)
 
 

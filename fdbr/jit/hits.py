@@ -100,7 +100,7 @@ class _Writer:
     moving
         The names of the leaves that may differ from call to call.
     held
-        For those that are given up, statements that put something in their place.
+        For those that are given up, what puts something in their place.
     nodes
         The frozen objects in what is given up.
     """
@@ -117,7 +117,7 @@ class _Writer:
             published=published,
         )
         self.moving: list[str] = []
-        self.held: dict[str, str] = {}
+        self.held: dict[str, tuple[str, str]] = {}
         self.nodes: list[str] = []
         self._count = 0
 
@@ -168,10 +168,10 @@ class _Writer:
                 self.nodes.append(name)
 
     @staticmethod
-    def _put(is_field: bool, path: str) -> str:
-        """The statement that puts something in the place of a part, but for what that is."""
+    def _put(is_field: bool, path: str) -> tuple[str, str]:
+        """What comes before and after a value in the statement that puts it in a part's place."""
         node, _, field = path.rpartition(".")
-        return f"put({node}, {field!r}, {{}})" if is_field else f"{path} = {{}}"
+        return (f"put({node}, {field!r}, ", ")") if is_field else (f"{path} = ", "")
 
     def _take_leaf(self, leaf: Any, name: str) -> None:
         kind = self.scope.name(type(leaf))
@@ -231,9 +231,9 @@ class _Writer:
         """Write a run that may write over what is given up; of what others see, over a copy."""
         self.scope.update(forget=forget, put=object.__setattr__, refs=sys.getrefcount)
         instead = self.scope.name(donation.instead)
-        back = [statement.format(name) for name, statement in self.held.items()]
+        back = [name.join(put) for name, put in self.held.items()]
         tried = [f"forget({node})" for node in self.nodes]
-        tried += [statement.format(instead) for statement in self.held.values()]
+        tried += [instead.join(put) for put in self.held.values()]
         given = list(self.moving)
         for i in map(program.inputs.index, program.overwritten):
             name, given[i] = given[i], f"g{i}"
