@@ -31,8 +31,8 @@ class _Known(weakref.ref):
 
 
 _known: dict[int, _Known] = {}
-_frozen: dict[int, optree.PyTreeSpec] = {}  # structures in which nothing can be assigned to
-_open: dict[int, optree.PyTreeSpec] = {}  # and others
+_judged: dict[int, tuple[optree.PyTreeSpec, bool]] = {}
+"""Structures by their identities, and whether nothing in them can be assigned to."""
 
 
 def recall(tree: Any) -> Any:
@@ -45,7 +45,7 @@ def remember(tree: Any, leaves: Sequence[Any], structure: optree.PyTreeSpec) -> 
     """Keep the leaves and the structure of a tree, if it is one that cannot change."""
     if fields_of(type(tree)) is None or not _plain.issuperset(map(type, leaves)):
         return
-    if _frozen.get(id(structure)) is not structure and not _is_frozen(structure):
+    if not _is_frozen(structure):
         return
     try:
         known = _Known(tree, _forget)
@@ -68,14 +68,12 @@ def _forget(known: _Known, table: dict[int, _Known] = _known) -> None:
 
 
 def _is_frozen(structure: optree.PyTreeSpec) -> bool:
-    if _open.get(id(structure)) is structure:
-        return False
-    found = _consists_of_frozen(structure)
-    table = _frozen if found else _open
-    if len(table) >= _LIMIT:
-        table.clear()
-    table[id(structure)] = structure
-    return found
+    found = _judged.get(id(structure))
+    if found is None or found[0] is not structure:
+        if len(_judged) >= _LIMIT:
+            _judged.clear()
+        found = _judged[id(structure)] = structure, _consists_of_frozen(structure)
+    return found[1]
 
 
 def _consists_of_frozen(structure: optree.PyTreeSpec) -> bool:

@@ -37,19 +37,12 @@ _PRODUCTS = frozenset({"matmul", "matmul_transposed", "affine"})
 # Primitives that are not elementwise and whose results never share memory with an operand.
 _FRESH = frozenset(
     {
-        *("sum", "mean", "max", "min", "stack", "concat", "rows", "add_rows", "gather", "scatter"),
-        "sum_of_rows",
-        *("where", "unslice", "softmax", "log_softmax", "logsumexp", "standardize", "rescale"),
-        *("cross_entropy", "conv", "conv_biased", "conv_input", "conv_kernel", "max_windows"),
-        *(
-            "sum_windows",
-            "spread_windows",
-            "window_winners",
-            "at_winners",
-            "to_winners",
-            "contract",
-        ),
-        *("pad_zeros", "argmax", "argmin", "astype_inexact", "astype_exact"),
+        *("sum", "sum_of_rows", "mean", "max", "min", "argmax", "argmin", "contract"),
+        *("stack", "concat", "rows", "add_rows", "gather", "scatter", "where", "unslice"),
+        *("softmax", "log_softmax", "logsumexp", "cross_entropy", "standardize", "rescale"),
+        *("conv", "conv_biased", "conv_input", "conv_kernel", "max_windows", "sum_windows"),
+        *("spread_windows", "window_winners", "at_winners", "to_winners"),
+        *("pad_zeros", "astype_inexact", "astype_exact"),
         *_PRODUCTS,
         *DERIVED,
     }

@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["CORRELATE", "INNER", "inner", "lanes", "pointer", "product", "take", "word"]
+__all__ = ["CORRELATE", "INNER", "inner", "lanes", "product", "take", "word"]
 
 _WORD = ir.IntType(64)
 _REALS = {"f4": (ir.FloatType(), 4), "f8": (ir.DoubleType(), 8)}
@@ -99,17 +99,6 @@ def take(typingctx, table, index):
         return builder.atomic_rmw("add", counter, _WORD(1), "monotonic")
 
     return types.intp(types.intp, types.intp), generate
-
-
-@intrinsic
-def pointer(typingctx, address, like):
-    """A pointer to numbers of a type."""
-    to = types.CPointer(like)
-
-    def generate(context, builder, signature, args):
-        return builder.inttoptr(args[0], context.get_value_type(to))
-
-    return to(types.intp, like), generate
 
 
 @functools.cache

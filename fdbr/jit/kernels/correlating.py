@@ -24,7 +24,8 @@ _STEP = 4  # products that take as long as what a tile does besides, for each ta
 _CACHED = 1 << 18  # bytes that stay in a processor's cache
 
 _HEAD = """# tiles {digest}
-from fdbr.jit.kernels.conv_tiles import inner, pointer, product, take, word
+from fdbr.jit.kernels.conv_tiles import inner, product, take, word
+from fdbr.jit.kernels.launching import pointer
 """
 
 _CORRELATION = """

@@ -11,7 +11,16 @@ from llvmlite import ir
 from numba import prange, types
 from numba.extending import intrinsic
 
-__all__ = ["data", "direct", "launch", "launch_alone", "launch_on", "stride", "thread_count"]
+__all__ = [
+    "data",
+    "direct",
+    "launch",
+    "launch_alone",
+    "launch_on",
+    "pointer",
+    "stride",
+    "thread_count",
+]
 
 
 def _start_threads() -> int:
@@ -46,7 +55,8 @@ def _load_address(typingctx, address):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _pointer(typingctx, address, like):  # type: ignore[no-untyped-def]
+def pointer(typingctx, address, like):  # type: ignore[no-untyped-def]
+    """A pointer to numbers of a type."""
     to = types.CPointer(like)
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -58,7 +68,7 @@ def _pointer(typingctx, address, like):  # type: ignore[no-untyped-def]
 @numba.extending.register_jitable
 def data(table, index, like):  # type: ignore[no-untyped-def]
     """A pointer to the elements of the array whose object's address stands in the table."""
-    return _pointer(_load_address(_load_address(table + 8 * index) + _HEAD), like)
+    return pointer(_load_address(_load_address(table + 8 * index) + _HEAD), like)
 
 
 @numba.extending.register_jitable
