@@ -31,7 +31,8 @@ class Plan:
         In how many processes of its own each library is timed, one after the other: where a
         process finds its memory decides about its speed until it ends, by up to a third.
     memory
-        Whether memory is measured, too.
+        Whether memory is measured, too: in the last start, when whatever libraries keep on disk
+        of what they compiled is there.
     tiny
         Whether the sizes are those for tests.
     """
@@ -86,13 +87,15 @@ class Result:
 def measure(name: str, plan: Plan, changes: dict[str, int] | None = None) -> Result:
     """Measure a workload, with some of its sizes changed."""
     starts = min(plan.starts, plan.rounds)
-    part = attrs.evolve(plan, rounds=-(-plan.rounds // starts))
-    result = _measured(name, part, changes or {})
-    for _ in range(starts - 1):
-        again = _measured(name, attrs.evolve(part, memory=False), changes or {})
-        for row, more in zip(result.rows, again.rows, strict=True):
-            row.seconds.extend(more.seconds)
-    return result
+    part = attrs.evolve(plan, rounds=-(-plan.rounds // starts), memory=False)
+    last = attrs.evolve(part, memory=plan.memory)
+    results = [_measured(name, part, changes or {}) for _ in range(starts - 1)]
+    results.append(_measured(name, last, changes or {}))
+    rows = []
+    for parts in zip(*(result.rows for result in results), strict=True):
+        seconds = [taken for row in parts for taken in row.seconds]
+        rows.append(attrs.evolve(parts[0], seconds=seconds, memory=parts[-1].memory))
+    return attrs.evolve(results[0], rows=rows)
 
 
 def _measured(name: str, plan: Plan, changes: dict[str, int]) -> Result:
