@@ -258,7 +258,8 @@ def _write_guard(writer: _Writer, guard: Guard) -> None:
     answer = writer.constant(guard.answer)
     plain = question in EACH or question in EACH.values()  # then all that is equal is the same
     other = f"a != {answer}" if plain else f"not same(a, {answer})"
-    writer.lines.append(f"a = {value}\n if {other}: raise Miss({guard.index}, a)")
+    back = "free.append(memory); " if writer.places else ""  # the next run wants it
+    writer.lines.append(f"a = {value}\n if {other}: {back}raise Miss({guard.index}, a)")
 
 
 def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -> None:

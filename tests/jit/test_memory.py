@@ -1,5 +1,7 @@
 """Results that are needed at the same time lie apart, and little memory is lost."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -77,6 +79,26 @@ def test_results_of_one_call_are_not_changed_by_the_next():
     kept = first.copy()
     f(x + 1)
     assert np.array_equal(first, kept)
+
+
+def test_a_run_that_ends_at_a_decision_gives_its_memory_back():
+    @fdbr.jit
+    def f(x, flag):
+        y = (x @ x) @ (x @ x + 1)
+        return y * 2 if flag > 0 else y - 1
+
+    def made(calls):
+        """How much memory is asked for that is there at once."""
+        tracemalloc.start()
+        for flag in (1, -1) * calls:
+            f(x, np.float32(flag))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    x = normal(64, 64)
+    made(4)
+    assert made(4) < 2 * x.nbytes  # a result while there is the one before
 
 
 @pytest.mark.parametrize("turned", [True, False])
