@@ -1,7 +1,7 @@
 """What is written past the caches is what would be written into them."""
 
 import concurrent.futures
-import sys
+import importlib
 from array import array
 
 import numpy as np
@@ -35,25 +35,26 @@ def assert_streamed(f, *args):
         plain = replayed(f, args)
         patch.setattr(writing, "_LARGE", 1)
         patch.setattr(writing, "_ROW", (1, 1 << 16))
-        calling = sys.modules["fdbr.jit.kernels.calling"]
+        calling = importlib.import_module("fdbr.jit.kernels.calling")
         patch.setattr(calling, "write", lambda *a: kernels.append(write(*a)) or kernels[-1])
         streamed = replayed(f, args)
     assert_same(streamed, plain, ulps=0)
     return ["stream(" in kernel.source for kernel in kernels]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(7, 13, 1), (3, 5, 17), (40, 1, 784), (1, 1, 1), (5, 7, 785)])
 def test_rows_of_any_length(dtype, shape):
     a = (normal(*shape[:-1], 1) * 9).astype(dtype)
     b = (normal(shape[0], 1, shape[-1], seed=1) * 9).astype(dtype)
-    assert all(assert_streamed(lambda a, b: a * b + a, a, b))
+    assert assert_streamed(lambda a, b: a * b + a, a, b) == [True]
 
 
 @pytest.mark.parametrize("size", [1, 3, 1023, 1024, 1025, 5000, 300_001])
 def test_without_rows(size):
     x = normal(size)
-    assert all(assert_streamed(lambda x: (ops.tanh(x) * 2, x > x * x, ops.exp(x) + 1), x))
+    f = lambda x: (ops.tanh(x) * 2, x > x * x, ops.exp(x) + 1)
+    assert assert_streamed(f, x) == [True]
 
 
 def test_with_sums_along_and_across_the_rows():
@@ -66,7 +67,7 @@ def test_with_sums_along_and_across_the_rows():
 
 def test_truth_values():
     f = lambda x, b: (x > b, (x + b) * 2)
-    assert all(assert_streamed(f, normal(50, 33), normal(33)))
+    assert assert_streamed(f, normal(50, 33), normal(33)) == [True]
 
 
 def test_large_results_are_streamed_as_they_are():
