@@ -89,8 +89,8 @@ def measure(name: str, plan: Plan, changes: dict[str, int] | None = None) -> Res
     starts = min(plan.starts, plan.rounds)
     part = attrs.evolve(plan, rounds=-(-plan.rounds // starts), memory=False)
     last = attrs.evolve(part, memory=plan.memory)
-    results = [_measured(name, part, changes or {}) for _ in range(starts - 1)]
-    results.append(_measured(name, last, changes or {}))
+    plans = [part] * (starts - 1) + [last]
+    results = [_measured(name, each, changes or {}) for each in plans]
     rows = []
     for parts in zip(*(result.rows for result in results), strict=True):
         seconds = [taken for row in parts for taken in row.seconds]

@@ -63,9 +63,12 @@ for _name in (
 
 def holds(node: Any, child: Any) -> bool:
     """Whether a node holds an array in whose place something else can be put."""
-    if type(child) is not np.ndarray:
-        return False
-    return type(node) in (dict, list) or fields_of(type(node)) is not None
+    return type(child) is np.ndarray and (_is_open(node) or fields_of(type(node)) is not None)
+
+
+def _is_open(node: Any) -> bool:
+    """Whether what a node holds is assigned to by key or index."""
+    return type(node) in (dict, list)
 
 
 @attrs.frozen(eq=False)
@@ -118,7 +121,7 @@ class Donation:
             for key, child in zip(keys, children, strict=True):
                 if not holds(node, child):
                     continue
-                if type(node) in (dict, list):
+                if _is_open(node):
                     node[key] = self.instead
                 else:
                     object.__setattr__(node, key, self.instead)

@@ -22,7 +22,7 @@ __all__ = ["Output", "Written", "literal", "store", "stored", "write"]
 _CHEAP = 6  # additions; what costs more is kept for the next stage in the place of repeating it
 _LARGE = 24 << 20  # bytes of a result that caches will hardly hold until somebody reads it
 _ROW = 256, 1 << 16  # bytes of a row that may be written past the caches
-_RUN = 1024  # elements written so at once where there are no rows
+_RUN = 1024  # elements that are, at once, where there are no rows
 _BLOCK = 256  # elements whose sum is taken at once before it is added to a total
 _START = {"sum": "{0}(0)", "mean": "{0}(0)", "max": "{0}(-inf)", "min": "{0}(inf)"}
 _STEP = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
@@ -86,6 +86,7 @@ class _Writer:
         self.columns = math.prod(fused.domain[fused.split :])
         self.rows = math.prod(fused.domain[: fused.split])
         self.flat = fused.split == len(fused.domain)
+        self.run = _RUN if self.flat else self.columns  # what is written past the caches at once
         self.makers = {out: step for step in fused.steps for out in step.outs}
         self.levels: dict[Variable, int] = {}  # the stage in which a value is known
         self.is_row: dict[Variable, bool] = {}
@@ -266,15 +267,14 @@ def _full_output(writer: _Writer, out: Variable) -> str:
     over, kind = writer.fused.over.get(out), out.kind
     name = writer.output(Output(out, kind.shape, kind.dtype, False, 1, over))
     size = kind.dtype.itemsize
-    length = _RUN if writer.flat else writer.columns
     if (
         over is None
         and out not in writer.passed_on
         and kind.size * size >= _LARGE
         and kind.shape == writer.fused.domain
-        and _ROW[0] <= length * size <= _ROW[1]
+        and _ROW[0] <= writer.run * size <= _ROW[1]
     ):
-        scratch = Output(None, (length,), kind.dtype, True, 1)
+        scratch = Output(None, (writer.run,), kind.dtype, True, 1)
         writer.streamed[out] = writer.output(scratch)
     return name
 
@@ -288,8 +288,7 @@ def _place(writer: _Writer, names: dict[Variable, str], out: Variable) -> str:
 
 def _stream(writer: _Writer, out: Variable, name: str, first: str, count: str) -> str:
     """The statement that writes some elements past the caches."""
-    length = _RUN if writer.flat else writer.columns
-    scratch = f"{writer.streamed[out]}, thread * {length}"
+    scratch = f"{writer.streamed[out]}, thread * {writer.run}"
     return f"stream({name}, {first}, {scratch}, {count}, {out.kind.dtype.itemsize})"
 
 
