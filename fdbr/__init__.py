@@ -45,6 +45,7 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+__dir__ = __all__.copy  # `dir` shows the public names alone
 
 __version__ = "0.1.0"
 

@@ -14,6 +14,7 @@ import numpy as np
 from fdbr import tree
 
 __all__ = ["array_module", "device_get", "device_put", "lock", "protect", "to_numpy"]
+__dir__ = __all__.copy  # `dir` shows the public names alone
 
 # Types whose module is known; others are added as they are met.  `None` marks types that
 # go with any module: Python's numbers, which are weak in type promotion.

@@ -36,6 +36,7 @@ __all__ = [
     "trainable",
     "unflatten",
 ]
+__dir__ = __all__.copy  # `dir` shows the public names alone
 
 T = TypeVar("T")
 Structure = optree.PyTreeSpec

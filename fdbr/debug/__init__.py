@@ -40,3 +40,4 @@ __all__ = [
     "printing",
     "timer",
 ]
+__dir__ = __all__.copy  # `dir` shows the public names alone

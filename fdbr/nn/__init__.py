@@ -10,3 +10,4 @@ from fdbr.nn.linear import Linear
 from fdbr.nn.sequential import Lambda, Sequential
 
 __all__ = ["Lambda", "Layer", "Linear", "Sequential", "initializers"]
+__dir__ = __all__.copy  # `dir` shows the public names alone

@@ -37,6 +37,7 @@ __all__ = [
     "uniform",
     "zeros",
 ]
+__dir__ = __all__.copy  # `dir` shows the public names alone
 
 Initializer = Callable[..., Any]
 

@@ -5,6 +5,7 @@ differentiated.  Functions of deep learning stand beside those of the standard.
 """
 
 from math import e, inf, nan, pi
+from types import ModuleType as _Module
 
 from fdbr.ops.activation import log_softmax, logsumexp, relu, sigmoid, softmax
 from fdbr.ops.arithmetic import *
@@ -57,3 +58,10 @@ from fdbr.ops import (  # noqa: E402
     numpy_statistics,
     scipy_protocol,
 )
+
+__all__ = [
+    name
+    for name, member in list(globals().items())
+    if name[0] != "_" and (not isinstance(member, _Module) or name in ("fft", "linalg"))
+]
+__dir__ = __all__.copy  # `dir` shows the public names alone

@@ -34,6 +34,7 @@ __all__ = [
     "rfftfreq",
     "rfftn",
 ]
+__dir__ = __all__.copy  # `dir` shows the public names alone
 
 Norm = Literal["backward", "ortho", "forward"]
 _SWAPPED: dict[str, Norm] = {"backward": "forward", "ortho": "ortho", "forward": "backward"}

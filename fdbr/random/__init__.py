@@ -51,3 +51,4 @@ __all__ = [
     "truncated_normal",
     "uniform",
 ]
+__dir__ = __all__.copy  # `dir` shows the public names alone

@@ -22,3 +22,4 @@ __all__ = [
     "numerical_grad",
     "trees",
 ]
+__dir__ = __all__.copy  # `dir` shows the public names alone

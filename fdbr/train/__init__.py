@@ -27,3 +27,4 @@ __all__ = [
     "progress",
     "read_idx",
 ]
+__dir__ = __all__.copy  # `dir` shows the public names alone

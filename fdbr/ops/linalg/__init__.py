@@ -57,3 +57,4 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+__dir__ = __all__.copy  # `dir` shows the public names alone

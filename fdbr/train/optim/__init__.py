@@ -21,3 +21,4 @@ __all__ = [
     "sgd",
     "trace",
 ]
+__dir__ = __all__.copy  # `dir` shows the public names alone
