@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import tree
+from fdbr import pytrees
 
 __all__ = ["array_module", "device_get", "device_put", "lock", "protect", "to_numpy"]
 __dir__ = __all__.copy  # `dir` shows the public names alone
@@ -158,7 +158,7 @@ def device_get(values: Any) -> Any:
     >>> device_get({"w": np.ones(2)})
     {'w': array([1., 1.])}
     """
-    return tree.map(lambda leaf: protect(to_numpy(leaf)) if is_array(leaf) else leaf, values)
+    return pytrees.map(lambda leaf: protect(to_numpy(leaf)) if is_array(leaf) else leaf, values)
 
 
 def device_put(values: Any, device: int | str | None = None) -> Any:
@@ -190,4 +190,4 @@ def device_put(values: Any, device: int | str | None = None) -> Any:
             "pip install 'fdbr[gpu]', or use device='cpu'"
         ) from error
     with cupy.cuda.Device(device):
-        return tree.map(lambda leaf: cupy.asarray(leaf) if is_array(leaf) else leaf, values)
+        return pytrees.map(lambda leaf: cupy.asarray(leaf) if is_array(leaf) else leaf, values)

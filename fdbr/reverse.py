@@ -26,7 +26,7 @@ from fdbr.core import (
     retain_from,
 )
 from fdbr.deferred import Deferred
-from fdbr.tree import is_inexact
+from fdbr.pytrees import is_inexact
 
 __all__ = ["Node", "ReverseTrace", "ReverseTracer", "backward", "new_node"]
 

@@ -1,12 +1,4 @@
-"""Pytrees.
-
-A pytree is a nest of containers (tuples, lists, dicts, named tuples, classes made by
-`frozen`) around leaves (arrays, numbers, anything else).  Parameters, gradients and
-optimizer states are pytrees of one shape, so one `map` serves them all.
-
-`None` means *nothing here*: it is no leaf.  The gradient of a leaf that is not
-differentiated is `None`, and `map` passes a `None` of its first tree by.
-"""
+"""Trees, taken apart and put together: what all rooms need, and `fdbr.tree` shows."""
 
 import functools
 import operator
@@ -16,27 +8,29 @@ from typing import Any, TypeVar
 import attrs
 import optree
 
-from fdbr.classes import NAMESPACE, FrozenError, buffer, frozen, in_buffer, static
+from fdbr.classes import NAMESPACE, in_buffer
 from fdbr.remembered import recall, remember
 
 __all__ = [
-    "FrozenError",
-    "buffer",
+    "Structure",
+    "broadcast_prefix",
     "combine",
     "flatten",
-    "frozen",
+    "flatten_up_to",
+    "is_inexact",
     "leaves",
     "map",
+    "outside_buffers",
     "partition",
     "paths",
+    "paths_of",
     "replace",
+    "rows_of",
     "size",
-    "static",
     "structure",
     "trainable",
     "unflatten",
 ]
-__dir__ = __all__.copy  # `dir` shows the public names alone
 
 T = TypeVar("T")
 Structure = optree.PyTreeSpec
@@ -130,11 +124,11 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     >>> map(lambda p, g: p if g is None else p - g, [3, 4], [1, None])
     [2, 4]
     """
-    rows, shape = _rows("map", tree, rest)
+    rows, shape = rows_of("map", tree, rest)
     return optree.tree_unflatten(shape, [None if row[0] is None else f(*row) for row in rows])
 
 
-def _rows(name: str, tree: Any, rest: Sequence[Any]) -> tuple[Any, Structure]:
+def rows_of(name: str, tree: Any, rest: Sequence[Any]) -> tuple[Any, Structure]:
     """The corresponding leaves of trees, and the structure of the first, `None` being a leaf."""
     leaves, shape = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
     others = [_flatten_up_to(shape, t, f"{name}: tree {i}") for i, t in enumerate(rest, 2)]
@@ -201,7 +195,7 @@ def combine(tree: Any, /, *rest: Any) -> Any:
     >>> combine([1, None], [None, 2.0])
     [1, 2.0]
     """
-    rows, shape = _rows("combine", tree, rest)
+    rows, shape = rows_of("combine", tree, rest)
     return optree.tree_unflatten(
         shape, [next((value for value in row if value is not None), None) for row in rows]
     )
