@@ -1,5 +1,6 @@
 """fdbr: functional define-by-run.  Gradients of pure functions over frozen parameters."""
 
+import fdbr.interop  # noqa: F401  # gives traced values their operators and methods
 from fdbr import allocation, backend, debug, nn, ops, random, testing, train, tree
 from fdbr.backend import device_get, device_put
 from fdbr.batching import vmap

@@ -43,21 +43,7 @@ newaxis = None
 __array_api_version__ = VERSIONS[-1]
 del VERSIONS
 
-from fdbr.ops import (  # noqa: E402
-    fft,
-    linalg,
-    methods,
-    numpy_bits,
-    numpy_fft,
-    numpy_linalg,
-    numpy_more,
-    numpy_numeric,
-    numpy_polynomials,
-    numpy_protocol,
-    numpy_refusals,
-    numpy_statistics,
-    scipy_protocol,
-)
+from fdbr.ops import fft, linalg  # noqa: E402
 
 __all__ = [
     name

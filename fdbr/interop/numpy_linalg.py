@@ -12,8 +12,8 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.array import functions, ufuncs
+from fdbr.interop.numpy_protocol import implements
 from fdbr.ops import linalg
-from fdbr.ops.numpy_protocol import implements
 
 
 def enter(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,6 +1,6 @@
 """NumPy's functions that arrange, sort and search, on traced values.
 
-Every entry takes NumPy's arguments; see `fdbr.ops.numpy_protocol`.
+Every entry takes NumPy's arguments; see `fdbr.interop.numpy_protocol`.
 """
 
 import math
@@ -13,8 +13,8 @@ from fdbr import ops
 from fdbr.array import functions
 from fdbr.backend import array_module
 from fdbr.core import Tracer
+from fdbr.interop.numpy_protocol import implements
 from fdbr.ops.creation import arrays
-from fdbr.ops.numpy_protocol import implements
 from fdbr.ops.shape import _embed_diagonal, normalize_axes, normalize_axis
 
 # --- joining and dividing -----------------------------------------------------------

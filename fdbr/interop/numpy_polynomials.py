@@ -1,6 +1,6 @@
 """NumPy's polynomials on traced values: arrays of coefficients, that of the highest power first.
 
-Every entry takes NumPy's arguments; see `fdbr.ops.numpy_protocol`.
+Every entry takes NumPy's arguments; see `fdbr.interop.numpy_protocol`.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,9 @@ import numpy as np
 from fdbr import ops
 from fdbr.array import functions
 from fdbr.backend import array_module
+from fdbr.interop.numpy_protocol import implements
 from fdbr.ops import linalg
 from fdbr.ops.creation import arrays
-from fdbr.ops.numpy_protocol import implements
 
 
 @implements("polyval")

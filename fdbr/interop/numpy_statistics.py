@@ -1,6 +1,6 @@
 """NumPy's statistics on traced values: averages, quantiles, histograms, and those without NaN.
 
-Every entry takes NumPy's arguments; see `fdbr.ops.numpy_protocol`.
+Every entry takes NumPy's arguments; see `fdbr.interop.numpy_protocol`.
 """
 
 import math
@@ -11,8 +11,8 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.array import functions
+from fdbr.interop.numpy_protocol import implements
 from fdbr.ops.creation import arrays
-from fdbr.ops.numpy_protocol import implements
 from fdbr.ops.reductions import kept_shape
 from fdbr.ops.shape import normalize_axes
 from fdbr.ops.statistics import _ordered

@@ -1,6 +1,6 @@
 """NumPy's numerical functions on traced values: differences, pieces, comparisons.
 
-Every entry takes NumPy's arguments; see `fdbr.ops.numpy_protocol`.
+Every entry takes NumPy's arguments; see `fdbr.interop.numpy_protocol`.
 """
 
 import itertools
@@ -12,10 +12,11 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.array import ufunc_methods, ufuncs
+from fdbr.batching import vmap
+from fdbr.interop.numpy_protocol import implements
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import is_number
 from fdbr.ops.kinds import constant, elementwise
-from fdbr.ops.numpy_protocol import implements
 from fdbr.ops.shape import normalize_axes, normalize_axis
 
 # --- ufuncs -------------------------------------------------------------------------
@@ -348,8 +349,6 @@ def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kwargs: Any) 
 
 @implements("apply_along_axis")
 def _apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
-    from fdbr.batching import vmap  # it is built on the operations
-
     axis = normalize_axis(axis, arr.ndim, "apply_along_axis")
     rows = ops.moveaxis(arr, axis, -1)
     around, flat = rows.shape[:-1], ops.reshape(rows, (-1, rows.shape[-1]))

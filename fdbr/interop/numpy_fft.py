@@ -1,6 +1,6 @@
 """NumPy's Fourier transforms on traced values: which function of `fdbr.ops.fft` each of them is.
 
-Every entry takes NumPy's arguments; see `fdbr.ops.numpy_protocol`.
+Every entry takes NumPy's arguments; see `fdbr.interop.numpy_protocol`.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """What NumPy's functions do that has no meaning for traced values: the errors that say so."""
 
 from fdbr.array import refusing
-from fdbr.ops.numpy_protocol import implements
+from fdbr.interop.numpy_protocol import implements
 
 _OUTSIDE = (
     "return the value (has_aux=True passes further results out) and {} what the transformation "
