@@ -172,6 +172,7 @@ def interp(
             f"{describe(values)} must be equally many, at least one"
         )
     dtype = float_dtype(x, places, values)
+    x, places = (astype(a, dtype, copy=False) if a.dtype != dtype else a for a in (x, places))
     values = values if values.dtype.kind in "fc" else astype(values, dtype)
     if period is not None:
         x, places, values = _one_period(x, places, values, period)

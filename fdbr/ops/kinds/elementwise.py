@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.core import number_types
 from fdbr.ops.kinds.batches import aligned
-from fdbr.ops.kinds.fitting import fit, match
+from fdbr.ops.kinds.fitting import fit, in_precision, match
 from fdbr.ops.kinds.large import LARGE, evaluated, letting_go, pulled
 from fdbr.ops.kinds.operation import operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rule
@@ -21,9 +22,10 @@ def elementwise(*, heavy: bool = False, **partials: Any) -> Any:
     """Declare an operation that acts on each element alone, with NumPy's broadcasting.
 
     The partial derivative in an operand is a function of what it names, or the number 1 or
-    -1, or `None` where it is zero.  An operation of one operand may say that it is heavy, if
-    value and derivative take ten times as long as a multiplication: large arrays are then
-    divided among threads.
+    -1, or `None` where it is zero.  It is computed in the precision of the result: operands of
+    lesser dtypes, integers above all, come to it converted.  An operation of one operand may say
+    that it is heavy, if value and derivative take ten times as long as a multiplication: large
+    arrays are then divided among threads.
     """
 
     def declare(value: Function) -> Any:
@@ -38,7 +40,7 @@ def elementwise(*, heavy: bool = False, **partials: Any) -> Any:
                 if tangent is not None and rule is not None:
                     _, *named = rule.save(values, out, params)
                     # The pull with nothing to fit is the product with the partial derivative.
-                    term = rule.pull(tangent, None, *named)
+                    term = rule.pull(in_precision(tangent, out), None, *named)
                     total = term if total is None else total + term
             return match(total, out)
 
@@ -68,12 +70,12 @@ def _partial_rule(partial: Any, operands: tuple[str, ...], index: int, heavy: bo
         pull = _identity_pull if partial == 1 else _negative_pull
         return Rule(pull, ["like"], operands, index)
     names = list(inspect.signature(partial).parameters)
-    if len(names) > 1:
-        pull = _partial_pull(partial)
-    elif len(operands) > 1:
+    if len(operands) == 1:
+        pull = _only_pull(partial, heavy) if len(names) == 1 else _partial_pull(partial)
+    elif len(names) == 1:
         pull = _partial_pull_of_one(partial)
     else:
-        pull = _only_pull(partial, heavy)
+        pull = _partial_pull_of_some(partial, [name in operands for name in names])
     return Rule(pull, ["like", *names], operands, index)
 
 
@@ -85,9 +87,25 @@ def _partial_pull(partial: Function) -> Function:
     return pull
 
 
+def _partial_pull_of_some(partial: Function, flags: list[bool]) -> Function:
+    # Of several operands one may be less precise than the result, which the cotangent is like.
+    def pull(ct: Any, like: Any, *saved: Any) -> Any:
+        ct = ct * partial(
+            *[
+                in_precision(value, ct) if flag else value
+                for value, flag in zip(saved, flags, strict=True)
+            ]
+        )
+        return ct if like is None else fit(ct, like)
+
+    return pull
+
+
 def _partial_pull_of_one(partial: Function) -> Function:
     # The usual case without the packing of arguments.
     def pull(ct: Any, like: Any, saved: Any) -> Any:
+        if type(saved) not in number_types and saved.dtype is not ct.dtype:
+            saved = in_precision(saved, ct)
         ct = ct * partial(saved)
         return ct if like is None else fit(ct, like)
 

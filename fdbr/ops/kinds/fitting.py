@@ -7,7 +7,16 @@ import numpy as np
 
 from fdbr.core import dispatch, registry
 
-__all__ = ["dtype_of", "fit", "like", "match", "shape_of", "sum_of_rows", "zeros_of"]
+__all__ = [
+    "dtype_of",
+    "fit",
+    "in_precision",
+    "like",
+    "match",
+    "shape_of",
+    "sum_of_rows",
+    "zeros_of",
+]
 
 _ROWS = 1 << 12  # up to which ones to multiply them with are kept
 
@@ -76,6 +85,25 @@ def sum_of_rows(value: Any) -> Any:
 @functools.lru_cache(maxsize=8)
 def _ones(count: int, dtype: Any) -> Any:
     return np.ones(count, dtype)
+
+
+def in_precision(value: Any, out: Any) -> Any:
+    """An operand as a rule computes with it: in the precision of the result.
+
+    Integers would wrap, and lesser floating dtypes overflow, where the result does not.  A real
+    operand of a complex result stays real, and Python numbers are weak as they are.
+    """
+    dtype, to = getattr(value, "dtype", None), getattr(out, "dtype", None)
+    if dtype is None or to is None or dtype == to or to.kind not in "fc":
+        return value
+    if to.kind == "c" and dtype.kind != "c":
+        to = _REAL[to.char]
+    elif dtype.kind == "c" and to.kind != "c":
+        return value
+    return value if dtype == to else dispatch(registry["astype_inexact"], (value,), {"to": to})
+
+
+_REAL = {code: np.dtype(real) for code, real in zip("FDG", "fdg", strict=True)}
 
 
 def match(tangent: Any, out: Any) -> Any:

@@ -1,0 +1,115 @@
+"""Operands of different dtypes: the derivative is that of the values, in the dtype of the input."""
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+import fdbr
+from fdbr import ops
+from fdbr.core import registry
+from ops.cases import CASES, Case, few, jitted_if_asked
+from ops.reasons import WITHOUT_DERIVATIVE
+
+FLOATS = ("float32", "float64")
+ALL = ("bool", "int8", "uint8", "int16", "int32", "int64", "uint64", "float16", *FLOATS)
+
+
+def slopes(function: Any, args: Any, chosen: int) -> tuple[Any, Any]:
+    """A function's value, and the gradient of its sum by one argument, in both modes."""
+
+    def of_chosen(x: Any) -> Any:
+        out = function(*args[:chosen], x, *args[chosen + 1 :])
+        return ops.sum(ops.astype(out, "float64"))
+
+    x = args[chosen]
+    value = function(*args)
+    gradient = fdbr.grad(of_chosen)(x)
+    _, tangent = fdbr.jvp(of_chosen, (x,), (np.ones_like(x),))
+    return value, (gradient, tangent)
+
+
+def tolerance(*arrays: Any) -> float:
+    """Of a result to which arrays of these dtypes lead."""
+    return 1e3 * max((np.finfo(a.dtype).eps for a in arrays if a.dtype.kind == "f"), default=1e-16)
+
+
+DIFFERENTIABLE = [case for case in CASES if case.op not in WITHOUT_DERIVATIVE]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("case", DIFFERENTIABLE, ids=repr)
+@few(8)
+@given(st.data())
+def test_the_derivative_belongs_to_the_values_whatever_their_dtypes(
+    case: Case, data: st.DataObject
+) -> None:
+    args = data.draw(case.arguments)
+    floating = [i for i, arg in enumerate(args) if arg.dtype.kind == "f"]
+    if not floating:
+        return
+    chosen = data.draw(st.sampled_from(floating))
+    cast = list(args)
+    for i in floating:
+        # The cases of linear algebra stay away from singular matrices in arithmetic of their own.
+        others = ("int16", *FLOATS) if case.op.startswith("linalg") else ALL
+        dtype = np.dtype(data.draw(st.sampled_from(FLOATS if i == chosen else others)))
+        scale = data.draw(st.sampled_from((1, 30))) if dtype.kind in "iu" else 1
+        cast[i] = (scale * args[i]).astype(dtype)
+    check(case.function, cast, chosen, floating)
+
+
+def check(function: Any, args: Any, chosen: int, floating: Any) -> None:
+    """Compare with the derivative at the same values in float64."""
+    exact = [arg.astype("float64") if i in floating else arg for i, arg in enumerate(args)]
+    try:
+        value, found = slopes(function, args, chosen)
+    except (TypeError, ValueError) as error:
+        if not str(error).startswith("fdbr."):
+            raise
+        return  # such operands are refused
+    expected_value, expected = slopes(function, exact, chosen)
+    rtol = tolerance(value, args[chosen])
+    assert found[0].dtype == args[chosen].dtype
+    if not np.allclose(value, expected_value, rtol, rtol, equal_nan=True):
+        return  # the value itself overflows, or rounds to another side of a jump
+    for f, e in zip(found, expected, strict=True):
+        if np.all(abs(e) < np.finfo(args[chosen].dtype).max):
+            np.testing.assert_allclose(f, e, rtol, rtol * 10)
+
+
+WIDE = (0, 1, 2, 3, 5, 7, 11, 100, 127, 128, 200, 255, 300, 30_000, 50_000, 2**31 - 1, 2**40)
+ELEMENTWISE = sorted(
+    name
+    for name, primitive in registry.items()
+    if primitive.kind == "elementwise"
+    and len(primitive.rules) > 1
+    and any(primitive.rules)
+    and primitive.value.__module__.startswith("fdbr.")
+    and name != "ldexp"  # whose second operand is an integer
+)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ELEMENTWISE)
+@few(1)
+@given(st.data())
+def test_rules_do_not_wrap_or_overflow_where_the_value_does_not(
+    name: str, data: st.DataObject
+) -> None:
+    primitive = registry[name]
+    count = len(primitive.rules)
+    chosen = data.draw(st.sampled_from([i for i in range(count) if primitive.rules[i]]))
+    args = []
+    for i in range(count):
+        dtype = np.dtype(data.draw(st.sampled_from(FLOATS if i == chosen else ALL)))
+        most = 60_000 if dtype == "float16" else 2**40 if dtype.kind == "f" else None
+        most = most or (1 if dtype.kind == "b" else np.iinfo(dtype).max)
+        fits = st.sampled_from([n for n in WIDE if n <= most])
+        numbers = data.draw(st.lists(fits, min_size=2, max_size=2))
+        sign = data.draw(st.sampled_from((1, -1))) if dtype.kind in "fi" else 1
+        part = 0.75 if dtype.kind == "f" else 1
+        args.append((sign * part * np.array(numbers)).astype(dtype))
+    check(jitted_if_asked(primitive.apply), args, chosen, range(count))
