@@ -2,6 +2,7 @@
 
 ``python -m benchmarks [WORKLOAD ...]`` prints the tables and writes ``result/benchmarks.json``
 and ``result/benchmarks.png``; ``python -m benchmarks --list`` names the workloads.
+``python -m benchmarks ops`` times single operations: see `benchmarks.operations`.
 
 A workload is one module of `benchmarks.workloads` that has
 

@@ -1,8 +1,9 @@
-"""The command line: ``python -m benchmarks [WORKLOAD ...]``."""
+"""The command line: ``python -m benchmarks [WORKLOAD ...]`` and ``python -m benchmarks ops``."""
 
 import argparse
 import os
 import platform
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy
 from benchmarks import chart, libraries, measuring, report, workloads
 from benchmarks.libraries import PEERS
 from benchmarks.measuring import Plan, Result
+from benchmarks.operations import command
+from benchmarks.operations import measuring as operations
 from benchmarks.workloads import CURVES, NAMES
 
 QUIET = 0.5  # the load, before the run, up to which a machine counts as idle
@@ -19,6 +22,10 @@ QUIET = 0.5  # the load, before the run, up to which a machine counts as idle
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure the chosen workloads, print the tables, and write the results."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["ops"]:
+        command.main(arguments[1:], _environment_of_operations)
+        return
     chosen = _parsed(arguments)
     if chosen.list:
         _print_list()
@@ -47,6 +54,11 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"\n{chosen.output}/benchmarks.json has everything" + ", benchmarks.png a chart." * drawn)
     if not drawn:
         print("Without matplotlib there is no chart: pip install matplotlib")
+
+
+def _environment_of_operations(plan: operations.Plan) -> dict[str, Any]:
+    _limit_threads(plan.threads)
+    return _environment(Plan(plan.libraries, plan.rounds, threads=plan.threads))
 
 
 def _environment(plan: Plan) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import attrs
 from benchmarks.libraries import LIBRARIES, PEERS
 from benchmarks.measuring import Result, Row
 
-__all__ = ["best_peer", "ratio_table", "table", "write_json"]
+__all__ = ["best_peer", "lines", "ratio_table", "table", "write_json"]
 
 Cells = list[tuple[str, ...]]
 _HEAD = (
@@ -53,7 +53,7 @@ def table(result: Result) -> str:
                 *(_megabytes(row, name) for name in ("growth", "arrays")),
             )
         )
-    return "\n".join([f"{result.workload}: {result.title}", f"({sizes})", *_lines(cells), *notes])
+    return "\n".join([f"{result.workload}: {result.title}", f"({sizes})", *lines(cells), *notes])
 
 
 def _megabytes(row: Row, name: str) -> str:
@@ -72,7 +72,7 @@ def ratio_table(results: list[Result]) -> str:
                 best = (best_peer(result), best_peer(result, least=True))
                 pairs = [best, *(_times(rows.get(other)) for other in others)]
                 cells.append((result.workload, name, *(_both(row, *pair) for pair in pairs)))
-    return "\n".join(_lines(cells))
+    return "\n".join(lines(cells))
 
 
 def _times(row: Row | None) -> tuple[float | None, float | None]:
@@ -83,14 +83,15 @@ def _both(row: Row, median: float | None, least: float | None) -> str:
     return f"{_ratio(row, median)} ({_ratio(row, least, least=True)})" if median else "-"
 
 
-def _lines(rows: Cells) -> list[str]:
+def lines(rows: Cells) -> list[str]:
+    """Rows of cells, of which the first is the head, as lines of aligned text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
+    made = []
     for row in rows:
         first = row[0].ljust(widths[0])
         rest = [text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join([first, *rest]).rstrip())
-    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
+        made.append("  ".join([first, *rest]).rstrip())
+    return [made[0], "-" * max(map(len, made)), *made[1:]]
 
 
 def write_json(

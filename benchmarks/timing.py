@@ -22,25 +22,34 @@ SHORTEST = 0.1
 REST = 0.2
 
 
-def interleaved(loops: Mapping[str, Loop], rounds: int) -> dict[str, list[float]]:
-    """Seconds per call, for each round, of each function."""
-    numbers = {name: _enough(loop) for name, loop in loops.items()}
+def interleaved(
+    loops: Mapping[str, Loop],
+    rounds: int,
+    shortest: float | None = None,
+    rest: float | None = None,
+) -> dict[str, list[float]]:
+    """Seconds per call, for each round, of each function.
+
+    A repeat takes at least ``shortest`` seconds, and there are ``rest`` seconds between turns.
+    """
+    shortest, rest = SHORTEST if shortest is None else shortest, REST if rest is None else rest
+    numbers = {name: _enough(loop, shortest) for name, loop in loops.items()}
     seconds: dict[str, list[float]] = {name: [] for name in loops}
     names = list(loops)
     for round_ in range(rounds):
         first = round_ % len(names)
         for name in names[first:] + names[:first]:
-            time.sleep(REST)
+            time.sleep(rest)
             loop, number = loops[name], numbers[name]
             loop(number // 4 + 1)  # brings its data and threads back
             seconds[name].append(loop(number) / number)
     return seconds
 
 
-def _enough(loop: Loop) -> int:
+def _enough(loop: Loop, shortest: float) -> int:
     """How many calls take at least the shortest time."""
     number = 1
-    while (taken := loop(number)) < SHORTEST:
-        number = max(2 * number, int(1.2 * number * SHORTEST / max(taken, 1e-6)))
+    while (taken := loop(number)) < shortest:
+        number = max(2 * number, int(1.2 * number * shortest / max(taken, 1e-6)))
         number = min(number, 10_000_000)
     return number

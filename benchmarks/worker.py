@@ -7,6 +7,7 @@ library has touched.  The process waits between turns, and takes no time then.
 import multiprocessing
 import time
 import traceback
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from benchmarks import libraries, memory, workloads
 
-__all__ = ["FailedError", "First", "Worker"]
+__all__ = ["FailedError", "First", "Process", "Worker", "answering"]
 
 CHECKED_CALLS = 3  # several, so that a training step's update is compared too
 
@@ -30,8 +31,66 @@ class First(NamedTuple):
     seconds: float
 
 
-class Worker:
-    """The process, from here.
+class Process:
+    """A process that answers questions, from here.
+
+    Parameters
+    ----------
+    serve
+        What it does: ``serve(pipe, *arguments)``; see `answering`.
+    """
+
+    def __init__(self, serve: Callable[..., None], *arguments: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(theirs, *arguments), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, what: Any) -> Any:
+        """What it answers.
+
+        Raises
+        ------
+        FailedError
+            With the reason in words.
+        """
+        try:
+            self._pipe.send(what)
+            answer = self._pipe.recv()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._process.join(5)
+            raise FailedError(f"its process ended with {self._process.exitcode}") from None
+        if isinstance(answer, FailedError):
+            raise answer
+        return answer
+
+    def end(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        self._process.join(5)
+        self._process.kill()
+
+
+def answering(pipe: Connection, answer: Callable[[Any], Any]) -> None:
+    """Answer questions until nobody will ask any more; errors are answers, too."""
+    try:
+        while True:
+            what = pipe.recv()
+            try:
+                pipe.send(answer(what))
+            except libraries.AbsentError as error:
+                pipe.send(FailedError(str(error)))
+            except Exception as error:  # of whatever kind: a library's failure is a result
+                failed = FailedError(f"fails: {type(error).__name__}: {_first_line(error)}")
+                failed.add_note(traceback.format_exc())
+                pipe.send(failed)
+    except EOFError:
+        return
+
+
+class Worker(Process):
+    """The process of a workload, from here.
 
     Parameters
     ----------
@@ -44,12 +103,7 @@ class Worker:
     def __init__(
         self, library: str, workload: str, changes: dict[str, int], threads: int, tiny: bool
     ) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        arguments = (theirs, library, workload, changes, threads, tiny)
-        self._process = context.Process(target=_serve, args=arguments, daemon=True)
-        self._process.start()
-        theirs.close()
+        super().__init__(_serve, library, workload, changes, threads, tiny)
 
     def first(self) -> First:
         """Make the first calls.
@@ -59,11 +113,11 @@ class Worker:
         FailedError
             With the reason in words.
         """
-        return self._ask("first")
+        return self.ask("first")
 
     def loop(self, number: int) -> float:
         """Make some calls; the seconds they took."""
-        return self._ask(number)
+        return self.ask(number)
 
     def memory(self) -> dict[str, int]:
         """The peaks in bytes, by name; none where the system does not tell.
@@ -74,24 +128,7 @@ class Worker:
         ``arrays``, for libraries that compute with NumPy: by how much NumPy's memory grows in a
         step, without parameters and data.
         """
-        return self._ask("memory")
-
-    def end(self) -> None:
-        """End the process."""
-        self._pipe.close()
-        self._process.join(5)
-        self._process.kill()
-
-    def _ask(self, what: Any) -> Any:
-        try:
-            self._pipe.send(what)
-            answer = self._pipe.recv()
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            self._process.join(5)
-            raise FailedError(f"its process ended with {self._process.exitcode}") from None
-        if isinstance(answer, FailedError):
-            raise answer
-        return answer
+        return self.ask("memory")
 
 
 def _serve(
@@ -107,26 +144,16 @@ def _serve(
     sizes = workloads.resized(module, changes, tiny)
     run: Any = None
     before = 0
-    try:
-        while True:
-            what = pipe.recv()
-            try:
-                if what == "first":
-                    before = _warmed(library, threads)
-                    run = libraries.start(library, module, sizes, threads)
-                    pipe.send(_first(run))
-                elif what == "memory":
-                    pipe.send(_memory(library, run, before))
-                else:
-                    pipe.send(run.loop(what))
-            except libraries.AbsentError as error:
-                pipe.send(FailedError(str(error)))
-            except Exception as error:  # of whatever kind: a library's failure is a result
-                failed = FailedError(f"fails: {type(error).__name__}: {_first_line(error)}")
-                failed.add_note(traceback.format_exc())
-                pipe.send(failed)
-    except EOFError:
-        return  # nobody will ask any more
+
+    def answer(what: Any) -> Any:
+        nonlocal run, before
+        if what == "first":
+            before = _warmed(library, threads)
+            run = libraries.start(library, module, sizes, threads)
+            return _first(run)
+        return _memory(library, run, before) if what == "memory" else run.loop(what)
+
+    answering(pipe, answer)
 
 
 def _warmed(library: str, threads: int) -> int:

@@ -1,0 +1,14 @@
+"""Public operations that are not timed beside PyTorch: why."""
+
+__all__ = ["WITHOUT_COUNTERPART"]
+
+WITHOUT_COUNTERPART: dict[str, str] = {
+    "constants": "e inf nan newaxis pi",
+    "dtypes": "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 "
+    "complex128",
+    "functions of dtypes and classes, not of arrays": "can_cast finfo iinfo isdtype result_type",
+    "PyTorch has no such function": "accuracy beta betainc betaln cbrt correlate convolve erfcinv "
+    "gamma interp kl_div rel_entr unique_all linalg.logm linalg.sqrtm",
+    "it makes a view of foreign memory": "from_dlpack",
+}
+"""Names as in `fdbr.ops`, by the reason."""
