@@ -138,6 +138,8 @@ class ReverseTrace(Trace):
             else:
                 out = dispatch(primitive, tuple(values), params)
             edges = []
+            if type(rules) is not list and mine and rules.shared is not None:
+                params = rules.shared(values, params)
             for index in mine:
                 rule = rules[index]
                 if rule is None:
@@ -168,7 +170,7 @@ class ReverseTrace(Trace):
         """Trace the outputs of an operation that has several.
 
         The operation's cotangent is then a list with `None` for outputs that nobody used; each
-        output has a node of its own, which fills its place in it.
+        output has a node of its own, whose cotangent takes its place in it.
         """
         whole = new_node(edges, name)
         count = len(outs)
@@ -198,10 +200,16 @@ def _pick(cotangents: Any, index: int) -> Any:
     return cotangents[index]
 
 
-def _place(cotangent: Any, index: int, count: int) -> list[Any]:
-    places = [None] * count
-    places[index] = cotangent
-    return places
+def _place(cotangent: Any, index: int, count: int) -> Deferred:
+    return Deferred(_listed, (cotangent, index, count), 0, 1)
+
+
+def _listed(terms: Sequence[tuple[Any, int, int]]) -> list[Any]:
+    """The cotangents of an operation's outputs, of which each came with its place."""
+    cotangents = [None] * terms[0][2]
+    for cotangent, index, _ in terms:
+        cotangents[index] = cotangent
+    return cotangents
 
 
 def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
@@ -236,8 +244,7 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
                 cotangents[number] += given
             else:
                 cotangents[number] = _add(cotangents[number], given)
-                if type(given) is not list:
-                    own.add(number)
+                own.add(number)
         if not heap:
             for number, left in cotangents.items():  # of inputs
                 if type(left) is Deferred:
@@ -256,10 +263,4 @@ def _give(_: Any, cotangent: Any) -> Any:
 
 
 def _add(a: Any, b: Any) -> Any:
-    if type(a) is list:
-        return [_add(x, y) for x, y in zip(a, b, strict=True)]
-    if a is None:
-        return b
-    if type(b) is Deferred:
-        return b + a
-    return a if b is None else a + b
+    return b + a if type(b) is Deferred else a + b

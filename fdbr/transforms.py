@@ -1,7 +1,7 @@
 """Transformations of functions: short compositions of the engine's parts."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -74,8 +74,11 @@ class Kind:
                 return cotangent[()]
         return cotangent
 
-    def finish(self, cotangent: Any, seeds: Sequence[Any]) -> Any:
-        """An input's cotangent as it is handed out: an array of its own, read-only."""
+    def finish(self, cotangent: Any, seeds: Set[int]) -> Any:
+        """An input's cotangent as it is handed out: an array of its own, read-only.
+
+        ``seeds`` are the identities of the cotangents that somebody else gave.
+        """
         if cotangent is None:
             cotangent = self.xp.zeros(self.shape, dtype=self.dtype)
         elif isinstance(cotangent, Tracer):
@@ -84,13 +87,9 @@ class Kind:
             return self.dtype.type(cotangent)  # of a number, and of an array's scalar
         if type(cotangent) is not self.type:
             cotangent = self.xp.asarray(cotangent)
-        if getattr(cotangent, "base", None) is not None or _holds(seeds, cotangent):
+        if getattr(cotangent, "base", None) is not None or id(cotangent) in seeds:
             cotangent = cotangent.copy()
         return lock(cotangent)
-
-
-def _holds(values: Sequence[Any], value: Any) -> bool:
-    return any(value is v for v in values)
 
 
 class _Inputs:
@@ -133,8 +132,11 @@ class _Inputs:
             for number, leaf in zip(self.numbers, self.leaves, strict=True)
         ]
 
-    def gradient(self, cotangents: dict[int, Any], seeds: Sequence[Any] = ()) -> Any:
-        """The argument's gradient out of the cotangents of inputs, by node number."""
+    def gradient(self, cotangents: dict[int, Any], seeds: Set[int] = frozenset()) -> Any:
+        """The argument's gradient out of the cotangents of inputs, by node number.
+
+        ``seeds`` are the identities of the cotangents that somebody else gave.
+        """
         found: list[Any] = []
         for number, leaf in zip(self.numbers, self.leaves, strict=True):
             if number is None:
@@ -144,7 +146,7 @@ class _Inputs:
             if (
                 type(slope) is np.ndarray is type(leaf)
                 and slope.base is None
-                and not (seeds and _holds(seeds, slope))
+                and not (seeds and id(slope) in seeds)
             ):
                 slope.setflags(write=False)  # the usual case: an array of its own
             else:
@@ -374,7 +376,8 @@ class Pullback:
             if node is not None and seed is not None
         ]
         cotangents = backward(roots)
-        return tuple(one.gradient(cotangents, seeds) for one in self._inputs)
+        given = frozenset(map(id, seeds))
+        return tuple(one.gradient(cotangents, given) for one in self._inputs)
 
     def _leaves(self, cotangent: Any) -> list[Any]:
         try:

@@ -1,5 +1,6 @@
 """Arrays in other shapes: the same elements, arranged anew."""
 
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -303,10 +304,19 @@ def _batch_joined(apply: Any, values: Any, batched: Any, size: int, params: Any)
     return apply(*parts, axis=params["axis"] + 1)
 
 
-def _part(ct: Any, index: int, shapes: list[Any], params: dict[str, Any]) -> Any:
+def _joined_places(arrays: Any, params: dict[str, Any]) -> list[Any]:
     axis = params["axis"]
-    start = sum(shape[axis] for shape in shapes[:index])
-    return ct[(slice(None),) * axis + (slice(start, start + shapes[index][axis]),)]
+    ends = list(itertools.accumulate((array.shape[axis] for array in arrays), initial=0))
+    return [_at(axis, slice(*both)) for both in itertools.pairwise(ends)]
+
+
+def _stacked_places(arrays: Any, params: dict[str, Any]) -> list[Any]:
+    return [_at(params["axis"], index) for index in range(len(arrays))]
+
+
+def _at(axis: int, place: Any) -> Any:
+    """The key of a place along an axis."""
+    return (*(slice(None),) * axis, place) if axis else place
 
 
 def _parts(arrays: Sequence[Any]) -> list[Any]:
@@ -322,7 +332,7 @@ def _in_dtype(xp: Any, number: Any, dtype: Any) -> Any:
     return xp.asarray(number, dtype=dtype) if type(number) in _NUMBERS else astype(number, dtype)
 
 
-@joining(_part, _batch_joined)
+@joining(_joined_places, _batch_joined)
 def _concat(xp: Any, *arrays: Any, axis: int) -> Any:
     return xp.concatenate(arrays, axis=axis)
 
@@ -348,9 +358,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
     return _concat(*parts, axis=normalize_axis(axis, parts[0].ndim, "concat"))
 
 
-@joining(
-    lambda ct, index, shapes, params: ct[(slice(None),) * params["axis"] + (index,)], _batch_joined
-)
+@joining(_stacked_places, _batch_joined)
 def _stack(xp: Any, *arrays: Any, axis: int) -> Any:
     return xp.stack(arrays, axis=axis)
 

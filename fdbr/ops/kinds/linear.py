@@ -40,15 +40,15 @@ def _forward(primitive: Any, positions: Sequence[int] | None) -> Function:
     return forward
 
 
-def joining(transpose: Function, batch: Function) -> Any:
-    """Declare an operation that is linear in any number of operands together.
+def joining(places: Function, batch: Function) -> Any:
+    """Declare an operation that puts any number of operands side by side.
 
-    ``transpose(cotangent, index, shapes, params)`` is the cotangent of operand ``index``,
-    before it is brought to the operand's dtype.
+    ``places(operands, params)`` are the keys by which the operands are found again in the result,
+    one an operand: what is read there of a cotangent is the operand's, but for the dtype.
     """
 
     def declare(value: Function) -> Any:
-        rules = Rules(lambda index: _JoiningRule(transpose, index))
+        rules = Rules(lambda index: _JoiningRule(places, index), shared=places)
         function = operation(value, "linear", rules, None, batch)
         function.primitive.forward = _forward(function.primitive, None)
         return function
@@ -57,22 +57,26 @@ def joining(transpose: Function, batch: Function) -> Any:
 
 
 class _JoiningRule:
-    """The rule of one operand among many: it keeps their shapes and its dtype."""
+    """The rule of one operand among many, which keeps its own place and nothing of the others."""
 
-    __slots__ = ("index", "transpose")
+    __slots__ = ("index", "places")
 
     retains = ()
 
-    def __init__(self, transpose: Function, index: int) -> None:
-        self.transpose = transpose
+    def __init__(self, places: Function, index: int) -> None:
+        self.places = places
         self.index = index
 
-    def save(self, args: Any, out: Any, params: dict[str, Any]) -> tuple[Any, ...]:
+    def save(self, args: Any, out: Any, shared: Any) -> tuple[Any, ...]:
         mine = args[self.index]
-        return [shape_of(arg) for arg in args], (shape_of(mine), dtype_of(mine)), params
+        # Of one operand alone nothing is shared: these are the params.
+        places = shared if len(args) > 1 else self.places(args, shared)
+        kept = None if dtype_of(mine) == out.dtype else (shape_of(mine), dtype_of(mine))
+        return places[self.index], kept
 
-    def pull(self, ct: Any, shapes: Any, like: Any, params: dict[str, Any]) -> Any:
-        return fit(self.transpose(ct, self.index, shapes, params), like)
+    @staticmethod
+    def pull(ct: Any, place: Any, like: Any) -> Any:
+        return fit(ct[place], like)
 
 
 def indexed(*transposes: Function, batch: Function) -> Any:

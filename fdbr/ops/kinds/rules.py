@@ -68,12 +68,17 @@ def stated_rule(statement: Any, operands: tuple[str, ...], index: int) -> Rule |
 
 
 class Rules:
-    """The rules of an operation with any number of operands."""
+    """The rules of an operation with any number of operands.
 
-    __slots__ = ("_rule",)
+    ``shared(operands, params)`` is what takes all operands to find out.  Where there are several,
+    it is found out once for each application, and `Rule.save` is given it instead of the params.
+    """
 
-    def __init__(self, rule: Function) -> None:
+    __slots__ = ("_rule", "shared")
+
+    def __init__(self, rule: Function, shared: Function | None = None) -> None:
         self._rule = rule
+        self.shared = shared
 
     def __getitem__(self, index: int) -> Any:
         return self._rule(index)
