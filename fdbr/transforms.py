@@ -376,8 +376,8 @@ class Pullback:
             if node is not None and seed is not None
         ]
         cotangents = backward(roots)
-        given = frozenset(map(id, seeds))
-        return tuple(one.gradient(cotangents, given) for one in self._inputs)
+        theirs = frozenset(map(id, seeds))
+        return tuple(one.gradient(cotangents, theirs) for one in self._inputs)
 
     def _leaves(self, cotangent: Any) -> list[Any]:
         try:

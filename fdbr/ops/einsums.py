@@ -7,6 +7,7 @@ two operands; its transposes are contractions again.
 
 import math
 import string
+from collections import Counter
 from typing import Any
 
 from fdbr.core import describe
@@ -15,6 +16,8 @@ from fdbr.ops.kinds import fit, multilinear
 from fdbr.ops.shape import broadcast_to, diagonal, moveaxis, permute_dims, reshape
 
 __all__ = ["einsum"]
+
+_WINDOW = 8  # operands among which the next two are looked for
 
 
 def einsum(subscripts: str, /, *operands: Any) -> Any:
@@ -46,13 +49,15 @@ def einsum(subscripts: str, /, *operands: Any) -> Any:
     groups, result = _parse(subscripts, arrays)
     terms = [_without_repeats(x, group) for x, group in zip(arrays, groups, strict=True)]
     _check_lengths(subscripts, terms, arrays)
+    uses = Counter(result)  # in how many operands, and in the result, each letter stands
+    uses.update(c for _, group in terms for c in group)
     while len(terms) > 1:
-        i, j = _cheapest_pair(terms, result)
-        (x, of_x), (y, of_y) = terms[i], terms[j]
-        others = "".join(group for k, (_, group) in enumerate(terms) if k not in (i, j)) + result
-        kept = "".join(dict.fromkeys(c for c in of_x + of_y if c in others))
-        terms = [term for k, term in enumerate(terms) if k not in (i, j)]
-        terms.append((_contract(x, y, of_x=of_x, of_y=of_y, to=kept), kept))
+        i, j = _cheapest_pair(terms[:_WINDOW])
+        (x, of_x), (y, of_y) = terms[i], terms.pop(j)
+        uses.subtract(of_x + of_y)
+        kept = "".join(dict.fromkeys(c for c in of_x + of_y if uses[c]))
+        uses.update(kept)
+        terms[i] = _contract(x, y, of_x=of_x, of_y=of_y, to=kept), kept
     x, group = terms[0]
     x = (
         x.sum(axis=gone)
@@ -125,7 +130,7 @@ def _check_lengths(subscripts: str, terms: list[tuple[Any, str]], arrays: list[A
                 )
 
 
-def _cheapest_pair(terms: list[tuple[Any, str]], result: str) -> tuple[int, int]:
+def _cheapest_pair(terms: list[tuple[Any, str]]) -> tuple[int, int]:
     """The two operands whose contraction takes the fewest multiplications."""
     if len(terms) == 2:
         return 0, 1

@@ -1,5 +1,6 @@
 """Products of vectors and matrices."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from fdbr.ops.reductions import sum
 from fdbr.ops.shape import diagonal, moveaxis, normalize_axis, reshape
 
 __all__ = ["chain", "cross", "kron", "multi_dot", "outer", "trace"]
+
+_MANY = 16  # factors up to which the best order of a chain is looked for
 
 
 @multilinear(
@@ -124,9 +127,44 @@ def kron(a: Any, b: Any, /) -> Any:
 
 
 def chain(*factors: Any) -> Any:
-    """The product of (stacks of) matrices, in the order that takes the fewest multiplications."""
+    """The product of (stacks of) matrices, in the order that takes the fewest multiplications.
+
+    Of many matrices it is an order that takes at most a quarter more, which is found sooner.
+    """
     sizes = [factors[0].shape[-2], *(factor.shape[-1] for factor in factors)]
+    if len(factors) > _MANY:
+        return _long_product(factors, sizes)
     return _product(factors, _splits(sizes), 0, len(factors) - 1)
+
+
+def _long_product(factors: Sequence[Any], sizes: list[int]) -> Any:
+    """The product of many factors, in an order that takes linear time to find.
+
+    See Chin, "An O(n) algorithm for determining a near-optimal computation order of matrix chain
+    products" (1978): sizes that are locally large are multiplied away first, and what is left is
+    multiplied beginning at the smallest size.
+    """
+    least = min(range(len(sizes)), key=sizes.__getitem__)
+    small = sizes[least]
+    left = [0]  # the places between factors that are left, each but the first with the factor
+    parts: list[Any] = []  # before it
+    for place, factor in enumerate(factors, 1):
+        while len(left) > 1 and left[-1] != least:
+            outer, large, new = sizes[left[-2]], sizes[left[-1]], sizes[place]
+            if large * small * (outer + new) <= outer * new * (large + small):
+                break
+            factor = matmul(parts.pop(), factor)
+            left.pop()
+        left.append(place)
+        parts.append(factor)
+    middle = left.index(least)
+    before, after = parts[:middle], parts[middle:]
+    products = []
+    if before:
+        products.append(functools.reduce(lambda product, x: matmul(x, product), reversed(before)))
+    if after:
+        products.append(functools.reduce(matmul, after))
+    return functools.reduce(matmul, products)
 
 
 def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:
@@ -156,6 +194,8 @@ def _product(factors: Sequence[Any], splits: dict[tuple[int, int], int], i: int,
 
 def multi_dot(arrays: Sequence[Any], /) -> Any:
     """The matrix product of several arrays, in the order that takes the fewest multiplications.
+
+    Of more than sixteen it takes at most a quarter more, in an order that is found sooner.
 
     Parameters
     ----------
