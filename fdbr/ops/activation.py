@@ -7,7 +7,7 @@ import numpy as np
 
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
-from fdbr.ops.dtypes import astype, float_dtype
+from fdbr.ops.dtypes import astype, float_dtype, in_single
 from fdbr.ops.exponential import exp
 from fdbr.ops.kinds import elementwise, opaque, shifted
 from fdbr.ops.reductions import kept_shape
@@ -88,6 +88,7 @@ def _softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     return weights
 
 
+@in_single
 def softmax(x: Any, /, *, axis: int | tuple[int, ...] = -1) -> Any:
     """The normalised exponentials ``exp(x) / sum(exp(x))`` along an axis.
 
@@ -114,6 +115,7 @@ def _log_softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     return away - xp.log(xp.exp(away).sum(axis=axes, keepdims=True))
 
 
+@in_single
 def log_softmax(x: Any, /, *, axis: int | tuple[int, ...] = -1) -> Any:
     """The logarithm of `softmax`, without overflow or loss of small values.
 
@@ -153,6 +155,7 @@ def _logsumexp(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
 
 
+@in_single
 def logsumexp(
     x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
 ) -> Any:

@@ -1,5 +1,7 @@
 """Dtypes: asking for them and changing them."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from fdbr.backend import array_module
@@ -13,9 +15,11 @@ __all__ = [
     "finfo",
     "float_dtype",
     "iinfo",
+    "in_single",
     "is_complex",
     "is_differentiated",
     "is_number",
+    "is_short",
     "is_traced",
     "isdtype",
     "result_type",
@@ -173,3 +177,38 @@ def float_dtype(*operands: Any) -> Any:
     """The floating dtype in which fractions of the operands are computed."""
     dtype = result_type(*operands)
     return dtype if dtype.kind in "fc" else array_module(*operands).dtype(float)
+
+
+_SHORT = frozenset("eE")  # the characters of NumPy's half precision, and of bfloat16
+
+
+def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a function compute in float32 if its first operand is floating of 16 bits.
+
+    What is added up in half precision loses its digits from 2,048 terms on, and overflows at
+    65,504.  The result is rounded once, as that of NumPy's mean and variance.
+    """
+
+    @functools.wraps(function)
+    def widened(x: Any, /, *args: Any, **params: Any) -> Any:
+        if getattr(getattr(x, "dtype", None), "char", None) not in _SHORT:
+            return function(x, *args, **params)
+        operands = [x, *args, *params.values()]
+        to = result_type(*(v.dtype for v in operands if is_short(v) or _is_floating(v)))
+        out = function(_wide(x), *map(_wide, args), **{k: _wide(v) for k, v in params.items()})
+        return tuple(astype(part, to) for part in out) if type(out) is tuple else astype(out, to)
+
+    return widened
+
+
+def is_short(x: Any) -> bool:
+    """Whether an array is floating and of 16 bits, which are too few to add up in."""
+    return getattr(getattr(x, "dtype", None), "char", None) in _SHORT
+
+
+def _is_floating(x: Any) -> bool:
+    return getattr(getattr(x, "dtype", None), "kind", "") in "fc" and hasattr(x, "shape")
+
+
+def _wide(x: Any) -> Any:
+    return astype(x, "float32") if is_short(x) else x

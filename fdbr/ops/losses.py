@@ -8,7 +8,7 @@ from fdbr.core import describe
 from fdbr.ops.activation import log_softmax
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
-from fdbr.ops.dtypes import astype, float_dtype
+from fdbr.ops.dtypes import astype, float_dtype, in_single
 from fdbr.ops.indexing import take_along_axis
 from fdbr.ops.kinds import indexed, opaque
 from fdbr.ops.kinds.batches import spread
@@ -104,6 +104,7 @@ def _losses(xp: Any, x: Any, labels: Any) -> Any:
     return loss, shares
 
 
+@in_single
 def softmax_cross_entropy(
     logits: Any,
     labels: Any,
@@ -215,6 +216,7 @@ def _reduced(losses: Any, counted: Any, reduction: str) -> Any:
     return total if reduction == "sum" else total / max(int(counted.sum()), 1)
 
 
+@in_single
 def mean_squared_error(x: Any, y: Any, /) -> Any:
     """The mean of ``(x - y)**2`` over all elements.
 
@@ -243,6 +245,7 @@ def mean_squared_error(x: Any, y: Any, /) -> Any:
     return mean(away * away)
 
 
+@in_single
 def accuracy(logits: Any, labels: Any, /, *, ignore_label: int | None = None) -> Any:
     """The share of examples whose largest logit is the label's; its derivative is 0.
 

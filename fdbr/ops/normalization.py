@@ -7,6 +7,7 @@ from fdbr.core import describe
 from fdbr.ops.activation import floating
 from fdbr.ops.arithmetic import sqrt
 from fdbr.ops.creation import asarray
+from fdbr.ops.dtypes import in_single
 from fdbr.ops.kinds import opaque, shifted
 from fdbr.ops.shape import normalize_axes, normalize_axis, reshape
 
@@ -93,6 +94,7 @@ def _rescale(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> Any:
 # --- for the user -------------------------------------------------------------------
 
 
+@in_single
 def layer_norm(
     x: Any, weight: Any = None, bias: Any = None, *, axis: Axes = -1, eps: float = 1e-5
 ) -> Any:
@@ -130,6 +132,7 @@ def layer_norm(
     return _scaled("layer_norm", out, weight, bias, tuple(sorted(axes)))
 
 
+@in_single
 def rms_norm(x: Any, weight: Any = None, *, axis: Axes = -1, eps: float = 1e-5) -> Any:
     """Each example divided by the root of its mean square: ``x / sqrt(mean(x**2) + eps)``.
 
@@ -156,6 +159,7 @@ def rms_norm(x: Any, weight: Any = None, *, axis: Axes = -1, eps: float = 1e-5) 
     return _scaled("rms_norm", out, weight, None, tuple(sorted(axes)))
 
 
+@in_single
 def group_norm(
     x: Any, groups: int, weight: Any = None, bias: Any = None, *, eps: float = 1e-5
 ) -> Any:
@@ -189,6 +193,7 @@ def group_norm(
     return _by_groups("group_norm", x, groups, weight, bias, eps)
 
 
+@in_single
 def instance_norm(x: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
     """Each channel of each example brought to mean 0 and variance 1 over its spatial axes.
 
@@ -215,6 +220,7 @@ def instance_norm(x: Any, weight: Any = None, bias: Any = None, *, eps: float = 
     return _by_groups("instance_norm", x, channels, weight, bias, eps)
 
 
+@in_single
 def batch_norm(
     x: Any,
     weight: Any = None,

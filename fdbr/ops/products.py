@@ -11,6 +11,7 @@ from fdbr.core import describe
 from fdbr.deferred import Deferred
 from fdbr.ops.arithmetic import multiply
 from fdbr.ops.creation import asarray
+from fdbr.ops.dtypes import in_single
 from fdbr.ops.einsums import einsum
 from fdbr.ops.kinds import fit, multilinear, opaque
 from fdbr.ops.kinds.batches import align, spread
@@ -325,6 +326,7 @@ def _sequence(axes: Any) -> tuple[int, ...]:
     return tuple(axes) if isinstance(axes, Sequence) else (axes,)
 
 
+@in_single
 def vecdot(x: Any, y: Any, /, *, axis: int = -1) -> Any:
     """The inner product of the vectors along an axis, ``sum(conj(x) * y)``.
 

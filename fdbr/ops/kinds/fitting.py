@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core import dispatch, registry
+from fdbr.core import Tracer, dispatch, registry
 
 __all__ = [
+    "accumulated",
     "dtype_of",
     "fit",
     "in_precision",
@@ -66,8 +67,15 @@ def _unbroadcast(value: Any, shape: tuple[int, ...]) -> Any:
             return sum_of_rows(value)
         return dispatch(registry["sum_of_rows"], (value,), {})
     ones = (extra + i for i, n in enumerate(shape) if n == 1 and value.shape[extra + i] != 1)
-    value = value.sum(axis=(*range(extra), *ones))
+    value = accumulated(value, (*range(extra), *ones))
     return value if value.shape == shape else value.reshape(shape)
+
+
+def accumulated(value: Any, axes: Any, keepdims: bool = False) -> Any:
+    """The sum along axes; numbers of 16 bits are added up in float32 and rounded once."""
+    if value.dtype.char in "eE" and not isinstance(value, Tracer):
+        return value.sum(axis=axes, keepdims=keepdims, dtype="float32").astype(value.dtype)
+    return value.sum(axis=axes, keepdims=keepdims)
 
 
 def sum_of_rows(value: Any) -> Any:
@@ -79,7 +87,7 @@ def sum_of_rows(value: Any) -> Any:
         and value.dtype.char in "fd"
     ):
         return _ones(len(value), value.dtype).dot(value)
-    return value.sum(axis=0)
+    return accumulated(value, 0)
 
 
 @functools.lru_cache(maxsize=8)

@@ -7,7 +7,7 @@ from fdbr.ops.activation import floating
 from fdbr.ops.arithmetic import abs
 from fdbr.ops.comparison import where
 from fdbr.ops.complex_parts import conj, real
-from fdbr.ops.dtypes import astype, finfo
+from fdbr.ops.dtypes import astype, finfo, in_single
 from fdbr.ops.kinds import opaque, shifted
 from fdbr.ops.linalg.matrices import matrices
 from fdbr.ops.linalg.singular_values import svdvals
@@ -46,6 +46,7 @@ def _euclidean(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
 # --- vectors ------------------------------------------------------------------------
 
 
+@in_single
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Any:
     """The norm of vectors: of all elements, or of those along some axes.
 
@@ -108,6 +109,7 @@ _SPECTRAL = {
 _SUMS: dict[Any, tuple[Any, int]] = {1: (max, -2), -1: (min, -2), inf: (max, -1), -inf: (min, -1)}
 
 
+@in_single
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Any:
     """The norm of the matrices in the last two axes.
 
@@ -161,6 +163,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
 # --- both ---------------------------------------------------------------------------
 
 
+@in_single
 def norm(
     x: Any, /, ord: float | str | None = None, axis: Axis = None, keepdims: bool = False
 ) -> Any:
