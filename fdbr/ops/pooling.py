@@ -12,6 +12,7 @@ from fdbr.backend import array_module
 from fdbr.core import describe
 from fdbr.ops.activation import floating
 from fdbr.ops.creation import asarray
+from fdbr.ops.dtypes import in_single
 from fdbr.ops.kinds import constant, linear, opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.products import matmul
@@ -240,6 +241,7 @@ def max_pool(
     return _max_windows(x, geometry=geometry)
 
 
+@in_single
 def avg_pool(
     x: Any,
     kernel: int | Sequence[int],

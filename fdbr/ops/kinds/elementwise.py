@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core import number_types
 from fdbr.ops.kinds.batches import aligned
 from fdbr.ops.kinds.fitting import fit, in_precision, match
 from fdbr.ops.kinds.large import LARGE, evaluated, letting_go, pulled
@@ -104,7 +103,7 @@ def _partial_pull_of_some(partial: Function, flags: list[bool]) -> Function:
 def _partial_pull_of_one(partial: Function) -> Function:
     # The usual case without the packing of arguments.
     def pull(ct: Any, like: Any, saved: Any) -> Any:
-        if type(saved) not in number_types and saved.dtype is not ct.dtype:
+        if getattr(saved, "dtype", None) is not ct.dtype:
             saved = in_precision(saved, ct)
         ct = ct * partial(saved)
         return ct if like is None else fit(ct, like)
