@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fdbr.backend import is_array
 from fdbr.core import Tracer, describe
 
 __all__ = ["functions", "install", "refusing", "ufunc_methods", "ufunc_sources", "ufuncs"]
@@ -157,10 +158,12 @@ install(
 
 
 def _is_known(value: Any) -> bool:
-    """Whether fdbr itself handles an operand, rather than the operand's own class."""
-    return isinstance(value, Tracer | np.ndarray | np.generic) or not hasattr(
-        type(value), "__array_ufunc__"
-    )
+    """Whether fdbr itself handles an operand, rather than the operand's own class.
+
+    The arrays of every array module are among that: CuPy's operators come here for their right
+    side by way of NumPy's ufuncs.
+    """
+    return is_array(value) or not hasattr(type(value), "__array_ufunc__")
 
 
 def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:

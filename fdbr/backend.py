@@ -5,13 +5,12 @@ asks here for the module of its arguments.  Any other array type that answers
 ``__array_namespace__`` is taken as it is.
 """
 
-import importlib
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from fdbr import pytrees
+from fdbr import libraries, pytrees
 
 __all__ = ["array_module", "device_get", "device_put", "lock", "protect", "to_numpy"]
 __dir__ = __all__.copy  # `dir` shows the public names alone
@@ -72,7 +71,7 @@ def _ask(kind: type, value: Any) -> Any:
     if issubclass(kind, np.ndarray | np.generic):
         return np
     if root == "cupy":
-        return importlib.import_module("cupy")
+        return libraries.accelerator()
     if hasattr(kind, "__array_namespace__"):
         return value.__array_namespace__()
     return None
@@ -85,7 +84,7 @@ def is_array(value: Any) -> bool:
 
 def module_for(device: Any) -> Any:
     """The array module that makes arrays on a device: NumPy on ``None`` and ``"cpu"``."""
-    return np if device is None or device == "cpu" else importlib.import_module("cupy")
+    return np if device is None or device == "cpu" else libraries.accelerator()
 
 
 # --- reading and writing ------------------------------------------------------------
@@ -183,11 +182,11 @@ def device_put(values: Any, device: int | str | None = None) -> Any:
     if device == "cpu":
         return device_get(values)
     try:
-        cupy = importlib.import_module("cupy")
+        xp = libraries.accelerator()
     except ImportError as error:
         raise ImportError(
             f"fdbr.device_put: device {device!r} is a GPU, which needs CuPy; install it with "
             "pip install 'fdbr[gpu]', or use device='cpu'"
         ) from error
-    with cupy.cuda.Device(device):
-        return pytrees.map(lambda leaf: cupy.asarray(leaf) if is_array(leaf) else leaf, values)
+    with xp.cuda.Device(device):
+        return pytrees.map(lambda leaf: xp.asarray(leaf) if is_array(leaf) else leaf, values)

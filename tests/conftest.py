@@ -1,7 +1,7 @@
 """What every test may ask for: hypothesis profiles, and the array modules.
 
 `xp` is a parameter: a test that takes it runs once for each array module, NumPy, the shadow
-module (see shadow.py) and, where there is a GPU, CuPy.  Make arrays with ``xp.asarray(...)`` and
+module (see shadow/) and, where there is a GPU, CuPy.  Make arrays with ``xp.asarray(...)`` and
 compare them as ``to_numpy(...)``.
 """
 
@@ -25,6 +25,10 @@ import numpy as np
 import pytest
 import shadow
 from hypothesis import HealthCheck, settings
+
+from fdbr import libraries
+
+libraries.beside[shadow.module.__name__] = shadow.beside
 
 # The same examples on every run and every machine: a red test is red for everybody.
 settings.register_profile(

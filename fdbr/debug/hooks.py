@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from fdbr.backend import owner
+from fdbr.backend import array_module, owner
 from fdbr.core import describe
 from fdbr.debug.installing import observing
 from fdbr.debug.observing import Application, Observer
 from fdbr.debug.tables import Row, Table, Tally
 from fdbr.debug.tape import parts
+from fdbr.libraries import cuda_of
 
 __all__ = ["Profile", "annotate", "hook", "memory", "printing", "timer"]
 
@@ -155,8 +156,9 @@ class _Timer(Observer):
 
     def wait(self, values: Any) -> None:
         # A GPU computes while the program goes on.
-        if any(type(value).__module__.startswith("cupy") for value in parts(values)):
-            sys.modules["cupy"].cuda.get_current_stream().synchronize()
+        cuda = cuda_of(array_module(*parts(values)))
+        if cuda is not None:
+            cuda.get_current_stream().synchronize()
 
     def after(self, application: Application, out: Any, seconds: float, given: Any) -> None:
         self._tally.add(application, seconds)

@@ -13,6 +13,7 @@ from fdbr.deferred import Deferred
 from fdbr.ops.creation import asarray
 from fdbr.ops.kinds import linear
 from fdbr.ops.kinds.batches import spread
+from fdbr.ops.places import sums_at
 from fdbr.ops.shape import moveaxis, reshape
 
 __all__ = ["embed"]
@@ -83,9 +84,7 @@ def _add_rows(xp: Any, rows: Any, indices: Any, *, count: int) -> Any:
         ends = np.arange(indices.size + 1)
         chosen = sparse.csc_array((ones, indices.reshape(-1), ends), (count, indices.size))
         return (chosen @ rows.reshape((indices.size, -1))).reshape((count, *shape))
-    out = xp.zeros((count, *shape), dtype=rows.dtype)
-    xp.add.at(out, indices.reshape(-1), rows.reshape((-1, *shape)))
-    return out
+    return sums_at(xp, (count, *shape), indices.reshape(-1), rows.reshape((-1, *shape)))
 
 
 def embed(weight: Any, indices: Any, /) -> Any:

@@ -19,6 +19,7 @@ from fdbr.ops.creation import asarray, holds_array
 from fdbr.ops.dtypes import astype, is_differentiated
 from fdbr.ops.kinds import constant, indexed, linear
 from fdbr.ops.kinds.batches import align, spread
+from fdbr.ops.places import put_at, sums_at, within, writers
 from fdbr.ops.shape import broadcast_to, moveaxis, normalize_axis, reshape
 
 __all__ = ["at", "getitem", "take", "take_along_axis"]
@@ -288,9 +289,7 @@ def _gather(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
     batch=_batch_scatter,
 )
 def _scatter(xp: Any, x: Any, *indices: Any, shape: tuple[int, ...], key: Key) -> Any:
-    out = xp.zeros(shape, dtype=x.dtype)
-    xp.add.at(out, _join(key, indices), x)
-    return out
+    return sums_at(xp, shape, _join(key, indices), x)
 
 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
@@ -431,12 +430,9 @@ def _region(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
 @constant(batch=_batch_last_named)
 def _last_named(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
     """Which of the named elements were the last to be written, if a key names some again."""
-    joined = _join(key, indices)
-    writer = xp.zeros(x.shape, dtype=int)
-    shape = writer[joined].shape
-    order = xp.arange(1, 1 + xp.ones(shape, dtype=bool).size).reshape(shape)
-    writer[joined] = order
-    return writer[joined] == order
+    region = _region.primitive.value(xp, x, *indices, key=key).shape
+    last, order = writers(xp, x.shape, _join(key, indices), region)
+    return last == order
 
 
 def _replaced(ct: Any, indices: Any, key: Key) -> Any:
@@ -454,8 +450,7 @@ def _replaced(ct: Any, indices: Any, key: Key) -> Any:
 )
 def _replace(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
     out = xp.array(x)  # a copy, of numbers too
-    joined = _join(key, indices)
-    out[joined] = values
+    put_at(xp, out, _join(key, indices), values)
     return out
 
 

@@ -1,10 +1,10 @@
 """What the namespace says of itself, as the Array API asks; its dtypes; exchange of arrays."""
 
-import importlib
 from typing import Any
 
 import numpy as np
 
+from fdbr import libraries
 from fdbr.backend import module_for
 from fdbr.core import Tracer
 
@@ -66,7 +66,7 @@ class NamespaceInfo:
     def devices(self) -> list[Any]:
         """``"cpu"``, and the numbers of the CUDA devices if CuPy is installed."""
         try:
-            runtime = importlib.import_module("cupy").cuda.runtime
+            runtime = libraries.accelerator().cuda.runtime
             return ["cpu", *range(runtime.getDeviceCount())]
         except (ImportError, RuntimeError):  # no CuPy, or no driver for it
             return ["cpu"]

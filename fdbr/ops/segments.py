@@ -12,6 +12,7 @@ from fdbr.ops.embedding import _add_rows
 from fdbr.ops.indexing import at, getitem
 from fdbr.ops.kinds import opaque
 from fdbr.ops.kinds.batches import spread
+from fdbr.ops.places import extremes_at
 from fdbr.ops.reductions import max as _max
 from fdbr.ops.shape import broadcast_to, normalize_axis
 
@@ -283,9 +284,8 @@ def _batch_extreme(apply: Any, values: Any, batched: Any, size: int, params: Any
 def _scatter_extreme(
     xp: Any, x: Any, src: Any, index: Any, *, axis: int, largest: bool, include_self: bool
 ) -> Any:
-    out = xp.array(x)
     key = _along(index, axis)
     if not include_self:
-        out[key] = _last(out.dtype, xp, largest)
-    (xp.maximum if largest else xp.minimum).at(out, key, src)
-    return out
+        x = xp.array(x)
+        x[key] = _last(x.dtype, xp, largest)
+    return extremes_at(xp, x, key, src, largest)

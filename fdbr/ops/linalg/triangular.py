@@ -1,10 +1,10 @@
 """Equations with triangular matrices."""
 
-import importlib
 from typing import Any
 
 from numpy.linalg import LinAlgError
 
+from fdbr.libraries import scipy_of
 from fdbr.ops.arranging import tril, triu
 from fdbr.ops.complex_parts import conj
 from fdbr.ops.kinds import fit, opaque
@@ -14,11 +14,9 @@ from fdbr.ops.shape import _matrix_transpose
 
 __all__ = ["solve_triangular", "substitute"]
 
-_BLOCK = 32  # rows of a triangle that LAPACK's general solver takes at once
-
-# Which have BLAS's solver, for one matrix.  For larger ones it is the fastest; for small ones
-# its threads cost more than they bring.
-_BLAS = {"numpy": "scipy.linalg", "cupy": "cupyx.scipy.linalg"}
+# Rows of a triangle that LAPACK's general solver takes at once.  For one larger matrix BLAS's own
+# is the fastest; for small ones its threads cost more than they bring.
+_BLOCK = 32
 
 
 def _read(x: Any, lower: bool, unit: bool) -> Any:
@@ -56,8 +54,8 @@ def substitute(xp: Any, a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
 
 
 def _substituted(xp: Any, a: Any, b: Any, lower: bool, unit: bool) -> Any:
-    if a.ndim == b.ndim == 2 and a.shape[-1] > _BLOCK and xp.__name__ in _BLAS:
-        library = importlib.import_module(_BLAS[xp.__name__])
+    library = scipy_of(xp, "linalg")
+    if a.ndim == b.ndim == 2 and a.shape[-1] > _BLOCK and library is not None:
         return library.solve_triangular(a, b, lower=lower, unit_diagonal=unit, check_finite=False)
     a, b = same_leading(xp, "solve_triangular", a, b)
     a = _read(a, lower, unit)

@@ -1,13 +1,13 @@
 """Where the values of special functions come from: SciPy, for whatever module an array has."""
 
 import functools
-import importlib
 from typing import Any
 
 import numpy as np
 
 from fdbr.backend import to_numpy
 from fdbr.core import describe, stop_gradient
+from fdbr.libraries import scipy_of
 from fdbr.ops.dtypes import float_dtype, is_complex, is_number
 
 __all__ = ["not_differentiated", "refuse_complex", "scipy_special"]
@@ -31,11 +31,7 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
 
 @functools.cache
 def _function(xp: Any, name: str) -> Any:
-    if xp is np:
-        return getattr(importlib.import_module("scipy.special"), name)
-    if xp.__name__ == "cupy":
-        return getattr(importlib.import_module("cupyx.scipy.special"), name, None)
-    return None
+    return getattr(scipy_of(xp, "special"), name, None)
 
 
 def refuse_complex(function: str, x: Any) -> None:

@@ -1,0 +1,51 @@
+"""What stands beside an array module: SciPy's functions for its arrays, and its devices.
+
+NumPy has SciPy beside it, CuPy has `cupyx`.  All that fdbr does otherwise for the one than for
+the other is asked here, so that a module which behaves as CuPy does is treated as CuPy is.
+"""
+
+import contextlib
+import functools
+import importlib
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+__all__ = ["accelerator", "beside", "cuda_of", "scipy_of", "strict"]
+
+beside: dict[str, Any] = {"cupy": "cupyx"}
+"""By the name of an array module, what has SciPy's functions for it: a module, or its name."""
+
+
+def accelerator() -> ModuleType:
+    """The array module of the CUDA devices; an ImportError if it is not installed."""
+    return importlib.import_module("cupy")
+
+
+@functools.cache
+def scipy_of(xp: Any, name: str) -> Any:
+    """The part ``name`` of SciPy for arrays of a module; `None` where there is none."""
+    if xp is np:
+        return importlib.import_module(f"scipy.{name}")
+    found = beside.get(xp.__name__)
+    if isinstance(found, str):
+        return importlib.import_module(f"{found}.scipy.{name}")
+    return found and getattr(found.scipy, name, None)
+
+
+def cuda_of(xp: Any) -> Any:
+    """What an array module says of devices, as CuPy does; `None` where there are none."""
+    return getattr(xp, "cuda", None)
+
+
+def strict(xp: Any) -> contextlib.AbstractContextManager[Any]:
+    """A context in which linear algebra raises where it fails, as NumPy's does.
+
+    On a GPU it does not by itself; to know whether it failed, the program waits for it.
+    """
+    found = beside.get(xp.__name__)
+    if found is None:
+        return contextlib.nullcontext()
+    errors = importlib.import_module(found) if isinstance(found, str) else found
+    return errors.errstate(linalg="raise")
