@@ -18,7 +18,7 @@ if "FDBR_CACHE_DIR" not in os.environ:
     _kernels = tempfile.TemporaryDirectory(prefix="fdbr-kernels-")
     os.environ["FDBR_CACHE_DIR"] = _kernels.name
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -77,11 +77,15 @@ def _cupy() -> Any:
 
 # Once per module rather than per test, so that hypothesis tests may take it.
 @pytest.fixture(scope="module", params=["numpy", "shadow", "cupy"])
-def xp(request: pytest.FixtureRequest) -> Any:
-    """An array module."""
+def xp(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """An array module; devices by their number are those of the shadow module beside it."""
     if request.param == "cupy":
-        return _cupy()
-    return {"numpy": np, "shadow": shadow.module}[request.param]
+        yield _cupy()
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "shadow":
+            patch.setattr(libraries, "accelerator", lambda: shadow.module)
+        yield {"numpy": np, "shadow": shadow.module}[request.param]
 
 
 @pytest.fixture(scope="session")

@@ -81,7 +81,7 @@ class Other:
 
 def test_operators_with_other_operands_go_through_numpys_ufuncs(a):
     assert a + Other() == ("add", ["Array", "Other"])
-    assert Other.__array_ufunc__ and np.less(a, Other()) == ("less", ["Array", "Other"])
+    assert np.less(a, Other()) == ("less", ["Array", "Other"])
     assert (a @ Other())[0] == "matmul"
     assert (a >= Other())[0] == "greater_equal"
     assert not (a == None).get().any()  # noqa: E711
@@ -149,7 +149,7 @@ def test_writing_changes_the_array_and_its_views(a):
     assert a.base is None
     row += 1
     a[1] = 0.0
-    a[xp.asarray([1, 1]), 0] = shadow.asarray([7.0, 8.0])
+    a[xp.asarray([1]), 0] = shadow.asarray([8.0])
     xp.add.at(a, (xp.asarray([1, 1]), 1), 1.0)
     np.testing.assert_array_equal(a.get(), [[1, 2, 3], [8, 2, 0]])
 

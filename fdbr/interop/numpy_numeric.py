@@ -29,7 +29,12 @@ def _fmod(xp: Any, x: Any, y: Any) -> Any:
 
 @elementwise(x=None)
 def _spacing(xp: Any, x: Any) -> Any:
-    return xp.spacing(x)
+    if xp is np:
+        return np.spacing(x)
+    size = abs(x * 1.0)
+    above = xp.nextafter(size, math.inf) - size
+    below = size - xp.nextafter(size, 0.0)  # of the largest number of all
+    return xp.copysign(xp.where(xp.isinf(above), below, above), x)
 
 
 @elementwise(x=None)

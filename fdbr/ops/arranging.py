@@ -6,7 +6,7 @@ from fdbr.backend import array_module
 from fdbr.core import describe
 from fdbr.ops.comparison import not_equal
 from fdbr.ops.creation import arrays, asarray
-from fdbr.ops.indexing import getitem
+from fdbr.ops.indexing import pick
 from fdbr.ops.kinds import aligned, linear
 from fdbr.ops.reductions import cumulative_sum
 from fdbr.ops.reductions import sum as _sum
@@ -112,7 +112,7 @@ def _repeat_each(x: Any, repeats: Any, axis: int) -> Any:
         raise ValueError("fdbr.ops.repeat: repeats must not be negative")
     places = array_module(repeats).arange(int(_sum(repeats)))
     source = searchsorted(cumulative_sum(repeats), places, side="right")
-    return getitem(x, (slice(None),) * axis + (source,))
+    return pick(x, (slice(None),) * axis + (source,))
 
 
 def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from fdbr.ops.kinds import aligned, elementwise, fit, linear
+import numpy as np
+
+from fdbr.ops.kinds import aligned, dtype_of, elementwise, fit, linear
 
 __all__ = [
     "bitwise_and",
@@ -114,6 +116,13 @@ def greater_equal(xp: Any, x: Any, y: Any) -> Any:
     return xp.greater_equal(x, y)
 
 
+def _truths(xp: Any, *operands: Any) -> Any:
+    """Operands of which CuPy's logical functions know the truth: complex numbers they refuse."""
+    if xp is np:
+        return operands
+    return [x != 0 if np.result_type(dtype_of(x)).kind == "c" else x for x in operands]
+
+
 @elementwise(x=None, y=None)
 def logical_and(xp: Any, x: Any, y: Any) -> Any:
     """Whether both are true, element by element.
@@ -122,7 +131,7 @@ def logical_and(xp: Any, x: Any, y: Any) -> Any:
     >>> bool(ops.logical_and(True, True))
     True
     """
-    return xp.logical_and(x, y)
+    return xp.logical_and(*_truths(xp, x, y))
 
 
 @elementwise(x=None, y=None)
@@ -133,7 +142,7 @@ def logical_or(xp: Any, x: Any, y: Any) -> Any:
     >>> bool(ops.logical_or(True, False))
     True
     """
-    return xp.logical_or(x, y)
+    return xp.logical_or(*_truths(xp, x, y))
 
 
 @elementwise(x=None, y=None)
@@ -144,7 +153,7 @@ def logical_xor(xp: Any, x: Any, y: Any) -> Any:
     >>> bool(ops.logical_xor(True, False))
     True
     """
-    return xp.logical_xor(x, y)
+    return xp.logical_xor(*_truths(xp, x, y))
 
 
 @elementwise(x=None)
@@ -155,7 +164,7 @@ def logical_not(xp: Any, x: Any) -> Any:
     >>> bool(ops.logical_not(False))
     True
     """
-    return xp.logical_not(x)
+    return xp.logical_not(*_truths(xp, x))
 
 
 @elementwise(x=None)

@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from fdbr.backend import device_put, to_numpy
+import numpy as np
+
+from fdbr.backend import array_module, device_put, to_numpy
 from fdbr.core import Tracer
 from fdbr.ops.kinds import aligned, linear
 
-__all__ = ["device_of", "to_device"]
+__all__ = ["beside", "device_of", "to_device"]
 
 
 @linear(x=lambda ct, to, back: _to_device(ct, to=back, back=to), batch=aligned)
@@ -31,6 +33,18 @@ def to_device(x: Any, device: Any, /) -> Any:
     """
     to, back = _known(device), device_of(x)
     return x if to == back else _to_device(x, to=to, back=back)
+
+
+def beside(places: Any, x: Any) -> Any:
+    """Integers that say where, of host memory, on the device of the array that they belong to.
+
+    Indices and labels come from where data is read; they carry no derivative.  Other arrays are
+    never moved without a word.
+    """
+    xp = array_module(x)
+    if xp is np or array_module(places) is not np:
+        return places
+    return to_device(places, device_of(x))
 
 
 def _known(device: Any) -> Any:

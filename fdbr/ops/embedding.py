@@ -11,9 +11,10 @@ from fdbr.backend import array_module
 from fdbr.core import describe
 from fdbr.deferred import Deferred
 from fdbr.ops.creation import asarray
+from fdbr.ops.devices import beside
 from fdbr.ops.kinds import linear
 from fdbr.ops.kinds.batches import spread
-from fdbr.ops.places import sums_at
+from fdbr.ops.places import sums_at, within
 from fdbr.ops.shape import moveaxis, reshape
 
 __all__ = ["embed"]
@@ -65,7 +66,7 @@ def _sum_of_rows(terms: Sequence[tuple[Any, Any, tuple[int, ...]]]) -> Any:
 @linear(weight=_rows_pull, batch=_batch_rows)
 def _rows(xp: Any, weight: Any, indices: Any) -> Any:
     count = weight.shape[0]
-    if indices.size and not (indices.min() >= 0 and indices.max() < count):
+    if xp is np and indices.size and not (indices.min() >= 0 and indices.max() < count):
         raise ValueError(
             f"fdbr.ops.embed: indices from {indices.min()} to {indices.max()} for a table of "
             f"{count} rows, {describe(weight)}; they must lie in 0 … {count - 1}"
@@ -121,4 +122,8 @@ def embed(weight: Any, indices: Any, /) -> Any:
         raise ValueError(f"fdbr.ops.embed: weight must have an axis of rows: {describe(weight)}")
     if indices.dtype.kind not in "iu":
         raise TypeError(f"fdbr.ops.embed: indices must be integers, not {describe(indices)}")
+    if array_module(weight) is not np:
+        count = weight.shape[0]
+        indices = within(indices, least=0, count=count, name="embed", error=ValueError)
+        indices = beside(indices, weight)
     return _rows(weight, indices)

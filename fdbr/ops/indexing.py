@@ -16,6 +16,7 @@ from fdbr.backend import array_module, is_array, protect
 from fdbr.core import Tracer, describe, host_types
 from fdbr.deferred import Deferred
 from fdbr.ops.creation import asarray, holds_array
+from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, is_differentiated
 from fdbr.ops.kinds import constant, indexed, linear
 from fdbr.ops.kinds.batches import align, spread
@@ -39,7 +40,7 @@ class _Slot:
 _SLOT = _Slot()
 
 
-def _split(key: Any, x: Any) -> tuple[Key, tuple[Any, ...]]:
+def _split(key: Any, x: Any, made_here: bool = False) -> tuple[Key, tuple[Any, ...]]:
     """The structure of a key and its index arrays."""
     given = [_part(part, x) for part in (key if type(key) is tuple else (key,))]
     parts: list[Any] = []
@@ -53,7 +54,7 @@ def _split(key: Any, x: Any) -> tuple[Key, tuple[Any, ...]]:
         elif part.dtype.kind == "b":
             arrays = _true_elements(part, x, axis)
         else:
-            arrays = (part if isinstance(part, Tracer) else protect(part),)
+            arrays = (part if made_here else in_range(part, x, axis),)
         parts.extend([part] if arrays is None else [_SLOT] * len(arrays))
         indices.extend(arrays or ())
         axis += _taken(part)
@@ -79,6 +80,17 @@ def _part(part: Any, x: Any) -> Any:
     return part
 
 
+def in_range(part: Any, x: Any, axis: int) -> Any:
+    """An index array that stays what it is, lies where ``x`` lies, and is in range there.
+
+    NumPy looks for itself; an axis that there is not is left to the array module.
+    """
+    if axis < x.ndim and array_module(x) is not np:
+        part = within(part, least=-x.shape[axis], count=x.shape[axis], name="getitem")
+        part = beside(part, x)
+    return part if isinstance(part, Tracer) else protect(part)
+
+
 def _taken(part: Any) -> int:
     """How many axes of the array a part of a key is for."""
     if part is None or part is Ellipsis:
@@ -97,7 +109,7 @@ def _true_elements(mask: Any, x: Any, axis: int) -> Sequence[Any]:
             f"fdbr.ops.getitem: the mask {describe(mask)} does not have the shape of the axes of "
             f"{describe(x)} from axis {axis} on"
         )
-    return mask.nonzero()
+    return [beside(places, x) for places in mask.nonzero()]
 
 
 def _join(key: Key, indices: Sequence[Any]) -> Key:
@@ -216,10 +228,24 @@ def getitem(x: Any, key: Any, /) -> Any:
     kind = type(key)
     if kind is slice or kind is int:
         return _slice(x, key=key)
-    if not isinstance(x, Tracer) and not _has_tracer(key):
+    plain = not isinstance(x, Tracer) and not _has_tracer(key)
+    if plain and (type(x) in host_types or not _has_places(key)):
         return x[key]
     key, indices = _split(key, x)
     return _gather(x, *indices, key=key) if indices else _slice(x, key=key)
+
+
+def pick(x: Any, key: Key) -> Any:
+    """`getitem` for a key that the library made: nobody asks whether its places are in range."""
+    if not isinstance(x, Tracer) and not _has_tracer(key):
+        return x[key]
+    key, indices = _split(key, x, made_here=True)
+    return _gather(x, *indices, key=key)
+
+
+def _has_places(key: Any) -> bool:
+    parts = key if type(key) is tuple else (key,)
+    return any(hasattr(part, "dtype") or isinstance(part, list) for part in parts)
 
 
 def _has_tracer(key: Any) -> bool:
@@ -322,6 +348,12 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
             f"fdbr.ops.take_along_axis: indices {describe(indices)} and x {describe(x)} must have "
             "as many dimensions"
         )
+    indices = in_range(indices, x, axis)
+    return along_axis(x, indices, axis)
+
+
+def along_axis(x: Any, indices: Any, axis: int) -> Any:
+    """`take_along_axis` for indices that are in range."""
     xp = array_module(indices if isinstance(x, Tracer) else x)
     key: list[Any] = []
     for i, (mine, theirs) in enumerate(zip(x.shape, indices.shape, strict=True)):
@@ -332,7 +364,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
         else:
             places = xp.arange(mine if theirs == 1 else theirs)
             key.append(places.reshape((1,) * i + (-1,) + (1,) * (x.ndim - i - 1)))
-    return getitem(x, tuple(key))
+    return pick(x, tuple(key))
 
 
 # --- writing ------------------------------------------------------------------------
@@ -368,9 +400,9 @@ class Place:
 
     __slots__ = ("_indices", "_key", "_x")
 
-    def __init__(self, x: Any, key: Any) -> None:
+    def __init__(self, x: Any, key: Any, made_here: bool = False) -> None:
         self._x = asarray(x)
-        self._key, self._indices = _split(key, self._x)
+        self._key, self._indices = _split(key, self._x, made_here)
 
     def get(self) -> Any:
         """The elements."""

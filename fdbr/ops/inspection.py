@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import libraries
-from fdbr.backend import module_for
+from fdbr.backend import device_put, module_for
 from fdbr.core import Tracer
 
 __all__ = [
@@ -148,9 +148,23 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
             f"fdbr.ops.from_dlpack: {x!r} does not hand out its memory by DLPack"
             + ("; traced values are passed as they are" if isinstance(x, Tracer) else "")
         )
-    if device is None:
-        kind, number = x.__dlpack_device__()
-        host = kind in (1, 3)  # ordinary memory, and pinned memory
-        module = module_for("cpu" if host else number)
-        return module.from_dlpack(x, copy=copy)
-    return module_for(device).from_dlpack(x, device=device, copy=copy)
+    kind, number = x.__dlpack_device__()
+    here = "cpu" if kind in (1, 3) else number  # ordinary memory, and pinned memory
+    device = here if device is None else device
+    if here == device:
+        return _taken_over(x, here, copy)
+    if copy is False:
+        raise ValueError(
+            f"fdbr.ops.from_dlpack: copy=False, but to bring {type(x).__name__} from device "
+            f"{here!r} to {device!r} it must be copied"
+        )
+    return device_put(_taken_over(x, here, None), device)
+
+
+def _taken_over(x: Any, device: Any, copy: Any) -> Any:
+    """An array on the device where it lies."""
+    if device == "cpu":
+        return np.from_dlpack(x, copy=copy)
+    xp = module_for(device)
+    with xp.cuda.Device(device):
+        return xp.from_dlpack(x, copy=copy)

@@ -6,10 +6,12 @@ import numpy as np
 
 from fdbr.core import describe
 from fdbr.ops.activation import log_softmax
+from fdbr.ops.arithmetic import maximum
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
+from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, float_dtype, in_single
-from fdbr.ops.indexing import take_along_axis
+from fdbr.ops.indexing import along_axis
 from fdbr.ops.kinds import indexed, opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.reductions import argmax, mean, sum
@@ -41,7 +43,7 @@ def _batch_examples(apply: Any, values: Any, batched: Any, size: int, params: An
 
 
 def _chosen(x: Any, labels: Any) -> Any:
-    return squeeze(take_along_axis(x, expand_dims(labels, axis=-1)), axis=-1)
+    return squeeze(along_axis(x, expand_dims(labels, axis=-1), x.ndim - 1), axis=-1)
 
 
 @indexed(
@@ -170,7 +172,7 @@ def softmax_cross_entropy(
         return _reduced(_soft_losses(logits, labels), None, reduction)
     counted = None if ignore_label is None else labels != ignore_label
     losses = _hard_losses(logits, labels, counted)
-    return _reduced(losses, counted, reduction)
+    return _reduced(losses, counted if counted is None else beside(counted, logits), reduction)
 
 
 def _soft_losses(logits: Any, labels: Any) -> Any:
@@ -203,8 +205,8 @@ def _hard_losses(logits: Any, labels: Any, counted: Any) -> Any:
             f"{classes} classes; they must lie in 0 … {classes - 1}"
             + (" (ignore_label names one that is left out)" if counted is None else "")
         )
-    losses = _cross_entropy(logits, labels)[0]
-    return losses if counted is None else where(counted, losses, 0)
+    losses = _cross_entropy(logits, beside(labels, logits))[0]
+    return losses if counted is None else where(beside(counted, logits), losses, 0)
 
 
 def _reduced(losses: Any, counted: Any, reduction: str) -> Any:
@@ -213,7 +215,13 @@ def _reduced(losses: Any, counted: Any, reduction: str) -> Any:
     if reduction == "mean" and counted is None:
         return mean(losses)
     total = sum(losses)
-    return total if reduction == "sum" else total / max(int(counted.sum()), 1)
+    return total if reduction == "sum" else _per(total, counted)
+
+
+def _per(total: Any, counted: Any) -> Any:
+    """A total by how many examples count, 1 if none does; nobody waits for their number."""
+    wide = np.result_type(total.dtype, np.float32)  # float16 ends at 65,504
+    return astype(astype(total, wide) / maximum(sum(counted, dtype=wide), 1), total.dtype)
 
 
 @in_single
@@ -279,8 +287,9 @@ def accuracy(logits: Any, labels: Any, /, *, ignore_label: int | None = None) ->
             f"fdbr.ops.accuracy: labels {describe(labels)} do not fit logits {describe(logits)}; "
             f"they must be integers of shape {logits.shape[:-1]}"
         )
+    labels = beside(labels, logits)
     right = astype(argmax(logits, axis=-1) == labels, float_dtype(logits))
     if ignore_label is None:
         return mean(right)
     counted = labels != ignore_label
-    return sum(where(counted, right, 0)) / max(int(counted.sum()), 1)
+    return _per(sum(where(counted, right, 0)), counted)

@@ -23,7 +23,9 @@ _COMPARED = "iIlLqQ"  # and those that it compares there; floating ones with the
 
 
 @constant
-def within(xp: Any, index: Any, *, least: int, count: int, name: str) -> Any:
+def within(
+    xp: Any, index: Any, *, least: int, count: int, name: str, error: Any = IndexError
+) -> Any:
     """The index itself, whose elements must lie in ``least … count - 1``.
 
     To know that, the host waits for the device; rules of derivatives do not ask again.
@@ -34,7 +36,7 @@ def within(xp: Any, index: Any, *, least: int, count: int, name: str) -> Any:
     if index.dtype.kind == "i":
         outside = outside | (index < least)
     if bool(outside.any()):
-        raise IndexError(
+        raise error(
             f"fdbr.ops.{name}: an index of {describe(index)} lies between {int(index.min())} and "
             f"{int(index.max())}, and there are {count} places: {least} … {count - 1}"
         )
@@ -60,7 +62,8 @@ def extremes_at(xp: Any, x: Any, key: Any, values: Any, largest: bool) -> Any:
     ufunc = xp.maximum if largest else xp.minimum
     if xp is np or x.dtype.char in _COMPARED:
         out = xp.array(x)
-        ufunc.at(out, key, values)
+        with np.errstate(invalid="ignore"):  # of which NumPy warns where there is NaN
+            ufunc.at(out, key, values)
         return out
     if x.dtype.kind == "c":
         return _complex_extremes(xp, x, key, values, largest)
@@ -98,9 +101,7 @@ def _complex_extremes(xp: Any, x: Any, key: Any, values: Any, largest: bool) -> 
     real = extremes_at(xp, xp.where(xp.isnan(x), math.nan, x.real), key, given, largest)
     worst = -math.inf if largest else math.inf
     own = xp.where(x.real == real, x.imag, worst)
-    imag = extremes_at(
-        xp, own, key, xp.where(given == real[key], values.imag, worst), largest
-    )
+    imag = extremes_at(xp, own, key, xp.where(given == real[key], values.imag, worst), largest)
     return _complex(xp, real, xp.where(xp.isnan(real), math.nan, imag), x.dtype)
 
 

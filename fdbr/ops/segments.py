@@ -3,13 +3,13 @@
 import math
 from typing import Any, Literal
 
-from fdbr.backend import array_module, protect
+from fdbr.backend import array_module
 from fdbr.core import describe, integer
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
-from fdbr.ops.dtypes import astype, is_differentiated, is_traced
+from fdbr.ops.dtypes import astype, is_differentiated
 from fdbr.ops.embedding import _add_rows
-from fdbr.ops.indexing import at, getitem
+from fdbr.ops.indexing import Place, in_range, pick
 from fdbr.ops.kinds import opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.places import extremes_at
@@ -132,7 +132,7 @@ def gather(x: Any, dim: int, index: Any, /) -> Any:
            [3.]])
     """
     x, axis, index = _checked(x, dim, index, "gather")
-    return getitem(x, _along(index, axis))
+    return pick(x, _along(in_range(index, x, axis), axis))
 
 
 def scatter(
@@ -184,26 +184,28 @@ def scatter(
     array([2., 0., 4.])
     """
     x, axis, index = _checked(x, dim, index, "scatter")
+    index = in_range(index, x, axis)
     src = _source(src, index, x)
     key = _along(index, axis)
     if reduce is None:
-        return at(x)[key].set(src)
+        return Place(x, key, made_here=True).set(src)
     if reduce not in ("sum", "mean", "amax", "amin"):
         raise ValueError(
             f"fdbr.ops.scatter: reduce is {reduce!r}; it is None, 'sum', 'mean', 'amax' or 'amin'"
         )
     if reduce in ("amax", "amin"):
-        index = index if is_traced(index) else protect(index)
         src = astype(src, x.dtype, copy=False)
         return _scatter_extreme(
             x, src, index, axis=axis, largest=reduce == "amax", include_self=include_self
         )
-    own = x if include_self else at(x)[key].set(0)
-    total = at(own)[key].add(src)
+    own = x if include_self else Place(x, key, made_here=True).set(0)
+    total = Place(own, key, made_here=True).add(src)
     if reduce == "sum":
         return total
     first = zeros_like(x, dtype=int) + 1
-    counts = at(first if include_self else at(first)[key].set(0))[key].add(1)
+    counts = Place(
+        first if include_self else Place(first, key, made_here=True).set(0), key, made_here=True
+    ).add(1)
     return total / astype(counts, x.dtype)
 
 
@@ -234,9 +236,9 @@ def _hits(x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool)
     key = _along(index, axis)
     own = astype(x == out, out.dtype)
     if not include_self:
-        own = at(own)[key].set(0)
-    given = astype(src == getitem(out, key), out.dtype)
-    counts = at(own)[key].add(given)
+        own = Place(own, key, made_here=True).set(0)
+    given = astype(src == pick(out, key), out.dtype)
+    counts = Place(own, key, made_here=True).add(given)
     return key, own, given, where(counts == 0, ones_like(counts), counts)
 
 
@@ -251,14 +253,14 @@ def _extreme_pull(
     ct: Any, x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool
 ) -> Any:
     key, _, given, counts = _hits(x, src, index, out, axis, include_self)
-    return getitem(ct / counts, key) * given
+    return pick(ct / counts, key) * given
 
 
 def _extreme_push(
     t: Any, x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool
 ) -> Any:
     key, _, given, counts = _hits(x, src, index, out, axis, include_self)
-    return at(zeros_like(out))[key].add(t * given) / counts
+    return Place(zeros_like(out), key, made_here=True).add(t * given) / counts
 
 
 def _last(dtype: Any, xp: Any, largest: bool) -> Any:

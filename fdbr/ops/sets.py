@@ -10,7 +10,7 @@ from fdbr.backend import array_module
 from fdbr.ops.comparison import equal, logical_not, not_equal
 from fdbr.ops.creation import arrays, asarray, ones_like
 from fdbr.ops.dtypes import is_traced
-from fdbr.ops.indexing import getitem
+from fdbr.ops.indexing import pick
 from fdbr.ops.reductions import cumulative_sum
 from fdbr.ops.searching import searchsorted, true_places
 from fdbr.ops.shape import concat, reshape
@@ -135,5 +135,5 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
     else:
         ordered = sort(x2)
         places = searchsorted(ordered, x1)
-        found = equal(getitem(ordered, places - (places == x2.size)), x1)
+        found = equal(pick(ordered, places - (places == x2.size)), x1)
     return logical_not(found) if invert else found

@@ -2,12 +2,14 @@
 
 from typing import Any, Literal
 
+import numpy as np
+
 from fdbr.core import describe
 from fdbr.ops.comparison import where
 from fdbr.ops.complex_parts import conj
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import astype, float_dtype
-from fdbr.ops.indexing import getitem
+from fdbr.ops.indexing import pick
 from fdbr.ops.kinds import fit, leading, multilinear
 from fdbr.ops.searching import searchsorted
 from fdbr.ops.shape import concat, flip
@@ -22,10 +24,19 @@ Overlap = Literal["full", "same", "valid"]
 # --- convolution --------------------------------------------------------------------
 
 
+_AT_ONCE = 1 << 24  # elements of windows that an array module may have to copy
+
+
 def _windows(xp: Any, x: Any, y: Any) -> Any:
     """The products of a sequence along the last axis with every window of a longer one."""
     windows = xp.lib.stride_tricks.sliding_window_view(x, y.shape[-1], axis=-1)
-    return xp.matmul(windows, y[..., ::-1, None])[..., 0]
+    flipped = y[..., ::-1, None]
+    step = max(1, _AT_ONCE * windows.shape[-2] // max(1, windows.size))
+    parts = [
+        xp.matmul(windows[..., i : i + step, :], flipped)[..., 0]
+        for i in range(0, max(1, windows.shape[-2]), step)
+    ]
+    return parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=-1)
 
 
 @multilinear(
@@ -35,8 +46,8 @@ def _windows(xp: Any, x: Any, y: Any) -> Any:
 )
 def _convolve_full(xp: Any, x: Any, y: Any) -> Any:
     """All overlaps of two sequences along the last axes, the others broadcasting."""
-    if x.ndim == y.ndim == 1:
-        return xp.convolve(x, y, "full")
+    if xp is np and x.ndim == y.ndim == 1:  # CuPy's loses digits in the Fourier transform
+        return np.convolve(x, y, "full")
     x, y = (x, y) if x.shape[-1] >= y.shape[-1] else (y, x)
     around = y.shape[-1] - 1
     padded = xp.zeros((*x.shape[:-1], x.shape[-1] + 2 * around), dtype=x.dtype)
@@ -51,8 +62,8 @@ def _convolve_full(xp: Any, x: Any, y: Any) -> Any:
 )
 def _convolve_valid(xp: Any, x: Any, y: Any) -> Any:
     """The overlaps in which the whole of ``y`` takes part; it is not the longer one."""
-    if x.ndim == y.ndim == 1:
-        return xp.convolve(x, y, "valid")
+    if xp is np and x.ndim == y.ndim == 1:
+        return np.convolve(x, y, "valid")
     return _windows(xp, x, y)
 
 
@@ -182,8 +193,8 @@ def interp(
     else:
         after = searchsorted(places, x, side="right")
         after = where(after < 1, 1, where(after > places.size - 1, places.size - 1, after))
-        x0, x1 = getitem(places, after - 1), getitem(places, after)
-        y0, y1 = getitem(values, after - 1), getitem(values, after)
+        x0, x1 = pick(places, after - 1), pick(places, after)
+        y0, y1 = pick(values, after - 1), pick(values, after)
         width = x1 - x0
         inside = y0 + (y1 - y0) * ((x - x0) / where(width == 0, 1, width))
     inside = where(x < places[0], values[0] if left is None else left, inside)
@@ -197,6 +208,6 @@ def _one_period(x: Any, places: Any, values: Any, period: float) -> tuple[Any, A
     period = -period if period < 0 else period
     x, places = x % period, places % period
     order = argsort(places)
-    places, values = getitem(places, order), getitem(values, order)
+    places, values = pick(places, order), pick(values, order)
     places = concat([places[-1:] - period, places, places[:1] + period])
     return x, places, concat([values[-1:], values, values[:1]])

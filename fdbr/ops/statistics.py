@@ -9,7 +9,7 @@ from fdbr.ops.arithmetic import round as _round
 from fdbr.ops.comparison import isnan, where
 from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.dtypes import astype, float_dtype, is_number, is_traced
-from fdbr.ops.indexing import getitem
+from fdbr.ops.indexing import pick
 from fdbr.ops.reductions import Axis, kept_shape
 from fdbr.ops.shape import moveaxis, normalize_axes, reshape
 from fdbr.ops.sorting import sort
@@ -92,14 +92,14 @@ def quantile(
     place = q * (ordered.shape[0] - 1)
     low = floor(place)
     share = reshape(place - low, (*q.shape, *(1,) * (ordered.ndim - 1)))
-    below = getitem(ordered, astype(low, int))
-    above = getitem(ordered, astype(low + (place > low), int))
+    below = pick(ordered, astype(low, int))
+    above = pick(ordered, astype(low + (place > low), int))
     if method == "linear":
         out = below + (above - below) * share
     elif method == "midpoint":
         out = where(share > 0, (below + above) / 2, below)
     elif method == "nearest":
-        out = getitem(ordered, astype(_round(place), int))
+        out = pick(ordered, astype(_round(place), int))
     else:
         out = below if method == "lower" else above
     out = plain(where(isnan(ordered[-1]), ordered[-1], out))

@@ -10,6 +10,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.core import dispatch, registry
 from fdbr.ops.indexing import _split
+from fdbr.ops.places import within
 from fdbr.ops.windows import Geometry
 
 X = np.array([[-1.25, 0.5], [2.0, -0.75]])
@@ -24,6 +25,10 @@ SHAPE = "its value depends on its operands' shape, dtype or keys alone"
 
 def _key(x: Any) -> Any:
     return ops.astype(ops.abs(x[0]), np.uint64)
+
+
+def _places(x: Any) -> Any:
+    return ops.astype(ops.abs(x), np.int64)
 
 
 def _last_named(x: Any) -> Any:
@@ -55,6 +60,7 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     "signbit": (TRUTH, ops.signbit),
     "all": (TRUTH, lambda x: ops.all(x > 0, axis=0)),
     "any": (TRUTH, lambda x: ops.any(x > 2.25, axis=0)),
+    "within": (PLACES, lambda x: within(_places(x), least=0, count=1 << 40, name="getitem")),
     "argmax": (PLACES, lambda x: ops.argmax(x, axis=0)),
     "argmin": (PLACES, lambda x: ops.argmin(x, axis=0)),
     "count_nonzero": (PLACES, lambda x: ops.count_nonzero(x > 0, axis=0)),
