@@ -5,6 +5,8 @@ asks here for the module of its arguments.  Any other array type that answers
 ``__array_namespace__`` is taken as it is.
 """
 
+import contextlib
+import weakref
 from types import ModuleType
 from typing import Any
 
@@ -51,8 +53,51 @@ def array_module(*values: Any) -> ModuleType:
         if module is _BELOW:
             module = array_module(value.value)
         if module is not None and module is not np:
-            return module
+            return _where(module, value) if several else module
     return np
+
+
+several: list[Any] = []
+"""The array modules met so far whose arrays can lie on several devices."""
+
+
+def _where(module: Any, value: Any) -> Any:
+    """The module of an array, for the device where it lies."""
+    number = number_of(value)
+    return module if number is None or module not in several else libraries.there(module, number)
+
+
+def number_of(value: Any) -> int | None:
+    """The number of the device where an array lies; `None` of what lies in host memory."""
+    return getattr(getattr(value, "device", None), "id", None)
+
+
+def on_device(*values: Any, mixed: bool = False) -> contextlib.AbstractContextManager[Any]:
+    """The context of the device where arrays lie, for what is computed from them.
+
+    It is the current one where they lie in host memory, or where there is but one device.  Of
+    arrays that may be ``mixed``, the first one counts.
+    """
+    found: dict[int, Any] = {}
+    for value in values:
+        number = number_of(value)
+        if number is not None:
+            found.setdefault(number, value)
+    if not found:
+        return contextlib.nullcontext()
+    if len(found) > 1 and not mixed:
+        raise ValueError(
+            f"the operands lie on the devices {sorted(found)}; bring them together with "
+            "fdbr.device_put(x, device), or with ops.to_device under a transformation"
+        )
+    number, value = next(iter(found.items()))
+    while module_of(type(value), value) is _BELOW:
+        value = value.value
+    module = module_of(type(value), value)
+    if module not in several or module.cuda.runtime.getDevice() == number:
+        return contextlib.nullcontext()
+    device: contextlib.AbstractContextManager[Any] = module.cuda.Device(number)
+    return device
 
 
 def module_of(kind: type, value: Any) -> Any:
@@ -61,6 +106,8 @@ def module_of(kind: type, value: Any) -> Any:
         return _modules[kind]
     except KeyError:
         module = _modules[kind] = _ask(kind, value)
+        if libraries.devices_of(module) > 1 and module not in several:
+            several.append(module)
         return module
 
 
@@ -84,7 +131,9 @@ def is_array(value: Any) -> bool:
 
 def module_for(device: Any) -> Any:
     """The array module that makes arrays on a device: NumPy on ``None`` and ``"cpu"``."""
-    return np if device is None or device == "cpu" else libraries.accelerator()
+    if device is None or device == "cpu":
+        return np
+    return libraries.there(libraries.accelerator(), getattr(device, "id", device))
 
 
 # --- reading and writing ------------------------------------------------------------
@@ -105,7 +154,13 @@ def lock(array: Any) -> Any:
         array.setflags(write=False)
         if array.base is not None:
             lock(array.base)
+    elif _kept:
+        _kept.pop(id(array), None)  # it is handed out
     return array
+
+
+_kept: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""The copies that nobody else knows, of arrays that have no flag to say who may write to them."""
 
 
 def owner(array: Any) -> Any:
@@ -123,7 +178,9 @@ def is_locked(array: Any) -> bool:
         array = array.base
     if isinstance(array, memoryview):
         return is_locked(array.obj)
-    return isinstance(array, np.generic | bytes | type(None)) or not _is_mutable(array)
+    if isinstance(array, np.generic | bytes | type(None)):
+        return True
+    return _kept.get(id(array)) is array or not _is_mutable(array)
 
 
 def _is_mutable(value: Any) -> bool:
@@ -137,7 +194,24 @@ def protect(array: Any) -> Any:
     """An array with the same elements that nobody can write to: itself, or a copy."""
     if not hasattr(array, "dtype") or is_locked(array):
         return array
-    return lock(array.copy())
+    return lock(copy_of(array))
+
+
+def keep(array: Any) -> Any:
+    """`protect` for the library's own use: a copy that was made so is not copied again."""
+    safe = protect(array)
+    if safe is not array and not isinstance(safe, np.ndarray):
+        with contextlib.suppress(TypeError):  # of arrays to which there are no weak references
+            _kept[id(safe)] = safe
+    return safe
+
+
+def copy_of(array: Any) -> Any:
+    """A copy of an array where it lies; CuPy's own method copies to the current device."""
+    if not several:
+        return array.copy()
+    with on_device(array):
+        return array.copy()
 
 
 # --- devices ------------------------------------------------------------------------
@@ -188,5 +262,5 @@ def device_put(values: Any, device: int | str | None = None) -> Any:
             f"fdbr.device_put: device {device!r} is a GPU, which needs CuPy; install it with "
             "pip install 'fdbr[gpu]', or use device='cpu'"
         ) from error
-    with xp.cuda.Device(device):
+    with xp.cuda.Device(getattr(device, "id", device)):
         return pytrees.map(lambda leaf: xp.asarray(leaf) if is_array(leaf) else leaf, values)

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import array_module, is_array, lock, protect, to_numpy
+from fdbr.backend import (
+    array_module,
+    is_array,
+    lock,
+    on_device,
+    protect,
+    several,
+    to_numpy,
+)
 from fdbr.core import (
     Primitive,
     Trace,
@@ -93,7 +101,11 @@ class BatchTrace(Trace):
         values = [arg.value if own else arg for arg, own in zip(args, batched, strict=True)]
         if primitive.batch is None:
             raise TypeError(f"fdbr.ops.{primitive.name} has no rule for vmap")
-        out = primitive.batch(primitive.apply, values, batched, self.size, params)
+        if several:
+            with on_device(*values, mixed=True):
+                out = primitive.batch(primitive.apply, values, batched, self.size, params)
+        else:
+            out = primitive.batch(primitive.apply, values, batched, self.size, params)
         if type(out) is tuple:
             return tuple(BatchTracer(self, part) for part in out)
         return BatchTracer(self, out)

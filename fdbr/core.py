@@ -20,7 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, is_locked, lock, owner, protect, see_through
+from fdbr.backend import (
+    array_module,
+    is_locked,
+    keep,
+    lock,
+    on_device,
+    owner,
+    protect,
+    see_through,
+    several,
+)
 
 __all__ = [
     "EscapedTracerError",
@@ -208,6 +218,9 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
             return primitive.value(np, *args, **params)
         if not foreign:
             return _of_numbers(primitive, args, params)
+        if several:
+            with on_device(*args):
+                return primitive.value(array_module(*args), *args, **params)
         return primitive.value(array_module(*args), *args, **params)
     except (TypeError, ValueError, IndexError) as error:
         raise primitive.explain(error, args) from error
@@ -266,14 +279,14 @@ def retain(value: Any) -> Any:
         if value._trace.borrowed:
             value.value = retain_from(value._trace, value.value)
         return value
-    return protect(value)
+    return keep(value)
 
 
 def retain_from(trace: Trace, value: Any) -> Any:
     """`retain`, for what a traced value of ``trace`` holds: its intermediates are private."""
     if isinstance(value, Tracer):
         return retain(value)
-    return protect(value) if id(owner(value)) in trace.borrowed else value
+    return keep(value) if id(owner(value)) in trace.borrowed else value
 
 
 def publish(trace: Trace, value: Any) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbr import tree
+from fdbr.backend import on_device, several
 from fdbr.core import Primitive, Trace, Tracer, describe, dispatch, publish
 from fdbr.ops.kinds.fitting import zeros_of
 from fdbr.transforms import Kind, fitted, pair
@@ -36,7 +37,11 @@ class ForwardTrace(Trace):
         out = dispatch(primitive, values, params)
         if primitive.forward is None:
             return publish(self, out)
-        tangent = primitive.forward(values, tangents, out, params)
+        if several:
+            with on_device(*out if type(out) is tuple else (out,), mixed=True):
+                tangent = primitive.forward(values, tangents, out, params)
+        else:
+            tangent = primitive.forward(values, tangents, out, params)
         if type(out) is tuple:
             return tuple(map(self.output, out, tangent or [None] * len(out)))
         return self.output(out, tangent)

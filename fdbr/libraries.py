@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["accelerator", "beside", "cuda_of", "scipy_of", "strict"]
+__all__ = ["accelerator", "beside", "cuda_of", "devices_of", "scipy_of", "strict", "there"]
 
 beside: dict[str, Any] = {"cupy": "cupyx"}
 """By the name of an array module, what has SciPy's functions for it: a module, or its name."""
@@ -37,6 +37,49 @@ def scipy_of(xp: Any, name: str) -> Any:
 def cuda_of(xp: Any) -> Any:
     """What an array module says of devices, as CuPy does; `None` where there are none."""
     return getattr(xp, "cuda", None)
+
+
+@functools.cache
+def devices_of(xp: Any) -> int:
+    """How many devices the arrays of a module can lie on, beside host memory."""
+    cuda = cuda_of(xp)
+    if cuda is None:
+        return 0
+    try:
+        return int(cuda.runtime.getDeviceCount())
+    except RuntimeError:  # there is no driver
+        return 0
+
+
+class Elsewhere:
+    """An array module whose functions run on a device that is not the current one."""
+
+    def __init__(self, module: Any, device: Any) -> None:
+        self._module = module
+        self._device = device
+        self.__name__ = module.__name__
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._module, name)
+        if isinstance(member, type) or not callable(member):
+            namespace = hasattr(member, "__name__") and not isinstance(member, type)
+            return Elsewhere(member, self._device) if namespace else member
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self._device:
+                return member(*args, **kwargs)
+
+        return call
+
+
+def there(xp: Any, number: int) -> Any:
+    """An array module for the device of a number: itself where that is the current one."""
+    return xp if xp.cuda.runtime.getDevice() == number else _elsewhere(xp, number)
+
+
+@functools.cache
+def _elsewhere(xp: Any, number: int) -> Elsewhere:
+    return Elsewhere(xp, xp.cuda.Device(number))
 
 
 def strict(xp: Any) -> contextlib.AbstractContextManager[Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import on_device, several
 from fdbr.core import (
     Primitive,
     Trace,
@@ -240,7 +241,7 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
                 cotangents[number] = given
                 if parent[1] and number < until:
                     heappush(heap, parent)
-            elif number in own and type(given) is type(cotangents[number]):
+            elif number in own and type(given) is type(cotangents[number]) and not several:
                 cotangents[number] += given
             else:
                 cotangents[number] = _add(cotangents[number], given)
@@ -256,6 +257,18 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
         cotangent = cotangents.pop(number)
         if type(cotangent) is Deferred:
             cotangent = cotangent.value()
+        if several:
+            edges = [(parent, _on_device(pull), saved) for parent, pull, saved in edges]
+
+
+def _on_device(pull: Any) -> Any:
+    """A rule that runs where the cotangent lies."""
+
+    def there(cotangent: Any, *saved: Any) -> Any:
+        with on_device(*cotangent if type(cotangent) is list else (cotangent,)):
+            return pull(cotangent, *saved)
+
+    return there
 
 
 def _give(_: Any, cotangent: Any) -> Any:
@@ -263,4 +276,7 @@ def _give(_: Any, cotangent: Any) -> Any:
 
 
 def _add(a: Any, b: Any) -> Any:
+    if several:
+        with on_device(a, b):
+            return b + a if type(b) is Deferred else a + b
     return b + a if type(b) is Deferred else a + b

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import core, tree
-from fdbr.backend import array_module, lock
+from fdbr.backend import array_module, copy_of, lock, module_of, number_of, several
 from fdbr.core import (
     Trace,
     Tracer,
@@ -19,6 +19,7 @@ from fdbr.core import (
     publish,
     registry,
 )
+from fdbr.libraries import there
 from fdbr.reverse import Node, ReverseTrace, ReverseTracer, backward
 
 __all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp"]
@@ -52,7 +53,7 @@ def stop_gradient(values: Any) -> Any:
 class Kind:
     """What a leaf's gradient must be like: an array, a scalar or a number, and of which dtype."""
 
-    __slots__ = ("dtype", "shape", "type", "xp")
+    __slots__ = ("_number", "dtype", "shape", "type", "xp")
 
     def __init__(self, leaf: Any) -> None:
         self.shape = getattr(leaf, "shape", ())
@@ -60,7 +61,12 @@ class Kind:
             leaf = leaf.value
         self.type = type(leaf)
         self.dtype = getattr(leaf, "dtype", None) or np.dtype(self.type)
-        self.xp = array_module(leaf)
+        self.xp: Any = module_of(type(leaf), leaf) or np
+        self._number = number_of(leaf) if several else None
+
+    def maker(self) -> Any:
+        """The array module on the leaf's device; where a pullback runs, another may be current."""
+        return self.xp if self._number is None else there(self.xp, self._number)
 
     def _like(self, cotangent: Any) -> Any:
         """A traced cotangent without dimensions, with a scalar or an array of the leaf's type."""
@@ -80,15 +86,15 @@ class Kind:
         ``seeds`` are the identities of the cotangents that somebody else gave.
         """
         if cotangent is None:
-            cotangent = self.xp.zeros(self.shape, dtype=self.dtype)
+            cotangent = self.maker().zeros(self.shape, dtype=self.dtype)
         elif isinstance(cotangent, Tracer):
             return cotangent if self.shape else self._like(cotangent)
         if self.type is not np.ndarray and self.xp is np:
             return self.dtype.type(cotangent)  # of a number, and of an array's scalar
         if type(cotangent) is not self.type:
-            cotangent = self.xp.asarray(cotangent)
+            cotangent = self.maker().asarray(cotangent)
         if getattr(cotangent, "base", None) is not None or id(cotangent) in seeds:
-            cotangent = cotangent.copy()
+            cotangent = copy_of(cotangent)
         return lock(cotangent)
 
 
@@ -402,7 +408,7 @@ def fitted(ct: Any, kind: Kind, where: str) -> Any:
     if type(ct) in (int, float, complex) and shape == () and dtype.kind in "fc":
         if type(ct) is complex and dtype.kind == "f":
             raise TypeError(f"{where} must have dtype {dtype}, not {describe(ct)}")
-        return kind.xp.asarray(ct, dtype=dtype)[()]
+        return kind.maker().asarray(ct, dtype=dtype)[()]
     if not hasattr(ct, "dtype") or ct.dtype != dtype:
         raise TypeError(f"{where} must have dtype {dtype}, not {describe(ct)}")
     if ct.shape != shape:

@@ -1,19 +1,21 @@
 """The arrays that a recorded function uses and that are no arguments."""
 
+import functools
+import operator
 import sys
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from fdbr.backend import is_locked, lock, owner
+from fdbr.backend import is_locked, keep, lock, number_of, on_device, owner
 
 __all__ = ["Constants", "first_changed", "same_elements", "snapshot"]
 
 
 def snapshot(array: Any) -> Any:
     """A read-only copy of an array, laid out as it is."""
-    return lock(array.copy(order="K") if isinstance(array, np.ndarray) else array.copy())
+    return lock(array.copy(order="K")) if isinstance(array, np.ndarray) else keep(array)
 
 
 class Constants:
@@ -77,17 +79,37 @@ def _is_known(pairs: list[tuple[Any, Any]]) -> bool:
 
 
 def first_changed(pairs: Iterable[tuple[Any, Any]]) -> Any:
-    """The first array that is not as its copy any more; `None` if all are."""
+    """The first array that is not as its copy any more; `None` if all are.
+
+    For all arrays on one device the host waits once.
+    """
+    there: dict[int | None, list[tuple[Any, Any]]] = {}
     for array, copy in pairs:
-        if not same_elements(array, copy):
+        if not isinstance(array, np.ndarray):
+            there.setdefault(number_of(array), []).append((array, copy))
+        elif not same_elements(array, copy):
             return array
+    for group in there.values():
+        if not _all_same(group):
+            return next(array for array, copy in group if not same_elements(array, copy))
     return None
 
 
 def same_elements(array: Any, copy: Any) -> bool:
     """Whether an array still is as its copy, element by element; NaN is NaN here."""
+    if not isinstance(array, np.ndarray):
+        return _all_same([(array, copy)])
     if array.shape != copy.shape or array.dtype != copy.dtype:
         return False
     if bool((array == copy).all()):
         return True
     return array.dtype.kind in "fc" and np.array_equal(array, copy, equal_nan=True)
+
+
+def _all_same(pairs: list[tuple[Any, Any]]) -> bool:
+    """`same_elements` of several pairs of arrays on one device."""
+    if any(a.shape != c.shape or a.dtype != c.dtype for a, c in pairs):
+        return False
+    with on_device(*pairs[0]):
+        same = [((a == c) | (a != a) & (c != c)).all() for a, c in pairs]
+        return bool(functools.reduce(operator.and_, same))

@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.core import Tracer, describe
 from fdbr.ops.activation import floating
 from fdbr.ops.creation import zeros_like
+from fdbr.ops.devices import beside
 from fdbr.ops.kinds import constant, leading
 from fdbr.ops.philox import random_words
 
@@ -61,7 +62,7 @@ def dropout(x: Any, rate: float, *, key: Any) -> Any:
             f"fdbr.ops.dropout: key must be one key, uint64[2], got {describe(key)}; make one with "
             "fdbr.random.key(seed)"
         )
-    x = floating(x)
+    x, key = floating(x), beside(key, x)
     if rate == 0:
         return x
     if rate == 1:

@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fdbr.backend import module_for
 from fdbr.core import integer
+from fdbr.ops.arithmetic import divide
 from fdbr.ops.creation import asarray
+from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype
 from fdbr.ops.shape import normalize_axes, roll
 
@@ -23,7 +27,8 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     """
     n = integer("fdbr.ops.fft.fftfreq", "n", n, least=1)
     middle = n // 2
-    return _frequencies((module_for(device).arange(n) + middle) % n - middle, n, d, dtype)
+    places = (np.arange(n) + middle) % n - middle
+    return _frequencies(to_device(places, device or "cpu"), n, d, dtype)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
@@ -38,7 +43,7 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
 
 
 def _frequencies(whole: Any, n: int, d: float, dtype: Any) -> Any:
-    return astype(whole / (n * d), float if dtype is None else dtype, copy=False)
+    return astype(divide(whole, n * d), float if dtype is None else dtype, copy=False)
 
 
 def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, is_array, protect
+from fdbr.backend import array_module, is_array, keep
 from fdbr.core import Tracer, describe, host_types
 from fdbr.deferred import Deferred
 from fdbr.ops.creation import asarray, holds_array
@@ -88,7 +88,7 @@ def in_range(part: Any, x: Any, axis: int) -> Any:
     if axis < x.ndim and array_module(x) is not np:
         part = within(part, least=-x.shape[axis], count=x.shape[axis], name="getitem")
         part = beside(part, x)
-    return part if isinstance(part, Tracer) else protect(part)
+    return part if isinstance(part, Tracer) else keep(part)
 
 
 def _taken(part: Any) -> int:

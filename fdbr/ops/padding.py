@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from fdbr.backend import array_module
 from fdbr.core import describe
+from fdbr.ops.arithmetic import divide
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, is_differentiated, is_traced
 from fdbr.ops.kinds import linear
@@ -219,7 +220,7 @@ def _ramped(x: Any, axis: int, widths: Pair, ends: Pair) -> Any:
         widths, ends, (_part(x, axis, 0, 1), _part(x, axis, -1, None)), strict=True
     ):
         dtype = x.dtype if x.dtype.kind in "fc" else float
-        steps = xp.arange(width, dtype=dtype) / (width or 1)  # from the far end to the edge
+        steps = divide(xp.arange(width, dtype=dtype), width or 1)  # from the far end to the edge
         steps = steps.reshape((-1, *(1,) * (x.ndim - axis - 1)))
         ramps.append(astype(end + (edge - end) * steps, x.dtype, copy=False))
     return concat([ramps[0], x, flip(ramps[1], axis=axis)], axis=axis)

@@ -8,6 +8,10 @@ The words are those of the Philox bit generator (Salmon et al., *Parallel random
 easy as 1, 2, 3*, SC 2011), the key being Philox's key.  Everything else is a pure transform
 of `bits`, so draws of different dtypes under one key agree up to rounding.
 
+Keys are small and live in host memory.  Every draw takes a keyword ``device``, ``"cpu"`` or the
+number of a CUDA device; by default it lies where an argument lies on a GPU, or else where the key
+does.  The words are the same everywhere.
+
 Under `fdbr.vmap` keys may be batched, parameters too: the draws are bitwise those of each key
 alone.
 

@@ -1,15 +1,18 @@
 """What the functions of this package ask of their arguments, and how they give their results."""
 
+import functools
+import inspect
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module, lock
+from fdbr.backend import array_module, is_array, lock, on_device, several
 from fdbr.core import Tracer, describe
+from fdbr.ops.devices import beside, to_device
 
 __all__ = [
     "Shape",
@@ -18,12 +21,40 @@ __all__ = [
     "check_key",
     "check_order",
     "checked",
+    "drawing",
     "give",
     "parameter",
     "shape_of",
 ]
 
 Shape = int | Sequence[int]
+
+
+def drawing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a key that takes ``device`` as well, and runs where its draws shall lie.
+
+    That is the device given; or that of an argument which lies on a GPU; or the key's.
+    """
+    parameters = inspect.signature(function)
+    known = inspect.Parameter("device", inspect.Parameter.KEYWORD_ONLY, default=None)
+
+    @functools.wraps(function)
+    def draw(key: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        if is_array(key):
+            if device is not None:
+                key = to_device(key, device)
+            else:
+                for value in (*args, *kwargs.values()):
+                    key = beside(key, value)
+            if several:
+                with on_device(key):
+                    return function(key, *args, **kwargs)
+        return function(key, *args, **kwargs)
+
+    draw.__signature__ = parameters.replace(  # type: ignore[attr-defined]
+        parameters=[*parameters.parameters.values(), known]
+    )
+    return draw
 
 
 def check_key(function: str, key: Any) -> None:

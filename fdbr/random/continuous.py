@@ -7,7 +7,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core import stop_gradient
-from fdbr.random.arguments import Shape, check_order, checked, give, parameter
+from fdbr.random.arguments import Shape, check_order, checked, drawing, give, parameter
 from fdbr.random.keys import bits
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 
+@drawing
 def uniform(
     key: Any, shape: Shape = (), dtype: Any = np.float64, minval: Any = 0.0, maxval: Any = 1.0
 ) -> Any:
@@ -74,6 +75,7 @@ def _array_like(x: Any, value: Any) -> Any:
     return value if hasattr(value, "dtype") else ops.full_like(x, value)
 
 
+@drawing
 def normal(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     """Standard normal, by inversion of the distribution function.
 
@@ -100,6 +102,7 @@ def normal(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     return give(ops.ndtri(u), dtype)
 
 
+@drawing
 def truncated_normal(
     key: Any, lower: Any, upper: Any, shape: Shape | None = None, dtype: Any = np.float64
 ) -> Any:
@@ -146,6 +149,7 @@ def truncated_normal(
     return give(ops.clip(draws, low, high), dtype)
 
 
+@drawing
 def exponential(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     """Exponential of rate one: ``-log(u)``.  Arguments and errors as for `normal`.
 
@@ -157,6 +161,7 @@ def exponential(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     return give(-ops.log(u), dtype)
 
 
+@drawing
 def gumbel(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     """Standard Gumbel: ``-log(-log(u))``.  Arguments and errors as for `normal`.
 
@@ -168,6 +173,7 @@ def gumbel(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     return give(-ops.log(-ops.log(u)), dtype)
 
 
+@drawing
 def laplace(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     """Standard Laplace, density ``exp(-|x|) / 2``.  Arguments and errors as for `normal`.
 
@@ -180,6 +186,7 @@ def laplace(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     return give(-ops.sign(centred) * ops.log1p(-2 * ops.abs(centred)), dtype)
 
 
+@drawing
 def logistic(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     """Standard logistic: ``log(u / (1 - u))``.  Arguments and errors as for `normal`.
 
@@ -191,6 +198,7 @@ def logistic(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     return give(ops.log(u) - ops.log1p(-u), dtype)
 
 
+@drawing
 def cauchy(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     """Standard Cauchy: ``tan(pi * (u - 1/2))``.  Arguments and errors as for `normal`.
 

@@ -13,6 +13,7 @@ from fdbr.random.arguments import (
     broadcasts,
     check_key,
     check_order,
+    drawing,
     give,
     parameter,
     shape_of,
@@ -23,6 +24,7 @@ from fdbr.random.keys import bits
 __all__ = ["bernoulli", "categorical", "randint"]
 
 
+@drawing
 def bernoulli(key: Any, p: Any = 0.5, shape: Shape | None = None) -> Any:
     """True with probability ``p``.
 
@@ -58,6 +60,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Shape | None = None) -> Any:
     return give(uniform(key, shape) < p, bool)
 
 
+@drawing
 def categorical(key: Any, logits: Any, axis: int = -1, shape: Shape | None = None) -> Any:
     """Indices drawn with probabilities ``softmax(logits, axis)``.
 
@@ -109,6 +112,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Shape | None = Non
     return give(ops.argmax(logits + noise, axis=-1), np.int64)
 
 
+@drawing
 def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = np.int64) -> Any:
     """Integers drawn uniformly from [minval, maxval).
 

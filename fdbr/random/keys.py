@@ -8,7 +8,7 @@ from fdbr import ops
 from fdbr.backend import lock
 from fdbr.core import Tracer, describe, integer
 from fdbr.ops.philox import random_words
-from fdbr.random.arguments import Shape, check_key, shape_of
+from fdbr.random.arguments import Shape, check_key, drawing, shape_of
 
 __all__ = ["bits", "fold_in", "key", "split"]
 
@@ -127,6 +127,7 @@ def _words_of(function: str, name: str, value: Any) -> Any:
     return ops.astype(value, np.uint64)
 
 
+@drawing
 def bits(key: Any, shape: Shape = ()) -> Any:
     """Uniformly distributed 64-bit words, from which all other draws are made.
 

@@ -8,7 +8,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.backend import lock
 from fdbr.core import describe, integer, stop_gradient
-from fdbr.random.arguments import Shape, all_true, check_key, shape_of
+from fdbr.random.arguments import Shape, all_true, check_key, drawing, shape_of
 from fdbr.random.continuous import gumbel, uniform
 from fdbr.random.discrete import randint
 from fdbr.random.keys import bits
@@ -16,6 +16,7 @@ from fdbr.random.keys import bits
 __all__ = ["choice", "permutation"]
 
 
+@drawing
 def permutation(key: Any, x: Any, axis: int = 0) -> Any:
     """A random permutation.
 
@@ -50,6 +51,7 @@ def permutation(key: Any, x: Any, axis: int = 0) -> Any:
     return lock(ops.take(x, _order(key, x.shape[axis]), axis=axis))
 
 
+@drawing
 def choice(
     key: Any, a: Any, shape: Shape = (), replace: bool = True, p: Any = None, axis: int = 0
 ) -> Any:

@@ -220,7 +220,7 @@ module.from_dlpack = _from_dlpack
 module.nonzero = lambda a: a.nonzero()
 module.cuda = SimpleNamespace(
     Device=devices.Device,
-    runtime=SimpleNamespace(getDeviceCount=lambda: devices.COUNT),
+    runtime=SimpleNamespace(getDeviceCount=lambda: devices.COUNT, getDevice=devices.current),
     get_current_stream=lambda: SimpleNamespace(synchronize=devices.wait),
 )
 Array.namespace = module
