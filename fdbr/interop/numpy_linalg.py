@@ -14,6 +14,9 @@ from fdbr import ops
 from fdbr.array import functions, ufuncs
 from fdbr.interop.numpy_protocol import implements
 from fdbr.ops import linalg
+from fdbr.ops.linalg.matrices import matrices, mirrored, square_matrices
+from fdbr.ops.linalg.singular_values import SVDResult
+from fdbr.ops.linalg.solving import inverse
 
 
 def enter(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -54,7 +57,26 @@ enter("eigvalsh")(lambda a, UPLO="L": linalg.eigvalsh(_read(a, UPLO)))
 def _svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> Any:
+    if hermitian:
+        return _hermitian_svd(a) if compute_uv else _hermitian_svdvals(a)
     return linalg.svd(a, full_matrices=full_matrices) if compute_uv else linalg.svdvals(a)
+
+
+# Of Hermitian matrices NumPy reads one triangle, and makes singular values of the eigenvalues.
+
+
+def _hermitian_svd(a: Any) -> Any:
+    values, vectors = linalg.eigh(a)
+    order = ops.flip(ops.argsort(ops.abs(values)), axis=-1)
+    values = ops.take_along_axis(values, order, axis=-1)
+    u = ops.take_along_axis(vectors, order[..., None, :], axis=-1)
+    signs = ops.where(values < 0, -1.0, 1.0)
+    vh = ops.conj(ops.matrix_transpose(u * ops.astype(signs, values.dtype)[..., None, :]))
+    return SVDResult(u, ops.abs(values), vh)
+
+
+def _hermitian_svdvals(a: Any) -> Any:
+    return ops.flip(ops.sort(ops.abs(linalg.eigvalsh(a))), axis=-1)
 
 
 @enter("qr")
@@ -71,6 +93,7 @@ _NOT_GIVEN = object()
 
 @enter("pinv")
 def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NOT_GIVEN) -> Any:
+    a = mirrored(a) if hermitian else a
     if rtol is _NOT_GIVEN:
         return linalg.pinv(a, rtol=1e-15 if rcond is None else rcond)
     if rcond is not None:
@@ -84,6 +107,7 @@ def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
         raise ValueError("np.linalg.matrix_rank: tol and rtol exclude each other; give either")
     if A.ndim < 2:
         return ops.astype(ops.any(A != 0), np.int64)
+    A = mirrored(A) if hermitian else A
     if tol is None:
         return linalg.matrix_rank(A, rtol=rtol)
     return ops.count_nonzero(linalg.svdvals(A) > ops.asarray(tol)[..., None], axis=-1)
@@ -108,11 +132,17 @@ def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
 
 @enter("cond")
 def _cond(x: Any, p: Any = None) -> Any:
+    """That of a singular matrix is infinite, and NaN only where an element is."""
+    x = matrices("cond", x)
     if p in (None, 2, -2):
         values = linalg.svdvals(x)
-        ratio = values[..., 0] / values[..., -1]
-        return 1 / ratio if p == -2 else ratio
-    return linalg.matrix_norm(x, ord=p) * linalg.matrix_norm(linalg.inv(x), ord=p)
+        largest, least = values[..., 0], values[..., -1]
+        out = least / largest if p == -2 else largest / least
+    else:
+        inverted = inverse(square_matrices("cond", x))
+        out = linalg.matrix_norm(x, ord=p) * linalg.matrix_norm(inverted, ord=p)
+    undefined = ops.isnan(out) & ~ops.any(ops.isnan(x), axis=(-2, -1))
+    return ops.where(undefined, np.inf, out)
 
 
 @enter("tensorsolve")

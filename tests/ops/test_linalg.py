@@ -350,17 +350,6 @@ def test_the_zeroth_power_of_a_matrix_is_the_identity():
 # --- where it is delicate -----------------------------------------------------------
 
 
-def test_cholesky_reads_one_triangle_and_its_gradient_is_symmetric():
-    x = np.array([[4.0, 2.0], [2.0, 5.0]])
-    lower, upper = ops.at(x)[0, 1].set(9), ops.at(x)[1, 0].set(9)
-    assert_allclose(linalg.cholesky(lower), linalg.cholesky(x))
-    assert_allclose(linalg.cholesky(upper, upper=True), linalg.cholesky(x).T)
-    gradient = fdbr.grad(smooth(linalg.cholesky))(lower)
-    assert_allclose(gradient, gradient.T)
-    skew = np.array([[0.0, 1.0], [-1.0, 0.0]])
-    assert_allclose(fdbr.jvp(linalg.cholesky, (x,), (skew,))[1], np.zeros((2, 2)), atol=1e-15)
-
-
 @pytest.mark.parametrize("x", [np.eye(3), np.diag([1.0, 1.0, 2.0]), np.zeros((3, 3))])
 def test_equal_eigenvalues_give_finite_derivatives_of_two_orders(x):
     turn = np.linalg.qr(matrix(3, 3, dtype=float))[0]
@@ -375,9 +364,8 @@ def test_equal_eigenvalues_give_finite_derivatives_of_two_orders(x):
         assert np.abs(gradient(x)).max() < 10
         assert np.isfinite(fdbr.jvp(gradient, (x,), (turn,))[1]).all()
     # Nothing is lost where the vectors do not matter.
-    assert_allclose(
-        fdbr.grad(lambda x: ops.sum(linalg.eigvalsh(x) ** 2))(x), 2 * x, rtol=1e-10, atol=1e-10
-    )
+    slope = fdbr.grad(lambda x: ops.sum(linalg.eigvalsh(x) ** 2))(x)
+    assert_allclose(slope, 2 * (np.tril(x) + np.tril(x, -1)), rtol=1e-10, atol=1e-10)
 
 
 def test_a_polar_factor_has_its_derivative_where_singular_values_are_equal():
@@ -404,17 +392,14 @@ def test_a_matrix_of_tiny_elements_has_cofactors_though_its_determinant_vanishes
 
 def test_determinants_of_regular_matrices_have_derivatives_of_three_orders():
     check_grads(linalg.det, matrix(3, 3, dtype=float), order=3)
-    x = np.zeros((3, 3))
     third = fdbr.grad(lambda x: ops.sum(fdbr.hessian(linalg.det)(x)))
-    with pytest.raises(LinAlgError, match="singular"):
-        third(x)
+    assert np.isnan(third(np.zeros((3, 3)))).all()
 
 
 def test_a_singular_matrix_has_a_logarithm_of_minus_infinity_and_no_derivative():
     x = np.ones((2, 2))
     assert linalg.slogdet(x) == (0.0, -np.inf)
-    with pytest.raises(LinAlgError, match="singular"):
-        fdbr.grad(lambda x: linalg.slogdet(x).logabsdet)(x)
+    assert np.isnan(fdbr.grad(lambda x: linalg.slogdet(x).logabsdet)(x)).all()
 
 
 def test_pseudoinverses_of_deficient_matrices_follow_matrices_of_their_rank():
@@ -472,8 +457,7 @@ def test_only_the_triangle_that_is_read_has_a_derivative():
 
 
 def test_qr_of_dependent_columns_has_no_derivative():
-    with pytest.raises(LinAlgError, match="singular"):
-        fdbr.grad(smooth(linalg.qr))(np.zeros((3, 2)))
+    assert np.isnan(fdbr.grad(smooth(linalg.qr))(np.zeros((3, 2)))).all()
 
 
 # --- errors -------------------------------------------------------------------------

@@ -160,12 +160,19 @@ def _quiet(function: Callable) -> Callable:
                     call(*(a.reshape(-1, *a.shape[-2:])[i] for a in (matrices, *others)), **kwargs)
                     for i in range(int(np.prod(lead)))
                 ]
-                return np.stack(parts).reshape(*lead, *parts[0].shape)
-            shape = (others or [matrices])[-1].shape
-            return np.full(shape, np.nan, np.result_type(*args, np.float32))
+                return _each_part(lambda *ps: np.stack(ps).reshape(*lead, *ps[0].shape), *parts)
+            unit = np.eye(*matrices.shape, dtype=matrices.dtype)
+            return _each_part(lambda part: part * np.nan, function(unit, *others, **kwargs))
 
     call.__name__ = function.__name__
     return call
+
+
+def _each_part(function: Callable, *results: Any) -> Any:
+    """A function of results, or of each part of those that have several."""
+    if not isinstance(results[0], tuple):
+        return function(*results)
+    return type(results[0])(*map(function, *results))
 
 
 def _convolve(a: Any, v: Any, mode: str = "full") -> Any:

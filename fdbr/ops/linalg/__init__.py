@@ -5,8 +5,13 @@ takes real and complex matrices and is differentiable to any order, in reverse a
 mode.  Where a factorization leaves a choice (signs, phases, a basis of equal eigenvalues), a
 function of it has a gradient if it does not depend on that choice.
 
-On the GPU, whether a singular or indefinite matrix raises an error is what
-``cupyx.errstate(linalg=…)`` says; by default the result there is not defined.
+Where a matrix has no result at all (the inverse of a singular one, the triangle of an indefinite
+one), there is a `numpy.linalg.LinAlgError`, as in NumPy; on a GPU too, where CuPy by itself would
+go on with infinities or half a factorization, so that such a function waits for the device.  A
+derivative never raises one: where it does not exist it is NaN, for that matrix of a stack alone.
+
+Functions of Hermitian matrices (`eigh`, `eigvalsh`, `cholesky`) read one triangle and the real part
+of the diagonal, as NumPy's do; what is not read has the derivative 0.
 """
 
 from fdbr.ops.linalg.determinants import det, slogdet

@@ -2,13 +2,13 @@
 
 from typing import Any, NamedTuple
 
-from numpy.linalg import LinAlgError
-
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.dtypes import finfo
-from fdbr.ops.kinds import aligned, leading, opaque
+from fdbr.ops.kinds import aligned, fit, leading, opaque
+from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import square_matrices
-from fdbr.ops.linalg.solving import inv
+from fdbr.ops.linalg.right_sides import same_leading
+from fdbr.ops.linalg.solving import inverse
 from fdbr.ops.shape import _matrix_transpose, diagonal
 
 __all__ = ["SlogdetResult", "det", "slogdet"]
@@ -37,24 +37,31 @@ def _scaled(factor: Any, x: Any) -> Any:
     batch=aligned,
 )
 def _det(xp: Any, x: Any) -> Any:
-    return xp.linalg.det(x)
+    return lapack(xp, "det", x, strict=False)
 
 
 # The second derivative is symmetric in its two directions, so that it is its own transpose.
 @opaque(x=(lambda ct, x: _turn(x, ct), lambda t, x: _turn(x, t)), batch=aligned)
 def _cofactors(xp: Any, x: Any) -> Any:
     """The derivative of the determinant: ``det(x) inv(x)^T``, which singular matrices have too."""
-    inverse = _regular_inverse(xp, x)
-    if inverse is not None:
-        return xp.linalg.det(x)[..., None, None] * inverse.swapaxes(-1, -2)
-    sign, u, s, vh = _decomposed(xp, x)
-    return sign * ((u * _without_one(xp, s)) @ vh)
+
+    def regular(x: Any, inverse: Any) -> Any:
+        return lapack(xp, "det", x, strict=False)[..., None, None] * inverse.swapaxes(-1, -2)
+
+    def singular(x: Any) -> Any:
+        sign, u, s, vh = _decomposed(xp, x)
+        return sign * ((u * _without_one(xp, s)) @ vh)
+
+    return _by_regularity(xp, regular, singular, x)
 
 
 # So is the third derivative in any two of its three.
 @opaque(
-    x=(lambda ct, x, t: _turn_again(x, t, ct), lambda e, x, t: _turn_again(x, t, e)),
-    t=(lambda ct, x: _turn(x, ct), lambda e, x: _turn(x, e)),
+    x=(
+        lambda ct, x, t, like: fit(_turn_again(x, t, ct), like),
+        lambda e, x, t: _turn_again(x, t, e),
+    ),
+    t=(lambda ct, x, like: fit(_turn(x, ct), like), lambda e, x: _turn(x, e)),
     batch=leading(2),
 )
 def _turn(xp: Any, x: Any, t: Any) -> Any:
@@ -64,42 +71,63 @@ def _turn(xp: Any, x: Any, t: Any) -> Any:
     ``-p[i, j] t[j, i]`` beside it, where ``p[i, j]`` is the product of all singular values but
     two.
     """
-    inverse = _regular_inverse(xp, x)
-    if inverse is not None:
+
+    def regular(x: Any, inverse: Any, t: Any) -> Any:
         across, turned = inverse.swapaxes(-1, -2), inverse @ t
         along = xp.trace(turned, 0, -2, -1)[..., None, None] * across
-        return xp.linalg.det(x)[..., None, None] * (along - (turned @ inverse).swapaxes(-1, -2))
-    sign, u, s, vh = _decomposed(xp, x)
-    pairs = _without_two(xp, s)
-    turned = u.swapaxes(-1, -2) @ t @ vh.swapaxes(-1, -2)
-    along = pairs @ xp.diagonal(turned, 0, -2, -1)[..., None]
-    inner = xp.eye(x.shape[-1], dtype=x.dtype) * along - pairs * turned.swapaxes(-1, -2)
-    return sign * (u @ inner @ vh)
+        volume = lapack(xp, "det", x, strict=False)[..., None, None]
+        return volume * (along - (turned @ inverse).swapaxes(-1, -2))
+
+    def singular(x: Any, t: Any) -> Any:
+        sign, u, s, vh = _decomposed(xp, x)
+        pairs = _without_two(xp, s)
+        turned = u.swapaxes(-1, -2) @ t @ vh.swapaxes(-1, -2)
+        along = pairs @ xp.diagonal(turned, 0, -2, -1)[..., None]
+        inner = xp.eye(x.shape[-1], dtype=x.dtype) * along - pairs * turned.swapaxes(-1, -2)
+        return sign * (u @ inner @ vh)
+
+    return _by_regularity(xp, regular, singular, *same_leading(xp, "det", x, t))
 
 
 def _turn_again(x: Any, t: Any, e: Any) -> Any:
-    """The derivative of `_turn` along a second tangent, for regular matrices."""
-    inverse = inv(x)
-    by_t, by_e = inverse @ t, inverse @ e
+    """The derivative of `_turn` along a second tangent: NaN for singular matrices."""
+    inverted = inverse(x)
+    by_t, by_e = inverted @ t, inverted @ e
     both = by_t @ by_e
     a, b, c = (diagonal(y).sum(axis=-1) for y in (by_t, by_e, both))
     terms = both + by_e @ by_t - _scaled(a, by_e) - _scaled(b, by_t)
-    return _scaled(_det(x), _matrix_transpose(_scaled(a * b - c, inverse) + terms @ inverse))
+    return _scaled(_det(x), _matrix_transpose(_scaled(a * b - c, inverted) + terms @ inverted))
 
 
-def _regular_inverse(xp: Any, x: Any) -> Any:
-    """The inverses, which are much faster than singular values; `None` if one is not precise."""
-    if not x.size:
-        return x
-    try:
-        inverse = xp.linalg.inv(x)
-    except LinAlgError:
-        return None
-    sizes = abs(x).sum(axis=-1).max(axis=-1), abs(inverse).sum(axis=-1).max(axis=-1)
+def _by_regularity(xp: Any, regular: Any, singular: Any, *operands: Any) -> Any:
+    """``regular(x, inv(x), ...)`` where inverses are precise, and elsewhere ``singular(x, ...)``.
+
+    Inverses are much faster than singular values.  Each matrix goes its own way, and none changes
+    the results of others.
+    """
+    shape = operands[0].shape
+    if not operands[0].size:
+        return operands[0]
+    x, *others = (y.reshape(-1, *shape[-2:]) for y in operands)
+    inverse = lapack(xp, "inv", x, strict=False)
+    precise = _is_precise(xp, x, inverse)
+    if bool(precise.all()):
+        return regular(x, inverse, *others).reshape(shape)
+    out = xp.empty_like(x)
+    for chosen, function, given in (
+        (precise, regular, (x, inverse, *others)),
+        (~precise, singular, (x, *others)),
+    ):
+        out[chosen] = function(*(y[chosen] for y in given))
+    return out.reshape(shape)
+
+
+def _is_precise(xp: Any, x: Any, inverse: Any) -> Any:
+    """Whether products with the inverse are, and the determinant is no denormal number."""
+    sizes = [abs(y).sum(axis=-1).max(axis=-1) for y in (x, inverse)]
     limits = finfo(x.dtype)
-    volume = abs(xp.linalg.det(x))
-    regular = (sizes[0] * sizes[1] < limits.eps**-0.4) & (volume > limits.tiny)
-    return inverse if bool(regular.all()) else None
+    volume = abs(lapack(xp, "det", x, strict=False))
+    return (sizes[0] * sizes[1] < limits.eps**-0.4) & (volume > limits.tiny)
 
 
 def _decomposed(xp: Any, x: Any) -> tuple[Any, Any, Any, Any]:
@@ -108,8 +136,8 @@ def _decomposed(xp: Any, x: Any) -> tuple[Any, Any, Any, Any]:
     Those of a product are the product of those of its factors; of a unitary matrix they are
     its conjugate times its determinant, which is ``sign`` for both.
     """
-    u, s, vh = xp.linalg.svd(x)
-    sign = xp.linalg.det(u) * xp.linalg.det(vh)
+    u, s, vh = lapack(xp, "svd", x, strict=False)
+    sign = lapack(xp, "det", u, strict=False) * lapack(xp, "det", vh, strict=False)
     return sign[..., None, None], u.conj(), s[..., None, :], vh.conj()
 
 
@@ -137,7 +165,7 @@ def det(x: Any, /) -> Any:
 
     The derivative is ``sum(C * t)`` for the matrix ``C`` of cofactors.  It is right for singular
     matrices too, and so is the second derivative: there both are made of singular values rather
-    than of the inverse.  Third derivatives need a regular matrix.
+    than of the inverse.  Third derivatives are NaN there.
 
     Parameters
     ----------
@@ -152,7 +180,7 @@ def det(x: Any, /) -> Any:
     Raises
     ------
     numpy.linalg.LinAlgError
-        If a matrix is not square, or, for third derivatives, singular.
+        If a matrix is not square.
 
     >>> import fdbr, numpy as np
     >>> from fdbr import ops
@@ -171,11 +199,11 @@ def _slogdet_pull(ct: Any, x: Any, out: Any) -> Any:
     total = zeros_like(out[1]) if of_log is None else of_log
     if of_sign is not None and of_sign.dtype.kind == "c":
         total = total + 1j * (of_sign * out[0]).imag
-    return _scaled(total, _matrix_transpose(inv(x)))
+    return _scaled(total, _matrix_transpose(inverse(x)))
 
 
 def _slogdet_push(t: Any, x: Any, out: Any) -> Any:
-    change = _inner(_matrix_transpose(inv(x)), t)
+    change = _inner(_matrix_transpose(inverse(x)), t)
     if x.dtype.kind != "c":
         return None, change  # the sign does not change
     return 1j * change.imag * out[0], change.real
@@ -183,7 +211,7 @@ def _slogdet_push(t: Any, x: Any, out: Any) -> Any:
 
 @opaque(x=(_slogdet_pull, _slogdet_push), batch=aligned)
 def _slogdet(xp: Any, x: Any) -> Any:
-    return tuple(xp.linalg.slogdet(x))
+    return lapack(xp, "slogdet", x, strict=False)
 
 
 def slogdet(x: Any, /) -> SlogdetResult:
@@ -191,8 +219,7 @@ def slogdet(x: Any, /) -> SlogdetResult:
 
     The derivative of the logarithm is ``tr(x^-1 t)`` (Giles, 2008), its real part for complex
     matrices; the sign of a complex determinant turns by the imaginary part.  A singular matrix
-    has sign 0 and logarithm -inf, and no derivative: asking for it raises
-    `numpy.linalg.LinAlgError`.
+    has sign 0 and logarithm -inf, and the derivative NaN.
 
     Parameters
     ----------

@@ -7,12 +7,14 @@ from numpy.linalg import LinAlgError
 from fdbr.ops.complex_parts import conj
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.kinds import aligned, opaque
+from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import (
     adjoint,
     failure,
+    folded,
     half_triangle,
-    hermitian,
     matrices,
+    mirrored,
     sample,
     square_matrices,
 )
@@ -38,19 +40,19 @@ class QRResult(NamedTuple):
 
 def _cholesky_pull(ct: Any, out: Any) -> Any:
     upper = adjoint(conj(out))
-    half = substitute(upper, half_triangle(upper @ ct), lower=False, unit=False)
-    return hermitian(substitute(upper, adjoint(half), lower=False, unit=False))
+    half = substitute(upper, half_triangle(upper @ ct), lower=False)
+    return folded(substitute(upper, adjoint(half), lower=False))
 
 
 def _cholesky_push(t: Any, out: Any) -> Any:
-    half = substitute(out, hermitian(t), lower=True, unit=False)
-    return out @ half_triangle(substitute(out, adjoint(half), lower=True, unit=False))
+    half = substitute(out, mirrored(t), lower=True)
+    return out @ half_triangle(substitute(out, adjoint(half), lower=True))
 
 
 @opaque(x=(_cholesky_pull, _cholesky_push), batch=aligned)
 def _cholesky(xp: Any, x: Any) -> Any:
     try:
-        return xp.linalg.cholesky(x)
+        return lapack(xp, "cholesky", x, strict=True)
     except LinAlgError as error:
         raise failure(
             "cholesky",
@@ -62,11 +64,13 @@ def _cholesky(xp: Any, x: Any) -> Any:
 def cholesky(x: Any, /, *, upper: bool = False) -> Any:
     """The triangular matrix ``L`` with ``L @ L^H = x``, for positive definite matrices.
 
-    One triangle of ``x`` is read, the lower one (or, with ``upper``, the upper one), as in
-    NumPy.  The derivative is that of the factor of ``(x + x^H) / 2``: its gradient is
-    Hermitian, and what a tangent has that is not Hermitian does not count.  Its formula is
-    ``L Φ(L^-1 t L^-H)``, where ``Φ`` takes the lower triangle and halves the diagonal (Giles,
-    2008; Murray, "Differentiation of the Cholesky decomposition", 2016).
+    One triangle of ``x`` is read, the lower one (or, with ``upper``, the upper one), and of the
+    diagonal the real part, as in NumPy.  Value and derivative are of that function: the gradient
+    lies on that triangle and is 0 beside it, so that for a symmetric matrix an element beside the
+    diagonal has what both have together.  (The gradient of a function of ``(x + x.T) / 2`` is
+    symmetric.)  The formula is ``L Φ(L^-1 t L^-H)``, where ``Φ`` takes the lower triangle and
+    halves the diagonal, and ``t`` is Hermitian as ``x`` is taken to be (Giles, 2008; Murray,
+    "Differentiation of the Cholesky decomposition", 2016).
 
     Parameters
     ----------
@@ -101,7 +105,7 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Any:
 def _divide_right(x: Any, upper: Any) -> Any:
     """``x @ upper^-1``."""
     lower = _matrix_transpose(upper)
-    return _matrix_transpose(substitute(lower, _matrix_transpose(x), lower=True, unit=False))
+    return _matrix_transpose(substitute(lower, _matrix_transpose(x), lower=True))
 
 
 def _qr_pull(ct: Any, out: Any, complete: bool) -> Any:
@@ -116,7 +120,7 @@ def _qr_pull(ct: Any, out: Any, complete: bool) -> Any:
         r, of_r = r[..., :n, :], of_r[..., :n, :]
     half = half_triangle(r @ adjoint(of_r) - adjoint(given) @ first)
     left = given + first @ (half + adjoint(half))
-    return adjoint(substitute(r, adjoint(left), lower=False, unit=False))
+    return adjoint(substitute(r, adjoint(left), lower=False))
 
 
 def _qr_push(t: Any, out: Any, complete: bool) -> Any:

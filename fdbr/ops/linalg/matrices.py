@@ -16,10 +16,11 @@ __all__ = [
     "adjoint",
     "failure",
     "gaps",
+    "folded",
     "half_triangle",
-    "hermitian",
     "inverse_or_zero",
     "matrices",
+    "mirrored",
     "negligible",
     "sample",
     "square_matrices",
@@ -66,9 +67,19 @@ def adjoint(x: Any) -> Any:
     return conj(_matrix_transpose(x))
 
 
-def hermitian(x: Any) -> Any:
-    """The Hermitian part ``(x + x^H) / 2``."""
-    return (x + adjoint(x)) / 2
+# A function of Hermitian matrices reads the lower triangle, as LAPACK does, and of the diagonal
+# the real part.  So it is one of `mirrored(x)`, and its gradient lies on that triangle.
+
+
+def mirrored(x: Any) -> Any:
+    """The Hermitian matrix of which the lower triangle is that of ``x``."""
+    half = half_triangle(x)
+    return half + adjoint(half)
+
+
+def folded(x: Any) -> Any:
+    """The transpose of `mirrored`: what falls on the elements that are read."""
+    return half_triangle(x + adjoint(x))
 
 
 @linear(x=lambda ct: half_triangle(ct), batch=aligned)

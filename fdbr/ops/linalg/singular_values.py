@@ -7,6 +7,7 @@ from fdbr.ops.complex_parts import conj, real
 from fdbr.ops.creation import asarray, zeros_like
 from fdbr.ops.dtypes import astype, finfo
 from fdbr.ops.kinds import aligned, fit, leading, opaque
+from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import adjoint, gaps, inverse_or_zero, matrices, negligible
 from fdbr.ops.linalg.products import chain
 from fdbr.ops.linalg.right_sides import equation
@@ -110,8 +111,8 @@ def _completed(of_u: Any, u: Any, k: int) -> Any:
 
 
 @opaque(x=(_svd_pull, _svd_push), batch=aligned)
-def _svd(xp: Any, x: Any, *, full: bool) -> Any:
-    return tuple(xp.linalg.svd(x, full_matrices=full))
+def _svd(xp: Any, x: Any, *, full: bool, strict: bool) -> Any:
+    return lapack(xp, "svd_full" if full else "svd", x, strict=strict)
 
 
 def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
@@ -153,18 +154,19 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
     array([2., 1.])
     """
     x = matrices("svd", x)
-    return SVDResult(*_svd(x, full=bool(full_matrices) and x.shape[-1] != x.shape[-2]))
+    full = bool(full_matrices) and x.shape[-1] != x.shape[-2]
+    return SVDResult(*_svd(x, full=full, strict=True))
 
 
 @opaque(
     x=(
-        lambda ct, x: _svd_pull((None, ct, None), _svd(x, full=False), False),
-        lambda t, x: _svd_push(t, _svd(x, full=False), False)[1],
+        lambda ct, x: _svd_pull((None, ct, None), _svd(x, full=False, strict=False), False),
+        lambda t, x: _svd_push(t, _svd(x, full=False, strict=False), False)[1],
     ),
     batch=aligned,
 )
 def _svdvals(xp: Any, x: Any) -> Any:
-    return xp.linalg.svd(x, compute_uv=False)
+    return lapack(xp, "svdvals", x, strict=True)
 
 
 def svdvals(x: Any, /) -> Any:
@@ -243,7 +245,7 @@ def _pinv_push(t: Any, x: Any, out: Any) -> Any:
 
 @opaque(x=(_pinv_pull, _pinv_push), batch=leading(2))
 def _pinv(xp: Any, x: Any, rtol: Any) -> Any:
-    u, s, vh = xp.linalg.svd(x, full_matrices=False)
+    u, s, vh = lapack(xp, "svd", x, strict=True)
     s = s[..., None, :]
     kept = s > rtol * s[..., :1]
     inverse = xp.where(kept, 1 / xp.where(kept, s, 1), 0)

@@ -1,15 +1,17 @@
 """Inverses, and equations with square matrices."""
 
+import functools
 from typing import Any
 
 from numpy.linalg import LinAlgError
 
 from fdbr.ops.kinds import aligned, fit, opaque
+from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import failure, sample, square_matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
 from fdbr.ops.shape import _matrix_transpose
 
-__all__ = ["inv", "solve", "solve_matrices"]
+__all__ = ["inv", "inverse", "solve", "solve_matrices"]
 
 
 def _inv_pull(ct: Any, out: Any) -> Any:
@@ -18,11 +20,16 @@ def _inv_pull(ct: Any, out: Any) -> Any:
 
 
 @opaque(x=(_inv_pull, lambda t, out: -(out @ t @ out)), batch=aligned)
-def _inv(xp: Any, x: Any) -> Any:
+def _inv(xp: Any, x: Any, *, strict: bool) -> Any:
     try:
-        return xp.linalg.inv(x)
+        return lapack(xp, "inv", x, strict=strict)
     except LinAlgError as error:
         raise failure("inv", f"{sample(x)} is singular; linalg.pinv has an answer") from error
+
+
+def inverse(x: Any) -> Any:
+    """The inverses of matrices, for rules: NaN for singular ones."""
+    return _inv(x, strict=False)
 
 
 def inv(x: Any, /) -> Any:
@@ -47,7 +54,7 @@ def inv(x: Any, /) -> Any:
     array([[0.5 , 0.  ],
            [0.  , 0.25]])
     """
-    return _inv(square_matrices("inv", x))
+    return _inv(square_matrices("inv", x), strict=True)
 
 
 def _pull_matrix(ct: Any, a: Any, out: Any, like: Any) -> Any:
@@ -62,13 +69,17 @@ def _pull_matrix(ct: Any, a: Any, out: Any, like: Any) -> Any:
     ),
     batch=batch_equation,
 )
-def solve_matrices(xp: Any, a: Any, b: Any) -> Any:
-    """The solution ``x`` of ``a @ x = b``, where both are matrices."""
+def _solve(xp: Any, a: Any, b: Any, *, strict: bool) -> Any:
     a, b = same_leading(xp, "solve", a, b)
     try:
-        return xp.linalg.solve(a, b)
+        return lapack(xp, "solve", a, b, strict=strict)
     except LinAlgError as error:
         raise failure("solve", f"{sample(a)} is singular; linalg.lstsq has an answer") from error
+
+
+def solve_matrices(a: Any, b: Any) -> Any:
+    """The solution ``x`` of ``a @ x = b`` for matrices, in rules: NaN where ``a`` is singular."""
+    return _solve(a, b, strict=False)
 
 
 def solve(x1: Any, x2: Any, /) -> Any:
@@ -98,4 +109,6 @@ def solve(x1: Any, x2: Any, /) -> Any:
     >>> ops.linalg.solve(np.array([[3.0, 1.0], [1.0, 2.0]]), np.array([9.0, 8.0]))
     array([2., 3.])
     """
-    return equation("solve", square_matrices("solve", x1, "x1"), x2, solve_matrices)
+    return equation(
+        "solve", square_matrices("solve", x1, "x1"), x2, functools.partial(_solve, strict=True)
+    )

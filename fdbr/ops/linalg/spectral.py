@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 from fdbr.ops.complex_parts import conj, real
 from fdbr.ops.kinds import aligned, fit, opaque
-from fdbr.ops.linalg.matrices import adjoint, gaps, hermitian, square_matrices
+from fdbr.ops.linalg.lapack import lapack, nan_where_impossible
+from fdbr.ops.linalg.matrices import adjoint, folded, gaps, mirrored, square_matrices
 from fdbr.ops.linalg.solving import solve_matrices
 from fdbr.ops.shape import _diagonal, _matrix_transpose
 
@@ -32,29 +33,31 @@ def _eigh_pull(ct: Any, out: Any) -> Any:
     of_values, of_vectors = ct
     values, vectors = out[0], conj(out[1])
     if of_vectors is None:
-        return (vectors * of_values[..., None, :]) @ adjoint(vectors)
+        return folded((vectors * of_values[..., None, :]) @ adjoint(vectors))
     left = vectors @ (gaps(values) * (adjoint(vectors) @ of_vectors))
     if of_values is not None:
         left = left + vectors * of_values[..., None, :]
-    return hermitian(left @ adjoint(vectors))
+    return folded(left @ adjoint(vectors))
 
 
 def _eigh_push(t: Any, out: Any) -> Any:
     values, vectors = out
-    turned = adjoint(vectors) @ hermitian(t) @ vectors
+    turned = adjoint(vectors) @ mirrored(t) @ vectors
     return real(_diagonal(turned, offset=0)), vectors @ (gaps(values) * turned)
 
 
 @opaque(x=(_eigh_pull, _eigh_push), batch=aligned)
-def _eigh(xp: Any, x: Any) -> Any:
-    return tuple(xp.linalg.eigh(x))
+def _eigh(xp: Any, x: Any, *, strict: bool) -> Any:
+    return lapack(xp, "eigh", x, strict=strict)
 
 
 def eigh(x: Any, /) -> EighResult:
     """The eigenvalues and eigenvectors of Hermitian matrices.
 
-    The lower triangle of ``x`` is read, as in NumPy; the derivative is that of the function of
-    ``(x + x^H) / 2``, so that the gradient is Hermitian.
+    The lower triangle of ``x`` is read, and of the diagonal the real part, as in NumPy.  Value and
+    derivative are of that function: the gradient lies on the lower triangle and is 0 above it, so
+    that for a symmetric matrix an element beside the diagonal has what both have together.  (The
+    gradient of a function of ``(x + x.T) / 2`` is symmetric.)
 
     An eigenvector may be multiplied by any number of size 1, and those of equal eigenvalues
     may be mixed: a function has a gradient if it does not depend on this choice.  Eigenvalues
@@ -86,18 +89,18 @@ def eigh(x: Any, /) -> EighResult:
     >>> ops.linalg.eigh(np.array([[2.0, 1.0], [1.0, 2.0]])).eigenvalues
     array([1., 3.])
     """
-    return EighResult(*_eigh(square_matrices("eigh", x)))
+    return EighResult(*_eigh(square_matrices("eigh", x), strict=True))
 
 
 @opaque(
     x=(
-        lambda ct, x: _eigh_pull((ct, None), _eigh(x)),
-        lambda t, x: _eigh_push(t, _eigh(x))[0],
+        lambda ct, x: _eigh_pull((ct, None), _eigh(x, strict=False)),
+        lambda t, x: _eigh_push(t, _eigh(x, strict=False))[0],
     ),
     batch=aligned,
 )
 def _eigvalsh(xp: Any, x: Any) -> Any:
-    return xp.linalg.eigvalsh(x)
+    return lapack(xp, "eigvalsh", x, strict=True)
 
 
 def eigvalsh(x: Any, /) -> Any:
@@ -143,8 +146,9 @@ def _complex(xp: Any, x: Any, dtype: Any) -> Any:
 
 
 @opaque(x=(_eig_pull, _eig_push), batch=aligned)
-def _eig(xp: Any, x: Any) -> Any:
-    return tuple(_complex(xp, part, x.dtype) for part in xp.linalg.eig(x))
+def _eig(xp: Any, x: Any, *, strict: bool) -> Any:
+    out = xp.linalg.eig(x) if strict else nan_where_impossible(xp, xp.linalg.eig, x)
+    return tuple(_complex(xp, part, x.dtype) for part in out)
 
 
 def eig(x: Any, /) -> EigResult:
@@ -182,13 +186,13 @@ def eig(x: Any, /) -> EigResult:
     >>> ops.linalg.eig(np.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues
     array([0.+1.j, 0.-1.j])
     """
-    return EigResult(*_eig(square_matrices("eig", x)))
+    return EigResult(*_eig(square_matrices("eig", x), strict=True))
 
 
 @opaque(
     x=(
-        lambda ct, x, shape, dtype: _eig_pull((ct, None), _eig(x), shape, dtype),
-        lambda t, x: _eig_push(t, _eig(x))[0],
+        lambda ct, x, shape, dtype: _eig_pull((ct, None), _eig(x, strict=False), shape, dtype),
+        lambda t, x: _eig_push(t, _eig(x, strict=False))[0],
     ),
     batch=aligned,
 )

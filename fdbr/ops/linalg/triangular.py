@@ -1,22 +1,24 @@
 """Equations with triangular matrices."""
 
+import functools
 from typing import Any
 
+import numpy as np
 from numpy.linalg import LinAlgError
 
 from fdbr.libraries import scipy_of
 from fdbr.ops.arranging import tril, triu
 from fdbr.ops.complex_parts import conj
 from fdbr.ops.kinds import fit, opaque
+from fdbr.ops.linalg.lapack import lapack, nan_where_impossible
 from fdbr.ops.linalg.matrices import failure, sample, square_matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
 from fdbr.ops.shape import _matrix_transpose
 
 __all__ = ["solve_triangular", "substitute"]
 
-# Rows of a triangle that LAPACK's general solver takes at once.  For one larger matrix BLAS's own
-# is the fastest; for small ones its threads cost more than they bring.
-_BLOCK = 32
+_BLOCK = 32  # rows of a triangle that LAPACK's general solver takes at once
+_SIDE = 64  # rows and columns that SciPy's BLAS takes at once
 
 
 def _read(x: Any, lower: bool, unit: bool) -> Any:
@@ -42,10 +44,21 @@ def _push_right(t: Any, a: Any, lower: bool, unit: bool) -> Any:
 
 
 @opaque(a=(_pull_matrix, _push_matrix), b=(_pull_right, _push_right), batch=batch_equation)
-def substitute(xp: Any, a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
-    """The solution ``x`` of ``a @ x = b`` for triangular ``a``; both are matrices."""
-    try:
+def _substitute(xp: Any, a: Any, b: Any, *, lower: bool, unit: bool, strict: bool) -> Any:
+    dtype = xp.result_type(a, b)
+    a, b = same_leading(xp, "solve_triangular", a.astype(dtype, copy=False), b)
+    b = b.astype(dtype, copy=False)
+
+    def solution(a: Any, b: Any) -> Any:
+        # On a GPU this waits for the device.
+        if (strict or xp is np) and not (unit or bool(xp.diagonal(a, 0, -2, -1).all())):
+            raise LinAlgError("there is a zero on the diagonal")
         return _substituted(xp, a, b, lower, unit)
+
+    if not strict:
+        return nan_where_impossible(xp, solution, a, b)
+    try:
+        return solution(a, b)
     except LinAlgError as error:
         raise failure(
             "solve_triangular",
@@ -53,39 +66,73 @@ def substitute(xp: Any, a: Any, b: Any, *, lower: bool, unit: bool) -> Any:
         ) from error
 
 
+def substitute(a: Any, b: Any, *, lower: bool, unit: bool = False) -> Any:
+    """The solution ``x`` of ``a @ x = b`` for triangular ``a`` and a matrix ``b``, in rules.
+
+    It is NaN where there is a zero on the diagonal.
+    """
+    return _substitute(a, b, lower=lower, unit=unit, strict=False)
+
+
 def _substituted(xp: Any, a: Any, b: Any, lower: bool, unit: bool) -> Any:
     library = scipy_of(xp, "linalg")
-    if a.ndim == b.ndim == 2 and a.shape[-1] > _BLOCK and library is not None:
+    if a.ndim == 2 and a.shape[-1] > _BLOCK and xp is not np and library is not None:
         return library.solve_triangular(a, b, lower=lower, unit_diagonal=unit, check_finite=False)
-    a, b = same_leading(xp, "solve_triangular", a, b)
+    if xp is np and a.ndim == 2 and a.size and b.size and a.dtype.char in "fdFD":
+        return _by_halves(xp, a, b, lower, _SIDE, _blas_solver(a.dtype.char, unit))
     a = _read(a, lower, unit)
-    return _by_halves(xp, a + xp.eye(a.shape[-1], dtype=a.dtype) if unit else a, b, lower)
+    a = a + xp.eye(a.shape[-1], dtype=a.dtype) if unit else a
+    return _by_halves(xp, a, b, lower, _BLOCK, functools.partial(_by_elimination, xp))
 
 
-def _by_halves(xp: Any, a: Any, b: Any, lower: bool) -> Any:
-    """Substitution for many matrices at once: one half of the unknowns, then the other."""
+def _by_halves(xp: Any, a: Any, b: Any, lower: bool, most: int, solve: Any) -> Any:
+    """Substitution in one half of the unknowns, then in the other, down to ``most`` of them."""
     n = a.shape[-1]
-    if n <= _BLOCK:
-        return _small(xp, a, b, lower)
+    if n <= most:
+        return solve(a, b, lower)
     h = n // 2
-    if lower:
-        head = _by_halves(xp, a[..., :h, :h], b[..., :h, :], lower)
-        tail = _by_halves(xp, a[..., h:, h:], b[..., h:, :] - a[..., h:, :h] @ head, lower)
-    else:
-        tail = _by_halves(xp, a[..., h:, h:], b[..., h:, :], lower)
-        head = _by_halves(xp, a[..., :h, :h], b[..., :h, :] - a[..., :h, h:] @ tail, lower)
-    return xp.concatenate([head, tail], axis=-2)
+    first, last = slice(None, h), slice(h, None)
+    if not lower:
+        first, last = last, first
+    known = _by_halves(xp, a[..., first, first], b[..., first, :], lower, most, solve)
+    rest = b[..., last, :] - a[..., last, first] @ known
+    found = _by_halves(xp, a[..., last, last], rest, lower, most, solve)
+    return xp.concatenate([known, found] if lower else [found, known], axis=-2)
 
 
-def _small(xp: Any, a: Any, b: Any, lower: bool) -> Any:
+def _by_elimination(xp: Any, a: Any, b: Any, lower: bool) -> Any:
     """The general solver, which in an upper triangle finds nothing to eliminate or exchange.
 
     So it substitutes as a triangular solver does; a lower triangle is an upper one read from
     the other end.
     """
     if lower:
-        return xp.linalg.solve(a[..., ::-1, ::-1], b[..., ::-1, :])[..., ::-1, :]
-    return xp.linalg.solve(a, b)
+        return lapack(xp, "solve", a[..., ::-1, ::-1], b[..., ::-1, :], strict=True)[..., ::-1, :]
+    return lapack(xp, "solve", a, b, strict=True)
+
+
+@functools.cache
+def _blas_solver(dtype: str, unit: bool) -> Any:
+    """SciPy's triangular solver, for one matrix.
+
+    SciPy's BLAS is not NumPy's: the threads of the one are in the way of the other's, which takes
+    milliseconds.  It has none for this many elements.
+    """
+    trsm = scipy_of(np, "linalg.blas").get_blas_funcs("trsm", dtype=dtype)
+
+    def solve(a: Any, b: Any, lower: bool) -> Any:
+        # Of x^T a^T = b^T, whose elements lie as this BLAS expects them.
+        return trsm(1, a.T, b.T, side=1, lower=not lower, diag=unit).T
+
+    def by_columns(a: Any, b: Any, lower: bool) -> Any:
+        if b.shape[-1] <= _SIDE:
+            return solve(a, b, lower)
+        out = np.empty_like(b)
+        for i in range(0, b.shape[-1], _SIDE):
+            out[:, i : i + _SIDE] = solve(a, b[:, i : i + _SIDE], lower)
+        return out
+
+    return by_columns
 
 
 _TRANSPOSED = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}
@@ -149,5 +196,5 @@ def solve_triangular(
         "solve_triangular",
         a,
         b,
-        lambda a, b: substitute(a, b, lower=bool(lower), unit=bool(unit_diagonal)),
+        lambda a, b: _substitute(a, b, lower=bool(lower), unit=bool(unit_diagonal), strict=True),
     )

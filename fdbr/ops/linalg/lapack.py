@@ -1,0 +1,135 @@
+"""LAPACK on stacks of matrices, where a matrix that has no result may do without.
+
+`numpy.linalg` raises an error if one matrix of a stack is singular, and computes everything in
+double precision.  The ufuncs from which it is made do neither: they compute in the precision of
+their arrays, a third faster or twice as fast, and give NaN for such a matrix alone.  They are used
+where NumPy has them; everywhere else, and on other array modules, a function of the module's
+``linalg`` is, for the matrices one by one if it raises an error.
+"""
+
+import functools
+import itertools
+from typing import Any
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from fdbr.libraries import strict as raising
+
+__all__ = ["lapack", "nan_where_impossible"]
+
+_OTHER_FAILURE = "the iteration does not converge, as of a matrix with NaN in it"
+_FAILURES = {
+    "cholesky": "a matrix is not positive definite",
+    "inv": "a matrix is singular",
+    "solve": "a matrix is singular",
+}
+
+_module = getattr(np.linalg, "_umath_linalg", None)
+_UFUNCS = {
+    "cholesky": "cholesky_lo",
+    "det": "det",
+    "eigh": "eigh_lo",
+    "eigvalsh": "eigvalsh_lo",
+    "inv": "inv",
+    "slogdet": "slogdet",
+    "solve": "solve",
+    "svd": "svd_s",
+    "svd_full": "svd_f",
+    "svdvals": "svd",
+}
+_ufuncs = {name: getattr(_module, ufunc, None) for name, ufunc in _UFUNCS.items()}
+_OTHERWISE: dict[str, Any] = {
+    "svd": lambda xp, x: tuple(xp.linalg.svd(x, full_matrices=False)),
+    "svd_full": lambda xp, x: tuple(xp.linalg.svd(x)),
+    "svdvals": lambda xp, x: xp.linalg.svd(x, compute_uv=False),
+    "eigh": lambda xp, x: tuple(xp.linalg.eigh(x)),
+    "slogdet": lambda xp, x: tuple(xp.linalg.slogdet(x)),
+}
+_ITERATIVE = {"eigh", "eigvalsh", "svd", "svd_full", "svdvals"}  # perhaps for ever, of infinity
+
+
+def lapack(xp: Any, name: str, *operands: Any, strict: bool) -> Any:
+    """A function of (stacks of) matrices, whose axes before the last two are the same.
+
+    Parameters
+    ----------
+    xp
+        The array module of the operands.
+    name
+        That of the function: ``"inv"``, ``"eigh"`` …
+    operands
+        Floating matrices; the first is the one that may be singular.
+    strict
+        Whether a matrix without a result is an error, for which a program waits if the matrix is
+        on a GPU; or has no result, which is NaN or, on a GPU, what its library leaves.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        With ``strict``, if a matrix has no result.
+    """
+    x, *others = operands
+    function = _function(xp, name, operands, strict)
+    if name in _ITERATIVE and xp is np and not _is_finite(x):
+        hopeless = np.isinf(x) if strict else ~np.isfinite(x)
+        return _nan_where(xp, hopeless.any(axis=(-2, -1)), function, x)
+    if not strict:
+        return nan_where_impossible(xp, function, x, *others)
+    with raising(xp):
+        return function(*operands)
+
+
+def _function(xp: Any, name: str, operands: Any, strict: bool) -> Any:
+    """The function of that name for such operands."""
+    ufunc = _ufuncs[name] if xp is np and all(x.dtype.char in "fdFD" for x in operands) else None
+    if ufunc is None:
+        otherwise = _OTHERWISE.get(name)
+        return functools.partial(otherwise, xp) if otherwise else getattr(xp.linalg, name)
+    invalid: Any = "raise" if strict else "ignore"
+
+    def function(*operands: Any) -> Any:
+        try:
+            with np.errstate(invalid=invalid, over="ignore", divide="ignore", under="ignore"):
+                return ufunc(*operands)
+        except FloatingPointError as error:
+            raise LinAlgError(_FAILURES.get(name, _OTHER_FAILURE)) from error
+
+    return function
+
+
+def _is_finite(x: Any) -> bool:
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(x.sum()) or np.isfinite(x).all())
+
+
+def nan_where_impossible(xp: Any, function: Any, x: Any, *others: Any) -> Any:
+    """A function of (stacks of) matrices, and NaN for those of which it raises a `LinAlgError`."""
+    try:
+        return function(x, *others)
+    except LinAlgError:
+        lead = x.shape[:-2]
+    operands = (x, *others)
+    places = itertools.product(*map(range, lead))
+    flags = [_is_impossible(function, [y[place] for y in operands]) for place in places]
+    return _nan_where(xp, xp.asarray(np.reshape(flags, lead)), function, x, *others)
+
+
+def _is_impossible(function: Any, operands: Any) -> bool:
+    try:
+        function(*operands)
+    except LinAlgError:
+        return True
+    return False
+
+
+def _nan_where(xp: Any, mask: Any, function: Any, x: Any, *others: Any) -> Any:
+    """A function of matrices, and NaN for some, in whose place the identity is given to it."""
+    lead = mask.shape
+    unit = xp.eye(*x.shape[-2:], dtype=x.dtype)
+    out = function(xp.where(mask[..., None, None], unit, x), *others)
+
+    def hidden(part: Any) -> Any:
+        return xp.where(xp.reshape(mask, (*lead, *(1,) * (part.ndim - len(lead)))), xp.nan, part)
+
+    return tuple(map(hidden, out)) if isinstance(out, tuple) else hidden(out)
