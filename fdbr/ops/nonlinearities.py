@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module
-from fdbr.core import describe
+from fdbr.core import describe, integer
 from fdbr.ops.activation import floating, sigmoid
 from fdbr.ops.arithmetic import abs, minimum
 from fdbr.ops.creation import asarray
@@ -302,16 +302,17 @@ def glu(x: Any, /, *, axis: int = -1) -> Any:
     return x[(*before, slice(None, half))] * sigmoid(x[(*before, slice(half, None))])
 
 
-def one_hot(indices: Any, classes: int, /, *, axis: int = -1, dtype: Any = float) -> Any:
+def one_hot(indices: Any, /, num_classes: int, *, axis: int = -1, dtype: Any = float) -> Any:
     """1 at each index and 0 elsewhere, along a new axis.
 
-    An index outside of ``0 … classes - 1`` is nowhere: it gives nothing but 0.
+    An index outside of ``0 … num_classes - 1`` is nowhere: it gives nothing but 0, as in JAX, so
+    that -1 can stand for *none*.  The result is a constant: integers have no derivative.
 
     Parameters
     ----------
     indices
         Integers, of any shape.
-    classes
+    num_classes
         The length of the new axis.
     axis
         Where the new axis is in the result.
@@ -321,7 +322,9 @@ def one_hot(indices: Any, classes: int, /, *, axis: int = -1, dtype: Any = float
     Raises
     ------
     TypeError
-        If the indices are not integers.
+        If the indices or ``num_classes`` are not integers.
+    ValueError
+        If ``num_classes`` is negative, or there is no such axis.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -332,7 +335,8 @@ def one_hot(indices: Any, classes: int, /, *, axis: int = -1, dtype: Any = float
     indices = asarray(indices)
     if indices.dtype.kind not in "iu":
         raise TypeError(f"fdbr.ops.one_hot: indices must be integers, not {describe(indices)}")
+    count = integer("fdbr.ops.one_hot", "num_classes", num_classes, least=0)
     place = normalize_axis(axis, indices.ndim + 1, "one_hot")
-    numbers = array_module(indices).arange(classes)
+    numbers = array_module(indices).arange(count)
     numbers = numbers.reshape((-1, *(1,) * (indices.ndim - place)))
     return astype(expand_dims(indices, axis=place) == numbers, dtype)

@@ -1,0 +1,53 @@
+"""Classes as rows of the identity matrix."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fdbr
+from fdbr import ops, testing
+
+
+@given(
+    testing.arrays(st.sampled_from(["int8", "uint8", "int64"]), min_side=0, min_value=0),
+    st.integers(0, 4),
+    st.sampled_from(["float32", "bool", "int16", None]),
+    st.data(),
+)
+def test_one_hot_is_one_at_the_class_and_zero_elsewhere(xp, to_numpy, indices, count, dtype, data):
+    axis = data.draw(st.integers(-indices.ndim - 1, indices.ndim))
+    found = ops.one_hot(xp.asarray(indices), count, dtype=dtype, axis=axis)
+    assert str(found.dtype) == (dtype or "float64")
+    rows = np.moveaxis(to_numpy(found), axis, -1)
+    assert rows.shape == (*indices.shape, count)
+    for place in np.ndindex(rows.shape):
+        assert rows[place] == (place[-1] == indices[place[:-1]])
+
+
+def test_one_hot_takes_part_in_transformations(xp, to_numpy):
+    labels, x = xp.asarray([2, 0, -1]), xp.asarray(np.arange(9.0).reshape(3, 3))
+
+    def loss(x, labels):
+        return ops.sum(x**2 * ops.one_hot(labels, 3))
+
+    slope = to_numpy(fdbr.grad(loss)(x, labels))
+    assert slope.tolist() == [[0, 0, 4], [6, 0, 0], [0, 0, 0]]
+    rows = fdbr.vmap(fdbr.grad(loss))(x, labels)
+    assert np.array_equal(to_numpy(rows), slope)
+    assert np.array_equal(to_numpy(fdbr.jit(fdbr.grad(loss))(x, labels)), slope)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((np.array([1.0]), 3), "indices must be integers, not float64"),
+        ((np.array([1]), -1), "num_classes must be at least 0"),
+        ((np.array([1]), 2.5), "num_classes must be an integer"),
+        ((np.array([1]), 3, 2), "axis 2 is out of range for 2 dimensions"),
+    ],
+)
+def test_one_hot_says_what_does_not_fit(args, message):
+    axis = args[2] if len(args) == 3 else -1
+    with pytest.raises((TypeError, ValueError), match=rf"^fdbr.ops.one_hot: {message}"):
+        ops.one_hot(*args[:2], axis=axis)
