@@ -10,6 +10,7 @@ from fdbr.custom import custom_jvp, custom_vjp
 from fdbr.forward import jvp
 from fdbr.jacobians import hessian, hvp, jacfwd, jacrev, linearize
 from fdbr.jit import DonatedError, ImpureError, jit
+from fdbr.solvers import Minimum, Solution, fixed_point, minimize, odeint, root
 from fdbr.transforms import grad, stop_gradient, value_and_grad, vjp
 from fdbr.tree import buffer, frozen, static
 
@@ -17,6 +18,8 @@ __all__ = [
     "DonatedError",
     "EscapedTracerError",
     "ImpureError",
+    "Minimum",
+    "Solution",
     "backend",
     "buffer",
     "checkpoint",
@@ -25,6 +28,7 @@ __all__ = [
     "debug",
     "device_get",
     "device_put",
+    "fixed_point",
     "frozen",
     "grad",
     "hessian",
@@ -34,9 +38,12 @@ __all__ = [
     "jit",
     "jvp",
     "linearize",
+    "minimize",
     "nn",
+    "odeint",
     "ops",
     "random",
+    "root",
     "static",
     "stop_gradient",
     "testing",

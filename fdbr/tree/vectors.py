@@ -109,4 +109,5 @@ def _leaf(part: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     if isinstance(dtype, type):  # of a Python number
         number = part[0]
         return number if isinstance(number, Tracer) else dtype(number)
-    return lock(ops.astype(ops.reshape(part, shape), dtype, copy=False))
+    part = ops.reshape(part, shape) if shape else part[0]
+    return lock(ops.astype(part, dtype, copy=False))

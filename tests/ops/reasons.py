@@ -12,6 +12,7 @@ from fdbr.core import dispatch, registry
 from fdbr.ops.indexing import _split
 from fdbr.ops.places import within
 from fdbr.ops.windows import Geometry
+from fdbr.solvers.host import on_host
 
 X = np.array([[-1.25, 0.5], [2.0, -0.75]])
 FLAGS = np.array([[True, False], [True, True]])
@@ -77,6 +78,7 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     "searchsorted": (PLACES, lambda x: ops.searchsorted(np.array([-1.0, 1.0]), x)),
     "exponent": (PLACES, lambda x: np.frexp(x)[1]),
     "spacing": (STEPS, lambda x: np.spacing(x) * 2.0**52),
+    "on_host": (SHAPE, lambda x: on_host(lambda x: (np.floor(x),), [x], [(x.shape, "float64")])[0]),
     "gcd": (EXACT, lambda x: np.gcd(ops.argmax(x, axis=0), 2)),
     "top_places": (PLACES, lambda x: ops.top_k(x, 1, axis=0)[1]),
     "lcm": (EXACT, lambda x: np.lcm(ops.argmax(x, axis=0), 2)),

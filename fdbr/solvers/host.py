@@ -1,0 +1,62 @@
+"""Functions of plain arrays, such as SciPy's solvers, as operations that transformations know."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fdbr import ops
+from fdbr.backend import array_module, to_numpy
+from fdbr.core import Primitive, Tracer
+from fdbr.ops.kinds.rules import Rules
+
+__all__ = ["on_host", "plain"]
+
+
+class _Host(Primitive):
+    """An operation whose errors are those of the function that it calls."""
+
+    __slots__ = ()
+
+    def explain(self, error: Exception, args: Any) -> Exception:
+        return error
+
+
+def _value(xp: Any, *operands: Any, run: Callable[..., Any], outs: Any) -> Any:
+    return run(*operands)
+
+
+def _one_by_one(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    """Each example alone, so that each takes the time that it needs."""
+    found = [
+        apply(*[v[i] if own else v for v, own in zip(values, batched, strict=True)], **params)
+        for i in range(size)
+    ]
+    if found:
+        return tuple(ops.stack(parts) for parts in zip(*found, strict=True))
+    xp = array_module(*values)
+    return tuple(xp.zeros((0, *shape), dtype=dtype) for shape, dtype in params["outs"])
+
+
+_host = _Host("on_host", "constant", _value, Rules(lambda index: None), None, _one_by_one)
+
+
+def on_host(
+    run: Callable[..., tuple[Any, ...]],
+    operands: Sequence[Any],
+    outs: Sequence[tuple[tuple[int, ...], str]],
+) -> tuple[Any, ...]:
+    """``run(*operands)`` on plain arrays, under whatever transformation; a constant.
+
+    ``outs`` are the shapes and dtypes of what it returns.
+    """
+    return _host.apply(*operands, run=run, outs=tuple(outs))
+
+
+def plain(function: str, value: Any) -> Any:
+    """What a user's function returned within `on_host`, as a NumPy array."""
+    if isinstance(value, Tracer):
+        raise TypeError(
+            f"fdbr.{function}: the function uses a traced value of {value._trace}, which is not "
+            f"among its arguments; pass it as one of the further arguments, fdbr.{function}(f, …, "
+            "value)"
+        )
+    return to_numpy(value)

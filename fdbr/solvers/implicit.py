@@ -1,0 +1,130 @@
+"""Derivatives of what an equation defines, by the implicit function theorem.
+
+Where ``residual(x, args) = 0``, the solution ``x`` moves with ``args`` by ``-A^-1 B``, with ``A``
+and ``B`` the derivatives of the residual by ``x`` and by ``args``: how the solution was found
+does not matter (Griewank & Faure, *Piggyback differentiation and optimization*, 2003; Blondel et
+al., *Efficient and modular implicit differentiation*, 2022).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, gmres
+
+from fdbr import ops, tree
+from fdbr.backend import array_module
+from fdbr.custom import custom_vjp
+from fdbr.jacobians import jacfwd
+from fdbr.solvers.host import on_host, plain
+from fdbr.transforms import stop_gradient, vjp
+
+__all__ = ["DENSE", "depending"]
+
+DENSE = 500  # unknowns up to which the matrix of an equation is formed
+
+Residual = Callable[[Any, Any], Any]
+
+
+def depending(function: str, residual: Residual, x: Any, converged: Any, args: Any) -> Any:
+    """A solution as a function of the arguments on which it depends.
+
+    Parameters
+    ----------
+    function
+        Its name, for messages.
+    residual
+        ``residual(x, args)``: a vector as long as ``x``, which is 0 at the solution.
+    x
+        The solution, a real vector: a constant.
+    converged
+        Whether it is one; its derivative is NaN otherwise.
+    args
+        A tree.
+    """
+    if not tree.leaves(tree.trainable(args)):
+        return x
+
+    @custom_vjp
+    def solution(x: Any, converged: Any, args: Any) -> Any:
+        return x
+
+    def forward(x: Any, converged: Any, args: Any) -> Any:
+        x = solution(x, converged, args)  # which depends on outer transformations
+        return x, (x, converged, args)
+
+    def backward(kept: Any, ct: Any) -> Any:
+        x, converged, args = kept
+        weight = _transposed_solve(function, residual, x, args, ops.where(converged, -ct, np.nan))
+        _, pull = vjp(lambda args: residual(x, args), args)
+        return None, None, pull(weight)[0]
+
+    solution.defvjp(forward, backward)
+    solution.__name__ = function
+    return solution(x, converged, args)
+
+
+def _transposed_solve(function: str, residual: Residual, x: Any, args: Any, ct: Any) -> Any:
+    """The solution of the transposed equations that are linear in the change of ``x``."""
+    if x.shape[0] > DENSE:
+
+        def transposed(at: Any, v: Any) -> Any:
+            x, args = at
+            return vjp(lambda x: residual(x, args), x)[1](v)[0]
+
+        return _iterative_solve(function, transposed, (x, args), ct)
+    matrix = jacfwd(lambda x: residual(x, args))(x)
+    singular = ops.linalg.slogdet(stop_gradient(matrix))[0] == 0
+    return ops.linalg.solve(ops.where(singular, np.nan, matrix).mT, ct)
+
+
+def _iterative_solve(function: str, product: Residual, at: Any, b: Any) -> Any:
+    """The solution ``v`` of ``product(at, v) = b``, where the product is linear in ``v``."""
+
+    @custom_vjp
+    def solution(at: Any, b: Any) -> Any:
+        leaves, shape = tree.flatten((at, b))
+
+        def run(*leaves: Any) -> tuple[Any]:
+            at, b = tree.unflatten(shape, leaves)
+            return (_gmres(function, lambda v: product(at, v), b),)
+
+        return on_host(run, leaves, [(b.shape, "float64")])[0]
+
+    def forward(at: Any, b: Any) -> Any:
+        v = solution(at, b)
+        return v, (v, at)
+
+    def backward(kept: Any, ct: Any) -> Any:
+        v, at = kept
+
+        def transposed(at: Any, w: Any) -> Any:
+            return vjp(lambda v: product(at, v), v)[1](w)[0]
+
+        w = _iterative_solve(function, transposed, at, ct)
+        _, pull = vjp(lambda at: product(at, v), at)
+        return tree.scale(-1.0, pull(w)[0]), w
+
+    solution.defvjp(forward, backward)
+    return solution(at, b)
+
+
+def _gmres(function: str, product: Callable[[Any], Any], b: Any) -> Any:
+    """The generalized minimal residual method (Saad & Schultz, 1986), of SciPy."""
+    xp, side = array_module(b), plain(function, b)
+    if not np.isfinite(side).all():
+        return xp.full(b.shape, np.nan)
+    matrix = LinearOperator(
+        (side.size, side.size),
+        matvec=lambda v: np.array(plain(function, product(xp.asarray(v.reshape(-1))))),
+        dtype=float,
+    )
+    found, failed = gmres(matrix, side, rtol=1e-12, atol=0.0, restart=100, maxiter=50)
+    error = np.linalg.norm(plain(function, product(xp.asarray(found))) - side)
+    if failed and not error <= 1e-8 * np.linalg.norm(side):
+        raise RuntimeError(
+            f"fdbr.{function}: the linear {side.size} equations of the derivative are not solved "
+            f"by GMRES (relative error {error / np.linalg.norm(side):.1e}); the solution "
+            "may be singular, or the unknowns of very different scale"
+        )
+    return xp.asarray(found)

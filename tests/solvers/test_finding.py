@@ -1,0 +1,255 @@
+"""Roots, fixed points and minima, and their derivatives."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fdbr
+from fdbr import ops, testing
+from fdbr.solvers import implicit
+
+ROOT = "hybr lm broyden1 broyden2 anderson diagbroyden krylov df-sane".split()
+MINIMIZE = """BFGS L-BFGS-B CG TNC Nelder-Mead Powell Newton-CG trust-ncg trust-krylov
+    trust-exact""".split()
+
+
+def equations(x, p):
+    """Equations in a tree of real and complex unknowns."""
+    return {"u": p["A"] @ x["u"] + ops.tanh(x["u"]) - p["b"], "z": x["z"] ** 3 - p["c"]}
+
+
+def parameters(xp):
+    return {
+        "A": xp.asarray([[2.0, 0.5], [0.1, 3.0]]),
+        "b": xp.asarray([1.0, 2.0]),
+        "c": xp.asarray(1 + 2j),
+        "label": "no number",
+        "count": 3,
+    }
+
+
+def start(xp):
+    return {"u": xp.asarray([0.0, 0.0]), "z": xp.asarray(1 + 1j)}
+
+
+def square_root(a, **options):
+    return fdbr.root(lambda x, a: x**2 - a, 1.0, a, **options).x
+
+
+# --- values -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ROOT)
+def test_every_method_finds_a_root_to_the_last_digits(method):
+    a = np.array([1.0, 2.0])
+    found = fdbr.root(lambda x, a: np.cos(x) - a * x, np.array([0.5, 0.6]), a, method=method)
+    assert found.converged
+    assert found.iterations > 0
+    np.testing.assert_allclose(np.cos(found.x), a * found.x, rtol=1e-14)
+
+
+@pytest.mark.parametrize("method", MINIMIZE)
+def test_every_method_finds_a_minimum(method):
+    def rosenbrock(x, a):
+        return ops.sum(a * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+    found = fdbr.minimize(rosenbrock, np.array([-1.0, 1.0, 0.3]), 100.0, method=method)
+    np.testing.assert_allclose(found.x, 1.0, rtol=1e-12)
+    assert found.converged
+    assert found.value < 1e-20
+
+
+@pytest.mark.parametrize("method", ["iteration", "anderson", "hybr"])
+def test_a_fixed_point_is_where_nothing_changes(method):
+    found = fdbr.fixed_point(lambda x, a: ops.cos(a * x), np.array([0.5, 1.0]), 0.9, method=method)
+    np.testing.assert_allclose(np.cos(0.9 * found.x), found.x, rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
+def test_a_solution_has_the_dtype_of_the_start(dtype):
+    found = fdbr.root(lambda x, a: x**2 - a, np.array([1.0], dtype), np.array([2.0], dtype))
+    assert found.x.dtype == dtype
+    np.testing.assert_allclose(found.x, np.sqrt(2), rtol=2 * np.finfo(dtype).eps)
+
+
+def test_unknowns_are_trees_on_every_array_module(xp, to_numpy):
+    p, x0 = parameters(xp), start(xp)
+    found = fdbr.root(equations, x0, p)
+    for rest in fdbr.tree.leaves(equations(found.x, p)):
+        np.testing.assert_allclose(to_numpy(rest), 0, atol=1e-14)
+    assert type(found.x["u"]) is type(x0["u"])
+
+
+# --- derivatives --------------------------------------------------------------------
+
+
+def test_the_derivative_of_a_root_is_that_of_its_arguments(xp):
+    x0, p = start(xp), parameters(xp)
+    testing.check_grads(lambda p: fdbr.root(equations, x0, p).x["u"], p, order=1)
+    testing.check_grads(lambda a: square_root(a), 3.0)
+
+
+def test_derivatives_of_a_root_are_right_in_every_order():
+    f = square_root
+    for order, factor in enumerate((0.5, -0.25, 0.375), 1):
+        f = fdbr.grad(f)
+        np.testing.assert_allclose(f(4.0), factor * 4.0 ** (0.5 - order), rtol=1e-13)
+    np.testing.assert_allclose(fdbr.hessian(square_root)(4.0), -0.25 * 4.0**-1.5, rtol=1e-13)
+
+
+def test_the_start_has_no_derivative():
+    slope = fdbr.grad(lambda x0: fdbr.root(lambda x: x**3 - x - 1, x0).x)(1.0)
+    assert slope == 0.0
+
+
+def test_the_derivative_of_a_minimum_and_of_its_value():
+    def energy(x, a, b):
+        return ops.sum((x - a) ** 2) + ops.sum((x - b) ** 4)
+
+    def found(a, b):
+        best = fdbr.minimize(energy, np.zeros(2), a, b)
+        return best.x, best.value
+
+    testing.check_grads(found, np.array([0.2, -1.0]), np.array([1.0, 0.5]), order=1, rtol=1e-6)
+
+
+def test_the_derivative_of_a_fixed_point():
+    def found(w, b):
+        return fdbr.fixed_point(lambda x, w, b: ops.tanh(w @ x + b), np.zeros(2), w, b).x
+
+    w = np.array([[0.3, -0.2], [0.1, 0.4]])
+    testing.check_grads(found, w, np.array([0.5, -1.0]), modes=("vjp", "jvp"))
+
+
+@pytest.mark.parametrize("mode", ["dense", "iterative"])
+def test_large_systems_are_differentiated_without_their_matrix(mode, monkeypatch):
+    monkeypatch.setattr(implicit, "DENSE", 500 if mode == "dense" else 1)
+    w = np.array([[3.0, 1.0, 0.2], [0.5, 2.0, 0.0], [0.0, -0.3, 2.5]])
+
+    def found(b):
+        return fdbr.root(lambda x, b: w @ x + ops.tanh(x) - b, np.zeros(3), b).x
+
+    testing.check_grads(found, np.array([0.3, 0.7, -0.2]), order=1)
+    b = np.array([0.3, 0.7, -0.2])
+    second = fdbr.hvp(lambda b: ops.sum(found(b) ** 3), (b,), (np.ones(3),))
+    direct = fdbr.jvp(fdbr.grad(lambda b: ops.sum(found(b) ** 3)), (b,), (np.ones(3),))[1]
+    np.testing.assert_allclose(second, direct, rtol=1e-8)
+
+
+def test_beyond_500_unknowns_nothing_of_their_square_is_made():
+    b = np.linspace(0.0, 1.0, 600)
+
+    def found(b):
+        return fdbr.root(lambda x, b: 3 * x + ops.tanh(ops.roll(x, 1)) - b, 0 * b, b).x
+
+    x = found(b)
+    np.testing.assert_allclose(3 * x + np.tanh(np.roll(x, 1)), b, atol=1e-6)
+    slope = fdbr.grad(lambda b: ops.sum(found(b)))(b)
+    assert slope.shape == (600,)
+    step = np.eye(600)[7] * 1e-3
+    by_differences = (found(b + step).sum() - found(b - step).sum()) / 2e-3
+    np.testing.assert_allclose(slope[7], by_differences, rtol=1e-3)
+
+
+# --- batches, and jit ---------------------------------------------------------------
+
+
+@settings(max_examples=10)
+@given(st.lists(st.floats(-4, 4).filter(lambda a: abs(a) > 0.1), max_size=4))
+def test_each_example_converges_or_not_by_itself(values):
+    a = np.array(values, dtype=float)
+
+    def solve(a):
+        return fdbr.root(lambda x, a: x**2 - a, 1.0, a, throw=False)
+
+    found = fdbr.vmap(solve)(a)
+    slopes = fdbr.vmap(fdbr.grad(lambda a: solve(a).x))(a)
+    assert found.converged.tolist() == (a > 0).tolist()
+    good = a > 0
+    np.testing.assert_allclose(found.x[good], np.sqrt(a[good]), rtol=1e-12)
+    np.testing.assert_allclose(slopes[good], 0.5 / np.sqrt(a[good]), rtol=1e-12)
+    assert np.isnan(slopes[~good]).all()
+    assert np.array_equal(
+        fdbr.grad(lambda a: ops.sum(fdbr.vmap(solve)(a).x))(a), slopes, equal_nan=True
+    )
+
+
+def test_jit_gives_what_the_functions_give():
+    def all_of_them(a):
+        return (
+            square_root(a),
+            fdbr.grad(square_root)(a),
+            fdbr.fixed_point(lambda x, a: ops.cos(a * x), 0.5, a / 4).x,
+            fdbr.minimize(lambda x, a: ops.sum((x - a) ** 2 + x**4), np.ones(2), a).x,
+        )
+
+    jitted = fdbr.jit(all_of_them)
+    for a in (2.0, 3.0, 2.5):
+        for found, expected in zip(jitted(a), all_of_them(a), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+# --- nothing is silently wrong ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **o: fdbr.root(lambda x: x**2 + 1, 1.0, **o),
+        lambda **o: fdbr.root(lambda x: x * np.nan, 1.0, **o),
+        lambda **o: fdbr.root(lambda x: 0 * x + 1e-9, 1.0, **o),
+        lambda **o: fdbr.root(lambda x: ops.exp(-x), 1.0, maxiter=20, **o),
+        lambda **o: fdbr.fixed_point(lambda x: x + 1, 1.0, **o),
+        lambda **o: fdbr.minimize(lambda x: 2 * x, 0.0, **o),
+        lambda **o: fdbr.minimize(lambda x: -(x**2), 0.0, **o),
+        lambda **o: fdbr.minimize(lambda x: x[0] ** 2 - x[1] ** 2, np.zeros(2), **o),
+    ],
+)
+def test_what_is_no_solution_is_an_error_or_says_so(call):
+    with pytest.raises(RuntimeError, match=r"^fdbr\.\w+: no solution of .*<lambda> was found"):
+        call()
+    assert not call(throw=False).converged
+
+
+def test_a_root_whose_derivative_does_not_exist_has_nan_for_it():
+    slope = fdbr.grad(lambda a: fdbr.root(lambda x, a: (x - a) ** 2, 0.0, a).x)
+    assert np.isnan(slope(1.0))
+    both = fdbr.vmap(fdbr.grad(lambda a: fdbr.root(lambda x, a: (x - 1) * (x - a), 1.0, a).x))(
+        np.array([1.0, 3.0])
+    )
+    assert np.isnan(both[0])
+    assert both[1] == 0.0
+
+
+def test_a_traced_value_that_is_no_argument_is_refused():
+    for wrap in (fdbr.grad, fdbr.jit):
+        with pytest.raises(TypeError, match=r"^fdbr.root: .* traced value .* pass it as one"):
+            wrap(lambda a: fdbr.root(lambda x: x**2 - a, 1.0).x)(4.0)
+
+
+def test_errors_of_the_function_stay_what_they_are():
+    def broken(x):
+        raise KeyError("mine")
+
+    for solve in (fdbr.root, fdbr.fixed_point, fdbr.minimize):
+        with pytest.raises(KeyError, match="mine"):
+            solve(broken, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fdbr.root(None, 1.0), "root: f must be a function, not NoneType"),
+        (lambda: fdbr.root(abs, 1), "root: x0 must have a floating or complex leaf"),
+        (lambda: fdbr.root(lambda x: (x, x), 1.0), "root: f must return as many .* 1, .* 2"),
+        (lambda: fdbr.root(abs, 1.0, method="?"), "root: method must be one of hybr"),
+        (lambda: fdbr.root(abs, 1.0, tol=-1), "root: tol must be a positive number"),
+        (lambda: fdbr.root(abs, 1.0, maxiter=0), "root: maxiter must be at least 1"),
+        (lambda: fdbr.fixed_point(lambda x: None, 1.0), "fixed_point: f must return as many"),
+        (lambda: fdbr.minimize(lambda x: x, np.ones(2)), "minimize: f must return one real"),
+    ],
+)
+def test_arguments_are_checked(call, message):
+    with pytest.raises((TypeError, ValueError), match=f"^fdbr.{message}"):
+        call()
