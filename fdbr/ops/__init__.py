@@ -15,6 +15,7 @@ from fdbr.ops.comparison import *
 from fdbr.ops.complex_parts import conj, imag, real
 from fdbr.ops.convolution import conv, conv_transpose
 from fdbr.ops.creation import *
+from fdbr.ops.cumulative import *
 from fdbr.ops.dropout import dropout
 from fdbr.ops.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
 from fdbr.ops.embedding import embed

@@ -6,9 +6,9 @@ from fdbr.backend import array_module
 from fdbr.core import describe
 from fdbr.ops.comparison import not_equal
 from fdbr.ops.creation import arrays, asarray
+from fdbr.ops.cumulative import cumulative_sum
 from fdbr.ops.indexing import pick
 from fdbr.ops.kinds import aligned, linear
-from fdbr.ops.reductions import cumulative_sum
 from fdbr.ops.reductions import sum as _sum
 from fdbr.ops.searching import searchsorted
 from fdbr.ops.shape import broadcast_to, concat, expand_dims, normalize_axis, reshape

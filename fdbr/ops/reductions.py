@@ -4,25 +4,20 @@ import math
 from typing import Any
 
 from fdbr.core import Tracer
-from fdbr.ops.arithmetic import multiply, sqrt
-from fdbr.ops.creation import asarray, full_like
+from fdbr.ops.arithmetic import sqrt
+from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import (
     astype,
     float_dtype,
     in_single,
     is_complex,
     is_traced,
-    result_type,
 )
 from fdbr.ops.kinds import constant, linear, opaque, shape_of, shifted
 from fdbr.ops.kinds.fitting import accumulated, sum_of_rows
 from fdbr.ops.shape import (
     _broadcast_to,
     _reshape,
-    broadcast_to,
-    concat,
-    flip,
-    moveaxis,
     normalize_axes,
     normalize_axis,
     reshape,
@@ -34,12 +29,9 @@ __all__ = [
     "argmax",
     "argmin",
     "count_nonzero",
-    "cumulative_prod",
-    "cumulative_sum",
     "max",
     "mean",
     "min",
-    "prod",
     "std",
     "sum",
     "var",
@@ -214,120 +206,6 @@ def _extreme(reduce: Any, x: Any, axis: Axis, keepdims: bool, name: str) -> Any:
     axes = normalize_axes(axis, x.ndim, name)
     out = reduce(x, axes=axes)
     return reshape(out, kept_shape(x.shape, axes)) if keepdims else out
-
-
-@in_single
-def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """The product over axes, or of all elements; its derivative is right at zeros too.
-
-    >>> import fdbr, numpy as np
-    >>> from fdbr import ops
-    >>> fdbr.grad(ops.prod)(np.array([0.0, 2.0, 3.0]))
-    array([6., 0., 0.])
-    """
-    x = _factors(x, dtype)
-    axes = normalize_axes(axis, x.ndim, "prod")
-    out = _as(dtype, _halving_prod(x, axes) if isinstance(x, Tracer) else x.prod(axis=axes))
-    return reshape(out, kept_shape(x.shape, axes)) if keepdims else out
-
-
-def _factors(x: Any, dtype: Any) -> Any:
-    """What is to be multiplied; of traced integers that are small, as NumPy has it, larger ones."""
-    x = asarray(x) if dtype is None else astype(asarray(x), dtype)
-    if is_traced(x) and dtype is None and x.dtype.kind in "iub":
-        return astype(x, result_type(x.dtype, "u8" if x.dtype.kind == "u" else "i8"))
-    return x
-
-
-def _halving_prod(x: Any, axes: tuple[int, ...]) -> Any:
-    """The product by multiplying one half of the elements with the other, again and again.
-
-    There is no division in its derivative, so zeros need no care, at any order.
-    """
-    rest = tuple(n for i, n in enumerate(x.shape) if i not in axes)
-    x = moveaxis(x, axes, tuple(range(len(axes)))) if axes else x
-    x = reshape(x, (_count_first(x, len(axes)), *rest))
-    if x.shape[0] == 0:
-        return x.sum(axis=0) + 1
-    while (n := x.shape[0]) > 1:
-        half = n // 2
-        product = multiply(x[:half], x[half : 2 * half])
-        x = product if n == 2 * half else concat([product, x[2 * half :]])
-    return x[0]
-
-
-def _count_first(x: Any, number: int) -> int:
-    return math.prod(x.shape[:number])
-
-
-@linear(x=lambda ct, axis: _flip_cumsum(ct, axis), batch=shifted("axis"))
-def _cumsum(xp: Any, x: Any, *, axis: int) -> Any:
-    return xp.cumsum(x, axis=axis)
-
-
-def _flip_cumsum(ct: Any, axis: int) -> Any:
-    return flip(_cumsum(flip(ct, axis=axis), axis=axis), axis=axis)
-
-
-@in_single
-def cumulative_sum(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
-    """The running sum along an axis, which may be left out of a one-dimensional array.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> ops.cumulative_sum(np.array([1.0, 2.0, 3.0]), include_initial=True)
-    array([0., 1., 3., 6.])
-    """
-    x = asarray(x) if dtype is None else astype(asarray(x), dtype)
-    axis = _running_axis(x, axis, "cumulative_sum")
-    out = _cumsum(x, axis=axis)
-    return _as(dtype, _with_initial(out, axis, 0) if include_initial else out)
-
-
-@in_single
-def cumulative_prod(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
-    """The running product along an axis; its derivative is right at zeros too.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> ops.cumulative_prod(np.array([1.0, 2.0, 3.0]))
-    array([1., 2., 6.])
-    """
-    x = _factors(x, dtype)
-    axis = _running_axis(x, axis, "cumulative_prod")
-    out = _doubling_cumprod(x, axis) if isinstance(x, Tracer) else x.cumprod(axis=axis)
-    return _as(dtype, _with_initial(out, axis, 1) if include_initial else out)
-
-
-def _doubling_cumprod(x: Any, axis: int) -> Any:
-    """The running product by Hillis and Steele's scan, which divides nowhere."""
-    before = (slice(None),) * axis
-    shift = 1
-    while shift < x.shape[axis]:
-        head = x[(*before, slice(None, shift))]
-        tail = multiply(x[(*before, slice(shift, None))], x[(*before, slice(None, -shift))])
-        x = concat([head, tail], axis=axis)
-        shift *= 2
-    return x
-
-
-def _running_axis(x: Any, axis: int | None, name: str) -> int:
-    if axis is None:
-        if x.ndim != 1:
-            raise ValueError(f"fdbr.ops.{name}: axis must be given for shape {shape_of(x)}")
-        return 0
-    return normalize_axis(axis, x.ndim, name)
-
-
-def _with_initial(out: Any, axis: int, value: int) -> Any:
-    first = (slice(None),) * axis + (slice(None, 1),)
-    shape = tuple(1 if i == axis else n for i, n in enumerate(out.shape))
-    initial = broadcast_to(full_like(out[first].sum(), value), shape)
-    return concat([initial, out], axis=axis)
 
 
 def _batch_arg(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
