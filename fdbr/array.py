@@ -12,9 +12,19 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fdbr.backend import is_array
-from fdbr.core import Tracer, describe
+from fdbr.core import Tracer, describe, is_differentiated
 
-__all__ = ["functions", "install", "refusing", "ufunc_methods", "ufunc_sources", "ufuncs"]
+__all__ = [
+    "decided",
+    "functions",
+    "install",
+    "number",
+    "refuse_item",
+    "refusing",
+    "ufunc_methods",
+    "ufunc_sources",
+    "ufuncs",
+]
 
 ufuncs: dict[Any, Callable[..., Any]] = {}
 """The op for each NumPy ufunc."""
@@ -38,9 +48,14 @@ def refusing(message: str) -> Callable[..., NoReturn]:
     """A function that raises an error; ``{}`` in the message stands for its first argument."""
 
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(message.format(*args))
+        raise TypeError(message.format(*map(_name, args)))
 
     return refuse
+
+
+def _name(value: Any) -> Any:
+    """What messages call an argument: a traced value's numbers are of no interest there."""
+    return f"<traced {describe(value)} of {value._trace}>" if isinstance(value, Tracer) else value
 
 
 # --- attributes ---------------------------------------------------------------------
@@ -84,15 +99,10 @@ def _iterate(self: Any) -> Iterator[Any]:
     return (self[i] for i in range(self.shape[0]))
 
 
-def _represent(self: Any) -> str:
-    return f"<traced {describe(self)} of {self._trace}>"
-
-
 install("__len__", _length)
 install("__iter__", _iterate)
-install("__repr__", _represent)
-install("__format__", lambda self, spec: _represent(self))
 install("__hash__", None)  # as of arrays: == compares element by element
+install("__dir__", lambda self: dir(type(self)))  # not those of the class that it says it has
 
 
 # --- conversions --------------------------------------------------------------------
@@ -113,7 +123,8 @@ def _integer(self: Any) -> int:
 
 
 def _index(self: Any) -> int:
-    if self.dtype.kind not in "iub":
+    # A truth value of NumPy is no index, and one of Python is.
+    if self.dtype.kind not in ("iu" if self.__class__ is not bool else "b"):
         raise TypeError(f"a traced {describe(self)} is no index; convert it with int() first")
     return _integer(self)
 
@@ -128,23 +139,60 @@ _ADVICE = (
 install("__bool__", _truth)
 install("__int__", _integer)
 install("__index__", _index)
-install(
-    "__float__",
-    refusing(
-        f"float() of {{}}: {_ADVICE}. math.sin and the like: use ops.sin. To put it into an array "
-        "B, write B = ops.at(B)[key].set(x)."
-    ),
+_refuse_float = refusing(
+    f"float() of {{}}: {_ADVICE}. math.sin and the like: use ops.sin. To put it into an array "
+    "B, write B = ops.at(B)[key].set(x); to print it, f'{{x:.3f}}'."
 )
-install("__complex__", refusing(f"complex() of {{}}: {_ADVICE}."))
-install(
-    "__array__",
-    refusing(
-        f"conversion of {{}} to a NumPy array: {_ADVICE}. To put it into an array B, write "
-        "B = ops.at(B)[key].set(x); to join values, ops.stack or ops.concat."
-    ),
+_refuse_complex = refusing(f"complex() of {{}}: {_ADVICE}.")
+
+
+refuse_item = refusing(f"item() of {{}}: {_ADVICE}.")
+
+
+def number(self: Any, kind: type, refuse: Callable[..., NoReturn]) -> Any:
+    """A floating number, where no derivative is lost with it, is a decision as others are."""
+    if self.size != 1 or is_differentiated(self):
+        refuse(self)
+    return self._trace.decide(self, kind)
+
+
+install("__float__", lambda self: number(self, float, _refuse_float))
+install("__complex__", lambda self: number(self, complex, _refuse_complex))
+_refuse_array = refusing(
+    f"conversion of {{}} to a NumPy array: {_ADVICE}. To put it into an array B, write "
+    "B = ops.at(B)[key].set(x); to join values, ops.stack or ops.concat; for np.float32(x), "
+    "x.astype(np.float32)."
 )
-install("item", refusing(f"item() of {{}}: {_ADVICE}."))
+
+
+def decided(self: Any, dtype: Any = None) -> Any:
+    """One integer or truth value as an array, as NumPy asks for one in an index, in ``arange`` and
+    in ``np.int64(x)``: it is a decision.  `None` if it is something else.
+    """
+    wanted = self.dtype if dtype is None else np.dtype(dtype)
+    if self.shape or not {self.dtype.kind, wanted.kind} & set("iub"):
+        return None
+    kind = bool if "b" in (self.dtype.kind, wanted.kind) else int
+    return np.array(self._trace.decide(self, kind), dtype=wanted)
+
+
+def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
+    found = decided(self, dtype)
+    return _refuse_array(self) if found is None else found
+
+
+install("__array__", _array)
 install("tolist", refusing(f"tolist() of {{}}: {_ADVICE}."))
+install("__copy__", lambda self: self)
+install("__deepcopy__", lambda self, memo: self)
+for name in ("__reduce__", "__reduce_ex__", "__getstate__"):
+    install(
+        name,
+        refusing(
+            "pickling of {}: where it comes from cannot be stored, nor sent to another process. "
+            "Return it from the transformed function, and pickle the array that comes out."
+        ),
+    )
 install(
     "__setitem__",
     refusing(
@@ -185,6 +233,7 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
     op = _op_of(ufunc) if method == "__call__" else ufunc_methods.get((ufunc, method))
     if op is None:
         raise TypeError(f"np.{name} of a traced value has no derivative rule in fdbr.ops")
+    inputs = tuple(functions[np.asarray](v) if type(v) in (list, tuple) else v for v in inputs)
     dtype = kwargs.pop("dtype", None) if method == "__call__" else None
     if method == "__call__" and kwargs:
         raise TypeError(f"np.{name} of a traced value takes no {sorted(kwargs)}")

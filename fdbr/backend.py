@@ -150,7 +150,8 @@ def lock(array: Any) -> Any:
         ...
     ValueError: assignment destination is read-only
     """
-    if type(array) is np.ndarray or isinstance(array, np.ndarray):
+    # By type, here and below, because a traced value says that it is an array.
+    if type(array) is np.ndarray or issubclass(type(array), np.ndarray):
         array.setflags(write=False)
         if array.base is not None:
             lock(array.base)
@@ -172,13 +173,13 @@ def owner(array: Any) -> Any:
 
 def is_locked(array: Any) -> bool:
     """Whether nobody can write to an array's memory without undoing a lock."""
-    while isinstance(array, np.ndarray):
+    while issubclass(type(array), np.ndarray):
         if array.flags.writeable:
             return False
         array = array.base
     if isinstance(array, memoryview):
         return is_locked(array.obj)
-    if isinstance(array, np.generic | bytes | type(None)):
+    if issubclass(type(array), np.generic | bytes | type(None)):
         return True
     return _kept.get(id(array)) is array or not _is_mutable(array)
 

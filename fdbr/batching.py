@@ -24,7 +24,7 @@ from fdbr.core import (
     describe,
     integer,
     name_of,
-    publish,
+    release,
     stop_gradient,
 )
 
@@ -119,9 +119,11 @@ class BatchTrace(Trace):
         answers = [kind(value) for value in _each(values, self.size, kind)]
         if not answers:
             return self.default(kind)
-        if all(answer == answers[0] for answer in answers):
+        # Numbers are the same if they are written the same: NaN is NaN, and -0.0 is not 0.0.
+        keys = answers if kind in (bool, int) else list(map(repr, answers))
+        if all(key == keys[0] for key in keys):
             return answers[0]
-        self.answers = np.array(answers)
+        self.answers = np.array(keys)
         raise Disagreement(self)
 
     def default(self, kind: type) -> Any:
@@ -393,7 +395,7 @@ def _mine(trace: BatchTrace, leaf: Any) -> bool:
 
 
 def _value(trace: BatchTrace, leaf: Any) -> Any:
-    return publish(trace, leaf.value) if _mine(trace, leaf) else trace.admit(leaf)
+    return release(trace, leaf.value) if _mine(trace, leaf) else trace.admit(leaf)
 
 
 def _repeated(value: Any, count: int, dtype: Any) -> Any:

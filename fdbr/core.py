@@ -49,6 +49,7 @@ _replaying: ContextVar[int] = ContextVar("replaying", default=0)
 number_types = frozenset({float, int, bool, complex})
 host_types = frozenset({np.ndarray, np.float64, np.float32})
 _immutable = frozenset({float, complex, np.float64, np.float32, np.bool_})
+_OBJECTS = np.dtype(object)
 _plain_errors = (TypeError, IndexError, np.linalg.LinAlgError, ValueError)
 
 registry: dict[str, "Primitive"] = {}
@@ -158,6 +159,10 @@ class Trace:
         """`decide` for every element of a traced value of one dimension, or what does for it."""
         return list(tracer)  # type: ignore[call-overload]
 
+    def show(self, tracer: "Tracer") -> Any:
+        """What text is made of for a traced value: its plain value."""
+        return shown(tracer.value)
+
     def borrow(self, value: Any) -> None:
         """Note that ``value`` came from the caller, who may write to it."""
         while isinstance(value, Tracer):
@@ -170,8 +175,16 @@ class Trace:
 
     def admit(self, leaf: Any) -> Any:
         """A leaf of the function's result that is not this trace's, if it may be there."""
-        if isinstance(leaf, Tracer) and (ended(leaf._trace) or leaf._trace.level > self.level):
-            raise escaped(leaf._trace, f"fdbr.{self.origin[0]}")
+        if isinstance(leaf, Tracer):
+            if ended(leaf._trace) or leaf._trace.level > self.level:
+                raise escaped(leaf._trace, f"fdbr.{self.origin[0]}")
+        elif getattr(leaf, "dtype", None) is _OBJECTS and any(
+            isinstance(part, Tracer) for part in leaf.reshape(-1).tolist()
+        ):
+            raise TypeError(
+                f"fdbr.{self.origin[0]}: {self.origin[1]} returned traced values in an array of "
+                "objects, where nothing finds them; join them by ops.stack, or return a list"
+            )
         return leaf
 
     def __repr__(self) -> str:
@@ -185,6 +198,24 @@ class Tracer:
 
     _trace: Any
     value: Any
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """The class of the plain value, so that `isinstance` answers as it would for that.
+
+        Of a batch of scalars it is that of one of them.  ``type(x)`` is what it is.  So is the
+        class where the plain value is of another array module: CuPy's operators take whatever
+        says that it is an array of theirs, and would look for its memory.
+        """
+        value = plain(self)
+        kind = type(value)
+        if kind is np.ndarray:
+            return value.dtype.type if value.ndim and not self.shape else kind  # type: ignore[attr-defined]
+        return (
+            kind
+            if kind in number_types or issubclass(kind, np.ndarray | np.generic)
+            else type(self)
+        )
 
 
 see_through(Tracer)
@@ -254,6 +285,18 @@ def replaying() -> Iterator[None]:
         _replaying.reset(token)
 
 
+def plain(value: Any) -> Any:
+    """The array or number below a traced value; of a batch, that of all examples."""
+    while isinstance(value, Tracer):
+        value = value.value
+    return value
+
+
+def shown(value: Any) -> Any:
+    """`plain`, for making text of it: traces that must know of it are told."""
+    return value._trace.show(value) if isinstance(value, Tracer) else value
+
+
 def stop_gradient(value: Any) -> Any:
     """One leaf, with every trace that differentiates taken off."""
     while isinstance(value, Tracer):
@@ -264,6 +307,11 @@ def stop_gradient(value: Any) -> Any:
             return value
         value = lowered
     return value
+
+
+def is_differentiated(value: Any) -> bool:
+    """Whether a value is traced by a transformation that differentiates."""
+    return isinstance(value, Tracer) and stop_gradient(value) is not value
 
 
 # --- who may write to what ----------------------------------------------------------
@@ -298,6 +346,11 @@ def publish(trace: Trace, value: Any) -> Any:
     if isinstance(value, Tracer):
         return value
     return protect(value) if id(owner(value)) in trace.borrowed else lock(value)
+
+
+def release(trace: Trace, value: Any) -> Any:
+    """`publish` at the end of a run, for what a traced value of ``trace`` in its result holds."""
+    return publish(trace, trace.admit(value))
 
 
 # --- messages -----------------------------------------------------------------------

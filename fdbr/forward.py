@@ -5,7 +5,7 @@ from typing import Any
 
 from fdbr import tree
 from fdbr.backend import on_device, several
-from fdbr.core import Primitive, Trace, Tracer, describe, dispatch, publish
+from fdbr.core import Primitive, Trace, Tracer, describe, dispatch, publish, release
 from fdbr.ops.kinds.fitting import zeros_of
 from fdbr.transforms import Kind, fitted, pair
 
@@ -173,7 +173,7 @@ def fitted_tangent(
 
 def _parts(trace: ForwardTrace, leaf: Any) -> tuple[Any, Any]:
     if type(leaf) is ForwardTracer and leaf._trace is trace:
-        return publish(trace, leaf.value), publish(trace, leaf.tangent)
+        return release(trace, leaf.value), release(trace, leaf.tangent)
     return trace.admit(leaf), None
 
 

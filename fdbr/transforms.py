@@ -16,8 +16,8 @@ from fdbr.core import (
     ended,
     escaped,
     integers,
-    publish,
     registry,
+    release,
 )
 from fdbr.libraries import there
 from fdbr.reverse import Node, ReverseTrace, ReverseTracer, backward
@@ -177,7 +177,7 @@ def _nothing_to_differentiate(trace: ReverseTrace, argument: Any, position: int)
 def _lower(trace: ReverseTrace, leaf: Any) -> Any:
     """What a leaf of the output is outside the transformation."""
     if type(leaf) is ReverseTracer and leaf._trace is trace:
-        return publish(trace, leaf.value)
+        return release(trace, leaf.value)
     return trace.admit(leaf)
 
 

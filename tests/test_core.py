@@ -320,20 +320,15 @@ def test_what_is_no_integer_or_too_small_is_refused_by_name(check, error, messag
     assert str(caught.value) == message
 
 
-def test_traces_and_traced_values_tell_what_they_are():
+def test_traces_tell_what_they_are():
     kept = []
 
     def loss(x):
-        kept.append((repr(x), repr(x._trace), f"{x:.3f}", str(x)))
+        kept.append(repr(x._trace))
         return x.sum()
 
     fdbr.value_and_grad(loss)(np.ones(3, np.float32))
-    trace = r"value_and_grad(test_traces_and_traced_values_tell_what_they_are.<locals>.loss)"
-    assert kept[0] == (
-        f"<traced float32[3] of {trace}>",
-        trace,
-        *[f"<traced float32[3] of {trace}>"] * 2,
-    )
+    assert kept == [r"value_and_grad(test_traces_tell_what_they_are.<locals>.loss)"]
 
 
 # --- who may write to what ----------------------------------------------------------

@@ -15,4 +15,5 @@ from fdbr.interop import (
     numpy_refusals,
     numpy_statistics,
     scipy_protocol,
+    texts,
 )

@@ -1,14 +1,16 @@
 """Operators and methods of traced values: the functions of `fdbr.ops` by other names."""
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fdbr import ops
-from fdbr.array import install, refusing
-from fdbr.backend import is_array
+from fdbr import core, ops
+from fdbr.array import install, number, refuse_item, refusing
+from fdbr.backend import array_module, is_array
 from fdbr.core import Tracer
+from fdbr.ops.creation import holds_array
 from fdbr.ops.devices import to_device
 from fdbr.ops.inspection import check_version
 from fdbr.reverse import ReverseTracer
@@ -46,18 +48,10 @@ _UNARY = {
 
 _NO_PARAMS: dict[str, Any] = {}
 _numbers = frozenset({float, int})
-_known: set[type] = {bool, int, float, complex, list, np.ndarray, ReverseTracer}
+_known: set[type] = {bool, int, float, complex, np.ndarray, ReverseTracer}
 
 
-def _takes(value: Any) -> bool:
-    """Whether an operator takes a value; others may know themselves what to do with us."""
-    if isinstance(value, Tracer) or is_array(value):
-        _known.add(type(value))
-        return True
-    return False
-
-
-def _operator(op: Callable[..., Any]) -> Callable[..., Any]:
+def _operator(name: str, op: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
     primitive = getattr(op, "primitive", None)
 
     def forward(x: Any, y: Any) -> Any:
@@ -69,35 +63,108 @@ def _operator(op: Callable[..., Any]) -> Callable[..., Any]:
             and (kind in _numbers or (kind is type(x) and y._trace is trace))
         ):
             return trace.process(primitive, (x, y), _NO_PARAMS)  # no need to look for the trace
-        return op(x, y) if kind in _known or _takes(y) else NotImplemented
+        return op(x, y) if kind in _known else other(op, x, y)
 
+    forward.__name__ = name
     return forward
 
 
-def _reflected(op: Callable[..., Any]) -> Callable[..., Any]:
+def _reflected(name: str, op: Callable[..., Any]) -> Callable[..., Any]:
     primitive = getattr(op, "primitive", None)
 
     def backward(x: Any, y: Any) -> Any:
         kind = type(y)
         if primitive and kind in _numbers and x._trace.running:
             return x._trace.process(primitive, (y, x), _NO_PARAMS)
-        return op(y, x) if kind in _known or _takes(y) else NotImplemented
+        if kind not in _known:
+            y = operand(x, y)
+        return NotImplemented if y is NotImplemented else op(y, x)
 
+    backward.__name__ = name
     return backward
 
 
+def _combined(op: Callable[..., Any], x: Any, y: Any) -> Any:
+    """The result for an operand of a type that is not known yet, which may be no array."""
+    y = operand(x, y)
+    return NotImplemented if y is NotImplemented else op(x, y)
+
+
+def operand(x: Any, y: Any) -> Any:
+    """What NumPy makes of the other operand beside an array, if that is numeric.
+
+    Sequences become arrays.  What is no array may itself know what to do with us.
+    """
+    if isinstance(y, Tracer) or is_array(y):
+        _known.add(type(y))
+        return y
+    number: Any
+    for number in (int, float, complex):  # such as members of an IntEnum
+        if isinstance(y, number):
+            return number(y)
+    if isinstance(y, numbers.Rational) and not issubclass(x.__class__, np.ndarray):
+        return float(y)
+    if hasattr(type(y), "__array_ufunc__") or isinstance(y, str | bytes | type(None)):
+        return NotImplemented
+    if isinstance(y, list | tuple) and holds_array(y):
+        return ops.asarray(y)
+    found = array_module(x).asarray(y)
+    return found if found.dtype.kind in "biufc" else NotImplemented
+
+
+def _equated(op: Callable[..., Any], x: Any, y: Any) -> Any:
+    """Whether elements equal something of any type, as NumPy has it.
+
+    No number equals a text or `None`; other objects are asked, one element after the other.
+    """
+    found = operand(x, y)
+    if found is not NotImplemented:
+        return op(x, found)
+    if hasattr(type(y), "__array_ufunc__") or x.__class__ in core.number_types:
+        return NotImplemented
+    objects = np.asarray(y)
+    if objects.dtype.kind == "O" and y is not None:
+        return op(x, objects)
+    xp = array_module(x)
+    return xp.full(np.broadcast_shapes(x.shape, objects.shape), op is ops.not_equal)[()]
+
+
 for name, op in (_BINARY | _COMPARISONS).items():
-    install(f"__{name}__", _operator(op))
+    other = _equated if name in ("eq", "ne") else _combined
+    install(f"__{name}__", _operator(f"__{name}__", op, other))
 for name, op in _BINARY.items():
-    install(f"__r{name}__", _reflected(op))
+    install(f"__r{name}__", _reflected(f"__r{name}__", op))
 for name, op in _UNARY.items():
     install(f"__{name}__", op)
-install("__divmod__", lambda x, y: (ops.floor_divide(x, y), ops.remainder(x, y)))
-install("__rdivmod__", lambda x, y: (ops.floor_divide(y, x), ops.remainder(y, x)))
-install(
-    "__round__",
-    lambda x, digits=0: ops.round(x) if not digits else ops.round(x * 10**digits) / 10**digits,
-)
+install("__divmod__", lambda x, y: (x // y, x % y))
+install("__rdivmod__", lambda x, y: (y // x, y % x))
+
+
+def _contains(x: Any, y: Any) -> bool:
+    if not x.shape and not issubclass(x.__class__, np.ndarray):
+        raise TypeError(f"argument of type {x.__class__.__name__!r} is not iterable")
+    return bool(ops.any(x == y))
+
+
+def _round(x: Any, digits: int | None = None) -> Any:
+    if digits is None and issubclass(x.__class__, float | np.generic):
+        return int(ops.round(x))
+    number = core.stop_gradient(x)  # the derivative is zero
+    if type(number) is float:
+        return round(number, digits)
+    return _round_to(x, digits or 0)
+
+
+def _round_to(x: Any, decimals: int = 0) -> Any:
+    """As NumPy does it."""
+    return ops.round(x * 10**decimals) / 10**decimals if decimals else ops.round(x)
+
+
+install("__contains__", _contains)
+install("__round__", _round)
+install("__floor__", lambda x: int(ops.floor(x)))
+install("__ceil__", lambda x: int(ops.ceil(x)))
+install("__trunc__", lambda x: int(x))
 install("__getitem__", ops.getitem)
 
 
@@ -123,6 +190,22 @@ install("mT", property(ops.matrix_transpose, doc="With the last two axes exchang
 install("real", property(ops.real, doc="The real part."))
 install("imag", property(ops.imag, doc="The imaginary part."))
 install("flat", property(lambda x: iter(ops.reshape(x, -1)), doc="Its elements, one by one."))
+
+
+_KINDS = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+
+
+def _item(x: Any, *place: Any) -> Any:
+    """One element as a number of Python, which is a decision as `float` is one."""
+    if place:
+        x = ops.reshape(x, -1)[place] if len(place) == 1 else x[place]
+    if x.size != 1:
+        raise ValueError(f"item() needs one element, not {core.describe(x)}")
+    kind = _KINDS[x.dtype.kind]
+    return number(x, kind, refuse_item) if isinstance(x, Tracer) else x.item()
+
+
+install("item", _item)
 
 
 def _axes(axes: tuple[Any, ...], ndim: int) -> Any:
@@ -216,7 +299,7 @@ _METHODS = {
     "conj": ops.conj,
     "conjugate": ops.conj,
     "dot": ops.dot,
-    "round": lambda x, decimals=0: x.__round__(decimals),
+    "round": _round_to,
     "take": lambda x, indices, axis=None: ops.take(x, indices, axis=axis),
     "diagonal": _diagonal,
     "trace": _trace,

@@ -4,6 +4,7 @@ Every entry takes NumPy's arguments; see `fdbr.interop.numpy_protocol`.
 """
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -187,6 +188,7 @@ implements("diagflat")(lambda v, k=0: _diag(ops.reshape(ops.asarray(v), -1), k))
 @implements("rot90")
 def _rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
     first, second = normalize_axes(tuple(axes), m.ndim, "rot90")
+    k = operator.index(k)
     turned = ops.swapaxes(m, first, second) if k % 2 else m
     flipped = {0: (), 1: (first,), 2: (first, second), 3: (second,)}[k % 4]
     return ops.flip(turned, axis=flipped) if flipped else turned
@@ -194,6 +196,7 @@ def _rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
 
 @implements("rollaxis")
 def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    start = operator.index(start)
     axis, start = normalize_axis(axis, a.ndim, "rollaxis"), start + a.ndim * (start < 0)
     return ops.moveaxis(a, axis, start - (axis < start))
 

@@ -109,6 +109,7 @@ implements("iscomplexobj")(lambda x: x.dtype.kind == "c")
 implements("isrealobj")(lambda x: x.dtype.kind != "c")
 implements("result_type")(ops.result_type)
 implements("copy")(lambda a, order="K": a)
+implements("asarray")(ops.asarray)
 implements("real")(ops.real)
 implements("imag")(ops.imag)
 

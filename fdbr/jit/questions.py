@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["EACH", "same", "to_list"]
+__all__ = ["EACH", "EXACT", "same", "to_list"]
 
 
 def to_list(value: Any) -> Any:
@@ -24,8 +24,26 @@ def ints(value: Any) -> list[int]:
     return [int(element) for element in np.ravel(value).tolist()]
 
 
-EACH: dict[Any, Callable[[Any], list[Any]]] = {bool: bools, int: ints}
+def floats(value: Any) -> list[float]:
+    """Each element as a floating number."""
+    return [float(element) for element in np.ravel(value).tolist()]
+
+
+def complexes(value: Any) -> list[complex]:
+    """Each element as a complex number."""
+    return [complex(element) for element in np.ravel(value).tolist()]
+
+
+EACH: dict[Any, Callable[[Any], list[Any]]] = {
+    bool: bools,
+    int: ints,
+    float: floats,
+    complex: complexes,
+}
 """For a question of one value, that of a batch of them."""
+
+EXACT: frozenset[Any] = frozenset({bool, int, bools, ints})
+"""The questions of whose answers all that are equal are the same."""
 
 
 def same(a: Any, b: Any) -> bool:

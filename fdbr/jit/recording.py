@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import core, ops
-from fdbr.array import refusing
+from fdbr import core
+from fdbr.array import decided, refusing
 from fdbr.core import Primitive, Trace, Tracer
 from fdbr.jit.constants import Constants
 from fdbr.jit.numbers import apply
@@ -39,44 +39,13 @@ class RecordTracer(Tracer):
         self.value = value
         self.variable = variable
 
-    def __float__(self) -> float:
-        return self._trace.decide(self, float)
-
-    def __complex__(self) -> complex:
-        return self._trace.decide(self, complex)
-
-    def __floor__(self) -> int:
-        return int(ops.floor(self))
-
-    def __ceil__(self) -> int:
-        return int(ops.ceil(self))
-
-    def __trunc__(self) -> int:
-        return int(self)
-
-    def __round__(self, digits: int | None = None) -> Any:
-        if digits is None and self.variable.kind.type is not np.ndarray:
-            return int(ops.round(self))
-        return super().__round__(digits or 0)  # type: ignore[misc]
-
-    def item(self, *place: Any) -> Any:
-        """One element as a number of Python; the program holds for that number alone."""
-        one: Any = self
-        if place:
-            one = ops.reshape(one, -1)[place] if len(place) == 1 else one[place]
-        if one.size != 1:
-            raise ValueError(f"item() needs one element, not {core.describe(self)}")
-        return self._trace.decide(one, type(np.asarray(one.value).item()))
-
     def tolist(self) -> Any:
         """The elements as numbers of Python; the program holds for those numbers alone."""
         return self._trace.decide(self, to_list)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """One integer, as `numpy.arange` asks for it, is a decision; all else is refused."""
-        if self.variable.kind.shape or self.variable.kind.dtype.kind not in "iub":
-            _refuse_array(self)
-        return np.array(self.item(), dtype=dtype or self.variable.kind.dtype)
+        found = decided(self, dtype)
+        return _refuse_array(self) if found is None else found
 
 
 class RecordTrace(Trace):
@@ -174,6 +143,10 @@ class RecordTrace(Trace):
         self.answers.append(answer)
         return answer
 
+    def show(self, tracer: Tracer) -> Any:
+        self.obstacle = "it makes text of a traced value, which a replay would not do anew"
+        return super().show(tracer)
+
     def each(self, tracer: Any, kind: Callable[[Any], Any]) -> list[Any]:
         if isinstance(tracer.value, Tracer):
             return super().each(tracer, kind)  # type: ignore[arg-type]
@@ -239,7 +212,7 @@ def record(
     for leaf in out:
         if type(leaf) is RecordTracer and leaf._trace is trace:
             outputs.append(leaf.variable)
-            result.append(core.publish(trace, leaf.value))
+            result.append(core.release(trace, leaf.value))
         else:
             _refuse_state(leaf, trace)
             outputs.append(trace.constant(trace.admit(leaf)))

@@ -27,7 +27,7 @@ from fdbr.jit.program import (
     is_variable,
     kind_of,
 )
-from fdbr.jit.questions import EACH, same
+from fdbr.jit.questions import EXACT, same
 from fdbr.ops.losses import take_at_labels
 
 __all__ = ["compile_source", "last_uses"]
@@ -256,8 +256,7 @@ def _write_guard(writer: _Writer, guard: Guard) -> None:
     asked = question.__name__ if isinstance(question, type) else writer.constant(question, "q")
     value = f"{asked}({writer.operand(guard.operand)})"
     answer = writer.constant(guard.answer)
-    plain = question in EACH or question in EACH.values()  # then all that is equal is the same
-    other = f"a != {answer}" if plain else f"not same(a, {answer})"
+    other = f"a != {answer}" if question in EXACT else f"not same(a, {answer})"
     back = "free.append(memory); " if writer.places else ""  # the next run wants it
     writer.lines.append(f"a = {value}\n if {other}: {back}raise Miss({guard.index}, a)")
 

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from fdbr.backend import array_module
-from fdbr.core import describe
+from fdbr.core import describe, integer
 from fdbr.ops.comparison import not_equal
 from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.cumulative import cumulative_sum
@@ -38,7 +38,7 @@ def tril(x: Any, /, *, k: int = 0) -> Any:
     array([[1., 0.],
            [1., 1.]])
     """
-    return _triangle(_matrices(x, "tril"), k=k, upper=False)
+    return _triangle(_matrices(x, "tril"), k=integer("fdbr.ops.tril", "k", k), upper=False)
 
 
 def triu(x: Any, /, *, k: int = 0) -> Any:
@@ -50,7 +50,7 @@ def triu(x: Any, /, *, k: int = 0) -> Any:
     array([[1., 1.],
            [0., 1.]])
     """
-    return _triangle(_matrices(x, "triu"), k=k, upper=True)
+    return _triangle(_matrices(x, "triu"), k=integer("fdbr.ops.triu", "k", k), upper=True)
 
 
 def _matrices(x: Any, name: str) -> Any:

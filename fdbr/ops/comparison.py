@@ -58,7 +58,10 @@ def equal(xp: Any, x: Any, y: Any) -> Any:
     >>> bool(ops.equal(1.0, 1.0))
     True
     """
-    return xp.equal(x, y)
+    try:
+        return xp.equal(x, y)
+    except TypeError:  # of numbers and texts
+        return x == y
 
 
 @elementwise(x=None, y=None)
@@ -69,7 +72,10 @@ def not_equal(xp: Any, x: Any, y: Any) -> Any:
     >>> bool(ops.not_equal(1.0, 2.0))
     True
     """
-    return xp.not_equal(x, y)
+    try:
+        return xp.not_equal(x, y)
+    except TypeError:  # of numbers and texts
+        return x != y
 
 
 @elementwise(x=None, y=None)

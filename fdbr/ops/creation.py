@@ -179,7 +179,7 @@ def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = No
     if isinstance(fill_value, Tracer):
         return full(x.shape, fill_value, dtype=dtype or x.dtype)
     out = _full_like(x, value=fill_value, dtype=dtype)
-    return out if device is None else backend.device_put(out, device)
+    return out if device is None else to_device(out, device)
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:

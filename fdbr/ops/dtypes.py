@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr.backend import array_module
-from fdbr.core import Tracer, stop_gradient
+from fdbr.core import Tracer
 from fdbr.ops.devices import to_device
 from fdbr.ops.kinds import aligned, constant, fit, linear
 
@@ -17,7 +17,6 @@ __all__ = [
     "iinfo",
     "in_single",
     "is_complex",
-    "is_differentiated",
     "is_number",
     "is_short",
     "is_traced",
@@ -156,11 +155,6 @@ def is_number(x: Any) -> bool:
     while isinstance(x, Tracer):
         x = x.value
     return type(x) in (float, int, bool, complex)
-
-
-def is_differentiated(x: Any) -> bool:
-    """Whether a value is traced by a transformation that differentiates."""
-    return isinstance(x, Tracer) and stop_gradient(x) is not x
 
 
 def is_traced(x: Any) -> bool:

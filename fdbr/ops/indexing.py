@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module, is_array, keep
-from fdbr.core import Tracer, describe, host_types
+from fdbr.core import Tracer, describe, host_types, is_differentiated
 from fdbr.deferred import Deferred
 from fdbr.ops.creation import asarray, holds_array
 from fdbr.ops.devices import beside
-from fdbr.ops.dtypes import astype, is_differentiated
+from fdbr.ops.dtypes import astype
 from fdbr.ops.kinds import constant, indexed, linear
 from fdbr.ops.kinds.batches import align, spread
 from fdbr.ops.places import put_at, sums_at, within, writers
@@ -40,9 +40,40 @@ class _Slot:
 _SLOT = _Slot()
 
 
-def _split(key: Any, x: Any, made_here: bool = False) -> tuple[Key, tuple[Any, ...]]:
-    """The structure of a key and its index arrays."""
+class _SingleTruth(Exception):
+    """A part of a key is one truth value, and no mask."""
+
+
+def _split(key: Any, x: Any, made_here: bool = False) -> tuple[Key, tuple[Any, ...], Any]:
+    """The structure of a key, its index arrays, and the array to which they belong."""
     given = [_part(part, x) for part in (key if type(key) is tuple else (key,))]
+    try:
+        return (*_arranged(given, x, made_here), x)
+    except _SingleTruth:
+        given, x = _truths_as_axes(given, x)
+        return (*_arranged(given, x, made_here), x)
+
+
+def _truths_as_axes(given: Sequence[Any], x: Any) -> tuple[list[Any], Any]:
+    """A key with single truth values as index arrays, of axes that the array is given for them.
+
+    On its axis ``x[flag]`` has all of ``x``, or nothing; which is a decision.
+    """
+    sizes = list(x.shape)
+    parts: list[Any] = []
+    axis = 0
+    for number, part in enumerate(given):
+        if part is Ellipsis:
+            axis = len(sizes) - sum(map(_taken, given[number + 1 :]))
+        elif hasattr(part, "dtype") and part.dtype.kind == "b" and part.ndim == 0:
+            sizes.insert(axis, 1)
+            part = array_module(x).zeros(int(bool(part)), dtype=int)
+        axis += _taken(part)
+        parts.append(part)
+    return parts, reshape(x, tuple(sizes))
+
+
+def _arranged(given: Sequence[Any], x: Any, made_here: bool) -> tuple[Key, tuple[Any, ...]]:
     parts: list[Any] = []
     indices: list[Any] = []
     axis = 0  # of x, to which the part belongs
@@ -101,9 +132,7 @@ def _taken(part: Any) -> int:
 def _true_elements(mask: Any, x: Any, axis: int) -> Sequence[Any]:
     """A mask as index arrays, one for each of its dimensions."""
     if mask.ndim == 0:
-        raise IndexError(
-            "fdbr.ops.getitem: a truth value is no index; use ops.where, or a mask of an array"
-        )
+        raise _SingleTruth
     if mask.shape != x.shape[axis : axis + mask.ndim]:  # the indices might fit by chance
         raise IndexError(
             f"fdbr.ops.getitem: the mask {describe(mask)} does not have the shape of the axes of "
@@ -231,7 +260,7 @@ def getitem(x: Any, key: Any, /) -> Any:
     plain = not isinstance(x, Tracer) and not _has_tracer(key)
     if plain and (type(x) in host_types or not _has_places(key)):
         return x[key]
-    key, indices = _split(key, x)
+    key, indices, x = _split(key, x)
     return _gather(x, *indices, key=key) if indices else _slice(x, key=key)
 
 
@@ -239,7 +268,7 @@ def pick(x: Any, key: Key) -> Any:
     """`getitem` for a key that the library made: nobody asks whether its places are in range."""
     if not isinstance(x, Tracer) and not _has_tracer(key):
         return x[key]
-    key, indices = _split(key, x, made_here=True)
+    key, indices, x = _split(key, x, made_here=True)
     return _gather(x, *indices, key=key)
 
 
@@ -328,6 +357,10 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
     """
     if axis is None:
         x, axis = reshape(x, -1), 0
+    if not hasattr(indices, "dtype"):
+        indices = asarray(indices) if holds_array(indices) else array_module(x).asarray(indices)
+    if indices.dtype.kind == "b":  # these are places, 0 and 1, and no mask
+        indices = astype(indices, int)
     return getitem(x, (slice(None),) * normalize_axis(axis, x.ndim, "take") + (indices,))
 
 
@@ -398,11 +431,12 @@ class at:
 class Place:
     """Some elements of an array, by a key: see `at`."""
 
-    __slots__ = ("_indices", "_key", "_x")
+    __slots__ = ("_indices", "_key", "_shape", "_x")
 
     def __init__(self, x: Any, key: Any, made_here: bool = False) -> None:
-        self._x = asarray(x)
-        self._key, self._indices = _split(key, self._x, made_here)
+        x = asarray(x)
+        self._shape = x.shape
+        self._key, self._indices, self._x = _split(key, x, made_here)
 
     def get(self) -> Any:
         """The elements."""
@@ -414,7 +448,7 @@ class Place:
         Where a key names an element several times, the last value counts.
         """
         values = self._values(values, "set")
-        return _replace(self._x, values, *self._indices, key=self._key)
+        return self._whole(_replace(self._x, values, *self._indices, key=self._key))
 
     def add(self, values: Any, /) -> Any:
         """A copy of the array with ``values``, broadcast, added to the elements.
@@ -422,7 +456,12 @@ class Place:
         Where a key names an element several times, each value is added.
         """
         values = self._values(values, "add")
-        return self._x + _scatter(values, *self._indices, shape=self._x.shape, key=self._key)
+        more = _scatter(values, *self._indices, shape=self._x.shape, key=self._key)
+        return self._whole(self._x + more)
+
+    def _whole(self, out: Any) -> Any:
+        """A changed array in the shape of the given one."""
+        return out if out.shape == self._shape else reshape(out, self._shape)
 
     def _values(self, values: Any, verb: str) -> Any:
         shape = _region(self._x, *self._indices, key=self._key).shape

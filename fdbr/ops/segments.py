@@ -4,10 +4,10 @@ import math
 from typing import Any, Literal
 
 from fdbr.backend import array_module
-from fdbr.core import describe, integer
+from fdbr.core import describe, integer, is_differentiated
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
-from fdbr.ops.dtypes import astype, is_differentiated
+from fdbr.ops.dtypes import astype
 from fdbr.ops.embedding import _add_rows
 from fdbr.ops.indexing import Place, in_range, pick
 from fdbr.ops.kinds import opaque

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.exceptions import AxisError
 
 from fdbr.backend import array_module
+from fdbr.core import integer
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, is_number, result_type
 from fdbr.ops.kinds import aligned, fit, joining, linear, prefixed, shape_of, shifted
@@ -294,6 +295,7 @@ def roll(
     shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
     if len(shifts) != len(axes):
         raise ValueError(f"fdbr.ops.roll: {len(shifts)} shifts for {len(axes)} axes")
+    shifts = tuple(integer("fdbr.ops.roll", "shift", n) for n in shifts)
     return _roll(x, shift=shifts, axis=axes)
 
 
@@ -435,4 +437,4 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
     """
     if x.ndim < 2:
         raise ValueError(f"fdbr.ops.diagonal: needs two dimensions, got shape {x.shape}")
-    return _diagonal(x, offset=offset)
+    return _diagonal(x, offset=integer("fdbr.ops.diagonal", "offset", offset))

@@ -109,9 +109,9 @@ def parameter(
     function: str, name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> Any:
     """A parameter of a distribution: a number as it is, an array in the dtype of the draws."""
-    if isinstance(value, bool | int | float):
-        return float(value)
     if not isinstance(value, Tracer):
+        if isinstance(value, bool | int | float):
+            return float(value)
         value = array_module(value).asarray(value)
     if not broadcasts(value, shape) or value.dtype.kind not in "biuf":
         raise ValueError(

@@ -33,7 +33,7 @@ def _places(x: Any) -> Any:
 
 
 def _last_named(x: Any) -> Any:
-    key, indices = _split(np.array([0, 0]), x)
+    key, indices, x = _split(np.array([0, 0]), x)
     return dispatch(registry["last_named"], (x, *indices), {"key": key})
 
 

@@ -292,7 +292,6 @@ def test_a_traced_value_is_written_into_a_plain_array():
         (np.array([True, False, False, False]), "the mask bool[4] does not have the shape"),
         ((..., np.array([True, False, True])), "from axis 1 on"),
         ((slice(None), None, [True]), "the mask bool[1]"),
-        (True, "a truth value is no index"),
     ],
     ids=str,
 )
