@@ -12,7 +12,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["accelerator", "beside", "cuda_of", "devices_of", "scipy_of", "strict", "there"]
+__all__ = [
+    "accelerator",
+    "beside",
+    "cuda_of",
+    "devices_of",
+    "kernel",
+    "scipy_of",
+    "strict",
+    "there",
+]
 
 beside: dict[str, Any] = {"cupy": "cupyx"}
 """By the name of an array module, what has SciPy's functions for it: a module, or its name."""
@@ -80,6 +89,13 @@ def there(xp: Any, number: int) -> Any:
 @functools.cache
 def _elsewhere(xp: Any, number: int) -> Elsewhere:
     return Elsewhere(xp, xp.cuda.Device(number))
+
+
+@functools.cache
+def kernel(xp: Any, ins: str, outs: str, body: str, name: str) -> Any:
+    """An elementwise kernel in CUDA C; `None` for a module that compiles none."""
+    make = getattr(xp, "ElementwiseKernel", None)
+    return None if make is None else make(ins, outs, body, name)
 
 
 def strict(xp: Any) -> contextlib.AbstractContextManager[Any]:

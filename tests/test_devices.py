@@ -170,3 +170,19 @@ def test_draws_follow_their_arguments_with_a_key_in_host_memory(name, x):
         draws = FOLLOWING[name](key, x)
     assert lies_there(draws)
     assert_allclose(fdbr.device_get(draws), FOLLOWING[name](key, X))
+
+
+def test_a_draw_launches_one_kernel_for_its_words_and_never_waits():
+    if not hasattr(shadow.module, "ElementwiseKernel"):
+        pytest.skip("there is no C++ compiler to compile kernels for the host")
+    key = fdbr.random.key(2**100 + 5)
+    for count in (1, 7, 10_000):
+        with shadow.counting() as tally:
+            words = fdbr.random.bits(key, (count,), device=0)
+        # The key is brought, its first block is set, memory is taken, and the kernel fills it.
+        assert (tally.launches, tally.waits) == (4, 0)
+        assert (words.get() == fdbr.random.bits(key, (count,))).all()
+    with shadow.counting() as tally:
+        fdbr.random.normal(key, (1000,), "float32", device=0)
+    assert tally.launches <= 12
+    assert tally.waits == 0

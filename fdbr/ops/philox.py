@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.libraries import kernel
 from fdbr.ops.kinds import constant
 from fdbr.ops.kinds.batches import align
 
@@ -20,6 +21,26 @@ _ROUNDS = 10
 _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # by which the key changes from round to round
 _LOW = 0xFFFFFFFF
+
+# The same as `_philox`, for a GPU.
+_KERNEL = (
+    "raw uint64 key, raw uint64 start, uint64 blocks, uint64 use",
+    "raw uint64 words",
+    f"""
+    typedef unsigned long long word;
+    const word lead = i / blocks, number = i % blocks + 1;
+    word k0 = key[2 * lead], k1 = key[2 * lead + 1];
+    word a = start[lead] + number, b = a < number, c = 0, d = use;
+    for (int turn = 0; turn < {_ROUNDS}; ++turn) {{
+        const word high_a = __umul64hi(a, {_MULTIPLIERS[0]}ULL), low_a = a * {_MULTIPLIERS[0]}ULL;
+        const word high_c = __umul64hi(c, {_MULTIPLIERS[1]}ULL), low_c = c * {_MULTIPLIERS[1]}ULL;
+        a = high_c ^ b ^ k0; b = low_c; c = high_a ^ d ^ k1; d = low_a;
+        k0 += {_STEPS[0]}ULL; k1 += {_STEPS[1]}ULL;
+    }}
+    words[4 * i] = a; words[4 * i + 1] = b; words[4 * i + 2] = c; words[4 * i + 3] = d;
+    """,
+    "fdbr_philox",
+)
 _AT_ONCE = 1 << 13  # blocks at a time on a CPU, whose caches hold their words
 _MANY_AT_ONCE = 1 << 24  # and elsewhere, where launching an operation costs more
 
@@ -42,9 +63,14 @@ def random_words(xp: Any, key: Any, start: Any, *, shape: tuple[int, ...], use: 
         counter = np.array((first, 0, 0, use), dtype=np.uint64)
         generator = np.random.Philox(key=key, counter=counter)
         return generator.random_raw(count).reshape(shape)
-    start = xp.asarray(start, dtype=xp.uint64)
-    lead = np.broadcast_shapes(key.shape[:-1], start.shape[:-1])
     blocks = -(-count // 4)
+    key = xp.asarray(key)
+    start = xp.full(1, start, xp.uint64) if isinstance(start, int) else xp.asarray(start)
+    lead = np.broadcast_shapes(key.shape[:-1], start.shape[:-1])
+    compiled = kernel(xp, *_KERNEL)
+    if compiled is not None:
+        words = _at_once(xp, compiled, key, start, lead, blocks, use)
+        return words[..., :count].reshape((*lead, *shape))
     width = max(1, (_AT_ONCE if xp is np else _MANY_AT_ONCE) // max(1, math.prod(lead)))
     parts = [
         _philox(xp, key, start, xp.arange(i + 1, min(i + width, blocks) + 1, dtype=xp.uint64), use)
@@ -52,6 +78,18 @@ def random_words(xp: Any, key: Any, start: Any, *, shape: tuple[int, ...], use: 
     ]
     words = parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=-1)
     return words[..., :count].reshape((*lead, *shape))
+
+
+def _at_once(
+    xp: Any, compiled: Any, key: Any, start: Any, lead: tuple[int, ...], blocks: int, use: int
+) -> Any:
+    """The words of some blocks after a start, a thread for each block."""
+    keys = xp.ascontiguousarray(xp.broadcast_to(key, (*lead, 2)))
+    starts = xp.ascontiguousarray(xp.broadcast_to(start, (*lead, 1)))
+    words = xp.empty((*lead, 4 * blocks), dtype=xp.uint64)
+    if words.size:
+        compiled(keys, starts, blocks, use, words, size=words.size // 4)
+    return words
 
 
 def _philox(xp: Any, key: Any, start: Any, numbers: Any, use: int) -> Any:

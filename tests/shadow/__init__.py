@@ -27,6 +27,7 @@ What is copied from CuPy 14:
   the dtype of the matrix;
 - there are two devices (``shadow.module.cuda.Device``): an array lies on the one that was current
   when it was made, and an operation on an array of another than the current one is an error;
+- elementwise kernels in CUDA C run, compiled for the host, where there is a C++ compiler;
 - what CuPy does not have is missing here too (see `_ABSENT` in ``modules.py``).
 
 Stricter than CuPy: NumPy's functions that are no ufuncs refuse shadow arrays, where CuPy lets

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shadow import devices, places
+from shadow import devices, kernels, places
 from shadow.arrays import Array, begin, unwrap, wrap
 
 # Public names that NumPy has and CuPy 14 has not, by submodule.
@@ -225,6 +225,8 @@ module.take = _function(places.take)
 module.take_along_axis = _function(places.take_along_axis)
 module.from_dlpack = _from_dlpack
 module.nonzero = lambda a: a.nonzero()
+if kernels.COMPILER:
+    module.ElementwiseKernel = kernels.ElementwiseKernel
 module.cuda = SimpleNamespace(
     Device=devices.Device,
     runtime=SimpleNamespace(getDeviceCount=lambda: devices.COUNT, getDevice=devices.current),

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import shadow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fdbr
 from fdbr import nn, random
+from fdbr.testing import assert_allclose
 from fdbr.train import optim
 
 ALL = {
@@ -356,3 +358,60 @@ def test_arrays_of_every_module_are_parameters(name, xp, to_numpy):
         assert isinstance(leaf, int | np.generic) or type(leaf) is type(params["w"])
     np.testing.assert_allclose(to_numpy(new["w"]), expected["w"], rtol=1e-6)
     np.testing.assert_allclose(to_numpy(new["b"]), expected["b"], rtol=1e-6)
+
+
+# --- on a GPU ---------------------------------------------------------------------------
+
+
+OPTIMIZERS = {
+    "sgd": lambda: optim.sgd(0.1),
+    "momentum": lambda: optim.momentum_sgd(0.1, nesterov=True),
+    "adam": lambda: optim.adam(0.1),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_steps_on_every_array_module_are_those_of_numpy(xp, to_numpy, name, dtype):
+    def steps(make):
+        optimizer = OPTIMIZERS[name]()
+        params = {"w": make(np.linspace(-1, 1, 6, dtype=dtype).reshape(2, 3)), "n": None}
+        state = optimizer.init(params)
+        for _ in range(3):
+            grads = {"w": params["w"] ** 2 + params["w"], "n": None}
+            updates, state = optimizer.update(grads, state, params)
+            params = optim.apply_updates(params, updates)
+        return params["w"]
+
+    found, expected = to_numpy(steps(xp.asarray)), steps(np.array)
+    assert found.dtype == expected.dtype
+    assert_allclose(found, expected)
+
+
+def test_a_step_of_adam_launches_three_kernels_a_leaf_and_waits_for_none():
+    if not hasattr(shadow.module, "ElementwiseKernel"):
+        pytest.skip("there is no C++ compiler to compile kernels for the host")
+    optimizer = optim.adam(0.1)
+    params = [shadow.asarray(np.ones(3)) for _ in range(4)]
+    grads, state = params, optimizer.init(params)
+    optim.apply_updates(params, optimizer.update(grads, state, params)[0])
+    with shadow.counting() as tally:
+        updates, state = optimizer.update(grads, state, params)
+        optim.apply_updates(params, updates)
+    assert tally.waits == 0
+    assert tally.launches == 3 * len(params)
+
+
+def test_leaves_on_different_devices_are_trained_where_they_lie(monkeypatch):
+    monkeypatch.setattr(fdbr.libraries, "accelerator", lambda: shadow.module)
+    params = [fdbr.device_put(np.ones(3), number) for number in (0, 1)]
+    for make in OPTIMIZERS.values():
+        optimizer = make()
+        updates, state = optimizer.update(params, optimizer.init(params), params)
+        new = optim.apply_updates(params, updates)
+        for tree in (updates, new):
+            assert [leaf.device.id for leaf in tree] == [0, 1]
+        assert {leaf.device.id for leaf in fdbr.tree.leaves(state) if hasattr(leaf, "device")} <= {
+            0,
+            1,
+        }

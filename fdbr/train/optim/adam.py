@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import numpy as np
+
 from fdbr import ops
-from fdbr.backend import lock
-from fdbr.train.optim.arithmetic import divided, plus, times
+from fdbr.backend import array_module, lock
+from fdbr.core import Tracer
+from fdbr.libraries import kernel
+from fdbr.train.optim.arithmetic import divided, plus, times, where_it_lies
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.fitting import Parameters, check_state
 from fdbr.train.optim.momentum import zeros_like
@@ -76,14 +80,43 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Opti
             if g is None:
                 updates.append(None)
                 continue
-            mu = mus[index] = lock(plus(b1 * mus[index], (1 - b1) * g))
-            nu = nus[index] = lock(plus(b2 * nus[index], times((1 - b2) * g, g)))
-            spread = plus(ops.sqrt(nu / nu_weight), eps)
-            updates.append(lock(divided(mu / mu_weight, spread)))
+            leaves = g, mus[index], nus[index]
+            mu, nu, change = _moved(*leaves, b1, b2, mu_weight, nu_weight, eps)
+            mus[index], nus[index] = lock(mu), lock(nu)
+            updates.append(lock(change))
         state = AdamState(step, parameters.unflatten(mus), parameters.unflatten(nus))
         return parameters.unflatten(updates), state
 
     return Optimizer(init, update)
+
+
+# The same as `_moved`, for a GPU, where each of its steps would be a kernel.
+_KERNEL = (
+    "T g, T mu, T nu, T b1, T rest1, T b2, T rest2, T weight1, T weight2, T eps",
+    "T new_mu, T new_nu, T change",
+    """
+    new_mu = b1 * mu + rest1 * g;
+    new_nu = b2 * nu + rest2 * g * g;
+    change = new_mu / weight1 / (sqrt(new_nu / weight2) + eps);
+    """,
+    "fdbr_adam",
+)
+
+
+@where_it_lies
+def _moved(
+    g: Any, mu: Any, nu: Any, b1: float, b2: float, weight1: float, weight2: float, eps: float
+) -> tuple[Any, Any, Any]:
+    """The next moments of a leaf, and its update."""
+    if type(g) is not np.ndarray and not any(isinstance(leaf, Tracer) for leaf in (g, mu, nu)):
+        compiled = kernel(array_module(g, mu, nu), *_KERNEL)
+        if compiled is not None and g.dtype == mu.dtype == nu.dtype and g.dtype.kind == "f":
+            numbers = b1, 1 - b1, b2, 1 - b2, weight1, weight2, eps
+            moved: tuple[Any, Any, Any] = compiled(g, mu, nu, *numbers)
+            return moved
+    mu = plus(b1 * mu, (1 - b1) * g)
+    nu = plus(b2 * nu, times((1 - b2) * g, g))
+    return mu, nu, divided(mu / weight1, plus(ops.sqrt(nu / weight2), eps))
 
 
 def adam(

@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import lock
+from fdbr.train.optim.arithmetic import where_it_lies
 from fdbr.train.optim.fitting import Parameters
 
 __all__ = ["apply_updates"]
@@ -53,9 +54,14 @@ def _alike(leaf: Any, step: Any) -> bool:
     return leaf.dtype is step.dtype and leaf.shape == step.shape
 
 
+@where_it_lies
+def _plus(leaf: Any, step: Any) -> Any:
+    return leaf + step
+
+
 def _sum(parameters: Parameters, index: int, leaf: Any, step: Any) -> Any:
     try:
-        total = leaf + step
+        total = _plus(leaf, step)
     except ValueError as error:
         if getattr(step, "shape", ()) == getattr(leaf, "shape", ()):
             raise

@@ -4,7 +4,7 @@ from typing import Any
 
 from fdbr import ops, tree
 from fdbr.backend import lock
-from fdbr.train.optim.arithmetic import plus
+from fdbr.train.optim.arithmetic import plus, where_it_lies
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.fitting import Parameters, check_state
 from fdbr.train.optim.scale import LearningRate, scale_by_learning_rate
@@ -61,16 +61,21 @@ def trace(decay: float, nesterov: bool = False) -> Optimizer:
         parameters = Parameters("trace", params)
         gs = parameters.gradients(grads)
         traces = [
-            t if g is None else lock(plus(decay * t, g))
+            t if g is None else _decayed(t, g, decay)
             for g, t in zip(gs, parameters.state("trace", state.trace, gs), strict=True)
         ]
         steps = [
-            None if g is None else lock(plus(decay * t, g)) if nesterov else t
+            None if g is None else _decayed(t, g, decay) if nesterov else t
             for g, t in zip(gs, traces, strict=True)
         ]
         return parameters.unflatten(steps), TraceState(parameters.unflatten(traces))
 
     return Optimizer(init, update)
+
+
+@where_it_lies
+def _decayed(trace: Any, g: Any, decay: float) -> Any:
+    return lock(plus(decay * trace, g))
 
 
 def momentum_sgd(

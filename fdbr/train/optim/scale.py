@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr.backend import lock
 from fdbr.core import Tracer
+from fdbr.train.optim.arithmetic import where_it_lies
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import Parameters, check_state
 from fdbr.tree import frozen
@@ -116,8 +117,13 @@ def _by_learning_rate(function: str, learning_rate: LearningRate) -> Optimizer:
 def _scaled(function: str, factor: Any, grads: Any, params: Any) -> Any:
     parameters = Parameters(function, params)
     return parameters.unflatten(
-        [None if g is None else lock(factor * g) for g in parameters.gradients(grads)]
+        [None if g is None else _times(g, factor) for g in parameters.gradients(grads)]
     )
+
+
+@where_it_lies
+def _times(g: Any, factor: Any) -> Any:
+    return lock(factor * g)
 
 
 def _number(function: str, value: Any) -> Any:
