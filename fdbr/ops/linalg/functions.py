@@ -1,7 +1,6 @@
 """Functions of matrices."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from fdbr.backend import array_module
@@ -15,7 +14,7 @@ from fdbr.ops.linalg.solving import inv
 from fdbr.ops.reductions import max, sum
 from fdbr.ops.shape import _matrix_transpose, broadcast_to, concat
 
-__all__ = ["expm", "frechet", "matrix_power"]
+__all__ = ["expm", "matrix_power"]
 
 # Higham, "The scaling and squaring method for the matrix exponential revisited", 2005: up to
 # which 1-norm the Padé approximant of each degree is exact to float64, and its coefficients.
@@ -57,19 +56,19 @@ def _polynomial(powers: Any, coefficients: Any) -> Any:
     return total
 
 
-def frechet(function: Callable[[Any], Any], x: Any, t: Any, *, alike: bool = False) -> Any:
-    """The derivative of a function of matrices along ``t``.
+def _frechet(x: Any, t: Any) -> Any:
+    """The derivative of the exponential along ``t``.
 
-    It is a block of the function of a matrix twice as large (Mathias, 1996; Higham, "Functions
-    of Matrices", 2008, equation 3.16), and linear in ``t``: this is brought to size 1 first, or,
-    ``alike``, to that of ``x``, lest it decide how the function is computed.
+    It is a block of the exponential of a matrix twice as large (Mathias, 1996; Higham, "Functions
+    of Matrices", 2008, equation 3.16), and linear in ``t``: this is brought to size 1 first, lest
+    it decide how the exponential is computed.
     """
     n = x.shape[-1]
     if not n:
         return t
-    scale = _size(t) / _size(x) if alike else _size(t)
+    scale = _size(t)
     upper, lower = concat([x, t / scale], axis=-1), concat([zeros_like(x), x], axis=-1)
-    return function(concat([upper, lower], axis=-2))[..., :n, n:] * scale
+    return _expm(concat([upper, lower], axis=-2))[..., :n, n:] * scale
 
 
 def _size(x: Any) -> Any:
@@ -80,8 +79,8 @@ def _size(x: Any) -> Any:
 
 @opaque(
     x=(
-        lambda ct, x: frechet(_expm, _matrix_transpose(x), ct),
-        lambda t, x: frechet(_expm, x, t),
+        lambda ct, x: _frechet(_matrix_transpose(x), ct),
+        lambda t, x: _frechet(x, t),
     ),
     batch=aligned,
 )

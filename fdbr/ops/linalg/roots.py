@@ -1,27 +1,50 @@
 """Square roots and logarithms of matrices: the principal ones."""
 
 import functools
-import importlib
 from typing import Any
 
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.backend import to_numpy
+from fdbr.backend import array_module, to_numpy
+from fdbr.core import stop_gradient
+from fdbr.libraries import scipy_of
+from fdbr.ops.comparison import isfinite, where
+from fdbr.ops.dtypes import astype, result_type
 from fdbr.ops.kinds import aligned, opaque
-from fdbr.ops.linalg.functions import frechet
+from fdbr.ops.linalg.functions import expm
 from fdbr.ops.linalg.matrices import failure, sample, square_matrices
+from fdbr.ops.linalg.solving import inverse
+from fdbr.ops.linalg.sylvester import sylvester
 from fdbr.ops.shape import _matrix_transpose
 
 __all__ = ["logm", "sqrtm"]
+
+
+class _NotRealError(LinAlgError):
+    """The function of a real matrix is complex."""
 
 
 # --- values, on the host ------------------------------------------------------------
 
 
 def _root(x: Any) -> Any:
-    """SciPy's square root, complex where it must be."""
-    function = importlib.import_module("scipy.linalg").sqrtm
+    """SciPy's square root, complex where it must be.
+
+    Of a matrix without imaginary parts it is that of the real one, whose negative eigenvalues
+    have no rounded imaginary part that could take them across the cut.
+    """
+    if x.dtype.kind != "c":
+        return _scipys_root(x)
+    real = ~x.imag.any(axis=(-2, -1), keepdims=True)
+    if not real.any():
+        return _scipys_root(x)
+    roots = _scipys_root(np.where(real, x.real, np.eye(x.shape[-1]))).astype(x.dtype, copy=False)
+    return roots if real.all() else np.where(real, roots, _scipys_root(x))
+
+
+def _scipys_root(x: Any) -> Any:
+    function = scipy_of(np, "linalg").sqrtm
     if x.ndim == 2 or _takes_stacks():
         return function(x)
     return np.stack([function(one) for one in x.reshape(-1, *x.shape[-2:])]).reshape(x.shape)
@@ -31,7 +54,7 @@ def _root(x: Any) -> Any:
 def _takes_stacks() -> bool:
     """Whether SciPy takes the roots of stacks, as newer ones do."""
     try:
-        importlib.import_module("scipy.linalg").sqrtm(np.ones((1, 1, 1)))
+        scipy_of(np, "linalg").sqrtm(np.ones((1, 1, 1)))
     except ValueError:
         return False
     return True
@@ -81,67 +104,106 @@ _KINDS = {"sqrtm": "square root", "logm": "logarithm"}
 def _on_host(xp: Any, name: str, function: Any, x: Any) -> Any:
     """A function of NumPy's matrices: no other module has it.
 
-    The result has the dtype of the argument: of a real matrix it must be real too.
+    The result has the dtype of the argument: that of a real matrix must be real too.
     """
     if not x.size:
         return x.copy()
     held = x if xp is np else to_numpy(x)
     finite = np.isfinite(held).all(axis=(-2, -1), keepdims=True)
-    out = function(np.where(finite, held, np.eye(x.shape[-1], dtype=x.dtype)))
+    wide = np.result_type(held.dtype, np.float64)
+    out = function(np.where(finite, held, np.eye(x.shape[-1])).astype(wide))
     if not np.isfinite(out).all():
         raise _singular(name, x)
     if held.dtype.kind != "c" and out.dtype.kind == "c":
         # The imaginary part of a principal logarithm has the eigenvalues pi and 0.  As to roots,
         # an eigenvalue that is 0 but for rounding may be negative.
-        rounding = np.sqrt(x.shape[-1] * np.finfo(x.dtype).eps)
+        rounding = np.sqrt(x.shape[-1] * np.finfo(held.dtype).eps)
         if (_norms(out.imag) > (1 if name == "logm" else rounding * _norms(out))).any():
-            raise failure(
-                name,
-                f"{sample(x)} has a negative eigenvalue, so that its {_KINDS[name]} is complex; "
-                f"give complex matrices, such as ops.astype(x, {np.result_type(x, 1j).name!r})",
-            )
+            raise _NotRealError(f"fdbr.ops.linalg.{name}: {sample(x)} has a negative eigenvalue")
         out = out.real
-    out = np.where(finite, out, np.nan).astype(x.dtype, copy=False)
+    out = np.where(finite, out, np.nan).astype(held.dtype, copy=False)
     return out if xp is np else xp.asarray(out)
 
 
 # --- with their derivatives ---------------------------------------------------------
 
-
-def _rules(name: str) -> tuple[Any, Any]:
-    """The reverse and the forward rule of one of the functions."""
-
-    def push(t: Any, x: Any) -> Any:
-        try:
-            return frechet(_PRINCIPAL[name], x, t, alike=True)
-        except LinAlgError as error:
-            raise failure(name, f"{sample(x)} is singular, and has no derivative there") from error
-
-    return (lambda ct, x: push(ct, _matrix_transpose(x))), push
+# Rules use the value rather than the function once more, which may take another branch where
+# eigenvalues are negative, or are wider apart than rounding lets them be.
 
 
-@opaque(x=_rules("sqrtm"), batch=aligned)
+@opaque(
+    x=(
+        lambda ct, out: sylvester(_matrix_transpose(out), _matrix_transpose(out), ct),
+        lambda t, out: sylvester(out, out, t),
+    ),
+    batch=aligned,
+)
 def _sqrtm(xp: Any, x: Any) -> Any:
     return _on_host(xp, "sqrtm", _root, x)
 
 
-@opaque(x=_rules("logm"), batch=aligned)
+def _log_push(t: Any, out: Any) -> Any:
+    """The derivative of the logarithm ``out`` of a matrix along ``t``, in double precision.
+
+    It is that of the square roots, which are exponentials, one after the other, and then that of
+    the logarithm near the identity: of its partial fractions.
+    """
+    if not out.size:
+        return t
+    dtype = result_type(out, t)
+    wide = result_type(dtype, np.float64)
+    out, t = astype(out, wide), astype(t, wide)
+    steps = _steps(out)
+    roots = [expm(out * 0.5**steps)]
+    for _ in range(steps - 1):
+        roots.append(roots[-1] @ roots[-1])
+    for root in reversed(roots):
+        t = sylvester(root, root, t)
+    unit = array_module(out).eye(out.shape[-1], dtype=out.dtype)
+    total: Any = 0
+    for node, weight in zip(*_quadrature(), strict=True):
+        part = inverse(unit + node * (roots[0] - unit))
+        total = total + weight * (part @ t @ part)
+    return astype(total * 2.0**steps, dtype)
+
+
+def _steps(out: Any) -> int:
+    """How many square roots of ``exp(out)`` are enough; more do no harm."""
+    norms = abs(stop_gradient(out)).sum(axis=-2)
+    norm = where(isfinite(norms), norms, 0).max()
+    for steps in (4, 8, 16, 32):
+        if norm <= 0.45 * 2**steps:
+            return steps
+    return _MOST
+
+
+@opaque(
+    x=(
+        lambda ct, out: _log_push(ct, _matrix_transpose(out)),
+        lambda t, out: _log_push(t, out),
+    ),
+    batch=aligned,
+)
 def _logm(xp: Any, x: Any) -> Any:
     return _on_host(xp, "logm", _log, x)
 
 
-_PRINCIPAL = {"sqrtm": _sqrtm, "logm": _logm}
+def _principal(function: Any, x: Any) -> Any:
+    """A function of matrices, which is complex where it must be."""
+    try:
+        return function(x)
+    except _NotRealError:
+        return function(astype(x, result_type(x, np.complex64)))
 
 
 def sqrtm(x: Any, /) -> Any:
     """The principal square roots of matrices: ``y @ y = x``, with eigenvalues of real part >= 0.
 
-    The derivative ``d`` along ``t`` solves ``y @ d + d @ y = t`` (Higham, "Functions of Matrices",
-    2008, section 6.1); it is computed as the upper right block of the square root of
-    ``[[x, t], [0, x]]`` (the same, equation 3.16), in which derivatives of all orders are alike.
-    A singular matrix may have a square root, of which SciPy warns; where the derivative is
-    infinite there, it comes out very large, or as an error.  Where a complex matrix has a
-    negative real eigenvalue the function jumps.
+    The derivative ``d`` along ``t`` solves Sylvester's equation ``y @ d + d @ y = t`` (Higham,
+    "Functions of Matrices", 2008, section 6.1), and so do derivatives of all orders.  A singular
+    matrix may have a square root, of which SciPy warns; it has the derivative NaN.  Where an
+    eigenvalue of a complex matrix crosses the negative real axis the function jumps; on it, value
+    and derivative are those of the side with positive imaginary parts.
 
     Values are SciPy's (a blocked Schur method: Deadman, Higham and Ralha, 2013), on the GPU too,
     by way of host memory.
@@ -149,14 +211,18 @@ def sqrtm(x: Any, /) -> Any:
     Parameters
     ----------
     x
-        Shape ``(..., n, n)``.  The result has its dtype: real matrices must have no negative
-        eigenvalue, other than by rounding; complex ones may.
+        Shape ``(..., n, n)``.
+
+    Returns
+    -------
+    array
+        Of the shape and dtype of ``x``; but complex, as SciPy's is, where a real matrix has a
+        negative eigenvalue (other than by rounding).
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If a matrix is not square, is real and has a negative eigenvalue, or is singular and has
-        no square root.
+        If a matrix is not square, or is singular and has no square root.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -164,17 +230,17 @@ def sqrtm(x: Any, /) -> Any:
     array([[2., 1.],
            [0., 3.]])
     """
-    return _sqrtm(square_matrices("sqrtm", x))
+    return _principal(_sqrtm, square_matrices("sqrtm", x))
 
 
 def logm(x: Any, /) -> Any:
     """The principal logarithms of matrices: ``expm(y) = x``, with eigenvalues within ``±pi i``.
 
-    The derivative along ``t`` is the integral of ``(s (x - 1) + 1)^-1 t (s (x - 1) + 1)^-1`` over
-    ``s`` from 0 to 1 (Higham, "Functions of Matrices", 2008, equation 11.10); it is computed as
-    the upper right block of the logarithm of ``[[x, t], [0, x]]`` (the same, equation 3.16), in
-    which derivatives of all orders are alike.  Where a complex matrix has a negative real
-    eigenvalue the function jumps.
+    The derivative along ``t`` is that of square roots, taken until the identity is near, and of
+    the logarithm there, which is ``∫ (s (x - 1) + 1)^-1 t (s (x - 1) + 1)^-1 ds`` from 0 to 1
+    (Higham, "Functions of Matrices", 2008, sections 6.1 and 11.2); so are derivatives of all
+    orders.  Where an eigenvalue of a complex matrix crosses the negative real axis the function
+    jumps; on it, value and derivative are those of the side with positive imaginary parts.
 
     It is computed by inverse scaling and squaring, for all matrices of a stack at once: square
     roots are taken until they are near the identity, where the logarithm is a Padé approximant
@@ -184,13 +250,18 @@ def logm(x: Any, /) -> Any:
     Parameters
     ----------
     x
-        Shape ``(..., n, n)``.  The result has its dtype: real matrices must have no negative
-        eigenvalue; complex ones may.
+        Shape ``(..., n, n)``.
+
+    Returns
+    -------
+    array
+        Of the shape and dtype of ``x``; but complex, as SciPy's is, where a real matrix has a
+        negative eigenvalue.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If a matrix is not square, is singular, or is real and has a negative eigenvalue.
+        If a matrix is not square, or singular.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -198,4 +269,4 @@ def logm(x: Any, /) -> Any:
     array([[0., 2.],
            [0., 0.]])
     """
-    return _logm(square_matrices("logm", x))
+    return _principal(_logm, square_matrices("logm", x))
