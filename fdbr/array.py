@@ -1,8 +1,8 @@
 """What makes a traced value behave as an array.
 
 Attributes and conversions stand here.  Operators and methods are `fdbr.ops` functions, and
-NumPy's own functions come in through its protocols; `fdbr.ops` enters both into the tables
-below when it is imported.
+NumPy's own functions come in through its protocols; `fdbr.interop` installs both, and enters
+NumPy's functions into the tables below.
 """
 
 import operator
@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fdbr.backend import is_array
 from fdbr.core import Tracer, describe, is_differentiated
 
 __all__ = [
@@ -200,79 +199,3 @@ install(
         "x.at[key].add(value) for +=."
     ),
 )
-
-
-# --- NumPy's protocols --------------------------------------------------------------
-
-
-def _is_known(value: Any) -> bool:
-    """Whether fdbr itself handles an operand, rather than the operand's own class.
-
-    The arrays of every array module are among that: CuPy's operators come here for their right
-    side by way of NumPy's ufuncs.
-    """
-    return is_array(value) or not hasattr(type(value), "__array_ufunc__")
-
-
-def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    outs = kwargs.pop("out", None)
-    name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-    if outs is not None:
-        raise TypeError(
-            f"np.{name}(…, out=…) with a traced value: arrays are never written to here. Take the "
-            "result instead; for x += y on an array x, write x = x + y."
-        )
-    if not all(_is_known(value) for value in inputs):
-        return NotImplemented
-    _refuse_where(name, kwargs)
-    if method == "at":
-        raise TypeError(
-            f"np.{name} with a traced value: arrays are never written to here. Write "
-            "B = ops.at(B)[key].add(x)."
-        )
-    op = _op_of(ufunc) if method == "__call__" else ufunc_methods.get((ufunc, method))
-    if op is None:
-        raise TypeError(f"np.{name} of a traced value has no derivative rule in fdbr.ops")
-    inputs = tuple(functions[np.asarray](v) if type(v) in (list, tuple) else v for v in inputs)
-    dtype = kwargs.pop("dtype", None) if method == "__call__" else None
-    if method == "__call__" and kwargs:
-        raise TypeError(f"np.{name} of a traced value takes no {sorted(kwargs)}")
-    if dtype is not None:
-        inputs = tuple(functions[np.astype](value, dtype) for value in inputs)
-    return op(*inputs, **kwargs)
-
-
-def _op_of(ufunc: Any) -> Callable[..., Any] | None:
-    if ufunc not in ufuncs:
-        for source in ufunc_sources:
-            ufuncs.update(source())
-    return ufuncs.get(ufunc)
-
-
-def _refuse_where(name: str, kwargs: dict[str, Any]) -> None:
-    if kwargs.pop("where", True) is not True:
-        raise TypeError(
-            f"np.{name}(…, where=…) with a traced value: elements left out would have no value. "
-            "Use ops.where(condition, x, otherwise)."
-        )
-
-
-def _array_function(self: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    implementation = functions.get(function)
-    if implementation is None:
-        raise TypeError(
-            f"{function.__module__}.{function.__name__} of a traced value is not known to fdbr; "
-            "write it with the functions of fdbr.ops, or with others of NumPy"
-        )
-    if kwargs.pop("out", None) is not None:
-        raise TypeError(
-            f"np.{function.__name__}(…, out=…) with a traced value: arrays are never written to "
-            "here. Take the result instead."
-        )
-    _refuse_where(function.__name__, kwargs)
-    return implementation(*args, **kwargs)
-
-
-install("__array_ufunc__", _array_ufunc)
-install("__array_function__", _array_function)
-install("__array_priority__", 1000)

@@ -398,11 +398,14 @@ REFUSED = {
     "out of a ufunc": (lambda x: np.add(x, x, out=np.zeros(X.shape)), r"np\.add\(…, out=…\)"),
     "out of a function": (lambda x: np.sum(x, out=np.zeros(())), r"np\.\w*sum\(…, out=…\)|out"),
     "where of a ufunc": (lambda x: np.add(x, x, where=X > 0), r"where=….*ops\.where"),
-    "a ufunc without a rule": (np.bitwise_count, r"np\.bitwise_count of a traced value has no de"),
-    "a method without a rule": (lambda x: np.subtract.reduce(x), r"np\.subtract\.reduce of a trac"),
-    "a function without a rule": (np.emath.log2, r"log2 of a traced value is not known to fdbr"),
-    "another order": (lambda x: np.ravel(x, order="F"), "order='F'"),
-    "an unknown argument": (lambda x: np.sum(x, where=X > 0), "where"),
+    "a ufunc without a rule": (np.isnat, r"np\.isnat of a traced value has no de"),
+    "a method without a rule": (np.less.reduce, r"np\.less\.reduce of a traced"),
+    "a function without a rule": (
+        np.strings.upper,
+        r"upper of a traced value is not known to fdbr",
+    ),
+    "another order": (lambda x: np.ravel(x, order="K"), "order=….*'K'"),
+    "an unknown argument": (lambda x: np.sort(x, order="a"), r"np\.sort\(…, order=…\)"),
 }
 
 

@@ -5,15 +5,20 @@ Importing it gives traced values their operators and methods, and enters NumPy's
 
 from fdbr.interop import (
     methods,
+    numpy_basics,
     numpy_bits,
     numpy_fft,
+    numpy_folds,
     numpy_linalg,
     numpy_more,
     numpy_numeric,
     numpy_polynomials,
     numpy_protocol,
+    numpy_quantiles,
+    numpy_reductions,
     numpy_refusals,
     numpy_statistics,
+    numpy_ufuncs,
     scipy_protocol,
     texts,
 )

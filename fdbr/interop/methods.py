@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from fdbr import core, ops
-from fdbr.array import install, number, refuse_item, refusing
+from fdbr.array import functions, install, number, refuse_item, refusing
 from fdbr.backend import array_module, is_array
 from fdbr.core import Tracer
+from fdbr.interop import numpy_basics, numpy_linalg, numpy_more, numpy_reductions  # noqa: F401
+from fdbr.interop.signatures import bound
 from fdbr.ops.creation import holds_array
 from fdbr.ops.devices import to_device
 from fdbr.ops.inspection import check_version
@@ -152,12 +154,7 @@ def _round(x: Any, digits: int | None = None) -> Any:
     number = core.stop_gradient(x)  # the derivative is zero
     if type(number) is float:
         return round(number, digits)
-    return _round_to(x, digits or 0)
-
-
-def _round_to(x: Any, decimals: int = 0) -> Any:
-    """As NumPy does it."""
-    return ops.round(x * 10**decimals) / 10**decimals if decimals else ops.round(x)
+    return functions[np.round](x, digits or 0)
 
 
 install("__contains__", _contains)
@@ -208,63 +205,6 @@ def _item(x: Any, *place: Any) -> Any:
 install("item", _item)
 
 
-def _axes(axes: tuple[Any, ...], ndim: int) -> Any:
-    if not axes or axes == (None,):
-        return tuple(reversed(range(ndim)))
-    return axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-
-
-def _shape(shape: tuple[Any, ...]) -> Any:
-    return shape[0] if len(shape) == 1 else shape
-
-
-def _sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    return ops.sum(x, axis=axis, dtype=dtype, keepdims=keepdims)
-
-
-def _prod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    return ops.prod(x, axis=axis, dtype=dtype, keepdims=keepdims)
-
-
-def _cumulative(op: Callable[..., Any]) -> Callable[..., Any]:
-    def method(x: Any, axis: Any = None, dtype: Any = None) -> Any:
-        x = ops.reshape(x, -1) if axis is None else x
-        return op(x, axis=0 if axis is None else axis, dtype=dtype)
-
-    return method
-
-
-def _reduction(op: Callable[..., Any]) -> Callable[..., Any]:
-    def method(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        return op(x, axis=axis, keepdims=keepdims)
-
-    return method
-
-
-def _spread(op: Callable[..., Any]) -> Callable[..., Any]:
-    def method(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
-        return op(x, axis=axis, correction=ddof, keepdims=keepdims)
-
-    return method
-
-
-def _diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    return ops.diagonal(ops.moveaxis(x, (axis1, axis2), (-2, -1)), offset=offset)
-
-
-def _trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
-    return ops.sum(_diagonal(x, offset, axis1, axis2), axis=-1, dtype=dtype)
-
-
-def _last_or_all(op: Callable[..., Any]) -> Callable[..., Any]:
-    """A method along the last axis, or along the flattened array if it is `None`."""
-
-    def method(x: Any, axis: Any = -1) -> Any:
-        return op(ops.reshape(x, -1) if axis is None else x, axis=-1 if axis is None else axis)
-
-    return method
-
-
 for name, instead in {
     "sort": "x = ops.sort(x)",
     "partition": "x = ops.sort(x)",
@@ -274,44 +214,84 @@ for name, instead in {
 }.items():
     install(name, refusing(f"{name}() of {{}}: traced values are immutable. Write {instead}."))
 
-_METHODS = {
-    "sum": _sum,
-    "prod": _prod,
-    "mean": _reduction(ops.mean),
-    "max": _reduction(ops.max),
-    "min": _reduction(ops.min),
-    "all": _reduction(ops.all),
-    "any": _reduction(ops.any),
-    "argmax": _reduction(ops.argmax),
-    "argmin": _reduction(ops.argmin),
-    "var": _spread(ops.var),
-    "std": _spread(ops.std),
-    "cumsum": _cumulative(ops.cumulative_sum),
-    "cumprod": _cumulative(ops.cumulative_prod),
-    "reshape": lambda x, *shape: ops.reshape(x, _shape(shape)),
-    "transpose": lambda x, *axes: ops.permute_dims(x, _axes(axes, x.ndim)),
-    "swapaxes": ops.swapaxes,
-    "squeeze": ops.squeeze,
-    "ravel": lambda x: ops.reshape(x, -1),
-    "flatten": lambda x: ops.reshape(x, -1),
-    "astype": lambda x, dtype, copy=True: ops.astype(x, dtype, copy=copy),
-    "copy": lambda x: x,
-    "conj": ops.conj,
-    "conjugate": ops.conj,
-    "dot": ops.dot,
-    "round": _round_to,
-    "take": lambda x, indices, axis=None: ops.take(x, indices, axis=axis),
-    "diagonal": _diagonal,
-    "trace": _trace,
-    "clip": lambda x, min=None, max=None: ops.clip(x, min, max),
-    "to_device": lambda x, device, /, *, stream=None: to_device(x, device),
-    "argsort": _last_or_all(ops.argsort),
-    "argpartition": lambda x, kth, axis=-1: x.argsort(axis),
-    "nonzero": ops.nonzero,
-    "repeat": lambda x, repeats, axis=None: ops.repeat(x, repeats, axis=axis),
-    "searchsorted": lambda x, v, side="left", sorter=None: ops.searchsorted(
-        x, v, side=side, sorter=sorter
-    ),
-}
-for name, method in _METHODS.items():
-    install(name, method)
+# --- methods that are NumPy's functions ---------------------------------------------
+
+for (
+    name
+) in """all any argmax argmin argpartition argsort choose cumprod cumsum diagonal dot max mean
+    mean min nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace
+    var""".split():
+    install(name, functions[getattr(np, name)])
+
+
+def _method(name: str, **refuses: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Install a method whose arguments are not those of a function."""
+
+    def add(method: Callable[..., Any]) -> Callable[..., Any]:
+        theirs = getattr(np.ndarray, name)
+        install(name, bound(theirs, method, f"np.ndarray.{name}", refuses))
+        return method
+
+    return add
+
+
+def _one_or_more(given: tuple[Any, ...]) -> Any:
+    """Arguments that may come as a sequence, or one by one."""
+    return given[0] if len(given) == 1 else given
+
+
+@_method("reshape")
+def _reshape(x: Any, /, *shape: Any, order: str = "C", copy: Any = None) -> Any:
+    return functions[np.reshape](x, _one_or_more(shape), order)
+
+
+@_method("transpose")
+def _transpose(x: Any, /, *axes: Any) -> Any:
+    axes = _one_or_more(axes) if axes else None
+    return functions[np.transpose](x, (axes,) if isinstance(axes, int) else axes)
+
+
+@_method("flatten")
+def _flatten(x: Any, /, order: str = "C") -> Any:
+    return functions[np.ravel](x, order)
+
+
+@_method("astype")
+def _astype(
+    x: Any,
+    /,
+    dtype: Any,
+    order: str = "K",
+    casting: str = "unsafe",
+    subok: bool = True,
+    copy: bool = True,
+) -> Any:
+    if casting != "unsafe" and not np.can_cast(x.dtype, dtype, casting):  # type: ignore[arg-type]
+        raise TypeError(
+            f"np.ndarray.astype: {x.dtype} cannot become {np.dtype(dtype)} by casting={casting!r}"
+        )
+    return ops.astype(x, dtype, copy=copy)
+
+
+@_method("compress")
+def _compress(x: Any, /, condition: Any, axis: Any = None) -> Any:
+    return functions[np.compress](condition, x, axis)
+
+
+@_method("clip")
+def _clip(x: Any, /, min: Any = None, max: Any = None, **how: Any) -> Any:
+    return functions[np.clip](x, min, max, **how)
+
+
+@_method("copy")
+def _copy(x: Any, /, order: str = "C") -> Any:
+    return x
+
+
+@_method("to_device")
+def _to_device(x: Any, /, device: Any, *, stream: Any = None) -> Any:
+    return to_device(x, device)
+
+
+for name in ("conj", "conjugate"):
+    install(name, ops.conj)

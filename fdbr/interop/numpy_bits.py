@@ -1,6 +1,6 @@
 """NumPy's packed bits on traced values: eight to a byte.
 
-Every entry takes NumPy's arguments; see `fdbr.interop.numpy_protocol`.
+Every entry takes NumPy's arguments; see `fdbr.interop.signatures`.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.backend import array_module
 from fdbr.core import describe
-from fdbr.interop.numpy_protocol import implements
+from fdbr.interop.signatures import implements
 from fdbr.ops.shape import normalize_axis
 
 

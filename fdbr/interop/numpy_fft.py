@@ -1,6 +1,6 @@
 """NumPy's Fourier transforms on traced values: which function of `fdbr.ops.fft` each of them is.
 
-Every entry takes NumPy's arguments; see `fdbr.interop.numpy_protocol`.
+Every entry takes NumPy's arguments; see `fdbr.interop.signatures`.
 """
 
 from collections.abc import Callable
@@ -8,29 +8,35 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.array import functions
+from fdbr import ops
+from fdbr.interop.signatures import implements
 from fdbr.ops import fft
 
 
 def _along_one(transform: Callable[..., Any]) -> Callable[..., Any]:
     def adapted(a: Any, n: int | None = None, axis: int = -1, norm: Any = None) -> Any:
-        return transform(a, n=n, axis=axis, norm=norm or "backward")
+        return transform(ops.asarray(a), n=n, axis=axis, norm=norm or "backward")
 
     return adapted
 
 
 def _along_several(transform: Callable[..., Any], default: Any = None) -> Callable[..., Any]:
     def adapted(a: Any, s: Any = None, axes: Any = default, norm: Any = None) -> Any:
+        a = ops.asarray(a)
+        if s is not None:
+            places = range(-len(s), 0) if axes is None else axes
+            s = tuple(a.shape[i] if n == -1 else n for n, i in zip(s, places, strict=False))
+            axes = tuple(places)
         return transform(a, s=s, axes=axes, norm=norm or "backward")
 
     return adapted
 
 
 for _name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
-    functions[getattr(np.fft, _name)] = _along_one(getattr(fft, _name))
+    implements(_name, module=np.fft)(_along_one(getattr(fft, _name)))
 for _name in ("fft", "ifft", "rfft", "irfft"):
     _transform = getattr(fft, f"{_name}n")
-    functions[getattr(np.fft, f"{_name}n")] = _along_several(_transform)
-    functions[getattr(np.fft, f"{_name}2")] = _along_several(_transform, (-2, -1))
-functions[np.fft.fftshift] = lambda x, axes=None: fft.fftshift(x, axes=axes)
-functions[np.fft.ifftshift] = lambda x, axes=None: fft.ifftshift(x, axes=axes)
+    implements(f"{_name}n", module=np.fft)(_along_several(_transform))
+    implements(f"{_name}2", module=np.fft)(_along_several(_transform, (-2, -1)))
+implements("fftshift", module=np.fft)(lambda x, axes=None: fft.fftshift(x, axes=axes))
+implements("ifftshift", module=np.fft)(lambda x, axes=None: fft.ifftshift(x, axes=axes))

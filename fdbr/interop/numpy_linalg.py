@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.array import functions, ufuncs
-from fdbr.interop.numpy_protocol import implements
+from fdbr.interop.signatures import implements, refuse
 from fdbr.ops import linalg
 from fdbr.ops.linalg.matrices import matrices, mirrored, square_matrices
 from fdbr.ops.linalg.singular_values import SVDResult
@@ -21,17 +20,10 @@ from fdbr.ops.linalg.solving import inverse
 
 def enter(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter a function as what the one of this name in `numpy.linalg` does."""
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        if function.__module__ == __name__:
-            function.__qualname__ = f"np.linalg.{name}"  # how Python's own messages call it
-        functions[getattr(np.linalg, name)] = function
-        return function
-
-    return add
+    return implements(name, module=np.linalg)
 
 
-# --- by the same name and arguments -------------------------------------------------
+# --- by the same arguments ----------------------------------------------------------
 
 for _name in """cholesky cross det diagonal eig eigvals inv matmul matrix_norm matrix_power
     matrix_transpose multi_dot norm outer slogdet solve svdvals tensordot trace vecdot
@@ -80,15 +72,15 @@ def _hermitian_svdvals(a: Any) -> Any:
 
 
 @enter("qr")
-def _qr(a: Any, mode: str = "reduced") -> Any:
-    if mode == "r":
-        return linalg.qr(a).R
-    return linalg.qr(a, mode=mode)
+def _qr(a: Any, mode: Any = "reduced") -> Any:
+    if mode == "raw":
+        refuse("np.linalg.qr", "mode", "'raw' gives reflectors, which have no derivative here")
+    return linalg.qr(a).R if mode == "r" else linalg.qr(a, mode=mode)
 
 
 # --- solutions ----------------------------------------------------------------------
 
-_NOT_GIVEN = object()
+_NOT_GIVEN = np._NoValue  # type: ignore[attr-defined]
 
 
 @enter("pinv")
@@ -168,14 +160,16 @@ def _tensorinv(a: Any, ind: int = 2) -> Any:
 implements("kron")(linalg.kron)
 
 
-@implements("diagonal")
 def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    return a.diagonal(offset, axis1, axis2)
+    return ops.diagonal(ops.moveaxis(a, (axis1, axis2), (-2, -1)), offset=offset)
+
+
+implements("diagonal")(_diagonal)
 
 
 @implements("trace")
 def _trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
-    return a.trace(offset, axis1, axis2, dtype)
+    return ops.sum(_diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
 @implements("cross")
@@ -185,17 +179,9 @@ def _cross(
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = ops.moveaxis(ops.asarray(a), axisa, -1), ops.moveaxis(ops.asarray(b), axisb, -1)
+    if 2 in (a.shape[-1], b.shape[-1]):  # vectors of a plane, whose third element is 0
+        flat = a.shape[-1] == b.shape[-1]
+        a, b = (ops.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, 3 - x.shape[-1])]) for x in (a, b))
+        out = linalg.cross(a, b)
+        return out[..., 2] if flat else ops.moveaxis(out, -1, axisc)
     return ops.moveaxis(linalg.cross(a, b), -1, axisc)
-
-
-def _matvec(x1: Any, x2: Any) -> Any:
-    return ops.matmul(x1, ops.expand_dims(x2, axis=-1))[..., 0]
-
-
-def _vecmat(x1: Any, x2: Any) -> Any:
-    return ops.matmul(ops.expand_dims(ops.conj(x1), axis=-2), x2)[..., 0, :]
-
-
-for _name, _op in (("matvec", _matvec), ("vecmat", _vecmat)):
-    if hasattr(np, _name):  # since NumPy 2.2
-        ufuncs[getattr(np, _name)] = _op

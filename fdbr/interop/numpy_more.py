@@ -1,6 +1,6 @@
 """NumPy's functions that arrange, sort and search, on traced values.
 
-Every entry takes NumPy's arguments; see `fdbr.interop.numpy_protocol`.
+Every entry takes NumPy's arguments; see `fdbr.interop.signatures`.
 """
 
 import math
@@ -14,9 +14,12 @@ from fdbr import ops
 from fdbr.array import functions
 from fdbr.backend import array_module
 from fdbr.core import Tracer
-from fdbr.interop.numpy_protocol import implements
+from fdbr.interop.numpy_basics import as_tuple, within
+from fdbr.interop.signatures import implements
 from fdbr.ops.creation import arrays
 from fdbr.ops.shape import _embed_diagonal, normalize_axes, normalize_axis
+
+_NOT_GIVEN = np._NoValue  # type: ignore[attr-defined]
 
 # --- joining and dividing -----------------------------------------------------------
 
@@ -33,8 +36,8 @@ def _three(x: Any) -> Any:
 
 
 @implements("atleast_3d")
-def _atleast_3d(*arrays: Any) -> Any:
-    out = tuple(map(_three, arrays))
+def _atleast_3d(*arys: Any) -> Any:
+    out = tuple(map(_three, arys))
     return out[0] if len(out) == 1 else out
 
 
@@ -249,19 +252,25 @@ def _ix(*args: Any) -> Any:
 # --- sorting and searching ----------------------------------------------------------
 
 
-@implements("sort")
-def _sort(
-    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
-) -> Any:
-    a, axis = _flat_or(a, axis, "sort")
+_FIELDS = {"order": "it names the fields of records, and traced values have none. Leave it out"}
+
+
+def _check_kind(kind: Any, stable: Any) -> None:
+    """Sorting is stable here, which is right for every kind; NumPy says which there are."""
+    np.sort(np.empty(0), kind=kind, stable=stable)
+
+
+@implements("sort", refuses=_FIELDS)
+def _sort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any:
+    _check_kind(kind, stable)
+    a, axis = _flat_or(ops.asarray(a), axis, "sort")
     return ops.sort(a, axis=axis)
 
 
-@implements("argsort")
-def _argsort(
-    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
-) -> Any:
-    a, axis = _flat_or(a, axis, "argsort")
+@implements("argsort", refuses=_FIELDS)
+def _argsort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any:
+    _check_kind(kind, stable)
+    a, axis = _flat_or(ops.asarray(a), axis, "argsort")
     return ops.argsort(a, axis=axis)
 
 
@@ -272,9 +281,18 @@ def _sort_complex(a: Any) -> Any:
     return ops.astype(ops.sort(a), a.dtype if kind == "c" else "complex64" if small else complex)
 
 
-# What is sorted as a whole is parted at every place.
-implements("partition")(lambda a, kth, axis=-1: _sort(a, axis))
-implements("argpartition")(lambda a, kth, axis=-1: _argsort(a, axis))
+def _parting(name: str, sort: Callable[..., Any]) -> None:
+    """What is sorted as a whole is parted at every place; NumPy says which there are."""
+
+    @implements(name, refuses=_FIELDS)
+    def part(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect") -> Any:
+        a, axis = _flat_or(ops.asarray(a), axis, name)
+        np.partition(np.empty(a.shape[axis]), _decided(kth), kind=kind)
+        return sort(a, axis=axis)
+
+
+_parting("partition", ops.sort)
+_parting("argpartition", ops.argsort)
 
 
 @implements("lexsort")
@@ -310,10 +328,10 @@ implements("argwhere")(lambda a: ops.stack(ops.nonzero(a), axis=-1))
 
 
 @implements("where")
-def _where(condition: Any, *choices: Any) -> Any:
-    if len(choices) not in (0, 2):
+def _where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
+    if (x is _NOT_GIVEN) is not (y is _NOT_GIVEN):
         raise ValueError("np.where: give both x and y, or neither")
-    return ops.where(condition, *choices) if choices else ops.nonzero(condition)
+    return ops.nonzero(condition) if x is _NOT_GIVEN else ops.where(condition, x, y)
 
 
 @implements("compress")
@@ -331,14 +349,14 @@ def _extract(condition: Any, arr: Any) -> Any:
 
 @implements("choose")
 def _choose(a: Any, choices: Any, mode: str = "raise") -> Any:
-    if mode != "raise":
-        raise TypeError(f"np.choose: mode={mode!r} of traced values; bring the places into range")
     a, *parts = ops.broadcast_arrays(*arrays(a, *choices))
+    a = within(a, len(parts), mode, "np.choose")
     return ops.take_along_axis(ops.stack(parts), ops.reshape(a, (1, *a.shape)), axis=0)[0]
 
 
 @implements("unravel_index")
 def _unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
+    shape = as_tuple(shape)
     out = []
     for n in reversed(shape if order == "C" else shape[::-1]):
         out.append(indices % n)
@@ -348,24 +366,28 @@ def _unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
 
 @implements("ravel_multi_index")
 def _ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: str = "C") -> Any:
-    if mode != "raise" or order != "C":
-        raise TypeError("np.ravel_multi_index: mode= and order= of traced places are not known")
-    out = multi_index[0]
-    for places, n in zip(multi_index[1:], dims[1:], strict=True):
-        out = out * n + places
+    dims = as_tuple(dims)
+    modes = as_tuple(mode) if isinstance(mode, tuple) else (mode,) * len(dims)
+    axes = range(len(dims)) if order == "C" else reversed(range(len(dims)))
+    out: Any = 0
+    for i in axes:
+        out = out * dims[i] + within(multi_index[i], dims[i], modes[i], "np.ravel_multi_index")
     return out
 
 
 @implements("trim_zeros")
-def _trim_zeros(filt: Any, trim: str = "fb") -> Any:
-    if filt.ndim != 1:
-        raise ValueError(f"np.trim_zeros: of traced values only sequences, not shape {filt.shape}")
-    start, stop = 0, filt.shape[0]
-    while "f" in trim.lower() and start < stop and filt[start] == 0:
-        start += 1
-    while "b" in trim.lower() and stop > start and filt[stop - 1] == 0:
-        stop -= 1
-    return filt[start:stop]
+def _trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+    axes = normalize_axes(tuple(axis) if isinstance(axis, list) else axis, filt.ndim, "trim_zeros")
+    whole = filt != 0
+    for i in axes:
+        there = ops.any(whole, axis=tuple(j for j in range(filt.ndim) if j != i))
+        start, stop = 0, filt.shape[i]
+        while "f" in trim.lower() and start < stop and not there[start]:
+            start += 1
+        while "b" in trim.lower() and stop > start and not there[stop - 1]:
+            stop -= 1
+        filt = filt[(*(slice(None),) * i, slice(start, stop))]
+    return filt
 
 
 # --- sets ---------------------------------------------------------------------------
@@ -385,14 +407,39 @@ def _unique(
     equal_nan: bool = True,
     sorted: bool = True,
 ) -> Any:
-    if axis is not None:
-        raise TypeError("np.unique: axis= of a traced value; make the rows numbers first")
-    found = ops.unique_all(ar)
-    if equal_nan and ar.dtype.kind in "fc" and bool(ops.isnan(ar).any()):
-        raise ValueError("np.unique: traced NaN; give equal_nan=False, by which each is unique")
+    found = ops.unique_all(ar) if axis is None else _unique_along(ar, axis)
+    if equal_nan and axis is None and ar.dtype.kind in "fc":
+        found = _one_nan(*found)
     asked = (return_index, return_inverse, return_counts)
     out = [found[0], *(part for part, wanted in zip(found[1:], asked, strict=True) if wanted)]
     return tuple(out) if len(out) > 1 else out[0]
+
+
+def _one_nan(values: Any, indices: Any, inverse: Any, counts: Any) -> tuple[Any, ...]:
+    """What is unique if all NaN, which come last, are one."""
+    none = int(ops.count_nonzero(ops.isnan(values)))
+    if none < 2:
+        return values, indices, inverse, counts
+    n = values.shape[0] - none + 1
+    ends = ops.concat([counts[: n - 1], ops.sum(counts[n - 1 :], keepdims=True)])
+    return values[:n], indices[:n], ops.minimum(inverse, n - 1), ends
+
+
+def _unique_along(x: Any, axis: int) -> tuple[Any, ...]:
+    """The unique parts along an axis, in the order of their elements."""
+    axis = normalize_axis(axis, x.ndim, "unique")
+    parts = ops.moveaxis(x, axis, 0)
+    n = parts.shape[0]
+    rows = ops.reshape(parts, (n, math.prod(parts.shape[1:])))
+    order = _lexsort(tuple(rows.T)[::-1]) if rows.shape[1] else array_module(x).arange(n)
+    ordered = ops.take(rows, order, axis=0)
+    new = ops.any(ordered[1:] != ordered[:-1], axis=1)
+    new = ops.pad(new, (1, 0), "constant", constant_values=True)[:n]
+    (first,) = ops.nonzero(new)
+    inverse = ops.take(ops.cumulative_sum(ops.astype(new, int)) - 1, ops.argsort(order))
+    counts = ops.diff(first, append=ops.asarray([n]))
+    values = ops.moveaxis(ops.take(parts, ops.take(order, first), axis=0), 0, axis)
+    return values, ops.take(order, first), inverse, counts
 
 
 implements("isin")(
@@ -404,10 +451,16 @@ implements("union1d")(lambda ar1, ar2: ops.unique_values(_append(ar1, ar2)))
 
 
 @implements("intersect1d")
-def _intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    ar1, ar2 = arrays(ar1, ar2)
-    x = ops.unique_values(ar1)
-    return ops.take(x, ops.nonzero(ops.isin(x, ar2))[0])
+def _intersect1d(
+    ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
+) -> Any:
+    x, y = (ops.unique_all(part) for part in arrays(ar1, ar2))
+    (common,) = ops.nonzero(ops.isin(x[0], y[0]))
+    out = ops.take(x[0], common)
+    if not return_indices:
+        return out
+    (others,) = ops.nonzero(ops.isin(y[0], x[0]))
+    return out, ops.take(x[1], common), ops.take(y[1], others)
 
 
 @implements("setdiff1d")

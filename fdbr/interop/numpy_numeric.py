@@ -1,149 +1,22 @@
 """NumPy's numerical functions on traced values: differences, pieces, comparisons.
 
-Every entry takes NumPy's arguments; see `fdbr.interop.numpy_protocol`.
+Every entry takes NumPy's arguments; see `fdbr.interop.signatures`.
 """
 
 import itertools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fdbr import ops
-from fdbr.array import ufunc_methods, ufuncs
 from fdbr.batching import vmap
-from fdbr.interop.numpy_protocol import implements
+from fdbr.interop.signatures import implements, refuse
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import is_number
-from fdbr.ops.kinds import constant, elementwise
 from fdbr.ops.shape import normalize_axes, normalize_axis
-
-# --- ufuncs -------------------------------------------------------------------------
-
-
-@elementwise(x=1, y=lambda x, y: -ops.trunc(x / y))
-def _fmod(xp: Any, x: Any, y: Any) -> Any:
-    return xp.fmod(x, y)
-
-
-@elementwise(x=None)
-def _spacing(xp: Any, x: Any) -> Any:
-    if xp is np:
-        return np.spacing(x)
-    size = abs(x * 1.0)
-    above = xp.nextafter(size, math.inf) - size
-    below = size - xp.nextafter(size, 0.0)  # of the largest number of all
-    return xp.copysign(xp.where(xp.isinf(above), below, above), x)
-
-
-@elementwise(x=None)
-def _exponent(xp: Any, x: Any) -> Any:
-    return xp.frexp(x)[1]
-
-
-@elementwise(x=lambda n, dtype: ops.exp2(ops.astype(n, dtype)), n=None)
-def _ldexp(xp: Any, x: Any, n: Any) -> Any:
-    return xp.ldexp(x, n)
-
-
-@constant
-def _gcd(xp: Any, x: Any, y: Any) -> Any:
-    return xp.gcd(x, y)
-
-
-@constant
-def _lcm(xp: Any, x: Any, y: Any) -> Any:
-    return xp.lcm(x, y)
-
-
-def _but_nan(op: Callable[..., Any]) -> Callable[..., Any]:
-    """An operation of which a number and NaN give the number."""
-
-    def f(x: Any, y: Any) -> Any:
-        no_x, no_y = ops.isnan(x), ops.isnan(y)
-        return op(ops.where(no_x & ~no_y, y, x), ops.where(no_y & ~no_x, x, y))
-
-    return f
-
-
-def _heaviside(x: Any, at_zero: Any) -> Any:
-    dtype = ops.result_type(x, at_zero)
-    step = ops.where(ops.isnan(x), math.nan, ops.astype(x > 0, dtype))
-    return ops.where(ops.equal(x, 0), at_zero, step)
-
-
-def _frexp(x: Any) -> Any:
-    exponent = _exponent(x)
-    return _ldexp(x, -exponent), exponent
-
-
-def _float_power(x: Any, y: Any) -> Any:
-    dtype = np.complex128 if ops.result_type(x, y).kind == "c" else np.float64
-    x, y = (v if is_number(v) else ops.astype(v, dtype) for v in (x, y))
-    return ops.power(x, y)
-
-
-def _floating(op: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that makes integers floating, which fdbr's does not."""
-    return lambda x: op(x) if ops.result_type(x).kind in "fc" else op(ops.astype(x, float))
-
-
-def _modf(x: Any) -> Any:
-    finite = ops.where(ops.isinf(x), 0, x)
-    return finite - ops.trunc(finite), ops.trunc(x)
-
-
-_LN2 = math.log(2)
-
-
-def _logaddexp2(x: Any, y: Any) -> Any:
-    dtype = ops.result_type(x, y)  # before they are rounded in a narrower one
-    x, y = (v if is_number(v) else ops.astype(v, dtype) for v in (x, y))
-    return ops.logaddexp(x * _LN2, y * _LN2) / _LN2
-
-
-ufuncs.update(
-    {
-        np.fmax: _but_nan(ops.maximum),
-        np.fmin: _but_nan(ops.minimum),
-        np.fmod: _fmod,
-        np.spacing: _spacing,
-        np.ldexp: _ldexp,
-        np.frexp: _frexp,
-        np.modf: _floating(_modf),
-        np.fabs: _floating(ops.abs),
-        np.rint: _floating(ops.round),
-        np.gcd: _gcd,
-        np.lcm: _lcm,
-        np.heaviside: _heaviside,
-        np.float_power: _float_power,
-        np.logaddexp2: _logaddexp2,
-    }
-)
-
-
-def _accumulate(op: Callable[..., Any]) -> Callable[..., Any]:
-    """What comes of the elements up to each along an axis, in a logarithmic number of steps."""
-
-    def accumulate(x: Any, axis: int = 0) -> Any:
-        before = (slice(None),) * normalize_axis(axis, x.ndim, "accumulate")
-        shift = 1
-        while shift < x.shape[axis]:
-            tail = op(x[(*before, slice(shift, None))], x[(*before, slice(None, -shift))])
-            x = ops.concat([x[(*before, slice(None, shift))], tail], axis=axis)
-            shift *= 2
-        return x
-
-    return accumulate
-
-
-for _ufunc in (np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp):
-    ufunc_methods[_ufunc, "accumulate"] = _accumulate(ufuncs[_ufunc])
-ufunc_methods[np.logaddexp, "reduce"] = lambda x, axis=0, keepdims=False: ops.logsumexp(
-    x, axis=axis, keepdims=keepdims
-)
-
 
 # --- numbers ------------------------------------------------------------------------
 
@@ -155,7 +28,7 @@ implements("isneginf")(lambda x: ops.equal(x, -math.inf))
 implements("can_cast")(lambda from_, to, casting="safe": np.can_cast(from_.dtype, to, casting))
 implements("common_type")(lambda *arrays: ops.result_type(*arrays, np.float16).type)
 implements("real_if_close")(lambda a, tol=100: ops.real(a) if _is_real(a, tol) else a)
-implements("array_repr", "array_str", "array2string")(lambda a, *args, **kwargs: repr(a))
+implements("array_repr", "array_str", "array2string")(lambda a, /, *args, **how: repr(a))
 implements("sinc")(ops.sinc)
 implements("i0")(ops.i0)
 
@@ -196,6 +69,8 @@ def _angle(z: Any, deg: bool = False) -> Any:
 def _nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Any:
+    if not copy:
+        refuse("np.nan_to_num", "copy", "arrays are never written to here. Take the result instead")
     if x.dtype.kind == "c":
         return ops.add(
             _nan_to_num(ops.real(x), copy, nan, posinf, neginf),
@@ -307,24 +182,62 @@ def _unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * ma
     )
 
 
-@implements("geomspace")
-def _geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True) -> Any:
-    sign = ops.sign(start)
-    low, high = ops.log(start * sign), ops.log(stop * sign)
-    return sign * ops.exp(ops.linspace(low, high, num, endpoint=endpoint))
+# --- sequences between ends ---------------------------------------------------------
 
 
-@implements("logspace")
-def _logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0) -> Any:
-    return ops.power(base, ops.linspace(start, stop, num, endpoint=endpoint))
+def _placed(out: Any, dtype: Any, axis: int) -> Any:
+    """Samples along a first axis brought to an axis, in a dtype; integers are rounded down."""
+    if dtype is not None:
+        dtype = np.dtype(dtype)
+        out = ops.astype(ops.floor(out) if dtype.kind in "iu" else out, dtype, copy=False)
+    return ops.moveaxis(out, 0, axis) if axis else out
 
 
 @implements("linspace")
 def _linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
 ) -> Any:
-    out = ops.linspace(start, stop, num, endpoint=endpoint)
-    return (out, (stop - start) / (num - 1 if endpoint else num)) if retstep else out
+    start, stop = (ops.asarray(x) if isinstance(x, list | tuple) else x for x in (start, stop))
+    num = operator.index(num)
+    out = _placed(ops.linspace(start, stop, num, endpoint=endpoint, device=device), dtype, axis)
+    parts = num - 1 if endpoint else num
+    return (out, (stop - start) / (parts or math.nan)) if retstep else out
+
+
+@implements("logspace")
+def _logspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    ends = ops.broadcast_arrays(*arrays(start, stop, base)) if getattr(base, "ndim", 0) else None
+    start, stop, base = ends or (start, stop, base)
+    exponents = _linspace(start, stop, num, endpoint)
+    return _placed(ops.power(base, exponents), dtype, axis)
+
+
+@implements("geomspace")
+def _geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Any:
+    start, stop = (x if is_number(x) else x + 0.0 for x in arrays(start, stop))
+    if bool(ops.any(start == 0)) or bool(ops.any(stop == 0)):
+        raise ValueError("np.geomspace: 0 is on no geometric sequence; give ends that are not 0")
+    sign = ops.sign(start)
+    exponents = _linspace(ops.log(start / sign), ops.log(stop / sign), num, endpoint)
+    return _placed(sign * ops.exp(exponents), dtype, axis)
 
 
 # --- pieces -------------------------------------------------------------------------
@@ -339,7 +252,7 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 
 
 @implements("piecewise")
-def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kwargs: Any) -> Any:
+def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     rows = isinstance(condlist, list | tuple) or condlist.ndim > 1
     x, *conditions = arrays(x, *(condlist if rows else [condlist]))
     conditions = [ops.broadcast_to(c, x.shape) for c in conditions]
@@ -347,7 +260,7 @@ def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kwargs: Any) 
         conditions.append(~ops.any(ops.stack(conditions), axis=0))
     out = ops.zeros_like(x)
     for condition, function in zip(conditions, funclist, strict=True):
-        value = function(x[condition], *args, **kwargs) if callable(function) else function
+        value = function(x[condition], *args, **kw) if callable(function) else function
         out = ops.at(out)[condition].set(value)
     return out
 
@@ -370,3 +283,36 @@ def _apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
         out = func(a, axis)
         a = out if out.ndim == a.ndim else ops.expand_dims(out, axis)
     return a
+
+
+# --- functions that become complex where they have to -------------------------------
+
+
+def _widening(name: str, op: Callable[..., Any], least: float, most: float = math.inf) -> None:
+    @implements(name, module=np.lib.scimath)
+    def widened(x: Any) -> Any:
+        x = ops.asarray(x)
+        if x.dtype.kind != "c" and bool(ops.any((x < least) | (x > most))):
+            x = ops.astype(x, ops.result_type(x, np.complex64))
+        return op(x if x.dtype.kind in "fc" else ops.astype(x, float))
+
+
+for _name in ("sqrt", "log", "log2", "log10"):
+    _widening(_name, getattr(ops, _name), 0)
+for _name in ("acos", "asin", "atanh"):
+    _widening(f"arc{_name[1:]}", getattr(ops, _name), -1, 1)
+
+
+@implements("logn", module=np.lib.scimath)
+def _logn(n: Any, x: Any) -> Any:
+    return np.lib.scimath.log(x) / np.lib.scimath.log(n)
+
+
+@implements("power", module=np.lib.scimath)
+def _power(x: Any, p: Any) -> Any:
+    x, p = arrays(x, p)
+    if x.dtype.kind != "c" and bool(ops.any(x < 0)):
+        x = ops.astype(x, ops.result_type(x, np.complex64))
+    if p.dtype.kind in "iu" and bool(ops.any(p < 0)):
+        p = ops.astype(p, float)
+    return ops.power(x, p)

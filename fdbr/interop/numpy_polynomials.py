@@ -1,6 +1,6 @@
 """NumPy's polynomials on traced values: arrays of coefficients, that of the highest power first.
 
-Every entry takes NumPy's arguments; see `fdbr.interop.numpy_protocol`.
+Every entry takes NumPy's arguments; see `fdbr.interop.signatures`.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.array import functions
 from fdbr.backend import array_module
-from fdbr.interop.numpy_protocol import implements
+from fdbr.interop.signatures import implements
 from fdbr.ops import linalg
 from fdbr.ops.creation import arrays
 
@@ -39,12 +39,43 @@ implements("polymul")(lambda a1, a2: ops.convolve(a1, a2))
 
 
 @implements("polyfit")
-def _polyfit(x: Any, y: Any, deg: int) -> Any:
-    x, y = arrays(x, y)
-    matrix = functions[np.vander](x, deg + 1)
+def _polyfit(
+    x: Any,
+    y: Any,
+    deg: int,
+    rcond: Any = None,
+    full: bool = False,
+    w: Any = None,
+    cov: bool | str = False,
+) -> Any:
+    x, y, *weights = arrays(x, y, *([] if w is None else [w]))
+    x, y = x + 0.0, y + 0.0
+    n, order = x.shape[0], int(deg) + 1
+    rcond = n * ops.finfo(x.dtype).eps if rcond is None else rcond
+    matrix = functions[np.vander](x, order)
+    if weights:
+        matrix = matrix * weights[0][:, None]
+        y = y * (weights[0][:, None] if y.ndim == 2 else weights[0])
     widths = ops.sqrt(ops.sum(matrix * matrix, axis=0))
-    found = linalg.lstsq(matrix / widths, y)[0]
-    return (found.T / widths).T
+    matrix = matrix / widths
+    found, residuals, rank, values = functions[np.linalg.lstsq](matrix, y, rcond)
+    found = (found.T / widths).T
+    if full:
+        return found, residuals, rank, values, rcond
+    if not cov:
+        return found
+    spread = linalg.inv(matrix.T @ matrix) / ops.outer(widths, widths)
+    if cov != "unscaled":
+        if n <= order:
+            raise ValueError(
+                f"np.polyfit: {n} points are too few to scale the covariance of {order} "
+                "coefficients; give cov='unscaled' or more points"
+            )
+        share = residuals / (n - order)
+        spread = spread * share if y.ndim == 1 else spread[:, :, None] * share
+    elif y.ndim == 2:
+        spread = spread[:, :, None]
+    return found, spread
 
 
 @implements("polyder")

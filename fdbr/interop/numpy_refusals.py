@@ -1,7 +1,8 @@
 """What NumPy's functions do that has no meaning for traced values: the errors that say so."""
 
-from fdbr.array import refusing
-from fdbr.interop.numpy_protocol import implements
+import numpy as np
+
+from fdbr.array import functions, refusing
 
 _OUTSIDE = (
     "return the value (has_aux=True passes further results out) and {} what the transformation "
@@ -31,7 +32,9 @@ for _names, _why, _instead in (
     ),
 ):
     for _name in _names.split():
-        implements(_name)(refusing(f"np.{_name} of a traced value: {_why}; {_instead}"))
+        functions[getattr(np, _name)] = refusing(
+            f"np.{_name} of a traced value: {_why}; {_instead}"
+        )
 
 for _name, _instead in {
     "copyto": "dst = ops.where(where, src, dst)",
@@ -41,8 +44,6 @@ for _name, _instead in {
     "put_along_axis": "arr = ops.scatter(arr, axis, indices, values)",
     "putmask": "a = ops.where(mask, values, a)",
 }.items():
-    implements(_name)(
-        refusing(
-            f"np.{_name} with a traced value: arrays are never written to here. Write {_instead}."
-        )
+    functions[getattr(np, _name)] = refusing(
+        f"np.{_name} with a traced value: arrays are never written to here. Write {_instead}."
     )

@@ -1,32 +1,20 @@
-"""NumPy's statistics on traced values: averages, quantiles, histograms, and those without NaN.
+"""NumPy's statistics on traced values: averages, how variables vary together, and histograms.
 
-Every entry takes NumPy's arguments; see `fdbr.interop.numpy_protocol`.
+Every entry takes NumPy's arguments; see `fdbr.interop.signatures`.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fdbr import ops
 from fdbr.array import functions
-from fdbr.interop.numpy_protocol import implements
+from fdbr.interop.signatures import implements
 from fdbr.ops.creation import arrays
-from fdbr.ops.reductions import kept_shape
 from fdbr.ops.shape import normalize_axes
-from fdbr.ops.statistics import _ordered
 
-# --- averages and quantiles ---------------------------------------------------------
-
-
-def _several(axis: Any) -> Any:
-    return tuple(axis) if isinstance(axis, list) else axis
-
-
-@implements("ptp")
-def _ptp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    return ops.max(a, axis=axis, keepdims=keepdims) - ops.min(a, axis=axis, keepdims=keepdims)
+# --- averages -----------------------------------------------------------------------
 
 
 @implements("average")
@@ -51,143 +39,6 @@ def _average(
     total = ops.sum(weights, axis=axes, keepdims=keepdims)
     out = ops.sum(a * weights, axis=axes, keepdims=keepdims) / total
     return (out, total) if returned else out
-
-
-@implements("median")
-def _median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return ops.median(a, axis=_several(axis), keepdims=keepdims)
-
-
-@implements("quantile")
-def _quantile(
-    a: Any, q: Any, axis: Any = None, *, method: Any = "linear", keepdims: bool = False
-) -> Any:
-    return ops.quantile(a, q, axis=_several(axis), method=method, keepdims=keepdims)
-
-
-@implements("percentile")
-def _percentile(
-    a: Any, q: Any, axis: Any = None, *, method: Any = "linear", keepdims: bool = False
-) -> Any:
-    return _quantile(a, _hundredths(q), axis, method=method, keepdims=keepdims)
-
-
-def _hundredths(q: Any) -> Any:
-    return q / 100 if hasattr(q, "__truediv__") else [part / 100 for part in q]
-
-
-# --- without NaN --------------------------------------------------------------------
-
-
-def _present(a: Any, instead: Any) -> Any:
-    """An array with another number in the place of NaN."""
-    a = ops.asarray(a)
-    return ops.where(ops.isnan(a), instead, a) if a.dtype.kind in "fc" else a
-
-
-def _number_of(a: Any, axis: Any, keepdims: bool) -> Any:
-    """How many elements are numbers, in the array's dtype."""
-    there = ops.astype(~ops.isnan(a), ops.real(a).dtype)
-    return ops.sum(there, axis=axis, keepdims=keepdims)
-
-
-@implements("nansum")
-def _nansum(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    return ops.sum(_present(a, 0), axis=axis, dtype=dtype, keepdims=keepdims)
-
-
-@implements("nanprod")
-def _nanprod(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    return ops.prod(_present(a, 1), axis=axis, dtype=dtype, keepdims=keepdims)
-
-
-implements("nancumsum")(lambda a, axis=None, dtype=None: _present(a, 0).cumsum(axis, dtype))
-implements("nancumprod")(lambda a, axis=None, dtype=None: _present(a, 1).cumprod(axis, dtype))
-
-
-@implements("nanmean")
-def _nanmean(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    a = ops.asarray(a) if dtype is None else ops.astype(a, dtype)
-    return _nansum(a, axis, None, keepdims) / _number_of(a, axis, keepdims)
-
-
-@implements("nanvar")
-def _nanvar(
-    a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
-) -> Any:
-    a = ops.asarray(a) if dtype is None else ops.astype(a, dtype)
-    away = _present(a - _nanmean(a, axis, None, True), 0)
-    squares = ops.real(away * ops.conj(away))
-    total = ops.sum(squares, axis=axis, keepdims=keepdims)
-    freedom = _number_of(a, axis, keepdims) - ddof
-    return total / ops.where(freedom > 0, freedom, math.nan)
-
-
-@implements("nanstd")
-def _nanstd(
-    a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False
-) -> Any:
-    return ops.sqrt(_nanvar(a, axis, dtype, ddof=ddof, keepdims=keepdims))
-
-
-def _extreme(reduce: Callable[..., Any], worst: float) -> Callable[..., Any]:
-    def extreme(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        out = reduce(_present(a, worst), axis=axis, keepdims=keepdims)
-        none = ops.all(ops.isnan(a), axis=axis, keepdims=keepdims)
-        return ops.where(none, math.nan, out)
-
-    return extreme
-
-
-implements("nanmax")(_extreme(ops.max, -math.inf))
-implements("nanmin")(_extreme(ops.min, math.inf))
-
-
-def _place(find: Callable[..., Any], worst: float) -> Callable[..., Any]:
-    return lambda a, axis=None, keepdims=False: find(
-        _present(a, worst), axis=axis, keepdims=keepdims
-    )
-
-
-implements("nanargmax")(_place(ops.argmax, -math.inf))
-implements("nanargmin")(_place(ops.argmin, math.inf))
-
-
-@implements("nanquantile")
-def _nanquantile(
-    a: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
-) -> Any:
-    if method != "linear":
-        raise TypeError(f"np.nanquantile: method={method!r} of a traced value; only 'linear'")
-    ordered, axes, shape = _ordered(a, _several(axis), "nanquantile")
-    q = ops.astype(arrays(ordered, q)[1], ordered.dtype)
-    last = ops.sum(ops.astype(~ops.isnan(ordered), ordered.dtype), axis=0) - 1
-    last = ops.where(last < 0, 0, last)  # nothing but NaN, which is what is taken then
-    place = ops.reshape(q, (*q.shape, *(1,) * last.ndim)) * last
-    low = ops.floor(place)
-    below, above = (_taken(ordered, k, last.ndim) for k in (low, low + (place > low)))
-    out = below + (above - below) * (place - low)
-    return ops.reshape(out, (*q.shape, *kept_shape(shape, axes))) if keepdims else out
-
-
-def _taken(ordered: Any, places: Any, ndim: int) -> Any:
-    """The elements at places along the first axis, which may have further axes in front."""
-    places = ops.astype(places, int)
-    rest = places.shape[places.ndim - ndim :]
-    rows = ops.reshape(places, (-1, *rest))
-    return ops.reshape(ops.take_along_axis(ordered, rows, axis=0), places.shape)
-
-
-@implements("nanpercentile")
-def _nanpercentile(
-    a: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
-) -> Any:
-    return _nanquantile(a, _hundredths(q), axis, method=method, keepdims=keepdims)
-
-
-@implements("nanmedian")
-def _nanmedian(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return _nanquantile(a, 0.5, axis, keepdims=keepdims)
 
 
 # --- how variables vary together ----------------------------------------------------

@@ -148,7 +148,11 @@ def std(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
     >>> ops.std(np.array([1.0, 3.0]))
     np.float64(1.0)
     """
-    variance = var(x, axis=axis, correction=correction, keepdims=keepdims)
+    return root_of_variance(var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def root_of_variance(variance: Any) -> Any:
+    """The square root, with derivative 0 at 0."""
     if not is_traced(variance):
         return sqrt(variance)
     zero = astype(variance == 0, variance.dtype)  # 1 there, so that no slope is infinite

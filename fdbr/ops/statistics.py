@@ -4,19 +4,34 @@ import math
 from typing import Any, Literal
 
 from fdbr.core import describe
-from fdbr.ops.arithmetic import floor
-from fdbr.ops.arithmetic import round as _round
-from fdbr.ops.comparison import isnan, where
+from fdbr.ops.arithmetic import clip, floor, remainder
+from fdbr.ops.comparison import isnan, logical_or, where
 from fdbr.ops.creation import arrays, asarray
+from fdbr.ops.cumulative import cumulative_sum
 from fdbr.ops.dtypes import astype, float_dtype, is_number, is_traced
-from fdbr.ops.indexing import pick
-from fdbr.ops.reductions import Axis, kept_shape
-from fdbr.ops.shape import moveaxis, normalize_axes, reshape
-from fdbr.ops.sorting import sort
+from fdbr.ops.indexing import take_along_axis
+from fdbr.ops.reductions import Axis, any, kept_shape, sum
+from fdbr.ops.shape import broadcast_to, expand_dims, moveaxis, normalize_axes, reshape
+from fdbr.ops.sorting import argsort, sort
 
 __all__ = ["median", "quantile"]
 
-Method = Literal["linear", "lower", "higher", "nearest", "midpoint"]
+Method = Literal[
+    "linear",
+    "lower",
+    "higher",
+    "nearest",
+    "midpoint",
+    "inverted_cdf",
+    "averaged_inverted_cdf",
+    "closest_observation",
+    "interpolated_inverted_cdf",
+    "hazen",
+    "weibull",
+    "median_unbiased",
+    "normal_unbiased",
+]
+_METHODS: tuple[str, ...] = Method.__args__  # type: ignore[attr-defined]
 
 
 def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -37,7 +52,7 @@ def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     >>> ops.median(np.array([3.0, 1.0, 2.0, 10.0]))
     np.float64(2.5)
     """
-    ordered, axes, shape = _ordered(x, axis, "median")
+    ordered, axes, shape = _ordered(x, axis, "fdbr.ops.median")
     n = ordered.shape[0]
     low, high = ordered[(n - 1) // 2], ordered[n // 2]
     out = low if n % 2 else (low + high) / 2
@@ -64,7 +79,9 @@ def quantile(
         Over which axes; by default over all.
     method
         What stands between two elements: ``"linear"``, the straight line; ``"lower"`` or
-        ``"higher"``, one of them; ``"nearest"``; ``"midpoint"``, their mean.
+        ``"higher"``, one of them; ``"nearest"``; ``"midpoint"``, their mean; or another of the
+        nine definitions of Hyndman and Fan ("Sample quantiles in statistical packages", 1996)
+        under NumPy's names, of which some have the elements at other places.
     keepdims
         Whether the axes are kept with length 1.
 
@@ -85,25 +102,125 @@ def quantile(
     >>> ops.quantile(np.array([0.0, 1.0, 4.0]), np.array([0.25, 1.0]))
     array([0.5, 4. ])
     """
-    ordered, axes, shape = _ordered(x, axis, "quantile")
-    if method not in Method.__args__:  # type: ignore[attr-defined]
-        raise ValueError(f"fdbr.ops.quantile: method is {method!r}, not one of {Method.__args__}")  # type: ignore[attr-defined]
-    q = _parts(q, ordered)
-    place = q * (ordered.shape[0] - 1)
-    low = floor(place)
-    share = reshape(place - low, (*q.shape, *(1,) * (ordered.ndim - 1)))
-    below = pick(ordered, astype(low, int))
-    above = pick(ordered, astype(low + (place > low), int))
-    if method == "linear":
-        out = below + (above - below) * share
-    elif method == "midpoint":
-        out = where(share > 0, (below + above) / 2, below)
-    elif method == "nearest":
-        out = pick(ordered, astype(_round(place), int))
+    return parted("fdbr.ops.quantile", x, q, axis=axis, method=method, keepdims=keepdims)
+
+
+def parted(
+    name: str,
+    x: Any,
+    q: Any,
+    *,
+    axis: Axis = None,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: Any = None,
+    numbers_only: bool = False,
+) -> Any:
+    """`quantile`, of weighted elements, or of those that are not NaN; ``name`` is for messages."""
+    if method not in _METHODS:
+        raise ValueError(f"{name}: method is {method!r}, not one of {_METHODS}")
+    if weights is None:
+        ordered, axes, shape = _ordered(x, axis, name)
     else:
-        out = below if method == "lower" else above
-    out = plain(where(isnan(ordered[-1]), ordered[-1], out))
+        ordered, weights, axes, shape = _weighed(name, x, weights, axis, method)
+    q = _parts(name, q, ordered)
+    spread = reshape(q, (*q.shape, *(1,) * (ordered.ndim - 1)))
+    none = isnan(ordered)
+    if weights is not None:
+        weights = where(none, 0, weights) if numbers_only else weights
+        out = _of_weight(ordered, weights, spread)
+    else:
+        n = sum(astype(~none, q.dtype), axis=0) if numbers_only else ordered.shape[0]
+        out = _between(ordered, n, spread, method)
+    spoilt = none.all(axis=0) if numbers_only else none[-1]
+    out = plain(where(spoilt, math.nan, out))
     return reshape(out, (*q.shape, *kept_shape(shape, axes))) if keepdims else out
+
+
+_LINES = {  # of the methods that join the elements by lines: where the places begin and end
+    "interpolated_inverted_cdf": (0, 1),
+    "hazen": (1 / 2, 1 / 2),
+    "weibull": (0, 0),
+    "linear": (1, 1),
+    "median_unbiased": (1 / 3, 1 / 3),
+    "normal_unbiased": (3 / 8, 3 / 8),
+}
+
+
+def _between(ordered: Any, n: Any, q: Any, method: str) -> Any:
+    """What stands at the parts ``q`` of the first ``n`` elements along the first axis."""
+    if method in ("inverted_cdf", "averaged_inverted_cdf"):
+        place = n * q - 1
+    elif method == "closest_observation":
+        place = n * q - 1.5
+    else:
+        first, last = _LINES.get(method, (1, 1))
+        place = (n - 1) * q if first == last == 1 else n * q + (first + q * (1 - first - last)) - 1
+    low = floor(place)
+    share = place - low
+    if method == "lower":
+        share = 0 * share
+    elif method in ("higher", "inverted_cdf"):
+        share = where(share > 0, 1.0, 0 * share)
+    elif method == "midpoint":
+        share = where(share > 0, 0.5, 0 * share)
+    elif method == "averaged_inverted_cdf":
+        share = where(share > 0, 1.0, 0.5 + 0 * share)
+    elif method == "nearest":
+        share = where(logical_or(share > 0.5, (share == 0.5) & _is_odd(low)), 1.0, 0 * share)
+    elif method == "closest_observation":
+        share = where((share == 0) & _is_odd(low), 0.0, 1.0 + 0 * share)
+    below, above = (_taken(ordered, clip(k, 0, n - 1)) for k in (low, low + 1))
+    line = below + (above - below) * share
+    return line if method in _LINES else where(share == 0, below, where(share == 1, above, line))
+
+
+def _is_odd(x: Any) -> Any:
+    return remainder(x, 2) == 1
+
+
+def _taken(ordered: Any, places: Any) -> Any:
+    """The elements at places along the first axis, which may have further axes in front."""
+    places = astype(places, int)
+    rest = tuple(ordered.shape[1:])
+    front = tuple(places.shape[: places.ndim - len(rest)])
+    rows = reshape(broadcast_to(places, (*front, *rest)), (math.prod(front), *rest))
+    return reshape(take_along_axis(ordered, rows, axis=0), (*front, *rest))
+
+
+def _weighed(
+    name: str, x: Any, weights: Any, axis: Axis, method: str
+) -> tuple[Any, Any, tuple[int, ...], tuple[int, ...]]:
+    """The elements sorted along a first axis, their weights, the axes, and the whole shape."""
+    if method != "inverted_cdf":
+        raise ValueError(f"{name}: weights are for method='inverted_cdf' alone, not {method!r}")
+    x, weights = arrays(x, weights)
+    axes = normalize_axes(axis, x.ndim, name)
+    if weights.shape != x.shape:
+        if weights.shape != tuple(x.shape[i] for i in axes):
+            raise ValueError(f"{name}: weights {weights.shape} do not fit axes {axes} of {x.shape}")
+        weights = moveaxis(
+            reshape(weights, (*(1,) * (x.ndim - len(axes)), *weights.shape)),
+            tuple(range(x.ndim - len(axes), x.ndim)),
+            axes,
+        )
+        weights = broadcast_to(weights, x.shape)
+    if bool(any(weights < 0)):
+        raise ValueError(f"{name}: weights must not be negative")
+    flat, axes, shape = _in_front(x, axis, name)
+    order = argsort(flat, axis=0)
+    weights = take_along_axis(_in_front(weights, axis, name)[0], order, axis=0)
+    return take_along_axis(flat, order, axis=0), weights, axes, shape
+
+
+def _of_weight(ordered: Any, weights: Any, q: Any) -> Any:
+    """The first elements up to which the parts ``q`` of the weight lie; those of none never."""
+    upto = cumulative_sum(astype(weights, float), axis=0)
+    total = upto[-1]
+    upto = where(upto == 0, -1.0, upto / where(total == 0, 1, total))
+    place = q.ndim - ordered.ndim + 1
+    before = sum(astype(upto < expand_dims(q, axis=place), int), axis=place)
+    return _taken(ordered, clip(before, 0, ordered.shape[0] - 1))
 
 
 def plain(out: Any) -> Any:
@@ -111,27 +228,32 @@ def plain(out: Any) -> Any:
     return out if out.ndim else out[()]
 
 
-def _parts(q: Any, ordered: Any) -> Any:
+def _parts(name: str, q: Any, ordered: Any) -> Any:
     """The parts as an array; Python numbers among them are weak, as everywhere."""
     weak = is_number(q) or not hasattr(q, "dtype")
     q = arrays(ordered, q)[1]
     q = astype(q, ordered.dtype) if weak or q.dtype.kind != "f" else q
     if not bool(((q >= 0) & (q <= 1)).all()):
-        raise ValueError(f"fdbr.ops.quantile: q must lie between 0 and 1; it is {q!r}")
+        raise ValueError(f"{name}: q must lie between 0 and 1; it is {q!r}")
     return q
+
+
+def _in_front(x: Any, axis: Axis, name: str) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+    """The elements over some axes along a first one; the axes, and the whole shape."""
+    x = asarray(x)
+    if x.dtype.kind == "c":
+        raise TypeError(f"{name}: complex numbers have no order, but x is {describe(x)}")
+    x = x if x.dtype.kind == "f" else astype(x, float_dtype(x))
+    axes = normalize_axes(axis, x.ndim, name.rpartition(".")[2])
+    count = math.prod([x.shape[i] for i in axes])
+    if not count:
+        raise ValueError(f"{name}: x {describe(x)} has no element over axis {axis}")
+    first = moveaxis(x, axes, tuple(range(len(axes)))) if axes else x
+    return reshape(first, (count, *first.shape[len(axes) :])), axes, tuple(x.shape)
 
 
 def _ordered(x: Any, axis: Axis, name: str) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
     """The elements over some axes, sorted along a first axis; the axes, and the whole shape."""
-    x = asarray(x)
-    if x.dtype.kind == "c":
-        raise TypeError(f"fdbr.ops.{name}: complex numbers have no order, but x is {describe(x)}")
-    x = x if x.dtype.kind == "f" else astype(x, float_dtype(x))
-    axes = normalize_axes(axis, x.ndim, name)
-    count = math.prod([x.shape[i] for i in axes])
-    if not count:
-        raise ValueError(f"fdbr.ops.{name}: x {describe(x)} has no element over axis {axis}")
-    first = moveaxis(x, axes, tuple(range(len(axes)))) if axes else x
-    flat = reshape(first, (count, *first.shape[len(axes) :]))
+    flat, axes, shape = _in_front(x, axis, name)
     # Of equal elements the first counts as smaller where that tells in a derivative.
-    return sort(flat, axis=0, stable=is_traced(x)), axes, tuple(x.shape)
+    return sort(flat, axis=0, stable=is_traced(flat)), axes, shape

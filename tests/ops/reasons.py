@@ -79,6 +79,7 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     "exponent": (PLACES, lambda x: np.frexp(x)[1]),
     "spacing": (STEPS, lambda x: np.spacing(x) * 2.0**52),
     "on_host": (SHAPE, lambda x: on_host(lambda x: (np.floor(x),), [x], [(x.shape, "float64")])[0]),
+    "bitwise_count": (EXACT, lambda x: np.bitwise_count(ops.argmax(x, axis=0))),
     "gcd": (EXACT, lambda x: np.gcd(ops.argmax(x, axis=0), 2)),
     "top_places": (PLACES, lambda x: ops.top_k(x, 1, axis=0)[1]),
     "lcm": (EXACT, lambda x: np.lcm(ops.argmax(x, axis=0), 2)),

@@ -9,7 +9,7 @@ import pytest
 import fdbr
 from fdbr import array
 from fdbr.testing import assert_allclose, check_grads
-from ops import test_numpy_more, test_numpy_refusals
+from interop import test_numpy_more, test_numpy_refusals
 
 A = np.array([[0.52, 1.27, 2.08], [0.83, 0.31, 1.64]])
 B = np.array([0.5, 2.03, 0.75])
@@ -183,9 +183,9 @@ def test_functions_of_numpy_differentiate(f):
 
 
 def test_every_function_that_numpy_hands_over_is_tried():
-    known = {f for f in array.functions if f.__module__ != "numpy.linalg"}
+    handed_over = {f for f in vars(np).values() if hasattr(f, "_implementation")}
     refused = {f for calls in test_numpy_refusals.REFUSED.values() for f in calls}
-    assert known == set(CALLS) | set(test_numpy_more.CALLS) | refused
+    assert handed_over <= set(CALLS) | set(test_numpy_more.CALLS) | refused <= set(array.functions)
 
 
 @pytest.mark.parametrize("number", range(len(METHODS)))
@@ -208,9 +208,9 @@ def test_binary_operations_mix_traced_and_plain_operands_on_both_sides(f):
 def test_unary_ufuncs_are_the_operations_of_their_names(ufunc):
     name = ufunc.__name__
     x = A + 1 if name == "arccosh" else A / 4
-    if name in ("invert", "bitwise_not"):
-        traced, _ = fdbr.vjp(lambda x: (ufunc(x > 0.2), x), x)
-        np.testing.assert_array_equal(traced[0], ufunc(x > 0.2))
+    if name in ("invert", "bitwise_not", "bitwise_count"):
+        traced, _ = fdbr.vjp(lambda x: (ufunc(x.astype(int)), x), x)
+        np.testing.assert_array_equal(traced[0], ufunc(x.astype(int)))
     elif name in ("isfinite", "isinf", "isnan", "signbit", "logical_not"):
         traced, _ = fdbr.vjp(lambda x: (ufunc(x), x), x)
         np.testing.assert_array_equal(traced[0], ufunc(x))
@@ -307,17 +307,17 @@ def test_number_protocols_of_python_take_part():
         (lambda x: np.add.reduce(x, out=np.zeros(3)), ["np.add.reduce(…, out=…)"]),
         (lambda x: operator.iadd(A.copy(), x), ["np.add(…, out=…)", "write x = x + y"]),
         (lambda x: np.exp(x, where=A > 1), ["np.exp(…, where=…)", "ops.where(condition"]),
-        (lambda x: np.sum(x, where=A > 1), ["np.sum(…, where=…)", "ops.where(condition"]),
-        (lambda x: np.mean(x, where=A > 1), ["np.mean(…, where=…)", "ops.where(condition"]),
-        (lambda x: np.add.reduce(x, where=A > 1), ["np.add.reduce(…, where=…)", "ops.where("]),
-        (lambda x: np.emath.sqrt(x), ["sqrt of a traced value is not known", "fdbr.ops"]),
-        (lambda x: np.bitwise_count(x), ["np.bitwise_count", "no derivative rule"]),
+        (lambda x: np.sum(x, where=A), ["np.sum: where must hold truth values", "float64[2,3]"]),
+        (lambda x: np.max(x, where=A > 1), ["np.max", "where", "initial"]),
+        (lambda x: np.subtract.reduce(x, where=A > 1), ["np.subtract.reduce(…, where=…)"]),
+        (lambda x: np.strings.upper(x), ["strings.upper of a traced value is not known"]),
+        (lambda x: np.isnat(x), ["np.isnat", "no derivative rule"]),
         (lambda x: np.add.at(A.copy(), 0, x), ["np.add.at", "ops.at"]),
-        (lambda x: np.add.reduceat(x, [0, 1]), ["np.add.reduceat"]),
-        (lambda x: np.exp(x, casting="unsafe"), ["np.exp", "casting"]),
-        (lambda x: np.reshape(x, (3, 2), order="F"), ["order='F'", "row-major"]),
-        (lambda x: np.ravel(x, "F"), ["order='F'"]),
-        (lambda x: np.max(x, initial=0.0), ["np.max", "initial"]),
+        (lambda x: np.add.reduceat(x, [0, 5]), ["np.add.reduceat", "index 5"]),
+        (lambda x: np.exp(x, dtype="f4", casting="safe"), ["np.exp", "casting rule 'safe'"]),
+        (lambda x: np.reshape(x, (3, 2), order="A"), ["np.reshape(…, order=…)", "'A'", "'F'"]),
+        (lambda x: np.ravel(x, "K"), ["np.ravel(…, order=…)", "'K'"]),
+        (lambda x: np.sort(x, order="a"), ["np.sort(…, order=…)", "fields"]),
         (lambda x: np.split(x, 2, axis=1), ["np.split", "does not divide"]),
         (lambda x: np.asarray(x), ["NumPy array", "ops.stack", "stop_gradient"]),
         (lambda x: np.array([x[0, 0], 1.0]), ["NumPy array"]),
@@ -332,7 +332,7 @@ def test_number_protocols_of_python_take_part():
     ],
 )
 def test_what_cannot_be_says_its_name_and_what_to_do(f, words):
-    with pytest.raises((TypeError, ValueError)) as caught:
+    with pytest.raises((TypeError, ValueError, IndexError)) as caught:
         fdbr.vjp(f, A)
     for word in words:
         assert word in str(caught.value)

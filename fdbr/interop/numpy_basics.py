@@ -1,0 +1,414 @@
+"""What arrays are, their shapes and their elements: NumPy's functions on traced values.
+
+Every entry has NumPy's parameters; see `fdbr.interop.signatures` for those that it lacks.
+"""
+
+import operator
+import string
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.backend import array_module, device_put
+from fdbr.core import describe
+from fdbr.interop.signatures import implements, refuse
+from fdbr.ops.shape import normalize_axes, normalize_axis
+
+__all__ = ["checked_order", "flattened"]
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """A tuple, of one thing if it is neither a tuple nor a list."""
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+# --- what an array is ---------------------------------------------------------------
+
+implements("shape")(lambda a: a.shape)
+implements("ndim")(lambda a: a.ndim)
+implements("iscomplexobj")(lambda x: x.dtype.kind == "c")
+implements("isrealobj")(lambda x: x.dtype.kind != "c")
+implements("result_type")(ops.result_type)
+implements("copy")(lambda a, order="K": a)
+implements("real")(ops.real)
+implements("imag")(ops.imag)
+
+
+@implements("size")
+def _size(a: Any, axis: Any = None) -> int:
+    size = 1
+    for i in normalize_axes(axis, a.ndim, "size"):
+        size *= a.shape[i]
+    return size
+
+
+@implements("astype")
+def _astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    return ops.astype(x, dtype, copy=copy, device=device)
+
+
+# --- arrays like others -------------------------------------------------------------
+
+
+def _like(name: str, fill: Any) -> None:
+    """Entries for arrays that depend on nothing but a shape: plain ones, for the caller to fill."""
+
+    @implements(name)
+    def like(
+        a: Any, /, dtype: Any = None, order: str = "K", *, shape: Any = None, device: Any = None
+    ) -> Any:
+        shape = a.shape if shape is None else shape
+        out = array_module(a).full(shape, fill, dtype=a.dtype if dtype is None else dtype)
+        return out if device is None else device_put(out, device)
+
+
+_like("zeros_like", 0)
+_like("ones_like", 1)
+_like("empty_like", 0)
+
+
+@implements("full_like")
+def _full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    *,
+    shape: Any = None,
+    device: Any = None,
+) -> Any:
+    dtype = a.dtype if dtype is None else dtype
+    if shape is None:
+        return ops.full_like(a, fill_value, dtype=dtype, device=device)
+    return ops.full(shape, fill_value, dtype=dtype, device=device)
+
+
+# With ``like=``, by which they come here, these are as traced values if they are made of any.
+
+
+@implements("array", "asarray", "asanyarray")
+def _array(
+    a: Any,
+    /,
+    dtype: Any = None,
+    order: str | None = "K",
+    *,
+    copy: Any = None,
+    ndmin: int = 0,
+    device: Any = None,
+) -> Any:
+    return _at_least(ops.asarray(a, dtype=dtype, device=device), ndmin)
+
+
+@implements("ascontiguousarray", "asfortranarray")
+def _contiguous(a: Any, /, dtype: Any = None) -> Any:
+    return _at_least(ops.asarray(a, dtype=dtype), 1)
+
+
+def _made(name: str, make: Callable[..., Any]) -> None:
+    implements(name)(lambda *args, **how: make(*args, **how))
+
+
+for _of in (np.arange, np.empty, np.eye, np.fromfunction, np.identity, np.ones, np.tri, np.zeros):
+    _made(_of.__name__, _of)
+
+
+@implements("full")
+def _full(
+    shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None
+) -> Any:
+    return ops.full(shape, fill_value, dtype=dtype, device=device)
+
+
+# --- shape --------------------------------------------------------------------------
+
+
+def checked_order(x: Any, order: Any, name: str) -> str:
+    """In which order elements are read: ``"C"`` or ``"F"``; a traced value lies in no order."""
+    if order in ("C", "F", "c", "f"):
+        return str(order).upper()
+    if order not in ("A", "K", "a", "k", None):
+        raise ValueError(f"{name}: order is {order!r}, not 'C', 'F', 'A' or 'K'")
+    if order is not None and sum(n != 1 for n in x.shape) > 1:
+        refuse(name, "order", f"{order!r} asks how it lies in memory, which is not defined for a "
+               "traced value. Say 'C' or 'F'")  # fmt: skip
+    return "C"
+
+
+def flattened(x: Any, order: Any, name: str) -> Any:
+    """The elements of an array in an order."""
+    return ops.reshape(_reversed(x) if checked_order(x, order, name) == "F" else x, -1)
+
+
+def _reversed(x: Any) -> Any:
+    return ops.permute_dims(x, tuple(reversed(range(x.ndim))))
+
+
+@implements("reshape")
+def _reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: Any = None) -> Any:
+    a = ops.asarray(a)
+    if checked_order(a, order, "np.reshape") == "C":
+        return ops.reshape(a, shape)
+    return _reversed(ops.reshape(_reversed(a), as_tuple(shape)[::-1]))
+
+
+@implements("ravel")
+def _ravel(a: Any, order: Any = "C") -> Any:
+    return flattened(ops.asarray(a), order, "np.ravel")
+
+
+@implements("transpose", "permute_dims")
+def _transpose(a: Any, axes: Any = None) -> Any:
+    return _reversed(a) if axes is None else ops.permute_dims(a, tuple(axes))
+
+
+implements("matrix_transpose")(ops.matrix_transpose)
+implements("swapaxes")(lambda a, axis1, axis2: ops.swapaxes(a, axis1, axis2))
+implements("moveaxis")(lambda a, source, destination: ops.moveaxis(a, source, destination))
+implements("expand_dims")(
+    lambda a, axis: ops.expand_dims(a, axis=tuple(axis) if isinstance(axis, list) else axis)
+)
+implements("squeeze")(lambda a, axis=None: ops.squeeze(a, axis=axis))
+implements("broadcast_to")(lambda array, shape: ops.broadcast_to(array, as_tuple(shape)))
+implements("broadcast_arrays")(lambda *args: tuple(ops.broadcast_arrays(*args)))
+implements("flip")(lambda m, axis=None: ops.flip(m, axis=axis))
+implements("fliplr")(lambda m: ops.flip(m, axis=1))
+implements("flipud")(lambda m: ops.flip(m, axis=0))
+implements("roll")(lambda a, shift, axis=None: ops.roll(a, shift, axis=axis))
+implements("tile")(lambda A, reps: ops.tile(A, as_tuple(reps)))
+
+
+# --- joining and dividing -----------------------------------------------------------
+
+_CASTING = "same_kind"
+
+
+def _cast(parts: Any, dtype: Any, casting: str, name: str) -> Any:
+    """Arrays in a dtype that was asked for, as far as NumPy's rule of casting allows."""
+    if dtype is None:
+        return parts
+    for part in parts:
+        if not np.can_cast(getattr(part, "dtype", np.asarray(0).dtype), dtype, casting):
+            raise TypeError(
+                f"{name}: {describe(part)} cannot become {np.dtype(dtype)} by casting={casting!r}"
+            )
+    return [ops.astype(part, dtype) for part in parts]
+
+
+@implements("concatenate", "concat")
+def _concatenate(
+    arrays: Any, /, axis: Any = 0, *, dtype: Any = None, casting: str = _CASTING
+) -> Any:
+    return ops.concat(_cast(arrays, dtype, casting, "np.concatenate"), axis=axis)
+
+
+@implements("stack")
+def _stack(arrays: Any, axis: int = 0, *, dtype: Any = None, casting: str = _CASTING) -> Any:
+    return ops.stack(_cast(arrays, dtype, casting, "np.stack"), axis=axis)
+
+
+def _at_least(x: Any, ndim: int) -> Any:
+    x = ops.asarray(x)
+    return ops.reshape(x, (*(1,) * (ndim - x.ndim), *x.shape))
+
+
+@implements("vstack")
+def _vstack(tup: Any, *, dtype: Any = None, casting: str = _CASTING) -> Any:
+    return ops.concat(_cast([_at_least(x, 2) for x in tup], dtype, casting, "np.vstack"))
+
+
+@implements("hstack")
+def _hstack(tup: Any, *, dtype: Any = None, casting: str = _CASTING) -> Any:
+    parts = _cast([_at_least(x, 1) for x in tup], dtype, casting, "np.hstack")
+    return ops.concat(parts, axis=0 if parts[0].ndim == 1 else 1)
+
+
+implements("unstack")(lambda x, /, *, axis=0: ops.unstack(x, axis=axis))
+
+
+@implements("atleast_1d")
+def _atleast_1d(*arys: Any) -> Any:
+    out = tuple(_at_least(x, 1) for x in arys)
+    return out[0] if len(out) == 1 else out
+
+
+@implements("atleast_2d")
+def _atleast_2d(*arys: Any) -> Any:
+    out = tuple(_at_least(x, 2) for x in arys)
+    return out[0] if len(out) == 1 else out
+
+
+@implements("array_split")
+def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    n = ary.shape[axis]
+    if getattr(indices_or_sections, "ndim", 1) == 0:
+        indices_or_sections = operator.index(indices_or_sections)
+    if isinstance(indices_or_sections, int):
+        small, extra = divmod(n, indices_or_sections)
+        lengths = [small + (i < extra) for i in range(indices_or_sections)]
+        ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
+    else:
+        ends = [*indices_or_sections, n]
+    before = (slice(None),) * (axis % ary.ndim)
+    starts = [0, *ends[:-1]]
+    return [ary[(*before, slice(i, j))] for i, j in zip(starts, ends, strict=True)]
+
+
+@implements("split")
+def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    if getattr(indices_or_sections, "ndim", 1) == 0:
+        indices_or_sections = operator.index(indices_or_sections)
+    if isinstance(indices_or_sections, int) and ary.shape[axis] % indices_or_sections:
+        raise ValueError(
+            f"np.split: length {ary.shape[axis]} does not divide into {indices_or_sections} parts"
+        )
+    return _array_split(ary, indices_or_sections, axis)
+
+
+# --- elements -----------------------------------------------------------------------
+
+
+def within(indices: Any, n: int, mode: str, name: str) -> Any:
+    """Places brought among ``n`` as a mode has it; ``"raise"`` leaves them as they are."""
+    if mode == "raise":
+        return indices
+    if mode == "wrap":
+        return indices % n
+    if mode == "clip":
+        return ops.clip(indices, 0, n - 1)
+    raise ValueError(f"{name}: mode is {mode!r}, not 'raise', 'wrap' or 'clip'")
+
+
+@implements("take")
+def _take(a: Any, indices: Any, axis: Any = None, *, mode: str = "raise") -> Any:
+    a = ops.asarray(a)
+    if mode != "raise":
+        a = ops.reshape(a, -1) if axis is None else a
+        axis = 0 if axis is None else axis
+        indices = within(ops.asarray(indices), a.shape[axis], mode, "np.take")
+    return ops.take(a, indices, axis=axis)
+
+
+@implements("take_along_axis")
+def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+    if axis is None:
+        arr, indices, axis = ops.reshape(arr, -1), indices.reshape(-1), 0
+    return ops.take_along_axis(arr, indices, axis=axis)
+
+
+@implements("round", "around")
+def _round(a: Any, decimals: int = 0) -> Any:
+    return ops.round(a) if not decimals else ops.round(a * 10**decimals) / 10**decimals
+
+
+_NOT_GIVEN = np._NoValue  # type: ignore[attr-defined]
+
+
+def _given(old: Any, new: Any, name: str) -> Any:
+    if new is _NOT_GIVEN:
+        return None if old is _NOT_GIVEN else old
+    if old is not _NOT_GIVEN:
+        raise ValueError(f"np.clip: a_{name} and {name} are one argument; give either")
+    return new
+
+
+@implements("clip")
+def _clip(
+    a: Any,
+    a_min: Any = _NOT_GIVEN,
+    a_max: Any = _NOT_GIVEN,
+    *,
+    min: Any = _NOT_GIVEN,
+    max: Any = _NOT_GIVEN,
+    dtype: Any = None,
+) -> Any:
+    low, high = _given(a_min, min, "min"), _given(a_max, max, "max")
+    if dtype is not None:
+        a = ops.astype(a, dtype)
+        low, high = (b if b is None else ops.astype(b, dtype) for b in (low, high))
+    return ops.clip(a, low, high)
+
+
+@implements("diff")
+def _diff(
+    a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN
+) -> Any:
+    ends = (None if x is _NOT_GIVEN else x for x in (prepend, append))
+    return ops.diff(a, n=n, axis=axis, **dict(zip(("prepend", "append"), ends, strict=True)))
+
+
+# --- products -----------------------------------------------------------------------
+
+implements("dot")(lambda a, b: ops.dot(a, b))
+implements("inner")(ops.inner)
+implements("outer")(lambda a, b: ops.outer(a, b))
+implements("vdot")(lambda a, b, /: ops.vecdot(ops.reshape(a, -1), ops.reshape(b, -1)))
+implements("tensordot")(lambda a, b, axes=2: ops.tensordot(a, b, axes=axes))
+
+
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase  # in the order of NumPy's numbers
+
+
+def _subscripts(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands of `numpy.einsum` with the subscripts as a text, if they were lists of numbers."""
+    if isinstance(operands[0], str):
+        return operands
+
+    def text(places: Any) -> str:
+        return "".join("..." if i is Ellipsis else _LETTERS[operator.index(i)] for i in places)
+
+    arrays, lists = operands[: len(operands) // 2 * 2 : 2], operands[1::2]
+    out = ",".join(map(text, lists))
+    return (f"{out}->{text(operands[-1])}" if len(operands) % 2 else out), *arrays
+
+
+@implements("einsum")
+def _einsum(
+    *operands: Any,
+    optimize: Any = False,
+    dtype: Any = None,
+    order: str = "K",
+    casting: str = "safe",
+) -> Any:
+    subscripts, *arrays = _subscripts(operands)
+    return ops.einsum(subscripts, *_cast(arrays, dtype, casting, "np.einsum"))
+
+
+@implements("einsum_path")
+def _einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
+    """NumPy's own, which looks at nothing but the shapes."""
+    alike = [
+        np.broadcast_to(np.zeros((), x.dtype), x.shape) if hasattr(x, "shape") else x
+        for x in _subscripts(operands)
+    ]
+    return np.einsum_path(*alike, optimize=optimize, einsum_call=einsum_call)
+
+
+# --- windows ------------------------------------------------------------------------
+
+
+def _windows(x: Any, window_shape: Any, axis: Any = None) -> Any:
+    window = as_tuple(window_shape)
+    given = range(x.ndim) if axis is None else as_tuple(axis)
+    axes = [normalize_axis(i, x.ndim, "sliding_window_view") for i in given]
+    if len(window) != len(axes):
+        raise ValueError(
+            f"np.lib.stride_tricks.sliding_window_view: window_shape {window} and axis {axes} must "
+            "have as many elements"
+        )
+    for i, n in zip(axes, window, strict=True):
+        count = x.shape[i] - n + 1
+        if n < 0 or count < 1:
+            raise ValueError(
+                f"np.lib.stride_tricks.sliding_window_view: a window of {n} does not fit into "
+                f"axis {i} of shape {x.shape}"
+            )
+        xp = array_module(x)
+        places = xp.arange(count)[:, None] + xp.arange(n)
+        x = ops.moveaxis(ops.take(x, places, axis=i), i + 1, -1)
+    return x
+
+
+implements("sliding_window_view", module=np.lib.stride_tricks)(_windows)

@@ -1,0 +1,55 @@
+"""NumPy's quantiles on traced values, and those of the elements that are not NaN."""
+
+from typing import Any
+
+from fdbr import ops
+from fdbr.interop.signatures import implements
+from fdbr.ops.statistics import parted
+
+
+def _axes(axis: Any) -> Any:
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
+def _hundredths(q: Any) -> Any:
+    return q / 100 if hasattr(q, "__truediv__") else [part / 100 for part in q]
+
+
+def _quantiles(name: str, percent: bool, numbers_only: bool) -> None:
+    @implements(name)
+    def quantile(
+        a: Any,
+        q: Any,
+        axis: Any = None,
+        *,
+        method: str = "linear",
+        keepdims: bool = False,
+        weights: Any = None,
+        interpolation: Any = None,
+    ) -> Any:
+        return parted(
+            f"np.{name}",
+            a,
+            _hundredths(q) if percent else q,
+            axis=_axes(axis),
+            method=method if interpolation is None else interpolation,
+            keepdims=keepdims,
+            weights=weights,
+            numbers_only=numbers_only,
+        )
+
+
+_quantiles("quantile", percent=False, numbers_only=False)
+_quantiles("percentile", percent=True, numbers_only=False)
+_quantiles("nanquantile", percent=False, numbers_only=True)
+_quantiles("nanpercentile", percent=True, numbers_only=True)
+
+
+@implements("median")
+def _median(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return ops.median(a, axis=_axes(axis), keepdims=keepdims)
+
+
+@implements("nanmedian")
+def _nanmedian(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return parted("np.nanmedian", a, 0.5, axis=_axes(axis), keepdims=keepdims, numbers_only=True)

@@ -1,0 +1,148 @@
+"""NumPy's ufuncs on traced values: which op each of them is."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.array import ufuncs
+from fdbr.interop.numpy_reductions import fmax, fmin
+from fdbr.ops.dtypes import is_number
+from fdbr.ops.kinds import constant, elementwise
+
+__all__ = ["ufuncs"]
+
+# --- those that fdbr has only here --------------------------------------------------
+
+
+@elementwise(x=1, y=lambda x, y: -ops.trunc(x / y))
+def _fmod(xp: Any, x: Any, y: Any) -> Any:
+    return xp.fmod(x, y)
+
+
+@elementwise(x=None)
+def _spacing(xp: Any, x: Any) -> Any:
+    if xp is np:
+        return np.spacing(x)
+    size = abs(x * 1.0)
+    above = xp.nextafter(size, math.inf) - size
+    below = size - xp.nextafter(size, 0.0)  # of the largest number of all
+    return xp.copysign(xp.where(xp.isinf(above), below, above), x)
+
+
+@elementwise(x=None)
+def _exponent(xp: Any, x: Any) -> Any:
+    return xp.frexp(x)[1]
+
+
+@elementwise(x=lambda n, dtype: ops.exp2(ops.astype(n, dtype)), n=None)
+def _ldexp(xp: Any, x: Any, n: Any) -> Any:
+    return xp.ldexp(x, n)
+
+
+@constant
+def _gcd(xp: Any, x: Any, y: Any) -> Any:
+    return xp.gcd(x, y)
+
+
+@constant
+def _lcm(xp: Any, x: Any, y: Any) -> Any:
+    return xp.lcm(x, y)
+
+
+@constant
+def _bitwise_count(xp: Any, x: Any) -> Any:
+    return xp.bitwise_count(x)
+
+
+def _heaviside(x: Any, at_zero: Any) -> Any:
+    dtype = ops.result_type(x, at_zero)
+    step = ops.where(ops.isnan(x), math.nan, ops.astype(x > 0, dtype))
+    return ops.where(ops.equal(x, 0), at_zero, step)
+
+
+def _frexp(x: Any) -> Any:
+    exponent = _exponent(x)
+    return _ldexp(x, -exponent), exponent
+
+
+def _float_power(x: Any, y: Any) -> Any:
+    dtype = np.complex128 if ops.result_type(x, y).kind == "c" else np.float64
+    x, y = (v if is_number(v) else ops.astype(v, dtype) for v in (x, y))
+    return ops.power(x, y)
+
+
+def _floating(op: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes integers floating, which fdbr's does not."""
+    return lambda x: op(x) if ops.result_type(x).kind in "fc" else op(ops.astype(x, float))
+
+
+def _modf(x: Any) -> Any:
+    finite = ops.where(ops.isinf(x), 0, x)
+    return finite - ops.trunc(finite), ops.trunc(x)
+
+
+_LN2 = math.log(2)
+
+
+def _logaddexp2(x: Any, y: Any) -> Any:
+    dtype = ops.result_type(x, y)  # before they are rounded in a narrower one
+    x, y = (v if is_number(v) else ops.astype(v, dtype) for v in (x, y))
+    return ops.logaddexp(x * _LN2, y * _LN2) / _LN2
+
+
+def _matvec(x1: Any, x2: Any) -> Any:
+    return ops.matmul(x1, ops.expand_dims(x2, axis=-1))[..., 0]
+
+
+def _vecmat(x1: Any, x2: Any) -> Any:
+    return ops.matmul(ops.expand_dims(ops.conj(x1), axis=-2), x2)[..., 0, :]
+
+
+# --- the table ----------------------------------------------------------------------
+
+_OWN = {
+    "arccos": ops.acos,
+    "arccosh": ops.acosh,
+    "arcsin": ops.asin,
+    "arcsinh": ops.asinh,
+    "arctan": ops.atan,
+    "arctan2": ops.atan2,
+    "arctanh": ops.atanh,
+    "absolute": ops.abs,
+    "bitwise_count": _bitwise_count,
+    "conjugate": ops.conj,
+    "deg2rad": lambda x: x * (np.pi / 180),
+    "degrees": lambda x: x * (180 / np.pi),
+    "divmod": lambda x, y: (ops.floor_divide(x, y), ops.remainder(x, y)),
+    "fabs": _floating(ops.abs),
+    "float_power": _float_power,
+    "fmax": fmax,
+    "fmin": fmin,
+    "fmod": _fmod,
+    "frexp": _frexp,
+    "gcd": _gcd,
+    "heaviside": _heaviside,
+    "invert": ops.bitwise_invert,
+    "lcm": _lcm,
+    "ldexp": _ldexp,
+    "left_shift": ops.bitwise_left_shift,
+    "logaddexp2": _logaddexp2,
+    "matvec": _matvec,
+    "modf": _floating(_modf),
+    "rad2deg": lambda x: x * (180 / np.pi),
+    "radians": lambda x: x * (np.pi / 180),
+    "right_shift": ops.bitwise_right_shift,
+    "rint": _floating(ops.round),
+    "spacing": _spacing,
+    "true_divide": ops.divide,
+    "vecmat": _vecmat,
+}
+
+for _name, _ufunc in list(vars(np).items()):  # `dir` would import what NumPy imports lazily
+    if isinstance(_ufunc, np.ufunc):
+        _op = _OWN.get(_name) or getattr(ops, _name, None)
+        if _op is not None:
+            ufuncs[_ufunc] = _op

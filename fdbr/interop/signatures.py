@@ -1,0 +1,156 @@
+"""NumPy's functions by their own signatures: which arguments reach fdbr's, and which are refused.
+
+What stands for a function of NumPy is a function with the same parameter names, as far as these
+have a meaning for traced values.  `bound` puts NumPy's signature before it: an argument that it
+does not take is dropped where it changes nothing, and refused by name where it would.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fdbr.array import functions
+
+__all__ = ["bound", "implements", "refuse"]
+
+_HARMLESS = frozenset({"copy", "overwrite_input", "subok"})
+"""What tells nothing about values: how memory is used, and which class the result has."""
+
+_REASONS = {
+    "out": "arrays are never written to here. Take the result instead",
+    "where": "elements left out would have no value. Use ops.where(condition, result, otherwise)",
+    "writeable": "arrays are never written to here. Leave it out",
+}
+_NO_MEANING = "this has no meaning for traced values. Leave it out"
+
+
+def refuse(name: str, parameter: str, reason: str | None = None) -> NoReturn:
+    """Raise the error for an argument of a NumPy function that traced values do not take."""
+    reason = reason or _REASONS.get(parameter, _NO_MEANING)
+    raise TypeError(f"{name}(…, {parameter}=…) with a traced value: {reason}.")
+
+
+def implements(
+    *names: str, module: Any = np, refuses: dict[str, str] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function as what those of these names in one of NumPy's modules do."""
+    prefix = module.__name__.replace("numpy", "np", 1)
+
+    def enter(implementation: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            if hasattr(module, name):  # some came with a later version of NumPy
+                function = getattr(module, name)
+                label = f"{prefix}.{function.__name__}"
+                functions[function] = bound(function, implementation, label, refuses or {})
+        return implementation
+
+    return enter
+
+
+def bound(
+    function: Any, implementation: Callable[..., Any], name: str, refuses: dict[str, str]
+) -> Callable[..., Any]:
+    """``implementation``, called as ``function`` is.
+
+    Parameters
+    ----------
+    function
+        NumPy's own, whose signature counts.
+    implementation
+        It takes the first parameters in NumPy's order, by whatever name where they are positional
+        only, and further ones by NumPy's names.
+    name
+        How messages call it.
+    refuses
+        Why it does not take a parameter, by its name.
+    """
+    own = inspect.signature(implementation)
+    theirs = signature_of(function, own)
+    first, names = _direct(own, theirs)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if len(args) <= first and kwargs.keys() <= names:
+            return implementation(*args, **kwargs)
+        return rebound(args, kwargs)
+
+    def rebound(args: Any, kwargs: Any) -> Any:
+        try:
+            given = theirs.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
+        positional, named = _kept(given, own, name, refuses)
+        return implementation(*positional, **named)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"`{name}` of traced values."
+    call.__signature__ = theirs  # type: ignore[attr-defined]
+    call.implementation = implementation  # type: ignore[attr-defined]
+    return call
+
+
+def signature_of(function: Any, otherwise: inspect.Signature) -> inspect.Signature:
+    """NumPy's signature of a function, where it can be found; it can of all in recent versions."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return otherwise
+
+
+_ONE = inspect.Parameter.POSITIONAL_ONLY
+_EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
+_REST = inspect.Parameter.VAR_POSITIONAL
+_NAMED = inspect.Parameter.KEYWORD_ONLY
+_OTHERS = inspect.Parameter.VAR_KEYWORD
+
+
+def _direct(own: inspect.Signature, theirs: inspect.Signature) -> tuple[float, frozenset[str]]:
+    """How many arguments by position, and which by name, mean the same in both signatures."""
+    first: float = 0
+    for mine, other in zip(own.parameters.values(), theirs.parameters.values(), strict=False):
+        if mine.kind is other.kind is _REST:
+            first = float("inf")
+        elif mine.kind is _ONE or (mine.kind is _EITHER and mine.name == other.name):
+            first += 1
+            continue
+        break
+    named = {p.name for p in own.parameters.values() if p.kind in (_EITHER, _NAMED)}
+    return first, frozenset(named & theirs.parameters.keys())
+
+
+def _kept(
+    given: inspect.BoundArguments, own: inspect.Signature, name: str, refuses: dict[str, str]
+) -> tuple[list[Any], dict[str, Any]]:
+    """What a function of the signature ``own`` is called with; the rest must change nothing."""
+    mine = own.parameters
+    unnamed = sum(p.kind is _ONE for p in mine.values())
+    others = any(p.kind is _OTHERS for p in mine.values())
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for parameter, value in given.arguments.items():
+        theirs = given.signature.parameters[parameter]
+        if theirs.kind is _REST:
+            positional += value
+        elif theirs.kind is _OTHERS:
+            for extra in value:
+                if not others and extra not in mine:
+                    refuse(name, extra, refuses.get(extra))
+            named |= value
+        elif len(positional) < unnamed:
+            positional.append(value)
+        elif parameter in mine or others:
+            named[parameter] = value
+        elif not _changes_nothing(parameter, value, theirs.default, refuses):
+            refuse(name, parameter, refuses.get(parameter))
+    return positional, named
+
+
+def _changes_nothing(parameter: str, value: Any, default: Any, refuses: dict[str, str]) -> bool:
+    if value is default or (parameter in _HARMLESS and parameter not in refuses):
+        return True
+    return (
+        type(value) is type(default)
+        and isinstance(value, str | int | float | tuple)
+        and (value == default)
+    )
