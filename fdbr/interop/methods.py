@@ -247,8 +247,8 @@ def _reshape(x: Any, /, *shape: Any, order: str = "C", copy: Any = None) -> Any:
 
 @_method("transpose")
 def _transpose(x: Any, /, *axes: Any) -> Any:
-    axes = _one_or_more(axes) if axes else None
-    return functions[np.transpose](x, (axes,) if isinstance(axes, int) else axes)
+    order = _one_or_more(axes) if axes else None
+    return functions[np.transpose](x, (order,) if isinstance(order, int) else order)
 
 
 @_method("flatten")

@@ -111,8 +111,8 @@ def _made(name: str, make: Callable[..., Any]) -> None:
     implements(name)(lambda *args, **how: make(*args, **how))
 
 
-for _of in (np.arange, np.empty, np.eye, np.fromfunction, np.identity, np.ones, np.tri, np.zeros):
-    _made(_of.__name__, _of)
+for _name in "arange empty eye fromfunction identity ones tri zeros".split():
+    _made(_name, getattr(np, _name))
 
 
 @implements("full")
@@ -185,7 +185,7 @@ implements("tile")(lambda A, reps: ops.tile(A, as_tuple(reps)))
 _CASTING = "same_kind"
 
 
-def _cast(parts: Any, dtype: Any, casting: str, name: str) -> Any:
+def _cast(parts: Any, dtype: Any, casting: Any, name: str) -> Any:
     """Arrays in a dtype that was asked for, as far as NumPy's rule of casting allows."""
     if dtype is None:
         return parts
@@ -303,7 +303,7 @@ def _round(a: Any, decimals: int = 0) -> Any:
     return ops.round(a) if not decimals else ops.round(a * 10**decimals) / 10**decimals
 
 
-_NOT_GIVEN = np._NoValue  # type: ignore[attr-defined]
+_NOT_GIVEN = np._NoValue
 
 
 def _given(old: Any, new: Any, name: str) -> Any:
@@ -377,7 +377,7 @@ def _einsum(
 
 
 @implements("einsum_path")
-def _einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
+def _einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: Any = False) -> Any:
     """NumPy's own, which looks at nothing but the shapes."""
     alike = [
         np.broadcast_to(np.zeros((), x.dtype), x.shape) if hasattr(x, "shape") else x

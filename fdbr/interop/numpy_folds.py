@@ -18,7 +18,7 @@ from fdbr.interop.signatures import refuse
 from fdbr.interop.ufunc_arguments import called
 from fdbr.ops.shape import normalize_axis
 
-_NOT_GIVEN = np._NoValue  # type: ignore[attr-defined]
+_NOT_GIVEN = np._NoValue
 
 _REDUCTIONS: dict[Any, Callable[..., Any]] = {
     np.add: ops.sum,

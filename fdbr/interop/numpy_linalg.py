@@ -80,7 +80,7 @@ def _qr(a: Any, mode: Any = "reduced") -> Any:
 
 # --- solutions ----------------------------------------------------------------------
 
-_NOT_GIVEN = np._NoValue  # type: ignore[attr-defined]
+_NOT_GIVEN = np._NoValue
 
 
 @enter("pinv")

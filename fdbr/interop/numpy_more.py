@@ -19,7 +19,7 @@ from fdbr.interop.signatures import implements
 from fdbr.ops.creation import arrays
 from fdbr.ops.shape import _embed_diagonal, normalize_axes, normalize_axis
 
-_NOT_GIVEN = np._NoValue  # type: ignore[attr-defined]
+_NOT_GIVEN = np._NoValue
 
 # --- joining and dividing -----------------------------------------------------------
 
@@ -285,7 +285,7 @@ def _parting(name: str, sort: Callable[..., Any]) -> None:
     """What is sorted as a whole is parted at every place; NumPy says which there are."""
 
     @implements(name, refuses=_FIELDS)
-    def part(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect") -> Any:
+    def part(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect") -> Any:
         a, axis = _flat_or(ops.asarray(a), axis, name)
         np.partition(np.empty(a.shape[axis]), _decided(kth), kind=kind)
         return sort(a, axis=axis)

@@ -19,7 +19,7 @@ from fdbr.ops.shape import normalize_axes
 
 __all__ = ["reduced"]
 
-_NOT_GIVEN = np._NoValue  # type: ignore[attr-defined]
+_NOT_GIVEN = np._NoValue
 
 
 def scalar(value: Any, like: Any) -> Any:
