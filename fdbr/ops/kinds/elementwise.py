@@ -8,7 +8,7 @@ import numpy as np
 
 from fdbr.ops.kinds.batches import aligned
 from fdbr.ops.kinds.fitting import fit, in_precision, match
-from fdbr.ops.kinds.large import LARGE, evaluated, letting_go, pulled
+from fdbr.ops.kinds.large import LARGE, evaluated, letting_go, multiplied, pulled
 from fdbr.ops.kinds.operation import operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rule
 
@@ -17,20 +17,21 @@ __all__ = ["elementwise"]
 _array = np.ndarray
 
 
-def elementwise(*, heavy: bool = False, **partials: Any) -> Any:
+def elementwise(*, heavy: bool | str = False, **partials: Any) -> Any:
     """Declare an operation that acts on each element alone, with NumPy's broadcasting.
 
     The partial derivative in an operand is a function of what it names, or the number 1 or
     -1, or `None` where it is zero.  It is computed in the precision of the result: operands of
-    lesser dtypes, integers above all, come to it converted.  An operation of one operand may say
-    that it is heavy, if value and derivative take ten times as long as a multiplication: large
-    arrays are then divided among threads.
+    lesser dtypes, integers above all, come to it converted.  An operation may say that it is heavy,
+    if value and derivative take ten times as long as a multiplication: large arrays are then
+    divided among threads.  ``heavy="backward"`` says so of the derivative alone.
     """
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
         rules = [
-            _partial_rule(partials[name], operands, i, heavy) for i, name in enumerate(operands)
+            _partial_rule(partials[name], operands, i, bool(heavy))
+            for i, name in enumerate(operands)
         ]
 
         def forward(values: Any, tangents: Any, out: Any, params: Any) -> Any:
@@ -43,7 +44,7 @@ def elementwise(*, heavy: bool = False, **partials: Any) -> Any:
                     total = term if total is None else total + term
             return match(total, out)
 
-        if heavy:
+        if heavy is True:
             value = evaluated(value)
         function = operation(value, "elementwise", rules, forward, aligned)
         return letting_go(function) if _names_only_out(partials, value) else function
@@ -70,31 +71,30 @@ def _partial_rule(partial: Any, operands: tuple[str, ...], index: int, heavy: bo
         return Rule(pull, ["like"], operands, index)
     names = list(inspect.signature(partial).parameters)
     if len(operands) == 1:
-        pull = _only_pull(partial, heavy) if len(names) == 1 else _partial_pull(partial)
+        pull = _only_pull(partial, heavy) if len(names) == 1 else _partial_pull(partial, heavy)
     elif len(names) == 1:
         pull = _partial_pull_of_one(partial)
     else:
-        pull = _partial_pull_of_some(partial, [name in operands for name in names])
+        pull = _partial_pull_of_some(partial, [name in operands for name in names], heavy)
     return Rule(pull, ["like", *names], operands, index)
 
 
-def _partial_pull(partial: Function) -> Function:
+def _partial_pull(partial: Function, heavy: bool) -> Function:
     def pull(ct: Any, like: Any, *saved: Any) -> Any:
-        ct = ct * partial(*saved)
+        ct = multiplied(ct, partial, saved) if heavy else ct * partial(*saved)
         return ct if like is None else fit(ct, like)
 
     return pull
 
 
-def _partial_pull_of_some(partial: Function, flags: list[bool]) -> Function:
+def _partial_pull_of_some(partial: Function, flags: list[bool], heavy: bool) -> Function:
     # Of several operands one may be less precise than the result, which the cotangent is like.
     def pull(ct: Any, like: Any, *saved: Any) -> Any:
-        ct = ct * partial(
-            *[
-                in_precision(value, ct) if flag else value
-                for value, flag in zip(saved, flags, strict=True)
-            ]
-        )
+        precise = [
+            in_precision(value, ct) if flag else value
+            for value, flag in zip(saved, flags, strict=True)
+        ]
+        ct = multiplied(ct, partial, precise) if heavy else ct * partial(*precise)
         return ct if like is None else fit(ct, like)
 
     return pull

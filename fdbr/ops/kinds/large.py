@@ -1,4 +1,4 @@
-"""Elementwise operations of one operand on large NumPy arrays, piece by piece.
+"""Elementwise operations on large NumPy arrays, piece by piece.
 
 What takes long is divided among threads.  And where memory is short, because a function is run
 again to save it, the temporary arrays of a piece are small beside the whole, and the result takes
@@ -9,8 +9,9 @@ Each element is computed as it always is, so results are the same to the last bi
 
 import copy
 import functools
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -22,11 +23,11 @@ from fdbr.ops.kinds.rules import Function
 from fdbr.ops.threads import divide, slices
 from fdbr.reverse import ReverseTracer
 
-__all__ = ["LARGE", "evaluated", "letting_go", "pulled", "sparing"]
+__all__ = ["LARGE", "evaluated", "letting_go", "multiplied", "pulled", "sparing"]
 
 LARGE = 1 << 18  # bytes from which on memory is saved
 _LONG = 1 << 21  # bytes from which on operations that take long are divided among threads
-_SHARE = 1 << 18  # bytes of a piece for a thread
+_SHARE = 1 << 19  # bytes of a piece for a thread
 _PIECES = 8  # to save memory
 
 _sparing: ContextVar[bool] = ContextVar("sparing", default=False)
@@ -57,21 +58,86 @@ def _in_a_row(*arrays: Any) -> Any:
 
 def evaluated(value: Function) -> Function:
     """The value of an operation that takes long."""
+    if len(inspect.signature(value).parameters) == 2:  # the usual case without packing
+
+        @functools.wraps(value)
+        def of_one(xp: Any, x: Any) -> Any:
+            if type(x) is _array and x.nbytes >= _LONG:
+                return _in_pieces(value, (x,), {})
+            return value(xp, x)
+
+        return of_one
 
     @functools.wraps(value)
-    def in_pieces(xp: Any, x: Any, **params: Any) -> Any:
-        if type(x) is not _array or x.nbytes < _LONG:
-            return value(xp, x, **params)
-        out = np.empty_like(x, dtype=value(xp, x[:0], **params).dtype)
-        x, into = _in_a_row(x, out)
+    def of_all(xp: Any, *operands: Any, **params: Any) -> Any:
+        for x in operands:
+            if type(x) is _array and x.nbytes >= _LONG and xp is np:
+                return _in_pieces(value, operands, params)
+        return value(xp, *operands, **params)
 
-        def work(piece: slice) -> None:
-            into[piece] = value(xp, x[piece], **params)
+    return of_all
 
-        divide(work, slices(x, _SHARE))
-        return out
 
-    return in_pieces
+def _in_pieces(value: Function, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    arrays = [operand for operand in operands if isinstance(operand, _array)]
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    empty = value(np, *(_none(operand) for operand in operands), **params)
+    out = np.empty_like(arrays[0], empty.dtype, subok=False, shape=shape)
+    into, *parts = _alongside(out, *operands)
+
+    def work(piece: slice) -> None:
+        into[piece] = value(np, *(_part(part, piece) for part in parts), **params)
+
+    divide(work, slices(into, _SHARE))
+    return out
+
+
+def _none(value: Any) -> Any:
+    """An array of no elements in place of an array: what dtype a result has, it tells."""
+    return np.empty(0, value.dtype) if isinstance(value, _array) else value
+
+
+def _part(value: Any, piece: slice) -> Any:
+    return value[piece] if type(value) is _array and value.ndim else value
+
+
+def _alongside(out: Any, *values: Any) -> list[Any]:
+    """``out`` and values that broadcast to it, so that slices of them belong together."""
+    whole = [value for value in values if type(value) is _array and value.ndim]
+    if all(value.shape == out.shape for value in whole):
+        out, *whole = _in_a_row(out, *whole)
+    else:
+        whole = [np.broadcast_to(value, out.shape) for value in whole]
+    rest = iter(whole)
+    return [out, *(next(rest) if type(v) is _array and v.ndim else v for v in values)]
+
+
+def multiplied(ct: Any, partial: Function, saved: Sequence[Any]) -> Any:
+    """``ct * partial(*saved)``, divided among threads where ``ct`` is large."""
+    if type(ct) is not _array or ct.nbytes < _LONG or not _fits(ct, partial, saved):
+        return ct * partial(*saved)
+    out = np.empty_like(ct)
+    into, cts, *parts = _alongside(out, ct, *saved)
+
+    def work(piece: slice) -> None:
+        share = partial(*(_part(part, piece) for part in parts))
+        np.multiply(cts[piece], share, out=into[piece])
+
+    divide(work, slices(into, _SHARE))
+    return out
+
+
+def _fits(ct: Any, partial: Function, saved: Sequence[Any]) -> bool:
+    """Whether a partial derivative is an array of NumPy's, in the dtype and shape of ``ct``."""
+    arrays = [value for value in saved if hasattr(value, "shape")]
+    if not all(isinstance(array, np.ndarray | np.generic) for array in arrays):
+        return False
+    try:
+        shape = np.broadcast_shapes(ct.shape, *(array.shape for array in arrays))
+    except ValueError:
+        return False
+    share = partial(*(_none(value) for value in saved))
+    return shape == ct.shape and ct.dtype == np.result_type(ct, share)
 
 
 def pulled(references: int, ct: Any, partial: Function, saved: Any, heavy: bool) -> Any:
@@ -80,23 +146,23 @@ def pulled(references: int, ct: Any, partial: Function, saved: Any, heavy: bool)
     Where memory is short it takes the place of ``ct``, if nobody has that but the caller of the
     pull, who gives it away as `backward` does: ``references`` are those that the pull sees.
     """
-    spare, threads = _sparing.get(), heavy and ct.nbytes >= _LONG
+    if not _sparing.get():
+        return multiplied(ct, partial, (saved,)) if heavy else ct * partial(saved)
     if (
-        not (spare or threads)
-        or type(saved) is not _array
+        type(saved) is not _array
         or saved.dtype != ct.dtype
         or saved.shape != ct.shape
         or (ct[:0] * partial(saved[:0])).dtype != ct.dtype
     ):
         return ct * partial(saved)
-    alone = spare and references == _SOLE_COTANGENT and _is_private(ct)
+    alone = references == _SOLE_COTANGENT and _is_private(ct)
     out = ct if alone else np.empty_like(saved)
     ct, saved, into = _in_a_row(ct, saved, out)
 
     def work(piece: slice) -> None:
         np.multiply(ct[piece], partial(saved[piece]), out=into[piece])
 
-    if threads:
+    if heavy and out.nbytes >= _LONG:
         divide(work, slices(into, _SHARE))
     else:
         for piece in slices(into, out.nbytes // _PIECES):
