@@ -1,13 +1,17 @@
 """Sums, products, powers and what is made of them, element by element."""
 
 import math
+from builtins import abs as abs_
 from typing import Any
 
+import numpy as np
+
+from fdbr.ops import vectorized
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.dtypes import astype, is_complex, result_type
 from fdbr.ops.exponential import log
-from fdbr.ops.kinds import aligned, elementwise, opaque
+from fdbr.ops.kinds import aligned, dtype_of, elementwise, opaque
 
 __all__ = [
     "abs",
@@ -36,6 +40,9 @@ __all__ = [
     "subtract",
     "trunc",
 ]
+
+_clip: Any = getattr(np._core.umath, "clip", np.clip)  # what `numpy.clip` calls in the end
+_MOST = 6  # the highest power that is multiplied out: its error stays below 4 ulps
 
 
 @elementwise(x=1, y=1)
@@ -146,9 +153,35 @@ def _power(xp: Any, x: Any, y: Any) -> Any:
     return xp.power(x, y)
 
 
-@elementwise(x=lambda x, exponent: exponent * power(x, exponent - 1) if exponent else zeros_like(x))
+@elementwise(
+    x=lambda x, exponent: exponent * power(x, exponent - 1) if exponent else zeros_like(x),
+    heavy="backward",
+)
 def _integer_power(xp: Any, x: Any, *, exponent: int) -> Any:
+    if xp is np and isinstance(x, np.ndarray | np.generic) and x.dtype.kind == "f":
+        return _by_products(x, exponent)
     return x**exponent
+
+
+def _by_products(x: Any, exponent: int) -> Any:
+    """A power of NumPy's floating numbers, in a tenth of the time of NumPy's."""
+    if exponent < 0:
+        return np.reciprocal(_by_products(x, -exponent))
+    if not 0 < exponent <= _MOST:
+        out = np.power(np.abs(x), exponent)  # far slower where x is negative
+        return np.copysign(out, x) if exponent % 2 else out
+    out = None
+    for bit in f"{exponent:b}":
+        if out is None:
+            out = x
+        else:
+            out = np.multiply(out, out, out=None if out is x or not x.ndim else out)
+            if bit == "1":
+                out *= x
+    return out
+
+
+_ROOTS = {0.5: lambda x: sqrt(x), -0.5: lambda x: reciprocal(sqrt(x))}
 
 
 def power(x: Any, y: Any, /) -> Any:
@@ -162,9 +195,14 @@ def power(x: Any, y: Any, /) -> Any:
     >>> fdbr.grad(ops.power)(-3.0, 2)
     np.float64(-6.0)
     """
-    if type(y) is not int:
-        return _power(x, y)
-    return square(x) if y == 2 else positive(x) if y == 1 else _integer_power(x, exponent=y)
+    if type(y) is int:
+        return square(x) if y == 2 else positive(x) if y == 1 else _integer_power(x, exponent=y)
+    if type(y) is float and getattr(getattr(x, "dtype", None), "kind", "") == "f":
+        if y in _ROOTS:
+            return _ROOTS[y](x)
+        if y.is_integer() and abs_(y) <= _MOST:
+            return power(x, int(y))
+    return _power(x, y)
 
 
 pow = power
@@ -233,7 +271,7 @@ def _share(won: Any, tied: Any, x: Any, y: Any) -> Any:
     return astype(won, dtype) + astype(tied, dtype) / 2
 
 
-@elementwise(x=1, y=lambda x, y: -floor_divide(x, y))
+@elementwise(x=1, y=lambda x, y: -floor_divide(x, y), heavy=True)
 def remainder(xp: Any, x: Any, y: Any) -> Any:
     """The remainder of ``x / y`` with the sign of ``y``, as Python's ``%``.
 
@@ -241,11 +279,15 @@ def remainder(xp: Any, x: Any, y: Any) -> Any:
     >>> ops.remainder(-7.0, 3.0)
     2.0
     """
+    if vectorized.suits(xp, x, y) and result_type(x, y) == np.float32:
+        return vectorized.remainder(x, y)
     return xp.remainder(x, y)
 
 
 @elementwise(
-    x=lambda x, out: x / where(out == 0, 1, out), y=lambda y, out: y / where(out == 0, 1, out)
+    x=lambda x, out: x / where(out == 0, 1, out),
+    y=lambda y, out: y / where(out == 0, 1, out),
+    heavy=True,
 )
 def hypot(xp: Any, x: Any, y: Any) -> Any:
     """The length ``sqrt(x*x + y*y)``, without overflow; its derivative at 0 is taken as 0.
@@ -254,7 +296,7 @@ def hypot(xp: Any, x: Any, y: Any) -> Any:
     >>> ops.hypot(3.0, 4.0)
     5.0
     """
-    return xp.hypot(x, y)
+    return vectorized.hypot(x, y) if vectorized.suits(xp, x, y) else xp.hypot(x, y)
 
 
 @elementwise(x=lambda x, out: _real_sign(x) * _real_sign(out), y=None)
@@ -265,7 +307,7 @@ def copysign(xp: Any, x: Any, y: Any) -> Any:
     >>> ops.copysign(3.0, -1.0)
     -3.0
     """
-    return xp.copysign(x, y)
+    return vectorized.copysign(x, y) if vectorized.suits(xp, x, y) else xp.copysign(x, y)
 
 
 @elementwise(x=1, y=None)
@@ -359,7 +401,30 @@ def floor_divide(xp: Any, x: Any, y: Any) -> Any:
     >>> ops.floor_divide(7.0, 2.0)
     3.0
     """
+    if vectorized.suits(xp, x, y) and result_type(x, y) == np.float32:
+        return vectorized.floor_divide(x, y)
     return xp.floor_divide(x, y)
+
+
+@elementwise(x=lambda x, out: x == out, heavy="backward")
+def _clipped(xp: Any, x: Any, *, low: float, high: float) -> Any:
+    return clipped(xp, x, low, high)
+
+
+def clipped(xp: Any, x: Any, low: float, high: float) -> Any:
+    """The value of `clip`; a bound may be infinite."""
+    if type(x) is np.ndarray and x.dtype.kind == "f":
+        return _clip(x, low, high)  # in a fifth of the time
+    if low != -math.inf:
+        x = xp.maximum(x, low)
+    return x if high == math.inf else xp.minimum(x, high)
+
+
+def _is_plain_bound(bound: Any) -> bool:
+    return bound is None or (type(bound) in (int, float) and bound == bound)
+
+
+_SINGLE_AND_DOUBLE = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
@@ -373,6 +438,9 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     >>> ops.clip(np.array([-2.0, 0.5, 3.0]), 0.0, 1.0)
     array([0. , 0.5, 1. ])
     """
+    if _is_plain_bound(min) and _is_plain_bound(max) and dtype_of(x) in _SINGLE_AND_DOUBLE:
+        low, high = -math.inf if min is None else min, math.inf if max is None else max
+        return _clipped(x, low=low, high=high)
     if min is not None:
         x = where(x < min, min, x)
     if max is not None:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.ops.kinds import aligned, dtype_of, elementwise, fit, linear
+from fdbr.ops.kinds.choosing import choose
 
 __all__ = [
     "bitwise_and",
@@ -47,6 +48,8 @@ def where(xp: Any, condition: Any, x: Any, y: Any) -> Any:
     >>> ops.where(np.array([True, False]), 1.0, 0.0)
     array([1., 0.])
     """
+    if type(condition) is np.ndarray:
+        return choose(condition, x, y)
     return xp.where(condition, x, y)
 
 

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from fdbr.ops import vectorized
 from fdbr.ops.comparison import where
 from fdbr.ops.kinds import elementwise
 
@@ -95,7 +96,7 @@ def log10(xp: Any, x: Any) -> Any:
     return xp.log10(x)
 
 
-@elementwise(x=lambda x, out: _share_of(x, out), y=lambda y, out: _share_of(y, out))
+@elementwise(x=lambda x, out: _share_of(x, out), y=lambda y, out: _share_of(y, out), heavy=True)
 def logaddexp(xp: Any, x: Any, y: Any) -> Any:
     """``log(exp(x) + exp(y))``, without overflow.
 
@@ -103,7 +104,7 @@ def logaddexp(xp: Any, x: Any, y: Any) -> Any:
     >>> round(ops.logaddexp(0.0, 0.0), 6)
     0.693147
     """
-    return xp.logaddexp(x, y)
+    return vectorized.logaddexp(x, y) if vectorized.suits(xp, x, y) else xp.logaddexp(x, y)
 
 
 def _share_of(x: Any, out: Any) -> Any:

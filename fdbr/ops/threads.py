@@ -107,7 +107,7 @@ def divide(work: Callable[[Any], object], pieces: Iterable[Any]) -> None:
 
 
 def slices(array: Any, size: int) -> list[slice]:
-    """The first axis of an array in slices of so many bytes each: pieces for `divide`."""
+    """The first axis of an array in slices of about so many bytes each: pieces for `divide`."""
     count = len(array)
-    step = size * count // array.nbytes or 1
-    return [slice(i, i + step) for i in range(0, count, step)]
+    pieces = min(count, max(1, array.nbytes // size))
+    return [slice(i * count // pieces, (i + 1) * count // pieces) for i in range(pieces)]

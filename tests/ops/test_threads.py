@@ -18,7 +18,12 @@ from fdbr.ops import losses, products, threads
 from fdbr.ops.kinds import large
 from fdbr.ops.threads import available, divide
 
-HEAVY = ["erf", "gelu", "gelu_share", "gelu_tanh", "silu", "softplus"]
+HEAVY = {
+    **{name: {} for name in "erf expit gelu gelu_share gelu_tanh logit sigmoid silu".split()},
+    "elu": {"scale": 1.5, "alpha": 2.0},
+    "leaky_relu": {"slope": 0.25},
+    **{name: {} for name in "hypot logaddexp remainder softplus".split()},
+}
 
 
 @pytest.fixture
@@ -216,7 +221,10 @@ def layouts(dtype):
 @pytest.mark.parametrize("name", HEAVY)
 def test_values_and_gradients_are_the_same_to_the_last_bit(name, dtype, four, small, monkeypatch):
     primitive = registry[name]
-    op = primitive.apply
+    others = range(1, len(primitive.rules))  # which broadcast
+
+    def op(x):
+        return primitive.apply(x, *(k / 2 + x[:1] for k in others), **HEAVY[name])
 
     def both(x):
         with np.errstate(all="ignore"):
@@ -231,12 +239,15 @@ def test_values_and_gradients_are_the_same_to_the_last_bit(name, dtype, four, sm
             expected = both(x)
         for one, other in zip(divided, expected, strict=True):
             assert one.dtype == other.dtype == dtype
-            assert one.tobytes() == other.tobytes()
+            if len(primitive.rules) == 1 or one is divided[0]:
+                assert one.tobytes() == other.tobytes()
+            else:  # cotangents of what was repeated add up in the order of memory
+                np.testing.assert_allclose(one, other, rtol=1e-4)
 
 
 def test_all_heavy_operations_are_tested():
     heavy = [p.name for p in registry.values() if hasattr(p.value, "__wrapped__")]
-    assert sorted(heavy) == HEAVY
+    assert sorted(heavy) == sorted(HEAVY)
 
 
 def test_small_arrays_are_not_divided(monkeypatch):

@@ -4,6 +4,7 @@ The kernel language is Python with typed casts ``f4`` and ``f8``, and the functi
 `mathematics`.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -50,6 +51,7 @@ _ARITHMETIC = {
     "astype_inexact": "{0}",
     "ndtr": "ndtr_{code}({0})",
 }
+_LIMITED = frozenset({"clipped", "hard_limits"})
 _ONLY_SINGLE = {"ndtr"}  # for doubles there is no formula that is as exact and fast
 
 _COMPARISONS = {
@@ -102,6 +104,8 @@ def is_elementwise(step: Instruction) -> bool:
         return out in _FLOATS and not (name in _ONLY_SINGLE and out == "f8")
     if name == "integer_power":
         return out in _FLOATS and step.params["exponent"] in (2, 3, 4, -1, -2)
+    if name in _LIMITED:
+        return out in _FLOATS
     if name == "where":
         return out in _FLOATS and CODES[kinds[0].dtype] == "b1"
     if name in _COMPARISONS:
@@ -134,6 +138,8 @@ def element(step: Instruction, texts: Sequence[str], codes: Sequence[str]) -> st
     ]
     if name == "full_like":
         return f"{out}({float(step.params['value'])!r})"
+    if name in _LIMITED:
+        return _limited(casts(out)[0], out, step.params["low"], step.params["high"])
     if name == "where":
         chosen, otherwise = casts(out)[1:]
         return f"select({texts[0]}, {chosen}, {otherwise})"
@@ -145,6 +151,13 @@ def element(step: Instruction, texts: Sequence[str], codes: Sequence[str]) -> st
         return _LOGIC[name].format(*texts)
     template = _POWERS[step.params["exponent"]] if name == "integer_power" else _ARITHMETIC[name]
     return template.format(*casts(out), code=out, one=f"{out}(1)", zero=f"{out}(0)")
+
+
+def _limited(text: str, out: str, low: float, high: float) -> str:
+    """An element between two bounds, of which an infinite one is none."""
+    if low != -math.inf:
+        text = f"maximum({text}, {out}({low!r}))"
+    return text if high == math.inf else f"minimum({text}, {out}({high!r}))"
 
 
 def _common(step: Instruction) -> str:

@@ -94,7 +94,7 @@ def _in_pieces(value: Function, operands: tuple[Any, ...], params: dict[str, Any
 
 def _none(value: Any) -> Any:
     """An array of no elements in place of an array: what dtype a result has, it tells."""
-    return np.empty(0, value.dtype) if isinstance(value, _array) else value
+    return np.empty(0, value.dtype) if isinstance(value, _array) and value.ndim else value
 
 
 def _part(value: Any, piece: slice) -> Any:

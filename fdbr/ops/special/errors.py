@@ -3,6 +3,9 @@
 import math
 from typing import Any
 
+import numpy as np
+
+from fdbr.ops import vectorized
 from fdbr.ops.comparison import where
 from fdbr.ops.exponential import exp
 from fdbr.ops.kinds import elementwise
@@ -25,6 +28,8 @@ def erf(xp: Any, x: Any) -> Any:
     >>> round(ops.erf(1.0), 6)
     0.842701
     """
+    if vectorized.suits(xp, x) and x.dtype == np.float32:
+        return vectorized.erf(x)
     return scipy_special(xp, "erf", x)
 
 

@@ -9,6 +9,7 @@ from fdbr.backend import to_numpy
 from fdbr.core import describe, stop_gradient
 from fdbr.libraries import scipy_of
 from fdbr.ops.dtypes import float_dtype, is_complex, is_number
+from fdbr.ops.kinds.large import evaluated
 
 __all__ = ["not_differentiated", "refuse_complex", "scipy_special"]
 
@@ -22,11 +23,16 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
     dtype = float_dtype(*operands)
     function = _function(xp, name)
     if function is not None:
-        out = function(*operands)
+        out = _applied(xp, *operands, function=function)
     else:
         on_host = [operand if is_number(operand) else to_numpy(operand) for operand in operands]
         out = xp.asarray(_function(np, name)(*on_host))
     return out if out.dtype == dtype else out.astype(dtype)
+
+
+@evaluated
+def _applied(xp: Any, *operands: Any, function: Any) -> Any:
+    return function(*operands)
 
 
 @functools.cache

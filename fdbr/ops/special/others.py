@@ -3,6 +3,9 @@
 import math
 from typing import Any
 
+import numpy as np
+
+from fdbr.ops import vectorized
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import scipy_special
 
@@ -12,7 +15,7 @@ _NEAR = 1.0  # up to which sinc's derivatives are sums of powers
 _TERMS = 12
 
 
-@elementwise(x=lambda x: expit(x) * expit(-x))
+@elementwise(x=lambda x: expit(x) * expit(-x), heavy=True)
 def expit(xp: Any, x: Any) -> Any:
     """The logistic function ``1 / (1 + exp(-x))``, accurate where it is small.
 
@@ -22,10 +25,12 @@ def expit(xp: Any, x: Any) -> Any:
     >>> ops.expit(-700.0) > 0
     True
     """
+    if vectorized.suits(xp, x) and x.dtype == np.float32:
+        return vectorized.expit(x)
     return scipy_special(xp, "expit", x)
 
 
-@elementwise(x=lambda x: 1 / (x * (1 - x)))
+@elementwise(x=lambda x: 1 / (x * (1 - x)), heavy=True)
 def logit(xp: Any, x: Any) -> Any:
     """The inverse of `expit`: ``log(x / (1 - x))``.
 
@@ -33,6 +38,8 @@ def logit(xp: Any, x: Any) -> Any:
     >>> ops.logit(0.5)
     0.0
     """
+    if vectorized.suits(xp, x) and x.dtype == np.float32:
+        return vectorized.logit(x)
     return scipy_special(xp, "logit", x)
 
 
