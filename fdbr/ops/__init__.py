@@ -7,7 +7,7 @@ differentiated.  Functions of deep learning stand beside those of the standard.
 from math import e, inf, nan, pi
 from types import ModuleType as _Module
 
-from fdbr.ops.activation import log_softmax, logsumexp, relu, sigmoid, softmax
+from fdbr.ops.activation import log_softmax, logsumexp, relu, softmax
 from fdbr.ops.arithmetic import *
 from fdbr.ops.arranging import *
 from fdbr.ops.attention import scaled_dot_product_attention
@@ -23,6 +23,7 @@ from fdbr.ops.exponential import *
 from fdbr.ops.indexing import at, getitem, take, take_along_axis
 from fdbr.ops.inspection import *
 from fdbr.ops.inspection import VERSIONS, __array_namespace_info__
+from fdbr.ops.logistic import logaddexp, sigmoid
 from fdbr.ops.losses import accuracy, mean_squared_error, softmax_cross_entropy
 from fdbr.ops.nonlinearities import *
 from fdbr.ops.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm

@@ -3,18 +3,16 @@
 from math import inf
 from typing import Any
 
-import numpy as np
-
 from fdbr.ops.arithmetic import clipped
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
-from fdbr.ops.dtypes import astype, float_dtype, in_single, is_complex
+from fdbr.ops.dtypes import astype, float_dtype, in_single
 from fdbr.ops.exponential import exp
 from fdbr.ops.kinds import elementwise, opaque, shifted
 from fdbr.ops.reductions import kept_shape
 from fdbr.ops.shape import normalize_axes, reshape
 
-__all__ = ["log_softmax", "logsumexp", "relu", "sigmoid", "softmax"]
+__all__ = ["log_softmax", "logsumexp", "relu", "softmax"]
 
 _LARGE = 1 << 12
 
@@ -30,32 +28,6 @@ def relu(xp: Any, x: Any) -> Any:
     if getattr(x, "size", _LARGE) < _LARGE:
         return xp.maximum(x, xp.zeros(x.shape, dtype=x.dtype))  # NumPy is slower with a number
     return clipped(xp, x, 0, inf)
-
-
-def _sigmoid_slope(out: Any) -> Any:
-    """``out * (1 - out)``, with one temporary array."""
-    slope = 1 - out
-    slope *= out
-    return slope
-
-
-@elementwise(x=_sigmoid_slope, heavy=True)
-def sigmoid(xp: Any, x: Any) -> Any:
-    """The logistic function ``1 / (1 + exp(-x))``, accurate however small it is.
-
-    >>> from fdbr import ops
-    >>> ops.sigmoid(0.0)
-    0.5
-    """
-    with np.errstate(over="ignore"):  # far below 0 the exponential is infinite, and this 0
-        if is_complex(x):
-            return xp.reciprocal(1 + xp.exp(-x))
-        if getattr(x, "ndim", 0) == 0 or x.dtype.kind != "f":
-            return xp.reciprocal(2 + xp.expm1(-x))
-        out = -x  # the one array that is made
-        xp.expm1(out, out=out)  # which NumPy has in less time than the exponential
-        out += 2
-        return xp.reciprocal(out, out=out)
 
 
 def floating(x: Any) -> Any:

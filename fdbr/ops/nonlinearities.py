@@ -7,12 +7,13 @@ import numpy as np
 
 from fdbr.backend import array_module
 from fdbr.core import describe, integer
-from fdbr.ops.activation import floating, sigmoid
+from fdbr.ops.activation import floating
 from fdbr.ops.arithmetic import abs, clipped, minimum
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, is_traced, result_type
 from fdbr.ops.exponential import exp
 from fdbr.ops.kinds import elementwise
+from fdbr.ops.logistic import sigmoid
 from fdbr.ops.shape import expand_dims, normalize_axis
 from fdbr.ops.special.errors import ndtr
 from fdbr.ops.special.library import refuse_complex

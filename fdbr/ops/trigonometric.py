@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from fdbr.ops.arithmetic import sqrt
+from fdbr.ops.arithmetic import hypot, sqrt, square
+from fdbr.ops.dtypes import is_complex
 from fdbr.ops.kinds import elementwise
 
 __all__ = [
@@ -44,7 +45,7 @@ def cos(xp: Any, x: Any) -> Any:
     return xp.cos(x)
 
 
-@elementwise(x=lambda out: 1 + out * out)
+@elementwise(x=lambda x: 1 / square(cos(x)))
 def tan(xp: Any, x: Any) -> Any:
     """The tangent of an angle in radians.
 
@@ -55,7 +56,7 @@ def tan(xp: Any, x: Any) -> Any:
     return xp.tan(x)
 
 
-@elementwise(x=lambda x: 1 / sqrt(1 - x * x))
+@elementwise(x=lambda x: 1 / sqrt((1 - x) * (1 + x)))
 def asin(xp: Any, x: Any) -> Any:
     """The inverse sine, in radians.
 
@@ -66,7 +67,7 @@ def asin(xp: Any, x: Any) -> Any:
     return xp.arcsin(x)
 
 
-@elementwise(x=lambda x: -1 / sqrt(1 - x * x))
+@elementwise(x=lambda x: -1 / sqrt((1 - x) * (1 + x)))
 def acos(xp: Any, x: Any) -> Any:
     """The inverse cosine, in radians.
 
@@ -88,7 +89,7 @@ def atan(xp: Any, x: Any) -> Any:
     return xp.arctan(x)
 
 
-@elementwise(y=lambda y, x: x / (x * x + y * y), x=lambda y, x: -y / (x * x + y * y))
+@elementwise(y=lambda y, x: _by_square(x, hypot(x, y)), x=lambda y, x: -_by_square(y, hypot(x, y)))
 def atan2(xp: Any, y: Any, x: Any) -> Any:
     """The angle of the point ``(x, y)``, in radians, within [-pi, pi].
 
@@ -97,6 +98,11 @@ def atan2(xp: Any, y: Any, x: Any) -> Any:
     0.0
     """
     return xp.arctan2(y, x)
+
+
+def _by_square(x: Any, length: Any) -> Any:
+    """``x / length**2``, where the square may overflow or vanish."""
+    return x / length / length
 
 
 @elementwise(x=lambda x: cosh(x))
@@ -121,7 +127,19 @@ def cosh(xp: Any, x: Any) -> Any:
     return xp.cosh(x)
 
 
-@elementwise(x=lambda out: 1 - out * out)
+def falling(xp: Any, x: Any) -> Any:
+    """``-abs(x)``; of a complex number, it or its negative, whichever has no positive real part."""
+    return xp.where(x.real < 0, x, -x) if is_complex(x) else -xp.abs(x)
+
+
+@elementwise(x=lambda x, out: -2 * tanh(x) * out, heavy=True)
+def _tanh_slope(xp: Any, x: Any) -> Any:
+    """``1 / cosh(x)**2``, which from the result, as ``1 - out**2``, had no digits next to 1."""
+    share = xp.exp(2 * falling(xp, x))
+    return 4 * share / xp.square(1 + share)
+
+
+@elementwise(x=lambda x: _tanh_slope(x))
 def tanh(xp: Any, x: Any) -> Any:
     """The hyperbolic tangent.
 
@@ -132,7 +150,7 @@ def tanh(xp: Any, x: Any) -> Any:
     return xp.tanh(x)
 
 
-@elementwise(x=lambda x: 1 / sqrt(x * x + 1))
+@elementwise(x=lambda x: 1 / (sqrt(x * x + 1) if is_complex(x) else hypot(x, 1)))
 def asinh(xp: Any, x: Any) -> Any:
     """The inverse hyperbolic sine.
 
@@ -154,7 +172,7 @@ def acosh(xp: Any, x: Any) -> Any:
     return xp.arccosh(x)
 
 
-@elementwise(x=lambda x: 1 / (1 - x * x))
+@elementwise(x=lambda x: 1 / ((1 - x) * (1 + x)))
 def atanh(xp: Any, x: Any) -> Any:
     """The inverse hyperbolic tangent.
 

@@ -45,7 +45,9 @@ _ARITHMETIC = {
     "log": "log_{code}({0})",
     "log1p": "log1p_{code}({0})",
     "tanh": "tanh_{code}({0})",
+    "tanh_slope": "tanh_slope_{code}({0})",
     "sigmoid": "sigmoid_{code}({0})",
+    "sigmoid_slope": "sigmoid_slope_{code}({0})",
     "floor": "floor({0})",
     "ceil": "ceil({0})",
     "astype_inexact": "{0}",
@@ -74,7 +76,12 @@ _LOGIC = {
 BY_ROW = frozenset({"subtract_at_labels"})
 """What acts on a matrix by the column ``c``, with operands of one element a row after the first."""
 
-_EXPENSIVE = frozenset({"exp", "log", "log1p", "tanh", "sigmoid", "sqrt", "divide", "ndtr"})
+_EXPENSIVE = frozenset(
+    {
+        *("exp", "log", "log1p", "tanh", "tanh_slope", "sigmoid", "sigmoid_slope"),
+        *("sqrt", "divide", "ndtr"),
+    }
+)
 
 
 def cost(step: Instruction) -> int:

@@ -245,6 +245,30 @@ def sigmoid_f8(x):  # type: ignore[no-untyped-def]
 
 
 @_function
+def tanh_slope_f4(x):  # type: ignore[no-untyped-def]
+    e = exp_f4(f4(-2) * abs(x))
+    return f4(4) * e / square(f4(1) + e)
+
+
+@_function
+def tanh_slope_f8(x):  # type: ignore[no-untyped-def]
+    e = exp_f8(-2.0 * abs(x))
+    return 4.0 * e / square(1.0 + e)
+
+
+@_function
+def sigmoid_slope_f4(x):  # type: ignore[no-untyped-def]
+    e = exp_f4(-abs(x))
+    return e / square(f4(1) + e)
+
+
+@_function
+def sigmoid_slope_f8(x):  # type: ignore[no-untyped-def]
+    e = exp_f8(-abs(x))
+    return e / square(1.0 + e)
+
+
+@_function
 def ndtr_f4(x):  # type: ignore[no-untyped-def]
     """The upper tail as `exp` times the polynomial that `fdbr.ops.gelu` has."""
     t = minimum(abs(x), f4(40))

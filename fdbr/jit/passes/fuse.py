@@ -18,7 +18,7 @@ _LONG = 12  # steps from which on a kernel pays however small it is
 _ROWS = 8  # rows, so that threads can share them
 _MOST = 60  # steps of one kernel: LLVM's time grows faster than their number
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min"})
-_SLOW = frozenset({"exp", "tanh", "sigmoid", "log", "log1p"})
+_SLOW = frozenset({"exp", "tanh", "tanh_slope", "sigmoid", "sigmoid_slope", "log", "log1p"})
 VIEWS = frozenset({"reshape", "broadcast_to"})
 
 

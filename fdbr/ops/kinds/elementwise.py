@@ -1,5 +1,6 @@
 """Operations that act on each element alone."""
 
+import functools
 import inspect
 import sys
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.ops.kinds.batches import aligned
-from fdbr.ops.kinds.fitting import fit, in_precision, match
+from fdbr.ops.kinds.fitting import dtype_of, fit, in_precision, match
 from fdbr.ops.kinds.large import LARGE, evaluated, letting_go, multiplied, pulled
 from fdbr.ops.kinds.operation import operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rule
@@ -17,20 +18,27 @@ __all__ = ["elementwise"]
 _array = np.ndarray
 
 
-def elementwise(*, heavy: bool | str = False, **partials: Any) -> Any:
+def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: Any) -> Any:
     """Declare an operation that acts on each element alone, with NumPy's broadcasting.
 
     The partial derivative in an operand is a function of what it names, or the number 1 or
     -1, or `None` where it is zero.  It is computed in the precision of the result: operands of
-    lesser dtypes, integers above all, come to it converted.  An operation may say that it is heavy,
-    if value and derivative take ten times as long as a multiplication: large arrays are then
-    divided among threads.  ``heavy="backward"`` says so of the derivative alone.
+    lesser dtypes, integers above all, come to it converted.  An operation may say that its
+    derivatives are to be computed in double precision, and rounded once, if in single precision
+    they would lose digits.  It may say that it is heavy, if value and derivative take ten times as
+    long as a multiplication: large arrays are then divided among threads.  ``heavy="backward"``
+    says so of the derivative alone.
     """
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
         rules = [
-            _partial_rule(partials[name], operands, i, bool(heavy))
+            _partial_rule(
+                _in_double(partials[name], operands) if double else partials[name],
+                operands,
+                i,
+                bool(heavy),
+            )
             for i, name in enumerate(operands)
         ]
 
@@ -40,7 +48,7 @@ def elementwise(*, heavy: bool | str = False, **partials: Any) -> Any:
                 if tangent is not None and rule is not None:
                     _, *named = rule.save(values, out, params)
                     # The pull with nothing to fit is the product with the partial derivative.
-                    term = rule.pull(in_precision(tangent, out), None, *named)
+                    term = rule.pull(in_precision(tangent, dtype_of(out)), None, *named)
                     total = term if total is None else total + term
             return match(total, out)
 
@@ -79,6 +87,27 @@ def _partial_rule(partial: Any, operands: tuple[str, ...], index: int, heavy: bo
     return Rule(pull, ["like", *names], operands, index)
 
 
+def _in_double(partial: Any, operands: tuple[str, ...]) -> Any:
+    """A partial derivative computed in double precision, and rounded to that of the operands."""
+    if not callable(partial):
+        return partial
+    flags = [name in (*operands, "out") for name in inspect.signature(partial).parameters]
+
+    @functools.wraps(partial)
+    def computed(*saved: Any) -> Any:
+        dtypes = (getattr(v, "dtype", None) for v, flag in zip(saved, flags, strict=True) if flag)
+        single = next((dtype for dtype in dtypes if dtype is not None), None)
+        if single is None or single.char in "dD":
+            return partial(*saved)
+        double = np.dtype("D" if single.kind == "c" else "d")
+        wide = [
+            in_precision(v, double) if flag else v for v, flag in zip(saved, flags, strict=True)
+        ]
+        return in_precision(partial(*wide), single)
+
+    return computed
+
+
 def _partial_pull(partial: Function, heavy: bool) -> Function:
     def pull(ct: Any, like: Any, *saved: Any) -> Any:
         ct = multiplied(ct, partial, saved) if heavy else ct * partial(*saved)
@@ -91,7 +120,7 @@ def _partial_pull_of_some(partial: Function, flags: list[bool], heavy: bool) -> 
     # Of several operands one may be less precise than the result, which the cotangent is like.
     def pull(ct: Any, like: Any, *saved: Any) -> Any:
         precise = [
-            in_precision(value, ct) if flag else value
+            in_precision(value, ct.dtype) if flag else value
             for value, flag in zip(saved, flags, strict=True)
         ]
         ct = multiplied(ct, partial, precise) if heavy else ct * partial(*precise)
@@ -104,7 +133,7 @@ def _partial_pull_of_one(partial: Function) -> Function:
     # The usual case without the packing of arguments.
     def pull(ct: Any, like: Any, saved: Any) -> Any:
         if getattr(saved, "dtype", None) is not ct.dtype:
-            saved = in_precision(saved, ct)
+            saved = in_precision(saved, ct.dtype)
         ct = ct * partial(saved)
         return ct if like is None else fit(ct, like)
 

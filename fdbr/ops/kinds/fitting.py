@@ -95,14 +95,14 @@ def _ones(count: int, dtype: Any) -> Any:
     return np.ones(count, dtype)
 
 
-def in_precision(value: Any, out: Any) -> Any:
-    """An operand as a rule computes with it: in the precision of the result.
+def in_precision(value: Any, to: Any) -> Any:
+    """An operand as a rule computes with it: in the precision of the result, whose dtype is ``to``.
 
     Integers would wrap, and lesser floating dtypes overflow, where the result does not.  A real
     operand of a complex result stays real, and Python numbers are weak as they are.
     """
-    dtype, to = getattr(value, "dtype", None), getattr(out, "dtype", None)
-    if dtype is None or to is None or dtype == to or to.kind not in "fc":
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or dtype is to or getattr(to, "kind", "") not in ("f", "c"):
         return value
     if to.kind == "c" and dtype.kind != "c":
         to = _REAL[to.char]

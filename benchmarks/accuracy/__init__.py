@@ -1,0 +1,1 @@
+"""How exact values and derivatives are: each elementwise operation beside mpmath."""

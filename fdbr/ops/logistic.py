@@ -1,0 +1,60 @@
+"""The logistic function, and what weighs two exponentials against each other.
+
+Slopes are computed from the operand.  From the result, as ``out * (1 - out)``, they would have no
+digit left where that is next to 1.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from fdbr.ops import vectorized
+from fdbr.ops.comparison import where
+from fdbr.ops.dtypes import is_complex
+from fdbr.ops.kinds import elementwise
+from fdbr.ops.trigonometric import falling, tanh
+
+__all__ = ["logaddexp", "sigmoid"]
+
+
+@elementwise(x=lambda x, out: -out * tanh(x / 2), heavy=True)
+def _sigmoid_slope(xp: Any, x: Any) -> Any:
+    """``exp(-abs(x)) / (1 + exp(-abs(x)))**2``, the derivative of the logistic function."""
+    share = xp.exp(falling(xp, x))
+    return share / xp.square(1 + share)
+
+
+@elementwise(x=lambda x: _sigmoid_slope(x), heavy=True)
+def sigmoid(xp: Any, x: Any) -> Any:
+    """The logistic function ``1 / (1 + exp(-x))``, accurate however small it is.
+
+    >>> from fdbr import ops
+    >>> ops.sigmoid(0.0)
+    0.5
+    """
+    with np.errstate(over="ignore"):  # far below 0 the exponential is infinite, and this 0
+        if is_complex(x):
+            return xp.reciprocal(1 + xp.exp(-x))
+        if getattr(x, "ndim", 0) == 0 or x.dtype.kind != "f":
+            return xp.reciprocal(2 + xp.expm1(-x))
+        out = -x  # the one array that is made
+        xp.expm1(out, out=out)  # which NumPy has in less time than the exponential
+        out += 2
+        return xp.reciprocal(out, out=out)
+
+
+@elementwise(x=lambda x, y: _share(x, y), y=lambda x, y: _share(y, x), heavy=True, double=True)
+def logaddexp(xp: Any, x: Any, y: Any) -> Any:
+    """``log(exp(x) + exp(y))``, without overflow.
+
+    >>> from fdbr import ops
+    >>> round(ops.logaddexp(0.0, 0.0), 6)
+    0.693147
+    """
+    return vectorized.logaddexp(x, y) if vectorized.suits(xp, x, y) else xp.logaddexp(x, y)
+
+
+def _share(x: Any, y: Any) -> Any:
+    """The share of ``exp(x)`` in the sum; half of it where both are one infinity."""
+    same = (x == y) & (x - x != 0)
+    return sigmoid(where(same, 0, x) - where(same, 0, y))
