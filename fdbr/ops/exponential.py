@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from fdbr.ops.kinds import elementwise
+from fdbr.ops.kinds.elementwise import elementwise
 
 __all__ = [
     "exp",
