@@ -13,7 +13,7 @@ from fdbr.ops.kinds.choosing import choose
 
 __all__ = [
     *("copysign", "erf", "expit", "floor_divide", "hypot", "logaddexp", "logit", "remainder"),
-    *("suits"),
+    "suits",
 ]
 
 _FEW = 64  # elements, below which NumPy's function is as fast as several passes
