@@ -17,7 +17,7 @@ OPERATORS = {
 } | {"divmod": divmod}
 UFUNCS = {f"np.{ufunc.__name__}": ufunc for ufunc in array.ufuncs if ufunc.nin == 2}
 FUNCTIONS = {
-    "np.where": lambda a, b: np.where(a > 1, a, b),
+    "np.where": lambda a, b: np.where(a, a, b),
     "np.concatenate": lambda a, b: np.concatenate([a, b]),
     "np.dot": np.dot,
     "np.einsum": lambda a, b: np.einsum("ij,jk->ik", a, b),
