@@ -44,7 +44,7 @@ def beside(places: Any, x: Any) -> Any:
     xp = array_module(x)
     if xp is np or array_module(places) is not np:
         return places
-    return to_device(places, device_of(x))
+    return to_device(places, device_of(x)) if isinstance(places, Tracer) else xp.asarray(places)
 
 
 def _known(device: Any) -> Any:

@@ -1,15 +1,15 @@
 """The devices of the shadow module, and what was done on them."""
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextvars import ContextVar
 from typing import Any
 
 COUNT = 2
 
 _threads = threading.local()
-_tallies: list["Tally"] = []
 
 
 class Device:
@@ -64,32 +64,45 @@ def check(device: int) -> None:
         )
 
 
-@dataclass
 class Tally:
-    """What was done: kernels launched, and times that the host waited for the device."""
+    """What was done: kernels launched, and times that the host waited for the device.
 
-    launches: int = 0
-    waits: int = 0
+    The counters are none of Python's variables, so that `fdbr.jit` does not watch them.
+    """
+
+    def __init__(self) -> None:
+        self.counters = {"launches": itertools.count(), "waits": itertools.count()}
+
+    @property
+    def launches(self) -> int:
+        return self.counters["launches"].__reduce__()[1][0]
+
+    @property
+    def waits(self) -> int:
+        return self.counters["waits"].__reduce__()[1][0]
+
+
+_tallies: ContextVar[tuple[Tally, ...]] = ContextVar("tallies", default=())
 
 
 @contextlib.contextmanager
 def counting() -> Iterator[Tally]:
     """Count what is done in the context."""
     tally = Tally()
-    _tallies.append(tally)
+    token = _tallies.set((*_tallies.get(), tally))
     try:
         yield tally
     finally:
-        _tallies.remove(tally)
+        _tallies.reset(token)
 
 
 def launch() -> None:
     """A kernel starts."""
-    for tally in _tallies:
-        tally.launches += 1
+    for tally in _tallies.get():
+        next(tally.counters["launches"])
 
 
 def wait() -> None:
     """The host waits for a value."""
-    for tally in _tallies:
-        tally.waits += 1
+    for tally in _tallies.get():
+        next(tally.counters["waits"])
