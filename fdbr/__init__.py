@@ -1,7 +1,9 @@
 """fdbr: functional define-by-run.  Gradients of pure functions over frozen parameters."""
 
+import sys
+
 import fdbr.interop  # noqa: F401  # gives traced values their operators and methods
-from fdbr import allocation, backend, debug, nn, ops, random, testing, train, tree
+from fdbr import allocation, backend, boundary, debug, nn, ops, random, testing, train, tree
 from fdbr.backend import device_get, device_put
 from fdbr.batching import vmap
 from fdbr.checkpointing import checkpoint
@@ -58,3 +60,20 @@ __dir__ = __all__.copy  # `dir` shows the public names alone
 __version__ = "0.1.0"
 
 allocation.keep_freed_memory()
+
+for module in (
+    sys.modules[__name__],
+    backend,
+    debug,
+    nn.initializers,
+    ops,
+    ops.fft,
+    ops.linalg,
+    random,
+    testing,
+    train,
+    train.optim,
+    tree,
+):
+    boundary.guard(module, module.__name__)
+del module

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import random
+from fdbr.core import integer
 
 __all__ = ["arrays", "broadcastable", "keys", "trees"]
 
@@ -22,6 +23,7 @@ Strategy = Any  # hypothesis.strategies.SearchStrategy, which may not be install
 Shape = tuple[int, ...]
 
 _POINTS = 1024  # at the most, from which elements are drawn
+_MOST = 32  # arrays that are broadcast together, which is what NumPy can do
 _COMPLEX_POINTS = 32  # along each axis of the plane
 
 
@@ -163,6 +165,8 @@ def broadcastable(
     """
     st = hypothesis_module("hypothesis.strategies", "broadcastable")
     extra = hypothesis_module("hypothesis.extra.numpy", "broadcastable")
+    if isinstance(n, int) and not 0 < n <= _MOST:
+        raise ValueError(f"fdbr.testing.broadcastable: n must be from 1 to {_MOST}, got {n}")
     each = (
         [dict(options) for _ in range(n)] if isinstance(n, int) else [options | dict(o) for o in n]
     )
@@ -220,6 +224,7 @@ def trees(leaves: Strategy = None, *, max_leaves: int = 5) -> Strategy:
     >>> test()
     """
     st = hypothesis_module("hypothesis.strategies", "trees")
+    max_leaves = integer("fdbr.testing.trees", "max_leaves", max_leaves, least=1)
 
     def nodes(children: Strategy) -> Strategy:
         lists = st.lists(children, min_size=1, max_size=3)

@@ -1,0 +1,164 @@
+"""Errors of public functions, which begin with the function's name and say what to do.
+
+Checks in the functions themselves tell what is wrong with an argument, where that is worth a
+sentence of its own.  What is left over (an error that Python, NumPy or another function raised
+within) is explained here, on its way out: by the name of the function that was called, and the
+arguments that it got.  Nothing is checked before, so a call that succeeds costs one function call
+more, and operations, which `core.dispatch` explains, not even that.
+
+Errors of functions that the user gave (of the function that is differentiated) stay what they are.
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from types import FunctionType, ModuleType
+from typing import Any
+
+from fdbr.core import describe
+
+__all__ = ["explaining", "guard"]
+
+_OURS = frozenset(sys.stdlib_module_names) | {
+    "attr", "attrs", "cupy", "fdbr", "hypothesis", "numba", "numpy", "optree", "scipy", "tqdm",
+}  # fmt: skip
+_INNER = re.compile(r"fdbr\.[\w.]+: ")
+_KINDS: dict[type[BaseException], type[Exception]] = {
+    RecursionError: ValueError,
+    OverflowError: ValueError,
+    UnicodeError: ValueError,
+    AttributeError: TypeError,
+    AssertionError: TypeError,
+    KeyError: KeyError,
+}
+
+
+def guard(module: ModuleType, name: str) -> None:
+    """Have the public functions of a module explain their errors; ``name`` is the module's."""
+    for member in module.__all__:
+        value = getattr(module, member)
+        if isinstance(value, FunctionType) and not hasattr(value, "primitive"):
+            setattr(module, member, explaining(value, f"{name}.{member}"))
+        elif isinstance(value, type) and value.__module__.startswith("fdbr."):
+            _guard_class(value, f"{name}.{member}")
+
+
+def _guard_class(cls: Any, name: str) -> None:
+    """Have the constructors of a class explain their errors."""
+    if issubclass(cls, BaseException):
+        return
+    for method, value in list(vars(cls).items()):
+        if method == "__init__" and isinstance(value, FunctionType):
+            cls.__init__ = explaining(value, name)
+        elif isinstance(value, classmethod) and method[0] != "_":
+            setattr(cls, method, classmethod(explaining(value.__func__, f"{name}.{method}")))
+
+
+def explaining(function: Any, name: str) -> Any:
+    """The same function, whose errors begin with a name."""
+    usual = {p.name: p.default for p in inspect.signature(function).parameters.values()}
+
+    def explain(error: Exception, given: dict[str, Any]) -> Exception:
+        chosen = {key: value for key, value in given.items() if value is not usual[key]}
+        return _explained(error, name, chosen)
+
+    return _around(function, explain)
+
+
+def _around(function: Any, explain: Callable[[Exception, dict[str, Any]], Exception]) -> Any:
+    """A function of the same signature around another, spelled out, as that takes least time."""
+    parameters = list(inspect.signature(function).parameters.values())
+    heads: list[str] = []
+    calls = []
+    after_star = False
+    for i, p in enumerate(parameters):
+        if p.kind is p.KEYWORD_ONLY and not after_star:
+            heads.append("*")
+            after_star = True
+        star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        after_star = after_star or star == "*"
+        default = "" if p.default is p.empty else "=None"
+        heads.append(f"{star}{p.name}{default}")
+        calls.append(f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else f"{star}{p.name}")
+        rest = parameters[i + 1 :]
+        if p.kind is p.POSITIONAL_ONLY and (not rest or rest[0].kind is not p.POSITIONAL_ONLY):
+            heads.append("/")
+    names = ", ".join(f"{p.name!r}: {p.name}" for p in parameters)
+    source = (
+        "def make(function_, explain_):\n"
+        f" def around({', '.join(heads)}):\n"
+        f"  try: return function_({', '.join(calls)})\n"
+        f"  except Exception as error_: explained_ = explain_(error_, {{{names}}})\n"
+        "  raise explained_\n"
+        " return around\n"
+    )
+    scope: dict[str, Any] = {}
+    exec(compile(source, f"<fdbr: {function.__qualname__}>", "exec"), scope)
+    around = scope["make"](function, explain)
+    # In the namespace of the function itself, where doctest looks for it.
+    made: Any = FunctionType(
+        around.__code__, function.__globals__, function.__name__, None, around.__closure__
+    )
+    optional = [p for p in parameters if p.default is not p.empty]
+    made.__defaults__ = tuple(p.default for p in optional if p.kind is not p.KEYWORD_ONLY)
+    made.__kwdefaults__ = {p.name: p.default for p in optional if p.kind is p.KEYWORD_ONLY}
+    made.__dict__.update(vars(function))
+    for attribute in ("__module__", "__qualname__", "__doc__", "__annotations__"):
+        setattr(made, attribute, getattr(function, attribute))
+    made.__wrapped__ = function
+    return made
+
+
+def _explained(error: Exception, name: str, given: dict[str, Any]) -> Exception:
+    """The error to raise for one that a public function is about to raise."""
+    text = _text(error)
+    if text.startswith((f"{name}:", f"{name} of ")) or _passes_through_others(error):
+        return error
+    inner = _INNER.match(text)
+    if inner is not None:  # a function within has said what is wrong
+        return _made(error, f"{name}: {text[inner.end() :]}")
+    if isinstance(error, RecursionError):
+        text = "an argument is nested too deep, or holds itself"
+    elif isinstance(error, KeyError):
+        text = f"there is no {text!r}"
+    arguments = ", ".join(f"{k}={_shown(v)}" for k, v in given.items() if k not in ("self", "cls"))
+    return _made(error, f"{name}: {text} (got {arguments}); help({name}) says what it takes")
+
+
+def _text(error: Exception) -> str:
+    return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+
+
+def _made(error: Exception, text: str) -> Exception:
+    """An error of the kind of another, with another text, caused by it."""
+    kind = next((new for old, new in _KINDS.items() if isinstance(error, old)), type(error))
+    try:
+        made = kind(text)
+    except TypeError:  # a class whose errors are not made of a text
+        made = RuntimeError(text)
+    made.__cause__ = error
+    return made
+
+
+def _passes_through_others(error: Exception) -> bool:
+    """Whether an error comes out of code that is neither fdbr's nor of what it is built on."""
+    step = error.__traceback__
+    while step is not None:
+        name = step.tb_frame.f_globals.get("__name__") or ""
+        if name and name.partition(".")[0] not in _OURS:  # ours is also what was made by eval
+            return True
+        step = step.tb_next
+    return False
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return repr(value)
+    if isinstance(value, str):
+        return repr(value) if len(value) < 40 else f"{value[:40]!r}…"
+    if isinstance(value, type | FunctionType | ModuleType):
+        return getattr(value, "__qualname__", None) or value.__name__
+    if isinstance(value, int) and abs(value) > 10**20:
+        return f"an integer of {value.bit_length()} bits"
+    return describe(value)
