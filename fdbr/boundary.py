@@ -23,13 +23,13 @@ __all__ = ["explaining", "guard"]
 _OURS = frozenset(sys.stdlib_module_names) | {
     "attr", "attrs", "cupy", "fdbr", "hypothesis", "numba", "numpy", "optree", "scipy", "tqdm",
 }  # fmt: skip
+_guarded: dict[Any, Any] = {}
 _INNER = re.compile(r"fdbr\.[\w.]+: ")
 _KINDS: dict[type[BaseException], type[Exception]] = {
     RecursionError: ValueError,
     OverflowError: ValueError,
     UnicodeError: ValueError,
     AttributeError: TypeError,
-    AssertionError: TypeError,
     KeyError: KeyError,
 }
 
@@ -39,7 +39,9 @@ def guard(module: ModuleType, name: str) -> None:
     for member in module.__all__:
         value = getattr(module, member)
         if isinstance(value, FunctionType) and not hasattr(value, "primitive"):
-            setattr(module, member, explaining(value, f"{name}.{member}"))
+            if value not in _guarded:  # else it stands in another module too, as device_put does
+                _guarded[value] = explaining(value, f"{name}.{member}")
+            setattr(module, member, _guarded[value])
         elif isinstance(value, type) and value.__module__.startswith("fdbr."):
             _guard_class(value, f"{name}.{member}")
 
@@ -76,7 +78,7 @@ def _around(function: Any, explain: Callable[[Exception, dict[str, Any]], Except
         if p.kind is p.KEYWORD_ONLY and not after_star:
             heads.append("*")
             after_star = True
-        star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        star = "*" * (p.kind is p.VAR_POSITIONAL) + "**" * (p.kind is p.VAR_KEYWORD)
         after_star = after_star or star == "*"
         default = "" if p.default is p.empty else "=None"
         heads.append(f"{star}{p.name}{default}")
@@ -94,7 +96,7 @@ def _around(function: Any, explain: Callable[[Exception, dict[str, Any]], Except
         " return around\n"
     )
     scope: dict[str, Any] = {}
-    exec(compile(source, f"<fdbr: {function.__qualname__}>", "exec"), scope)
+    exec(compile(source, __file__, "exec"), scope)
     around = scope["make"](function, explain)
     # In the namespace of the function itself, where doctest looks for it.
     made: Any = FunctionType(
@@ -113,7 +115,9 @@ def _around(function: Any, explain: Callable[[Exception, dict[str, Any]], Except
 def _explained(error: Exception, name: str, given: dict[str, Any]) -> Exception:
     """The error to raise for one that a public function is about to raise."""
     text = _text(error)
-    if text.startswith((f"{name}:", f"{name} of ")) or _passes_through_others(error):
+    if text.startswith((f"{name}:", f"{name} of ")) or _says_all(error):
+        return error
+    if _passes_through_others(error):
         return error
     inner = _INNER.match(text)
     if inner is not None:  # a function within has said what is wrong
@@ -124,6 +128,11 @@ def _explained(error: Exception, name: str, given: dict[str, Any]) -> Exception:
         text = f"there is no {text!r}"
     arguments = ", ".join(f"{k}={_shown(v)}" for k, v in given.items() if k not in ("self", "cls"))
     return _made(error, f"{name}: {text} (got {arguments}); help({name}) says what it takes")
+
+
+def _says_all(error: Exception) -> bool:
+    """Whether an error is a finding, or of a kind of fdbr's own."""
+    return isinstance(error, AssertionError) or type(error).__module__.startswith("fdbr.")
 
 
 def _text(error: Exception) -> str:

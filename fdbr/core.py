@@ -33,6 +33,7 @@ from fdbr.backend import (
 )
 
 __all__ = [
+    "EXPLAINED",
     "EscapedTracerError",
     "Primitive",
     "Trace",
@@ -50,7 +51,9 @@ number_types = frozenset({float, int, bool, complex})
 host_types = frozenset({np.ndarray, np.float64, np.float32})
 _immutable = frozenset({float, complex, np.float64, np.float32, np.bool_})
 _OBJECTS = np.dtype(object)
-_plain_errors = (TypeError, IndexError, np.linalg.LinAlgError, ValueError)
+EXPLAINED = (TypeError, ValueError, IndexError, OverflowError, AttributeError)
+"""What array modules raise about operands that they cannot take."""
+_plain_errors = (TypeError, IndexError, np.linalg.LinAlgError, ValueError, OverflowError)
 
 registry: dict[str, "Primitive"] = {}
 """Every primitive by name."""
@@ -113,7 +116,8 @@ class Primitive:
         if str(error).startswith("fdbr."):
             return error
         operands = ", ".join(describe(arg) for arg in args)
-        kind = next(k for k in _plain_errors if isinstance(error, k))  # made from a message alone
+        # One that is made from a message alone.
+        kind = next((k for k in _plain_errors if isinstance(error, k)), TypeError)
         return kind(f"fdbr.ops.{self.name}: {error} (operands: {operands})")
 
     def __repr__(self) -> str:
@@ -253,7 +257,7 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
             with on_device(*args):
                 return primitive.value(array_module(*args), *args, **params)
         return primitive.value(array_module(*args), *args, **params)
-    except (TypeError, ValueError, IndexError) as error:
+    except EXPLAINED as error:
         raise primitive.explain(error, args) from error
 
 
@@ -398,7 +402,7 @@ def integers(function: str, name: str, value: Any) -> int | tuple[int, ...]:
 
 def describe(value: Any) -> str:
     """A value's dtype and shape, for messages."""
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
+    if hasattr(value, "dtype") and isinstance(getattr(value, "shape", None), tuple):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     if type(value) in number_types:
         return f"{type(value).__name__} {value!r}"

@@ -16,6 +16,7 @@ import numpy as np
 
 from fdbr.backend import on_device, several
 from fdbr.core import (
+    EXPLAINED,
     Primitive,
     Trace,
     Tracer,
@@ -101,7 +102,7 @@ class ReverseTrace(Trace):
                         if params
                         else primitive.value(np, value)
                     )
-                except (TypeError, ValueError, IndexError) as error:
+                except EXPLAINED as error:
                     raise primitive.explain(error, args) from error
             else:
                 out = dispatch(primitive, (value,), params)
@@ -134,7 +135,7 @@ class ReverseTrace(Trace):
                         out = primitive.value(np, values[0], values[1])
                     else:
                         out = primitive.value(np, *values, **params)
-                except (TypeError, ValueError, IndexError) as error:
+                except EXPLAINED as error:
                     raise primitive.explain(error, args) from error
             else:
                 out = dispatch(primitive, tuple(values), params)

@@ -28,7 +28,7 @@ ERRORS = {
     "argnums is no integer": (
         lambda: fdbr.hessian(model, "p"),
         TypeError,
-        "fdbr.jacrev: argnums must be an integer or a sequence of integers, not 'p'",
+        "fdbr.hessian: argnums must be an integer or a sequence of integers, not 'p'",
     ),
     "nothing to differentiate": (
         lambda: fdbr.jacfwd(model)({"w": np.arange(3)}),
@@ -78,7 +78,7 @@ ERRORS = {
     "a hessian of what is no scalar": (
         lambda: fdbr.hvp(np.sin, (X,), (X,)),
         TypeError,
-        r"fdbr.grad: sin must return a real floating scalar, but it returned float64\[3\]",
+        r"fdbr.hvp: sin must return a real floating scalar, but it returned float64\[3\]",
     ),
     "hvp without sequences": (
         lambda: fdbr.hvp(np.sin, 1.0, 1.0),
@@ -141,7 +141,7 @@ for transformation in ("jacfwd", "jacrev", "hessian"):
     ERRORS[f"{transformation} of no function"] = (
         lambda t=transformation: getattr(fdbr, t)(3),
         TypeError,
-        "fdbr.jac[a-z]*: f must be a function, not int 3",
+        "fdbr.[a-z]*: f must be a function, not int 3",
     )
 ERRORS["linearize of no function"] = (
     lambda: fdbr.linearize(3, 1.0),

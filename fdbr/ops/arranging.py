@@ -187,7 +187,7 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
     parts = [_border(part, x, axis) for part in (prepend, x, append) if part is not None]
     x = concat(parts, axis=axis) if n and len(parts) > 1 else x
     before = (slice(None),) * axis
-    for _ in range(n):
+    for _ in range(min(n, x.shape[axis])):  # after which nothing is left
         later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
         x = not_equal(later, earlier) if x.dtype.kind == "b" else later - earlier
     return x

@@ -158,13 +158,14 @@ def functions() -> dict[str, Any]:
     for prefix, module in MODULES.items():
         for name in dir(module):
             value = getattr(module, name)
-            if isinstance(value, types.ModuleType) or not callable(value):
+            if not isinstance(value, types.FunctionType | type):
                 continue
             if isinstance(value, type) and (
                 not value.__module__.startswith("fdbr") or issubclass(value, BaseException)
             ):
                 continue
-            found.setdefault(f"{prefix}.{name}", value)
+            if not any(value is other for other in found.values()):
+                found[f"{prefix}.{name}"] = value
     return found
 
 

@@ -1,0 +1,83 @@
+"""Junk in any parameter of any public function is an error that begins with the function's name."""
+
+import contextlib
+import inspect
+import signal
+import warnings
+
+import numpy as np
+import pytest
+from errors.junk import calls, functions, is_named, is_of_test, raised_by
+
+import fdbr
+
+FUNCTIONS = functions()
+
+
+class HangError(Exception):
+    """A call did not return."""
+
+
+@contextlib.contextmanager
+def ending():
+    """End a call that hangs, where the system can do so."""
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def end(number, frame):
+        raise HangError
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, 120)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_junk_is_refused_by_name_or_has_a_meaning(name):
+    wrong = []
+    with warnings.catch_warnings(), np.errstate(all="ignore"), ending():
+        warnings.simplefilter("ignore")
+        for what, call in calls(name, FUNCTIONS[name]):
+            error = raised_by(call)
+            if error is not None and not is_named(name, error) and not is_of_test(error):
+                wrong.append(f"{what}: {type(error).__name__}: {error}")
+    assert not wrong, "\n".join([f"{len(wrong)} errors do not begin with {name}:", *wrong[:10]])
+
+
+def test_an_error_of_the_users_own_function_stays_what_it_is():
+    class OwnError(Exception):
+        pass
+
+    def broken(*args):
+        raise OwnError("mine")
+
+    for call in (
+        lambda: fdbr.vjp(broken, 1.0),
+        lambda: fdbr.tree.map(broken, [1.0]),
+        lambda: fdbr.root(broken, 1.0),
+        lambda: fdbr.testing.check_grads(broken, 1.0),
+    ):
+        with pytest.raises(OwnError, match=r"^mine$"):
+            call()
+
+
+def test_an_error_from_within_tells_what_was_called_and_keeps_its_cause():
+    with pytest.raises(TypeError) as caught:
+        fdbr.random.normal(fdbr.random.key(0), (2,), "abc")
+    assert "dtype='abc'" in str(caught.value)
+    assert "help(fdbr.random.normal)" in str(caught.value)
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
+def test_functions_keep_their_signatures_docstrings_and_attributes():
+
+    assert list(inspect.signature(fdbr.ops.sum).parameters)[:2] == ["x", "axis"]
+    assert fdbr.ops.sum.__doc__.startswith("The sum")
+    assert fdbr.ops.sum.__name__ == "sum"
+    with pytest.raises(TypeError, match=r"sum\(\) got an unexpected keyword"):
+        fdbr.ops.sum(np.ones(2), axes=0)
