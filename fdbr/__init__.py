@@ -12,6 +12,7 @@ from fdbr.custom import custom_jvp, custom_vjp
 from fdbr.forward import jvp
 from fdbr.jacobians import hessian, hvp, jacfwd, jacrev, linearize
 from fdbr.jit import DonatedError, ImpureError, jit
+from fdbr.signatures import typed
 from fdbr.solvers import Minimum, Solution, fixed_point, minimize, odeint, root
 from fdbr.transforms import grad, stop_gradient, value_and_grad, vjp
 from fdbr.tree import buffer, frozen, static
@@ -51,6 +52,7 @@ __all__ = [
     "testing",
     "train",
     "tree",
+    "typed",
     "value_and_grad",
     "vjp",
     "vmap",

@@ -33,10 +33,12 @@ class Call:
     value
         ``value(*leaves) -> outs``, a tuple.
     fwd, bwd
-        ``fwd(*leaves) -> (outs, residuals)`` and ``bwd(residuals, cotangents) -> cotangents``,
-        where the cotangents of outputs that are not differentiated are `None`.
+        ``fwd(wanted, *leaves) -> (outs, residuals)`` and ``bwd(wanted, residuals, cotangents) ->
+        cotangents``, where the cotangents of outputs that are not differentiated are `None`;
+        ``wanted`` tells of which leaves cotangents are asked for.
     rule
-        ``rule(leaves, tangents) -> (outs, tangents)``, used if there is no ``bwd``.
+        ``rule(moving, leaves, tangents) -> (outs, tangents)``, used if there is no ``bwd``;
+        ``moving`` tells which leaves have a tangent.
     """
 
     __slots__ = ("bwd", "fwd", "name", "rule", "value")
@@ -96,14 +98,14 @@ def _check_arguments(call: Call, top: Trace, results: Any) -> None:
 
 def _pulled(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any:
     """Reverse mode by a reverse rule."""
-    outs, residuals = call.fwd(*values)
+    outs, residuals = call.fwd(mine, *values)
     _check_arguments(call, top, (outs, residuals))
     residuals = tree.map(retain, residuals)
     zeros = [_Zero(out) for out in outs]
 
     def pull(cotangents: list[Any]) -> list[Any]:
         full = [z.make() if ct is None else ct for ct, z in zip(cotangents, zeros, strict=True)]
-        found = call.bwd(residuals, full)
+        found = call.bwd(mine, residuals, full)
         return [ct for ct, own in zip(found, mine, strict=True) if own]
 
     return outs, pull
@@ -122,7 +124,7 @@ def _pulled_back(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -
             next(given) if own else zero_like(value)
             for own, value in zip(mine, values, strict=True)
         ]
-        return tuple(call.rule(values, full)[1])
+        return tuple(call.rule(mine, values, full)[1])
 
     push.__qualname__ = call.name
 
@@ -138,12 +140,13 @@ def _pulled_back(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -
 def _pushed(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> Any:
     """Forward mode by a forward rule."""
     full = [zero_like(v) if t is None else t for v, t in zip(values, tangents, strict=True)]
-    return call.rule(values, full)
+    return call.rule([t is not None for t in tangents], values, full)
 
 
 def _pushed_back(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> Any:
     """Forward mode by a reverse rule: its transpose."""
-    outs, residuals = call.fwd(*values)
+    wanted = [tangent is not None for tangent in tangents]
+    outs, residuals = call.fwd(wanted, *values)
     _check_arguments(call, top, (outs, residuals))
     moved = [i for i, tangent in enumerate(tangents) if tangent is not None]
     slopes: list[Any] = [None] * len(outs)
@@ -155,7 +158,7 @@ def _pushed_back(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> An
         cotangents: list[Any] = [None] * len(outs)
         for i, ct in zip(moving, given, strict=True):
             cotangents[i] = ct
-        found = call.bwd(residuals, cotangents)
+        found = call.bwd(wanted, residuals, cotangents)
         return tuple(zero_like(values[i]) if found[i] is None else found[i] for i in moved)
 
     pull.__qualname__ = call.name
@@ -175,16 +178,16 @@ def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) 
     over = functools.partial(_over, call.name, top.max_paths)
     new = Call(call.name, over(call.value, axes, top.size))
     if call.rule:
-        new.rule = lambda leaves, tangents: over(call.rule, (axes, axes), top.size)(
-            tuple(leaves), tuple(tangents)
-        )
+        new.rule = lambda moving, leaves, tangents: over(
+            functools.partial(call.rule, moving), (axes, axes), top.size
+        )(tuple(leaves), tuple(tangents))
         return new
 
-    def fwd(*leaves: Any) -> tuple[Any, list[Any]]:
+    def fwd(wanted: Any, *leaves: Any) -> tuple[Any, list[Any]]:
         kept: list[Any] = []
 
         def one(chosen: Any, *leaves: Any) -> Any:
-            outs, residuals = call.fwd(*leaves)
+            outs, residuals = call.fwd(wanted, *leaves)
             if chosen._trace.answers is None:  # else this is no path: it will be divided
                 kept.append(_taken_off(chosen, residuals))
             return outs
@@ -192,13 +195,13 @@ def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) 
         outs = over(one, (0, *axes), top.size)(np.arange(top.size), *leaves)
         return outs, kept
 
-    def bwd(kept: list[Any], cotangents: Leaves) -> list[Any]:
+    def bwd(wanted: Any, kept: list[Any], cotangents: Leaves) -> list[Any]:
         order = np.argsort(np.concatenate([chosen for chosen, _, _, _ in kept]))
         parts = []
         for chosen, leaves, places, structure in kept:
 
             def one(leaves: Any, cotangents: Any, structure: Any = structure) -> list[Any]:
-                found = call.bwd(tree.unflatten(structure, leaves), cotangents)
+                found = call.bwd(wanted, tree.unflatten(structure, leaves), cotangents)
                 # Zeros rather than None, because another path may say otherwise.
                 return [z.make() if ct is None else ct for ct, z in zip(found, zeros, strict=True)]
 

@@ -70,6 +70,10 @@ class custom_vjp(_Custom):
         argument that is not static, of its structure, shapes and dtypes; `None` is zero.  The
         cotangent is a tree like the value, with `None` for leaves that are not floating.
 
+    A rule that has a keyword-only parameter ``wanted`` is told which cotangents somebody asks
+    for: a tuple with a tree for each argument that is not static, of truth values.  For the others
+    it may return `None`, and save its work; ``fwd`` may leave out residuals for them.
+
     Raises
     ------
     TypeError, ValueError
@@ -90,6 +94,19 @@ class custom_vjp(_Custom):
     ... )
     >>> fdbr.grad(lambda x: 10.0 * clip_gradient(x))(2.0)
     np.float64(1.0)
+
+    A rule that computes what is asked for and nothing else:
+
+    >>> @fdbr.custom_vjp
+    ... def product(a, b):
+    ...     return a @ b
+    >>> def backward(kept, ct, *, wanted):
+    ...     a, b = kept
+    ...     return (ct @ b.T if wanted[0] else None, a.T @ ct if wanted[1] else None)
+    >>> _ = product.defvjp(lambda a, b: (a @ b, (a, b)), backward)
+    >>> fdbr.grad(lambda b: product(np.eye(2), b).sum())(np.ones((2, 2)))
+    array([[1., 1.],
+           [1., 1.]])
     """
 
     def __init__(
@@ -116,8 +133,10 @@ class custom_vjp(_Custom):
             raise self._without_rule("defvjp(fwd, bwd)")
         fwd, bwd = self.fwd, self.bwd
 
-        def forward(*leaves: Any) -> tuple[Any, Any]:
-            result = fwd(*run.restored(leaves))
+        knowing = _takes(fwd, "wanted"), _takes(bwd, "wanted")
+
+        def forward(wanted: Any, *leaves: Any) -> tuple[Any, Any]:
+            result = fwd(*run.restored(leaves), **run.flags("wanted", wanted, knowing[0]))
             if not isinstance(result, tuple) or len(result) != 2:
                 raise TypeError(
                     f"fdbr.custom_vjp: fwd of {self.__name__} must return a pair (value, "
@@ -125,8 +144,9 @@ class custom_vjp(_Custom):
                 )
             return run.flattened(result[0]), result[1]
 
-        def backward(residuals: Any, cotangents: Any) -> list[Any]:
-            given = bwd(*run.fixed, residuals, run.rebuilt(cotangents))
+        def backward(wanted: Any, residuals: Any, cotangents: Any) -> list[Any]:
+            more = run.flags("wanted", wanted, knowing[1])
+            given = bwd(*run.fixed, residuals, run.rebuilt(cotangents), **more)
             return run.checked_cotangents(given)
 
         call = Call(f"custom_vjp({self.__name__})", run.value)
@@ -149,7 +169,9 @@ class custom_jvp(_Custom):
     jvp
         ``jvp(*static, primals, tangents) -> (value, tangent)``, where primals and tangents are
         tuples of the arguments that are not static; it must be linear in the tangents.  These
-        are zeros where there is none, and `None` for leaves that are not floating.
+        are zeros where there is none, and `None` for leaves that are not floating.  A rule that
+        has a keyword-only parameter ``moving`` is told where there is one: a tuple with a tree of
+        truth values for each argument.
 
     Raises
     ------
@@ -194,8 +216,11 @@ class custom_jvp(_Custom):
             raise self._without_rule("defjvp(jvp)")
         jvp = self.jvp
 
-        def rule(leaves: Any, tangents: Any) -> tuple[Any, Any]:
-            result = jvp(*run.fixed, run.differentiated(leaves), run.differentiated(tangents))
+        knowing = _takes(jvp, "moving")
+
+        def rule(moving: Any, leaves: Any, tangents: Any) -> tuple[Any, Any]:
+            given = run.differentiated(leaves), run.differentiated(tangents)
+            result = jvp(*run.fixed, *given, **run.flags("moving", moving, knowing))
             if not isinstance(result, tuple) or len(result) != 2:
                 raise TypeError(
                     f"fdbr.custom_jvp: the rule of {self.__name__} must return a pair (value, "
@@ -236,6 +261,10 @@ class _Run:
         for place, value in zip(self.places, self.differentiated(leaves), strict=True):
             args[place] = value
         return tuple(args)
+
+    def flags(self, name: str, chosen: Any, knowing: bool) -> dict[str, Any]:
+        """The keyword by which a rule is told for which leaves it is there, if it takes it."""
+        return {name: self.differentiated(list(chosen))} if knowing else {}
 
     def value(self, *leaves: Any) -> Leaves:
         """The function itself, on leaves."""
@@ -294,6 +323,15 @@ def _fitted_tree(given: Any, like: Any, where: str) -> list[Any]:
             raise TypeError(f"{name} must be None, for there is {describe(leaf)}")
         checked.append(fitted(ct, Kind(leaf), name))
     return checked
+
+
+def _takes(rule: Function, name: str) -> bool:
+    """Whether a rule has a keyword-only parameter of a name."""
+    try:
+        parameter = inspect.signature(rule).parameters.get(name)
+    except (TypeError, ValueError):  # it does not say
+        return False
+    return parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
 
 
 def _kind(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from fdbr import ops, tree
 from fdbr.backend import array_module
@@ -10,7 +10,7 @@ from fdbr.batching import vmap
 from fdbr.core import describe, integers, name_of
 from fdbr.forward import check_sequences, fitted_tangent, jvp
 from fdbr.ops.dtypes import is_complex
-from fdbr.transforms import Kind, grad, positions, vjp
+from fdbr.transforms import Kind, grad, positions, vjp, wants_zeros
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacrev", "linearize"]
 
@@ -181,12 +181,18 @@ def jacfwd(
 
 
 def jacrev(
-    f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    f: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    unused: Literal["zeros", "none"] = "zeros",
 ) -> Function:
     """A function that gives the Jacobian of ``f``, row by row, all at once.
 
     It suits functions of few outputs; the work grows with their number.  Parameters, result
-    and errors are those of `jacfwd`.
+    and errors are those of `jacfwd`.  With ``unused="none"`` the Jacobian by leaves on which no
+    result depends is `None`; see `value_and_grad`.
 
     >>> import fdbr, numpy as np
     >>> fdbr.jacrev(lambda x: x[0] * x)(np.array([1.0, 2.0]))
@@ -194,20 +200,20 @@ def jacrev(
            [2., 1.]])
     """
     argnums = _argnums("jacrev", f, argnums)
+    wants_zeros("jacrev", unused)
 
     @functools.wraps(f, updated=())
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen, inner = _in_arguments("jacrev", f, args, kwargs, argnums)
         _check(tree.leaves(tree.trainable(chosen)), f, "jacrev", "argument", holomorphic)
-        out, pullback, *aux = vjp(inner, chosen, has_aux=has_aux)
+        out, pullback, *aux = vjp(inner, chosen, has_aux=has_aux, unused=unused)
         leaves, structure = tree.flatten(_inexact(out))
         _check(leaves, f, "jacrev", "result", holomorphic)
         (rows,) = vmap(pullback)(tree.unflatten(structure, _basis(leaves)))
         found, inside = tree.flatten(rows)
         split = [_split(row, leaves, 0) for row in found]
-        jacobian = tree.unflatten(
-            structure, [tree.unflatten(inside, list(part)) for part in zip(*split, strict=True)]
-        )
+        parts = [[part[i] for part in split] for i in range(len(leaves))]
+        jacobian = tree.unflatten(structure, [tree.unflatten(inside, part) for part in parts])
         jacobian = _as_arguments(jacobian, tree.unflatten(structure, leaves), argnums)
         return (jacobian, aux[0]) if has_aux else jacobian
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence, Set
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -138,10 +138,13 @@ class _Inputs:
             for number, leaf in zip(self.numbers, self.leaves, strict=True)
         ]
 
-    def gradient(self, cotangents: dict[int, Any], seeds: Set[int] = frozenset()) -> Any:
+    def gradient(
+        self, cotangents: dict[int, Any], seeds: Set[int] = frozenset(), zeros: bool = True
+    ) -> Any:
         """The argument's gradient out of the cotangents of inputs, by node number.
 
-        ``seeds`` are the identities of the cotangents that somebody else gave.
+        ``seeds`` are the identities of the cotangents that somebody else gave.  Leaves without a
+        cotangent have zeros, or else `None`.
         """
         found: list[Any] = []
         for number, leaf in zip(self.numbers, self.leaves, strict=True):
@@ -149,6 +152,9 @@ class _Inputs:
                 found.append(None)
                 continue
             slope = cotangents.get(number)
+            if slope is None and not zeros:
+                found.append(None)
+                continue
             if (
                 type(slope) is np.ndarray is type(leaf)
                 and slope.base is None
@@ -222,7 +228,11 @@ def _call(trace: ReverseTrace, f: Function, args: list[Any], kwargs: dict[str, A
 
 
 def value_and_grad(
-    f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
+    f: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    *,
+    unused: Literal["zeros", "none"] = "zeros",
 ) -> Function:
     """A function that gives the value of ``f`` and its gradient.
 
@@ -236,6 +246,10 @@ def value_and_grad(
         floating or complex, or lie in a `buffer` field, are constants.
     has_aux
         Whether ``f`` returns further results, which are not differentiated.
+    unused
+        What is the gradient of a leaf on which the value of this run does not depend:
+        ``"zeros"``, or ``"none"`` for `None`, by which optimizers pass: with zeros, the moments
+        of Adam go on moving it.
 
     Returns
     -------
@@ -249,15 +263,25 @@ def value_and_grad(
     TypeError
         When the result of ``f`` is no real floating scalar, or an argument has no leaf to
         differentiate.
+    ValueError
+        If ``unused`` is neither of the two.
 
     >>> import fdbr
     >>> fdbr.value_and_grad(lambda x: x**3)(2.0)
     (8.0, np.float64(12.0))
+    >>> fdbr.value_and_grad(lambda p: p["a"] ** 2, unused="none")({"a": 3.0, "b": 1.0})
+    (9.0, {'a': np.float64(6.0), 'b': None})
     """
-    return _with_gradient(f, argnums, has_aux, "value_and_grad")
+    return _with_gradient(f, argnums, has_aux, unused, "value_and_grad")
 
 
-def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+def grad(
+    f: Function,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    *,
+    unused: Literal["zeros", "none"] = "zeros",
+) -> Function:
     """A function that gives the gradient of ``f``; see `value_and_grad`.
 
     With ``has_aux`` it gives ``(gradient, aux)``.
@@ -268,15 +292,25 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
     >>> fdbr.grad(fdbr.grad(lambda x: x**3))(2.0)
     np.float64(12.0)
     """
-    return _with_gradient(f, argnums, has_aux, "grad")
+    return _with_gradient(f, argnums, has_aux, unused, "grad")
 
 
-def _with_gradient(f: Function, argnums: int | Sequence[int], has_aux: bool, name: str) -> Function:
+def wants_zeros(name: str, unused: str) -> bool:
+    """Whether leaves that are not used have a gradient of zeros."""
+    if unused not in ("zeros", "none"):
+        raise ValueError(f"fdbr.{name}: unused must be 'zeros' or 'none', not {unused!r}")
+    return unused == "zeros"
+
+
+def _with_gradient(
+    f: Function, argnums: int | Sequence[int], has_aux: bool, unused: str, name: str
+) -> Function:
     if not callable(f):
         raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
 
     argnums = integers(f"fdbr.{name}", "argnums", argnums)
     single = isinstance(argnums, int)
+    zeros = wants_zeros(name, unused)
     with_value = name == "value_and_grad"
 
     @functools.wraps(f, updated=())
@@ -297,9 +331,9 @@ def _with_gradient(f: Function, argnums: int | Sequence[int], has_aux: bool, nam
         del out
         cotangents = backward(roots)
         if single:
-            slope = inputs[0].gradient(cotangents)
+            slope = inputs[0].gradient(cotangents, zeros=zeros)
         else:
-            slope = tuple([one.gradient(cotangents) for one in inputs])
+            slope = tuple([one.gradient(cotangents, zeros=zeros) for one in inputs])
         if with_value:
             return ((value, aux), slope) if has_aux else (value, slope)
         return (slope, aux) if has_aux else slope
@@ -350,16 +384,23 @@ class Pullback:
     thread, with the same answer.
     """
 
-    __slots__ = ("_inputs", "_kinds", "_name", "_nodes", "_structure")
+    __slots__ = ("_inputs", "_kinds", "_name", "_nodes", "_structure", "_zeros")
 
     def __init__(
-        self, name: str, inputs: Any, nodes: Any, kinds: list[Kind], structure: tree.Structure
+        self,
+        name: str,
+        inputs: Any,
+        nodes: Any,
+        kinds: list[Kind],
+        structure: tree.Structure,
+        zeros: bool = True,
     ) -> None:
         self._name = name
         self._inputs = inputs
         self._nodes = nodes
         self._kinds = kinds
         self._structure = structure
+        self._zeros = zeros
 
     def __call__(self, cotangent: Any, /) -> tuple[Any, ...]:
         """The cotangents of the primals, one a primal.
@@ -383,7 +424,7 @@ class Pullback:
         ]
         cotangents = backward(roots)
         theirs = frozenset(map(id, seeds))
-        return tuple(one.gradient(cotangents, theirs) for one in self._inputs)
+        return tuple(one.gradient(cotangents, theirs, self._zeros) for one in self._inputs)
 
     def _leaves(self, cotangent: Any) -> list[Any]:
         try:
@@ -416,7 +457,13 @@ def fitted(ct: Any, kind: Kind, where: str) -> Any:
     return ct
 
 
-def vjp(f: Function, /, *primals: Any, has_aux: bool = False) -> Any:
+def vjp(
+    f: Function,
+    /,
+    *primals: Any,
+    has_aux: bool = False,
+    unused: Literal["zeros", "none"] = "zeros",
+) -> Any:
     """The value of a function and its pullback: the product of cotangents with its Jacobian.
 
     Parameters
@@ -427,6 +474,9 @@ def vjp(f: Function, /, *primals: Any, has_aux: bool = False) -> Any:
     primals
         The arguments.  Leaves that are not floating or complex, or lie in a `buffer` field,
         are constants, with `None` for their cotangent.
+    unused
+        What the pullback gives for leaves that did not enter what it has cotangents of:
+        ``"zeros"``, or ``"none"`` for `None`.
 
     Returns
     -------
@@ -449,6 +499,7 @@ def vjp(f: Function, /, *primals: Any, has_aux: bool = False) -> Any:
     """
     if not callable(f):
         raise TypeError(f"fdbr.vjp: f must be a function, not {describe(f)}")
+    zeros = wants_zeros("vjp", unused)
     trace = ReverseTrace("vjp", f)
     inputs, traced = _trace_arguments(trace, primals, range(len(primals)))
     out = _call(trace, f, traced, {})
@@ -462,6 +513,6 @@ def vjp(f: Function, /, *primals: Any, has_aux: bool = False) -> Any:
     nodes = [leaf.node if own else None for leaf, own in zip(leaves, mine, strict=True)]
     for one in inputs:
         one.forget()
-    pullback = Pullback(trace.origin[1], inputs, nodes, [Kind(o) for o in outs], structure)
+    pullback = Pullback(trace.origin[1], inputs, nodes, [Kind(o) for o in outs], structure, zeros)
     value = tree.unflatten(structure, outs)
     return (value, pullback, aux) if has_aux else (value, pullback)
