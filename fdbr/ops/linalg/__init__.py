@@ -14,6 +14,8 @@ Functions of Hermitian matrices (`eigh`, `eigvalsh`, `cholesky`) read one triang
 of the diagonal, as NumPy's do; what is not read has the derivative 0.
 """
 
+from typing import Any
+
 from fdbr.ops.linalg.determinants import det, slogdet
 from fdbr.ops.linalg.factorizations import cholesky, qr
 from fdbr.ops.linalg.functions import expm, matrix_power
@@ -26,6 +28,8 @@ from fdbr.ops.linalg.spectral import eig, eigh, eigvals, eigvalsh
 from fdbr.ops.linalg.triangular import solve_triangular
 from fdbr.ops.products import matmul, tensordot, vecdot
 from fdbr.ops.shape import diagonal, matrix_transpose
+
+cg: Any  # of `fdbr.solvers`, which enters it here
 
 __all__ = [
     "cholesky",

@@ -1,0 +1,312 @@
+"""Linear equations with positive definite operators, by the method of conjugate gradients."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fdbr import ops, tree
+from fdbr.batching import BatchTrace, BatchTracer
+from fdbr.calls import innermost
+from fdbr.core import Trace, Tracer, describe, integer, replaying, stop_gradient
+from fdbr.forward import ForwardTrace
+from fdbr.ops.kinds.batches import spread
+from fdbr.pytrees import paths_of
+from fdbr.reverse import ReverseTrace
+
+__all__ = ["cg"]
+
+_NAME = "fdbr.ops.linalg.cg"
+
+Leaves = list[Any]
+Operator = Callable[[Leaves], Leaves]
+
+
+def cg(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    tol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+) -> tuple[Any, Any]:
+    """The solution ``x`` of ``A(x) = b`` for a positive definite ``A``, by conjugate gradients.
+
+    The names are those of ``jax.scipy.sparse.linalg.cg``.  The solution is differentiable, in
+    every mode and to any order, in ``b`` and in all traced values that ``A`` uses, as arguments or
+    from around it: a derivative is the solution of one more such equation, ``A(dx) = db - dA(x)``,
+    however many iterations were made (Christianson, "Reverse accumulation and implicit functions",
+    1998).  It is as precise as ``tol``.  Under `vmap` all examples are iterated together, until
+    the last has converged.
+
+    Parameters
+    ----------
+    A
+        A function of trees which is linear, and Hermitian and positive definite as a matrix of
+        all elements; or such a matrix, which is multiplied from the left.
+    b
+        The right side: an array, or a tree of arrays.
+    x0
+        Where to start, a tree in the form of ``b``; zeros by default.  The solution does not
+        depend on it.
+    tol, atol
+        It is converged when ``norm(b - A(x)) <= max(tol * norm(b), atol)``.
+    maxiter
+        How many iterations there may be; by default ten for each unknown.
+    M
+        A preconditioner: like ``A``, but near its inverse, and as positive definite.
+
+    Returns
+    -------
+    x
+        A tree in the form of ``b``.
+    info
+        As of `scipy.sparse.linalg.cg`: 0 if it is converged, else the number of iterations.  Under
+        `vmap` each example has its own.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``A`` or ``M`` is neither a function nor a square matrix or gives another tree than
+        ``b``, or an argument is none of its kind.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> x, info = ops.linalg.cg(lambda v: 2.0 * v, np.array([2.0, 4.0]))
+    >>> x, int(info)
+    (array([1., 2.]), 0)
+    """
+    leaves, structure = tree.flatten(b)
+    side = [_floating(leaf, "b", path) for leaf, path in _with_paths(leaves, structure)]
+    if not side:
+        raise ValueError(f"{_NAME}: b has no leaves; give an array, or a tree of arrays")
+    start = [ops.zeros_like(leaf) for leaf in side] if x0 is None else _start(x0, side, structure)
+    least = 10 * sum(math.prod(leaf.shape) for leaf in side)
+    steps = least if maxiter is None else integer(_NAME, "maxiter", maxiter, least=0)
+    limits = _tolerance("tol", tol), _tolerance("atol", atol), steps
+    precondition = None if M is None else _operator("M", M, structure)
+    found, info = _solved(_operator("A", A, structure), precondition, side, start, limits, 0)
+    return tree.unflatten(structure, found), info
+
+
+# --- arguments ----------------------------------------------------------------------
+
+
+def _with_paths(leaves: Leaves, structure: Any) -> Any:
+    return zip(leaves, paths_of(structure), strict=True)
+
+
+def _floating(leaf: Any, name: str, path: str) -> Any:
+    where = f"{name}{path and ' at ' + path}"
+    try:
+        leaf = ops.asarray(leaf)
+        kind = leaf.dtype.kind
+    except (TypeError, ValueError, AttributeError):
+        kind = ""
+    if kind not in ("f", "c", "i", "u", "b"):
+        raise TypeError(f"{_NAME}: {where} must be an array of numbers, not {describe(leaf)}")
+    return leaf if kind in "fc" else ops.astype(leaf, float)
+
+
+def _start(x0: Any, side: Leaves, structure: Any) -> Leaves:
+    leaves, own = tree.flatten(x0)
+    if own != structure:
+        raise ValueError(f"{_NAME}: x0 must have the structure of b, {structure}, not {own}")
+    start = [_floating(leaf, "x0", path) for leaf, path in _with_paths(leaves, structure)]
+    for leaf, like, path in zip(start, side, paths_of(structure), strict=True):
+        if leaf.shape != like.shape:
+            where = f"x0{path and ' at ' + path}"
+            raise ValueError(f"{_NAME}: {where} is {describe(leaf)}, but b is {describe(like)}")
+    return [stop_gradient(leaf) for leaf in start]
+
+
+def _tolerance(name: str, value: Any) -> Any:
+    if not isinstance(value, Tracer):
+        try:
+            value = float(value)
+        except (TypeError, ValueError):
+            value = math.nan
+        if not value >= 0:
+            raise ValueError(f"{_NAME}: {name} must be a number that is not negative")
+    return stop_gradient(value)
+
+
+def _operator(name: str, given: Any, structure: Any) -> Operator:
+    """A function of leaves for a function of trees, or a matrix."""
+    function = given
+    if not callable(given):
+        shape = getattr(given, "shape", None)
+        if shape is None or len(shape) != 2 or shape[0] != shape[1]:
+            raise TypeError(
+                f"{_NAME}: {name} must be a function of trees or a square matrix, not "
+                f"{describe(given)}"
+            )
+
+        def function(x: Any) -> Any:
+            return tree.map(lambda leaf: given @ leaf, x)
+
+    def apply(leaves: Leaves) -> Leaves:
+        out = function(tree.unflatten(structure, leaves))
+        found, own = tree.flatten(out)
+        if own != structure:
+            raise ValueError(
+                f"{_NAME}: {name} must return a tree of the structure of b, {structure}, not {own}"
+            )
+        for leaf, like, path in zip(found, leaves, paths_of(structure), strict=True):
+            if getattr(leaf, "shape", ()) != like.shape:
+                raise ValueError(
+                    f"{_NAME}: {name} must return what has the shapes of b, but gives "
+                    f"{describe(leaf)}{path and ' at ' + path} for {describe(like)}"
+                )
+        return [ops.asarray(leaf) for leaf in found]
+
+    return apply
+
+
+# --- each trace takes its layer off ---------------------------------------------------
+
+
+def _solved(
+    A: Operator, M: Operator | None, b: Leaves, x: Leaves, limits: Any, lead: int
+) -> tuple[Leaves, Any]:
+    """The solution, and ``info``, for leaves with ``lead`` axes of examples before their own."""
+    away = _minus(b, A(x))
+    top: Any = innermost([*away, *x])
+    if isinstance(top, ReverseTrace | ForwardTrace):
+        return _attached(top, A, M, b, x, limits, lead)
+    if isinstance(top, BatchTrace):
+        return _batched(top, A, M, b, x, limits, lead)
+    return _iterated(A, M, b, x, away, limits, lead)
+
+
+def _taken_off(top: Trace, leaves: Leaves) -> Leaves:
+    """Leaves without one trace, also where it is below a batch: a vectorised pullback has such."""
+
+    def lowered(leaf: Any) -> Any:
+        if not isinstance(leaf, Tracer):
+            return leaf
+        if leaf._trace is top:
+            return top.lower(leaf)
+        return BatchTracer(leaf._trace, lowered(leaf.value)) if type(leaf) is BatchTracer else leaf
+
+    return list(map(lowered, leaves))
+
+
+def _attached(
+    top: Any, A: Operator, M: Operator | None, b: Leaves, x: Leaves, limits: Any, lead: int
+) -> tuple[Leaves, Any]:
+    """The solution for a trace that differentiates.
+
+    The solution is a constant for it.  What depends on traced values is by how much it fails to
+    solve the equation: ``b - A(x)``, which is nothing, but whose derivative is ``db - dA(x)``.
+    """
+
+    def below(v: Leaves) -> Leaves:
+        return _taken_off(top, A(v))
+
+    def preconditioned(v: Leaves) -> Leaves:
+        return _taken_off(top, M(v))  # type: ignore[misc]
+
+    approximate = M and preconditioned
+    found, info = _solved(below, approximate, _taken_off(top, b), _taken_off(top, x), limits, lead)
+    away = _minus(b, A(found))
+    mine = [isinstance(leaf, Tracer) and leaf._trace is top for leaf in away]
+    if not any(mine):
+        return found, info
+
+    def solve(side: Leaves) -> Leaves:
+        full = [
+            ops.zeros_like(value) if part is None else part
+            for part, value in zip(side, found, strict=True)
+        ]
+        start = [ops.zeros_like(part) for part in full]
+        return _solved(below, approximate, full, start, limits, lead)[0]
+
+    if isinstance(top, ForwardTrace):
+        slopes = solve(
+            [leaf.tangent if own else None for leaf, own in zip(away, mine, strict=True)]
+        )
+        return list(map(top.output, found, slopes)), info
+
+    def pull(cotangents: list[Any]) -> list[Any]:
+        # The transpose of what is Hermitian is its conjugate.
+        with replaying():
+            given = solve([None if ct is None else ops.conj(ct) for ct in cotangents])
+        return [ops.conj(ct) for ct, own in zip(given, mine, strict=True) if own]
+
+    parents = [leaf.node for leaf, own in zip(away, mine, strict=True) if own]
+    return list(top.joint("cg", tuple(found), parents, pull)), info
+
+
+def _batched(
+    top: BatchTrace, A: Operator, M: Operator | None, b: Leaves, x: Leaves, limits: Any, lead: int
+) -> tuple[Leaves, Any]:
+    """The solutions of all examples, whose axis is one more before those of the leaves."""
+
+    def whole(leaves: Leaves) -> Leaves:
+        own = [isinstance(leaf, BatchTracer) and leaf._trace is top for leaf in leaves]
+        values = [leaf.value if mine else leaf for leaf, mine in zip(leaves, own, strict=True)]
+        return [spread(v, mine, top.size) for v, mine in zip(values, own, strict=True)]
+
+    def examples(leaves: Leaves) -> Leaves:
+        return [BatchTracer(top, leaf) for leaf in leaves]
+
+    def apply(v: Leaves) -> Leaves:
+        return whole(A(examples(v)))
+
+    def precondition(v: Leaves) -> Leaves:
+        return whole(M(examples(v)))  # type: ignore[misc]
+
+    found, info = _solved(apply, M and precondition, whole(b), whole(x), limits, lead + 1)
+    return examples(found), BatchTracer(top, info)
+
+
+# --- the method ---------------------------------------------------------------------
+
+
+def _minus(x: Leaves, y: Leaves) -> Leaves:
+    return [u - v for u, v in zip(x, y, strict=True)]
+
+
+def _dot(x: Leaves, y: Leaves, lead: int) -> Any:
+    """The inner products, one for each example."""
+    total: Any = 0
+    for u, v in zip(x, y, strict=True):
+        total = total + ops.sum(ops.real(ops.conj(u) * v), axis=tuple(range(lead, u.ndim)))
+    return total
+
+
+def _step(x: Leaves, factor: Any, y: Leaves) -> Leaves:
+    """``x + factor * y``, in the dtype of ``x``."""
+
+    def moved(u: Any, v: Any) -> Any:
+        each = ops.reshape(factor, factor.shape + (1,) * (v.ndim - factor.ndim))
+        return u + ops.astype(each, u.dtype) * v
+
+    return list(map(moved, x, y))
+
+
+def _iterated(
+    A: Operator, M: Operator | None, b: Leaves, x: Leaves, away: Leaves, limits: Any, lead: int
+) -> tuple[Leaves, Any]:
+    """Hestenes and Stiefel's method (1952), for all examples at once; see Saad, 2003, chapter 9."""
+    tol, atol, most = limits
+    x = [ops.astype(leaf, like.dtype) for leaf, like in zip(x, away, strict=True)]
+    enough = ops.maximum(tol**2 * _dot(b, b, lead), atol**2)
+    z = M(away) if M else away
+    p, size, gamma = z, _dot(away, away, lead), _dot(away, z, lead)
+    active = size > enough
+    count = 0
+    while count < most and bool(ops.any(active)):
+        q = A(p)
+        curvature = _dot(p, q, lead)
+        step = ops.where(active, gamma / ops.where(active, curvature, 1), 0)
+        x, away = _step(x, step, p), _step(away, -step, q)
+        z = M(away) if M else away
+        before, gamma = gamma, _dot(away, z, lead)
+        p = _step(z, ops.where(active, gamma / ops.where(active, before, 1), 0), p)
+        size = _dot(away, away, lead)
+        active = active & (size > enough)
+        count += 1
+    return x, ops.where(size <= enough, 0, max(count, 1))
