@@ -115,6 +115,7 @@ WITHOUT_CASE: dict[str, set[str]] = {
     },
     "composed of primitives without a derivative": {"accuracy", "isin", "nonzero", "one_hot"},
     "a count, which does not change by small amounts": {"linalg.matrix_rank"},
+    "a solver, whose tests are in tests/solvers": {"linalg.cg"},
     "from outside, of what is not traced": {"from_dlpack"},
 }
 """Public names that no case covers, by the reason."""
