@@ -18,6 +18,7 @@ __all__ = [
     "functions",
     "install",
     "number",
+    "refuse_float",
     "refuse_item",
     "refusing",
     "ufunc_methods",
@@ -138,11 +139,13 @@ _ADVICE = (
 install("__bool__", _truth)
 install("__int__", _integer)
 install("__index__", _index)
-_refuse_float = refusing(
+refuse_float = refusing(
     f"float() of {{}}: {_ADVICE}. math.sin and the like: use ops.sin. To put it into an array "
     "B, write B = ops.at(B)[key].set(x); to print it, f'{{x:.3f}}'."
 )
-_refuse_complex = refusing(f"complex() of {{}}: {_ADVICE}.")
+_refuse_complex = refusing(
+    f"complex() of {{}}: {_ADVICE}. To put it into an array B, write B = ops.at(B)[key].set(x)."
+)
 
 
 refuse_item = refusing(f"item() of {{}}: {_ADVICE}.")
@@ -155,7 +158,6 @@ def number(self: Any, kind: type, refuse: Callable[..., NoReturn]) -> Any:
     return self._trace.decide(self, kind)
 
 
-install("__float__", lambda self: number(self, float, _refuse_float))
 install("__complex__", lambda self: number(self, complex, _refuse_complex))
 _refuse_array = refusing(
     f"conversion of {{}} to a NumPy array: {_ADVICE}. To put it into an array B, write "

@@ -4,6 +4,7 @@ Importing it gives traced values their operators and methods, and enters NumPy's
 """
 
 from fdbr.interop import (
+    assignment,
     methods,
     numpy_basics,
     numpy_bits,

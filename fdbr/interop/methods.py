@@ -162,7 +162,6 @@ install("__round__", _round)
 install("__floor__", lambda x: int(ops.floor(x)))
 install("__ceil__", lambda x: int(ops.ceil(x)))
 install("__trunc__", lambda x: int(x))
-install("__getitem__", ops.getitem)
 
 
 def _namespace(x: Any, /, *, api_version: str | None = None) -> Any:
