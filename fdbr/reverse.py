@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import on_device, several
+from fdbr.blame import blame
 from fdbr.core import (
     EXPLAINED,
     Primitive,
@@ -231,35 +232,41 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
     own: set[int] = set()  # the sums made here, which may be added to in place
     edges: Any = [(node, _give, (cotangent,)) for node, cotangent in roots]
     roots.clear()
-    cotangent = None
-    while True:
-        for parent, pull, saved in edges:
-            given = pull(cotangent, *saved)
-            if given is None:
-                continue
-            number = parent[0]
-            if number not in cotangents:
-                cotangents[number] = given
-                if parent[1] and number < until:
-                    heappush(heap, parent)
-            elif number in own and type(given) is type(cotangents[number]) and not several:
-                cotangents[number] += given
-            else:
-                cotangents[number] = _add(cotangents[number], given)
-                own.add(number)
-        if not heap:
-            for number, left in cotangents.items():  # of inputs
-                if type(left) is Deferred:
-                    cotangents[number] = left.value()
-            return cotangents
-        # The loop variables would keep the visited entry and its arrays alive.
-        parent = pull = saved = given = edges = None
-        number, edges, _ = heappop(heap)
-        cotangent = cotangents.pop(number)
-        if type(cotangent) is Deferred:
-            cotangent = cotangent.value()
-        if several:
-            edges = [(parent, _on_device(pull), saved) for parent, pull, saved in edges]
+    cotangent = parent = pull = None
+    name = "a result"
+    try:
+        while True:
+            for parent, pull, saved in edges:
+                given = pull(cotangent, *saved)
+                if given is None:
+                    continue
+                number = parent[0]
+                if number not in cotangents:
+                    cotangents[number] = given
+                    if parent[1] and number < until:
+                        heappush(heap, parent)
+                elif number in own and type(given) is type(cotangents[number]) and not several:
+                    cotangents[number] += given
+                else:
+                    cotangents[number] = _add(cotangents[number], given)
+                    own.add(number)
+            if not heap:
+                for number, left in cotangents.items():  # of inputs
+                    if type(left) is Deferred:
+                        cotangents[number] = left.value()
+                return cotangents
+            # The loop variables would keep the visited entry and its arrays alive.
+            parent = pull = saved = given = edges = None
+            number, edges, name = heappop(heap)
+            cotangent = cotangents.pop(number)
+            if type(cotangent) is Deferred:
+                cotangent = cotangent.value()
+            if several:
+                edges = [(parent, _on_device(pull), saved) for parent, pull, saved in edges]
+    except Exception as error:
+        if pull is not None:
+            blame(error, name, (parent, pull, saved), cotangent)
+        raise
 
 
 def _on_device(pull: Any) -> Any:

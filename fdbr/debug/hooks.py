@@ -3,6 +3,7 @@
 All are context managers.  They nest, and see what their thread or task does in the block.
 """
 
+import difflib
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from fdbr.backend import array_module, owner
-from fdbr.core import describe
+from fdbr.core import describe, registry
 from fdbr.debug.installing import observing
 from fdbr.debug.observing import Application, Observer
 from fdbr.debug.tables import Row, Table, Tally
@@ -28,10 +29,12 @@ class _OnArrays(Observer):
 
 
 class _Hook(_OnArrays):
-    def __init__(self, before: Any, after: Any, nested: bool) -> None:
-        self._before, self._after, self._nested = before, after, nested
+    def __init__(self, before: Any, after: Any, nested: bool, only: frozenset[str] | None) -> None:
+        self._before, self._after, self._nested, self._only = before, after, nested, only
 
     def sees(self, application: Application, inside: bool) -> bool:
+        if self._only is not None and application.op not in self._only:
+            return False
         return self._nested or super().sees(application, inside)
 
     def before(self, application: Application) -> None:
@@ -49,6 +52,7 @@ def hook(
     after: Callable[[Application, Any], object] | None = None,
     *,
     nested: bool = False,
+    only: Any = None,
 ) -> Iterator[None]:
     """Call functions before and after every application of an operation to arrays.
 
@@ -65,6 +69,14 @@ def hook(
         Whether to be told of every single application: also of those that are parts of others,
         such as the operations of which a reverse rule is made, of rules that are applied to
         traced values, and of functions with rules of their own.
+    only
+        Of which operations to be told: one, by its name or the function of `fdbr.ops`, or a list
+        of them.  Of all, if it is not given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no operation of such a name, or ``only`` is something else.
 
     >>> import fdbr
     >>> from fdbr import debug, ops
@@ -74,20 +86,54 @@ def hook(
     forward add(float 1.0, float 1.0)
     backward add(float64[])
     backward exp(float64[], float 1.0)
+    >>> with debug.hook(before=lambda a: print(a.direction, a), only=ops.exp):
+    ...     slope = fdbr.grad(lambda x: ops.exp(x) + 1.0)(0.0)
+    forward exp(float 0.0)
+    backward exp(float64[], float 1.0)
     """
-    with observing(_Hook(before, after, nested)):
+    with observing(_Hook(before, after, nested, _chosen("hook", only))):
         yield
 
 
+def _chosen(function: str, only: Any) -> frozenset[str] | None:
+    """The names of the operations that are to be observed; `None` for all."""
+    if only is None:
+        return None
+    several = only if isinstance(only, list | tuple | set | frozenset) else [only]
+    return frozenset(_name(function, one) for one in several)
+
+
+def _name(function: str, operation: Any) -> str:
+    """The name of an operation, which is given by it or by itself."""
+    operation = getattr(operation, "primitive", operation)
+    name = operation if isinstance(operation, str) else getattr(operation, "name", None)
+    if name is None and callable(operation):
+        name = getattr(operation, "__name__", None)
+    if not isinstance(name, str):
+        raise TypeError(
+            f"fdbr.debug.{function}: only must be an operation, its name, or a list of these, not "
+            f"{describe(operation)}"
+        )
+    if name not in registry and "(" not in name:  # as in custom_vjp(f)
+        near = difflib.get_close_matches(name, registry, 3)
+        raise ValueError(
+            f"fdbr.debug.{function}: {name!r} is no operation of its own"
+            + (f"; there are {near}" if near else "; debug.printing shows which there are")
+        )
+    return name
+
+
 @contextmanager
-def printing(file: TextIO | None = None, *, nested: bool = False) -> Iterator[None]:
+def printing(
+    file: TextIO | None = None, *, nested: bool = False, only: Any = None
+) -> Iterator[None]:
     """Print a line for every application of an operation to arrays.
 
     Parameters
     ----------
     file
         Where to; standard output, if not given.
-    nested
+    nested, only
         As for `hook`.
 
     >>> import numpy as np
@@ -105,7 +151,7 @@ def printing(file: TextIO | None = None, *, nested: bool = False) -> Iterator[No
             file=file or sys.stdout,
         )
 
-    with hook(after=show, nested=nested):
+    with observing(_Hook(None, show, nested, _chosen("printing", only))):
         yield
 
 

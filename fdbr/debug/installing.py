@@ -105,6 +105,7 @@ _installation = _Installation()
 
 
 def _value(primitive: Primitive, value: Function) -> Function:
+    @functools.wraps(value)  # whose parameters are the operands' names
     def watched(xp: Any, *args: Any, **params: Any) -> Any:
         if not current():
             return value(xp, *args, **params)

@@ -21,7 +21,9 @@ Direction = tuple[int, tuple[int, ...], Any]
 """``(leaf, place, unit)``: one element of one leaf, moved by 1 or by the imaginary unit."""
 
 
-def numerical_grad(f: Callable[..., Any], *args: Any, eps: float | None = None) -> Any:
+def numerical_grad(
+    f: Callable[..., Any], *args: Any, cotangent: Any = None, eps: float | None = None
+) -> Any:
     """The gradient of a function, from differences of its values.
 
     Each element of each argument is moved by two steps to both sides, and the two central
@@ -31,9 +33,14 @@ def numerical_grad(f: Callable[..., Any], *args: Any, eps: float | None = None) 
     Parameters
     ----------
     f
-        A function of trees, whose result is one real number (shape ``()``).
+        A function of trees, whose result is one real number (shape ``()``); with a cotangent, any
+        tree.
     args
         The arguments; floating leaves are handed to ``f`` in float64, each on its own device.
+    cotangent
+        A tree of the result's structure and shapes, with `None` for zero: the gradient is then
+        that of the real part of the sum of the products of cotangents and results, which is what
+        the pullback of `vjp` gives.
     eps
         The larger step, as a multiple of ``max(1, abs(element))``; 1e-3 by default.  ``f``
         must be smooth that far around.
@@ -48,15 +55,21 @@ def numerical_grad(f: Callable[..., Any], *args: Any, eps: float | None = None) 
     Raises
     ------
     TypeError
-        If the result of ``f`` is no real number.
+        If the result of ``f`` is no real number, and there is no cotangent.
+    ValueError
+        If the cotangent does not have the structure and shapes of the result.
 
     >>> import numpy as np
     >>> numerical_grad(lambda x: np.sum(x**3), np.array([1.0, 2.0])).round(9)
     array([ 3., 12.])
+    >>> numerical_grad(lambda x: x**3, np.ones(2), cotangent=np.array([1.0, 10.0])).round(9)
+    array([ 3., 30.])
     """
 
     def scalar(*args: Any) -> list[Any]:
         out = f(*args)
+        if cotangent is not None:
+            return [_paired(out, cotangent, name_of(f))]
         if getattr(out, "shape", ()) != () or isinstance(out, complex | list | tuple | dict):
             raise TypeError(
                 f"fdbr.testing.numerical_grad: {name_of(f)} must return a real number, not "
@@ -69,6 +82,30 @@ def numerical_grad(f: Callable[..., Any], *args: Any, eps: float | None = None) 
         slopes[leaf][place] += slope * unit.conjugate()
     gradient = tree.unflatten(tree.structure(args), slopes)
     return gradient[0] if len(args) == 1 else gradient
+
+
+def _paired(out: Any, cotangent: Any, name: str) -> float:
+    """The real part of the sum of the products of cotangents and results."""
+    leaves, structure = tree.flatten(out)
+    where = f"fdbr.testing.numerical_grad: the cotangent of {name}"
+    try:
+        given = tree.flatten_up_to(structure, cotangent)
+    except ValueError as error:
+        raise ValueError(
+            f"{where} must have the structure of its result, {structure}, not "
+            f"{tree.structure(cotangent)}"
+        ) from error
+    total = 0.0
+    for leaf, ct, path in zip(leaves, given, tree.paths_of(structure), strict=True):
+        if ct is None:
+            continue
+        if getattr(ct, "shape", ()) != getattr(leaf, "shape", ()):
+            raise ValueError(
+                f"{where}{path and ' at ' + path} must have the shape of {describe(leaf)}, not "
+                f"{describe(ct)}"
+            )
+        total += float(np.sum(to_numpy(ct) * to_numpy(leaf)).real)
+    return total
 
 
 def slots(args: Any) -> list[Any]:

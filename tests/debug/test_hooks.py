@@ -419,3 +419,52 @@ def test_an_application_knows_its_place():
     assert str(application) == "mine(float 1.0, axis=0)"
     assert run(application, lambda: place().rule) == "mine"
     assert place().rule is None
+
+
+# --- only some operations -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        ("tanh", {"tanh"}),
+        (ops.tanh, {"tanh"}),
+        (ops.sum, {"sum"}),
+        (["tanh", ops.multiply], {"tanh", "multiply"}),
+        ((), set()),
+        (None, {"tanh", "multiply", "sum"}),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_hook_on_some_operations_is_told_of_these_alone(only, expected, nested):
+    seen = []
+    note = lambda application: seen.append((application.op, application.direction))
+    with debug.hook(before=note, only=only, nested=nested):
+        fdbr.grad(loss)(np.ones(3))
+    assert {op for op, _ in seen} == expected if not nested else {op for op, _ in seen} >= expected
+    if only is not None:
+        assert {op for op, _ in seen} == expected
+        assert {direction for _, direction in seen} == ({"forward", "backward"} if seen else set())
+
+
+def test_printing_follows_some_operations_too():
+    file = io.StringIO()
+    with debug.printing(file, only="tanh"):
+        fdbr.grad(loss)(np.ones(3))
+    assert [line.split("(")[0] for line in file.getvalue().splitlines()] == [
+        "forward tanh",
+        "backward tanh",
+    ]
+
+
+def test_an_operation_that_there_is_not_is_refused_by_name():
+    with (
+        pytest.raises(ValueError, match=r"fdbr\.debug\.hook: 'tahn' is no operation.*'tanh'"),
+        debug.hook(only="tahn"),
+    ):
+        pass
+    with (
+        pytest.raises(TypeError, match=r"fdbr\.debug\.printing: only must be an operation"),
+        debug.printing(only=3),
+    ):
+        pass

@@ -76,3 +76,46 @@ def test_arguments_stay_on_their_devices_and_gradients_come_to_the_host(xp):
     assert_allclose(by_x, 2 * X, rtol=1e-9)
     assert_allclose(by_n, 3 * n**2, rtol=1e-9)
     assert type(by_x) is type(by_n) is np.ndarray
+
+
+# --- cotangents ---------------------------------------------------------------------
+
+
+def test_with_a_cotangent_it_is_what_the_pullback_gives(xp):
+    rng = np.random.default_rng(0)
+    f = lambda params, x: {
+        "y": ops.sin(params["w"]) * x,
+        "total": ops.sum(params["w"] * x),
+        "count": 3,
+    }
+    params, x = {"w": xp.asarray(rng.normal(size=3)), "n": 2}, xp.asarray(rng.normal(size=(2, 3)))
+    cotangent = {"y": xp.asarray(rng.normal(size=(2, 3))), "total": 0.5, "count": None}
+    found = numerical_grad(f, params, x, cotangent=cotangent)
+    _, pullback = fdbr.vjp(f, params, x)
+    expected = pullback(cotangent | {"total": xp.asarray(0.5)[()] if xp is np else xp.asarray(0.5)})
+    assert_allclose(found[0]["w"], fdbr.device_get(expected[0]["w"]), rtol=1e-8)
+    assert_allclose(found[1], fdbr.device_get(expected[1]), rtol=1e-8)
+    assert found[0]["n"] is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_it_is_so_for_complex_results_and_arguments(dtype):
+    rng = np.random.default_rng(1)
+    x = (rng.normal(size=3) + (1j * rng.normal(size=3) if dtype[0] == "c" else 0)).astype(dtype)
+    ct = rng.normal(size=3) + 1j * rng.normal(size=3)
+    f = lambda x: x * x * (1 + 2j)
+    out, pullback = fdbr.vjp(f, x)
+    assert_allclose(
+        numerical_grad(f, x, cotangent=ct), pullback(ct.astype(out.dtype))[0], rtol=1e-5, atol=1e-5
+    )
+
+
+def test_a_cotangent_that_does_not_fit_is_refused_by_name():
+    with pytest.raises(
+        ValueError, match=r"numerical_grad: the cotangent of .* must have the shape"
+    ):
+        numerical_grad(lambda x: x, np.ones(3), cotangent=np.ones(2))
+    with pytest.raises(ValueError, match=r"numerical_grad: the cotangent of .*structure"):
+        numerical_grad(lambda x: [x, x], np.ones(3), cotangent=np.ones(3))
+    with pytest.raises(ValueError, match=r"at \[1\] must have the shape of float64\[3\]"):
+        numerical_grad(lambda x: [x, x], np.ones(3), cotangent=[None, 1.0])
