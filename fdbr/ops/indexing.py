@@ -18,9 +18,10 @@ from fdbr.deferred import Deferred
 from fdbr.ops.creation import asarray, holds_array
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
+from fdbr.ops.flat_places import add_at, added_at, read_at, region_shape
 from fdbr.ops.kinds import constant, indexed, linear
 from fdbr.ops.kinds.batches import align, spread
-from fdbr.ops.places import put_at, sums_at, within, writers
+from fdbr.ops.places import last_named, put_at, sums_at, within
 from fdbr.ops.shape import broadcast_to, moveaxis, normalize_axis, reshape
 
 __all__ = ["at", "getitem", "take", "take_along_axis"]
@@ -112,14 +113,14 @@ def _part(part: Any, x: Any) -> Any:
 
 
 def in_range(part: Any, x: Any, axis: int) -> Any:
-    """An index array that stays what it is, lies where ``x`` lies, and is in range there.
+    """An index array that lies where ``x`` lies, is in range, and stays so if ``x`` is traced.
 
     NumPy looks for itself; an axis that there is not is left to the array module.
     """
     if axis < x.ndim and array_module(x) is not np:
         part = within(part, least=-x.shape[axis], count=x.shape[axis], name="getitem")
         part = beside(part, x)
-    return part if isinstance(part, Tracer) else keep(part)
+    return keep(part) if isinstance(x, Tracer) and not isinstance(part, Tracer) else part
 
 
 def _taken(part: Any) -> int:
@@ -267,7 +268,7 @@ def getitem(x: Any, key: Any, /) -> Any:
 def pick(x: Any, key: Key) -> Any:
     """`getitem` for a key that the library made: nobody asks whether its places are in range."""
     if not isinstance(x, Tracer) and not _has_tracer(key):
-        return x[key]
+        return read_at(array_module(x), x, key)
     key, indices, x = _split(key, x, made_here=True)
     return _gather(x, *indices, key=key)
 
@@ -328,15 +329,17 @@ def _gather_pull(ct: Any, shape: tuple[int, ...], indices: Any, params: Any) -> 
 
 def _sum_of_places(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
     """The sum of arrays that are zero but at some places, named by index arrays."""
-    out = np.zeros(terms[0][1], np.result_type(*(part for part, _, _ in terms)))
-    for part, _, key in terms:
-        np.add.at(out, key, part)
+    ((first, shape, key), *others) = terms
+    dtype = np.result_type(first, *(part for part, _, _ in others))
+    out = added_at(shape, key, first.astype(dtype, copy=False))
+    for part, _, key in others:
+        add_at(out, key, part)
     return out
 
 
 @indexed(_gather_pull, batch=_batch_reading)
 def _gather(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
-    return x[_join(key, indices)]
+    return read_at(xp, x, _join(key, indices))
 
 
 @indexed(
@@ -448,7 +451,7 @@ class Place:
         Where a key names an element several times, the last value counts.
         """
         values = self._values(values, "set")
-        return self._whole(_replace(self._x, values, *self._indices, key=self._key))
+        return self._whole(_replace(self._x, values, *self._kept(values), key=self._key))
 
     def add(self, values: Any, /) -> Any:
         """A copy of the array with ``values``, broadcast, added to the elements.
@@ -456,12 +459,18 @@ class Place:
         Where a key names an element several times, each value is added.
         """
         values = self._values(values, "add")
-        more = _scatter(values, *self._indices, shape=self._x.shape, key=self._key)
+        more = _scatter(values, *self._kept(values), shape=self._x.shape, key=self._key)
         return self._whole(self._x + more)
 
     def _whole(self, out: Any) -> Any:
         """A changed array in the shape of the given one."""
         return out if out.shape == self._shape else reshape(out, self._shape)
+
+    def _kept(self, values: Any) -> tuple[Any, ...]:
+        """The indices, as the derivative in ``values`` needs them: nobody else's."""
+        if not isinstance(values, Tracer) or isinstance(self._x, Tracer):
+            return self._indices
+        return tuple(i if isinstance(i, Tracer) else keep(i) for i in self._indices)
 
     def _values(self, values: Any, verb: str) -> Any:
         shape = _region(self._x, *self._indices, key=self._key).shape
@@ -495,15 +504,13 @@ class Place:
 
 @constant(batch=_batch_reading)
 def _region(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
-    return xp.broadcast_to(xp.zeros((), dtype=bool), x.shape)[_join(key, indices)]
+    return xp.broadcast_to(xp.zeros((), dtype=bool), region_shape(x.shape, _join(key, indices)))
 
 
 @constant(batch=_batch_last_named)
 def _last_named(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
     """Which of the named elements were the last to be written, if a key names some again."""
-    region = _region.primitive.value(xp, x, *indices, key=key).shape
-    last, order = writers(xp, x.shape, _join(key, indices), region)
-    return last == order
+    return last_named(xp, x.shape, _join(key, indices))
 
 
 def _replaced(ct: Any, indices: Any, key: Key) -> Any:
@@ -528,5 +535,8 @@ def _replace(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
 @indexed(lambda ct, shape, indices, params: _erase(ct, *indices, **params), batch=_batch_erase)
 def _erase(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
     out = xp.array(x)  # a copy, of numbers too
-    out[_join(key, indices)] = 0
+    if xp is np:
+        put_at(np, out, _join(key, indices), 0)
+    else:
+        out[_join(key, indices)] = 0
     return out

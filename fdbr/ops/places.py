@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from fdbr.core import describe
+from fdbr.ops import flat_places
 from fdbr.ops.kinds import constant
 
-__all__ = ["extremes_at", "put_at", "sums_at", "within", "writers"]
+__all__ = ["extremes_at", "last_named", "put_at", "sums_at", "within"]
 
 _ADDED = "iIlLqQefd"  # the dtypes that CuPy adds to in memory
 _COMPARED = "iIlLqQ"  # and those that it compares there; floating ones with the loss of digits
@@ -46,7 +47,9 @@ def within(
 def sums_at(xp: Any, shape: tuple[int, ...], key: Any, values: Any) -> Any:
     """Zeros, with values added at the places of a key."""
     dtype = values.dtype
-    if xp is np or dtype.char in _ADDED:
+    if xp is np:
+        return flat_places.added_at(shape, key, values)
+    if dtype.char in _ADDED:
         out = xp.zeros(shape, dtype=dtype)
         xp.add.at(out, key, values)
         return out
@@ -114,24 +117,31 @@ def _complex(xp: Any, real: Any, imag: Any, dtype: Any) -> Any:
 
 def put_at(xp: Any, out: Any, key: Any, values: Any) -> None:
     """``out[key] = values`` for values of the key's shape; the last for a place stays there."""
-    if xp is not np and values.size and _names_places(key):
+    if xp is np:
+        flat_places.put_at(out, key, values)
+        return
+    if values.size and _names_places(key):
         # Each writes what the last one would.
-        last, _ = writers(xp, out.shape, key, values.shape)
+        last, _ = _writers(xp, out.shape, key, values.shape)
         values = values.reshape(-1)[last - 1]
     out[key] = values
 
 
-def writers(xp: Any, shape: tuple[int, ...], key: Any, region: tuple[int, ...]) -> Any:
+def last_named(xp: Any, shape: tuple[int, ...], key: Any) -> Any:
+    """For each element of a key's region, whether no later one names the same place."""
+    if xp is np:
+        return flat_places.last_named(shape, key)
+    last, order = _writers(xp, shape, key, flat_places.region_shape(shape, key))
+    return last == order
+
+
+def _writers(xp: Any, shape: tuple[int, ...], key: Any, region: tuple[int, ...]) -> Any:
     """For each element of a key's region, the last one for the same place, and itself.
 
     They are numbers from 1 on, in the order of the region's elements.
     """
     order = xp.arange(1, 1 + math.prod(region)).reshape(region)
-    if xp is np:
-        last = np.zeros(shape, dtype=int)
-        last[key] = order
-    else:
-        last = extremes_at(xp, xp.zeros(shape, dtype=int), key, order, largest=True)
+    last = extremes_at(xp, xp.zeros(shape, dtype=int), key, order, largest=True)
     return last[key], order
 
 

@@ -19,6 +19,7 @@ from fdbr.ops.shape import flip, normalize_axis
 __all__ = ["argsort", "sort", "top_k"]
 
 _MANY = 4096  # elements from which it pays to look for another way to sort
+_FEW = 16  # largest elements that are found one after the other
 
 
 # --- picking along an axis ----------------------------------------------------------
@@ -130,6 +131,42 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
     return x.shape[axis] - 1 - flip(ascending, axis=axis)
 
 
+@constant(batch=shifted("axis"))
+def _ranked_places(xp: Any, x: Any, *, ranks: tuple[int, ...], axis: int) -> Any:
+    """The places of the elements that would come to some places of the sorted axis."""
+    if xp is not np or x.size < _MANY:
+        order = xp.argsort(x, axis=axis, kind="stable")
+        return xp.take(order, xp.asarray(ranks), axis=axis)
+    x = np.moveaxis(x, axis, -1)
+    found = np.partition(x, sorted(set(ranks)), axis=-1)
+    places = [_place_of(x, found[..., rank, None], rank) for rank in ranks]
+    return np.moveaxis(np.stack(places, axis=-1), -1, axis)
+
+
+def _place_of(x: Any, value: Any, rank: int) -> Any:
+    """Where along the last axis the value is that comes to a rank: of equal ones in their order."""
+    same = x == value
+    if x.dtype.kind == "f":
+        same |= (value != value) & (x != x)
+    if (np.count_nonzero(same, axis=-1) > 1).any():
+        smaller = x < value
+        if x.dtype.kind == "f":
+            smaller |= (value != value) & (x == x)
+        later = np.count_nonzero(smaller, axis=-1, keepdims=True) + np.cumsum(same, axis=-1) > rank
+        same &= later
+    return same.argmax(axis=-1)
+
+
+def ranked(x: Any, ranks: tuple[int, ...], axis: int) -> Any:
+    """The elements at some places of the sorted axis, sooner than by sorting all.
+
+    >>> import numpy as np
+    >>> ranked(np.array([3.0, 1.0, 2.0]), (0, 2), 0)
+    array([1., 3.])
+    """
+    return _pick(x, _ranked_places(x, ranks=ranks, axis=axis), axis=axis)
+
+
 def top_k(x: Any, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
     """The ``k`` largest elements along an axis, the largest first, and their places.
 
@@ -173,7 +210,10 @@ def top_k(x: Any, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
 @constant(batch=shifted("axis"))
 def _top_places(xp: Any, x: Any, *, k: int, axis: int) -> Any:
     x = xp.moveaxis(x, axis, -1)
-    if 0 < k < x.shape[-1] // 8 and x.dtype.kind != "c":
+    places = _few_largest(x, k) if xp is np and 0 < k <= _FEW and x.size >= _MANY else None
+    if places is not None:
+        pass
+    elif 0 < k < x.shape[-1] // 8 and x.dtype.kind != "c":
         # To part the elements first takes, of a million, a tenth of the time of sorting them.
         candidates = _largest(xp, x, k)
         order = _falling(xp, xp.take_along_axis(x, candidates, -1))
@@ -181,6 +221,26 @@ def _top_places(xp: Any, x: Any, *, k: int, axis: int) -> Any:
     else:
         places = _falling(xp, x)[..., :k]
     return xp.moveaxis(places, -1, axis)
+
+
+def _few_largest(x: Any, k: int) -> Any:
+    """The places of the ``k`` largest elements along the last axis, by looking ``k`` times.
+
+    What was found gives way to the least number there is; where that is found itself, it might
+    be one that was found before, and there are no places.
+    """
+    if x.dtype.kind not in "iuf" or k > x.shape[-1]:
+        return None
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    x = np.array(x, order="C")
+    places = np.empty((*x.shape[:-1], k), np.intp)
+    for i in range(k):
+        place = x.argmax(axis=-1)[..., None]
+        if i and (np.take_along_axis(x, place, -1) == least).any():
+            return None
+        np.put_along_axis(x, place, least, -1)
+        places[..., i : i + 1] = place
+    return places
 
 
 def _falling(xp: Any, x: Any) -> Any:
