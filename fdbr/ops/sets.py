@@ -6,6 +6,8 @@ differ in it go separate ways.
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fdbr.backend import array_module
 from fdbr.ops.comparison import equal, logical_not, not_equal
 from fdbr.ops.creation import arrays, asarray, ones_like
@@ -42,6 +44,19 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
+def _is_quick(x: Any) -> bool:
+    """Whether NumPy sorts an array sooner than it makes a table of its elements."""
+    return type(x) is np.ndarray and x.size > 0 and x.dtype.kind in "biuf"
+
+
+def _runs(x: Any) -> tuple[Any, Any]:
+    """The elements that differ, in order, and where each begins in the sorted array."""
+    ordered = np.sort(x, axis=None)
+    new = np.ones(ordered.shape, bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return ordered[new], new.nonzero()[0]
+
+
 def unique_values(x: Any, /) -> Any:
     """The elements that differ, in order; each NaN is one of its own.
 
@@ -56,7 +71,7 @@ def unique_values(x: Any, /) -> Any:
     """
     x = asarray(x)
     if not is_traced(x):
-        return array_module(x).unique(x, equal_nan=False)
+        return _runs(x)[0] if _is_quick(x) else array_module(x).unique(x, equal_nan=False)
     return unique_all(x).values
 
 
@@ -70,6 +85,9 @@ def unique_counts(x: Any, /) -> UniqueCounts:
     """
     x = asarray(x)
     if not is_traced(x):
+        if _is_quick(x):
+            values, starts = _runs(x)
+            return UniqueCounts(values, np.diff(starts, append=x.size))
         return UniqueCounts(*array_module(x).unique(x, return_counts=True, equal_nan=False))
     found = unique_all(x)
     return UniqueCounts(found.values, found.counts)

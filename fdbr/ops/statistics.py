@@ -12,7 +12,7 @@ from fdbr.ops.dtypes import astype, float_dtype, is_number, is_traced
 from fdbr.ops.indexing import take_along_axis
 from fdbr.ops.reductions import Axis, any, kept_shape, sum
 from fdbr.ops.shape import broadcast_to, expand_dims, moveaxis, normalize_axes, reshape
-from fdbr.ops.sorting import argsort, sort
+from fdbr.ops.sorting import argsort, ranked, sort
 
 __all__ = ["median", "quantile"]
 
@@ -52,11 +52,18 @@ def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     >>> ops.median(np.array([3.0, 1.0, 2.0, 10.0]))
     np.float64(2.5)
     """
-    ordered, axes, shape = _ordered(x, axis, "fdbr.ops.median")
-    n = ordered.shape[0]
-    low, high = ordered[(n - 1) // 2], ordered[n // 2]
+    flat, axes, shape = _in_front(x, axis, "fdbr.ops.median")
+    n = flat.shape[0]
+    ranks = ((n - 1) // 2, n // 2, n - 1)
+    if is_traced(flat):
+        distinct = tuple(sorted(set(ranks)))
+        found = ranked(flat, distinct, axis=0)
+        low, high, last = (found[distinct.index(rank)] for rank in ranks)
+    else:
+        ordered = sort(flat, axis=0, stable=False)
+        low, high, last = (ordered[rank] for rank in ranks)
     out = low if n % 2 else (low + high) / 2
-    out = plain(where(isnan(ordered[-1]), ordered[-1], out))
+    out = plain(where(isnan(last), last, out))
     return reshape(out, kept_shape(shape, axes)) if keepdims else out
 
 

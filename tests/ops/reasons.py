@@ -82,6 +82,10 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     "bitwise_count": (EXACT, lambda x: np.bitwise_count(ops.argmax(x, axis=0))),
     "gcd": (EXACT, lambda x: np.gcd(ops.argmax(x, axis=0), 2)),
     "top_places": (PLACES, lambda x: ops.top_k(x, 1, axis=0)[1]),
+    "ranked_places": (
+        PLACES,
+        lambda x: registry["ranked_places"].apply(x, ranks=(0, x.shape[0] // 2), axis=0),
+    ),
     "lcm": (EXACT, lambda x: np.lcm(ops.argmax(x, axis=0), 2)),
     "window_winners": (
         PLACES,

@@ -359,3 +359,54 @@ X = np.ones((2, 3))
 def test_errors_say_what_is_wrong(f, error, words):
     with pytest.raises(error, match=words):
         fdbr.vjp(lambda x: (f(x), x)[1], X)
+
+
+# --- many elements --------------------------------------------------------------------
+
+
+def many(dtype, shape=(40, 200)):
+    """Numbers with many equal ones among them, and with what is special to their dtype."""
+    generator = np.random.default_rng(0)
+    x = generator.integers(0, 30, shape).astype(dtype)
+    if np.dtype(dtype).kind == "f":
+        x[1] = generator.normal(size=shape[1])
+        x[2, 5:9] = np.nan
+        x[3] = np.nan
+        x[4, ::2], x[4, 1::2] = np.inf, -np.inf
+        x[5], x[6, :-1] = -np.inf, -np.inf
+    return x
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "?"])
+@pytest.mark.parametrize("k", [1, 3, 16, 17, 199, 200])
+def test_the_largest_of_many_are_the_same_as_by_sorting(dtype, k):
+    x = many(dtype)
+    places = 199 - np.flip(np.argsort(np.flip(x, -1), axis=-1, kind="stable"), -1)
+    values, found = ops.top_k(x, k)
+    np.testing.assert_array_equal(found, places[:, :k])
+    np.testing.assert_array_equal(values, np.take_along_axis(x, found, -1))
+
+
+@pytest.mark.parametrize("count", [199, 200])
+def test_of_many_elements_the_median_and_its_slope_are_those_by_sorting(count):
+    x = many("f8")[:, :count]
+    with np.errstate(invalid="ignore"):  # between infinities of both signs
+        found, pullback = fdbr.vjp(lambda x: ops.median(x, axis=1), x)
+        np.testing.assert_array_equal(found, ops.median(x, axis=1))
+    order = np.argsort(x, axis=1, kind="stable")
+    expected = np.zeros_like(x)
+    middle = sorted({(count - 1) // 2, count // 2})
+    np.put_along_axis(expected, order[:, middle], 1 / len(middle), 1)
+    whole = ~np.isnan(found)
+    np.testing.assert_array_equal(pullback(np.ones_like(found))[0][whole], expected[whole])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1", "?", "c8"])
+def test_unique_elements_of_many_are_those_of_numpy(dtype):
+    x = many(dtype)
+    values, counts = np.unique(x, return_counts=True, equal_nan=False)
+    np.testing.assert_array_equal(ops.unique_values(x), values)
+    found = ops.unique_counts(x)
+    np.testing.assert_array_equal(found.values, values)
+    np.testing.assert_array_equal(found.counts, counts)
+    assert found.values.dtype == x.dtype
