@@ -228,15 +228,37 @@ def to_numpy(array: Any) -> Any:
 def device_get(values: Any) -> Any:
     """A tree with every array moved to host memory, as read-only NumPy arrays.
 
+    It is linear, and differentiable: the cotangent of a traced value moves back to where that
+    lies.
+
     >>> import numpy as np
     >>> device_get({"w": np.ones(2)})
     {'w': array([1., 1.])}
     """
-    return pytrees.map(lambda leaf: protect(to_numpy(leaf)) if is_array(leaf) else leaf, values)
+
+    def moved(leaf: Any) -> Any:
+        if _is_traced(leaf):
+            return leaf.to_device("cpu")
+        return protect(to_numpy(leaf)) if _is_there(leaf) else leaf
+
+    return pytrees.map(moved, values)
+
+
+def _is_there(leaf: Any) -> bool:
+    """Whether a leaf is an array of an array module."""
+    return module_of(type(leaf), leaf) not in (None, _BELOW)
+
+
+def _is_traced(leaf: Any) -> bool:
+    """Whether a leaf is a traced array; numbers stay where they are."""
+    return module_of(type(leaf), leaf) is _BELOW and leaf.__class__ not in (float, int, complex)
 
 
 def device_put(values: Any, device: int | str | None = None) -> Any:
     """A tree with every array moved to a device.
+
+    It is linear, and differentiable: the cotangent of a traced value moves back to where that
+    lies.
 
     Parameters
     ----------
@@ -263,5 +285,12 @@ def device_put(values: Any, device: int | str | None = None) -> Any:
             f"fdbr.device_put: device {device!r} is a GPU, which needs CuPy; install it with "
             "pip install 'fdbr[gpu]', or use device='cpu'"
         ) from error
-    with xp.cuda.Device(getattr(device, "id", device)):
-        return pytrees.map(lambda leaf: xp.asarray(leaf) if is_array(leaf) else leaf, values)
+    there = xp.cuda.Device(getattr(device, "id", device))
+
+    def moved(leaf: Any) -> Any:
+        if _is_traced(leaf):
+            return leaf.to_device(there.id)
+        return xp.asarray(leaf) if _is_there(leaf) else leaf
+
+    with there:
+        return pytrees.map(moved, values)

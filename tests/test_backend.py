@@ -235,8 +235,3 @@ def test_a_gpu_without_cupy_is_an_error_that_says_what_to_install(monkeypatch, d
         ImportError, match=r"fdbr\.device_put: device .* CuPy.*pip install 'fdbr\[gpu\]'"
     ):
         device_put(np.ones(2), device)
-
-
-def test_device_get_of_a_traced_value_says_why_not():
-    with pytest.raises(TypeError, match=r"conversion of <traced float64\[2\] of grad"):
-        fdbr.grad(lambda x: device_get(x).sum())(np.ones(2))
