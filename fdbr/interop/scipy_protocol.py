@@ -9,19 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import ops
 from fdbr.array import ufunc_sources
 from fdbr.ops import special
 
-_RENAMED = {"log_expit": ops.log_sigmoid}
+_BELOW = {"_lambertw": special.lambertw, "_zeta": special.zeta, "_riemann_zeta": special.zeta}
+"""Ufuncs that functions of SciPy call without converting what they are given."""
 
 
 def _special_ufuncs() -> dict[Any, Any]:
     module = sys.modules.get("scipy.special")
     if module is None:
         return {}
-    named = {name: getattr(ops, name) for name in special.__all__} | _RENAMED
-    found = {getattr(module, name, None): op for name, op in named.items()}
+    below = vars(sys.modules["scipy.special._ufuncs"])
+    found = {getattr(module, name, None): getattr(special, name) for name in special.__all__}
+    found |= {below.get(name): op for name, op in _BELOW.items()}
     return {ufunc: op for ufunc, op in found.items() if isinstance(ufunc, np.ufunc)}
 
 

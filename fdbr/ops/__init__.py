@@ -37,7 +37,39 @@ from fdbr.ops.sets import *
 from fdbr.ops.shape import *
 from fdbr.ops.signal import *
 from fdbr.ops.sorting import *
-from fdbr.ops.special import *
+from fdbr.ops.special import (
+    beta,
+    betainc,
+    betaln,
+    cbrt,
+    digamma,
+    entr,
+    erf,
+    erfc,
+    erfcinv,
+    erfcx,
+    erfinv,
+    expit,
+    gamma,
+    gammainc,
+    gammaincc,
+    gammaln,
+    i0,
+    i0e,
+    i1,
+    i1e,
+    kl_div,
+    log_ndtr,
+    logit,
+    ndtr,
+    ndtri,
+    polygamma,
+    rel_entr,
+    sinc,
+    xlog1py,
+    xlogy,
+    zeta,
+)
 from fdbr.ops.statistics import *
 from fdbr.ops.trigonometric import *
 
@@ -50,6 +82,6 @@ from fdbr.ops import fft, linalg  # noqa: E402
 __all__ = [
     name
     for name, member in list(globals().items())
-    if name[0] != "_" and (not isinstance(member, _Module) or name in ("fft", "linalg"))
+    if name[0] != "_" and (not isinstance(member, _Module) or name in ("fft", "linalg", "special"))
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

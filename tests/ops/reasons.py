@@ -80,6 +80,7 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     "spacing": (STEPS, lambda x: np.spacing(x) * 2.0**52),
     "on_host": (SHAPE, lambda x: on_host(lambda x: (np.floor(x),), [x], [(x.shape, "float64")])[0]),
     "bitwise_count": (EXACT, lambda x: np.bitwise_count(ops.argmax(x, axis=0))),
+    "gammasgn": (STEPS, lambda x: ops.special.gammasgn(x)),
     "gcd": (EXACT, lambda x: np.gcd(ops.argmax(x, axis=0), 2)),
     "top_places": (PLACES, lambda x: ops.top_k(x, 1, axis=0)[1]),
     "ranked_places": (
@@ -105,6 +106,12 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     ),
 }
 """Primitives whose derivative is zero: why, and a call of each."""
+
+UNKNOWN = (
+    *("chndtridf", "mathieu_a", "mathieu_b", "ncfdtridfd", "ncfdtridfn", "ncfdtrinc"),
+    *("nctdtridf", "obl_cv", "pro_cv", "zetac"),
+)
+"""Special functions of which no derivative is known by any argument: they refuse them all."""
 
 WITHOUT_CASE: dict[str, set[str]] = {
     "constants": {"e", "inf", "nan", "newaxis", "pi"},

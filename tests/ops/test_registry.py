@@ -11,10 +11,12 @@ from hypothesis import given
 import fdbr
 from fdbr import ops
 from fdbr.core import Primitive, registry
+from fdbr.ops.kinds import Unknown
 from fdbr.testing import assert_allclose
 from ops import reasons
 from ops.cases import CASES, Case, bent, few
-from ops.reasons import WITHOUT_CASE, WITHOUT_DERIVATIVE, X
+from ops.cases_scipy import SPECIAL
+from ops.reasons import UNKNOWN, WITHOUT_CASE, WITHOUT_DERIVATIVE, X
 
 
 def primitives() -> dict[str, Primitive]:
@@ -34,7 +36,21 @@ def pulls_of(primitive: Primitive) -> dict[int, Any]:
     """The reverse rules by operand: those of the first two where there may be any number."""
     rules = primitive.rules
     count = len(rules) if isinstance(rules, list) else 2
-    return {i: rules[i].pull for i in range(count) if rules[i] is not None}
+    return {
+        i: rules[i].pull
+        for i in range(count)
+        if rules[i] is not None and not isinstance(rules[i], Unknown)
+    }
+
+
+def unknown_of(primitive: Primitive) -> list[int]:
+    """The operands by which no derivative is known."""
+    rules = primitive.rules
+    return (
+        [i for i, rule in enumerate(rules) if isinstance(rule, Unknown)]
+        if isinstance(rules, list)
+        else []
+    )
 
 
 def rules_on_tape(nodes: Any) -> set[tuple[str, Any]]:
@@ -106,10 +122,12 @@ def walk() -> Walk:
     ]
     for note in notes:
         next(note)
-    for case in CASES:
+    for case in (*CASES, *SPECIAL):
         walk.run(case)
     for _, call in WITHOUT_DERIVATIVE.values():
         fdbr.vmap(call)(np.stack([X]))
+    for name in UNKNOWN:
+        fdbr.vmap(getattr(ops.special, name))(*np.ones((registered(name), 1)))
     for note in notes:
         next(note, None)
     return walk
@@ -141,7 +159,32 @@ def test_every_primitive_is_differentiated_forward_and_run_in_batches_by_a_case(
 
 def test_every_primitive_without_a_derivative_is_known_with_its_reason():
     constant = {name for name, p in primitives().items() if not has_derivative(p)}
-    assert constant == set(WITHOUT_DERIVATIVE)
+    assert constant == {*WITHOUT_DERIVATIVE, *UNKNOWN}
+
+
+def registered(name: str) -> int:
+    """How many operands a primitive has."""
+    return len(registry[name].rules)
+
+
+@pytest.mark.filterwarnings("ignore")  # what other arguments than whole ones are, does not matter
+@pytest.mark.parametrize("name", [name for name, p in primitives().items() if unknown_of(p)])
+def test_where_no_derivative_is_known_there_is_an_error_and_no_zero(name):
+    primitive, count = registry[name], registered(name)
+    for number in range(count):
+
+        def call(x, number=number):
+            return primitive.apply(*(x if i == number else 1.0 for i in range(count)))
+
+        if number in unknown_of(primitive):
+            message = rf"scipy\.special\.{name}: no derivative in \w+ is known.*stop_gradient"
+            with pytest.raises(TypeError, match=message):
+                fdbr.vjp(call, 1.0)
+            with pytest.raises(TypeError, match=message):
+                fdbr.jvp(call, (1.0,), (1.0,))
+            fdbr.vjp(lambda x, call=call: call(fdbr.stop_gradient(x)), 1.0)
+        else:
+            fdbr.vjp(call, 1.0)
 
 
 @pytest.mark.parametrize("name", WITHOUT_DERIVATIVE)
@@ -172,7 +215,12 @@ def public_names() -> set[str]:
     """The functions and constants of `ops` and its extensions, as cases name them."""
     return {
         prefix + name
-        for prefix, module in (("", ops), ("linalg.", ops.linalg), ("fft.", ops.fft))
+        for prefix, module in (
+            ("", ops),
+            ("linalg.", ops.linalg),
+            ("fft.", ops.fft),
+            ("special.", ops.special),
+        )
         for name in getattr(module, "__all__", dir(module))
         if not name.startswith("_") and not isinstance(getattr(module, name), types.ModuleType)
     }
@@ -182,9 +230,10 @@ def test_every_public_operation_has_a_case_or_a_reason_for_none():
     public = public_names()
     excused = set().union(*WITHOUT_CASE.values())
     constant = {name.removeprefix("real_") for name in WITHOUT_DERIVATIVE}
-    covered = {case.op for case in CASES}
+    covered = {case.op for case in (*CASES, *SPECIAL)}
     # Those of an extension are the functions of `ops`, or have a case by their bare name.
     bare = {name for name in public if name.rpartition(".")[2] in public & covered | covered}
+    constant |= {f"special.{name}" for name in (*UNKNOWN, "gammasgn")}
     missing = public - covered - excused - constant - bare
     assert not missing, f"add a case to tests/ops/cases.py for {sorted(missing)}"
     assert not excused & covered

@@ -7,6 +7,7 @@ under a decorator that names its kind and states its derivative once, in fdbr's 
 - `linear`: the transpose in each operand; the operation is linear in all of them together;
 - `joining` and `indexed`: `linear`, for any number of operands, and with indices;
 - `multilinear`: the transpose in each operand; it is linear in each of them alone;
+- `several`: the partial derivatives of several outputs, element by element;
 - `opaque`: the reverse and the forward rule of each operand;
 - `constant`: the derivative is zero wherever it exists.
 
@@ -26,11 +27,12 @@ from fdbr.ops.kinds.elementwise import elementwise
 from fdbr.ops.kinds.fitting import dtype_of, fit, shape_of
 from fdbr.ops.kinds.linear import indexed, joining, linear
 from fdbr.ops.kinds.multilinear import multilinear
-from fdbr.ops.kinds.opaque import constant, opaque
-from fdbr.ops.kinds.rules import Rule
+from fdbr.ops.kinds.opaque import constant, opaque, several
+from fdbr.ops.kinds.rules import Rule, Unknown
 
 __all__ = [
     "Rule",
+    "Unknown",
     "aligned",
     "constant",
     "dtype_of",
@@ -43,6 +45,7 @@ __all__ = [
     "multilinear",
     "opaque",
     "prefixed",
+    "several",
     "shape_of",
     "shifted",
 ]

@@ -11,7 +11,7 @@ from fdbr.ops.kinds.batches import aligned
 from fdbr.ops.kinds.fitting import dtype_of, fit, in_precision, match
 from fdbr.ops.kinds.large import LARGE, evaluated, letting_go, multiplied, pulled
 from fdbr.ops.kinds.operation import operands_of, operation
-from fdbr.ops.kinds.rules import Function, Rule
+from fdbr.ops.kinds.rules import Function, Rule, Unknown
 
 __all__ = ["elementwise"]
 
@@ -22,7 +22,7 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
     """Declare an operation that acts on each element alone, with NumPy's broadcasting.
 
     The partial derivative in an operand is a function of what it names, or the number 1 or
-    -1, or `None` where it is zero.  It is computed in the precision of the result: operands of
+    -1, or `None` where it is zero, or `Unknown`.  It is computed in the precision of the result: operands of
     lesser dtypes, integers above all, come to it converted.  An operation may say that its
     derivatives are to be computed in double precision, and rounded once, if in single precision
     they would lose digits.  It may say that it is heavy, if value and derivative take ten times as
@@ -71,9 +71,11 @@ def _names_only_out(partials: dict[str, Any], value: Function) -> bool:
     )
 
 
-def _partial_rule(partial: Any, operands: tuple[str, ...], index: int, heavy: bool) -> Rule | None:
+def _partial_rule(partial: Any, operands: tuple[str, ...], index: int, heavy: bool) -> Any:
     if partial is None:
         return None
+    if isinstance(partial, Unknown):
+        return partial.of(index)
     if isinstance(partial, int):
         pull = _identity_pull if partial == 1 else _negative_pull
         return Rule(pull, ["like"], operands, index)

@@ -1,13 +1,16 @@
 """Operations that state their rules one by one, and those that have no derivative."""
 
+import functools
+import inspect
+import operator
 from typing import Any
 
 from fdbr.ops.kinds.batches import aligned
-from fdbr.ops.kinds.fitting import match
+from fdbr.ops.kinds.fitting import fit, match
 from fdbr.ops.kinds.operation import operands_of, operation
-from fdbr.ops.kinds.rules import Function, Rules, names_of, saver, stated_rule
+from fdbr.ops.kinds.rules import Function, Rules, Unknown, names_of, saver, stated_rule
 
-__all__ = ["constant", "opaque"]
+__all__ = ["constant", "opaque", "several"]
 
 
 def opaque(*, batch: Function | None = None, **statements: tuple[Function, Function]) -> Any:
@@ -16,17 +19,14 @@ def opaque(*, batch: Function | None = None, **statements: tuple[Function, Funct
     For each operand there is a pair: the reverse rule, which takes the cotangent and what it
     names to the operand's cotangent; and the forward rule, which takes the operand's tangent
     and what it names to its share of the output's.  Of an operation with several outputs both
-    are tuples.
+    are tuples.  `Unknown` twice stands for a derivative that is not known.
     """
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
         pairs = [statements.get(name, (None, None)) for name in operands]
         rules = [stated_rule(pull, operands, i) for i, (pull, _) in enumerate(pairs)]
-        pushes = [
-            None if push is None else (push, saver(names_of(push), operands, i))
-            for i, (_, push) in enumerate(pairs)
-        ]
+        pushes = [_push_rule(push, operands, i) for i, (_, push) in enumerate(pairs)]
 
         def forward(values: Any, tangents: Any, out: Any, params: Any) -> Any:
             total: Any = None
@@ -39,6 +39,50 @@ def opaque(*, batch: Function | None = None, **statements: tuple[Function, Funct
         return operation(value, "opaque", rules, forward, batch)
 
     return declare
+
+
+def several(**partials: Any) -> Any:
+    """Declare an operation of several outputs that acts on each element alone.
+
+    The statement of an operand is a function of what it names, whose result is the tuple of
+    the outputs' partial derivatives; or `Unknown`.
+    """
+
+    def declare(value: Function) -> Any:
+        return opaque(batch=aligned, **{name: _pair(p) for name, p in partials.items()})(value)
+
+    return declare
+
+
+def _pair(partial: Any) -> tuple[Any, Any]:
+    """The reverse and the forward rule that follow from partial derivatives."""
+    if isinstance(partial, Unknown):
+        return partial, partial
+
+    def pull(ct: Any, shape: Any, dtype: Any, *saved: Any) -> Any:
+        terms = [c * p for c, p in zip(ct, partial(*saved), strict=True) if c is not None]
+        return fit(functools.reduce(operator.add, terms), (shape, dtype))
+
+    def push(tangent: Any, *saved: Any) -> Any:
+        return tuple(tangent * p for p in partial(*saved))
+
+    named = list(inspect.signature(partial).parameters.values())
+    first = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in _FIRST]
+    pull.__signature__ = inspect.Signature([*first, *named])  # type: ignore[attr-defined]
+    push.__signature__ = inspect.Signature([first[0], *named])  # type: ignore[attr-defined]
+    return pull, push
+
+
+_FIRST = ("ct", "shape", "dtype")
+
+
+def _push_rule(push: Any, operands: tuple[str, ...], index: int) -> Any:
+    """The forward rule of an operand, and what keeps the things that it names."""
+    if push is None:
+        return None
+    if isinstance(push, Unknown):
+        return push, push.of(index).save
+    return push, saver(names_of(push), operands, index)
 
 
 def _plus(a: Any, b: Any) -> Any:

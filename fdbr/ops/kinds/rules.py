@@ -1,12 +1,14 @@
 """The rule of one operand, made from a statement that names what it needs."""
 
+import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
+from fdbr.core import describe
 from fdbr.ops.kinds.fitting import dtype_of, like, shape_of
 
-__all__ = ["Function", "Rule", "Rules", "names_of", "saver", "stated_rule"]
+__all__ = ["Function", "Rule", "Rules", "Unknown", "names_of", "saver", "stated_rule"]
 
 Function = Callable[..., Any]
 
@@ -27,6 +29,30 @@ class Rule:
         self.retains = tuple(operands.index(name) for name in names if name in operands)
 
 
+class Unknown:
+    """What stands for the statement of an operand by which the derivative is not known.
+
+    As a rule, it refuses to be recorded: whoever differentiates by the operand gets an error
+    in the forward pass, and nobody gets zeros.
+    """
+
+    __slots__ = ("index", "message")
+
+    retains = ()
+    pull = None
+
+    def __init__(self, message: str, index: int = 0) -> None:
+        self.message = message
+        self.index = index
+
+    def of(self, index: int) -> "Unknown":
+        """The rule of an operand."""
+        return Unknown(self.message, index)
+
+    def save(self, args: Any, out: Any, params: dict[str, Any]) -> NoReturn:
+        raise TypeError(self.message.format(describe(args[self.index])))
+
+
 def saver(names: list[str], operands: tuple[str, ...], index: int) -> Function:
     """A function ``(args, out, params) -> tuple`` of the named things.
 
@@ -45,9 +71,18 @@ def saver(names: list[str], operands: tuple[str, ...], index: int) -> Function:
         "dtype": f"dtype_of({me})",
         "like": f"like({me}, out)",
     }
-    source = "def save(args, out, params):\n try: return {}\n except AttributeError: return {}\n"
+    return _compiled(_tuple_source(names, fast), _tuple_source(names, slow))
+
+
+@functools.cache  # many operations keep the same things
+def _compiled(fast: str, slow: str) -> Function:
+    source = (
+        "def save(args, out, params):\n"
+        f" try: return {fast}\n"
+        f" except AttributeError: return {slow}\n"
+    )
     scope: dict[str, Any] = {"shape_of": shape_of, "dtype_of": dtype_of, "like": like}
-    exec(source.format(*(_tuple_source(names, table) for table in (fast, slow))), scope)
+    exec(source, scope)
     return scope["save"]
 
 
@@ -60,10 +95,12 @@ def names_of(statement: Function, first: int = 1) -> list[str]:
     return list(inspect.signature(statement).parameters)[first:]
 
 
-def stated_rule(statement: Any, operands: tuple[str, ...], index: int) -> Rule | None:
+def stated_rule(statement: Any, operands: tuple[str, ...], index: int) -> Any:
     """The rule whose pull is a statement; `None` where there is none."""
     if statement is None:
         return None
+    if isinstance(statement, Unknown):
+        return statement.of(index)
     return Rule(statement, names_of(statement), operands, index)
 
 

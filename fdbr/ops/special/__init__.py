@@ -1,42 +1,41 @@
-"""Special functions: those of SciPy, with derivatives of all orders."""
+"""The functions of `scipy.special`, under its names, with derivatives of all orders.
 
-from fdbr.ops.special.bessel import i0, i0e, i1, i1e
-from fdbr.ops.special.entropies import entr, kl_div, rel_entr, xlog1py, xlogy
-from fdbr.ops.special.errors import erf, erfc, erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri
-from fdbr.ops.special.gammas import beta, betaln, digamma, gamma, gammaln, polygamma, zeta
-from fdbr.ops.special.incomplete import betainc, gammainc, gammaincc
-from fdbr.ops.special.others import cbrt, expit, logit, sinc
+Those that are used most stand in `fdbr.ops` itself too.  SciPy's own functions on traced values
+lead here, where NumPy's protocol tells of them.
+
+A function is differentiated by every argument for which a derivative is known.  By the others
+(the order of a Bessel function, the degrees of freedom of noncentral distributions) it refuses
+to be differentiated with an error, and gives no zeros.
+"""
+
+from types import ModuleType as _Module
+
+from fdbr.ops.arithmetic import round
+from fdbr.ops.exponential import exp2, expm1, log1p
+from fdbr.ops.special.airy_functions import *
+from fdbr.ops.special.bessel import *
+from fdbr.ops.special.carlson import *
+from fdbr.ops.special.distributions import *
+from fdbr.ops.special.elliptic import *
+from fdbr.ops.special.empirical import *
+from fdbr.ops.special.entropies import *
+from fdbr.ops.special.errors import *
+from fdbr.ops.special.exponential_integrals import *
+from fdbr.ops.special.faddeeva import *
+from fdbr.ops.special.gammas import *
+from fdbr.ops.special.hypergeometric import *
+from fdbr.ops.special.incomplete import *
+from fdbr.ops.special.inverses import *
+from fdbr.ops.special.kelvin import *
+from fdbr.ops.special.noncentral import *
+from fdbr.ops.special.oscillators import *
+from fdbr.ops.special.others import *
+from fdbr.ops.special.polynomials import *
+from fdbr.ops.special.powers import *
 
 __all__ = [
-    "beta",
-    "betainc",
-    "betaln",
-    "cbrt",
-    "digamma",
-    "entr",
-    "erf",
-    "erfc",
-    "erfcinv",
-    "erfcx",
-    "erfinv",
-    "expit",
-    "gamma",
-    "gammainc",
-    "gammaincc",
-    "gammaln",
-    "i0",
-    "i0e",
-    "i1",
-    "i1e",
-    "kl_div",
-    "log_ndtr",
-    "logit",
-    "ndtr",
-    "ndtri",
-    "polygamma",
-    "rel_entr",
-    "sinc",
-    "xlog1py",
-    "xlogy",
-    "zeta",
+    name
+    for name, member in list(globals().items())
+    if name[0] != "_" and not isinstance(member, _Module)
 ]
+__dir__ = __all__.copy  # `dir` shows the public names alone

@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr.ops import vectorized
 from fdbr.ops.comparison import where
+from fdbr.ops.complex_parts import real
 from fdbr.ops.exponential import exp
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import scipy_special
@@ -57,12 +58,17 @@ def erfcx(xp: Any, x: Any) -> Any:
 
 def _erfcx_slope(x: Any, out: Any) -> Any:
     """``2 * x * erfcx(x) - 2 / sqrt(pi)``; by its asymptotic series where that cancels."""
-    far = x.real > _FAR if hasattr(x, "real") else x > _FAR
-    ratio = where(far, x, _FAR) ** -2 / -2
+    far = real(x) > _FAR
+    series = asymptotic_rest(where(far, x, _FAR) ** -2 / -2)
+    return where(far, _TWO_BY_ROOT_PI * series, 2 * x * out - _TWO_BY_ROOT_PI)
+
+
+def asymptotic_rest(ratio: Any) -> Any:
+    """The sum of ``(2k - 1)!! * ratio**k`` over k = 1, 2, …, up to its smallest terms."""
     series = 1.0
     for k in range(_TERMS, 0, -1):
         series = 1 + (2 * k + 1) * ratio * series
-    return where(far, _TWO_BY_ROOT_PI * ratio * series, 2 * x * out - _TWO_BY_ROOT_PI)
+    return ratio * series
 
 
 @elementwise(x=lambda out: _HALF_ROOT_PI * exp(out * out))
@@ -98,7 +104,7 @@ def ndtr(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "ndtr", x)
 
 
-@elementwise(x=lambda x, out: _log_ndtr_slope(x, out))
+@elementwise(x=lambda x, out: log_ndtr_slope(x, out))
 def log_ndtr(xp: Any, x: Any) -> Any:
     """The logarithm of `ndtr`, without underflow.
 
@@ -109,9 +115,9 @@ def log_ndtr(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "log_ndtr", x)
 
 
-def _log_ndtr_slope(x: Any, out: Any) -> Any:
+def log_ndtr_slope(x: Any, out: Any) -> Any:
     """The density over `ndtr`: by `erfcx` where that is not large, by `exp` in the other tail."""
-    above = x.real > 0 if hasattr(x, "real") else x > 0
+    above = real(x) > 0
     below = math.sqrt(2 / math.pi) / erfcx(-math.sqrt(0.5) * where(above, 0, x))
     x, out = where(above, x, 0), where(above, out, 0)
     return where(above, exp(-0.5 * x * x - out) / _ROOT_TWO_PI, below)

@@ -4,10 +4,15 @@ import math
 from typing import Any
 
 from fdbr.core import integer
-from fdbr.ops.kinds import elementwise
-from fdbr.ops.special.library import not_differentiated, refuse_complex, scipy_special
+from fdbr.ops.comparison import where
+from fdbr.ops.kinds import constant, elementwise
+from fdbr.ops.special.library import refuse_complex, scipy_function, scipy_special, unknown
+from fdbr.ops.trigonometric import cos, sin
 
-__all__ = ["beta", "betaln", "digamma", "gamma", "gammaln", "polygamma", "zeta"]
+__all__ = [
+    *("beta", "betaln", "binom", "digamma", "gamma", "gammaln", "gammasgn", "loggamma"),
+    *("multigammaln", "poch", "polygamma", "psi", "rgamma", "zeta", "zetac"),
+]
 
 
 @elementwise(x=lambda x, out: out * digamma(x))
@@ -33,6 +38,51 @@ def gammaln(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "gammaln", x)
 
 
+@elementwise(x=lambda x: digamma(x))
+def loggamma(xp: Any, x: Any) -> Any:
+    """The logarithm of `gamma` of positive numbers; NaN below 0.
+
+    >>> from fdbr.ops import special
+    >>> round(special.loggamma(100.0), 4)
+    359.1342
+    """
+    refuse_complex("special.loggamma", x)
+    return scipy_special(xp, "loggamma", x)
+
+
+@elementwise(x=lambda x, out: _rgamma_slope(x, out))
+def rgamma(xp: Any, x: Any) -> Any:
+    """``1 / gamma(x)``, which is 0 at 0, -1, -2, ….
+
+    >>> from fdbr.ops import special
+    >>> special.rgamma(5.0) * 24, special.rgamma(-1.0) == 0
+    (1.0, True)
+    """
+    refuse_complex("special.rgamma", x)
+    return scipy_special(xp, "rgamma", x)
+
+
+def _rgamma_slope(x: Any, out: Any) -> Any:
+    """``-rgamma(x) * digamma(x)``; where x is small of ``gamma(1 - x) * sin(pi * x) / pi``."""
+    low = x < 0.5
+    mirrored = 1 - where(low, x, 0)
+    angle = math.pi * where(low, x, 0)
+    below = gamma(mirrored) * (cos(angle) - digamma(mirrored) * sin(angle) / math.pi)
+    x = where(low, 1, x)
+    return where(low, below, -rgamma(x) * digamma(x))
+
+
+@constant
+def gammasgn(xp: Any, x: Any) -> Any:
+    """The sign of `gamma`, whose derivative is 0 wherever it exists.
+
+    >>> from fdbr.ops import special
+    >>> special.gammasgn(-0.5)
+    -1.0
+    """
+    return scipy_special(xp, "gammasgn", x)
+
+
 @elementwise(x=lambda x: _polygamma(x, n=1))
 def digamma(xp: Any, x: Any) -> Any:
     """The derivative of `gammaln`.
@@ -43,6 +93,9 @@ def digamma(xp: Any, x: Any) -> Any:
     """
     refuse_complex("digamma", x)
     return scipy_special(xp, "digamma", x)
+
+
+psi = digamma
 
 
 @elementwise(x=lambda x, n: _polygamma(x, n=n + 1))
@@ -107,7 +160,61 @@ def betaln(xp: Any, a: Any, b: Any) -> Any:
     return scipy_special(xp, "betaln", a, b)
 
 
-@elementwise(x=None, q=lambda x, q: -x * _zeta(x + 1, q))
+@elementwise(
+    z=lambda z, m, out: out * (digamma(z + m) - digamma(z)),
+    m=lambda z, m, out: out * digamma(z + m),
+)
+def poch(xp: Any, z: Any, m: Any) -> Any:
+    """Pochhammer's symbol ``gamma(z + m) / gamma(z)``.
+
+    >>> from fdbr.ops import special
+    >>> special.poch(3.0, 2.0)
+    12.0
+    """
+    return scipy_special(xp, "poch", z, m)
+
+
+@elementwise(
+    n=lambda n, k, out: out * (digamma(n + 1) - digamma(n - k + 1)),
+    k=lambda n, k, out: out * (digamma(n - k + 1) - digamma(k + 1)),
+)
+def binom(xp: Any, n: Any, k: Any) -> Any:
+    """The binomial coefficient of real arguments.
+
+    >>> from fdbr.ops import special
+    >>> special.binom(4.0, 2.0)
+    6.0
+    """
+    return scipy_special(xp, "binom", n, k)
+
+
+def multigammaln(a: Any, d: int, /) -> Any:
+    """The logarithm of the multivariate gamma function of ``d`` dimensions.
+
+    Parameters
+    ----------
+    a
+        An array of numbers above ``(d - 1) / 2``.
+    d
+        A positive integer.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``d`` is no integer, or not positive.
+
+    >>> from fdbr.ops import special
+    >>> round(special.multigammaln(5.0, 1), 4) == round(special.gammaln(5.0), 4)
+    True
+    """
+    d = integer("scipy.special.multigammaln", "d", d, least=1)
+    out = gammaln(a) + 0.25 * d * (d - 1) * math.log(math.pi)
+    for j in range(1, d):
+        out = out + gammaln(a - 0.5 * j)
+    return out
+
+
+@elementwise(x=unknown("zeta", "x"), q=lambda x, q: -x * _zeta(x + 1, q))
 def _zeta(xp: Any, x: Any, q: Any) -> Any:
     return scipy_special(xp, "zeta", x, q)
 
@@ -126,5 +233,7 @@ def zeta(x: Any, q: Any = 1.0, /) -> Any:
     >>> round(ops.zeta(2.0), 6)
     1.644934
     """
-    not_differentiated("zeta", "x", x)
     return _zeta(x, q)
+
+
+zetac = scipy_function("zetac", "x", "Riemann's zeta function minus 1.")

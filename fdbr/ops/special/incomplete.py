@@ -23,7 +23,7 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
 _LARGE = 10.0  # where that series for the logarithm of gamma is exact to the last digit
 
 
-@elementwise(a=lambda a, x: _gammainc_by(a, x, n=1), x=lambda a, x: _gamma_density(a, x))
+@elementwise(a=lambda a, x: gammainc_by(a, x, n=1), x=lambda a, x: gamma_density(a, x))
 def gammainc(xp: Any, a: Any, x: Any) -> Any:
     """The regularised lower incomplete gamma function: gamma's distribution function.
 
@@ -37,7 +37,7 @@ def gammainc(xp: Any, a: Any, x: Any) -> Any:
     return scipy_special(xp, "gammainc", a, x)
 
 
-@elementwise(a=lambda a, x: -_gammainc_by(a, x, n=1), x=lambda a, x: -_gamma_density(a, x))
+@elementwise(a=lambda a, x: -gammainc_by(a, x, n=1), x=lambda a, x: -gamma_density(a, x))
 def gammaincc(xp: Any, a: Any, x: Any) -> Any:
     """The regularised upper incomplete gamma function ``1 - gammainc(a, x)``.
 
@@ -49,9 +49,9 @@ def gammaincc(xp: Any, a: Any, x: Any) -> Any:
 
 
 @elementwise(
-    a=lambda a, b, x: _betainc_by(a, b, x, i=1, j=0),
-    b=lambda a, b, x: _betainc_by(a, b, x, i=0, j=1),
-    x=lambda a, b, x: _beta_density(a, b, x),
+    a=lambda a, b, x: betainc_by(a, b, x, i=1, j=0),
+    b=lambda a, b, x: betainc_by(a, b, x, i=0, j=1),
+    x=lambda a, b, x: beta_density(a, b, x),
 )
 def betainc(xp: Any, a: Any, b: Any, x: Any) -> Any:
     """The regularised incomplete beta function: beta's distribution function.
@@ -69,7 +69,7 @@ def betainc(xp: Any, a: Any, b: Any, x: Any) -> Any:
 # --- what both need -----------------------------------------------------------------
 
 
-def _in_float64(xp: Any, *operands: Any) -> Any:
+def in_float64(xp: Any, *operands: Any) -> Any:
     return xp.broadcast_arrays(*(xp.asarray(value, dtype=float) for value in operands))
 
 
@@ -94,7 +94,7 @@ def _settled(xp: Any, out: Any, valid: Any, at_end: Any, dtype: Any) -> Any:
 # --- gamma's derivatives by the shape -----------------------------------------------
 
 
-def _gamma_density(a: Any, x: Any) -> Any:
+def gamma_density(a: Any, x: Any) -> Any:
     return exp(xlogy(a - 1, x) - x - gammaln(a))
 
 
@@ -105,18 +105,18 @@ def _gamma_by_x(a: Any, x: Any, n: int) -> Any:
     def slopes(k: int, m: int) -> Any:
         return log(x) - digamma(a) if k == 1 else -polygamma(k - 1, a)
 
-    return where(inside, _gamma_density(a, x) * relative_derivative(slopes, n), 0)
+    return where(inside, gamma_density(a, x) * relative_derivative(slopes, n), 0)
 
 
-@elementwise(a=lambda a, x, n: _gammainc_by(a, x, n=n + 1), x=lambda a, x, n: _gamma_by_x(a, x, n))
-def _gammainc_by(xp: Any, a: Any, x: Any, *, n: int) -> Any:
+@elementwise(a=lambda a, x, n: gammainc_by(a, x, n=n + 1), x=lambda a, x, n: _gamma_by_x(a, x, n))
+def gammainc_by(xp: Any, a: Any, x: Any, *, n: int) -> Any:
     """``(d/da)**n gammainc(a, x)``.
 
     In ``v = log(t / a)`` the density is ``exp(a * (v - exp(v)))`` times a factor, with its mode
     at 0.
     """
     dtype = float_dtype(a, x)
-    a, x = _in_float64(xp, a, x)
+    a, x = in_float64(xp, a, x)
     valid = (a > 0) & (a < math.inf) & (x > 0) & (x < math.inf)
     at_end = (a > 0) & ((x == 0) | (x == math.inf))
     a, x = xp.where(valid, a, 1.0), xp.where(valid, x, 1.0)
@@ -146,7 +146,7 @@ def _gammainc_by(xp: Any, a: Any, x: Any, *, n: int) -> Any:
 # --- beta's derivatives by both parameters ------------------------------------------
 
 
-def _beta_density(a: Any, b: Any, x: Any) -> Any:
+def beta_density(a: Any, b: Any, x: Any) -> Any:
     return exp(xlogy(a - 1, x) + xlog1py(b - 1, -x) - betaln(a, b))
 
 
@@ -164,22 +164,22 @@ def _beta_by_x(a: Any, b: Any, x: Any, i: int, j: int) -> Any:
             + ((log(x) if k else log1p(-x)) if k + m == 1 else 0)
         )
 
-    return where(inside, _beta_density(a, b, x) * relative_derivative(slopes, i, j), 0)
+    return where(inside, beta_density(a, b, x) * relative_derivative(slopes, i, j), 0)
 
 
 @elementwise(
-    a=lambda a, b, x, i, j: _betainc_by(a, b, x, i=i + 1, j=j),
-    b=lambda a, b, x, i, j: _betainc_by(a, b, x, i=i, j=j + 1),
+    a=lambda a, b, x, i, j: betainc_by(a, b, x, i=i + 1, j=j),
+    b=lambda a, b, x, i, j: betainc_by(a, b, x, i=i, j=j + 1),
     x=lambda a, b, x, i, j: _beta_by_x(a, b, x, i, j),
 )
-def _betainc_by(xp: Any, a: Any, b: Any, x: Any, *, i: int, j: int) -> Any:
+def betainc_by(xp: Any, a: Any, b: Any, x: Any, *, i: int, j: int) -> Any:
     """``(d/da)**i (d/db)**j betainc(a, b, x)``.
 
     In ``u = log(t / (1 - t))`` the density is ``t**a * (1 - t)**b`` times a factor.  Above the
     mode, 1 - x takes the place of ``x``.
     """
     dtype = float_dtype(a, b, x)
-    a, b, x = _in_float64(xp, a, b, x)
+    a, b, x = in_float64(xp, a, b, x)
     proper = (a > 0) & (a < math.inf) & (b > 0) & (b < math.inf)
     valid, at_end = proper & (x > 0) & (x < 1), proper & ((x == 0) | (x == 1))
     a, b, x = xp.where(valid, a, 1.0), xp.where(valid, b, 1.0), xp.where(valid, x, 0.5)

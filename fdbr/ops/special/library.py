@@ -1,33 +1,57 @@
 """Where the values of special functions come from: SciPy, for whatever module an array has."""
 
 import functools
+import inspect
+import sys
 from typing import Any
 
 import numpy as np
 
 from fdbr.backend import to_numpy
-from fdbr.core import describe, stop_gradient
+from fdbr.core import describe, number_types
 from fdbr.libraries import scipy_of
+from fdbr.ops.comparison import where
 from fdbr.ops.dtypes import float_dtype, is_complex, is_number
+from fdbr.ops.kinds import Unknown, elementwise, several
 from fdbr.ops.kinds.large import evaluated
 
-__all__ = ["not_differentiated", "refuse_complex", "scipy_special"]
+__all__ = [
+    "one_less",
+    "refuse_complex",
+    "scipy_function",
+    "scipy_functions",
+    "scipy_special",
+    "unknown",
+]
 
 
 def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
     """A function of `scipy.special` on arrays of a module, in their floating dtype.
 
     NumPy arrays are SciPy's own; CuPy has most of the functions in ``cupyx``.  What a module
-    lacks is computed in host memory.
+    lacks is computed in host memory.  A function whose values are complex gives them in the
+    complex dtype of that precision, and one of several outputs gives a tuple.
     """
     dtype = float_dtype(*operands)
     function = _function(xp, name)
     if function is not None:
-        out = _applied(xp, *operands, function=function)
-    else:
-        on_host = [operand if is_number(operand) else to_numpy(operand) for operand in operands]
-        out = xp.asarray(_function(np, name)(*on_host))
-    return out if out.dtype == dtype else out.astype(dtype)
+        several_outputs = getattr(function, "nout", 1) > 1
+        apply = function if several_outputs else functools.partial(_applied, xp, function=function)
+        out = apply(*operands)
+        return tuple(_cast(o, dtype) for o in out) if type(out) is tuple else _cast(out, dtype)
+    on_host = [operand if is_number(operand) else to_numpy(operand) for operand in operands]
+    out = _function(np, name)(*on_host)
+    if type(out) is tuple:
+        return tuple(_cast(xp.asarray(o), dtype) for o in out)
+    return _cast(xp.asarray(out), dtype)
+
+
+def _cast(out: Any, dtype: Any) -> Any:
+    if out.dtype == dtype:
+        return out
+    if out.dtype.kind == "c" and dtype.kind != "c":
+        dtype = np.result_type(dtype, np.complex64)
+    return out.astype(dtype)
 
 
 @evaluated
@@ -40,19 +64,71 @@ def _function(xp: Any, name: str) -> Any:
     return getattr(scipy_of(xp, "special"), name, None)
 
 
+def unknown(function: str, operand: str) -> Unknown:
+    """What stands for a derivative that is not known: an error that says so."""
+    return Unknown(
+        f"scipy.special.{function}: no derivative in {operand} is known, which is {{}}; give "
+        f"fdbr.stop_gradient({operand}) to hold it constant"
+    )
+
+
+def scipy_function(name: str, operands: str, doc: str, **partials: Any) -> Any:
+    """An elementwise operation whose values are those of a function of `scipy.special`.
+
+    Parameters
+    ----------
+    name
+        SciPy's name, which is the operation's too.
+    operands
+        The names of the operands, with spaces between them.
+    doc
+        What the function is.
+    partials
+        The partial derivatives, as `elementwise` takes them.  By an operand that has none
+        here, no derivative is known.
+    """
+    return elementwise(**_stated(name, operands, partials))(_value(name, operands, doc, partials))
+
+
+def scipy_functions(name: str, operands: str, doc: str, **partials: Any) -> Any:
+    """As `scipy_function`, for several outputs: a statement is a tuple of their derivatives."""
+    return several(**_stated(name, operands, partials))(_value(name, operands, doc, partials))
+
+
+def _stated(name: str, operands: str, partials: dict[str, Any]) -> dict[str, Any]:
+    public = name.strip("_")
+    return {n: partials[n] if n in partials else unknown(public, n) for n in operands.split()}
+
+
+def _value(name: str, operands: str, doc: str, partials: dict[str, Any]) -> Any:
+    """The value function, with the signature and the place of one that was written out."""
+    public = name.strip("_")
+
+    def value(xp: Any, *values: Any) -> Any:
+        return scipy_special(xp, public, *values)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    names = ["xp", *operands.split()]
+    value.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
+    value.__name__ = value.__qualname__ = name
+    value.__module__ = sys._getframe(2).f_globals["__name__"]
+    without = [n for n in operands.split() if n not in partials]
+    value.__doc__ = doc + (f"  No derivative in {', '.join(without)} is known." if without else "")
+    return value
+
+
+def one_less(n: Any) -> tuple[Any, Any]:
+    """Whether a degree or order is 0, and that below it, or 0; Python numbers stay such."""
+    if type(n) in number_types:
+        return n == 0, max(n - 1, 0)
+    zero = n == 0
+    return zero, where(zero, 1, n) - 1
+
+
 def refuse_complex(function: str, x: Any) -> None:
     """Refuse complex numbers where the function or its derivatives are for real ones alone."""
     if is_complex(x):
         raise TypeError(
             f"fdbr.ops.{function}: x must be real, not {describe(x)}; the function or its "
             "derivatives are defined here on the real line alone"
-        )
-
-
-def not_differentiated(function: str, name: str, value: Any) -> None:
-    """Refuse a traced value in the place of an argument by which there is no derivative."""
-    if stop_gradient(value) is not value:
-        raise TypeError(
-            f"fdbr.ops.{function}: there is no derivative by {name}, which is {describe(value)}; "
-            f"give fdbr.stop_gradient({name}) to hold it constant"
         )

@@ -1,4 +1,7 @@
-"""Further functions of one number: the logistic function and its inverse, sinc, cube roots."""
+"""Further functions of one number: the logistic function and its inverse, sinc, cube roots.
+
+And Lambert's function with its relative, Wright's omega.
+"""
 
 import math
 from typing import Any
@@ -6,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from fdbr.ops import vectorized
+from fdbr.ops.exponential import exp
 from fdbr.ops.kinds import elementwise
-from fdbr.ops.special.library import scipy_special
+from fdbr.ops.special.library import scipy_function, scipy_special
 
-__all__ = ["cbrt", "expit", "logit", "sinc"]
+__all__ = ["cbrt", "expit", "lambertw", "log_expit", "logit", "sinc", "softplus", "wrightomega"]
 
 _NEAR = 1.0  # up to which sinc's derivatives are sums of powers
 _TERMS = 12
@@ -90,3 +94,39 @@ def sinc(x: Any, /) -> Any:
     (1.0, 1.0)
     """
     return _sinc(x, order=0)
+
+
+log_expit = scipy_function(
+    *("log_expit", "x", "The logarithm of `expit`, without underflow."), x=lambda x: expit(-x)
+)
+
+
+def softplus(x: Any) -> Any:
+    """``log(1 + exp(x))``, without overflow.
+
+    >>> from fdbr.ops import special
+    >>> special.softplus(1000.0)
+    1000.0
+    """
+    return -log_expit(-x)
+
+
+_lambertw = scipy_function(
+    *("_lambertw", "z k tol", ""), z=lambda out: exp(-out) / (1 + out), k=None, tol=None
+)
+
+
+def lambertw(z: Any, k: Any = 0, tol: float = 1e-8) -> Any:
+    """Lambert's function, complex: the solution ``w`` of ``w * exp(w) = z`` on branch ``k``.
+
+    >>> from fdbr.ops import special
+    >>> complex(special.lambertw(0.0))
+    0j
+    """
+    return _lambertw(z, k, tol)
+
+
+wrightomega = scipy_function(
+    *("wrightomega", "z", "Wright's omega: the solution ``w`` of ``w + log(w) = z``."),
+    z=lambda out: out / (1 + out),
+)
