@@ -62,7 +62,7 @@ def test_batches_and_float32_agree(case):
         alone = derivative(*(x[i] for x in batch))
         assert_allclose([x[i] for x in found], list(alone), rtol=1e-9, atol=1e-9)
     small = [x.astype(np.float32) for x in args]
-    if np.isfinite(case.reference(*small)).all():  # some of SciPy's are not
+    if np.isfinite(case.function(*small)).all():  # some of SciPy's are not
         in_float32 = derivative(*small)
         assert {g.dtype for g in in_float32} == {np.dtype(np.float32)}
         assert_allclose(in_float32, desired, rtol=1e-3, atol=1e-3)
@@ -120,7 +120,8 @@ def test_every_ufunc_of_scipy_leads_to_the_operation_of_its_name(name):
         found = slope(ufunc)
         if isinstance(found, str):
             assert found == slope(op)
-            assert found.startswith(f"scipy.special.{name}: no derivative in")
+            refused = f"scipy.special.{op.__name__}: no derivative in"
+            assert found.startswith(refused) or "not supported for the input types" in found
         else:
             assert_allclose(found, slope(op))
 

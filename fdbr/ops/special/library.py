@@ -25,6 +25,10 @@ __all__ = [
 ]
 
 
+# Of these, SciPy's loops for float32 give NaN, never end, or are deprecated.
+_IN_FLOAT64 = ("mathieu_", "pro_", "obl_", "bdtr", "nbdtr")
+
+
 def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
     """A function of `scipy.special` on arrays of a module, in their floating dtype.
 
@@ -33,6 +37,11 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
     complex dtype of that precision, and one of several outputs gives a tuple.
     """
     dtype = float_dtype(*operands)
+    if name.startswith(_IN_FLOAT64):
+        operands = tuple(
+            o.astype(float) if getattr(getattr(o, "dtype", None), "kind", "") == "f" else o
+            for o in operands
+        )
     function = _function(xp, name)
     if function is not None:
         several_outputs = getattr(function, "nout", 1) > 1
