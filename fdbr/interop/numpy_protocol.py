@@ -25,7 +25,8 @@ def _is_known(value: Any) -> bool:
 
 
 def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+    of = "np" if getattr(np, ufunc.__name__, None) is ufunc else "scipy.special"
+    name = f"{of}.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     if kwargs.pop("out", None) is not None:
         refuse(
             name,

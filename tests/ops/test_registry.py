@@ -167,8 +167,15 @@ def registered(name: str) -> int:
     return len(registry[name].rules)
 
 
+def callable_by(name: str) -> bool:
+    """Whether it is public, and takes numbers that are not whole: Hermite's degrees are."""
+    return name in ops.special.__all__ and "hermite" not in name
+
+
 @pytest.mark.filterwarnings("ignore")  # what other arguments than whole ones are, does not matter
-@pytest.mark.parametrize("name", [name for name, p in primitives().items() if unknown_of(p)])
+@pytest.mark.parametrize(
+    "name", [name for name, p in primitives().items() if unknown_of(p) and callable_by(name)]
+)
 def test_where_no_derivative_is_known_there_is_an_error_and_no_zero(name):
     primitive, count = registry[name], registered(name)
     for number in range(count):
@@ -233,7 +240,8 @@ def test_every_public_operation_has_a_case_or_a_reason_for_none():
     covered = {case.op for case in (*CASES, *SPECIAL)}
     # Those of an extension are the functions of `ops`, or have a case by their bare name.
     bare = {name for name in public if name.rpartition(".")[2] in public & covered | covered}
-    constant |= {f"special.{name}" for name in (*UNKNOWN, "gammasgn")}
+    constant |= {f"special.{name}" for name in (*UNKNOWN, "gammasgn", "round")}
+    covered |= {"special.jn", "special.psi"}  # other names of jv and digamma
     missing = public - covered - excused - constant - bare
     assert not missing, f"add a case to tests/ops/cases.py for {sorted(missing)}"
     assert not excused & covered

@@ -229,8 +229,8 @@ def test_ufuncs_of_scipy_take_traced_and_plain_arguments_mixed():
 
 
 def test_what_scipy_has_and_fdbr_has_not_is_named():
-    with pytest.raises(TypeError, match="jv of a traced value has no derivative rule"):
-        fdbr.grad(lambda x: sp.jv(1, x))(0.5)
+    with pytest.raises(TypeError, match=r"scipy\.special\.jv: no derivative in v is known"):
+        fdbr.grad(lambda x: sp.jv(x, 1.0))(0.5)
     with pytest.raises(TypeError, match=r"conversion of .* Use the functions of fdbr\.ops"):
         fdbr.grad(lambda x: sp.polygamma(1, x))(0.5)
 
@@ -246,7 +246,7 @@ def test_polygamma_takes_one_order_that_is_not_negative():
 
 
 def test_zeta_refuses_a_derivative_by_its_exponent():
-    with pytest.raises(TypeError, match=r"zeta: there is no derivative by x, .*stop_gradient"):
+    with pytest.raises(TypeError, match=r"zeta: no derivative in x is known, .*stop_gradient"):
         fdbr.grad(ops.zeta)(2.0)
     assert_allclose(
         fdbr.grad(lambda x: ops.zeta(fdbr.stop_gradient(x), x))(3.0), -3 * sp.zeta(4, 3)

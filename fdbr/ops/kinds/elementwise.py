@@ -22,12 +22,12 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
     """Declare an operation that acts on each element alone, with NumPy's broadcasting.
 
     The partial derivative in an operand is a function of what it names, or the number 1 or
-    -1, or `None` where it is zero, or `Unknown`.  It is computed in the precision of the result: operands of
-    lesser dtypes, integers above all, come to it converted.  An operation may say that its
-    derivatives are to be computed in double precision, and rounded once, if in single precision
-    they would lose digits.  It may say that it is heavy, if value and derivative take ten times as
-    long as a multiplication: large arrays are then divided among threads.  ``heavy="backward"``
-    says so of the derivative alone.
+    -1, or `None` where it is zero, or `Unknown`.  It is computed in the precision of the result:
+    operands of lesser dtypes, integers above all, come to it converted.  An operation may say that
+    its derivatives are to be computed in double precision, and rounded once, if in single
+    precision they would lose digits.  It may say that it is heavy, if value and derivative take
+    ten times as long as a multiplication: large arrays are then divided among threads.
+    ``heavy="backward"`` says so of the derivative alone.
     """
 
     def declare(value: Function) -> Any:

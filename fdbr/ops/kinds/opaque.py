@@ -45,7 +45,8 @@ def several(**partials: Any) -> Any:
     """Declare an operation of several outputs that acts on each element alone.
 
     The statement of an operand is a function of what it names, whose result is the tuple of
-    the outputs' partial derivatives; or `Unknown`.
+    the outputs' partial derivatives; or `Unknown`.  One that may be infinite where another is
+    not is given as a function of nothing, and is only computed where the output is used.
     """
 
     def declare(value: Function) -> Any:
@@ -60,11 +61,12 @@ def _pair(partial: Any) -> tuple[Any, Any]:
         return partial, partial
 
     def pull(ct: Any, shape: Any, dtype: Any, *saved: Any) -> Any:
-        terms = [c * p for c, p in zip(ct, partial(*saved), strict=True) if c is not None]
+        pairs = zip(ct, partial(*saved), strict=True)
+        terms = [c * (p() if callable(p) else p) for c, p in pairs if c is not None]
         return fit(functools.reduce(operator.add, terms), (shape, dtype))
 
     def push(tangent: Any, *saved: Any) -> Any:
-        return tuple(tangent * p for p in partial(*saved))
+        return tuple(tangent * (p() if callable(p) else p) for p in partial(*saved))
 
     named = list(inspect.signature(partial).parameters.values())
     first = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in _FIRST]

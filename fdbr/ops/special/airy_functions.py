@@ -2,7 +2,7 @@
 
 >>> import fdbr
 >>> from fdbr.ops import special
->>> round(fdbr.grad(lambda x: special.airy(x)[0])(1.0), 6) == round(special.airy(1.0)[1], 6)
+>>> bool(fdbr.grad(lambda x: special.airy(x)[0])(1.0) == special.airy(1.0)[1])
 True
 """
 

@@ -7,7 +7,7 @@ these; those that are scaled by the size of a part of the argument are for real 
 
 >>> import fdbr
 >>> from fdbr.ops import special
->>> round(special.jv(1.0, 0.5), 6), round(fdbr.grad(special.j0)(0.5), 6)
+>>> round(special.jv(1.0, 0.5), 6), round(float(fdbr.grad(special.j0)(0.5)), 6)
 (0.242268, -0.242268)
 """
 
@@ -24,10 +24,37 @@ from fdbr.ops.special.library import (
 )
 
 __all__ = [
-    *("hankel1", "hankel1e", "hankel2", "hankel2e", "i0", "i0e", "i1", "i1e", "iv", "ive"),
-    *("j0", "j1", "jn", "jv", "jve", "k0", "k0e", "k1", "k1e", "kn", "kv", "kve"),
-    *("spherical_in", "spherical_jn", "spherical_kn", "spherical_yn"),
-    *("y0", "y1", "yn", "yv", "yve"),
+    "hankel1",
+    "hankel1e",
+    "hankel2",
+    "hankel2e",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
+    "iv",
+    "ive",
+    "j0",
+    "j1",
+    "jn",
+    "jv",
+    "jve",
+    "k0",
+    "k0e",
+    "k1",
+    "k1e",
+    "kn",
+    "kv",
+    "kve",
+    "spherical_in",
+    "spherical_jn",
+    "spherical_kn",
+    "spherical_yn",
+    "y0",
+    "y1",
+    "yn",
+    "yv",
+    "yve",
 ]
 
 

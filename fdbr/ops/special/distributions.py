@@ -7,7 +7,7 @@ known, but by that which an inverse solves for.
 
 >>> import fdbr
 >>> from fdbr.ops import special
->>> round(special.chdtr(2.0, 1.0), 6), round(fdbr.grad(special.chdtr, 1)(2.0, 1.0), 6)
+>>> round(special.chdtr(2.0, 1.0), 6), round(float(fdbr.grad(special.chdtr, 1)(2.0, 1.0)), 6)
 (0.393469, 0.303265)
 """
 
@@ -20,10 +20,36 @@ from fdbr.ops.special.incomplete import beta_density, betainc_by, gamma_density,
 from fdbr.ops.special.library import scipy_function
 
 __all__ = [
-    *("bdtr", "bdtrc", "bdtri", "bdtrik", "bdtrin", "chdtr", "chdtrc", "chdtri", "chdtriv"),
-    *("fdtr", "fdtrc", "fdtri", "fdtridfd", "gdtr", "gdtrc", "gdtria", "gdtrib", "gdtrix"),
-    *("nbdtr", "nbdtrc", "nbdtri", "nbdtrik", "nbdtrin", "pdtr", "pdtrc", "pdtri", "pdtrik"),
-    *("stdtr", "stdtridf", "stdtrit"),
+    "bdtr",
+    "bdtrc",
+    "bdtri",
+    "bdtrik",
+    "bdtrin",
+    "chdtr",
+    "chdtrc",
+    "chdtri",
+    "chdtriv",
+    "fdtr",
+    "fdtrc",
+    "fdtri",
+    "fdtridfd",
+    "gdtr",
+    "gdtrc",
+    "gdtria",
+    "gdtrib",
+    "gdtrix",
+    "nbdtr",
+    "nbdtrc",
+    "nbdtri",
+    "nbdtrik",
+    "nbdtrin",
+    "pdtr",
+    "pdtrc",
+    "pdtri",
+    "pdtrik",
+    "stdtr",
+    "stdtridf",
+    "stdtrit",
 ]
 
 

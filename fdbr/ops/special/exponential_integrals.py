@@ -2,7 +2,7 @@
 
 >>> import fdbr
 >>> from fdbr.ops import special
->>> round(special.exp1(1.0), 6), fdbr.grad(lambda x: special.sici(x)[0])(0.0)
+>>> round(special.exp1(1.0), 6), float(fdbr.grad(lambda x: special.sici(x)[0])(0.0))
 (0.219384, 1.0)
 """
 
@@ -49,11 +49,11 @@ def _sinhc(x: Any) -> Any:
 
 sici = scipy_functions(
     *("sici", "x", "The integrals of sine and cosine over their argument: ``(si, ci)``."),
-    x=lambda x: (sinc(x / math.pi), cos(x) / x),
+    x=lambda x: (sinc(x / math.pi), lambda: cos(x) / x),
 )
 shichi = scipy_functions(
     *("shichi", "x", "Those of the hyperbolic sine and cosine: ``(shi, chi)``."),
-    x=lambda x: (_sinhc(x), cosh(x) / x),
+    x=lambda x: (_sinhc(x), lambda: cosh(x) / x),
 )
 
 

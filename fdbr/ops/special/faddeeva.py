@@ -2,7 +2,7 @@
 
 >>> import fdbr
 >>> from fdbr.ops import special
->>> round(special.dawsn(1.0), 6), round(fdbr.grad(special.dawsn)(1.0), 6)
+>>> round(special.dawsn(1.0), 6), round(float(fdbr.grad(special.dawsn)(1.0)), 6)
 (0.53808, -0.076159)
 """
 
@@ -18,8 +18,15 @@ from fdbr.ops.special.library import scipy_function, scipy_functions
 from fdbr.ops.trigonometric import cos, sin
 
 __all__ = [
-    *("dawsn", "erfi", "fresnel", "modfresnelm", "modfresnelp", "ndtri_exp", "owens_t"),
-    *("voigt_profile", "wofz"),
+    "dawsn",
+    "erfi",
+    "fresnel",
+    "modfresnelm",
+    "modfresnelp",
+    "ndtri_exp",
+    "owens_t",
+    "voigt_profile",
+    "wofz",
 ]
 
 _TWO_BY_ROOT_PI = 2 / math.sqrt(math.pi)

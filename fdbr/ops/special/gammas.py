@@ -10,8 +10,21 @@ from fdbr.ops.special.library import refuse_complex, scipy_function, scipy_speci
 from fdbr.ops.trigonometric import cos, sin
 
 __all__ = [
-    *("beta", "betaln", "binom", "digamma", "gamma", "gammaln", "gammasgn", "loggamma"),
-    *("multigammaln", "poch", "polygamma", "psi", "rgamma", "zeta", "zetac"),
+    "beta",
+    "betaln",
+    "binom",
+    "digamma",
+    "gamma",
+    "gammaln",
+    "gammasgn",
+    "loggamma",
+    "multigammaln",
+    "poch",
+    "polygamma",
+    "psi",
+    "rgamma",
+    "zeta",
+    "zetac",
 ]
 
 
@@ -77,7 +90,7 @@ def gammasgn(xp: Any, x: Any) -> Any:
     """The sign of `gamma`, whose derivative is 0 wherever it exists.
 
     >>> from fdbr.ops import special
-    >>> special.gammasgn(-0.5)
+    >>> float(special.gammasgn(-0.5))
     -1.0
     """
     return scipy_special(xp, "gammasgn", x)

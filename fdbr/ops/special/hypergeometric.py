@@ -2,7 +2,7 @@
 
 >>> import fdbr
 >>> from fdbr.ops import special
->>> special.hyp2f1(1.0, 1.0, 2.0, 0.0), fdbr.grad(special.hyp2f1, 3)(1.0, 1.0, 2.0, 0.0)
+>>> special.hyp2f1(1.0, 1.0, 2.0, 0.0), float(fdbr.grad(special.hyp2f1, 3)(1.0, 1.0, 2.0, 0.0))
 (1.0, 0.5)
 """
 

@@ -23,14 +23,21 @@ from fdbr.ops.special.hypergeometric import hyp0f1, hyp1f1
 from fdbr.ops.special.library import scipy_function, unknown
 
 __all__ = [
-    *(
-        "chndtr",
-        "chndtridf",
-        "chndtrinc",
-        "chndtrix",
-    ),
-    *("ncfdtr", "ncfdtri", "ncfdtridfd", "ncfdtridfn", "ncfdtrinc"),
-    *("nctdtr", "nctdtridf", "nctdtrinc", "nctdtrit", "nrdtrimn", "nrdtrisd"),
+    "chndtr",
+    "chndtridf",
+    "chndtrinc",
+    "chndtrix",
+    "ncfdtr",
+    "ncfdtri",
+    "ncfdtridfd",
+    "ncfdtridfn",
+    "ncfdtrinc",
+    "nctdtr",
+    "nctdtridf",
+    "nctdtrinc",
+    "nctdtrit",
+    "nrdtrimn",
+    "nrdtrisd",
 ]
 
 # --- chi-square ---------------------------------------------------------------------

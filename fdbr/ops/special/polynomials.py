@@ -5,20 +5,34 @@ of Gegenbauer's or Jacobi's, of one degree less (https://dlmf.nist.gov/18.9).
 
 >>> import fdbr
 >>> from fdbr.ops import special
->>> special.eval_legendre(2, 0.5), fdbr.grad(special.eval_legendre, 1)(2, 0.5)
+>>> special.eval_legendre(2, 0.5), float(fdbr.grad(special.eval_legendre, 1)(2, 0.5))
 (-0.125, 1.5)
 """
 
 from typing import Any
 
+from fdbr.core import number_types
 from fdbr.ops.comparison import where
+from fdbr.ops.dtypes import astype
 from fdbr.ops.special.library import one_less, scipy_function
 
 __all__ = [
-    *("eval_chebyc", "eval_chebys", "eval_chebyt", "eval_chebyu", "eval_gegenbauer"),
-    *("eval_genlaguerre", "eval_hermite", "eval_hermitenorm", "eval_jacobi", "eval_laguerre"),
-    *("eval_legendre", "eval_sh_chebyt", "eval_sh_chebyu", "eval_sh_jacobi"),
-    *("eval_sh_legendre", "lpmv"),
+    "eval_chebyc",
+    "eval_chebys",
+    "eval_chebyt",
+    "eval_chebyu",
+    "eval_gegenbauer",
+    "eval_genlaguerre",
+    "eval_hermite",
+    "eval_hermitenorm",
+    "eval_jacobi",
+    "eval_laguerre",
+    "eval_legendre",
+    "eval_sh_chebyt",
+    "eval_sh_chebyu",
+    "eval_sh_jacobi",
+    "eval_sh_legendre",
+    "lpmv",
 ]
 
 
@@ -110,6 +124,7 @@ eval_laguerre = scipy_function(
 def _hermite_slope(f: Any, factor: int) -> Any:
     def slope(n: Any, x: Any) -> Any:
         zero, below = one_less(n)
+        below = below if type(below) in number_types else astype(below, "int64")
         return where(zero, 0, factor * n * f()(below, x))
 
     return slope

@@ -2,7 +2,7 @@
 
 >>> import fdbr
 >>> from fdbr.ops import special
->>> special.boxcox(1.0, 0.5), special.exprel(0.0), fdbr.grad(special.exprel)(0.0)
+>>> special.boxcox(1.0, 0.5), special.exprel(0.0), float(fdbr.grad(special.exprel)(0.0))
 (0.0, 1.0, 0.5)
 """
 
@@ -18,9 +18,22 @@ from fdbr.ops.special.library import scipy_function, scipy_special
 from fdbr.ops.trigonometric import sin
 
 __all__ = [
-    *("boxcox", "boxcox1p", "cosdg", "cosm1", "cotdg", "exp10", "exprel", "huber"),
-    *("inv_boxcox", "inv_boxcox1p", "powm1", "pseudo_huber", "radian", "sindg", "tandg"),
-    *("tklmbda",),
+    "boxcox",
+    "boxcox1p",
+    "cosdg",
+    "cosm1",
+    "cotdg",
+    "exp10",
+    "exprel",
+    "huber",
+    "inv_boxcox",
+    "inv_boxcox1p",
+    "powm1",
+    "pseudo_huber",
+    "radian",
+    "sindg",
+    "tandg",
+    "tklmbda",
 ]
 
 _LOG_TEN = math.log(10)
