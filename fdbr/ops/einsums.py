@@ -159,13 +159,18 @@ def _batch_contract(apply: Any, values: Any, batched: Any, size: int, params: An
     batch=_batch_contract,
 )
 def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
-    """The sum of products of two operands, as one matrix product for each batch."""
+    """The sum of products of two operands, as one matrix product for each batch.
+
+    Where nothing is summed they are products of elements.
+    """
     x, of_x = _sum_alone(x, of_x, of_y + to)
     y, of_y = _sum_alone(y, of_y, of_x + to)
     batch = [c for c in to if c in of_x and c in of_y]
     rows = [c for c in to if c not in of_y]
     columns = [c for c in to if c not in of_x]
     pairs = [c for c in of_x if c in of_y and c not in to]
+    if not pairs:
+        return xp.multiply(_spread(xp, x, of_x, to), _spread(xp, y, of_y, to))
     x = xp.transpose(x, [of_x.index(c) for c in (*batch, *rows, *pairs)])
     y = xp.transpose(y, [of_y.index(c) for c in (*batch, *pairs, *columns)])
     b, r, p = len(batch), len(rows), len(pairs)
@@ -182,6 +187,12 @@ def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
     out = out.reshape((*out.shape[:b], *shape_r, *shape_c))
     letters = [*batch, *rows, *columns]
     return xp.transpose(out, [letters.index(c) for c in to])[()]
+
+
+def _spread(xp: Any, x: Any, group: str, to: str) -> Any:
+    """An operand with an axis for each letter of the result, of length 1 for those it lacks."""
+    x = xp.transpose(x, [group.index(c) for c in to if c in group])
+    return x[tuple(slice(None) if c in group else None for c in to)]
 
 
 def _sum_alone(x: Any, group: str, others: str) -> tuple[Any, str]:
