@@ -77,5 +77,6 @@ for module in (
     train.optim,
     tree,
 ):
-    boundary.guard(module, module.__name__)
-del module
+    arrays = module in (ops, ops.fft, ops.linalg, tree)  # which check their operands themselves
+    boundary.guard(module, module.__name__, checked=not arrays)
+del arrays, module

@@ -276,8 +276,13 @@ def device_put(values: Any, device: int | str | None = None) -> Any:
     >>> device_put(np.ones(2), "cpu")
     array([1., 1.])
     """
-    if device == "cpu":
+    if isinstance(device, str) and device == "cpu":
         return device_get(values)
+    if device is not None and not hasattr(device, "id") and type(device) is not int:
+        raise TypeError(
+            f"fdbr.device_put: device must be 'cpu', the number of a GPU, or None for the current "
+            f"GPU, not {device if isinstance(device, str) else type(device).__name__!r}"
+        )
     try:
         xp = libraries.accelerator()
     except ImportError as error:

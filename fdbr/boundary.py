@@ -10,10 +10,12 @@ Errors of functions that the user gave (of the function that is differentiated) 
 """
 
 import inspect
+import numbers
 import re
 import sys
+import typing
 from collections.abc import Callable
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, NoneType, UnionType
 from typing import Any
 
 from fdbr.core import describe
@@ -23,6 +25,8 @@ __all__ = ["explaining", "guard"]
 _OURS = frozenset(sys.stdlib_module_names) | {
     "attr", "attrs", "cupy", "fdbr", "hypothesis", "numba", "numpy", "optree", "scipy", "tqdm",
 }  # fmt: skip
+Function = Callable[..., Any]
+
 _guarded: dict[Any, Any] = {}
 _INNER = re.compile(r"fdbr\.[\w.]+: ")
 _KINDS: dict[type[BaseException], type[Exception]] = {
@@ -34,30 +38,35 @@ _KINDS: dict[type[BaseException], type[Exception]] = {
 }
 
 
-def guard(module: ModuleType, name: str) -> None:
-    """Have the public functions of a module explain their errors; ``name`` is the module's."""
+def guard(module: ModuleType, name: str, *, checked: bool = True) -> None:
+    """Have the public functions of a module explain their errors; ``name`` is the module's.
+
+    If it is ``checked``, arguments must be what the signature says, as far as that is a flag, an
+    integer, a number, a string or a function.
+    """
     for member in module.__all__:
         value = getattr(module, member)
         if isinstance(value, FunctionType) and not hasattr(value, "primitive"):
             if value not in _guarded:  # else it stands in another module too, as device_put does
-                _guarded[value] = explaining(value, f"{name}.{member}")
+                _guarded[value] = explaining(value, f"{name}.{member}", checked)
             setattr(module, member, _guarded[value])
         elif isinstance(value, type) and value.__module__.startswith("fdbr."):
-            _guard_class(value, f"{name}.{member}")
+            _guard_class(value, f"{name}.{member}", checked and module.__name__ != "fdbr.debug")
 
 
-def _guard_class(cls: Any, name: str) -> None:
+def _guard_class(cls: Any, name: str, checked: bool) -> None:
     """Have the constructors of a class explain their errors."""
     if issubclass(cls, BaseException):
         return
     for method, value in list(vars(cls).items()):
         if method == "__init__" and isinstance(value, FunctionType):
-            cls.__init__ = explaining(value, name)
+            cls.__init__ = explaining(value, name, checked)
         elif isinstance(value, classmethod) and method[0] != "_":
-            setattr(cls, method, classmethod(explaining(value.__func__, f"{name}.{method}")))
+            around = explaining(value.__func__, f"{name}.{method}", checked)
+            setattr(cls, method, classmethod(around))
 
 
-def explaining(function: Any, name: str) -> Any:
+def explaining(function: Any, name: str, checked: bool) -> Any:
     """The same function, whose errors begin with a name."""
     usual = {p.name: p.default for p in inspect.signature(function).parameters.values()}
 
@@ -65,10 +74,10 @@ def explaining(function: Any, name: str) -> Any:
         chosen = {key: value for key, value in given.items() if value is not usual[key]}
         return _explained(error, name, chosen)
 
-    return _around(function, explain)
+    return _around(function, explain, _checks(function, name) if checked else {})
 
 
-def _around(function: Any, explain: Callable[[Exception, dict[str, Any]], Exception]) -> Any:
+def _around(function: Any, explain: Function, checks: dict[str, Function]) -> Any:
     """A function of the same signature around another, spelled out, as that takes least time."""
     parameters = list(inspect.signature(function).parameters.values())
     heads: list[str] = []
@@ -88,8 +97,11 @@ def _around(function: Any, explain: Callable[[Exception, dict[str, Any]], Except
             heads.append("/")
     names = ", ".join(f"{p.name!r}: {p.name}" for p in parameters)
     source = (
-        "def make(function_, explain_):\n"
+        "def make(function_, explain_, checks_):\n"
+        f" {''.join(f'check_{key}, ' for key in checks) or '_'} = checks_\n"
         f" def around({', '.join(heads)}):\n"
+        + "".join(f"  check_{key}({key})\n" for key in checks)
+        + ""
         f"  try: return function_({', '.join(calls)})\n"
         f"  except Exception as error_: explained_ = explain_(error_, {{{names}}})\n"
         "  raise explained_\n"
@@ -97,7 +109,7 @@ def _around(function: Any, explain: Callable[[Exception, dict[str, Any]], Except
     )
     scope: dict[str, Any] = {}
     exec(compile(source, __file__, "exec"), scope)
-    around = scope["make"](function, explain)
+    around = scope["make"](function, explain, tuple(checks.values()))
     # In the namespace of the function itself, where doctest looks for it.
     made: Any = FunctionType(
         around.__code__, function.__globals__, function.__name__, None, around.__closure__
@@ -110,6 +122,62 @@ def _around(function: Any, explain: Callable[[Exception, dict[str, Any]], Except
         setattr(made, attribute, getattr(function, attribute))
     made.__wrapped__ = function
     return made
+
+
+# --- what signatures say ------------------------------------------------------------
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool) or hasattr(value, "dtype")
+
+
+def _is_integer(value: Any) -> bool:
+    return hasattr(value, "__index__") or hasattr(value, "dtype")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) or hasattr(value, "dtype")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_KNOWN: dict[Any, tuple[Function, str]] = {
+    bool: (_is_flag, "must be True or False, not"),
+    int: (_is_integer, "must be an integer, got"),
+    float: (_is_number, "must be a number, not"),
+    str: (_is_text, "must be a string, not"),
+    Callable: (_is_function, "must be a function, not"),
+}
+
+
+def _checks(function: Any, name: str) -> dict[str, Function]:
+    """For each parameter whose annotation tells what it must be, a function that checks it."""
+    found = {}
+    for p in inspect.signature(function).parameters.values():
+        kinds: Any = [p.annotation]
+        if typing.get_origin(p.annotation) in (UnionType, typing.Union):
+            kinds = [kind for kind in typing.get_args(p.annotation) if kind is not NoneType]
+        kind = typing.get_origin(kinds[0]) or kinds[0]
+        if len(kinds) == 1 and kind in _KNOWN and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            found[p.name] = _check(f"{name}: {p.name}", p.default, *_KNOWN[kind])
+    return found
+
+
+def _check(what: str, default: Any, fits: Function, message: str) -> Function:
+    def check(value: Any) -> None:
+        if value is not default and not fits(value):
+            raise TypeError(f"{what} {message} {describe(value)}")
+
+    return check
+
+
+# --- what an error says -------------------------------------------------------------
 
 
 def _explained(error: Exception, name: str, given: dict[str, Any]) -> Exception:

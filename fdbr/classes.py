@@ -102,6 +102,11 @@ def frozen(cls: type[T] | None = None, /, **options: Any) -> Any:
     """
     if cls is None:
         return functools.partial(frozen, **options)
+    if not isinstance(cls, type):
+        raise TypeError(
+            f"fdbr.frozen: it makes a class frozen, and was given {type(cls).__name__}; write "
+            "@fdbr.frozen above a class"
+        )
     made: Any = attrs.frozen(cls, **{"repr": False, **options})
     own = vars(cls)
     made.__setattr__ = _refuse_assignment

@@ -19,7 +19,7 @@ from fdbr.transforms import Pullback, vjp
 __all__ = ["draw"]
 
 
-def draw(f: Callable[..., Any], /, *args: Any) -> Graph:
+def draw(f: Any, /, *args: Any) -> Graph:
     """Draw the tape of a function at some arguments, or of a pullback.
 
     Parameters

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from fdbr import random
-from fdbr.core import integer
+from fdbr.core import describe, integer, integers
 
 __all__ = ["arrays", "broadcastable", "keys", "trees"]
 
 Strategy = Any  # hypothesis.strategies.SearchStrategy, which may not be installed
 Shape = tuple[int, ...]
 
+_LONGEST = 1 << 20  # of axes, which hypothesis fills element by element
 _POINTS = 1024  # at the most, from which elements are drawn
 _MOST = 32  # arrays that are broadcast together, which is what NumPy can do
 _COMPLEX_POINTS = 32  # along each axis of the plane
@@ -104,7 +105,13 @@ def arrays(
             min_dims=min_dims, max_dims=max_dims, min_side=min_side, max_side=max_side
         )
     elif not isinstance(shape, st.SearchStrategy):
-        shape = st.just((shape,) if isinstance(shape, int) else tuple(shape))
+        sizes = integers("fdbr.testing.arrays", "shape", shape)
+        sizes = (sizes,) if isinstance(sizes, int) else sizes
+        if not all(0 <= size <= _LONGEST for size in sizes):
+            raise ValueError(
+                f"fdbr.testing.arrays: lengths must be from 0 to {_LONGEST}, got {sizes}"
+            )
+        shape = st.just(sizes)
     dtypes = dtype if isinstance(dtype, st.SearchStrategy) else st.just(np.dtype(dtype))
     options = (min_value, max_value, _numbers(away_from), gap, distinct)
     if dtypes is not dtype:
@@ -225,6 +232,8 @@ def trees(leaves: Strategy = None, *, max_leaves: int = 5) -> Strategy:
     """
     st = hypothesis_module("hypothesis.strategies", "trees")
     max_leaves = integer("fdbr.testing.trees", "max_leaves", max_leaves, least=1)
+    if leaves is not None and not isinstance(leaves, st.SearchStrategy):
+        raise TypeError(f"fdbr.testing.trees: leaves must be a strategy, not {describe(leaves)}")
 
     def nodes(children: Strategy) -> Strategy:
         lists = st.lists(children, min_size=1, max_size=3)

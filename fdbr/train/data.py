@@ -70,6 +70,8 @@ class Batches:
         shuffle: bool | None = None,
         drop_last: bool = False,
     ) -> None:
+        if key is not None:
+            random.fold_in(key, 0)  # which says so if it is no key
         shuffle = key is not None if shuffle is None else shuffle
         if shuffle and key is None:
             raise ValueError(

@@ -161,10 +161,6 @@ def fit(
 def _check_arguments(
     step: Any, batches: Any, position: Any, epochs: Any, iterations: Any, iteration: Any
 ) -> None:
-    if not callable(step):
-        raise TypeError(
-            f"fdbr.train.fit: step must be a function of state and batch, got {type(step).__name__}"
-        )
     if not hasattr(batches, "epoch") or not hasattr(batches, "__len__"):
         raise TypeError(
             f"fdbr.train.fit: batches must have len and epoch(number, start), got "

@@ -60,6 +60,11 @@ def pipe(reports: Iterable[Report], *stages: Stage) -> Iterator[Report]:
     {'count': 1}
     {'count': 1.0}
     """
+    if not isinstance(reports, Iterable):
+        raise TypeError(
+            "fdbr.train.pipe: reports must be an iterator of reports, such as train.fit(…) gives, "
+            f"not {type(reports).__name__}"
+        )
     stream = iter(reports)
     for position, stage in enumerate(stages):
         if not callable(stage):

@@ -165,7 +165,7 @@ def test_arguments_are_checked_when_fit_is_called(options, error, message):
 
 
 def test_a_step_that_is_no_function_is_refused():
-    with pytest.raises(TypeError, match="step must be a function of state and batch, got int"):
+    with pytest.raises(TypeError, match="step must be a function, not int"):
         train.fit(3, 0.0, batches(), epochs=1)
 
 
