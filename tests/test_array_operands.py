@@ -83,6 +83,18 @@ def test_derivatives_of_every_order_where_the_array_is_on_the_left(xp, to_numpy,
     assert_allclose(to_numpy(third(xp.asarray(a), xp.asarray(b))), third(a, b))
 
 
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "pow", "lt", "eq", "mod"])
+def test_a_traced_number_may_stand_on_either_side_of_an_array(xp, to_numpy, name):
+    function = OPERATORS[name]
+    a = np.array([1.5, 2.0])
+    for ordered in (function, lambda x, n: function(n, x)):
+
+        def f(n, x, ordered=ordered):
+            return (ordered(x, n) * 1.0).sum()
+
+        assert_allclose(to_numpy(fdbr.grad(f)(2.5, xp.asarray(a))), fdbr.grad(f)(2.5, a))
+
+
 @pytest.mark.parametrize("name", ["iadd", "isub", "imul", "itruediv"])
 def test_an_array_is_never_written_to_by_a_traced_value(xp, to_numpy, name):
     x = xp.asarray(np.ones(2))

@@ -82,6 +82,17 @@ def test_an_operation_of_a_cupy_array_and_a_traced_value_is_fdbrs(name, side):
         assert all(isinstance(part, Tracer) for part in fdbr.tree.leaves(out))
 
 
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_traced_number_beside_a_cupy_array_is_fdbrs(name):
+    trace = Noting()
+    try:
+        OPERATORS[name](X, trace.value(2.0))
+    except ERROR:
+        pass
+    else:
+        assert trace.seen
+
+
 def test_what_fdbr_knows_of_a_cupy_array():
     assert is_array(X)
     assert array_module(X) is cupy

@@ -41,8 +41,8 @@ class Array:
             function = getattr(function, method, None) if method in _METHODS else None
         if function is None:
             return NotImplemented
-        if not all(isinstance(x, (Array, np.ndarray, *_SCALARS)) for x in (*inputs, *outs)):
-            return NotImplemented
+        if not all(issubclass(type(x), (Array, np.ndarray, *_SCALARS)) for x in (*inputs, *outs)):
+            return NotImplemented  # what only says that it is a float is none
         return function(*inputs, **kwargs)
 
     def __array_function__(self, func: Callable, types: Any, args: Any, kwargs: Any) -> Any:
