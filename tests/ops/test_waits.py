@@ -1,0 +1,66 @@
+"""No derivative makes the host wait for a GPU, and few values do."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import shadow
+from hypothesis import given
+
+import fdbr
+from ops.cases import CASES, few
+from ops.test_values import bent, on
+
+PLACES = "it asks whether places are in range"
+COUNTS = "the shape of the result depends on the elements"
+FAILS = "it raises where there is no result"
+POWERS = "how often it squares depends on the norm"
+HOST = "CuPy has no such function of matrices: it is computed in host memory"
+ORDER = "it looks whether there is NaN, and whether shares are in range"
+
+# How often the value may wait, by the operation's name, and why.
+VALUES = {
+    **dict.fromkeys(("getitem", "take", "take_along_axis", "gather", "scatter"), (2, PLACES)),
+    **dict.fromkeys(("at", "embed", "softmax_cross_entropy"), (2, PLACES)),
+    **dict.fromkeys(
+        ("unique_values", "unique_counts", "unique_inverse", "unique_all"), (3, COUNTS)
+    ),
+    "repeat": (2, COUNTS),
+    "quantile": (3, ORDER),
+    "linalg.solve_triangular": (1, FAILS),
+    "linalg.det": (1, "its derivative is another one near singular matrices"),
+    "linalg.expm": (2, POWERS),
+    **dict.fromkeys(("linalg.sqrtm", "linalg.logm"), (1, HOST)),
+}
+# And its derivative.
+DERIVATIVES = {
+    "linalg.det": (4, "it is another one near singular matrices"),
+    "linalg.expm": (2, POWERS),
+    **dict.fromkeys(("linalg.logm", "linalg.sqrtm"), (2, HOST)),
+}
+
+
+@pytest.fixture(autouse=True)
+def _special_functions_that_cupy_lacks_do_not_count(monkeypatch):
+    monkeypatch.setattr(
+        "fdbr.ops.special.library.to_numpy",
+        lambda x: x._data if isinstance(x, shadow.Array) else np.asarray(x),
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_host_waits_for_no_derivative_and_for_few_values(case):
+    @few(20)
+    @given(case.arguments)
+    def check(args: Any) -> None:
+        mine = on(shadow.module, args)
+        with np.errstate(all="ignore"), shadow.counting() as forward:
+            out, pullback = fdbr.vjp(lambda args: bent(case.function(*args)), mine)
+        cotangent = shadow.module.ones(out.shape, dtype=out.dtype)
+        with np.errstate(all="ignore"), shadow.counting() as backward:
+            pullback(cotangent)
+        assert forward.waits <= VALUES.get(operation, (0,))[0]
+        assert backward.waits <= DERIVATIVES.get(operation, (0,))[0]
+
+    operation = case.name.split("-")[0]
+    check()
