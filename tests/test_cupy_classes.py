@@ -4,8 +4,12 @@ Nothing is computed, so no GPU is needed: where CuPy can be imported, its arrays
 NumPy's memory, and an operation on them ends where it reaches fdbr's, or CuPy's choice of a dtype.
 """
 
+import ast
+import functools
+import inspect
 import itertools
 import traceback
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -161,3 +165,31 @@ def test_the_shadow_module_lacks_what_cupy_lacks():
             if callable(getattr(plain, name)) and not isinstance(getattr(plain, name), type):
                 has = hasattr(real, name) or name.startswith("_")
                 assert has or not hasattr(stand_in, name), f"{path}.{name}"
+
+
+def calls_of_array_modules():
+    """What fdbr's source calls of an array module ``xp``: where, its path, and its keywords."""
+    root = Path(fdbr.__file__).parent
+    for file in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            called = node.func if isinstance(node, ast.Call) else node
+            if isinstance(called, ast.Attribute) and ast.unparse(called).startswith("xp."):
+                keywords = node.keywords if isinstance(node, ast.Call) else []
+                names = {keyword.arg for keyword in keywords if keyword.arg}
+                yield f"{file.relative_to(root)}:{node.lineno}", ast.unparse(called)[3:], names
+
+
+def test_cupy_has_every_function_that_fdbr_calls_with_these_arguments():
+    found = set()
+    for where, path, names in calls_of_array_modules():
+        if not path.replace(".", "").replace("_", "").isalnum():
+            continue  # a method of a result
+        found.add(path)
+        function = functools.reduce(getattr, path.split("."), cupy)
+        try:
+            known = inspect.signature(function).parameters
+        except (TypeError, ValueError):  # compiled: it says nothing of its arguments
+            continue
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+            assert names <= set(known), f"{where}: cupy.{path} takes no {names - set(known)}"
+    assert len(found) > 100

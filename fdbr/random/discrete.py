@@ -55,7 +55,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Shape | None = None) -> Any:
     p = stop_gradient(p)
     shape = shape_of("bernoulli", getattr(p, "shape", ()) if shape is None else shape)
     p = parameter("bernoulli", "p", p, shape, np.dtype(np.float64))
-    if not (all_true(p >= 0) and all_true(p <= 1)):
+    if not all_true((p >= 0) & (p <= 1) if hasattr(p, "dtype") else 0 <= p <= 1):
         raise ValueError(f"fdbr.random.bernoulli: p must lie in [0, 1], got {p!r}")
     return give(uniform(key, shape) < p, bool)
 
