@@ -41,7 +41,7 @@ __all__ = [
     "trunc",
 ]
 
-_clip: Any = getattr(np._core.umath, "clip", np.clip)  # what `numpy.clip` calls in the end
+_clip: Any = getattr(np, "_core", np).umath.clip  # what `numpy.clip` calls in the end
 _MOST = 6  # the highest power that is multiplied out: its error stays below 4 ulps
 
 
