@@ -9,6 +9,8 @@ from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, float_dtype, in_single
 from fdbr.ops.exponential import exp
 from fdbr.ops.kinds import elementwise, opaque, shifted
+from fdbr.ops.kinds.fitting import accumulated
+from fdbr.ops.kinds.large import along_rows, by_rows
 from fdbr.ops.reductions import kept_shape
 from fdbr.ops.shape import normalize_axes, reshape
 
@@ -41,12 +43,21 @@ def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     if any(x.shape[i] == 0 for i in axes):
         raise ValueError(f"no element along axis {axes} of shape {x.shape}")
     largest = x.max(axis=axes, keepdims=True)
-    largest = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
+    if type(x) is not np.ndarray or not np.isfinite(largest).all():
+        largest = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
     return x - largest, largest
 
 
+def exp_in_place(xp: Any, x: Any) -> Any:
+    """The exponential of an array that is nobody else's, in its place."""
+    return np.exp(x, out=x) if type(x) is np.ndarray else xp.exp(x)
+
+
 def _weighted(out: Any, ct: Any, axes: tuple[int, ...]) -> Any:
-    return out * (ct - (ct * out).sum(axis=axes, keepdims=True))
+    def weighted(out: Any, ct: Any) -> Any:
+        return out * (ct - accumulated(ct * out, axes, keepdims=True))
+
+    return by_rows(weighted, axes, out, ct)
 
 
 @opaque(
@@ -56,10 +67,11 @@ def _weighted(out: Any, ct: Any, axes: tuple[int, ...]) -> Any:
     ),
     batch=shifted("axes"),
 )
+@along_rows
 def _softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     away, _ = _shifted(xp, x, axes)
-    weights = xp.exp(away)
-    weights /= weights.sum(axis=axes, keepdims=True)
+    weights = exp_in_place(xp, away)
+    weights /= accumulated(weights, axes, keepdims=True)
     return weights
 
 
@@ -81,13 +93,18 @@ def _log_push(t: Any, out: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _log_pull(ct: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    return ct - exp(out) * ct.sum(axis=axes, keepdims=True)
+    def pulled(out: Any, ct: Any) -> Any:
+        return ct - exp(out) * accumulated(ct, axes, keepdims=True)
+
+    return by_rows(pulled, axes, out, ct)
 
 
 @opaque(x=(_log_pull, _log_push), batch=shifted("axes"))
+@along_rows
 def _log_softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     away, _ = _shifted(xp, x, axes)
-    return away - xp.log(xp.exp(away).sum(axis=axes, keepdims=True))
+    away -= xp.log(accumulated(xp.exp(away), axes, keepdims=True))
+    return away
 
 
 @in_single
@@ -106,10 +123,19 @@ def log_softmax(x: Any, /, *, axis: int | tuple[int, ...] = -1) -> Any:
 def _shares(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     """The softmax, of which a result's derivative is made; 0 where the result is -inf."""
     out = reshape(where(out == -inf, 0, out), kept_shape(x.shape, axes))
+    if type(out) is np.ndarray and np.isfinite(out).all():
+        return by_rows(lambda x, out: _plain_shares(x, out, axes), axes, x, out)
     same = x == out  # among others where both are infinite, and x - out would be NaN
     shares = exp(where(same, 0, x) - where(same, 0, out))
-    total = shares.sum(axis=axes, keepdims=True)  # 1, but for the rounding of out
+    total = accumulated(shares, axes, keepdims=True)  # 1, but for the rounding of out
     return shares / where(total == 0, 1, total)
+
+
+def _plain_shares(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    shares = exp_in_place(np, x - out)
+    total = accumulated(shares, axes, keepdims=True)
+    shares /= np.where(total == 0, 1, total)
+    return shares
 
 
 def _sum_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
@@ -117,13 +143,14 @@ def _sum_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _sum_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    return (t * _shares(x, out, axes)).sum(axis=axes)
+    return accumulated(t * _shares(x, out, axes), axes)
 
 
 @opaque(x=(_sum_pull, _sum_push), batch=shifted("axes"))
+@along_rows
 def _logsumexp(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     away, largest = _shifted(xp, x, axes)
-    total = xp.exp(away).sum(axis=axes, keepdims=True)
+    total = accumulated(exp_in_place(xp, away), axes, keepdims=True)
     empty = total == 0  # there is nothing but -inf
     out = largest + xp.log(xp.where(empty, xp.ones_like(total), total))
     out = xp.where(empty, xp.full_like(out, -inf), out)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core import describe
-from fdbr.ops.activation import log_softmax
+from fdbr.ops.activation import exp_in_place, log_softmax
 from fdbr.ops.arithmetic import maximum
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
@@ -14,6 +14,7 @@ from fdbr.ops.dtypes import astype, float_dtype, in_single
 from fdbr.ops.indexing import along_axis
 from fdbr.ops.kinds import indexed, opaque
 from fdbr.ops.kinds.batches import spread
+from fdbr.ops.kinds.fitting import accumulated
 from fdbr.ops.reductions import argmax, mean, sum
 from fdbr.ops.shape import expand_dims, moveaxis, normalize_axis, squeeze
 from fdbr.ops.threads import divide, slices
@@ -99,8 +100,8 @@ def _losses(xp: Any, x: Any, labels: Any) -> Any:
     if x.shape[-1] < _FEW and type(x) is np.ndarray:
         x = np.asfortranarray(x)
     largest = x.max(axis=-1, keepdims=True)
-    shares = xp.exp(x - largest)
-    total = shares.sum(axis=-1, keepdims=True)
+    shares = exp_in_place(xp, x - largest)
+    total = accumulated(shares, (x.ndim - 1,), keepdims=True)
     loss = xp.log(total[..., 0]) - (x[_at_labels(xp, labels)] - largest[..., 0])
     shares /= total
     return loss, shares

@@ -3,12 +3,16 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from fdbr.core import describe
 from fdbr.ops.activation import floating
 from fdbr.ops.arithmetic import sqrt
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.kinds import opaque, shifted
+from fdbr.ops.kinds.fitting import accumulated
+from fdbr.ops.kinds.large import along_rows, by_rows
 from fdbr.ops.shape import normalize_axes, normalize_axis, reshape
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
@@ -20,6 +24,8 @@ Axes = int | tuple[int, ...]
 
 
 def _mean(x: Any, axes: tuple[int, ...]) -> Any:
+    if type(x) is np.ndarray and x.size:
+        return accumulated(x, axes, keepdims=True) / _count(x.shape, axes)
     return x.mean(axis=axes, keepdims=True)
 
 
@@ -35,13 +41,22 @@ def _standard_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any
     count = _count(y.shape, axes)
     total = None
     if by_y is not None:
-        total = (by_y - _mean(by_y, axes) - y * _mean(by_y * y, axes)) / scale
+        total = by_rows(lambda *of: _unscaled(axes, *of), axes, y, by_y, scale)
     if by_variance is not None:
         term = by_variance * (2 / count) * scale * y
         total = term if total is None else total + term
     if by_mean is not None:
         term = by_mean / count
         total = term + 0 * y if total is None else total + term
+    return total
+
+
+def _unscaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any) -> Any:
+    mean = _mean(ct, axes)
+    total = y * -_mean(ct * y, axes)
+    total += ct
+    total -= mean
+    total /= scale
     return total
 
 
@@ -55,6 +70,7 @@ def _standard_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple
 
 
 @opaque(x=(_standard_pull, _standard_push), batch=shifted("axes"))
+@along_rows
 def _standardize(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> Any:
     """``(x - mean) / sqrt(variance + eps)``, the mean and the variance, which keep their axes."""
     mean = _mean(x, axes)
@@ -70,10 +86,17 @@ def _rms_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
     scale = sqrt(square + eps)
     total = None
     if by_y is not None:
-        total = (by_y - y * _mean(by_y * y, axes)) / scale
+        total = by_rows(lambda *of: _rescaled(axes, *of), axes, y, by_y, scale)
     if by_square is not None:
         term = by_square * (2 / _count(y.shape, axes)) * scale * y
         total = term if total is None else total + term
+    return total
+
+
+def _rescaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any) -> Any:
+    total = y * -_mean(ct * y, axes)
+    total += ct
+    total /= scale
     return total
 
 
@@ -85,6 +108,7 @@ def _rms_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any,
 
 
 @opaque(x=(_rms_pull, _rms_push), batch=shifted("axes"))
+@along_rows
 def _rescale(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> Any:
     """``x / sqrt(square + eps)`` and the mean square, which keeps its axes."""
     square = _mean(x * x, axes)

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Lock
 from typing import Any
 
-__all__ = ["available", "divide", "slices"]
+__all__ = ["available", "divide", "parts", "slices"]
 
 
 def available() -> int:
@@ -108,6 +108,10 @@ def divide(work: Callable[[Any], object], pieces: Iterable[Any]) -> None:
 
 def slices(array: Any, size: int) -> list[slice]:
     """The first axis of an array in slices of about so many bytes each: pieces for `divide`."""
-    count = len(array)
-    pieces = min(count, max(1, array.nbytes // size))
-    return [slice(i * count // pieces, (i + 1) * count // pieces) for i in range(pieces)]
+    return parts(len(array), array.nbytes // size)
+
+
+def parts(count: int, number: int) -> list[slice]:
+    """So many elements in a number of slices, of which none is much smaller than the others."""
+    number = min(count, max(1, number))
+    return [slice(i * count // number, (i + 1) * count // number) for i in range(number)]

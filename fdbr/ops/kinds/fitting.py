@@ -1,11 +1,11 @@
 """Bringing cotangents to their operands, and tangents to their outputs."""
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from fdbr.core import Tracer, dispatch, registry
+from fdbr.ops.kinds.totals import MANY, ones, total
 
 __all__ = [
     "accumulated",
@@ -19,6 +19,7 @@ __all__ = [
     "zeros_of",
 ]
 
+_add_up: Any = np.add.reduce
 _ROWS = 1 << 12  # up to which ones to multiply them with are kept
 
 
@@ -75,7 +76,16 @@ def accumulated(value: Any, axes: Any, keepdims: bool = False) -> Any:
     """The sum along axes; numbers of 16 bits are added up in float32 and rounded once."""
     if value.dtype.char in "eE" and not isinstance(value, Tracer):
         return value.sum(axis=axes, keepdims=keepdims, dtype="float32").astype(value.dtype)
+    if type(value) is np.ndarray:
+        if value.size >= MANY and (found := total(value, axes)) is not None:
+            return np.expand_dims(found, axes_of(axes, value.ndim)) if keepdims else found
+        return _add_up(value, axes, None, None, keepdims)  # as its method does, but at once
     return value.sum(axis=axes, keepdims=keepdims)
+
+
+def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
+    """Axes as NumPy takes them, as a tuple."""
+    return tuple(range(ndim)) if axes is None else axes if type(axes) is tuple else (axes,)
 
 
 def sum_of_rows(value: Any) -> Any:
@@ -86,13 +96,8 @@ def sum_of_rows(value: Any) -> Any:
         and len(value) <= _ROWS
         and value.dtype.char in "fd"
     ):
-        return _ones(len(value), value.dtype).dot(value)
+        return ones(len(value), value.dtype).dot(value)
     return accumulated(value, 0)
-
-
-@functools.lru_cache(maxsize=8)
-def _ones(count: int, dtype: Any) -> Any:
-    return np.ones(count, dtype)
 
 
 def in_precision(value: Any, to: Any) -> Any:

@@ -20,10 +20,19 @@ import numpy as np
 
 from fdbr.core import dispatch
 from fdbr.ops.kinds.rules import Function
-from fdbr.ops.threads import divide, slices
+from fdbr.ops.threads import divide, parts, slices
 from fdbr.reverse import ReverseTracer
 
-__all__ = ["LARGE", "evaluated", "letting_go", "multiplied", "pulled", "sparing"]
+__all__ = [
+    "LARGE",
+    "along_rows",
+    "by_rows",
+    "evaluated",
+    "letting_go",
+    "multiplied",
+    "pulled",
+    "sparing",
+]
 
 LARGE = 1 << 18  # bytes from which on memory is saved
 _LONG = 1 << 21  # bytes from which on operations that take long are divided among threads
@@ -90,6 +99,54 @@ def _in_pieces(value: Function, operands: tuple[Any, ...], params: dict[str, Any
 
     divide(work, slices(into, _SHARE))
     return out
+
+
+def along_rows(value: Function) -> Function:
+    """The value of an operation on some axes, ``axes``, of one operand.
+
+    Large arrays are divided among threads along another axis.
+    """
+
+    @functools.wraps(value)
+    def in_pieces(xp: Any, x: Any, *, axes: tuple[int, ...], **params: Any) -> Any:
+        if type(x) is not _array or x.nbytes < _LONG:
+            return value(xp, x, axes=axes, **params)
+        return by_rows(lambda x: value(xp, x, axes=axes, **params), axes, x)
+
+    return in_pieces
+
+
+def by_rows(function: Function, axes: tuple[int, ...], *operands: Any) -> Any:
+    """A function of arrays that acts along some axes of them, on large ones in pieces.
+
+    Its results have all axes of the operands or, if the function reduces, the others alone.
+    """
+    x = operands[0]
+    place = next(
+        (i for i, n in enumerate(getattr(x, "shape", ())) if i not in axes and n > 1), None
+    )
+    if place is None or x.nbytes < _LONG or any(type(v) is not _array for v in operands):
+        return function(*operands)
+    front = (slice(None),) * place
+    first = function(*(operand[(*front, slice(0, 1))] for operand in operands))
+    several = type(first) is tuple
+    places = [
+        place if part.ndim == x.ndim else sum(i not in axes for i in range(place))
+        for part in (first if several else (first,))
+    ]
+    length = x.shape[place]
+    outs = [
+        np.empty((*part.shape[:i], length, *part.shape[i + 1 :]), part.dtype)
+        for part, i in zip(first if several else (first,), places, strict=True)
+    ]
+
+    def work(piece: slice) -> None:
+        made = function(*(operand[(*front, piece)] for operand in operands))
+        for out, part, i in zip(outs, made if several else (made,), places, strict=True):
+            out[(*(slice(None),) * i, piece)] = part
+
+    divide(work, parts(length, x.nbytes // _SHARE))
+    return tuple(outs) if several else outs[0]
 
 
 def _none(value: Any) -> Any:

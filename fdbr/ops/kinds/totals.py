@@ -1,0 +1,66 @@
+"""Sums of large arrays of NumPy's, by products with ones.
+
+The BLAS reads memory as fast as it comes: it takes a third of the time of NumPy's sum.  It adds
+up in rows of at most 1,024 elements, and then their sums, so that no rounding error grows with the
+number of all elements.
+"""
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+__all__ = ["MANY", "ones", "total"]
+
+MANY = 1 << 14  # elements from which on the detour pays
+_ROW = 1 << 10
+_SHORT = 1 << 5  # elements of a row, below which there is nothing to gain
+_COLUMN = 1 << 12
+
+
+def total(value: Any, axes: Any) -> Any:
+    """The sum along axes, without them; `None` where NumPy's own is as good."""
+    if value.dtype.char not in "fd" or not value.flags.c_contiguous:
+        return None
+    every = range(value.ndim)
+    axes = set(every) if axes is None else {axis % value.ndim for axis in np.atleast_1d(axes)}
+    last = next((i for i in reversed(every) if i not in axes), -1)  # of those that stay
+    count = math.prod(value.shape[last + 1 :])
+    kept = [i for i in every if i not in axes]
+    if count >= _SHORT:
+        rows = _of_rows(value.reshape(-1, count))
+        if rows is None:
+            return None
+        rows = rows.reshape(value.shape[: last + 1])
+        rest = tuple(axis for axis in axes if axis <= last)
+        return rows.sum(axis=rest) if rest else rows[()]
+    first = len(axes)
+    if axes == set(range(first)) and count == 1:
+        count = math.prod(value.shape[:first])
+        columns = value.size // count
+        if count <= _COLUMN and columns >= _SHORT:
+            shape = tuple(value.shape[i] for i in kept)
+            return ones(count, value.dtype).dot(value.reshape(count, columns)).reshape(shape)
+    return None
+
+
+def _of_rows(rows: Any) -> Any:
+    """The sums of the rows of a matrix; `None` where they cannot be divided."""
+    number, count = rows.shape
+    if count <= _ROW:
+        return np.vecdot(rows, ones(count, rows.dtype))  # on this thread alone
+    if number == 1:
+        whole = count - count % _ROW
+        sums = _of_rows(rows[:, :whole].reshape(-1, _ROW))
+        return sums.sum(keepdims=True) + rows[0, whole:].sum()
+    part = next((n for n in range(_ROW, _SHORT, -1) if count % n == 0), None)
+    return (
+        None if part is None else _of_rows(rows.reshape(-1, part)).reshape(number, -1).sum(axis=1)
+    )
+
+
+@functools.lru_cache(maxsize=16)
+def ones(count: int, dtype: Any) -> Any:
+    """A vector of ones."""
+    return np.ones(count, dtype)
