@@ -3,6 +3,8 @@
 from math import inf
 from typing import Any
 
+import numpy as np
+
 from fdbr.ops.arithmetic import clipped
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
