@@ -45,8 +45,8 @@ def _det(xp: Any, x: Any) -> Any:
 def _cofactors(xp: Any, x: Any) -> Any:
     """The derivative of the determinant: ``det(x) inv(x)^T``, which singular matrices have too."""
 
-    def regular(x: Any, inverse: Any) -> Any:
-        return lapack(xp, "det", x, strict=False)[..., None, None] * inverse.swapaxes(-1, -2)
+    def regular(volume: Any, inverse: Any) -> Any:
+        return volume * inverse.swapaxes(-1, -2)
 
     def singular(x: Any) -> Any:
         sign, u, s, vh = _decomposed(xp, x)
@@ -72,10 +72,9 @@ def _turn(xp: Any, x: Any, t: Any) -> Any:
     two.
     """
 
-    def regular(x: Any, inverse: Any, t: Any) -> Any:
+    def regular(volume: Any, inverse: Any, t: Any) -> Any:
         across, turned = inverse.swapaxes(-1, -2), inverse @ t
         along = xp.trace(turned, 0, -2, -1)[..., None, None] * across
-        volume = lapack(xp, "det", x, strict=False)[..., None, None]
         return volume * (along - (turned @ inverse).swapaxes(-1, -2))
 
     def singular(x: Any, t: Any) -> Any:
@@ -100,7 +99,7 @@ def _turn_again(x: Any, t: Any, e: Any) -> Any:
 
 
 def _by_regularity(xp: Any, regular: Any, singular: Any, *operands: Any) -> Any:
-    """``regular(x, inv(x), ...)`` where inverses are precise, and elsewhere ``singular(x, ...)``.
+    """``regular(det(x), inv(x), ...)`` where these are precise, and elsewhere ``singular(x, ...)``.
 
     Inverses are much faster than singular values.  Each matrix goes its own way, and none changes
     the results of others.
@@ -110,24 +109,25 @@ def _by_regularity(xp: Any, regular: Any, singular: Any, *operands: Any) -> Any:
         return operands[0]
     x, *others = (y.reshape(-1, *shape[-2:]) for y in operands)
     inverse = lapack(xp, "inv", x, strict=False)
-    precise = _is_precise(xp, x, inverse)
+    volume = lapack(xp, "det", x, strict=False)
+    precise = _is_precise(xp, x, inverse, volume)
+    volume = volume[:, None, None]
     if bool(precise.all()):
-        return regular(x, inverse, *others).reshape(shape)
+        return regular(volume, inverse, *others).reshape(shape)
     out = xp.empty_like(x)
     for chosen, function, given in (
-        (precise, regular, (x, inverse, *others)),
+        (precise, regular, (volume, inverse, *others)),
         (~precise, singular, (x, *others)),
     ):
         out[chosen] = function(*(y[chosen] for y in given))
     return out.reshape(shape)
 
 
-def _is_precise(xp: Any, x: Any, inverse: Any) -> Any:
+def _is_precise(xp: Any, x: Any, inverse: Any, volume: Any) -> Any:
     """Whether products with the inverse are, and the determinant is no denormal number."""
-    sizes = [abs(y).sum(axis=-1).max(axis=-1) for y in (x, inverse)]
+    sizes = [xp.einsum("ijk,ijk->i", y, y.conj()).real for y in (x, inverse)]
     limits = finfo(x.dtype)
-    volume = abs(lapack(xp, "det", x, strict=False))
-    return (sizes[0] * sizes[1] < limits.eps**-0.4) & (volume > limits.tiny)
+    return (sizes[0] * sizes[1] < limits.eps**-0.8) & (abs(volume) > limits.tiny)
 
 
 def _decomposed(xp: Any, x: Any) -> tuple[Any, Any, Any, Any]:

@@ -7,6 +7,7 @@ where NumPy has them; everywhere else, and on other array modules, a function of
 ``linalg`` is, for the matrices one by one if it raises an error.
 """
 
+import cmath
 import functools
 import itertools
 from typing import Any
@@ -69,38 +70,29 @@ def lapack(xp: Any, name: str, *operands: Any, strict: bool) -> Any:
     numpy.linalg.LinAlgError
         With ``strict``, if a matrix has no result.
     """
-    x, *others = operands
-    function = _function(xp, name, operands, strict)
-    if name in _ITERATIVE and xp is np and not _is_finite(x):
-        hopeless = np.isinf(x) if strict else ~np.isfinite(x)
-        return _nan_where(xp, hopeless.any(axis=(-2, -1)), function, x)
-    if not strict:
-        return nan_where_impossible(xp, function, x, *others)
-    with raising(xp):
-        return function(*operands)
-
-
-def _function(xp: Any, name: str, operands: Any, strict: bool) -> Any:
-    """The function of that name for such operands."""
-    ufunc = _ufuncs[name] if xp is np and all(x.dtype.char in "fdFD" for x in operands) else None
-    if ufunc is None:
+    ufunc = _ufuncs[name] if xp is np else None
+    if ufunc is None or any(x.dtype.char not in "fdFD" for x in operands):
         otherwise = _OTHERWISE.get(name)
-        return functools.partial(otherwise, xp) if otherwise else getattr(xp.linalg, name)
+        function = functools.partial(otherwise, xp) if otherwise else getattr(xp.linalg, name)
+        if not strict:
+            return nan_where_impossible(xp, function, *operands)
+        with raising(xp):
+            return function(*operands)
     invalid: Any = "raise" if strict else "ignore"
-
-    def function(*operands: Any) -> Any:
-        try:
-            with np.errstate(invalid=invalid, over="ignore", divide="ignore", under="ignore"):
+    try:
+        with np.errstate(invalid=invalid, over="ignore", divide="ignore", under="ignore"):
+            if name not in _ITERATIVE or _is_finite(operands[0]):
                 return ufunc(*operands)
-        except FloatingPointError as error:
-            raise LinAlgError(_FAILURES.get(name, _OTHER_FAILURE)) from error
-
-    return function
+            x = operands[0]
+            hopeless = np.isinf(x) if strict else ~np.isfinite(x)
+            return _nan_where(xp, hopeless.any(axis=(-2, -1)), ufunc, x)
+    except FloatingPointError as error:
+        raise LinAlgError(_FAILURES.get(name, _OTHER_FAILURE)) from error
 
 
 def _is_finite(x: Any) -> bool:
     with np.errstate(all="ignore"):
-        return bool(np.isfinite(x.sum()) or np.isfinite(x).all())
+        return cmath.isfinite(x.sum()) or bool(np.isfinite(x).all())
 
 
 def nan_where_impossible(xp: Any, function: Any, x: Any, *others: Any) -> Any:

@@ -10,14 +10,14 @@ from fdbr.libraries import scipy_of
 from fdbr.ops.arranging import tril, triu
 from fdbr.ops.complex_parts import conj
 from fdbr.ops.kinds import fit, opaque
-from fdbr.ops.linalg.lapack import lapack, nan_where_impossible
+from fdbr.ops.linalg.lapack import nan_where_impossible
 from fdbr.ops.linalg.matrices import failure, sample, square_matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
 from fdbr.ops.shape import _matrix_transpose
 
 __all__ = ["solve_triangular", "substitute"]
 
-_BLOCK = 32  # rows of a triangle that LAPACK's general solver takes at once
+_BLOCK = 16  # rows of triangles up to which one unknown is found after the other
 _SIDE = 64  # rows and columns that SciPy's BLAS takes at once
 
 
@@ -80,9 +80,8 @@ def _substituted(xp: Any, a: Any, b: Any, lower: bool, unit: bool) -> Any:
         return library.solve_triangular(a, b, lower=lower, unit_diagonal=unit, check_finite=False)
     if xp is np and a.ndim == 2 and a.size and b.size and a.dtype.char in "fdFD":
         return _by_halves(xp, a, b, lower, _SIDE, _blas_solver(a.dtype.char, unit))
-    a = _read(a, lower, unit)
-    a = a + xp.eye(a.shape[-1], dtype=a.dtype) if unit else a
-    return _by_halves(xp, a, b, lower, _BLOCK, functools.partial(_by_elimination, xp))
+    with np.errstate(all="ignore"):
+        return _by_halves(xp, a, b, lower, _BLOCK, functools.partial(_by_rows, unit))
 
 
 def _by_halves(xp: Any, a: Any, b: Any, lower: bool, most: int, solve: Any) -> Any:
@@ -100,15 +99,16 @@ def _by_halves(xp: Any, a: Any, b: Any, lower: bool, most: int, solve: Any) -> A
     return xp.concatenate([known, found] if lower else [found, known], axis=-2)
 
 
-def _by_elimination(xp: Any, a: Any, b: Any, lower: bool) -> Any:
-    """The general solver, which in an upper triangle finds nothing to eliminate or exchange.
-
-    So it substitutes as a triangular solver does; a lower triangle is an upper one read from
-    the other end.
-    """
-    if lower:
-        return lapack(xp, "solve", a[..., ::-1, ::-1], b[..., ::-1, :], strict=True)[..., ::-1, :]
-    return lapack(xp, "solve", a, b, strict=True)
+def _by_rows(unit: bool, a: Any, b: Any, lower: bool) -> Any:
+    """One unknown after the other, of all matrices of a stack at once."""
+    out = b.copy()
+    n = a.shape[-1]
+    for i in range(n) if lower else range(n - 1, -1, -1):
+        if not unit:
+            out[..., i, :] /= a[..., i, i, None]
+        rest = slice(i + 1, None) if lower else slice(i)
+        out[..., rest, :] -= a[..., rest, i, None] * out[..., i, None, :]
+    return out
 
 
 @functools.cache
