@@ -134,6 +134,21 @@ enter("softplus", lambda x: max(x, 0) + mp.log1p(mp.exp(-abs(x))), logistic)
 enter("silu", lambda x: x * logistic(x), lambda x: logistic(x) * (1 + x * logistic(-x)))
 enter("softsign", lambda x: x / (1 + abs(x)), lambda x: 1 / (1 + abs(x)) ** 2)
 enter("gelu", lambda x: x * distribution(x), lambda x: distribution(x) + x * density(x))
+TWICE, CUBE = 2 * mp.sqrt(2 / mp.pi), mp.mpf("0.044715")
+
+
+def gelu_tanh_slope(x: Any) -> Any:
+    inner = TWICE * (x + CUBE * x**3)
+    return logistic(inner) + x * logistic(inner) * logistic(-inner) * TWICE * (1 + 3 * CUBE * x * x)
+
+
+enter(
+    "gelu tanh",
+    lambda x: x * logistic(TWICE * (x + CUBE * x**3)),
+    gelu_tanh_slope,
+    function=lambda x: ops.gelu(x, approximate=True),
+    domain=(-100.0, 100.0),
+)
 
 
 def mish_slope(x: Any) -> Any:

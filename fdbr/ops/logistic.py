@@ -14,17 +14,17 @@ from fdbr.ops.dtypes import is_complex
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.trigonometric import falling, tanh
 
-__all__ = ["logaddexp", "sigmoid"]
+__all__ = ["logaddexp", "sigmoid", "sigmoid_slope"]
 
 
 @elementwise(x=lambda x, out: -out * tanh(x / 2), heavy=True)
-def _sigmoid_slope(xp: Any, x: Any) -> Any:
+def sigmoid_slope(xp: Any, x: Any) -> Any:
     """``exp(-abs(x)) / (1 + exp(-abs(x)))**2``, the derivative of the logistic function."""
     share = xp.exp(falling(xp, x))
     return share / xp.square(1 + share)
 
 
-@elementwise(x=lambda x: _sigmoid_slope(x), heavy=True)
+@elementwise(x=lambda x: sigmoid_slope(x), heavy=True)
 def sigmoid(xp: Any, x: Any) -> Any:
     """The logistic function ``1 / (1 + exp(-x))``, accurate however small it is.
 

@@ -8,12 +8,12 @@ import numpy as np
 from fdbr.backend import array_module
 from fdbr.core import describe, integer
 from fdbr.ops.activation import floating
-from fdbr.ops.arithmetic import abs, clipped, minimum
+from fdbr.ops.arithmetic import abs, clipped, maximum, minimum
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, is_traced, result_type
-from fdbr.ops.exponential import exp
+from fdbr.ops.exponential import exp, gaussian
 from fdbr.ops.kinds import elementwise
-from fdbr.ops.logistic import sigmoid
+from fdbr.ops.logistic import sigmoid, sigmoid_slope
 from fdbr.ops.shape import expand_dims, normalize_axis
 from fdbr.ops.special.errors import ndtr
 from fdbr.ops.special.library import refuse_complex
@@ -38,6 +38,7 @@ __all__ = [
 
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 _GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+_GELU_END = 30.0  # from where on the approximation is 0 or the identity, in every dtype
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
@@ -184,8 +185,7 @@ def softsign(xp: Any, x: Any) -> Any:
 
 
 def _silu_slope(x: Any) -> Any:
-    share = sigmoid(x)
-    return share * (1 + x * (1 - share))
+    return sigmoid(x) + x * sigmoid_slope(x)
 
 
 @elementwise(x=_silu_slope, heavy=True)
@@ -219,9 +219,7 @@ def _upper_tail(t: Any) -> Any:
     for term in reversed(_TAIL[:-1]):
         total += term
         total *= share
-    np.multiply(t, -0.5, out=share)
-    share *= t
-    total *= np.exp(share, out=share)
+    total *= gaussian.primitive.value(np, t, rate=0.5)
     return total
 
 
@@ -233,14 +231,14 @@ def _is_fast(x: Any) -> bool:
     return type(x) is np.ndarray and x.dtype == np.float32 and x.ndim > 0
 
 
-@elementwise(x=lambda x: exp(-0.5 * x * x) / _ROOT_TWO_PI, heavy=True)
+@elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True)
 def _gelu_share(xp: Any, x: Any) -> Any:
     if not _is_fast(x):
         return ndtr.primitive.value(xp, x)
     return xp.abs((x > 0) - _upper_tail(_magnitude(x)))
 
 
-@elementwise(x=lambda x: _gelu_share(x) + x * exp(-0.5 * x * x) / _ROOT_TWO_PI, heavy=True)
+@elementwise(x=lambda x: _gelu_share(x) + x * gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True)
 def _gelu(xp: Any, x: Any) -> Any:
     if not _is_fast(x):
         return x * ndtr.primitive.value(xp, x)
@@ -251,16 +249,17 @@ def _gelu(xp: Any, x: Any) -> Any:
 
 
 def _gelu_tanh_slope(x: Any) -> Any:
-    square = x * x
-    bent = tanh(x * (_GELU_SCALE + _GELU_SCALE * _GELU_CUBE * square))
-    inner = _GELU_SCALE + 3 * _GELU_SCALE * _GELU_CUBE * square
-    return (0.5 + 0.5 * bent) * (1 + (1 - bent) * x * inner)
+    x = minimum(maximum(x, -_GELU_END), _GELU_END)  # where its powers are not infinite
+    bent = 3 * _GELU_CUBE * x * x
+    share = x * (1 + bent / 3) * (2 * _GELU_SCALE)
+    return sigmoid(share) + sigmoid_slope(share) * x * (1 + bent) * (2 * _GELU_SCALE)
 
 
 @elementwise(x=_gelu_tanh_slope, heavy=True)
 def _gelu_tanh(xp: Any, x: Any) -> Any:
-    inner = x * (_GELU_SCALE + _GELU_SCALE * _GELU_CUBE * (x * x))
-    return x * (0.5 + 0.5 * xp.tanh(inner))
+    # 1 + tanh(u) is 2 sigmoid(2 u), which keeps its digits where the tangent is next to -1.
+    share = x * (2 * _GELU_SCALE + 2 * _GELU_SCALE * _GELU_CUBE * (x * x))
+    return x * (sigmoid(share) if is_traced(x) else sigmoid.primitive.value(xp, share))
 
 
 def gelu(x: Any, /, *, approximate: bool = False) -> Any:

@@ -79,7 +79,7 @@ BY_ROW = frozenset({"subtract_at_labels"})
 _EXPENSIVE = frozenset(
     {
         *("exp", "log", "log1p", "tanh", "tanh_slope", "sigmoid", "sigmoid_slope"),
-        *("sqrt", "divide", "ndtr"),
+        *("sqrt", "divide", "ndtr", "gaussian"),
     }
 )
 
@@ -157,7 +157,8 @@ def element(step: Instruction, texts: Sequence[str], codes: Sequence[str]) -> st
     if name in _LOGIC:
         return _LOGIC[name].format(*texts)
     template = _POWERS[step.params["exponent"]] if name == "integer_power" else _ARITHMETIC[name]
-    return template.format(*casts(out), code=out, one=f"{out}(1)", zero=f"{out}(0)")
+    constants: dict[str, Any] = {"code": out, "one": f"{out}(1)", "zero": f"{out}(0)"}
+    return template.format(*casts(out), **step.params, **constants)
 
 
 def _limited(text: str, out: str, low: float, high: float) -> str:

@@ -18,7 +18,9 @@ _LONG = 12  # steps from which on a kernel pays however small it is
 _ROWS = 8  # rows, so that threads can share them
 _MOST = 60  # steps of one kernel: LLVM's time grows faster than their number
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min"})
-_SLOW = frozenset({"exp", "tanh", "tanh_slope", "sigmoid", "sigmoid_slope", "log", "log1p"})
+_SLOW = frozenset(
+    {"exp", "tanh", "tanh_slope", "sigmoid", "sigmoid_slope", "log", "log1p", "gaussian"}
+)
 VIEWS = frozenset({"reshape", "broadcast_to"})
 
 
@@ -137,7 +139,8 @@ class _Group:
         for operand in step.operands:
             kind = kind_of(operand)
             row = type(operand) is Variable and operand in self.rows
-            if kind.size != 1 and (kind.size != count or (operand in self.members and not row)):
+            member = type(operand) is Variable and operand in self.members
+            if kind.size != 1 and (kind.size != count or (member and not row)):
                 return None
             # What comes from outside must have the very shape, but for axes of length 1.
             if kind.size == count != 1 and not row and not _is_squeezed(kind.shape, shape):
