@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import fdbr
 from fdbr import ops
 from fdbr.jit.passes.again import recompute
 from fdbr.jit.passes.early import make_early
