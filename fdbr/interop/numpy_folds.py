@@ -33,8 +33,9 @@ _RUNNING: dict[Any, Callable[..., Any]] = {
     np.add: ops.cumulative_sum,
     np.multiply: ops.cumulative_prod,
 }
+_LOGICAL = frozenset({np.logical_and, np.logical_or, np.logical_xor})
 _ASSOCIATIVE = frozenset(
-    {*_REDUCTIONS, np.fmax, np.fmin, np.logaddexp2, np.hypot, np.gcd, np.lcm, np.logical_xor}
+    {*_REDUCTIONS, *_LOGICAL, np.fmax, np.fmin, np.logaddexp2, np.hypot, np.gcd, np.lcm}
     | {np.bitwise_and, np.bitwise_or, np.bitwise_xor}
 )
 _COMPARING = frozenset(
@@ -106,6 +107,7 @@ def _reduce(ufunc: Any, op: Callable[..., Any]) -> Callable[..., Any]:
         where: Any = True,
     ) -> Any:
         x = ops.asarray(array) if dtype is None else ops.astype(array, dtype)
+        x = x != 0 if ufunc in _LOGICAL else x
         if ufunc not in _ASSOCIATIVE:
             if where is not True:
                 refuse(name, "where", "no element does nothing here. Take the elements first")
@@ -128,6 +130,7 @@ def _accumulate(ufunc: Any, op: Callable[..., Any]) -> Callable[..., Any]:
     def accumulate(array: Any, axis: int = 0, dtype: Any = None) -> Any:
         x = ops.asarray(array) if dtype is None else ops.astype(array, dtype)
         axis = normalize_axis(axis, x.ndim, name)
+        x = x != 0 if ufunc in _LOGICAL else x
         if ufunc in _RUNNING:
             return _RUNNING[ufunc](x, axis=axis, dtype=dtype)
         if not x.shape[axis]:

@@ -137,7 +137,7 @@ def _kept(
                 if not others and extra not in mine:
                     refuse(name, extra, refuses.get(extra))
             named |= value
-        elif len(positional) < unnamed:
+        elif len(positional) < unnamed or theirs.kind is _ONE:
             positional.append(value)
         elif parameter in mine or others:
             named[parameter] = value

@@ -431,7 +431,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     """The elements brought into ``[min, max]``; a bound of `None` is none.
 
     Elements on a bound or within keep their derivative; those brought in have 0, and the
-    bound that they got has theirs.
+    bound that they got has theirs.  What a bound of NaN bounds is NaN.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -442,7 +442,12 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
         low, high = -math.inf if min is None else min, math.inf if max is None else max
         return _clipped(x, low=low, high=high)
     if min is not None:
-        x = where(x < min, min, x)
+        x = where(_or_nan(x < min, min), min, x)
     if max is not None:
-        x = where(x > max, max, x)
+        x = where(_or_nan(x > max, max), max, x)
     return x
+
+
+def _or_nan(beyond: Any, bound: Any) -> Any:
+    """Where elements get their bound: beyond it, and where it is NaN, as in NumPy."""
+    return beyond | (bound != bound)
