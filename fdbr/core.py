@@ -245,6 +245,8 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
     if top is not None:
         if not top.running and ended(top):
             raise escaped(top, f"fdbr.ops.{primitive.name}")
+        if foreign:
+            args = _as_arrays(args)
         return top.process(primitive, args, params)
     try:
         if host and not foreign:
@@ -259,6 +261,14 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
         return primitive.value(array_module(*args), *args, **params)
     except EXPLAINED as error:
         raise primitive.explain(error, args) from error
+
+
+def _as_arrays(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands with arrays in the place of sequences, whose axes a batch would not see."""
+    if not any(type(arg) is list or type(arg) is tuple for arg in args):
+        return args
+    xp = array_module(*args)
+    return tuple(xp.asarray(arg) if type(arg) in (list, tuple) else arg for arg in args)
 
 
 def _of_numbers(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:

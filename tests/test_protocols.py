@@ -30,6 +30,7 @@ import pytest
 
 import fdbr
 from fdbr import ops
+from fdbr.array import ufuncs as array_ufuncs
 
 VALUES = {
     "array": np.array([-2.2375, 1.7125]),
@@ -449,3 +450,40 @@ def test_traced_values_of_other_array_modules_keep_their_own_class(xp):
     seen = []
     fdbr.grad(lambda x: seen.append(isinstance(x, np.ndarray)) or ops.sum(x * x))(x)
     assert seen == [xp is np]
+
+
+# --- sequences as operands ----------------------------------------------------------
+
+PAIRS = {
+    op.primitive.name: op
+    for ufunc, op in array_ufuncs.items()
+    if ufunc.nin == 2 and ufunc.signature is None and hasattr(op, "primitive")
+}
+
+
+@pytest.mark.parametrize("op", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("sequence", [[1, 2], (3, 1), [[1], [2]]], ids=str)
+def test_a_sequence_beside_a_number_of_a_batch_is_an_array(op, sequence):
+    """Its axes are not taken for those of the batch, which has as many examples."""
+    for dtype in (float, int, bool):
+        batch = np.array([1, 3], dtype)
+        for f in (lambda x: op(x, sequence), lambda x: op(sequence, x)):
+            try:
+                expected = np.stack([f(x) for x in batch])
+            except (TypeError, ValueError):  # which has no such dtype, or no such power
+                continue
+            assert np.allclose(fdbr.vmap(f)(batch), expected)
+
+
+def test_so_it_is_for_other_functions_of_several_arrays():
+    batch = np.array([1.0, 2.0])
+    for f in (
+        lambda x: np.where(x > 1, [1.0, 5.0], x),
+        lambda x: np.clip(x, [0.0, 2.0], [1.0, 3.0]),
+        lambda x: ops.where([True, False], x, 0.0),
+        lambda x: np.maximum([1.5, 0.5], x),
+        lambda x: np.dot(x, [1.0, 2.0]),
+        lambda x: np.outer(x, [1.0, 2.0]),
+        lambda x: np.interp(x, [0.0, 4.0], [1.0, 2.0]),
+    ):
+        assert np.allclose(fdbr.vmap(f)(batch), np.stack([f(x) for x in batch]))

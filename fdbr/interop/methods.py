@@ -67,7 +67,7 @@ def _operator(name: str, op: Callable[..., Any], other: Callable[..., Any]) -> C
             return trace.process(primitive, (x, y), _NO_PARAMS)  # no need to look for the trace
         return op(x, y) if kind in _known else other(op, x, y)
 
-    forward.__name__ = name
+    forward.__name__ = forward.__qualname__ = name
     return forward
 
 
@@ -82,7 +82,7 @@ def _reflected(name: str, op: Callable[..., Any]) -> Callable[..., Any]:
             y = operand(x, y)
         return NotImplemented if y is NotImplemented else op(y, x)
 
-    backward.__name__ = name
+    backward.__name__ = backward.__qualname__ = name
     return backward
 
 
