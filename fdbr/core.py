@@ -174,6 +174,7 @@ class Trace:
                 raise escaped(value._trace, f"fdbr.{self.origin[0]}")
             self.borrowed |= value._trace.borrowed
             value = value.value
+        refuse_other_kinds(value, f"fdbr.{self.origin[0]}")
         if not is_locked(value):
             self.borrowed.add(id(owner(value)))
 
@@ -246,7 +247,7 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
         if not top.running and ended(top):
             raise escaped(top, f"fdbr.ops.{primitive.name}")
         if foreign:
-            args = _as_arrays(args)
+            args = _as_arrays(args, f"fdbr.ops.{primitive.name}")
         return top.process(primitive, args, params)
     try:
         if host and not foreign:
@@ -263,8 +264,20 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
         raise primitive.explain(error, args) from error
 
 
-def _as_arrays(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def refuse_other_kinds(value: Any, where: str) -> None:
+    """The error for arrays whose operators mean other things than those of arrays."""
+    if issubclass(type(value), np.matrix | np.ma.MaskedArray):
+        advice = "x.filled(value)" if isinstance(value, np.ma.MaskedArray) else "np.asarray(x)"
+        raise TypeError(
+            f"{where}: a {type(value).__name__} is no plain array: its operators mean other "
+            f"things, which have no derivatives here. Give {advice}; for a mask, use ops.where"
+        )
+
+
+def _as_arrays(args: tuple[Any, ...], where: str) -> tuple[Any, ...]:
     """The operands with arrays in the place of sequences, whose axes a batch would not see."""
+    for arg in args:
+        refuse_other_kinds(arg, where)
     if not any(type(arg) is list or type(arg) is tuple for arg in args):
         return args
     xp = array_module(*args)

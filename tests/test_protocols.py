@@ -487,3 +487,32 @@ def test_so_it_is_for_other_functions_of_several_arrays():
         lambda x: np.interp(x, [0.0, 4.0], [1.0, 2.0]),
     ):
         assert np.allclose(fdbr.vmap(f)(batch), np.stack([f(x) for x in batch]))
+
+
+# --- arrays that are none -----------------------------------------------------------
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # NumPy's, of the class itself
+    UNUSUAL = [np.matrix([[1.0, 2.0]]), np.ma.masked_array([1.0, 2.0], [0, 1])]
+
+
+@pytest.mark.parametrize("other", UNUSUAL)
+def test_matrices_and_masked_arrays_are_refused_for_their_operators_mean_other_things(other):
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    uses = (lambda x: x * other, lambda x: other * x, lambda x: np.multiply(x, other))
+    for use in uses:
+        for run in (fdbr.grad, fdbr.vmap, lambda f: lambda x: fdbr.jvp(f, (x,), (x,))):
+            with pytest.raises((TypeError, AttributeError)):
+                run(lambda x, use=use: ops.sum(use(x)))(x)
+    for run in (fdbr.grad(ops.sum), lambda x: fdbr.vjp(ops.sin, x), fdbr.vmap(ops.sin)):
+        with pytest.raises(TypeError, match=r"fdbr\.\w+: a \w+ is no plain array"):
+            run(other)
+    assert type(fdbr.jit(lambda x: x * 2.0)(other)) is type(other)
+
+
+@pytest.mark.parametrize("dtype", [str, "U5", object, "S3", "M8[s]"])
+def test_traced_values_become_no_texts_and_no_objects(dtype):
+    for run in (fdbr.grad, fdbr.vmap, fdbr.jit):
+        with pytest.raises(TypeError, match="texts and objects"):
+            run(lambda x: ops.sum(x.astype(dtype).astype(float) * x))(np.ones(2))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr.backend import array_module
-from fdbr.core import Tracer
+from fdbr.core import Tracer, describe
 from fdbr.ops.devices import to_device
 from fdbr.ops.kinds import aligned, constant, fit, linear
 
@@ -56,6 +56,11 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
         Where the result shall lie: ``"cpu"`` or the number of a CUDA device; by default where
         ``x`` does.
 
+    Raises
+    ------
+    TypeError
+        If a traced value shall become texts or objects.
+
     >>> import numpy as np
     >>> from fdbr import ops
     >>> ops.astype(np.array([1.7]), np.int64)
@@ -64,6 +69,12 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     if device is not None:
         x = to_device(x, device)
     to = array_module(x).dtype(dtype)
+    if to.kind not in "biufcV" and isinstance(x, Tracer):
+        raise TypeError(
+            f"fdbr.ops.astype: a traced {describe(x)} cannot become {to}: texts and objects have "
+            "no derivatives. Return it and convert what the transformation gives, or format it "
+            "by f'{{x:.3f}}'"
+        )
     if getattr(x, "dtype", None) == to and (not copy or isinstance(x, Tracer)):
         return x if not is_number(x) else _astype_inexact(x, to=to)
     return (_astype_inexact if to.kind in "fc" else _astype_exact)(x, to=to)
