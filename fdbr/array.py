@@ -32,6 +32,9 @@ ufuncs: dict[Any, Callable[..., Any]] = {}
 ufunc_sources: list[Callable[[], dict[Any, Callable[..., Any]]]] = []
 """Further tables as `ufuncs`, of libraries that may not be imported yet."""
 
+conversions: list[Callable[[Any], None]] = []
+"""What may raise a better error than the usual one when a traced value is made a NumPy array."""
+
 ufunc_methods: dict[tuple[Any, str], Callable[..., Any]] = {}
 """The op for methods of ufuncs, such as ``np.add.reduce``."""
 
@@ -179,7 +182,11 @@ def decided(self: Any, dtype: Any = None) -> Any:
 
 def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
     found = decided(self, dtype)
-    return _refuse_array(self) if found is None else found
+    if found is None:
+        for explain in conversions:
+            explain(self)
+        _refuse_array(self)
+    return found
 
 
 install("__array__", _array)

@@ -2,6 +2,7 @@
 
 import functools
 import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ __all__ = [
     "paths_of",
     "replace",
     "rows_of",
+    "settling",
     "size",
     "structure",
     "trainable",
@@ -37,6 +39,14 @@ Structure = optree.PyTreeSpec
 
 _map = map
 
+settling: dict[str, Callable[[Any], None]] = {}
+"""What to do when a library is there, by its name: it has classes that are nodes of trees."""
+
+
+def _settle() -> None:
+    for name in [name for name in settling if name in sys.modules]:
+        settling.pop(name)(sys.modules[name])
+
 
 def flatten(tree: Any) -> tuple[list[Any], Structure]:
     """The leaves of a tree, in order, and its structure.
@@ -47,6 +57,8 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     known = recall(tree)
     if known is not None:
         return list(known.leaves), known.structure
+    if settling:
+        _settle()
     leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
     remember(tree, leaves, structure)
     return leaves, structure
@@ -82,6 +94,8 @@ def leaves(tree: Any) -> list[Any]:
     >>> leaves({"b": 2, "a": 1})
     [1, 2]
     """
+    if settling:
+        _settle()
     return optree.tree_leaves(tree, namespace=NAMESPACE)
 
 
@@ -91,6 +105,8 @@ def structure(tree: Any) -> Structure:
     >>> structure((1, 2)) == structure((3, 4))
     True
     """
+    if settling:
+        _settle()
     return optree.tree_structure(tree, namespace=NAMESPACE)
 
 
@@ -130,6 +146,8 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 def rows_of(name: str, tree: Any, rest: Sequence[Any]) -> tuple[Any, Structure]:
     """The corresponding leaves of trees, and the structure of the first, `None` being a leaf."""
+    if settling:
+        _settle()
     leaves, shape = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
     others = [_flatten_up_to(shape, t, f"{name}: tree {i}") for i, t in enumerate(rest, 2)]
     return zip(leaves, *others), shape  # noqa: B905 (flatten_up_to gives equal lengths)

@@ -77,11 +77,12 @@ newaxis = None
 __array_api_version__ = VERSIONS[-1]
 del VERSIONS
 
-from fdbr.ops import fft, linalg  # noqa: E402
+from fdbr.ops import fft, linalg, sparse, special  # noqa: E402
 
 __all__ = [
     name
     for name, member in list(globals().items())
-    if name[0] != "_" and (not isinstance(member, _Module) or name in ("fft", "linalg", "special"))
+    if name[0] != "_"
+    and (not isinstance(member, _Module) or name in ("fft", "linalg", "sparse", "special"))
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.special as sp
+from scipy import sparse
 
 from fdbr import ops
 from fdbr.ops import special
@@ -180,3 +181,15 @@ def case(name: str, arguments: Any) -> Case:
 
 
 SPECIAL = [case(name, arguments) for name, *arguments in ROWS]
+
+_MATRIX = sparse.csr_array(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]))
+SPARSE = [
+    Case(
+        "sparse.matmul",
+        f"sparse.matmul {columns}",
+        lambda data, x: ops.sparse.SparseArray(data, ops.sparse.sparse_array(_MATRIX).pattern) @ x,
+        seeded(((3,), X), ((3, *columns), X), count=1),
+        lambda data, x: sparse.csr_array((data, _MATRIX.indices, _MATRIX.indptr), (2, 3)) @ x,
+    )
+    for columns in ((), (2,))
+]

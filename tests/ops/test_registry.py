@@ -15,7 +15,7 @@ from fdbr.ops.kinds import Unknown
 from fdbr.testing import assert_allclose
 from ops import reasons
 from ops.cases import CASES, Case, bent, few
-from ops.cases_scipy import SPECIAL
+from ops.cases_scipy import SPARSE, SPECIAL
 from ops.reasons import UNKNOWN, WITHOUT_CASE, WITHOUT_DERIVATIVE, X
 
 
@@ -122,7 +122,7 @@ def walk() -> Walk:
     ]
     for note in notes:
         next(note)
-    for case in (*CASES, *SPECIAL):
+    for case in (*CASES, *SPECIAL, *SPARSE):
         walk.run(case)
     for _, call in WITHOUT_DERIVATIVE.values():
         fdbr.vmap(call)(np.stack([X]))
