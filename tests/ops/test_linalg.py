@@ -504,3 +504,36 @@ def test_errors_name_the_function_its_arguments_and_what_to_do(call, message):
 def test_a_power_must_be_an_integer():
     with pytest.raises(TypeError):
         linalg.matrix_power(np.eye(2), 0.5)
+
+
+# --- array modules ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [3, 40])
+@pytest.mark.parametrize(
+    ("of_a", "of_b"), [("float32", "float64"), ("float32", "complex64"), ("float64", "complex64")]
+)
+def test_both_sides_of_an_equation_are_promoted_before_it_is_solved(xp, to_numpy, n, of_a, of_b):
+    a = (np.eye(n) * n + np.arange(n * n).reshape(n, n) / n**2).astype(of_a)
+    b = matrix(n, 2, dtype=of_b)
+    for solve, whole in ((linalg.solve, a), (linalg.solve_triangular, np.triu(a))):
+        found, pullback = fdbr.vjp(solve, xp.asarray(whole), xp.asarray(b))
+        assert found.dtype == np.result_type(a, b)
+        rough = 1e-4 if of_a == "float32" and of_b == "complex64" else 1e-6
+        assert_allclose(whole @ to_numpy(found), b + 0 * to_numpy(found), rtol=rough, atol=rough)
+        slopes = pullback(found)
+        assert [slope.dtype for slope in slopes] == [a.dtype, b.dtype]
+
+
+@pytest.mark.parametrize("n", [2, 40])
+def test_what_has_no_result_is_an_error_on_every_array_module(xp, n):
+    zero = xp.zeros((n, n))
+    for call in (
+        linalg.inv,
+        linalg.cholesky,
+        lambda x: linalg.solve(x, x),
+        lambda x: linalg.solve_triangular(x, x),
+        lambda x: linalg.matrix_power(x, -1),
+    ):
+        with pytest.raises(LinAlgError, match=r"fdbr.ops.linalg"):
+            call(zero)
