@@ -42,10 +42,14 @@ def floating(x: Any) -> Any:
 
 def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     """``x - m`` and ``m``: the largest element, or 0 where that is infinite."""
-    if any(x.shape[i] == 0 for i in axes):
+    if not x.size and any(x.shape[i] == 0 for i in axes):
         raise ValueError(f"no element along axis {axes} of shape {x.shape}")
-    largest = x.max(axis=axes, keepdims=True)
-    if type(x) is not np.ndarray or not np.isfinite(largest).all():
+    if type(x) is np.ndarray and x.dtype.kind == "f":
+        largest = np.maximum.reduce(x, axes, None, None, True)
+        finite = np.logical_and.reduce(np.isfinite(largest), None)
+    else:
+        largest, finite = x.max(axis=axes, keepdims=True), False
+    if not finite:
         largest = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
     return x - largest, largest
 

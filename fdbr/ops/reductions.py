@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from fdbr.core import Tracer
 from fdbr.ops.arithmetic import sqrt
 from fdbr.ops.creation import asarray
@@ -131,10 +133,16 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
     """
     x = asarray(x)
     axes = normalize_axes(axis, x.ndim, "var")
-    away = x - mean(x, axis=axes, keepdims=True)
-    squares = (away * away.conj()).real if is_complex(away) else away * away
+    x = x if x.dtype.kind in "fc" else astype(x, float_dtype(x))
     freedom = _count(x.shape, axes) - correction
-    return _sum(squares, axes=axes, keepdims=keepdims) / (freedom if freedom > 0 else 0)
+    freedom = freedom if freedom > 0 else 0
+    if type(x) is np.ndarray and x.ndim and x.dtype.kind == "f":  # the same without detours
+        away = x - accumulated(x, axes, keepdims=True) / _count(x.shape, axes)
+        away *= away
+        return accumulated(away, axes, keepdims) / freedom
+    away = x - _mean(x, axes=axes, keepdims=True)
+    squares = (away * away.conj()).real if is_complex(away) else away * away
+    return _sum(squares, axes=axes, keepdims=keepdims) / freedom
 
 
 @in_single
@@ -175,12 +183,12 @@ def _extreme_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
 
 @opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"))
 def _max(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
-    return x.max(axis=axes)
+    return np.maximum.reduce(x, axes) if type(x) is np.ndarray else x.max(axis=axes)
 
 
 @opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"))
 def _min(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
-    return x.min(axis=axes)
+    return np.minimum.reduce(x, axes) if type(x) is np.ndarray else x.min(axis=axes)
 
 
 def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
