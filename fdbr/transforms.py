@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fdbr import core, tree
-from fdbr.backend import array_module, copy_of, lock, module_of, number_of, several
+from fdbr.backend import array_module, copy_of, is_locked, lock, module_of, number_of, several
 from fdbr.core import (
     Trace,
     Tracer,
@@ -423,7 +423,7 @@ class Pullback:
             if node is not None and seed is not None
         ]
         cotangents = backward(roots)
-        theirs = frozenset(map(id, seeds))
+        theirs = frozenset([id(seed) for seed in seeds if not is_locked(seed)])
         return tuple(one.gradient(cotangents, theirs, self._zeros) for one in self._inputs)
 
     def _leaves(self, cotangent: Any) -> list[Any]:

@@ -98,7 +98,7 @@ _OPERATORS = [
     *(
         Program(
             f"power/{exponent}",
-            _positive,
+            _normal if isinstance(exponent, int) else _positive,
             lambda o, x, exponent=exponent: x**exponent,
             lambda t, x, exponent=exponent: x**exponent,
         )

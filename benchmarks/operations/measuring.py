@@ -184,6 +184,8 @@ def _step_of_fdbr(
 
     outs = value(*arguments)
     cotangents = tuple(_cotangents((out.shape, out.dtype) for out in outs)) if gradient else ()
+    for cotangent in cotangents:
+        cotangent.setflags(write=False)  # as those that other operations give
     moving = [i for i, x in enumerate(arguments) if x.dtype.kind in "fc"]
 
     def both(*operands: Any) -> Any:
