@@ -1,5 +1,6 @@
 """Single operations are timed beside PyTorch's; how fast they are is not a matter for tests."""
 
+import fnmatch
 import importlib.util
 import json
 
@@ -17,7 +18,11 @@ PROGRAMS = measuring.programs()
 def test_every_public_operation_is_timed_or_has_a_reason_why_not():
     timed = {program.operation for program in PROGRAMS.values()}
     excused = {name for names in absent.WITHOUT_COUNTERPART.values() for name in names.split()}
-    missing = public_names() - timed - excused
+    missing = {
+        name
+        for name in public_names() - timed - excused
+        if not any(fnmatch.fnmatch(name, pattern) for pattern in excused if "*" in pattern)
+    }
     assert not missing, (
         "add programs to benchmarks/operations, or reasons to benchmarks/operations/absent.py, "
         f"for {sorted(missing)}"

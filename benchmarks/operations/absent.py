@@ -10,5 +10,7 @@ WITHOUT_COUNTERPART: dict[str, str] = {
     "PyTorch has no such function": "accuracy beta betainc betaln cbrt correlate convolve erfcinv "
     "gamma interp kl_div rel_entr unique_all linalg.logm linalg.sqrtm",
     "it makes a view of foreign memory": "from_dlpack",
+    "its cost is that of the function it calls": "linalg.cg",
+    "functions of SciPy that have no program: PyTorch lacks nearly all of them": "special.*",
 }
-"""Names as in `fdbr.ops`, by the reason."""
+"""Names as in `fdbr.ops`, by the reason; a star stands for all that have no program."""

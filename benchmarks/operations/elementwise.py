@@ -47,6 +47,15 @@ _ONE = [
     *same("exp exp2 expm1 square sin cos sinh cosh tanh atan asinh sigmoid negative abs", _normal),
     *same("erf erfc sinc positive:clone", _normal),
     *same("expit:special.expit ndtr:special.ndtr log_ndtr:special.log_ndtr", _normal),
+    *same("special.j0:special.bessel_j0 special.j1:special.bessel_j1", _positive, gradient=False),
+    *same("special.y0:special.bessel_y0 special.y1:special.bessel_y1", _positive, gradient=False),
+    *same(
+        "special.k0:special.modified_bessel_k0 special.k1:special.modified_bessel_k1 "
+        "special.k0e:special.scaled_modified_bessel_k0 "
+        "special.k1e:special.scaled_modified_bessel_k1",
+        _positive,
+        gradient=False,
+    ),
     *same("erfcx:special.erfcx", _normal, gradient=False),  # PyTorch has no derivative
     *same("i0 i0e:special.i0e i1:special.i1 i1e:special.i1e", _normal),
     *same("log log2 log10 log1p sqrt reciprocal", _positive),

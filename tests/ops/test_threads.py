@@ -18,7 +18,11 @@ from fdbr.ops import losses, products, threads
 from fdbr.ops.kinds import large
 from fdbr.ops.threads import available, divide
 
-PARAMS = {"elu": {"scale": 1.5, "alpha": 2.0}, "leaky_relu": {"slope": 0.25}}
+PARAMS = {
+    "elu": {"scale": 1.5, "alpha": 2.0},
+    "gaussian": {"rate": 0.5},
+    "leaky_relu": {"slope": 0.25},
+}
 HEAVY = sorted(
     primitive.name
     for primitive in registry.values()
