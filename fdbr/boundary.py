@@ -68,9 +68,9 @@ def _guard_class(cls: Any, name: str, checked: bool) -> None:
 
 def explaining(function: Any, name: str, checked: bool) -> Any:
     """The same function, whose errors begin with a name."""
-    usual = {p.name: p.default for p in inspect.signature(function).parameters.values()}
 
     def explain(error: Exception, given: dict[str, Any]) -> Exception:
+        usual = {p.name: p.default for p in inspect.signature(function).parameters.values()}
         chosen = {key: value for key, value in given.items() if value is not usual[key]}
         return _explained(error, name, chosen)
 
