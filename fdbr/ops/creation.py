@@ -1,11 +1,12 @@
 """New arrays."""
 
+import numbers
 from typing import Any
 
 import numpy as np
 
 from fdbr import backend
-from fdbr.core import Tracer
+from fdbr.core import Tracer, describe, number_types
 from fdbr.ops.comparison import where
 from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype, is_number
@@ -199,6 +200,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
         if dtype is None and not is_number(obj):
             return obj if device is None else to_device(obj, device)
         return astype(obj, dtype_of(obj) if dtype is None else dtype, device=device)
+    if type(obj) not in number_types and not backend.is_array(obj):
+        _check_numbers(obj)
     xp = backend.array_module(obj) if device is None else backend.module_for(device)
     if device is not None:
         obj = backend.device_put(obj, device)
@@ -206,6 +209,19 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     if copy is False and out is not obj:
         raise ValueError("fdbr.ops.asarray: copy=False, but a copy is needed")
     return out.copy() if copy and out is obj else out
+
+
+def _check_numbers(obj: Any) -> None:
+    """Refuse what NumPy would make an array of objects or of strings, or NaN, as of None."""
+    plain = np.asarray(obj)
+    if plain.dtype.kind not in "SUO":
+        return
+    for value in plain.reshape(-1).tolist():
+        if not isinstance(value, numbers.Number):
+            raise TypeError(
+                "fdbr.ops.asarray: an array is made of numbers, arrays, and lists and tuples of "
+                f"them, not of {describe(value)}"
+            )
 
 
 _arrays = frozenset({np.ndarray})  # the usual case, for which nothing is to be done
