@@ -25,7 +25,8 @@ from fdbr import ops, tree
 
 __all__ = ["namespace"]
 
-_UNTRACED = {"from_dlpack", "getitem"}  # the one takes other libraries' arrays
+_UNTRACED = {"from_dlpack"}  # it takes the arrays of other libraries
+_ASKING = {"can_cast", "finfo", "iinfo", "isdtype", "result_type"}  # their answers are no arrays
 
 
 def _is_array(leaf: Any) -> bool:
@@ -34,6 +35,11 @@ def _is_array(leaf: Any) -> bool:
 
 def _floats(leaf: Any) -> bool:
     return _is_array(leaf) and leaf.dtype.kind in "fc"
+
+
+def _own(leaf: Any) -> Any:
+    """A copy that may be written to, as the suite does with results of its own."""
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
 
 
 def _vjp(f: Callable[..., Any], arrays: list[Any]) -> Any:
@@ -45,7 +51,7 @@ def _jvp(f: Callable[..., Any], arrays: list[Any]) -> Any:
 
 
 def _vmap(f: Callable[..., Any], arrays: list[Any]) -> Any:
-    return tree.map(lambda x: x[0], fdbr.vmap(f)(*(np.asarray(x)[None] for x in arrays)))
+    return tree.map(lambda x: x[0, ...], fdbr.vmap(f)(*(np.asarray(x)[None] for x in arrays)))
 
 
 def _jit(f: Callable[..., Any], arrays: list[Any]) -> Any:
@@ -60,6 +66,18 @@ _WAYS = {
 }
 
 
+def _answer(way: Callable[..., Any], function: Callable[..., Any], arrays: list[Any]) -> Any:
+    """What a function says of traced values."""
+    answers = []
+
+    def f(*traced: Any) -> Any:
+        answers.append(function(*traced))
+        return traced
+
+    way(f, arrays)
+    return answers[0]
+
+
 def _under(
     way: Callable[..., Any], takes: Callable[..., bool], function: Any
 ) -> Callable[..., Any]:
@@ -69,7 +87,7 @@ def _under(
     def traced(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree.flatten((args, kwargs))
         places = [i for i, leaf in enumerate(leaves) if takes(leaf)]
-        if not places:
+        if not places or kwargs.get("copy") is not None:  # who shares memory, plain arrays tell
             return function(*args, **kwargs)
 
         def f(*arrays: Any) -> Any:
@@ -79,7 +97,10 @@ def _under(
             positional, named = tree.unflatten(structure, mixed)
             return function(*positional, **named)
 
-        return way(f, [leaves[i] for i in places])
+        given = [leaves[i] for i in places]
+        if function.__name__ in _ASKING:
+            return _answer(way, f, given)
+        return tree.map(_own, way(f, given))
 
     return traced
 

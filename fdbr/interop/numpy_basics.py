@@ -127,7 +127,9 @@ def _full(
 
 def checked_order(x: Any, order: Any, name: str) -> str:
     """In which order elements are read: ``"C"`` or ``"F"``; a traced value lies in no order."""
-    if order in ("C", "F", "c", "f"):
+    if order == "C":
+        return "C"
+    if order in ("F", "c", "f"):
         return str(order).upper()
     if order not in ("A", "K", "a", "k", None):
         raise ValueError(f"{name}: order is {order!r}, not 'C', 'F', 'A' or 'K'")
@@ -156,7 +158,7 @@ def _reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: Any = None) -> An
 
 @implements("ravel")
 def _ravel(a: Any, order: Any = "C") -> Any:
-    return flattened(ops.asarray(a), order, "np.ravel")
+    return flattened(a, order, "np.ravel")
 
 
 @implements("transpose", "permute_dims")

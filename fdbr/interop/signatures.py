@@ -71,7 +71,7 @@ def bound(
     first, names = _direct(own, theirs)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if len(args) <= first and kwargs.keys() <= names:
+        if len(args) <= first and (not kwargs or kwargs.keys() <= names):
             return implementation(*args, **kwargs)
         return rebound(args, kwargs)
 
