@@ -30,6 +30,8 @@ _LARGE_BLOCK = 1 << 28  # and elsewhere, where launching an operation costs more
 def correlate(xp: Any, x: Any, weight: Any, bias: Any, geometry: Geometry, groups: int) -> Any:
     """The sum over channels and positions of ``weight * x``, for each window."""
     dtype = xp.result_type(x.dtype, weight.dtype)
+    if xp is np and _is_pointwise(geometry):
+        return _mixed(x.astype(dtype, copy=False), weight.astype(dtype, copy=False), bias, groups)
     counts = geometry.counts(x.shape[2:])
     outputs = weight.shape[0]
     matrix = _by_group(weight.astype(dtype, copy=False), groups)
@@ -50,6 +52,9 @@ def correlate_transposed(
     xp: Any, y: Any, weight: Any, geometry: Geometry, groups: int, size: Sizes
 ) -> Any:
     """What `correlate` does transposed: each window gets ``weight * y``, and windows add up."""
+    turned = geometry.turned(tuple(y.shape[2:]), size)
+    if turned is not None and weight.shape[0] <= 2 * groups * weight.shape[1]:
+        return correlate(xp, y, _turned(xp, weight, groups), None, turned, groups)
     dtype = xp.result_type(y.dtype, weight.dtype)
     counts, batch = tuple(y.shape[2:]), y.shape[0]
     matrix = _by_group(weight.astype(dtype, copy=False), groups).swapaxes(-1, -2)
@@ -70,6 +75,14 @@ def correlate_transposed(
     return _batch_first(xp, out[(slice(None), *geometry.interior(size))])
 
 
+def _turned(xp: Any, weight: Any, groups: int) -> Any:
+    """Weights from outputs to inputs, with each kernel turned round."""
+    outputs, inputs, *kernel = weight.shape
+    parts = weight.reshape((groups, outputs // groups, inputs, *kernel)).swapaxes(1, 2)
+    whole = parts.reshape((groups * inputs, outputs // groups, *kernel))
+    return xp.flip(whole, tuple(range(2, whole.ndim)))
+
+
 def _product(xp: Any, matrix: Any, rows: Any, out: Any) -> None:
     # Of one output a group, the product of columns with rows is slow as a matrix product.
     (xp.multiply if matrix.shape[-1] == 1 else xp.matmul)(matrix, rows, out=out)
@@ -78,6 +91,11 @@ def _product(xp: Any, matrix: Any, rows: Any, out: Any) -> None:
 def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -> Any:
     """The sum over examples and windows of ``y * x``, for each position of the kernel."""
     dtype = xp.result_type(x.dtype, y.dtype)
+    if xp is np and _is_pointwise(geometry):
+        of_x, of_y = (value.astype(dtype, copy=False) for value in (x, y))
+        rows, columns = _pixels(of_x, of_y, groups=groups)
+        total = np.matmul(columns, rows.swapaxes(-1, -2)).sum(axis=0)
+        return total.reshape((y.shape[1], x.shape[1] // groups, *geometry.kernel))
     y = _examples_last(xp, y.astype(dtype, copy=False))
     total: Any = None
     with _scratch(xp) as scratch:
@@ -85,6 +103,43 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
             part = xp.matmul(_rows(y[:, block], groups), columns.swapaxes(-1, -2))
             total = part if total is None else _add(total, part)
     return total.reshape((y.shape[0], x.shape[1] // groups, *geometry.kernel))
+
+
+# --- kernels of one element ---------------------------------------------------------
+
+
+def _is_pointwise(geometry: Geometry) -> bool:
+    """Whether each window is one element, and each element is one."""
+    return not any(map(any, geometry.padding)) and {*geometry.kernel, *geometry.stride} == {1}
+
+
+def _mixed(x: Any, weight: Any, bias: Any, groups: int) -> Any:
+    """`correlate` where windows are elements: channels are mixed, in the order they lie in."""
+    (pixels,) = _pixels(x, groups=groups)
+    outputs = weight.shape[0]
+    matrices = weight.reshape((groups, outputs // groups, weight.shape[1]))
+    out = np.matmul(matrices, pixels)
+    if bias is not None:
+        bias = bias.reshape((groups, outputs // groups, 1))
+        if np.result_type(out, bias) == out.dtype:
+            out += bias
+        else:
+            out = out + bias
+    if len(out) == len(x):
+        return out.reshape((len(x), outputs, *x.shape[2:]))
+    return _batch_first(np, out.reshape((outputs, *x.shape[2:], len(x))))
+
+
+def _pixels(*arrays: Any, groups: int) -> list[Any]:
+    """Matrices of pixels, with a row a channel: for each example, or of all together."""
+    by_example = all(x.flags.c_contiguous for x in arrays)
+    found = []
+    for x in arrays:
+        count, channels, *spatial = x.shape
+        parts, size = (count, math.prod(spatial)) if by_example else (1, count * math.prod(spatial))
+        x = x if by_example else _examples_last(np, x)
+        found.append(x.reshape(parts, groups, channels // groups, size))
+    return found
 
 
 # --- arrangements -------------------------------------------------------------------

@@ -57,6 +57,21 @@ class Geometry(NamedTuple):
             pairs.append((total // 2, total - total // 2))
         return self._replace(padding=tuple(pairs))
 
+    def turned(self, counts: Sizes, size: Sizes) -> "Geometry | None":
+        """The windows over axes of ``counts`` by which ``size`` elements get theirs.
+
+        That is how a convolution is transposed: its windows' elements, the other way round.  There
+        is none where windows skip elements, or begin behind the end of the padding.
+        """
+        pairs = []
+        axes = zip(counts, size, self.padding, self.extents(), self.stride, strict=True)
+        for m, n, (low, _), extent, step in axes:
+            before = extent - 1 - low
+            pairs.append((before, n - m + low))
+            if step != 1 or before < 0 or n - m + low < 0:
+                return None
+        return self._replace(padding=tuple(pairs))
+
     def interior(self, size: Sizes) -> tuple[slice, ...]:
         """Where the elements lie within their padding: a key of the padded axes."""
         axes = zip(size, self.padding, strict=True)
