@@ -11,13 +11,15 @@ processor's caches and memory does not grow with the kernel.
 """
 
 import contextlib
+import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+from fdbr.ops.threads import divide
 from fdbr.ops.windows import Geometry, Sizes
 
 __all__ = ["correlate", "correlate_kernel", "correlate_transposed"]
@@ -39,12 +41,14 @@ def correlate(xp: Any, x: Any, weight: Any, bias: Any, geometry: Geometry, group
     if bias is not None:
         wide = xp.result_type(dtype, bias.dtype) != dtype
         bias = bias.reshape((-1, *(1,) * (len(counts) + 1)))
-    with _scratch(xp) as scratch:
-        for block, columns in _blocks(xp, x.astype(dtype, copy=False), geometry, groups, scratch):
-            part = out[:, block]
-            xp.matmul(matrix, columns, out=_rows(part, groups))
-            if bias is not None and not wide:
-                part += bias
+
+    def work(block: slice, columns: Any) -> None:
+        part = out[:, block]
+        xp.matmul(matrix, columns, out=_rows(part, groups))
+        if bias is not None and not wide:
+            part += bias
+
+    _by_blocks(xp, work, x.astype(dtype, copy=False), geometry, groups)
     return _batch_first(xp, out + bias if bias is not None and wide else out)
 
 
@@ -97,11 +101,13 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
         total = np.matmul(columns, rows.swapaxes(-1, -2)).sum(axis=0)
         return total.reshape((y.shape[1], x.shape[1] // groups, *geometry.kernel))
     y = _examples_last(xp, y.astype(dtype, copy=False))
-    total: Any = None
-    with _scratch(xp) as scratch:
-        for block, columns in _blocks(xp, x.astype(dtype, copy=False), geometry, groups, scratch):
-            part = xp.matmul(_rows(y[:, block], groups), columns.swapaxes(-1, -2))
-            total = part if total is None else _add(total, part)
+    parts: dict[int, Any] = {}
+
+    def work(block: slice, columns: Any) -> None:
+        parts[block.start] = xp.matmul(_rows(y[:, block], groups), columns.swapaxes(-1, -2))
+
+    _by_blocks(xp, work, x.astype(dtype, copy=False), geometry, groups)
+    total = functools.reduce(_add, (parts[start] for start in sorted(parts)))
     return total.reshape((y.shape[0], x.shape[1] // groups, *geometry.kernel))
 
 
@@ -210,23 +216,37 @@ def _add(total: Any, part: Any) -> Any:
 # --- blocks -------------------------------------------------------------------------
 
 
-def _blocks(
-    xp: Any, x: Any, geometry: Geometry, groups: int, empty: Any
-) -> Iterator[tuple[slice, Any]]:
-    """Parts of the first spatial axis of places, and the columns of their windows.
+def _by_blocks(
+    xp: Any, work: Callable[[slice, Any], None], x: Any, geometry: Geometry, groups: int
+) -> None:
+    """Call ``work`` with parts of the first spatial axis of places, and the columns of each.
 
-    These are a matrix for each group: a row a channel and position, a column a window.
+    These are a matrix for each group: a row a channel and position, a column a window.  Products of
+    many small matrices use one thread, so there each takes blocks of its own.
     """
-    windows = _windows(xp, _padded(xp, x, geometry, empty), geometry)
-    rank = len(geometry.kernel)
-    rows = math.prod(windows.shape[: rank + 1])
-    count, *others = windows.shape[rank + 1 :]
-    shape = (rows,) if groups == 1 else (groups, rows // groups)
-    for block in _slices(xp, count, rows * math.prod(others) * x.dtype.itemsize):
-        part = windows[(..., block, *(slice(None),) * len(others))]
-        columns = empty("columns", part.shape, x.dtype)
-        columns[...] = part
-        yield block, columns.reshape((*shape, math.prod(part.shape[rank + 1 :])))
+    with _scratch(xp) as scratch:
+        windows = _windows(xp, _padded(xp, x, geometry, scratch), geometry)
+        rank = len(geometry.kernel)
+        rows = math.prod(windows.shape[: rank + 1])
+        count, *others = windows.shape[rank + 1 :]
+        shape = (rows,) if groups == 1 else (groups, rows // groups)
+
+        def run(block: slice, empty: Any = scratch) -> None:
+            part = windows[(..., block, *(slice(None),) * len(others))]
+            columns = empty("columns", part.shape, x.dtype)
+            columns[...] = part
+            work(block, columns.reshape((*shape, math.prod(part.shape[rank + 1 :]))))
+
+        def run_alone(block: slice) -> None:
+            with _scratch(xp) as own:
+                run(block, own)
+
+        blocks = list(_slices(xp, count, rows * math.prod(others) * x.dtype.itemsize))
+        if xp is np and groups > 1 and len(blocks) > 1:
+            divide(run_alone, blocks)
+        else:
+            for block in blocks:
+                run(block)
 
 
 def _slices(xp: Any, count: int, row: int) -> Iterator[slice]:
