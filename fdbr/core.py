@@ -31,6 +31,7 @@ from fdbr.backend import (
     see_through,
     several,
 )
+from fdbr.pytrees import settle, settling
 
 __all__ = [
     "EXPLAINED",
@@ -142,6 +143,8 @@ class Trace:
     __slots__ = ("borrowed", "level", "origin", "running")
 
     def __init__(self, transformation: str, function: Any) -> None:
+        if settling:
+            settle()
         self.level = next(_levels)
         self.origin = (transformation, getattr(function, "__qualname__", None) or name_of(function))
         self.running = True

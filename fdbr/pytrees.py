@@ -27,6 +27,7 @@ __all__ = [
     "paths_of",
     "replace",
     "rows_of",
+    "settle",
     "settling",
     "size",
     "structure",
@@ -43,7 +44,8 @@ settling: dict[str, Callable[[Any], None]] = {}
 """What to do when a library is there, by its name: it has classes that are nodes of trees."""
 
 
-def _settle() -> None:
+def settle() -> None:
+    """Do what waits for libraries that are there by now."""
     for name in [name for name in settling if name in sys.modules]:
         settling.pop(name)(sys.modules[name])
 
@@ -58,7 +60,7 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     if known is not None:
         return list(known.leaves), known.structure
     if settling:
-        _settle()
+        settle()
     leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
     remember(tree, leaves, structure)
     return leaves, structure
@@ -95,7 +97,7 @@ def leaves(tree: Any) -> list[Any]:
     [1, 2]
     """
     if settling:
-        _settle()
+        settle()
     return optree.tree_leaves(tree, namespace=NAMESPACE)
 
 
@@ -106,7 +108,7 @@ def structure(tree: Any) -> Structure:
     True
     """
     if settling:
-        _settle()
+        settle()
     return optree.tree_structure(tree, namespace=NAMESPACE)
 
 
@@ -147,7 +149,7 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 def rows_of(name: str, tree: Any, rest: Sequence[Any]) -> tuple[Any, Structure]:
     """The corresponding leaves of trees, and the structure of the first, `None` being a leaf."""
     if settling:
-        _settle()
+        settle()
     leaves, shape = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
     others = [_flatten_up_to(shape, t, f"{name}: tree {i}") for i, t in enumerate(rest, 2)]
     return zip(leaves, *others), shape  # noqa: B905 (flatten_up_to gives equal lengths)

@@ -20,6 +20,7 @@ from fdbr.interop import (
     numpy_refusals,
     numpy_statistics,
     numpy_ufuncs,
+    scipy_array_api,
     scipy_protocol,
     texts,
 )
