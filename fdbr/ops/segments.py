@@ -7,6 +7,7 @@ from fdbr.backend import array_module
 from fdbr.core import describe, integer, is_differentiated
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
+from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
 from fdbr.ops.embedding import _add_rows
 from fdbr.ops.indexing import Place, in_range, pick
@@ -65,6 +66,7 @@ def segment_sum(data: Any, segment_ids: Any, /, num_segments: int | None = None)
     if num_segments is None:
         num_segments = int(_max(ids)) + 1 if ids.size else 0
     num_segments = integer("fdbr.ops.segment_sum", "num_segments", num_segments, least=0)
+    ids = beside(ids, data)
     outside = (ids < 0) | (ids >= num_segments)
     ids = where(outside, num_segments, ids)  # a further segment, which is left out
     return _add_rows(data, ids, count=num_segments + 1)[:-1]

@@ -184,3 +184,18 @@ def test_labels_come_from_the_host_and_the_loss_stays_on_the_device(xp, to_numpy
         assert_allclose(to_numpy(gradient), slope)
         right = ops.accuracy(xp.asarray(logits), integers, ignore_label=ignored)
         assert_allclose(to_numpy(right), ops.accuracy(logits, labels, ignore_label=ignored))
+
+
+def test_segments_in_host_memory_and_labels_under_jit_and_vmap(xp, to_numpy):
+    host, ids = np.arange(6.0).reshape(3, 2), np.array([1, 0, 1])
+    x = xp.asarray(host)
+    assert_allclose(to_numpy(ops.segment_sum(x, ids, 2)), ops.segment_sum(host, ids, 2))
+
+    def loss(x, labels):
+        return ops.softmax_cross_entropy(x, labels, reduction="sum")
+
+    labels = np.array([1, 0, 1])
+    expected = fdbr.grad(loss)(host, labels)
+    for transformed in (fdbr.jit(fdbr.grad(loss)), fdbr.vmap(fdbr.grad(loss))):
+        for _ in range(3):
+            assert_allclose(to_numpy(transformed(x, labels)), expected)
