@@ -6,6 +6,7 @@ asks here for the module of its arguments.  Any other array type that answers
 """
 
 import contextlib
+import functools
 import weakref
 from types import ModuleType
 from typing import Any
@@ -98,6 +99,19 @@ def on_device(*values: Any, mixed: bool = False) -> contextlib.AbstractContextMa
         return contextlib.nullcontext()
     device: contextlib.AbstractContextManager[Any] = module.cuda.Device(number)
     return device
+
+
+def where_it_lies(function: Any) -> Any:
+    """A function of several steps that runs on the device where the first of its arrays lies."""
+
+    @functools.wraps(function)
+    def there(*args: Any, **kwargs: Any) -> Any:
+        if not several:
+            return function(*args, **kwargs)
+        with on_device(*args, mixed=True):
+            return function(*args, **kwargs)
+
+    return there
 
 
 def module_of(kind: type, value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from fdbr.backend import array_module
+from fdbr.backend import array_module, where_it_lies
 from fdbr.core import describe, integer
 from fdbr.ops.comparison import not_equal
 from fdbr.ops.creation import arrays, asarray
@@ -63,6 +63,7 @@ def _matrices(x: Any, name: str) -> Any:
 # --- elements again -----------------------------------------------------------------
 
 
+@where_it_lies
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
     """The array with each element repeated along an axis, or along the flattened array.
 
@@ -154,6 +155,7 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
     ]
 
 
+@where_it_lies
 def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
     """The differences of neighbours along an axis, taken ``n`` times.
 

@@ -89,6 +89,7 @@ def arange(
     return backend.module_for(device).arange(start, stop, step, dtype=dtype)
 
 
+@backend.where_it_lies
 def linspace(
     start: Any,
     stop: Any,

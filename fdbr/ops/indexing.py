@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, is_array, keep
+from fdbr.backend import array_module, is_array, keep, on_device
 from fdbr.core import Tracer, describe, host_types, is_differentiated
 from fdbr.deferred import Deferred
 from fdbr.ops.creation import asarray, holds_array
@@ -139,7 +139,10 @@ def _true_elements(mask: Any, x: Any, axis: int) -> Sequence[Any]:
             f"fdbr.ops.getitem: the mask {describe(mask)} does not have the shape of the axes of "
             f"{describe(x)} from axis {axis} on"
         )
-    return [beside(places, x) for places in mask.nonzero()]
+    flags: Any = mask
+    with on_device(flags):
+        found = flags.nonzero()
+    return [beside(places, x) for places in found]
 
 
 def _join(key: Key, indices: Sequence[Any]) -> Key:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import array_module, where_it_lies
 from fdbr.core import describe
 from fdbr.ops.activation import exp_in_place, log_softmax
 from fdbr.ops.arithmetic import maximum
@@ -15,6 +16,7 @@ from fdbr.ops.indexing import along_axis
 from fdbr.ops.kinds import indexed, opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.kinds.fitting import accumulated
+from fdbr.ops.places import within
 from fdbr.ops.reductions import argmax, mean, sum
 from fdbr.ops.shape import expand_dims, moveaxis, normalize_axis, squeeze
 from fdbr.ops.threads import divide, slices
@@ -107,6 +109,7 @@ def _losses(xp: Any, x: Any, labels: Any) -> Any:
     return loss, shares
 
 
+@where_it_lies
 @in_single
 def softmax_cross_entropy(
     logits: Any,
@@ -199,8 +202,12 @@ def _hard_losses(logits: Any, labels: Any, counted: Any) -> Any:
         )
     if counted is not None:
         labels = where(counted, labels, 0)
+    if array_module(labels) is not np:
+        labels = within(
+            labels, least=0, count=classes, name="softmax_cross_entropy", error=ValueError
+        )
     # Negative labels are large as unsigned numbers, so that one look at them is enough.
-    if labels.size and not labels.astype("uint64").max() < np.uint64(classes):
+    elif labels.size and not labels.astype("uint64").max() < np.uint64(classes):
         raise ValueError(
             f"fdbr.ops.softmax_cross_entropy: labels from {labels.min()} to {labels.max()} for "
             f"{classes} classes; they must lie in 0 … {classes - 1}"
@@ -254,6 +261,7 @@ def mean_squared_error(x: Any, y: Any, /) -> Any:
     return mean(away * away)
 
 
+@where_it_lies
 @in_single
 def accuracy(logits: Any, labels: Any, /, *, ignore_label: int | None = None) -> Any:
     """The share of examples whose largest logit is the label's; its derivative is 0.

@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+from fdbr.backend import where_it_lies
 from fdbr.core import describe
 from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.dtypes import is_traced
@@ -15,6 +16,7 @@ from fdbr.ops.sorting import argsort
 __all__ = ["nonzero", "searchsorted"]
 
 
+@where_it_lies
 def nonzero(x: Any, /) -> tuple[Any, ...]:
     """The places of the elements that are not zero: for each axis, an array of places on it.
 
@@ -71,6 +73,7 @@ def _searchsorted(xp: Any, x: Any, y: Any, *, side: str) -> Any:
     return xp.searchsorted(x, y, side=side)
 
 
+@where_it_lies
 def searchsorted(
     x1: Any, x2: Any, /, *, side: Literal["left", "right"] = "left", sorter: Any = None
 ) -> Any:

@@ -3,7 +3,7 @@
 import math
 from typing import Any, Literal
 
-from fdbr.backend import array_module
+from fdbr.backend import array_module, where_it_lies
 from fdbr.core import describe, integer, is_differentiated
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
@@ -22,6 +22,7 @@ __all__ = ["gather", "scatter", "segment_sum"]
 Reduce = Literal["sum", "mean", "amax", "amin"]
 
 
+@where_it_lies
 def segment_sum(data: Any, segment_ids: Any, /, num_segments: int | None = None) -> Any:
     """The sums of the rows that belong together.
 
@@ -101,6 +102,7 @@ def _checked(x: Any, dim: int, index: Any, name: str) -> tuple[Any, int, Any]:
     return x, axis, index
 
 
+@where_it_lies
 def gather(x: Any, dim: int, index: Any, /) -> Any:
     """The elements whose places along an axis ``index`` tells, as `torch.gather`.
 
@@ -137,6 +139,7 @@ def gather(x: Any, dim: int, index: Any, /) -> Any:
     return pick(x, _along(in_range(index, x, axis), axis))
 
 
+@where_it_lies
 def scatter(
     x: Any,
     dim: int,

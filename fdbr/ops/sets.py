@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.backend import array_module
+from fdbr.backend import array_module, where_it_lies
 from fdbr.ops.comparison import equal, logical_not, not_equal
 from fdbr.ops.creation import arrays, asarray, ones_like
 from fdbr.ops.cumulative import cumulative_sum
@@ -57,6 +57,7 @@ def _runs(x: Any) -> tuple[Any, Any]:
     return ordered[new], new.nonzero()[0]
 
 
+@where_it_lies
 def unique_values(x: Any, /) -> Any:
     """The elements that differ, in order; each NaN is one of its own.
 
@@ -75,6 +76,7 @@ def unique_values(x: Any, /) -> Any:
     return unique_all(x).values
 
 
+@where_it_lies
 def unique_counts(x: Any, /) -> UniqueCounts:
     """`unique_values`, and how many elements are equal to each.
 
@@ -93,6 +95,7 @@ def unique_counts(x: Any, /) -> UniqueCounts:
     return UniqueCounts(found.values, found.counts)
 
 
+@where_it_lies
 def unique_inverse(x: Any, /) -> UniqueInverse:
     """`unique_values`, and which of them each element of ``x`` is.
 
@@ -109,6 +112,7 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
     return UniqueInverse(found.values, found.inverse_indices)
 
 
+@where_it_lies
 def unique_all(x: Any, /) -> UniqueAll:
     """`unique_values`, where each was first, which of them each element is, and how many are equal.
 
@@ -136,6 +140,7 @@ def unique_all(x: Any, /) -> UniqueAll:
     return UniqueAll(flat[indices], indices, reshape(ranks[argsort(order)], x.shape), ends - starts)
 
 
+@where_it_lies
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
     """Whether each element of ``x1`` is among those of ``x2``; NaN is not.
 

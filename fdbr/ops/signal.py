@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fdbr.backend import where_it_lies
 from fdbr.core import describe
 from fdbr.ops.comparison import where
 from fdbr.ops.complex_parts import conj
@@ -140,6 +141,7 @@ def correlate(x: Any, y: Any, /, mode: Overlap = "valid") -> Any:
 # --- interpolation ------------------------------------------------------------------
 
 
+@where_it_lies
 def interp(
     x: Any, xp: Any, fp: Any, /, left: Any = None, right: Any = None, period: float | None = None
 ) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module
+from fdbr.backend import array_module, where_it_lies
 from fdbr.core import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import is_traced
@@ -60,6 +60,7 @@ def _argsort(xp: Any, x: Any, *, axis: int, stable: bool) -> Any:
 # --- sorting ------------------------------------------------------------------------
 
 
+@where_it_lies
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """The elements in order along an axis; NaN counts as the largest.
 
@@ -109,6 +110,7 @@ def _sorted(xp: Any, x: Any, axis: int, stable: bool) -> Any:
     return out
 
 
+@where_it_lies
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """The places of the elements along an axis, in the order that `sort` gives them.
 
@@ -167,6 +169,7 @@ def ranked(x: Any, ranks: tuple[int, ...], axis: int) -> Any:
     return _pick(x, _ranked_places(x, ranks=ranks, axis=axis), axis=axis)
 
 
+@where_it_lies
 def top_k(x: Any, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
     """The ``k`` largest elements along an axis, the largest first, and their places.
 

@@ -3,6 +3,7 @@
 import math
 from typing import Any, Literal
 
+from fdbr.backend import where_it_lies
 from fdbr.core import describe
 from fdbr.ops.arithmetic import clip, floor, remainder
 from fdbr.ops.comparison import isnan, logical_or, where
@@ -34,6 +35,7 @@ Method = Literal[
 _METHODS: tuple[str, ...] = Method.__args__  # type: ignore[attr-defined]
 
 
+@where_it_lies
 def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The middle one of the sorted elements over axes, or the mean of the middle two.
 
@@ -67,6 +69,7 @@ def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return reshape(out, kept_shape(shape, axes)) if keepdims else out
 
 
+@where_it_lies
 def quantile(
     x: Any, q: Any, /, *, axis: Axis = None, method: Method = "linear", keepdims: bool = False
 ) -> Any:

@@ -1,4 +1,6 @@
-"""No derivative makes the host wait for a GPU, and few values do."""
+"""No derivative makes the host wait for a GPU, and few values do; and every operation runs on the
+device of its arrays, whichever is the current one.
+"""
 
 from typing import Any
 
@@ -40,6 +42,9 @@ DERIVATIVES = {
 }
 
 
+OWN = {"sign", "power-integer array"}  # whose cases have operators of plain arrays in them
+
+
 @pytest.fixture(autouse=True)
 def _special_functions_that_cupy_lacks_do_not_count(monkeypatch):
     monkeypatch.setattr(
@@ -49,16 +54,19 @@ def _special_functions_that_cupy_lacks_do_not_count(monkeypatch):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_host_waits_for_no_derivative_and_for_few_values(case):
+def test_operations_run_where_their_arrays_lie_and_the_host_waits_for_few(case):
     @few(20)
     @given(case.arguments)
     def check(args: Any) -> None:
-        mine = on(shadow.module, args)
+        with shadow.Device(0 if case.name in OWN else 1):
+            mine = on(shadow.module, args)
         with np.errstate(all="ignore"), shadow.counting() as forward:
             out, pullback = fdbr.vjp(lambda args: bent(case.function(*args)), mine)
-        cotangent = shadow.module.ones(out.shape, dtype=out.dtype)
+        with out.device:
+            cotangent = shadow.module.ones(out.shape, dtype=out.dtype)
         with np.errstate(all="ignore"), shadow.counting() as backward:
-            pullback(cotangent)
+            gradients = pullback(cotangent)
+        assert {leaf.device for leaf in fdbr.tree.leaves(gradients)} <= {out.device}
         assert forward.waits <= VALUES.get(operation, (0,))[0]
         assert backward.waits <= DERIVATIVES.get(operation, (0,))[0]
 

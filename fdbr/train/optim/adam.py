@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module, lock
+from fdbr.backend import array_module, lock, where_it_lies
 from fdbr.core import Tracer
 from fdbr.libraries import kernel
-from fdbr.train.optim.arithmetic import divided, plus, times, where_it_lies
+from fdbr.train.optim.arithmetic import divided, plus, times
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.fitting import Parameters, check_state
 from fdbr.train.optim.momentum import zeros_like

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import lock
-from fdbr.train.optim.arithmetic import where_it_lies
+from fdbr.backend import lock, where_it_lies
 from fdbr.train.optim.fitting import Parameters
 
 __all__ = ["apply_updates"]

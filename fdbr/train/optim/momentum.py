@@ -3,8 +3,8 @@
 from typing import Any
 
 from fdbr import ops, tree
-from fdbr.backend import lock
-from fdbr.train.optim.arithmetic import plus, where_it_lies
+from fdbr.backend import lock, where_it_lies
+from fdbr.train.optim.arithmetic import plus
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.fitting import Parameters, check_state
 from fdbr.train.optim.scale import LearningRate, scale_by_learning_rate

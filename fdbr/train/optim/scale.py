@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.backend import lock
+from fdbr.backend import lock, where_it_lies
 from fdbr.core import Tracer
-from fdbr.train.optim.arithmetic import where_it_lies
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import Parameters, check_state
 from fdbr.tree import frozen
