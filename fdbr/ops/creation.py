@@ -71,6 +71,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
         value = fill_value if dtype is None else astype(fill_value, dtype)
         single = isinstance(shape, int) or getattr(shape, "ndim", 1) == 0
         return broadcast_to(value, (shape,) if single else tuple(shape))
+    _check_numbers(fill_value)
     xp = backend.array_module(fill_value) if device is None else backend.module_for(device)
     return xp.full(shape, fill_value, dtype=dtype)
 
@@ -180,6 +181,8 @@ def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = No
     """
     if isinstance(fill_value, Tracer):
         return full(x.shape, fill_value, dtype=dtype or x.dtype)
+    _check_numbers(x)
+    _check_numbers(fill_value)
     out = _full_like(x, value=fill_value, dtype=dtype)
     return out if device is None else to_device(out, device)
 
@@ -201,8 +204,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
         if dtype is None and not is_number(obj):
             return obj if device is None else to_device(obj, device)
         return astype(obj, dtype_of(obj) if dtype is None else dtype, device=device)
-    if type(obj) not in number_types and not backend.is_array(obj):
-        _check_numbers(obj)
+    _check_numbers(obj)
     xp = backend.array_module(obj) if device is None else backend.module_for(device)
     if device is not None:
         obj = backend.device_put(obj, device)
@@ -214,6 +216,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
 
 def _check_numbers(obj: Any) -> None:
     """Refuse what NumPy would make an array of objects or of strings, or NaN, as of None."""
+    if type(obj) in number_types or backend.is_array(obj):
+        return
     plain = np.asarray(obj)
     if plain.dtype.kind not in "SUO":
         return

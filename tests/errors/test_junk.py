@@ -81,3 +81,11 @@ def test_functions_keep_their_signatures_docstrings_and_attributes():
     assert fdbr.ops.sum.__name__ == "sum"
     with pytest.raises(TypeError, match=r"sum\(\) got an unexpected keyword"):
         fdbr.ops.sum(np.ones(2), axes=0)
+
+
+@pytest.mark.parametrize("value", [None, "abc", {1}, int, object(), [1.0, None], ["a"]])
+@pytest.mark.parametrize("name", "asarray sum mean max zeros_like ones_like full_like full".split())
+def test_no_array_is_made_of_what_is_no_number(name, value):
+    args = {"full": ((2,), value), "full_like": (value, 1)}.get(name, (value,))
+    with pytest.raises(TypeError, match=rf"^fdbr\.ops\.{name}: an array is made of numbers"):
+        getattr(fdbr.ops, name)(*args)
