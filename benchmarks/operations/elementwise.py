@@ -108,7 +108,7 @@ _OPERATORS = [
         Program(
             f"power/{exponent}",
             _normal if isinstance(exponent, int) else _positive,
-            lambda o, x, exponent=exponent: x**exponent,
+            lambda o, x, exponent=exponent: o.power(x, exponent),
             lambda t, x, exponent=exponent: x**exponent,
         )
         for exponent in (2, 3, 4, 7, -1, -2, 0.5, -0.5, 1.5, 2.5, 2.2)

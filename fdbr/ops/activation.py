@@ -45,7 +45,7 @@ def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     if not x.size and any(x.shape[i] == 0 for i in axes):
         raise ValueError(f"no element along axis {axes} of shape {x.shape}")
     if type(x) is np.ndarray and x.dtype.kind == "f":
-        largest = np.maximum.reduce(x, axes, None, None, True)
+        largest = np.maximum.reduce(x, axis=axes, keepdims=True)
         finite = np.logical_and.reduce(np.isfinite(largest), None)
     else:
         largest, finite = x.max(axis=axes, keepdims=True), False
