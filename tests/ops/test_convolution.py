@@ -219,3 +219,27 @@ X, W = np.zeros((2, 4, 8)), np.zeros((6, 4, 3))
 def test_what_does_not_fit_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("padding", [0, 1, 4, ((0, 3), (2, 0))])
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 2)])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (1, 2, 3, 0)])
+def test_the_derivative_by_the_input_is_the_transpose_however_the_input_lies(
+    order, kernel, padding, dilation, groups
+):
+    generator = np.random.default_rng(0)
+    shape = (3, 4, 5, 6)
+    x = np.empty([shape[i] for i in order]).transpose(np.argsort(order))
+    x[...] = generator.normal(size=shape)
+    weight = generator.normal(size=(8, 4 // groups, *kernel))
+    options = {"padding": padding, "dilation": dilation, "groups": groups}
+    out, pullback = fdbr.vjp(lambda x, w: ops.conv(x, w, **options), x, weight)
+    y = generator.normal(size=out.shape)
+    of_x, of_weight = pullback(y)
+    np.testing.assert_allclose((of_x * x).sum(), (out * y).sum())
+    np.testing.assert_allclose((of_weight * weight).sum(), (out * y).sum())
+    one = np.zeros(shape)
+    one[1, 2, 3, 4] = 1
+    np.testing.assert_allclose((ops.conv(one, weight, **options) * y).sum(), of_x[1, 2, 3, 4])
