@@ -1,5 +1,6 @@
 """What an error inside a backward rule says of the operation to which the rule belongs."""
 
+import functools
 import inspect
 from collections.abc import Iterator
 from typing import Any
@@ -65,9 +66,11 @@ def _operand(name: str, pull: Any) -> str:
     primitive = registry.get(str(name))
     if primitive is None:
         return ""
-    pull = getattr(pull, "args", (pull,))[0]  # that which is observed
+    pulls = [pull]  # and those within it, where it is observed or runs on another device
+    while isinstance(pulls[-1], functools.partial) and pulls[-1].args:
+        pulls.append(pulls[-1].args[0])
     parameters = list(inspect.signature(primitive.value).parameters.values())[1:]
     operands = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
     rules = [primitive.rules[i] for i in range(len(operands))]
     pairs = zip(operands, rules, strict=True)
-    return " or ".join(name for name, rule in pairs if rule is not None and rule.pull == pull)
+    return " or ".join(name for name, rule in pairs if rule is not None and rule.pull in pulls)

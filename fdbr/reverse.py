@@ -9,6 +9,7 @@ does not depend on is freed with the last traced value that depends on it.
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
@@ -262,21 +263,17 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
             if type(cotangent) is Deferred:
                 cotangent = cotangent.value()
             if several:
-                edges = [(parent, _on_device(pull), saved) for parent, pull, saved in edges]
+                edges = [(parent, partial(_there, pull), saved) for parent, pull, saved in edges]
     except Exception as error:
         if pull is not None:
             blame(error, name, (parent, pull, saved), cotangent)
         raise
 
 
-def _on_device(pull: Any) -> Any:
-    """A rule that runs where the cotangent lies."""
-
-    def there(cotangent: Any, *saved: Any) -> Any:
-        with on_device(*cotangent if type(cotangent) is list else (cotangent,)):
-            return pull(cotangent, *saved)
-
-    return there
+def _there(pull: Any, cotangent: Any, *saved: Any) -> Any:
+    """Run a rule where the cotangent lies."""
+    with on_device(*cotangent if type(cotangent) is list else (cotangent,)):
+        return pull(cotangent, *saved)
 
 
 def _give(_: Any, cotangent: Any) -> Any:
