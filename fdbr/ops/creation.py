@@ -196,10 +196,10 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     """
     if dtype is device is copy is None and type(obj) in _arrays:
         return obj
-    if isinstance(obj, list | tuple) and holds_array(obj):
+    if _is_nest(obj) and holds_array(obj):
         from fdbr.ops.shape import stack  # it is built on this module
 
-        obj = stack([asarray(p) if isinstance(p, list | tuple) else p for p in obj])
+        obj = stack([asarray(p) if _is_nest(p) else p for p in obj])
     if isinstance(obj, Tracer):
         if dtype is None and not is_number(obj):
             return obj if device is None else to_device(obj, device)
@@ -234,9 +234,14 @@ _arrays = frozenset({np.ndarray})  # the usual case, for which nothing is to be 
 
 def holds_array(nest: Any) -> bool:
     """Whether a nest of lists holds arrays, which decide on the module; numbers are weak then."""
-    if isinstance(nest, list | tuple):
+    if _is_nest(nest):
         return any(map(holds_array, nest))
     return isinstance(nest, Tracer) or backend.is_array(nest)
+
+
+def _is_nest(value: Any) -> bool:
+    # A traced value is told by its type, which is quicker than to ask what class it says it has.
+    return not isinstance(value, Tracer) and isinstance(value, list | tuple)
 
 
 def arrays(*values: Any) -> list[Any]:
