@@ -27,6 +27,7 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "elu": [{"scale": 1.0, "alpha": 1.0}],
     "hard_limits": [{"low": -1.0, "high": 1.0}],
     "gaussian": [{"rate": 0.5}, {"rate": 1.0}],
+    "mean_power": [{"order": 0}, {"order": 1}],
     "sinc": [{"order": 0}, {"order": 1}],
 }
 
@@ -41,7 +42,7 @@ def slope_of(function: Any) -> Any:
     return slope
 
 
-LOSING = {"erfcinv", "erfcx", "i0e", "i1e", "ndtri", "sinc"}
+LOSING = {"i0e", "i1e", "k0e", "k1e"}  # from 1e7 on, where their slopes are small differences
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -169,7 +169,7 @@ k1e = scipy_function(
 # --- scaled by the size of a part, for real arguments -------------------------------
 
 
-@elementwise(v=unknown("jve", "v"), z=_falling(lambda: jve))
+@elementwise(double=True, v=unknown("jve", "v"), z=_falling(lambda: jve))
 def jve(xp: Any, v: Any, z: Any) -> Any:
     """``exp(-abs(imag(z))) * jv(v, z)``: for real ``z``, to which it is held here, `jv` itself.
 
@@ -179,7 +179,7 @@ def jve(xp: Any, v: Any, z: Any) -> Any:
     return scipy_special(xp, "jve", v, z)
 
 
-@elementwise(v=unknown("yve", "v"), z=_falling(lambda: yve))
+@elementwise(double=True, v=unknown("yve", "v"), z=_falling(lambda: yve))
 def yve(xp: Any, v: Any, z: Any) -> Any:
     """``exp(-abs(imag(z))) * yv(v, z)``: for real ``z``, to which it is held here, `yv` itself.
 
@@ -189,7 +189,9 @@ def yve(xp: Any, v: Any, z: Any) -> Any:
     return scipy_special(xp, "yve", v, z)
 
 
-@elementwise(v=unknown("ive", "v"), z=lambda v, z, out: _mean(ive, v, z) - sign(z) * out)
+@elementwise(
+    double=True, v=unknown("ive", "v"), z=lambda v, z, out: _mean(ive, v, z) - sign(z) * out
+)
 def ive(xp: Any, v: Any, z: Any) -> Any:
     """``exp(-abs(z)) * iv(v, z)``, of real ``z``.  No derivative in v is known."""
     refuse_complex("special.ive", z)

@@ -41,7 +41,7 @@ def _by(number: int) -> Any:
     return partial
 
 
-@elementwise(x=_by(0), y=_by(1), z=_by(2), p=_by(3))
+@elementwise(double=True, x=_by(0), y=_by(1), z=_by(2), p=_by(3))
 def _carlson(xp: Any, x: Any, y: Any, z: Any, p: Any, *, n: int, powers: Any) -> Any:
     """The integral, of ``powers``, with NaN where an argument is negative."""
     dtype = float_dtype(x, y, z, p)
@@ -77,6 +77,7 @@ def _steps(xp: Any, low: Any, high: Any) -> int:
 
 
 @elementwise(
+    double=True,
     x=lambda x, y, z: -elliprd(y, z, x) / 6,
     y=lambda x, y, z: -elliprd(z, x, y) / 6,
     z=lambda x, y, z: -elliprd(x, y, z) / 6,
@@ -92,6 +93,7 @@ def _in_family(factor: float, n: int, *powers: float) -> Any:
 
 
 @elementwise(
+    double=True,
     x=_in_family(-0.75, 0, 1.5, 0.5, 1.5),
     y=_in_family(-0.75, 0, 0.5, 1.5, 1.5),
     z=_in_family(-2.25, 0, 0.5, 0.5, 2.5),
@@ -103,6 +105,7 @@ def elliprd(xp: Any, x: Any, y: Any, z: Any) -> Any:
 
 
 @elementwise(
+    double=True,
     x=_in_family(0.125, 1, 1.5, 0.5, 0.5),
     y=_in_family(0.125, 1, 0.5, 1.5, 0.5),
     z=_in_family(0.125, 1, 0.5, 0.5, 1.5),
@@ -118,6 +121,7 @@ def _in_family_of_four(factor: float, *powers: float) -> Any:
 
 
 @elementwise(
+    double=True,
     x=_in_family_of_four(-0.75, 1.5, 0.5, 0.5, 1),
     y=_in_family_of_four(-0.75, 0.5, 1.5, 0.5, 1),
     z=_in_family_of_four(-0.75, 0.5, 0.5, 1.5, 1),
@@ -132,7 +136,7 @@ def elliprj(xp: Any, x: Any, y: Any, z: Any, p: Any) -> Any:
     return scipy_special(xp, "elliprj", x, y, z, p)
 
 
-@elementwise(x=lambda x, y: _elliprc_by_x(x, y), y=lambda x, y: _elliprc_by_y(x, y))
+@elementwise(double=True, x=lambda x, y: _elliprc_by_x(x, y), y=lambda x, y: _elliprc_by_y(x, y))
 def elliprc(xp: Any, x: Any, y: Any) -> Any:
     """Carlson's degenerate integral ``elliprf(x, y, y)``; Cauchy's where ``y`` is negative."""
     _check("elliprc", x, y)

@@ -42,11 +42,13 @@ kolmogorov = scipy_function(
     y=_kolmogorov_slope,
 )
 kolmogi = scipy_function(
-    *("kolmogi", "p", "The inverse of `kolmogorov`."), p=lambda out: 1 / _kolmogorov_slope(out)
+    *("kolmogi", "p", "The inverse of `kolmogorov`."), p=lambda p: 1 / _kolmogorov_slope(kolmogi(p))
 )
 
 
-@elementwise(n=unknown("smirnov", "n"), d=lambda n, d, order: _smirnov_by(n, d, order=order + 1))
+@elementwise(
+    double=True, n=unknown("smirnov", "n"), d=lambda n, d, order: _smirnov_by(n, d, order=order + 1)
+)
 def _smirnov_by(xp: Any, n: Any, d: Any, *, order: int) -> Any:
     """The derivative of some order of `smirnov` by ``d``, term by term.
 

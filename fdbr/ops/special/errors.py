@@ -8,7 +8,7 @@ import numpy as np
 from fdbr.ops import vectorized
 from fdbr.ops.comparison import where
 from fdbr.ops.complex_parts import real
-from fdbr.ops.exponential import exp
+from fdbr.ops.exponential import exp, gaussian
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import scipy_special
 
@@ -21,7 +21,7 @@ _FAR = 10.0  # where the asymptotic series of erfcx's derivative takes over
 _TERMS = 12
 
 
-@elementwise(x=lambda x: _TWO_BY_ROOT_PI * exp(-x * x), heavy=True)
+@elementwise(x=lambda x: _TWO_BY_ROOT_PI * gaussian(x, rate=1.0), heavy=True)
 def erf(xp: Any, x: Any) -> Any:
     """The error function ``2 / sqrt(pi) * integral of exp(-t**2) from 0 to x``.
 
@@ -34,7 +34,7 @@ def erf(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "erf", x)
 
 
-@elementwise(x=lambda x: -_TWO_BY_ROOT_PI * exp(-x * x))
+@elementwise(x=lambda x: -_TWO_BY_ROOT_PI * gaussian(x, rate=1.0))
 def erfc(xp: Any, x: Any) -> Any:
     """The complementary error function ``1 - erf(x)``, accurate where it is small.
 
@@ -45,7 +45,7 @@ def erfc(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "erfc", x)
 
 
-@elementwise(x=lambda x, out: _erfcx_slope(x, out))
+@elementwise(double=True, x=lambda x: _erfcx_slope(x, erfcx(x)))
 def erfcx(xp: Any, x: Any) -> Any:
     """The scaled complementary error function ``exp(x**2) * erfc(x)``.
 
@@ -71,7 +71,7 @@ def asymptotic_rest(ratio: Any) -> Any:
     return ratio * series
 
 
-@elementwise(x=lambda out: _HALF_ROOT_PI * exp(out * out))
+@elementwise(double=True, x=lambda x: _HALF_ROOT_PI * exp(erfinv(x) ** 2))
 def erfinv(xp: Any, x: Any) -> Any:
     """The inverse of `erf`, on [-1, 1].
 
@@ -82,7 +82,7 @@ def erfinv(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "erfinv", x)
 
 
-@elementwise(x=lambda out: -_HALF_ROOT_PI * exp(out * out))
+@elementwise(double=True, x=lambda x: -_HALF_ROOT_PI * exp(erfcinv(x) ** 2))
 def erfcinv(xp: Any, x: Any) -> Any:
     """The inverse of `erfc`, on [0, 2].
 
@@ -93,7 +93,7 @@ def erfcinv(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "erfcinv", x)
 
 
-@elementwise(x=lambda x: exp(-0.5 * x * x) / _ROOT_TWO_PI)
+@elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI)
 def ndtr(xp: Any, x: Any) -> Any:
     """The distribution function of the standard normal distribution.
 
@@ -104,7 +104,7 @@ def ndtr(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "ndtr", x)
 
 
-@elementwise(x=lambda x, out: log_ndtr_slope(x, out))
+@elementwise(double=True, x=lambda x: log_ndtr_slope(x, log_ndtr(x)))
 def log_ndtr(xp: Any, x: Any) -> Any:
     """The logarithm of `ndtr`, without underflow.
 
@@ -123,7 +123,7 @@ def log_ndtr_slope(x: Any, out: Any) -> Any:
     return where(above, exp(-0.5 * x * x - out) / _ROOT_TWO_PI, below)
 
 
-@elementwise(x=lambda out: _ROOT_TWO_PI * exp(0.5 * out * out))
+@elementwise(double=True, x=lambda x: _ROOT_TWO_PI * exp(0.5 * ndtri(x) ** 2))
 def ndtri(xp: Any, x: Any) -> Any:
     """The inverse of `ndtr`, on [0, 1]: the quantiles of the standard normal distribution.
 

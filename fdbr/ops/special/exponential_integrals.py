@@ -57,7 +57,7 @@ shichi = scipy_functions(
 )
 
 
-@elementwise(u=lambda u, order: _log1p_ratio(u, order=order + 1))
+@elementwise(double=True, u=lambda u, order: _log1p_ratio(u, order=order + 1))
 def _log1p_ratio(xp: Any, u: Any, *, order: int) -> Any:
     """The derivative of some order of ``log1p(u) / u``, the integral of ``1 / (1 + u * s)``."""
     n = order + 1.0

@@ -121,5 +121,5 @@ owens_t = scipy_function(
 )
 ndtri_exp = scipy_function(
     *("ndtri_exp", "y", "The inverse of `log_ndtr`."),
-    y=lambda y, out: 1 / log_ndtr_slope(out, y),
+    y=lambda y: 1 / log_ndtr_slope(ndtri_exp(y), y),
 )

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-@elementwise(x=lambda x, out: out * digamma(x))
+@elementwise(double=True, x=lambda x, out: out * digamma(x))
 def gamma(xp: Any, x: Any) -> Any:
     """The gamma function, which extends the factorials: ``gamma(n + 1) = n!``.
 
@@ -40,7 +40,7 @@ def gamma(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "gamma", x)
 
 
-@elementwise(x=lambda x: digamma(x))
+@elementwise(double=True, x=lambda x: digamma(x))
 def gammaln(xp: Any, x: Any) -> Any:
     """The logarithm of the absolute value of `gamma`.
 
@@ -51,7 +51,7 @@ def gammaln(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "gammaln", x)
 
 
-@elementwise(x=lambda x: digamma(x))
+@elementwise(double=True, x=lambda x: digamma(x))
 def loggamma(xp: Any, x: Any) -> Any:
     """The logarithm of `gamma` of positive numbers; NaN below 0.
 
@@ -63,7 +63,7 @@ def loggamma(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "loggamma", x)
 
 
-@elementwise(x=lambda x, out: _rgamma_slope(x, out))
+@elementwise(double=True, x=lambda x, out: _rgamma_slope(x, out))
 def rgamma(xp: Any, x: Any) -> Any:
     """``1 / gamma(x)``, which is 0 at 0, -1, -2, ….
 
@@ -96,7 +96,7 @@ def gammasgn(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "gammasgn", x)
 
 
-@elementwise(x=lambda x: _polygamma(x, n=1))
+@elementwise(double=True, x=lambda x: _polygamma(x, n=1))
 def digamma(xp: Any, x: Any) -> Any:
     """The derivative of `gammaln`.
 
@@ -111,7 +111,7 @@ def digamma(xp: Any, x: Any) -> Any:
 psi = digamma
 
 
-@elementwise(x=lambda x, n: _polygamma(x, n=n + 1))
+@elementwise(double=True, x=lambda x, n: _polygamma(x, n=n + 1))
 def _polygamma(xp: Any, x: Any, *, n: int) -> Any:
     return polygamma_value(xp, n, x)
 
@@ -149,6 +149,7 @@ def polygamma(n: int, x: Any, /) -> Any:
 
 
 @elementwise(
+    double=True,
     a=lambda a, b, out: out * (digamma(a) - digamma(a + b)),
     b=lambda a, b, out: out * (digamma(b) - digamma(a + b)),
 )
@@ -162,7 +163,11 @@ def beta(xp: Any, a: Any, b: Any) -> Any:
     return scipy_special(xp, "beta", a, b)
 
 
-@elementwise(a=lambda a, b: digamma(a) - digamma(a + b), b=lambda a, b: digamma(b) - digamma(a + b))
+@elementwise(
+    double=True,
+    a=lambda a, b: digamma(a) - digamma(a + b),
+    b=lambda a, b: digamma(b) - digamma(a + b),
+)
 def betaln(xp: Any, a: Any, b: Any) -> Any:
     """The logarithm of the absolute value of `beta`.
 
@@ -174,6 +179,7 @@ def betaln(xp: Any, a: Any, b: Any) -> Any:
 
 
 @elementwise(
+    double=True,
     z=lambda z, m, out: out * (digamma(z + m) - digamma(z)),
     m=lambda z, m, out: out * digamma(z + m),
 )
@@ -188,6 +194,7 @@ def poch(xp: Any, z: Any, m: Any) -> Any:
 
 
 @elementwise(
+    double=True,
     n=lambda n, k, out: out * (digamma(n + 1) - digamma(n - k + 1)),
     k=lambda n, k, out: out * (digamma(n - k + 1) - digamma(k + 1)),
 )
@@ -227,7 +234,7 @@ def multigammaln(a: Any, d: int, /) -> Any:
     return out
 
 
-@elementwise(x=unknown("zeta", "x"), q=lambda x, q: -x * _zeta(x + 1, q))
+@elementwise(double=True, x=unknown("zeta", "x"), q=lambda x, q: -x * _zeta(x + 1, q))
 def _zeta(xp: Any, x: Any, q: Any) -> Any:
     return scipy_special(xp, "zeta", x, q)
 

@@ -23,7 +23,7 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
 _LARGE = 10.0  # where that series for the logarithm of gamma is exact to the last digit
 
 
-@elementwise(a=lambda a, x: gammainc_by(a, x, n=1), x=lambda a, x: gamma_density(a, x))
+@elementwise(double=True, a=lambda a, x: gammainc_by(a, x, n=1), x=lambda a, x: gamma_density(a, x))
 def gammainc(xp: Any, a: Any, x: Any) -> Any:
     """The regularised lower incomplete gamma function: gamma's distribution function.
 
@@ -37,7 +37,9 @@ def gammainc(xp: Any, a: Any, x: Any) -> Any:
     return scipy_special(xp, "gammainc", a, x)
 
 
-@elementwise(a=lambda a, x: -gammainc_by(a, x, n=1), x=lambda a, x: -gamma_density(a, x))
+@elementwise(
+    double=True, a=lambda a, x: -gammainc_by(a, x, n=1), x=lambda a, x: -gamma_density(a, x)
+)
 def gammaincc(xp: Any, a: Any, x: Any) -> Any:
     """The regularised upper incomplete gamma function ``1 - gammainc(a, x)``.
 
@@ -49,6 +51,7 @@ def gammaincc(xp: Any, a: Any, x: Any) -> Any:
 
 
 @elementwise(
+    double=True,
     a=lambda a, b, x: betainc_by(a, b, x, i=1, j=0),
     b=lambda a, b, x: betainc_by(a, b, x, i=0, j=1),
     x=lambda a, b, x: beta_density(a, b, x),
@@ -108,7 +111,11 @@ def _gamma_by_x(a: Any, x: Any, n: int) -> Any:
     return where(inside, gamma_density(a, x) * relative_derivative(slopes, n), 0)
 
 
-@elementwise(a=lambda a, x, n: gammainc_by(a, x, n=n + 1), x=lambda a, x, n: _gamma_by_x(a, x, n))
+@elementwise(
+    double=True,
+    a=lambda a, x, n: gammainc_by(a, x, n=n + 1),
+    x=lambda a, x, n: _gamma_by_x(a, x, n),
+)
 def gammainc_by(xp: Any, a: Any, x: Any, *, n: int) -> Any:
     """``(d/da)**n gammainc(a, x)``.
 
@@ -168,6 +175,7 @@ def _beta_by_x(a: Any, b: Any, x: Any, i: int, j: int) -> Any:
 
 
 @elementwise(
+    double=True,
     a=lambda a, b, x, i, j: betainc_by(a, b, x, i=i + 1, j=j),
     b=lambda a, b, x, i, j: betainc_by(a, b, x, i=i, j=j + 1),
     x=lambda a, b, x, i, j: _beta_by_x(a, b, x, i, j),

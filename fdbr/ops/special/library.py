@@ -96,7 +96,8 @@ def scipy_function(name: str, operands: str, doc: str, **partials: Any) -> Any:
         The partial derivatives, as `elementwise` takes them.  By an operand that has none
         here, no derivative is known.
     """
-    return elementwise(**_stated(name, operands, partials))(_value(name, operands, doc, partials))
+    declared = elementwise(double=True, **_stated(name, operands, partials))
+    return declared(_value(name, operands, doc, partials))
 
 
 def scipy_functions(name: str, operands: str, doc: str, **partials: Any) -> Any:

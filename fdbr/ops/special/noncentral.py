@@ -122,7 +122,7 @@ _STEPS = 160
 _FALL = 40.0  # how far the logarithm of the integrand has fallen at the ends
 
 
-@elementwise(n=unknown("nctdtr", "df"), q=lambda n, q: _log_moment_slope(n, q))
+@elementwise(double=True, n=unknown("nctdtr", "df"), q=lambda n, q: _log_moment_slope(n, q))
 def _log_moment(xp: Any, n: Any, q: Any) -> Any:
     """The logarithm of the integral of ``y**(n - 1) * exp(q * y - y**2 / 2)``, for n >= 1.
 

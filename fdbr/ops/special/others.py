@@ -58,14 +58,17 @@ def cbrt(xp: Any, x: Any) -> Any:
     return xp.cbrt(x)
 
 
-@elementwise(x=lambda x, order: math.pi * _sinc(x, order=order + 1))
+@elementwise(double=True, x=lambda x, order: math.pi * _sinc(x, order=order + 1))
 def _sinc(xp: Any, x: Any, *, order: int) -> Any:
     """The derivative of some order of ``sin(t) / t`` at ``t = pi * x``.
 
     Where ``t`` is large by ``t f(n)(t) = sin(t + n pi / 2) - n f(n-1)(t)``, which near 0 would
     lose all digits; there by the power series.
     """
-    t = math.pi * xp.asarray(x)
+    x = xp.asarray(x)
+    if x.dtype == np.float32:  # whose multiples of pi would be rounded too much
+        return _sinc.primitive.value(xp, x.astype(np.float64), order=order).astype(x.dtype)
+    t = math.pi * x
     reach = _NEAR + order
     near = abs(t) < reach
     far = xp.where(near, reach, t)

@@ -38,11 +38,13 @@ __all__ = [
 
 _LOG_TEN = math.log(10)
 _DEGREE = math.pi / 180
+_INFINITE = 1000.0  # where exponentials are so in every dtype
 
 
-@elementwise(x=lambda x, order: _mean_power(x, order=order + 1))
+@elementwise(double=True, x=lambda x, order: _mean_power(x, order=order + 1))
 def _mean_power(xp: Any, x: Any, *, order: int) -> Any:
     """The derivative of some order of `exprel`: the integral of ``s**order * exp(x * s)``."""
+    x = xp.minimum(x, _INFINITE)  # SciPy's series would not come to an end
     return scipy_special(xp, "hyp1f1", order + 1.0, order + 2.0, x) / (order + 1)
 
 
@@ -135,6 +137,7 @@ cotdg = scipy_function(
 
 
 @elementwise(
+    double=True,
     d=lambda d: _DEGREE + 0.0 * d,
     m=lambda m: _DEGREE / 60 + 0.0 * m,
     s=lambda s: _DEGREE / 3600 + 0.0 * s,
