@@ -213,3 +213,11 @@ def test_accuracy_counts_what_is_not_ignored():
     assert ops.accuracy(logits, np.array([1, 1, 0])) == pytest.approx(2 / 3)
     assert ops.accuracy(logits, np.array([1, 1, 0]), ignore_label=0) == 0.5
     assert ops.accuracy(logits.astype(np.float32), np.array([1, 1, 0])).dtype == np.float32
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_where_a_slope_of_a_python_number_is_infinite_it_is_that_of_the_array():
+    for f in (ops.log, ops.logit, ops.sqrt, ops.special.y0, ops.special.expi, ops.log2, ops.cbrt):
+        number, array = fdbr.grad(f)(0.0), fdbr.grad(f)(np.array(0.0))
+        np.testing.assert_array_equal(number, array)
+        assert np.isinf(number)

@@ -112,7 +112,10 @@ def _in_double(partial: Any, operands: tuple[str, ...]) -> Any:
 
 def _partial_pull(partial: Function, heavy: bool) -> Function:
     def pull(ct: Any, like: Any, *saved: Any) -> Any:
-        ct = multiplied(ct, partial, saved) if heavy else ct * partial(*saved)
+        try:
+            ct = multiplied(ct, partial, saved) if heavy else ct * partial(*saved)
+        except ZeroDivisionError:
+            ct = ct * partial(*map(_as_scalar, saved))
         return ct if like is None else fit(ct, like)
 
     return pull
@@ -125,7 +128,10 @@ def _partial_pull_of_some(partial: Function, flags: list[bool], heavy: bool) -> 
             in_precision(value, ct.dtype) if flag else value
             for value, flag in zip(saved, flags, strict=True)
         ]
-        ct = multiplied(ct, partial, precise) if heavy else ct * partial(*precise)
+        try:
+            ct = multiplied(ct, partial, precise) if heavy else ct * partial(*precise)
+        except ZeroDivisionError:
+            ct = ct * partial(*map(_as_scalar, precise))
         return ct if like is None else fit(ct, like)
 
     return pull
@@ -136,7 +142,10 @@ def _partial_pull_of_one(partial: Function) -> Function:
     def pull(ct: Any, like: Any, saved: Any) -> Any:
         if getattr(saved, "dtype", None) is not ct.dtype:
             saved = in_precision(saved, ct.dtype)
-        ct = ct * partial(saved)
+        try:
+            ct = ct * partial(saved)
+        except ZeroDivisionError:
+            ct = ct * partial(_as_scalar(saved))
         return ct if like is None else fit(ct, like)
 
     return pull
@@ -147,10 +156,20 @@ def _only_pull(partial: Function, heavy: bool) -> Function:
     def pull(ct: Any, like: Any, saved: Any) -> Any:
         if type(ct) is _array and ct.nbytes >= LARGE and like is None:
             return pulled(sys.getrefcount(ct), ct, partial, saved, heavy)
-        ct = ct * partial(saved)
+        try:
+            ct = ct * partial(saved)
+        except ZeroDivisionError:
+            ct = ct * partial(_as_scalar(saved))
         return ct if like is None else fit(ct, like)
 
     return pull
+
+
+def _as_scalar(value: Any) -> Any:
+    """A Python number as NumPy's, which divides by zero as arrays do: by giving inf or NaN."""
+    if type(value) is complex:
+        return np.complex128(value)
+    return np.float64(value) if type(value) in (float, int) else value
 
 
 def _identity_pull(ct: Any, like: Any) -> Any:
