@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.ops import vectorized
-from fdbr.ops.comparison import where
+from fdbr.ops.comparison import bitwise_or, greater, less, not_equal, where
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.dtypes import astype, is_complex, result_type
 from fdbr.ops.exponential import log
@@ -442,12 +442,12 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
         low, high = -math.inf if min is None else min, math.inf if max is None else max
         return _clipped(x, low=low, high=high)
     if min is not None:
-        x = where(_or_nan(x < min, min), min, x)
+        x = where(_or_nan(less(x, min), min), min, x)
     if max is not None:
-        x = where(_or_nan(x > max, max), max, x)
+        x = where(_or_nan(greater(x, max), max), max, x)
     return x
 
 
 def _or_nan(beyond: Any, bound: Any) -> Any:
     """Where elements get their bound: beyond it, and where it is NaN, as in NumPy."""
-    return beyond | (bound != bound)
+    return bitwise_or(beyond, not_equal(bound, bound))
