@@ -4,7 +4,7 @@ import io
 import linecache
 import sys
 import time
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -328,7 +328,9 @@ def test_the_cost_of_other_observers_is_not_counted():
 def test_work_on_a_gpu_is_waited_for(monkeypatch):
     waits = []
     stream = SimpleNamespace(synchronize=lambda: waits.append(1))
-    cupy = SimpleNamespace(cuda=SimpleNamespace(get_current_stream=lambda: stream))
+    cupy = ModuleType("cupy")
+    runtime = SimpleNamespace(getDeviceCount=lambda: 1)
+    cupy.cuda = SimpleNamespace(get_current_stream=lambda: stream, runtime=runtime)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     array = type("ndarray", (), {"__module__": "cupy"})()
     application = place().application("mine", (1.0,))
