@@ -143,15 +143,16 @@ def _qr_push(t: Any, out: Any, complete: bool) -> Any:
 
 @opaque(x=(_qr_pull, _qr_push), batch=aligned)
 def _qr(xp: Any, x: Any, *, complete: bool) -> Any:
-    if xp is np and x.ndim == 2 and x.size and x.dtype.char in "fdFD":
+    if xp is np and x.ndim == 2 and 0 < x.size <= _SMALL and x.dtype.char in "fdFD":
         return _reflected(x, complete)
     return tuple(xp.linalg.qr(x, mode="complete" if complete else "reduced"))
 
 
 def _reflected(x: Any, complete: bool) -> Any:
-    """The factors by SciPy's LAPACK, in half of the time that NumPy's function takes.
+    """The factors of a small matrix by SciPy's LAPACK, in half of the time of NumPy's function.
 
-    Householder's reflections are left below the upper triangle, and made into a matrix.
+    Householder's reflections are left below the upper triangle, and made into a matrix.  For large
+    matrices SciPy's threads would be in the way of NumPy's.
     """
     factor, unfold = _reflections(x.dtype.char)
     m, n = x.shape
@@ -163,6 +164,7 @@ def _reflected(x: Any, complete: bool) -> Any:
     return np.ascontiguousarray(unfold(held, scales, lwork=work)[0]), r
 
 
+_SMALL = 32 * 32  # elements
 _WORK = 64  # numbers of working space for each row
 
 

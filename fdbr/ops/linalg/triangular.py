@@ -18,7 +18,8 @@ from fdbr.ops.shape import _matrix_transpose
 __all__ = ["solve_triangular", "substitute"]
 
 _BLOCK = 16  # rows of triangles up to which one unknown is found after the other
-_SIDE = 64  # rows and columns that SciPy's BLAS takes at once
+_SIDE = 64  # rows of a triangle that is inverted, for more columns than
+_FEW = 8
 
 
 def _read(x: Any, lower: bool, unit: bool) -> Any:
@@ -79,7 +80,9 @@ def _substituted(xp: Any, a: Any, b: Any, lower: bool, unit: bool) -> Any:
     if a.ndim == 2 and a.shape[-1] > _BLOCK and xp is not np and library is not None:
         return library.solve_triangular(a, b, lower=lower, unit_diagonal=unit, check_finite=False)
     if xp is np and a.ndim == 2 and a.size and b.size and a.dtype.char in "fdFD":
-        return _by_halves(xp, a, b, lower, _SIDE, _blas_solver(a.dtype.char, unit))
+        few = b.shape[-1] <= _FEW
+        solve = (_by_columns if few else _by_inverses)(a.dtype.char, unit)
+        return solve(a, b, lower) if few else _by_halves(xp, a, b, lower, _SIDE, solve)
     with np.errstate(all="ignore"):
         return _by_halves(xp, a, b, lower, _BLOCK, functools.partial(_by_rows, unit))
 
@@ -111,28 +114,36 @@ def _by_rows(unit: bool, a: Any, b: Any, lower: bool) -> Any:
     return out
 
 
-@functools.cache
-def _blas_solver(dtype: str, unit: bool) -> Any:
-    """SciPy's triangular solver, for one matrix.
+# SciPy's BLAS is not NumPy's, and where both use threads, those of the one wait for the other's,
+# which takes milliseconds.  What follows are uses of SciPy's that have no threads.
 
-    SciPy's BLAS is not NumPy's: the threads of the one are in the way of the other's, which takes
-    milliseconds.  It has none for this many elements.
-    """
-    trsm = scipy_of(np, "linalg.blas").get_blas_funcs("trsm", dtype=dtype)
+
+@functools.cache
+def _by_columns(dtype: str, unit: bool) -> Any:
+    """LAPACK's triangular solver, for one matrix and one column at a time."""
+    trtrs = scipy_of(np, "linalg.lapack").get_lapack_funcs("trtrs", dtype=dtype)
 
     def solve(a: Any, b: Any, lower: bool) -> Any:
-        # Of x^T a^T = b^T, whose elements lie as this BLAS expects them.
-        return trsm(1, a.T, b.T, side=1, lower=not lower, diag=unit).T
-
-    def by_columns(a: Any, b: Any, lower: bool) -> Any:
-        if b.shape[-1] <= _SIDE:
-            return solve(a, b, lower)
         out = np.empty_like(b)
-        for i in range(0, b.shape[-1], _SIDE):
-            out[:, i : i + _SIDE] = solve(a, b[:, i : i + _SIDE], lower)
+        for i in range(b.shape[-1]):
+            # The transpose lies as LAPACK expects it.
+            x, _ = trtrs(a.T, b[:, i : i + 1], lower=not lower, trans=1, unitdiag=unit)
+            out[:, i] = x[:, 0]
         return out
 
-    return by_columns
+    return solve
+
+
+@functools.cache
+def _by_inverses(dtype: str, unit: bool) -> Any:
+    """The inverse of a small triangle, by LAPACK, for many columns."""
+    trtri = scipy_of(np, "linalg.lapack").get_lapack_funcs("trtri", dtype=dtype)
+
+    def solve(a: Any, b: Any, lower: bool) -> Any:
+        inverse = _read(trtri(a.T, lower=not lower, unitdiag=unit)[0].T, lower, unit)
+        return inverse @ b + b if unit else inverse @ b
+
+    return solve
 
 
 _TRANSPOSED = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}
