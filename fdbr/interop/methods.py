@@ -10,7 +10,7 @@ from fdbr import core, ops
 from fdbr.array import functions, install, number, refuse_item, refusing
 from fdbr.backend import array_module, is_array
 from fdbr.core import Tracer
-from fdbr.interop import numpy_basics, numpy_linalg, numpy_more, numpy_reductions  # noqa: F401
+from fdbr.interop import numpy_basics, numpy_linalg, numpy_more, numpy_products, numpy_reductions  # noqa: F401
 from fdbr.interop.signatures import bound
 from fdbr.ops.creation import holds_array
 from fdbr.ops.devices import to_device
@@ -215,20 +215,18 @@ for name, instead in {
 
 # --- methods that are NumPy's functions ---------------------------------------------
 
-for (
-    name
-) in """all any argmax argmin argpartition argsort choose cumprod cumsum diagonal dot max mean
+for name in """all any argmax argmin argpartition argsort choose cumprod cumsum diagonal dot max
     mean min nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace
     var""".split():
     install(name, functions[getattr(np, name)])
 
 
-def _method(name: str, **refuses: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _method(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Install a method whose arguments are not those of a function."""
 
     def add(method: Callable[..., Any]) -> Callable[..., Any]:
         theirs = getattr(np.ndarray, name)
-        install(name, bound(theirs, method, f"np.ndarray.{name}", refuses))
+        install(name, bound(theirs, method, f"np.ndarray.{name}", {}))
         return method
 
     return add

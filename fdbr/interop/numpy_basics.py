@@ -4,7 +4,6 @@ Every entry has NumPy's parameters; see `fdbr.interop.signatures` for those that
 """
 
 import operator
-import string
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +13,9 @@ from fdbr import ops
 from fdbr.backend import array_module, device_put
 from fdbr.core import describe
 from fdbr.interop.signatures import implements, refuse
-from fdbr.ops.shape import normalize_axes, normalize_axis
+from fdbr.ops.shape import normalize_axes
 
-__all__ = ["checked_order", "flattened"]
+__all__ = ["as_tuple", "cast", "checked_order", "flattened", "within"]
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
@@ -187,7 +186,7 @@ implements("tile")(lambda A, reps: ops.tile(A, as_tuple(reps)))
 _CASTING = "same_kind"
 
 
-def _cast(parts: Any, dtype: Any, casting: Any, name: str) -> Any:
+def cast(parts: Any, dtype: Any, casting: Any, name: str) -> Any:
     """Arrays in a dtype that was asked for, as far as NumPy's rule of casting allows."""
     if dtype is None:
         return parts
@@ -203,12 +202,12 @@ def _cast(parts: Any, dtype: Any, casting: Any, name: str) -> Any:
 def _concatenate(
     arrays: Any, /, axis: Any = 0, *, dtype: Any = None, casting: str = _CASTING
 ) -> Any:
-    return ops.concat(_cast(arrays, dtype, casting, "np.concatenate"), axis=axis)
+    return ops.concat(cast(arrays, dtype, casting, "np.concatenate"), axis=axis)
 
 
 @implements("stack")
 def _stack(arrays: Any, axis: int = 0, *, dtype: Any = None, casting: str = _CASTING) -> Any:
-    return ops.stack(_cast(arrays, dtype, casting, "np.stack"), axis=axis)
+    return ops.stack(cast(arrays, dtype, casting, "np.stack"), axis=axis)
 
 
 def _at_least(x: Any, ndim: int) -> Any:
@@ -218,12 +217,12 @@ def _at_least(x: Any, ndim: int) -> Any:
 
 @implements("vstack")
 def _vstack(tup: Any, *, dtype: Any = None, casting: str = _CASTING) -> Any:
-    return ops.concat(_cast([_at_least(x, 2) for x in tup], dtype, casting, "np.vstack"))
+    return ops.concat(cast([_at_least(x, 2) for x in tup], dtype, casting, "np.vstack"))
 
 
 @implements("hstack")
 def _hstack(tup: Any, *, dtype: Any = None, casting: str = _CASTING) -> Any:
-    parts = _cast([_at_least(x, 1) for x in tup], dtype, casting, "np.hstack")
+    parts = cast([_at_least(x, 1) for x in tup], dtype, casting, "np.hstack")
     return ops.concat(parts, axis=0 if parts[0].ndim == 1 else 1)
 
 
@@ -339,78 +338,3 @@ def _diff(
 ) -> Any:
     ends = (None if x is _NOT_GIVEN else x for x in (prepend, append))
     return ops.diff(a, n=n, axis=axis, **dict(zip(("prepend", "append"), ends, strict=True)))
-
-
-# --- products -----------------------------------------------------------------------
-
-implements("dot")(lambda a, b: ops.dot(a, b))
-implements("inner")(ops.inner)
-implements("outer")(lambda a, b: ops.outer(a, b))
-implements("vdot")(lambda a, b, /: ops.vecdot(ops.reshape(a, -1), ops.reshape(b, -1)))
-implements("tensordot")(lambda a, b, axes=2: ops.tensordot(a, b, axes=axes))
-
-
-_LETTERS = string.ascii_uppercase + string.ascii_lowercase  # in the order of NumPy's numbers
-
-
-def _subscripts(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Operands of `numpy.einsum` with the subscripts as a text, if they were lists of numbers."""
-    if isinstance(operands[0], str):
-        return operands
-
-    def text(places: Any) -> str:
-        return "".join("..." if i is Ellipsis else _LETTERS[operator.index(i)] for i in places)
-
-    arrays, lists = operands[: len(operands) // 2 * 2 : 2], operands[1::2]
-    out = ",".join(map(text, lists))
-    return (f"{out}->{text(operands[-1])}" if len(operands) % 2 else out), *arrays
-
-
-@implements("einsum")
-def _einsum(
-    *operands: Any,
-    optimize: Any = False,
-    dtype: Any = None,
-    order: str = "K",
-    casting: str = "safe",
-) -> Any:
-    subscripts, *arrays = _subscripts(operands)
-    return ops.einsum(subscripts, *_cast(arrays, dtype, casting, "np.einsum"))
-
-
-@implements("einsum_path")
-def _einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: Any = False) -> Any:
-    """NumPy's own, which looks at nothing but the shapes."""
-    alike = [
-        np.broadcast_to(np.zeros((), x.dtype), x.shape) if hasattr(x, "shape") else x
-        for x in _subscripts(operands)
-    ]
-    return np.einsum_path(*alike, optimize=optimize, einsum_call=einsum_call)
-
-
-# --- windows ------------------------------------------------------------------------
-
-
-def _windows(x: Any, window_shape: Any, axis: Any = None) -> Any:
-    window = as_tuple(window_shape)
-    given = range(x.ndim) if axis is None else as_tuple(axis)
-    axes = [normalize_axis(i, x.ndim, "sliding_window_view") for i in given]
-    if len(window) != len(axes):
-        raise ValueError(
-            f"np.lib.stride_tricks.sliding_window_view: window_shape {window} and axis {axes} must "
-            "have as many elements"
-        )
-    for i, n in zip(axes, window, strict=True):
-        count = x.shape[i] - n + 1
-        if n < 0 or count < 1:
-            raise ValueError(
-                f"np.lib.stride_tricks.sliding_window_view: a window of {n} does not fit into "
-                f"axis {i} of shape {x.shape}"
-            )
-        xp = array_module(x)
-        places = xp.arange(count)[:, None] + xp.arange(n)
-        x = ops.moveaxis(ops.take(x, places, axis=i), i + 1, -1)
-    return x
-
-
-implements("sliding_window_view", module=np.lib.stride_tricks)(_windows)

@@ -13,11 +13,10 @@ import numpy as np
 from fdbr import ops
 from fdbr.core import describe
 from fdbr.interop.signatures import implements, refuse
-from fdbr.ops.dtypes import is_number
 from fdbr.ops.reductions import kept_shape, root_of_variance
 from fdbr.ops.shape import normalize_axes
 
-__all__ = ["reduced"]
+__all__ = ["extreme_but_nan", "fmax", "fmin", "reduced"]
 
 _NOT_GIVEN = np._NoValue
 
@@ -363,8 +362,3 @@ def _place(name: str, find: Callable[..., Any], worst: float) -> None:
 
 _place("nanargmax", ops.argmax, -math.inf)
 _place("nanargmin", ops.argmin, math.inf)
-
-
-def number_or_array(x: Any) -> Any:
-    """A value as it is where it is a number, else as an array."""
-    return x if is_number(x) else ops.asarray(x)

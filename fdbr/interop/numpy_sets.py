@@ -1,0 +1,100 @@
+"""NumPy's functions of sets on traced values: what is unique, and what two arrays share.
+
+Every entry takes NumPy's arguments; see `fdbr.interop.signatures`.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.array import functions
+from fdbr.backend import array_module
+from fdbr.interop.signatures import implements
+from fdbr.ops.creation import arrays
+from fdbr.ops.shape import normalize_axis
+
+for _name in ("unique_all", "unique_counts", "unique_inverse", "unique_values"):
+    implements(_name)(getattr(ops, _name))
+
+
+@implements("unique")
+def _unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+) -> Any:
+    found = ops.unique_all(ar) if axis is None else _unique_along(ar, axis)
+    if equal_nan and axis is None and ar.dtype.kind in "fc":
+        found = _one_nan(*found)
+    asked = (return_index, return_inverse, return_counts)
+    out = [found[0], *(part for part, wanted in zip(found[1:], asked, strict=True) if wanted)]
+    return tuple(out) if len(out) > 1 else out[0]
+
+
+def _one_nan(values: Any, indices: Any, inverse: Any, counts: Any) -> tuple[Any, ...]:
+    """What is unique if all NaN, which come last, are one."""
+    none = int(ops.count_nonzero(ops.isnan(values)))
+    if none < 2:
+        return values, indices, inverse, counts
+    n = values.shape[0] - none + 1
+    ends = ops.concat([counts[: n - 1], ops.sum(counts[n - 1 :], keepdims=True)])
+    return values[:n], indices[:n], ops.minimum(inverse, n - 1), ends
+
+
+def _unique_along(x: Any, axis: int) -> tuple[Any, ...]:
+    """The unique parts along an axis, in the order of their elements."""
+    axis = normalize_axis(axis, x.ndim, "unique")
+    parts = ops.moveaxis(x, axis, 0)
+    n = parts.shape[0]
+    rows = ops.reshape(parts, (n, math.prod(parts.shape[1:])))
+    order = (
+        functions[np.lexsort](tuple(rows.T)[::-1]) if rows.shape[1] else array_module(x).arange(n)
+    )
+    ordered = ops.take(rows, order, axis=0)
+    new = ops.any(ordered[1:] != ordered[:-1], axis=1)
+    new = ops.pad(new, (1, 0), "constant", constant_values=True)[:n]
+    (first,) = ops.nonzero(new)
+    inverse = ops.take(ops.cumulative_sum(ops.astype(new, int)) - 1, ops.argsort(order))
+    counts = ops.diff(first, append=ops.asarray([n]))
+    values = ops.moveaxis(ops.take(parts, ops.take(order, first), axis=0), 0, axis)
+    return values, ops.take(order, first), inverse, counts
+
+
+implements("isin")(
+    lambda element, test_elements, assume_unique=False, invert=False, *, kind=None: ops.isin(
+        element, test_elements, invert=invert
+    )
+)
+implements("union1d")(lambda ar1, ar2: ops.unique_values(functions[np.append](ar1, ar2)))
+
+
+@implements("intersect1d")
+def _intersect1d(
+    ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
+) -> Any:
+    x, y = (ops.unique_all(part) for part in arrays(ar1, ar2))
+    (common,) = ops.nonzero(ops.isin(x[0], y[0]))
+    out = ops.take(x[0], common)
+    if not return_indices:
+        return out
+    (others,) = ops.nonzero(ops.isin(y[0], x[0]))
+    return out, ops.take(x[1], common), ops.take(y[1], others)
+
+
+@implements("setdiff1d")
+def _setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    ar1, ar2 = arrays(ar1, ar2)
+    x = ops.reshape(ar1, -1) if assume_unique else ops.unique_values(ar1)
+    return ops.take(x, ops.nonzero(ops.isin(x, ar2, invert=True))[0])
+
+
+@implements("setxor1d")
+def _setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    return ops.sort(ops.concat([_setdiff1d(ar1, ar2), _setdiff1d(ar2, ar1)]))
