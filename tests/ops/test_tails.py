@@ -42,14 +42,8 @@ def slope_of(function: Any) -> Any:
     return slope
 
 
-LOSING = {"i0e", "i1e", "k0e", "k1e"}  # from 1e7 on, where their slopes are small differences
-
-
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.xfail) if n in LOSING else n for n in UNARY],
-)
+@pytest.mark.parametrize("name", UNARY)
 def test_a_slope_in_float32_is_that_in_float64_as_far_as_it_is_conditioned(name: str) -> None:
     for params in PARAMETERS.get(name, [{}]):
         try:

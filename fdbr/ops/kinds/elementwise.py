@@ -1,6 +1,5 @@
 """Operations that act on each element alone."""
 
-import functools
 import inspect
 import sys
 from typing import Any
@@ -32,9 +31,13 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
+
+        def again(*values: Any, **params: Any) -> Any:
+            return function(*values, **params)
+
         rules = [
             _partial_rule(
-                _in_double(partials[name], operands) if double else partials[name],
+                _in_double(partials[name], operands, again) if double else partials[name],
                 operands,
                 i,
                 bool(heavy),
@@ -89,24 +92,31 @@ def _partial_rule(partial: Any, operands: tuple[str, ...], index: int, heavy: bo
     return Rule(pull, ["like", *names], operands, index)
 
 
-def _in_double(partial: Any, operands: tuple[str, ...]) -> Any:
-    """A partial derivative computed in double precision, and rounded to that of the operands."""
+def _in_double(partial: Any, operands: tuple[str, ...], apply: Function) -> Any:
+    """A partial derivative computed in double precision, and rounded to that of the operands.
+
+    The result, if it is named, is computed anew: it was rounded, too.
+    """
     if not callable(partial):
         return partial
-    flags = [name in (*operands, "out") for name in inspect.signature(partial).parameters]
+    named = list(inspect.signature(partial).parameters)
+    names = [*named, *(name for name in operands if "out" in named and name not in named)]
 
-    @functools.wraps(partial)
     def computed(*saved: Any) -> Any:
-        dtypes = (getattr(v, "dtype", None) for v, flag in zip(saved, flags, strict=True) if flag)
+        found = dict(zip(names, saved, strict=True))
+        dtypes = (getattr(found.get(name), "dtype", None) for name in (*operands, "out"))
         single = next((dtype for dtype in dtypes if dtype is not None), None)
         if single is None or single.char in "dD":
-            return partial(*saved)
+            return partial(*saved[: len(named)])
         double = np.dtype("D" if single.kind == "c" else "d")
-        wide = [
-            in_precision(v, double) if flag else v for v, flag in zip(saved, flags, strict=True)
-        ]
-        return in_precision(partial(*wide), single)
+        found |= {n: in_precision(found[n], double) for n in operands if n in found}
+        if "out" in found:
+            params = {n: found[n] for n in named if n not in operands and n != "out"}
+            found["out"] = apply(*(found[name] for name in operands), **params)
+        return in_precision(partial(*(found[name] for name in named)), single)
 
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    computed.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
     return computed
 
 
