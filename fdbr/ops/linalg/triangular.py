@@ -10,7 +10,7 @@ from fdbr.libraries import scipy_of
 from fdbr.ops.arranging import tril, triu
 from fdbr.ops.complex_parts import conj
 from fdbr.ops.kinds import fit, opaque
-from fdbr.ops.linalg.lapack import nan_where_impossible
+from fdbr.ops.linalg.lapack import lapack, nan_where_impossible
 from fdbr.ops.linalg.matrices import failure, sample, square_matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
 from fdbr.ops.shape import _matrix_transpose
@@ -18,7 +18,7 @@ from fdbr.ops.shape import _matrix_transpose
 __all__ = ["solve_triangular", "substitute"]
 
 _BLOCK = 16  # rows of triangles up to which one unknown is found after the other
-_SIDE = 64  # rows of a triangle that is inverted, for more columns than
+_SIDE = 64  # rows of one triangle that are eliminated at once, for more columns than
 _FEW = 8
 
 
@@ -80,9 +80,10 @@ def _substituted(xp: Any, a: Any, b: Any, lower: bool, unit: bool) -> Any:
     if a.ndim == 2 and a.shape[-1] > _BLOCK and xp is not np and library is not None:
         return library.solve_triangular(a, b, lower=lower, unit_diagonal=unit, check_finite=False)
     if xp is np and a.ndim == 2 and a.size and b.size and a.dtype.char in "fdFD":
-        few = b.shape[-1] <= _FEW
-        solve = (_by_columns if few else _by_inverses)(a.dtype.char, unit)
-        return solve(a, b, lower) if few else _by_halves(xp, a, b, lower, _SIDE, solve)
+        if b.shape[-1] <= _FEW:
+            return _by_columns(a.dtype.char, unit)(a, b, lower)
+        solve = functools.partial(_by_elimination, unit)
+        return _by_halves(xp, a, b, lower, _SIDE, solve)
     with np.errstate(all="ignore"):
         return _by_halves(xp, a, b, lower, _BLOCK, functools.partial(_by_rows, unit))
 
@@ -115,7 +116,7 @@ def _by_rows(unit: bool, a: Any, b: Any, lower: bool) -> Any:
 
 
 # SciPy's BLAS is not NumPy's, and where both use threads, those of the one wait for the other's,
-# which takes milliseconds.  What follows are uses of SciPy's that have no threads.
+# which takes milliseconds.  For one column SciPy's has none.
 
 
 @functools.cache
@@ -134,16 +135,16 @@ def _by_columns(dtype: str, unit: bool) -> Any:
     return solve
 
 
-@functools.cache
-def _by_inverses(dtype: str, unit: bool) -> Any:
-    """The inverse of a small triangle, by LAPACK, for many columns."""
-    trtri = scipy_of(np, "linalg.lapack").get_lapack_funcs("trtri", dtype=dtype)
+def _by_elimination(unit: bool, a: Any, b: Any, lower: bool) -> Any:
+    """NumPy's general solver, which in an upper triangle finds nothing to eliminate or exchange.
 
-    def solve(a: Any, b: Any, lower: bool) -> Any:
-        inverse = _read(trtri(a.T, lower=not lower, unitdiag=unit)[0].T, lower, unit)
-        return inverse @ b + b if unit else inverse @ b
-
-    return solve
+    A lower triangle is an upper one read from the other end.
+    """
+    a = _read(a, lower, unit)
+    a = a + np.eye(a.shape[-1], dtype=a.dtype) if unit else a
+    if lower:
+        return lapack(np, "solve", a[::-1, ::-1], b[::-1], strict=True)[::-1]
+    return lapack(np, "solve", a, b, strict=True)
 
 
 _TRANSPOSED = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}
