@@ -104,7 +104,8 @@ def _around(function: Any, explain: Function, checks: dict[str, Function]) -> An
         + ""
         f"  try: return function_({', '.join(calls)})\n"
         f"  except Exception as error_: explained_ = explain_(error_, {{{names}}})\n"
-        "  raise explained_\n"
+        "  try: raise explained_\n"
+        "  finally: del explained_\n"  # its traceback has this frame, which must not have it
         " return around\n"
     )
     scope: dict[str, Any] = {}

@@ -4,6 +4,7 @@ Slopes are computed from the operand.  From the result, as ``out * (1 - out)``, 
 digit left where that is next to 1.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -56,5 +57,5 @@ def logaddexp(xp: Any, x: Any, y: Any) -> Any:
 
 def _share(x: Any, y: Any) -> Any:
     """The share of ``exp(x)`` in the sum; half of it where both are one infinity."""
-    same = (x == y) & (x - x != 0)
+    same = (x == y) & (abs(x) == math.inf)
     return sigmoid(where(same, 0, x) - where(same, 0, y))

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from fdbr.core import describe
 from fdbr.jacobians import hvp
+from fdbr.libraries import scipy_of
 from fdbr.solvers.host import plain
 from fdbr.solvers.implicit import DENSE
 from fdbr.solvers.search import Problem, find, guarded
@@ -258,7 +258,9 @@ def _search(problem: Problem, residual: Any, start: Any, method: str) -> tuple[A
     options = {} if problem.maxiter is None else {counter: problem.maxiter}
 
     def solve(f: Any) -> Any:
-        return optimize.root(f, start, method=method, tol=problem.tol, options=options, **exact)
+        return scipy_of(np, "optimize").root(
+            f, start, method=method, tol=problem.tol, options=options, **exact
+        )
 
     return _found(guarded(solve, residual, start), start)
 
@@ -307,7 +309,9 @@ def _descend(
     tol = min(problem.tol, 1e-6) if start.size <= DENSE else 1e-14
 
     def solve(f: Any) -> Any:
-        return optimize.minimize(f, start, method=method, tol=tol, options=options, **exact)
+        return scipy_of(np, "optimize").minimize(
+            f, start, method=method, tol=tol, options=options, **exact
+        )
 
     return _found(guarded(solve, value_alone if direct else value_and_slope, start), start)
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, gmres
 
 from fdbr import ops, tree
 from fdbr.backend import array_module
 from fdbr.custom import custom_vjp
 from fdbr.jacobians import jacfwd
+from fdbr.libraries import scipy_of
 from fdbr.solvers.host import on_host, plain
 from fdbr.transforms import stop_gradient, vjp
 
@@ -114,12 +114,13 @@ def _gmres(function: str, product: Callable[[Any], Any], b: Any) -> Any:
     xp, side = array_module(b), plain(function, b)
     if not np.isfinite(side).all():
         return xp.full(b.shape, np.nan)
-    matrix = LinearOperator(
+    solvers = scipy_of(np, "sparse.linalg")
+    matrix = solvers.LinearOperator(
         (side.size, side.size),
         matvec=lambda v: np.array(plain(function, product(xp.asarray(v.reshape(-1))))),
         dtype=float,
     )
-    found, failed = gmres(matrix, side, rtol=1e-12, atol=0.0, restart=100, maxiter=50)
+    found, failed = solvers.gmres(matrix, side, rtol=1e-12, atol=0.0, restart=100, maxiter=50)
     error = np.linalg.norm(plain(function, product(xp.asarray(found))) - side)
     if failed and not error <= 1e-8 * np.linalg.norm(side):
         raise RuntimeError(

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from fdbr import tree
 from fdbr.backend import array_module
 from fdbr.core import describe, integer, name_of
 from fdbr.jacobians import jacfwd
+from fdbr.libraries import scipy_of
 from fdbr.solvers.host import on_host, plain
 from fdbr.solvers.implicit import DENSE, depending
 from fdbr.solvers.unknowns import Unknowns
@@ -197,7 +197,12 @@ def guarded(solve: Callable[..., Any], residual: Callable[[Vector], Any], start:
     try:
         with np.errstate(all="ignore"):
             return solve(watched)
-    except (ValueError, ArithmeticError, np.linalg.LinAlgError, optimize.NoConvergence):
+    except (
+        ValueError,
+        ArithmeticError,
+        np.linalg.LinAlgError,
+        scipy_of(np, "optimize").NoConvergence,
+    ):
         if raised:
             raise
         return None

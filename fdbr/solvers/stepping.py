@@ -9,17 +9,17 @@ from typing import Any
 
 import attrs
 import numpy as np
-from scipy import integrate
 
 from fdbr import ops
 from fdbr.core import Tracer
+from fdbr.libraries import scipy_of
 from fdbr.transforms import stop_gradient
 
 __all__ = ["SCIPY", "Control", "dense", "dormand_prince", "scipy_steps"]
 
 Field = Callable[[Any, Any], Any]  # (y, t) -> dy/dt
 
-SCIPY = {name: getattr(integrate, name) for name in ("RK23", "DOP853", "Radau", "BDF", "LSODA")}
+SCIPY = "RK23", "DOP853", "Radau", "BDF", "LSODA"
 
 
 @attrs.frozen
@@ -171,7 +171,8 @@ def scipy_steps(field: Field, matrix: Field, y: Any, times: Any, control: Contro
 def dense(field: Field, matrix: Field, y: Any, times: Any, control: Control) -> Any:
     """The solution as a function of time, from the first of some times to the last."""
     explicit = control.method in ("dopri5", "RK23", "DOP853")
-    make = SCIPY.get(control.method, integrate.DOP853)
+    method = control.method if control.method in SCIPY else "DOP853"
+    make = getattr(scipy_of(np, "integrate"), method)
     solver = make(
         lambda t, y: field(y, t),
         float(times[0]),
@@ -195,4 +196,4 @@ def dense(field: Field, matrix: Field, y: Any, times: Any, control: Control) -> 
             raise control.failure(said or "func returns NaN or infinity", solver.t)
         ends.append(solver.t)
         pieces.append(solver.dense_output())
-    return integrate.OdeSolution(ends, pieces)
+    return scipy_of(np, "integrate").OdeSolution(ends, pieces)
