@@ -4,6 +4,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fdbr.backend import array_module
 from fdbr.core import Tracer, describe
 from fdbr.ops.devices import to_device
@@ -201,9 +203,16 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
         operands = [x, *args, *params.values()]
         to = result_type(*(v.dtype for v in operands if is_short(v) or _is_floating(v)))
         out = function(_wide(x), *map(_wide, args), **{k: _wide(v) for k, v in params.items()})
-        return tuple(astype(part, to) for part in out) if type(out) is tuple else astype(out, to)
+        return (
+            tuple(_rounded(part, to) for part in out) if type(out) is tuple else _rounded(out, to)
+        )
 
     return widened
+
+
+def _rounded(x: Any, to: Any) -> Any:
+    """An array in another dtype; a scalar stays one."""
+    return x.astype(to) if isinstance(x, np.generic) else astype(x, to)
 
 
 def is_short(x: Any) -> bool:
