@@ -229,7 +229,10 @@ def _reduced(losses: Any, counted: Any, reduction: str) -> Any:
 def _per(total: Any, counted: Any) -> Any:
     """A total by how many examples count, 1 if none does; nobody waits for their number."""
     wide = np.result_type(total.dtype, np.float32)  # float16 ends at 65,504
-    return astype(astype(total, wide) / maximum(sum(counted, dtype=wide), 1), total.dtype)
+    count = maximum(sum(counted, dtype=wide), 1)
+    if total.dtype == wide:
+        return total / count
+    return astype(astype(total, wide) / count, total.dtype)
 
 
 @in_single

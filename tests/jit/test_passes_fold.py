@@ -55,7 +55,9 @@ def test_a_large_result_of_much_is_folded():
 def test_several_results_are_folded_together():
     matrix = np.diag([1.0, 2.0])
     outs = tuple(Variable(kind_of(out)) for out in np.linalg.eigh(matrix))
-    program = Program("f", (), (Instruction(registry["eigh"], (matrix,), {}, outs, True),), outs)
+    program = Program(
+        "f", (), (Instruction(registry["eigh"], (matrix,), {"strict": True}, outs, True),), outs
+    )
     after = fold(program)
     assert after.steps == ()
     assert_same(program, after, [])
