@@ -26,7 +26,7 @@ import pytest
 import shadow
 from hypothesis import HealthCheck, settings
 
-from fdbr import libraries
+from fdbr import backend, libraries
 
 libraries.beside[shadow.module.__name__] = shadow.beside
 
@@ -86,6 +86,15 @@ def xp(request: pytest.FixtureRequest) -> Iterator[Any]:
         if request.param == "shadow":
             patch.setattr(libraries, "accelerator", lambda: shadow.module)
         yield {"numpy": np, "shadow": shadow.module}[request.param]
+
+
+@pytest.fixture
+def one_device() -> Iterator[None]:
+    """No array module with several devices, as the shadow's are, has been met: work is counted."""
+    met = backend.several[:]
+    backend.several.clear()
+    yield
+    backend.several[:] = met
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ import fdbr
 from fdbr import backend, nn, ops, tree
 from fdbr.testing import assert_allclose
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 def bits(values):
     return [np.asarray(leaf).tobytes() for leaf in tree.leaves(values)]

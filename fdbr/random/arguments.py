@@ -44,9 +44,9 @@ def drawing(function: Callable[..., Any]) -> Callable[..., Any]:
             if device is not None:
                 key = to_device(key, device)
             else:
-                for value in (*args, *kwargs.values()):
+                for value in filter(is_array, (*args, *kwargs.values())):
                     key = beside(key, value)
-            if several:
+            if is_array(key) and several:  # asked first, as the key may be of a module not yet met
                 with on_device(key):
                     return function(key, *args, **kwargs)
         return function(key, *args, **kwargs)

@@ -170,5 +170,7 @@ DECIDING: dict[str, str] = {
         "unique_all unique_counts unique_inverse unique_values".split(),
         f"{ASKS} how many elements are equal: the shape of the result depends on that",
     ),
+    "linalg.logm": f"{ASKS} how many square roots its matrix takes",
+    "broadcast_to": "what was repeated is added up by the BLAS, in rows: for many a few more of them",
 }
 """Operations of which the work for a batch depends on its size: why."""

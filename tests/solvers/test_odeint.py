@@ -141,7 +141,7 @@ def test_a_run_that_cannot_go_on_is_an_error(func, options, message, method):
         (lambda: fdbr.odeint(decay, 1.0, TIMES, 1.0, rtol=0), "rtol must be a positive number"),
         (lambda: fdbr.odeint(decay, 1.0, TIMES, 1.0, mxstep=0), "mxstep must be at least 1"),
         (lambda: fdbr.odeint(decay, 1.0, TIMES, 1.0, method="x"), "method must be one of"),
-        (lambda: fdbr.odeint(decay, 1.0, TIMES, 1.0, backward=1), "backward must be adjoint or"),
+        (lambda: fdbr.odeint(decay, 1.0, TIMES, 1.0, backward="x"), "backward must be adjoint or"),
         (lambda: fdbr.odeint(lambda y, t: (y, y), 1.0, TIMES), "func must return as many"),
         (
             lambda: fdbr.odeint(decay, 1.0, TIMES, 1.0, method="BDF", backward="recorded"),
