@@ -171,6 +171,6 @@ DECIDING: dict[str, str] = {
         f"{ASKS} how many elements are equal: the shape of the result depends on that",
     ),
     "linalg.logm": f"{ASKS} how many square roots its matrix takes",
-    "broadcast_to": "what was repeated is added up by the BLAS, in rows: for many a few more of them",
+    "broadcast_to": "what was repeated is added up in rows: for many a few more of them",
 }
 """Operations of which the work for a batch depends on its size: why."""
