@@ -249,6 +249,34 @@ def test_values_and_gradients_are_the_same_to_the_last_bit(name, dtype, four, sm
                 np.testing.assert_allclose(one, other, rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", HEAVY)
+def test_transformations_of_large_arrays_give_what_they_give_for_small_ones(
+    name, four, small, monkeypatch
+):
+    primitive = registry[name]
+    others = range(1, len(primitive.rules))
+
+    def loss(x):
+        y = primitive.apply(x, *(k / 2 + x[:1] for k in others), **PARAMS.get(name, {}))
+        return ops.sum(y * np.arange(x.size).reshape(x.shape))
+
+    def transformed(x):
+        with np.errstate(all="ignore"):
+            slope = fdbr.grad(loss)
+            return (
+                fdbr.grad(lambda x: ops.sum(slope(x) ** 2))(x),
+                *fdbr.jvp(slope, (x,), (x,)),
+                fdbr.vmap(slope)(x.reshape(2, -1)),
+                fdbr.jit(slope)(x),
+            )
+
+    x = np.linspace(0.1, 0.9, 2000)
+    divided = transformed(x)
+    monkeypatch.setattr(large, "_LONG", sys.maxsize)
+    for one, other in zip(divided, transformed(x), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
+
+
 def test_small_arrays_are_not_divided(monkeypatch):
     monkeypatch.setattr(large, "divide", refused)
     monkeypatch.setattr(products, "divide", refused)

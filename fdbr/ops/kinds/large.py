@@ -88,7 +88,7 @@ def evaluated(value: Function) -> Function:
 
 
 def _in_pieces(value: Function, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    arrays = [operand for operand in operands if isinstance(operand, _array)]
+    arrays = [operand for operand in operands if type(operand) is _array]
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
     empty = value(np, *(_none(operand) for operand in operands), **params)
     out = np.empty_like(arrays[0], empty.dtype, subok=False, shape=shape)
@@ -151,7 +151,7 @@ def by_rows(function: Function, axes: tuple[int, ...], *operands: Any) -> Any:
 
 def _none(value: Any) -> Any:
     """An array of no elements in place of an array: what dtype a result has, it tells."""
-    return np.empty(0, value.dtype) if isinstance(value, _array) and value.ndim else value
+    return np.empty(0, value.dtype) if type(value) is _array and value.ndim else value
 
 
 def _part(value: Any, piece: slice) -> Any:
@@ -189,7 +189,8 @@ def multiplied(ct: Any, partial: Function, saved: Sequence[Any]) -> Any:
 def _fits(ct: Any, partial: Function, saved: Sequence[Any]) -> bool:
     """Whether a partial derivative is an array of NumPy's, in the dtype and shape of ``ct``."""
     arrays = [value for value in saved if hasattr(value, "shape")]
-    if not all(isinstance(array, np.ndarray | np.generic) for array in arrays):
+    # `isinstance` would take a traced value for the array that it stands for.
+    if not all(issubclass(type(array), np.ndarray | np.generic) for array in arrays):
         return False
     try:
         shape = np.broadcast_shapes(ct.shape, *(array.shape for array in arrays))
