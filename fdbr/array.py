@@ -69,7 +69,7 @@ install("shape", property(operator.attrgetter("value.shape"), doc="The lengths o
 install("dtype", property(operator.attrgetter("value.dtype"), doc="The type of the elements."))
 install("ndim", property(operator.attrgetter("value.ndim"), doc="The number of axes."))
 install("size", property(operator.attrgetter("value.size"), doc="The number of elements."))
-install("itemsize", property(lambda self: self.dtype.itemsize, doc="Bytes of one element."))
+install("itemsize", property(operator.attrgetter("value.itemsize"), doc="Bytes of one element."))
 install("nbytes", property(lambda self: self.size * self.itemsize, doc="Bytes of all elements."))
 
 _OF_NUMBERS = {"shape": (), "ndim": 0, "size": 1, "device": "cpu"}
@@ -81,6 +81,8 @@ def _of_number(self: Any, name: str) -> Any:
         return _OF_NUMBERS[name]
     if name == "dtype":
         return np.dtype(type(self.value))
+    if name == "itemsize":
+        return self.dtype.itemsize
     raise AttributeError(
         f"a traced value has no attribute {name!r}; the functions of fdbr.ops and NumPy take it"
     )

@@ -10,6 +10,7 @@ import attrs
 import optree
 
 from fdbr.classes import NAMESPACE, in_buffer
+from fdbr.floats import dtype_kind
 from fdbr.remembered import recall, remember
 
 __all__ = [
@@ -238,7 +239,8 @@ def trainable(tree: Any) -> Any:
 def is_inexact(leaf: Any) -> bool:
     """Whether a leaf is a floating or complex array or number."""
     try:
-        return leaf.dtype.kind in "fc"
+        dtype = leaf.dtype
+        return dtype.kind in "fc" or dtype_kind(dtype) == "f"
     except AttributeError:
         return isinstance(leaf, float | complex)
 

@@ -29,7 +29,7 @@ from fdbr.core import (
     retain,
     retain_from,
 )
-from fdbr.deferred import Deferred
+from fdbr.deferred import Deferred, added
 from fdbr.pytrees import is_inexact
 
 __all__ = ["Node", "ReverseTrace", "ReverseTracer", "backward", "new_node"]
@@ -283,5 +283,5 @@ def _give(_: Any, cotangent: Any) -> Any:
 def _add(a: Any, b: Any) -> Any:
     if several:
         with on_device(a, b):
-            return b + a if type(b) is Deferred else a + b
-    return b + a if type(b) is Deferred else a + b
+            return added(a, b)
+    return added(a, b)

@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from fdbr.core import describe
+from fdbr.floats import dtype_kind
 
 __all__ = ["typed"]
 
@@ -159,11 +160,11 @@ class _Check:
 
 
 def _letters(kinds: Any) -> str:
-    return kinds if type(kinds) is str else kinds.kind
+    return kinds if type(kinds) is str else dtype_kind(kinds)
 
 
 def _is_of(dtype: Any, kinds: Any) -> bool:
-    return dtype.kind in kinds if type(kinds) is str else bool(dtype == kinds)
+    return dtype_kind(dtype) in kinds if type(kinds) is str else bool(dtype == kinds)
 
 
 # --- the decorator ------------------------------------------------------------------

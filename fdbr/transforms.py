@@ -16,9 +16,11 @@ from fdbr.core import (
     ended,
     escaped,
     integers,
+    number_types,
     registry,
     release,
 )
+from fdbr.floats import dtype_kind
 from fdbr.libraries import there
 from fdbr.reverse import Node, ReverseTrace, ReverseTracer, backward
 
@@ -80,6 +82,12 @@ class Kind:
                 return cotangent[()]
         return cotangent
 
+    def _rounded(self, cotangent: Any) -> Any:
+        """A cotangent in the leaf's dtype; rules may have computed it in a wider one."""
+        if self.type in number_types or cotangent.dtype == self.dtype:
+            return cotangent
+        return dispatch(registry["astype_inexact"], (cotangent,), {"to": self.dtype})
+
     def finish(self, cotangent: Any, seeds: Set[int]) -> Any:
         """An input's cotangent as it is handed out: an array of its own, read-only.
 
@@ -88,11 +96,12 @@ class Kind:
         if cotangent is None:
             cotangent = self.maker().zeros(self.shape, dtype=self.dtype)
         elif isinstance(cotangent, Tracer):
-            return cotangent if self.shape else self._like(cotangent)
+            return self._rounded(cotangent if self.shape else self._like(cotangent))
         if self.type is not np.ndarray and self.xp is np:
             return self.dtype.type(cotangent)  # of a number, and of an array's scalar
         if type(cotangent) is not self.type:
             cotangent = self.maker().asarray(cotangent)
+        cotangent = self._rounded(cotangent)
         if getattr(cotangent, "base", None) is not None or id(cotangent) in seeds:
             cotangent = copy_of(cotangent)
         return lock(cotangent)
@@ -158,6 +167,7 @@ class _Inputs:
             if (
                 type(slope) is np.ndarray is type(leaf)
                 and slope.base is None
+                and slope.dtype is leaf.dtype
                 and not (seeds and id(slope) in seeds)
             ):
                 slope.setflags(write=False)  # the usual case: an array of its own
@@ -351,7 +361,9 @@ def pair(out: Any, trace: Trace) -> tuple[Any, Any]:
 
 
 def _check_scalar(value: Any, trace: ReverseTrace) -> None:
-    if type(value) is float or (getattr(value, "shape", None) == () and value.dtype.kind == "f"):
+    if type(value) is float or (
+        getattr(value, "shape", None) == () and dtype_kind(value.dtype) == "f"
+    ):
         return
     if isinstance(value, tuple):
         advice = "for a pair (loss, metrics) say has_aux=True"
@@ -446,8 +458,8 @@ def fitted(ct: Any, kind: Kind, where: str) -> Any:
     if isinstance(ct, Tracer) and ended(ct._trace):
         raise escaped(ct._trace, where)
     shape, dtype = kind.shape, kind.dtype
-    if type(ct) in (int, float, complex) and shape == () and dtype.kind in "fc":
-        if type(ct) is complex and dtype.kind == "f":
+    if type(ct) in (int, float, complex) and shape == () and dtype_kind(dtype) in "fc":
+        if type(ct) is complex and dtype_kind(dtype) == "f":
             raise TypeError(f"{where} must have dtype {dtype}, not {describe(ct)}")
         return kind.maker().asarray(ct, dtype=dtype)[()]
     if not hasattr(ct, "dtype") or ct.dtype != dtype:

@@ -10,6 +10,7 @@ from fdbr import core, ops
 from fdbr.array import functions, install, number, refuse_item, refusing
 from fdbr.backend import array_module, is_array
 from fdbr.core import Tracer
+from fdbr.floats import dtype_kind
 from fdbr.interop import numpy_basics, numpy_linalg, numpy_more, numpy_products, numpy_reductions  # noqa: F401
 from fdbr.interop.signatures import bound
 from fdbr.ops.creation import holds_array
@@ -111,7 +112,7 @@ def operand(x: Any, y: Any) -> Any:
     if isinstance(y, list | tuple) and holds_array(y):
         return ops.asarray(y)
     found = array_module(x).asarray(y)
-    return found if found.dtype.kind in "biufc" else NotImplemented
+    return found if dtype_kind(found.dtype) in "biufc" else NotImplemented
 
 
 def _equated(op: Callable[..., Any], x: Any, y: Any) -> Any:

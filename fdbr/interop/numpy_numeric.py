@@ -13,9 +13,10 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.batching import vmap
+from fdbr.floats import dtype_kind
 from fdbr.interop.signatures import implements, refuse
 from fdbr.ops.creation import arrays
-from fdbr.ops.dtypes import is_number
+from fdbr.ops.dtypes import as_weak, is_number
 from fdbr.ops.shape import normalize_axes, normalize_axis
 
 # --- numbers ------------------------------------------------------------------------
@@ -77,9 +78,11 @@ def _nan_to_num(
             1j * _nan_to_num(ops.imag(x), copy, nan, posinf, neginf),
         )
     limits = ops.finfo(x.dtype)
+    most, least = limits.max if posinf is None else posinf, limits.min if neginf is None else neginf
+    nan, most, least = (as_weak(value, x) for value in (nan, most, least))
     out = ops.where(ops.isnan(x), nan, x)
-    out = ops.where(ops.equal(x, math.inf), limits.max if posinf is None else posinf, out)
-    return ops.where(ops.equal(x, -math.inf), limits.min if neginf is None else neginf, out)
+    out = ops.where(ops.equal(x, math.inf), most, out)
+    return ops.where(ops.equal(x, -math.inf), least, out)
 
 
 @implements("isclose")
@@ -155,7 +158,7 @@ def _slopes(f: Any, step: Any, edge_order: int) -> Any:
     if n <= edge_order or edge_order not in (1, 2):
         raise ValueError(f"np.gradient: edge_order={edge_order} for {n} elements")
     f, step = arrays(f, step)
-    if f.dtype.kind in "fc":  # whose dtype is the result's
+    if dtype_kind(f.dtype) in "fc":  # whose dtype is the result's
         step = ops.astype(step, ops.real(f).dtype, copy=False)
     widths = ops.diff(step) if step.ndim else ops.broadcast_to(step, (n - 1,))
     widths = ops.reshape(widths, (n - 1, *(1,) * (f.ndim - 1)))
@@ -294,7 +297,7 @@ def _widening(name: str, op: Callable[..., Any], least: float, most: float = mat
         x = ops.asarray(x)
         if x.dtype.kind != "c" and bool(ops.any((x < least) | (x > most))):
             x = ops.astype(x, ops.result_type(x, np.complex64))
-        return op(x if x.dtype.kind in "fc" else ops.astype(x, float))
+        return op(x if dtype_kind(x.dtype) in "fc" else ops.astype(x, float))
 
 
 for _name in ("sqrt", "log", "log2", "log10"):

@@ -12,7 +12,9 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core import describe
+from fdbr.floats import dtype_kind
 from fdbr.interop.signatures import implements, refuse
+from fdbr.ops.dtypes import as_weak, is_short
 from fdbr.ops.reductions import kept_shape, root_of_variance
 from fdbr.ops.shape import normalize_axes
 
@@ -183,7 +185,7 @@ def _count(where: Any, axis: Any) -> Any:
 def _floating(a: Any, dtype: Any) -> Any:
     """An array in the dtype in which to take its mean."""
     a = ops.asarray(a) if dtype is None else ops.astype(a, dtype)
-    return a if a.dtype.kind in "fc" else ops.astype(a, float)
+    return a if dtype_kind(a.dtype) in "fc" else ops.astype(a, float)
 
 
 def _result(out: Any, dtype: Any, axis: Any, keepdims: bool, ndim: int) -> Any:
@@ -194,7 +196,7 @@ def _result(out: Any, dtype: Any, axis: Any, keepdims: bool, ndim: int) -> Any:
 
 def _wide(a: Any) -> Any:
     """Half precision is added up in single, as NumPy does."""
-    return ops.astype(a, np.float32) if a.dtype == np.float16 else a
+    return ops.astype(a, np.float32) if is_short(a) else a
 
 
 @implements("mean")
@@ -231,7 +233,7 @@ def _spread(name: str, root: bool, pass_nan_by: bool) -> None:
         mean: Any = _NOT_GIVEN,
         correction: Any = _NOT_GIVEN,
     ) -> Any:
-        if dtype is not None and np.dtype(dtype).kind not in "fc":
+        if dtype is not None and dtype_kind(np.dtype(dtype)) not in "fc":
             refuse(
                 f"np.{name}", "dtype", f"{np.dtype(dtype)} has no fractions. Give a floating dtype"
             )
@@ -310,10 +312,11 @@ def extreme_but_nan(
     """The largest or smallest element that is a number; NaN where there is none."""
 
     def without(x: Any, *, axis: Any, keepdims: bool) -> Any:
-        if x.dtype.kind not in "fc":
+        if dtype_kind(x.dtype) not in "fc":
             return op(x, axis=axis, keepdims=keepdims)
-        out = op(ops.where(ops.isnan(x), worst, x), axis=axis, keepdims=keepdims)
-        return ops.where(ops.all(ops.isnan(x), axis=axis, keepdims=keepdims), math.nan, out)
+        out = op(ops.where(ops.isnan(x), as_weak(worst, x), x), axis=axis, keepdims=keepdims)
+        nothing = ops.all(ops.isnan(x), axis=axis, keepdims=keepdims)
+        return ops.where(nothing, as_weak(math.nan, x), out)
 
     def reduction(
         a: Any,
@@ -352,12 +355,12 @@ def _place(name: str, find: Callable[..., Any], worst: float) -> None:
     @implements(name)
     def place(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
         a = ops.asarray(a)
-        if a.dtype.kind not in "fc":
+        if dtype_kind(a.dtype) not in "fc":
             return find(a, axis=axis, keepdims=keepdims)
         none = ops.isnan(a)
         if bool(ops.any(ops.all(none, axis=axis))):
             raise ValueError(f"np.{name}: there is nothing but NaN along axis {axis}")
-        return find(ops.where(none, worst, a), axis=axis, keepdims=keepdims)
+        return find(ops.where(none, as_weak(worst, a), a), axis=axis, keepdims=keepdims)
 
 
 _place("nanargmax", ops.argmax, -math.inf)

@@ -11,6 +11,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.array import functions
 from fdbr.backend import array_module
+from fdbr.floats import dtype_kind
 from fdbr.interop.signatures import implements
 from fdbr.ops.creation import arrays
 from fdbr.ops.shape import normalize_axis
@@ -31,7 +32,7 @@ def _unique(
     sorted: bool = True,
 ) -> Any:
     found = ops.unique_all(ar) if axis is None else _unique_along(ar, axis)
-    if equal_nan and axis is None and ar.dtype.kind in "fc":
+    if equal_nan and axis is None and dtype_kind(ar.dtype) in "fc":
         found = _one_nan(*found)
     asked = (return_index, return_inverse, return_counts)
     out = [found[0], *(part for part, wanted in zip(found[1:], asked, strict=True) if wanted)]

@@ -8,8 +8,9 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.array import ufuncs
+from fdbr.floats import dtype_kind, is_added
 from fdbr.interop.numpy_reductions import fmax, fmin
-from fdbr.ops.dtypes import is_number
+from fdbr.ops.dtypes import is_complex, is_number
 from fdbr.ops.kinds import constant, elementwise
 
 __all__ = ["ufuncs"]
@@ -69,14 +70,18 @@ def _frexp(x: Any) -> Any:
 
 
 def _float_power(x: Any, y: Any) -> Any:
-    dtype = np.complex128 if ops.result_type(x, y).kind == "c" else np.float64
+    dtype = np.complex128 if any(map(is_complex, (x, y))) else np.float64
     x, y = (v if is_number(v) else ops.astype(v, dtype) for v in (x, y))
     return ops.power(x, y)
 
 
 def _floating(op: Callable[..., Any]) -> Callable[..., Any]:
     """A function that makes integers floating, which fdbr's does not."""
-    return lambda x: op(x) if ops.result_type(x).kind in "fc" else op(ops.astype(x, float))
+
+    def floating(x: Any) -> Any:
+        return op(x if dtype_kind(ops.result_type(x)) in "fc" else ops.astype(x, float))
+
+    return floating
 
 
 def _modf(x: Any) -> Any:
@@ -99,6 +104,25 @@ def _matvec(x1: Any, x2: Any) -> Any:
 
 def _vecmat(x1: Any, x2: Any) -> Any:
     return ops.matmul(ops.expand_dims(ops.conj(x1), axis=-2), x2)[..., 0, :]
+
+
+def _in_its_dtype(ufunc: np.ufunc, op: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of several steps whose result has the dtype of the ufunc.
+
+    NumPy's own dtypes are kept by each step; added ones a Python number makes float32 of.
+    """
+
+    def composed(*args: Any) -> Any:
+        out = op(*args)
+        dtypes = [type(x) if is_number(x) else ops.result_type(x) for x in args]
+        if not any(map(is_added, dtypes)):
+            return out
+        outs = ufunc.resolve_dtypes((*dtypes, *(None,) * ufunc.nout))[-ufunc.nout :]
+        if type(out) is not tuple:
+            return ops.astype(out, outs[0], copy=False)
+        return tuple(ops.astype(part, to, copy=False) for part, to in zip(out, outs, strict=True))
+
+    return composed
 
 
 # --- the table ----------------------------------------------------------------------
@@ -141,8 +165,15 @@ _OWN = {
     "vecmat": _vecmat,
 }
 
+_OF_STEPS = frozenset(
+    {
+        *("deg2rad", "degrees", "fabs", "fmax", "fmin", "frexp", "heaviside", "logaddexp2"),
+        *("modf", "rad2deg", "radians"),
+    }
+)
+
 for _name, _ufunc in list(vars(np).items()):  # `dir` would import what NumPy imports lazily
     if isinstance(_ufunc, np.ufunc):
         _op = _OWN.get(_name) or getattr(ops, _name, None)
         if _op is not None:
-            ufuncs[_ufunc] = _op
+            ufuncs[_ufunc] = _in_its_dtype(_ufunc, _op) if _name in _OF_STEPS else _op

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.floats import dtype_kind
 from fdbr.ops.arithmetic import clipped
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
@@ -37,14 +38,14 @@ def relu(xp: Any, x: Any) -> Any:
 def floating(x: Any) -> Any:
     """An array of floating numbers."""
     x = asarray(x)
-    return x if x.dtype.kind in "fc" else astype(x, float_dtype(x))
+    return x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
 
 
 def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     """``x - m`` and ``m``: the largest element, or 0 where that is infinite."""
     if not x.size and any(x.shape[i] == 0 for i in axes):
         raise ValueError(f"no element along axis {axes} of shape {x.shape}")
-    if type(x) is np.ndarray and x.dtype.kind == "f":
+    if type(x) is np.ndarray and dtype_kind(x.dtype) == "f":
         largest = np.maximum.reduce(x, axis=axes, keepdims=True)
         finite = np.logical_and.reduce(np.isfinite(largest), None)
     else:

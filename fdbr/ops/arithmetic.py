@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.floats import dtype_kind, is_added
 from fdbr.ops import vectorized
 from fdbr.ops.comparison import bitwise_or, greater, less, not_equal, where
 from fdbr.ops.creation import zeros_like
-from fdbr.ops.dtypes import astype, is_complex, result_type
+from fdbr.ops.dtypes import as_weak, astype, is_complex, result_type
 from fdbr.ops.exponential import log
 from fdbr.ops.kinds import aligned, dtype_of, elementwise, opaque
 
@@ -158,7 +159,7 @@ def _power(xp: Any, x: Any, y: Any) -> Any:
     heavy="backward",
 )
 def _integer_power(xp: Any, x: Any, *, exponent: int) -> Any:
-    if xp is np and isinstance(x, np.ndarray | np.generic) and x.dtype.kind == "f":
+    if xp is np and isinstance(x, np.ndarray | np.generic) and dtype_kind(x.dtype) == "f":
         return _by_products(x, exponent)
     return x**exponent
 
@@ -413,8 +414,9 @@ def _clipped(xp: Any, x: Any, *, low: float, high: float) -> Any:
 
 def clipped(xp: Any, x: Any, low: float, high: float) -> Any:
     """The value of `clip`; a bound may be infinite."""
-    if type(x) is np.ndarray and x.dtype.kind == "f":
+    if type(x) is np.ndarray and x.dtype.kind == "f" and x.itemsize > 1:
         return _clip(x, low, high)  # in a fifth of the time
+    low, high = (as_weak(bound, x) for bound in (low, high))
     if low != -math.inf:
         x = xp.maximum(x, low)
     return x if high == math.inf else xp.minimum(x, high)
@@ -441,6 +443,8 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     if _is_plain_bound(min) and _is_plain_bound(max) and dtype_of(x) in _SINGLE_AND_DOUBLE:
         low, high = -math.inf if min is None else min, math.inf if max is None else max
         return _clipped(x, low=low, high=high)
+    if is_added(dtype_of(x)):  # for which NumPy clips in float32
+        x = astype(x, np.float32)
     if min is not None:
         x = where(_or_nan(less(x, min), min), min, x)
     if max is not None:

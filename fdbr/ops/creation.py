@@ -9,7 +9,7 @@ from fdbr import backend
 from fdbr.core import Tracer, describe, number_types
 from fdbr.ops.comparison import where
 from fdbr.ops.devices import to_device
-from fdbr.ops.dtypes import astype, is_number
+from fdbr.ops.dtypes import astype, is_number, is_short
 from fdbr.ops.kinds import constant, dtype_of
 
 __all__ = [
@@ -108,6 +108,11 @@ def linspace(
     array([0. , 0.5, 1. ])
     """
     if isinstance(start, Tracer) or isinstance(stop, Tracer):
+        ends = [v for v in (start, stop) if not is_number(v)]
+        if any(map(is_short, ends)):  # which are too few digits to count in
+            to = np.result_type(*(v.dtype for v in ends), 1.0) if dtype is None else dtype
+            start, stop = (v if is_number(v) else astype(v, "float32") for v in (start, stop))
+            return astype(linspace(start, stop, num, endpoint=endpoint), to, device=device)
         count = num - 1 if endpoint else num
         step = (stop - start) / (count or 1)
         places = backend.array_module(step).arange(num, dtype=step.dtype)

@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from fdbr import floats
 from fdbr.backend import array_module
 from fdbr.core import Tracer, describe
+from fdbr.floats import dtype_kind
 from fdbr.ops.devices import to_device
 from fdbr.ops.kinds import aligned, constant, fit, linear
 
 __all__ = [
+    "as_weak",
     "astype",
     "can_cast",
     "finfo",
@@ -71,7 +74,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     if device is not None:
         x = to_device(x, device)
     to = array_module(x).dtype(dtype)
-    if to.kind not in "biufcV" and isinstance(x, Tracer):
+    if dtype_kind(to) not in "biufcV" and isinstance(x, Tracer):
         raise TypeError(
             f"fdbr.ops.astype: a traced {describe(x)} cannot become {to}: texts and objects have "
             "no derivatives. Return it and convert what the transformation gives, or format it "
@@ -79,7 +82,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
         )
     if getattr(x, "dtype", None) == to and (not copy or isinstance(x, Tracer)):
         return x if not is_number(x) else _astype_inexact(x, to=to)
-    return (_astype_inexact if to.kind in "fc" else _astype_exact)(x, to=to)
+    return (_astype_inexact if dtype_kind(to) in "fc" else _astype_exact)(x, to=to)
 
 
 def _type_of(value: Any) -> Any:
@@ -96,12 +99,18 @@ def _type_of(value: Any) -> Any:
 def result_type(*operands: Any) -> Any:
     """The dtype to which arrays, dtypes and Python numbers promote together.
 
+    A Python number is weak: with an array it gives what an operation on the two does.  So a
+    float beside a dtype that is none of NumPy's own, such as bfloat16, makes float32 of it.
+
     >>> import numpy as np
     >>> from fdbr import ops
     >>> ops.result_type(np.float32(1), 2.0)
     dtype('float32')
     """
-    return array_module(*operands).result_type(*map(_type_of, operands))
+    types = list(map(_type_of, operands))
+    if float in map(type, types) and any(map(floats.is_added, types)):
+        types = [np.dtype(np.float32) if type(kind) is float else kind for kind in types]
+    return array_module(*operands).result_type(*types)
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
@@ -122,6 +131,11 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     >>> ops.isdtype(np.dtype("float32"), "real floating")
     True
     """
+    if floats.is_added(dtype):
+        return any(
+            one in ("real floating", "numeric") if isinstance(one, str) else dtype == one
+            for one in (kind if isinstance(kind, tuple) else (kind,))
+        )
     return bool(array_module().isdtype(dtype, kind))
 
 
@@ -150,7 +164,10 @@ def finfo(dtype: Any, /) -> FloatInfo:
     >>> ops.finfo("float64").eps
     2.220446049250313e-16
     """
-    return FloatInfo(array_module(dtype).finfo(_type_of(dtype)))
+    to = _type_of(dtype)
+    return FloatInfo(
+        floats.limits(array_module(dtype), np.dtype(to) if floats.is_added(to) else to)
+    )
 
 
 def iinfo(dtype: Any, /) -> Any:
@@ -183,10 +200,7 @@ def is_complex(x: Any) -> bool:
 def float_dtype(*operands: Any) -> Any:
     """The floating dtype in which fractions of the operands are computed."""
     dtype = result_type(*operands)
-    return dtype if dtype.kind in "fc" else array_module(*operands).dtype(float)
-
-
-_SHORT = frozenset("eE")  # the characters of NumPy's half precision, and of bfloat16
+    return dtype if dtype_kind(dtype) in "fc" else array_module(*operands).dtype(float)
 
 
 def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -198,7 +212,7 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def widened(x: Any, /, *args: Any, **params: Any) -> Any:
-        if getattr(getattr(x, "dtype", None), "char", None) not in _SHORT:
+        if not is_short(x):
             return function(x, *args, **params)
         operands = [x, *args, *params.values()]
         to = result_type(*(v.dtype for v in operands if is_short(v) or _is_floating(v)))
@@ -215,13 +229,23 @@ def _rounded(x: Any, to: Any) -> Any:
     return x.astype(to) if isinstance(x, np.generic) else astype(x, to)
 
 
+def as_weak(number: Any, x: Any) -> Any:
+    """A Python number as it stands beside an array: it does not change the array's dtype.
+
+    Of NumPy's own dtypes that is so anyway.
+    """
+    if type(number) is not float or not hasattr(x, "dtype") or not floats.is_added(x.dtype):
+        return number
+    return x.dtype.type(number)
+
+
 def is_short(x: Any) -> bool:
     """Whether an array is floating and of 16 bits, which are too few to add up in."""
-    return getattr(getattr(x, "dtype", None), "char", None) in _SHORT
+    return getattr(x, "itemsize", 8) <= 2 and hasattr(x, "shape") and floats.is_short(x.dtype)
 
 
 def _is_floating(x: Any) -> bool:
-    return getattr(getattr(x, "dtype", None), "kind", "") in "fc" and hasattr(x, "shape")
+    return hasattr(x, "dtype") and hasattr(x, "shape") and dtype_kind(x.dtype) in "fc"
 
 
 def _wide(x: Any) -> Any:

@@ -11,8 +11,10 @@ from collections import Counter
 from typing import Any
 
 from fdbr.core import describe
+from fdbr.floats import is_added
 from fdbr.ops.creation import asarray
 from fdbr.ops.kinds import fit, multilinear
+from fdbr.ops.kinds.fitting import accumulated
 from fdbr.ops.shape import broadcast_to, diagonal, moveaxis, permute_dims, reshape
 
 __all__ = ["einsum"]
@@ -60,7 +62,7 @@ def einsum(subscripts: str, /, *operands: Any) -> Any:
         terms[i] = _contract(x, y, of_x=of_x, of_y=of_y, to=kept), kept
     x, group = terms[0]
     x = (
-        x.sum(axis=gone)
+        accumulated(x, gone)
         if (gone := tuple(i for i, c in enumerate(group) if c not in result))
         else x
     )
@@ -184,6 +186,8 @@ def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
         x.reshape((*x.shape[:b], math.prod(shape_r), inner)),
         y.reshape((*y.shape[:b], inner, math.prod(shape_c))),
     )
+    if is_added(x.dtype) and is_added(y.dtype):  # of which `matmul` makes float32
+        out = out.astype(xp.result_type(x, y))
     out = out.reshape((*out.shape[:b], *shape_r, *shape_c))
     letters = [*batch, *rows, *columns]
     return xp.transpose(out, [letters.index(c) for c in to])[()]
@@ -198,7 +202,9 @@ def _spread(xp: Any, x: Any, group: str, to: str) -> Any:
 def _sum_alone(x: Any, group: str, others: str) -> tuple[Any, str]:
     """An operand summed over the letters that nobody else has."""
     alone = tuple(i for i, c in enumerate(group) if c not in others)
-    return (x.sum(axis=alone), "".join(c for c in group if c in others)) if alone else (x, group)
+    return (
+        (accumulated(x, alone), "".join(c for c in group if c in others)) if alone else (x, group)
+    )
 
 
 def _back(

@@ -13,6 +13,7 @@ import numpy as np
 
 from fdbr.backend import array_module
 from fdbr.core import describe
+from fdbr.floats import dtype_kind
 from fdbr.ops.complex_parts import conj
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, float_dtype
@@ -125,7 +126,7 @@ def _checked(x: Any, name: str, norm: Any, real: bool = False) -> Any:
         raise TypeError(
             f"fdbr.ops.fft.{name}: x is {describe(x)}; it transforms real numbers, use fft.fft"
         )
-    return x if x.dtype.kind in "fc" else astype(x, float_dtype(x))
+    return x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
 
 
 def _sized(x: Any, lengths: Sequence[int], axes: Sequence[int], name: str) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from fdbr.backend import array_module, is_array, keep, on_device
 from fdbr.core import Tracer, describe, host_types, is_differentiated
 from fdbr.deferred import Deferred
+from fdbr.floats import dtype_kind, is_short
 from fdbr.ops.creation import asarray, holds_array
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
@@ -303,11 +304,12 @@ def _slice_pull(ct: Any, shape: tuple[int, ...], key: Any) -> Any:
 def _sum_of_slices(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
     """The sum of arrays that are zero but for a slice of each."""
     (first, shape, key), *others = terms
-    out = np.zeros(shape, np.result_type(first, *(part for part, _, _ in others)))
+    dtype, wide = _of_sum(terms)
+    out = np.zeros(shape, wide)
     out[key] = first
     for part, _, key in others:
         out[key] += part
-    return out
+    return out.astype(dtype, copy=False)
 
 
 @linear(x=_slice_pull, batch=_batch_slice)
@@ -333,11 +335,17 @@ def _gather_pull(ct: Any, shape: tuple[int, ...], indices: Any, params: Any) -> 
 def _sum_of_places(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
     """The sum of arrays that are zero but at some places, named by index arrays."""
     ((first, shape, key), *others) = terms
-    dtype = np.result_type(first, *(part for part, _, _ in others))
-    out = added_at(shape, key, first.astype(dtype, copy=False))
+    dtype, wide = _of_sum(terms)
+    out = added_at(shape, key, first.astype(wide, copy=False))
     for part, _, key in others:
         add_at(out, key, part)
-    return out
+    return out.astype(dtype, copy=False)
+
+
+def _of_sum(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> tuple[Any, Any]:
+    """The dtype of a sum of arrays, and that in which it is made."""
+    dtype = np.result_type(*(part for part, _, _ in terms))
+    return dtype, np.dtype(np.float32) if is_short(dtype) else dtype
 
 
 @indexed(_gather_pull, batch=_batch_reading)
@@ -484,7 +492,7 @@ class Place:
                 f"fdbr.ops.at: {verb} of complex values {describe(values)} in {describe(self._x)} "
                 "would lose their imaginary part; make the array complex first"
             )
-        floating = values.dtype.kind in "fc" and self._x.dtype.kind not in "fc"
+        floating = dtype_kind(values.dtype) in "fc" and dtype_kind(self._x.dtype) not in "fc"
         if floating and is_differentiated(values):
             raise TypeError(
                 f"fdbr.ops.at: {verb} of traced values {describe(values)} in {describe(self._x)} "

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.floats import dtype_kind
 from fdbr.ops import vectorized
 from fdbr.ops.comparison import where
 from fdbr.ops.dtypes import is_complex
@@ -36,7 +37,7 @@ def sigmoid(xp: Any, x: Any) -> Any:
     with np.errstate(over="ignore"):  # far below 0 the exponential is infinite, and this 0
         if is_complex(x):
             return xp.reciprocal(1 + xp.exp(-x))
-        if getattr(x, "ndim", 0) == 0 or x.dtype.kind != "f":
+        if getattr(x, "ndim", 0) == 0 or dtype_kind(x.dtype) != "f":
             return xp.reciprocal(2 + xp.expm1(-x))
         out = -x  # the one array that is made
         xp.expm1(out, out=out)  # which NumPy has in less time than the exponential

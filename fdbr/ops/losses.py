@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.backend import array_module, where_it_lies
 from fdbr.core import describe
+from fdbr.floats import dtype_kind
 from fdbr.ops.activation import exp_in_place, log_softmax
 from fdbr.ops.arithmetic import maximum
 from fdbr.ops.comparison import where
@@ -163,7 +164,7 @@ def softmax_cross_entropy(
             "'none'"
         )
     logits, labels = asarray(logits), asarray(labels)
-    if logits.dtype.kind != "f" or logits.ndim == 0:
+    if dtype_kind(logits.dtype) != "f" or logits.ndim == 0:
         raise TypeError(
             "fdbr.ops.softmax_cross_entropy: logits must be real floating with an axis of classes, "
             f"not {describe(logits)}"
@@ -171,8 +172,8 @@ def softmax_cross_entropy(
     axis = normalize_axis(axis, logits.ndim, "softmax_cross_entropy")
     if axis != logits.ndim - 1:
         logits = moveaxis(logits, axis, -1)
-        labels = moveaxis(labels, axis, -1) if labels.dtype.kind == "f" else labels
-    if labels.dtype.kind == "f":
+        labels = moveaxis(labels, axis, -1) if dtype_kind(labels.dtype) == "f" else labels
+    if dtype_kind(labels.dtype) == "f":
         return _reduced(_soft_losses(logits, labels), None, reduction)
     counted = None if ignore_label is None else labels != ignore_label
     losses = _hard_losses(logits, labels, counted)

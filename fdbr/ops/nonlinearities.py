@@ -10,7 +10,7 @@ from fdbr.core import describe, integer
 from fdbr.ops.activation import floating
 from fdbr.ops.arithmetic import abs, clipped, maximum, minimum
 from fdbr.ops.creation import asarray
-from fdbr.ops.dtypes import astype, is_traced, result_type
+from fdbr.ops.dtypes import astype, in_single, is_traced, result_type
 from fdbr.ops.exponential import exp, gaussian
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.logistic import sigmoid, sigmoid_slope
@@ -84,6 +84,7 @@ def _leaky_relu(xp: Any, x: Any, *, slope: float) -> Any:
     return xp.maximum(x, 0) + slope * xp.minimum(x, 0)
 
 
+@in_single
 def leaky_relu(x: Any, /, *, slope: float = 0.01) -> Any:
     """``x`` where it is positive and ``slope * x`` elsewhere; its derivative at 0 is ``slope``.
 
@@ -110,6 +111,7 @@ def _elu(xp: Any, x: Any, *, scale: float, alpha: float) -> Any:
     return clipped(xp, x, 0, math.inf) + below
 
 
+@in_single
 def elu(x: Any, /, *, alpha: float = 1.0) -> Any:
     """``x`` where it is positive and ``alpha * (exp(x) - 1)`` elsewhere.
 
@@ -123,6 +125,7 @@ def elu(x: Any, /, *, alpha: float = 1.0) -> Any:
     return _elu(x, scale=float(alpha), alpha=1.0)
 
 
+@in_single
 def celu(x: Any, /, *, alpha: float = 1.0) -> Any:
     """``x`` where it is positive and ``alpha * (exp(x / alpha) - 1)`` elsewhere.
 
@@ -135,6 +138,7 @@ def celu(x: Any, /, *, alpha: float = 1.0) -> Any:
     return _elu(x, scale=float(alpha), alpha=float(alpha))
 
 
+@in_single
 def selu(x: Any, /) -> Any:
     """A multiple of `elu` that keeps mean 0 and variance 1.
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from fdbr.backend import array_module
 from fdbr.core import describe, is_differentiated
+from fdbr.floats import dtype_kind
 from fdbr.ops.arithmetic import divide
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, is_traced
@@ -192,7 +193,11 @@ def _numbers_like(pairs: Sequence[Pair], x: Any) -> list[Pair]:
                 f"fdbr.ops.pad: {describe(value)} around {describe(x)} would lose its imaginary "
                 "part; make the array complex first"
             )
-        if is_differentiated(value) and value.dtype.kind == "f" and x.dtype.kind not in "fc":
+        if (
+            is_differentiated(value)
+            and dtype_kind(value.dtype) == "f"
+            and dtype_kind(x.dtype) not in "fc"
+        ):
             raise TypeError(
                 f"fdbr.ops.pad: {describe(value)} around {describe(x)} would be cut off from its "
                 "derivative; make the array floating first"
@@ -219,7 +224,7 @@ def _ramped(x: Any, axis: int, widths: Pair, ends: Pair) -> Any:
     for width, end, edge in zip(
         widths, ends, (_part(x, axis, 0, 1), _part(x, axis, -1, None)), strict=True
     ):
-        dtype = x.dtype if x.dtype.kind in "fc" else float
+        dtype = x.dtype if dtype_kind(x.dtype) in "fc" else float
         steps = divide(xp.arange(width, dtype=dtype), width or 1)  # from the far end to the edge
         steps = steps.reshape((-1, *(1,) * (x.ndim - axis - 1)))
         ramps.append(astype(end + (edge - end) * steps, x.dtype, copy=False))

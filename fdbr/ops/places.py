@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from fdbr.core import describe
+from fdbr.floats import dtype_kind, is_short
 from fdbr.ops import flat_places
 from fdbr.ops.kinds import constant
 
 __all__ = ["extremes_at", "last_named", "put_at", "sums_at", "within"]
 
-_ADDED = "iIlLqQefd"  # the dtypes that CuPy adds to in memory
+_ADDED = "iIlLqQfd"  # the dtypes that CuPy adds to in memory
 _COMPARED = "iIlLqQ"  # and those that it compares there; floating ones with the loss of digits
 
 
@@ -47,6 +48,8 @@ def within(
 def sums_at(xp: Any, shape: tuple[int, ...], key: Any, values: Any) -> Any:
     """Zeros, with values added at the places of a key."""
     dtype = values.dtype
+    if is_short(dtype):
+        return sums_at(xp, shape, key, values.astype(xp.float32)).astype(dtype)
     if xp is np:
         return flat_places.added_at(shape, key, values)
     if dtype.char in _ADDED:
@@ -70,7 +73,7 @@ def extremes_at(xp: Any, x: Any, key: Any, values: Any, largest: bool) -> Any:
         return out
     if x.dtype.kind == "c":
         return _complex_extremes(xp, x, key, values, largest)
-    if x.dtype.kind == "f":
+    if dtype_kind(x.dtype) == "f":
         ranks = _ranks(xp, values, largest)
         return _of_ranks(xp, extremes_at(xp, _ranks(xp, x, largest), key, ranks, largest), x.dtype)
     wide = extremes_at(xp, x.astype(xp.int32), key, values.astype(xp.int32), largest)

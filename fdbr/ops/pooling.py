@@ -10,6 +10,7 @@ from typing import Any
 
 from fdbr.backend import array_module
 from fdbr.core import describe
+from fdbr.floats import dtype_kind
 from fdbr.ops.activation import floating
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import in_single
@@ -102,7 +103,7 @@ def _spread_windows(xp: Any, x: Any, *, geometry: Geometry, size: Sizes) -> Any:
 
 
 def _lowest(xp: Any, x: Any) -> Any:
-    return -math.inf if x.dtype.kind == "f" else xp.iinfo(x.dtype).min
+    return -math.inf if dtype_kind(x.dtype) == "f" else xp.iinfo(x.dtype).min
 
 
 def _to_first(ct: Any, x: Any, out: Any, shape: Sizes, geometry: Geometry) -> Any:
@@ -235,7 +236,7 @@ def max_pool(
     array([[[3., 2.]]])
     """
     x = asarray(x)
-    if x.dtype.kind not in "fiu":
+    if dtype_kind(x.dtype) not in "fiu":
         raise TypeError(f"fdbr.ops.max_pool: x must be real numbers, not {describe(x)}")
     geometry, _ = _geometry("max_pool", x, kernel, stride, padding, dilation, ceil_mode)
     return _max_windows(x, geometry=geometry)

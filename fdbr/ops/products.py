@@ -9,9 +9,10 @@ import numpy as np
 
 from fdbr.core import describe
 from fdbr.deferred import Deferred
+from fdbr.floats import is_added
 from fdbr.ops.arithmetic import multiply
 from fdbr.ops.creation import asarray
-from fdbr.ops.dtypes import in_single
+from fdbr.ops.dtypes import astype, in_single, result_type
 from fdbr.ops.einsums import einsum
 from fdbr.ops.kinds import fit, multilinear, opaque
 from fdbr.ops.kinds.batches import align, spread
@@ -89,9 +90,11 @@ def _sum_of_products(terms: Sequence[tuple[Any, Any]]) -> Any:
     batch=_batch_matmul,
 )
 def _matmul(xp: Any, x: Any, y: Any) -> Any:
-    if x.ndim > 2 and x.shape[-1] == 1:
+    if x.ndim > 2 and x.shape[-1] == 1 and x.itemsize > 2:
         return _outer_products(xp, x[..., 0], y[..., 0, :])
-    return x.dot(y) if x.ndim == y.ndim == 2 else xp.matmul(x, y)
+    if x.ndim == y.ndim == 2 and x.itemsize > 2:  # what is added up in bfloat16 is rounded
+        return x.dot(y)
+    return xp.matmul(x, y)
 
 
 def _outer_products(xp: Any, x: Any, y: Any) -> Any:
@@ -299,6 +302,8 @@ def tensordot(x: Any, y: Any, /, *, axes: int | tuple[Any, Any] = 2) -> Any:
     left = reshape(permute_dims(x, (*free_x, *of_x)), (math.prod(rows), pairs))
     right = reshape(permute_dims(y, (*of_y, *free_y)), (pairs, math.prod(columns)))
     out = _matmul(left, right)
+    if is_added(x.dtype) and is_added(y.dtype):  # of which `matmul` makes float32
+        out = astype(out, result_type(x, y))
     return reshape(out, (*rows, *columns)) if rows or columns else out[0, 0]
 
 
@@ -326,7 +331,6 @@ def _sequence(axes: Any) -> tuple[int, ...]:
     return tuple(axes) if isinstance(axes, Sequence) else (axes,)
 
 
-@in_single
 def vecdot(x: Any, y: Any, /, *, axis: int = -1) -> Any:
     """The inner product of the vectors along an axis, ``sum(conj(x) * y)``.
 
@@ -336,6 +340,13 @@ def vecdot(x: Any, y: Any, /, *, axis: int = -1) -> Any:
     array([3., 3.])
     """
     x, y = asarray(x), asarray(y)
+    if is_added(x.dtype):  # NumPy's products of these are in float32
+        x = astype(x, np.float32)
+    return _vecdot(x, y, axis)
+
+
+@in_single
+def _vecdot(x: Any, y: Any, axis: int) -> Any:
     place = normalize_axis(axis, min(x.ndim, y.ndim), "vecdot") - min(x.ndim, y.ndim)
     if x.shape[place] != y.shape[place]:
         raise ValueError(f"fdbr.ops.vecdot: x {describe(x)} and y {describe(y)} along axis {axis}")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core import Tracer
+from fdbr.floats import dtype_kind
 from fdbr.ops.arithmetic import sqrt
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import (
@@ -111,7 +112,7 @@ def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """
     x = asarray(x)
     axes = normalize_axes(axis, x.ndim, "mean")
-    x = x if x.dtype.kind in "fc" else astype(x, float_dtype(x))
+    x = x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
     return _mean(x, axes=axes, keepdims=keepdims)
 
 
@@ -133,10 +134,10 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
     """
     x = asarray(x)
     axes = normalize_axes(axis, x.ndim, "var")
-    x = x if x.dtype.kind in "fc" else astype(x, float_dtype(x))
+    x = x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
     freedom = _count(x.shape, axes) - correction
     freedom = freedom if freedom > 0 else 0
-    if type(x) is np.ndarray and x.ndim and x.dtype.kind == "f":  # the same without detours
+    if type(x) is np.ndarray and x.ndim and dtype_kind(x.dtype) == "f":  # the same without detours
         away = x - accumulated(x, axes, keepdims=True) / _count(x.shape, axes)
         away *= away
         return accumulated(away, axes, keepdims) / freedom

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.floats import dtype_kind
+
 __all__ = ["recurrence", "running_product", "running_sum"]
 
 _MANY = 1 << 14  # elements from which on NumPy's own way is slower
@@ -75,7 +77,7 @@ def _sides(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 def running_product(xp: Any, x: Any, axis: int) -> Any:
     """The products of all elements up to each along an axis."""
     n = x.shape[axis]
-    if xp is not np or x.dtype.kind not in "fc" or x.size < max(_MANY, _WIDE * n):
+    if xp is not np or dtype_kind(x.dtype) not in "fc" or x.size < max(_MANY, _WIDE * n):
         return xp.cumprod(x, axis=axis)
     return _columns(_multiplied(_rows(x, axis)), x.shape, axis)
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from fdbr.backend import array_module, where_it_lies
 from fdbr.core import describe, integer, is_differentiated
+from fdbr.floats import dtype_kind
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
 from fdbr.ops.devices import beside
@@ -221,7 +222,7 @@ def _source(src: Any, index: Any, x: Any) -> Any:
             f"fdbr.ops.scatter: src is {describe(src)}, which would lose its imaginary part in x "
             f"{describe(x)}; make x complex first, or give ops.real(src)"
         )
-    if is_differentiated(src) and src.dtype.kind == "f" and x.dtype.kind not in "fc":
+    if is_differentiated(src) and dtype_kind(src.dtype) == "f" and dtype_kind(x.dtype) not in "fc":
         raise TypeError(
             f"fdbr.ops.scatter: src is {describe(src)}, which would be cut off from its derivative "
             f"in x {describe(x)}; make x floating first"
@@ -271,8 +272,8 @@ def _extreme_push(
 def _last(dtype: Any, xp: Any, largest: bool) -> Any:
     """The number of a dtype that every other is larger than, or smaller."""
     worst = -math.inf if largest else math.inf
-    if dtype.kind in "fc":
-        return worst if dtype.kind == "f" else complex(worst, worst)
+    if dtype_kind(dtype) in "fc":
+        return worst if dtype_kind(dtype) == "f" else complex(worst, worst)
     if dtype.kind == "b":
         return not largest
     return xp.iinfo(dtype).min if largest else xp.iinfo(dtype).max

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr.backend import array_module, where_it_lies
+from fdbr.floats import dtype_kind
 from fdbr.ops.comparison import equal, logical_not, not_equal
 from fdbr.ops.creation import arrays, asarray, ones_like
 from fdbr.ops.cumulative import cumulative_sum
@@ -46,7 +47,7 @@ class UniqueInverse(NamedTuple):
 
 def _is_quick(x: Any) -> bool:
     """Whether NumPy sorts an array sooner than it makes a table of its elements."""
-    return type(x) is np.ndarray and x.size > 0 and x.dtype.kind in "biuf"
+    return type(x) is np.ndarray and x.size > 0 and dtype_kind(x.dtype) in "biuf"
 
 
 def _runs(x: Any) -> tuple[Any, Any]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.backend import where_it_lies
 from fdbr.core import describe
+from fdbr.floats import dtype_kind
 from fdbr.ops.comparison import where
 from fdbr.ops.complex_parts import conj
 from fdbr.ops.creation import arrays
@@ -186,7 +187,7 @@ def interp(
         )
     dtype = float_dtype(x, places, values)
     x, places = (astype(a, dtype, copy=False) if a.dtype != dtype else a for a in (x, places))
-    values = values if values.dtype.kind in "fc" else astype(values, dtype)
+    values = values if dtype_kind(values.dtype) in "fc" else astype(values, dtype)
     if period is not None:
         x, places, values = _one_period(x, places, values, period)
         left = right = None

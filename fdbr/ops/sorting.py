@@ -10,6 +10,7 @@ import numpy as np
 
 from fdbr.backend import array_module, where_it_lies
 from fdbr.core import describe
+from fdbr.floats import dtype_kind
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.kinds import constant, indexed, shifted
@@ -103,7 +104,7 @@ def _sorted(xp: Any, x: Any, axis: int, stable: bool) -> Any:
     if stable and (xp is not np or x.size < _MANY or x.dtype.kind == "c"):
         return xp.sort(x, axis=axis, kind="stable")
     out = xp.sort(x, axis=axis)
-    if stable and x.dtype.kind == "f" and bool(((x == 0) & xp.signbit(x)).any()):
+    if stable and dtype_kind(x.dtype) == "f" and bool(((x == 0) & xp.signbit(x)).any()):
         # Equal numbers are the same but for the sign of zeros, which go back to their order.
         last = xp.moveaxis(out, axis, -1)
         last[last == 0] = xp.moveaxis(x, axis, -1)[xp.moveaxis(x == 0, axis, -1)]
@@ -148,11 +149,11 @@ def _ranked_places(xp: Any, x: Any, *, ranks: tuple[int, ...], axis: int) -> Any
 def _place_of(x: Any, value: Any, rank: int) -> Any:
     """Where along the last axis the value is that comes to a rank: of equal ones in their order."""
     same = x == value
-    if x.dtype.kind == "f":
+    if dtype_kind(x.dtype) == "f":
         same |= (value != value) & (x != x)
     if (np.count_nonzero(same, axis=-1) > 1).any():
         smaller = x < value
-        if x.dtype.kind == "f":
+        if dtype_kind(x.dtype) == "f":
             smaller |= (value != value) & (x == x)
         later = np.count_nonzero(smaller, axis=-1, keepdims=True) + np.cumsum(same, axis=-1) > rank
         same &= later
@@ -232,9 +233,9 @@ def _few_largest(x: Any, k: int) -> Any:
     What was found gives way to the least number there is; where that is found itself, it might
     be one that was found before, and there are no places.
     """
-    if x.dtype.kind not in "iuf" or k > x.shape[-1]:
+    if dtype_kind(x.dtype) not in "iuf" or k > x.shape[-1]:
         return None
-    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    least = -np.inf if dtype_kind(x.dtype) == "f" else np.iinfo(x.dtype).min
     x = np.array(x, order="C")
     places = np.empty((*x.shape[:-1], k), np.intp)
     for i in range(k):
@@ -256,7 +257,7 @@ def _largest(xp: Any, x: Any, k: int) -> Any:
     n = x.shape[-1]
     least = xp.partition(x, n - k, axis=-1)[..., n - k : n - k + 1]
     above, same = x > least, x == least
-    if x.dtype.kind == "f":  # NaN is the largest
+    if dtype_kind(x.dtype) == "f":  # NaN is the largest
         nan, all_nan = xp.isnan(x), xp.isnan(least)
         above, same = above | (nan & ~all_nan), same | (nan & all_nan)
     first = xp.cumsum(same, axis=-1) <= k - above.sum(axis=-1, keepdims=True)

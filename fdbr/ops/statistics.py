@@ -5,11 +5,12 @@ from typing import Any, Literal
 
 from fdbr.backend import where_it_lies
 from fdbr.core import describe
+from fdbr.floats import dtype_kind
 from fdbr.ops.arithmetic import clip, floor, remainder
 from fdbr.ops.comparison import isnan, logical_or, where
 from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.cumulative import cumulative_sum
-from fdbr.ops.dtypes import astype, float_dtype, is_number, is_traced
+from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short, is_traced, result_type
 from fdbr.ops.indexing import take_along_axis
 from fdbr.ops.reductions import Axis, any, kept_shape, sum
 from fdbr.ops.shape import broadcast_to, expand_dims, moveaxis, normalize_axes, reshape
@@ -129,6 +130,12 @@ def parted(
     """`quantile`, of weighted elements, or of those that are not NaN; ``name`` is for messages."""
     if method not in _METHODS:
         raise ValueError(f"{name}: method is {method!r}, not one of {_METHODS}")
+    x = asarray(x)
+    if is_short(x):  # places are too large for it, and parts too fine
+        options = {"axis": axis, "method": method, "keepdims": keepdims, "weights": weights}
+        dtype = result_type(x, *([q] if hasattr(q, "dtype") else [0.5]))
+        x, q = astype(x, "float32"), astype(q, "float32") if is_short(q) else q
+        return astype(parted(name, x, q, **options, numbers_only=numbers_only), dtype)
     if weights is None:
         ordered, axes, shape = _ordered(x, axis, name)
     else:
@@ -242,7 +249,7 @@ def _parts(name: str, q: Any, ordered: Any) -> Any:
     """The parts as an array; Python numbers among them are weak, as everywhere."""
     weak = is_number(q) or not hasattr(q, "dtype")
     q = arrays(ordered, q)[1]
-    q = astype(q, ordered.dtype) if weak or q.dtype.kind != "f" else q
+    q = astype(q, ordered.dtype) if weak or dtype_kind(q.dtype) != "f" else q
     if not bool(((q >= 0) & (q <= 1)).all()):
         raise ValueError(f"{name}: q must lie between 0 and 1; it is {q!r}")
     return q
@@ -253,7 +260,7 @@ def _in_front(x: Any, axis: Axis, name: str) -> tuple[Any, tuple[int, ...], tupl
     x = asarray(x)
     if x.dtype.kind == "c":
         raise TypeError(f"{name}: complex numbers have no order, but x is {describe(x)}")
-    x = x if x.dtype.kind == "f" else astype(x, float_dtype(x))
+    x = x if dtype_kind(x.dtype) == "f" else astype(x, float_dtype(x))
     axes = normalize_axes(axis, x.ndim, name.rpartition(".")[2])
     count = math.prod([x.shape[i] for i in axes])
     if not count:

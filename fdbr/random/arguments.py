@@ -12,6 +12,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.backend import array_module, is_array, lock, on_device, several
 from fdbr.core import Tracer, describe
+from fdbr.floats import dtype_kind
 from fdbr.ops.devices import beside, to_device
 
 __all__ = [
@@ -90,7 +91,7 @@ def checked(
     """Shape and floating dtype of what is drawn by a key, or the error for what is none."""
     check_key(function, key)
     known = np.dtype(dtype)
-    if known.kind != "f":
+    if dtype_kind(known) != "f":
         raise TypeError(
             f"fdbr.random.{function}: dtype must be a floating dtype, got {known}; draw integers "
             "with fdbr.random.randint"
@@ -113,7 +114,7 @@ def parameter(
         if isinstance(value, bool | int | float):
             return float(value)
         value = array_module(value).asarray(value)
-    if not broadcasts(value, shape) or value.dtype.kind not in "biuf":
+    if not broadcasts(value, shape) or dtype_kind(value.dtype) not in "biuf":
         raise ValueError(
             f"fdbr.random.{function}: {name} must be real and broadcast to shape {shape}, got "
             f"{describe(value)}"

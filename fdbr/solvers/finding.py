@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core import describe
+from fdbr.floats import dtype_kind
 from fdbr.jacobians import hvp
 from fdbr.libraries import scipy_of
 from fdbr.solvers.host import plain
@@ -220,7 +221,7 @@ def minimize(
 
     def objective(x: Any, args: Any) -> Any:
         value = problem.at(x, args)
-        if getattr(value, "shape", None) != () or value.dtype.kind != "f":
+        if getattr(value, "shape", None) != () or dtype_kind(value.dtype) != "f":
             raise TypeError(
                 f"fdbr.minimize: f must return one real floating number, not {describe(value)}"
             )

@@ -10,6 +10,7 @@ from fdbr.backend import array_module
 from fdbr.batching import vmap
 from fdbr.core import describe, integer
 from fdbr.custom import custom_vjp
+from fdbr.floats import dtype_kind
 from fdbr.jacobians import jacfwd
 from fdbr.solvers.host import on_host, plain
 from fdbr.solvers.stepping import SCIPY, Control, dense, dormand_prince, scipy_steps
@@ -276,7 +277,7 @@ def _control(rtol: Any, atol: Any, mxstep: Any, hmax: Any, method: Any) -> Contr
 
 def _times(t: Any) -> Any:
     times = ops.asarray(t)
-    if times.ndim != 1 or times.shape[0] < 1 or times.dtype.kind not in "iuf":
+    if times.ndim != 1 or times.shape[0] < 1 or dtype_kind(times.dtype) not in "iuf":
         raise ValueError(
             f"fdbr.odeint: t must be a vector of at least one real time, not {describe(times)}"
         )

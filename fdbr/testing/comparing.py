@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import tree
 from fdbr.backend import is_array, to_numpy
 from fdbr.core import describe
+from fdbr.floats import dtype_kind
 
 __all__ = ["assert_allclose", "difference", "tolerance"]
 
@@ -68,7 +69,7 @@ def _assert_leaf(
 
 def tolerance(table: dict[int, float], *arrays: Any) -> float:
     """What the least precise of the arrays allows; 0 if all are exact."""
-    inexact = [a.dtype for a in arrays if a.dtype.kind in "fc"]
+    inexact = [a.dtype for a in arrays if dtype_kind(a.dtype) in "fc"]
     sizes = [dtype.itemsize // (2 if dtype.kind == "c" else 1) for dtype in inexact]
     return table[min(*sizes, 8)] if sizes else 0.0
 

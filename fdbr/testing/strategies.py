@@ -16,6 +16,7 @@ import numpy as np
 
 from fdbr import random
 from fdbr.core import describe, integer, integers
+from fdbr.floats import dtype_kind
 
 __all__ = ["arrays", "broadcastable", "keys", "trees"]
 
@@ -275,7 +276,7 @@ def _points(
     distinct: bool,
 ) -> tuple[Any, ...]:
     """The numbers that elements are drawn from, the simplest first."""
-    if dtype.kind not in "biufc":
+    if dtype_kind(dtype) not in "biufc":
         raise ValueError(f"fdbr.testing.arrays: the dtype must be one of numbers, not {dtype}")
     if dtype.kind == "b":
         return (False, True)
@@ -301,7 +302,7 @@ def _line(dtype: np.dtype[Any], low: float, high: float, gap: float) -> Any:
     step = max(step, 1.0) if dtype.kind in "iu" else min(step, 0.125)
     step *= max(1, math.ceil(gap / step))
     line = step * np.arange(math.ceil(low / step), math.floor(high / step) + 1)
-    if dtype.kind in "fc":
+    if dtype_kind(dtype) in "fc":
         part = np.zeros((), dtype).real.dtype
         return line[line.astype(part) == line]
     return line if dtype.kind == "i" else line[line >= 0]

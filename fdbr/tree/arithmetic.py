@@ -14,6 +14,7 @@ import optree
 from fdbr import ops
 from fdbr.backend import is_array, lock
 from fdbr.core import Tracer, describe
+from fdbr.floats import dtype_kind
 from fdbr.pytrees import flatten, paths_of, rows_of, unflatten
 
 __all__ = [
@@ -258,7 +259,12 @@ def _times(scalar: Any, leaf: Any) -> Any:
     """A product in the dtype of the leaf: the scalar is weak, as Python's numbers are."""
     out = scalar * leaf
     dtype = getattr(leaf, "dtype", None)
-    if dtype is None or out.dtype == dtype or dtype.kind not in "fc" or out.dtype.kind > dtype.kind:
+    if (
+        dtype is None
+        or out.dtype == dtype
+        or dtype_kind(dtype) not in "fc"
+        or out.dtype.kind > dtype.kind
+    ):
         return out
     return ops.astype(out, dtype)
 

@@ -9,6 +9,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.backend import is_array, lock, protect
 from fdbr.core import Tracer, describe
+from fdbr.floats import dtype_kind
 from fdbr.pytrees import Structure, flatten, is_inexact, outside_buffers, unflatten
 
 __all__ = ["ravel"]
@@ -81,14 +82,16 @@ class _Places:
         chosen = [leaves[index] for index in self.indices]
         self.kinds = [(getattr(x, "shape", ()), getattr(x, "dtype", type(x))) for x in chosen]
         self.stops = [0, *itertools.accumulate(int(getattr(x, "size", 1)) for x in chosen)]
-        self.real = all(np.dtype(dtype).kind == "f" for _, dtype in self.kinds)
+        self.real = all(dtype_kind(np.dtype(dtype)) == "f" for _, dtype in self.kinds)
 
     def tree(self, vector: Any, /) -> Any:
         """The tree of the elements of a vector."""
         if not isinstance(vector, Tracer) and not is_array(vector):
             vector = np.asarray(vector)
         size = self.stops[-1]
-        if vector.shape != (size,) or vector.dtype.kind not in "biuf" + "c" * (not self.real):
+        if vector.shape != (size,) or dtype_kind(vector.dtype) not in "biuf" + "c" * (
+            not self.real
+        ):
             raise ValueError(
                 f"fdbr.tree.ravel: unravel takes a {'real ' * self.real}vector of shape ({size},), "
                 f"not {describe(vector)}"
@@ -104,7 +107,7 @@ class _Places:
 
 def _leaf(part: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """The elements of a leaf, in its shape and dtype."""
-    if np.dtype(dtype).kind == "f" and part.dtype.kind == "c":
+    if dtype_kind(np.dtype(dtype)) == "f" and part.dtype.kind == "c":
         part = ops.real(part)
     if isinstance(dtype, type):  # of a Python number
         number = part[0]

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core import Tracer, dispatch, registry
+from fdbr.floats import dtype_kind, is_short
 from fdbr.ops.kinds.totals import MANY, ones, total
 
 __all__ = [
@@ -73,8 +74,8 @@ def _unbroadcast(value: Any, shape: tuple[int, ...]) -> Any:
 
 
 def accumulated(value: Any, axes: Any, keepdims: bool = False) -> Any:
-    """The sum along axes; numbers of 16 bits are added up in float32 and rounded once."""
-    if value.dtype.char in "eE" and not isinstance(value, Tracer):
+    """The sum along axes; those of 16 bits are added up in float32 and rounded once."""
+    if value.itemsize <= 2 and is_short(value.dtype) and not isinstance(value, Tracer):
         return value.sum(axis=axes, keepdims=keepdims, dtype="float32").astype(value.dtype)
     if type(value) is np.ndarray:
         if value.size >= MANY and (found := total(value, axes)) is not None:
@@ -107,7 +108,7 @@ def in_precision(value: Any, to: Any) -> Any:
     operand of a complex result stays real, and Python numbers are weak as they are.
     """
     dtype = getattr(value, "dtype", None)
-    if dtype is None or dtype is to or getattr(to, "kind", "") not in ("f", "c"):
+    if dtype is None or dtype is to or not hasattr(to, "kind") or dtype_kind(to) not in "fc":
         return value
     if to.kind == "c" and dtype.kind != "c":
         to = _REAL[to.char]

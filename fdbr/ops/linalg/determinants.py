@@ -110,6 +110,7 @@ def _by_regularity(xp: Any, regular: Any, singular: Any, *operands: Any) -> Any:
     x, *others = (y.reshape(-1, *shape[-2:]) for y in operands)
     inverse = lapack(xp, "inv", x, strict=False)
     volume = lapack(xp, "det", x, strict=False)
+    x = x.astype(inverse.dtype, copy=False)  # LAPACK's, where it has none for that of x
     precise = _is_precise(xp, x, inverse, volume)
     volume = volume[:, None, None]
     if bool(precise.all()):

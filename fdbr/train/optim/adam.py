@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.backend import array_module, lock, where_it_lies
 from fdbr.core import Tracer
+from fdbr.floats import dtype_kind
 from fdbr.libraries import kernel
 from fdbr.train.optim.arithmetic import divided, plus, times
 from fdbr.train.optim.base import Optimizer, chain
@@ -110,7 +111,7 @@ def _moved(
     """The next moments of a leaf, and its update."""
     if type(g) is not np.ndarray and not any(isinstance(leaf, Tracer) for leaf in (g, mu, nu)):
         compiled = kernel(array_module(g, mu, nu), *_KERNEL)
-        if compiled is not None and g.dtype == mu.dtype == nu.dtype and g.dtype.kind == "f":
+        if compiled is not None and g.dtype == mu.dtype == nu.dtype and dtype_kind(g.dtype) == "f":
             numbers = b1, 1 - b1, b2, 1 - b2, weight1, weight2, eps
             moved: tuple[Any, Any, Any] = compiled(g, mu, nu, *numbers)
             return moved

@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import lock, where_it_lies
+from fdbr.floats import dtype_kind
 from fdbr.train.optim.fitting import Parameters
 
 __all__ = ["apply_updates"]
@@ -74,6 +75,6 @@ def _sum(parameters: Parameters, index: int, leaf: Any, step: Any) -> Any:
         raise parameters.misfit("updates", index, step)
     if total.dtype is dtype or total.dtype == dtype:
         return total
-    if dtype.kind not in "fc":
+    if dtype_kind(dtype) not in "fc":
         raise parameters.misfit("updates", index, step)
     return ops.astype(total, dtype)

@@ -1,0 +1,45 @@
+"""Which dtypes are floating: NumPy's own, and those that another package has added to it.
+
+NumPy takes an added dtype, such as ml_dtypes' ``bfloat16``, for one of raw bytes.  Here it is
+known by its name; the package is never imported, as whoever has such an array has imported it.
+"""
+
+import functools
+import sys
+from typing import Any
+
+__all__ = ["dtype_kind", "is_added", "is_short", "limits"]
+
+_ADDED = frozenset(
+    {
+        *("bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn"),
+        *("float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+    }
+)
+"""Those with a sign, a zero and a NaN.  What has none cannot hold a derivative."""
+
+
+def dtype_kind(dtype: Any) -> str:
+    """NumPy's letter for the kind of a dtype: ``"f"`` of every floating one."""
+    kind: str = dtype.kind
+    return kind if kind != "V" else _kind_of_added(dtype.type)
+
+
+@functools.cache
+def _kind_of_added(scalar: type) -> str:
+    return "f" if scalar.__name__ in _ADDED else "V"
+
+
+def is_short(dtype: Any) -> bool:
+    """Whether a dtype is floating and of 16 bits or less, which are too few to add up in."""
+    return dtype.itemsize <= 2 and dtype_kind(dtype) == "f"
+
+
+def is_added(dtype: Any) -> bool:
+    """Whether a dtype is floating and none of NumPy's own."""
+    return getattr(getattr(dtype, "type", None), "__name__", None) in _ADDED
+
+
+def limits(xp: Any, dtype: Any) -> Any:
+    """``finfo`` of a floating dtype, from the package to which it belongs."""
+    return (sys.modules[dtype.type.__module__] if is_added(dtype) else xp).finfo(dtype)
