@@ -223,6 +223,8 @@ def keep(array: Any) -> Any:
 
 def copy_of(array: Any) -> Any:
     """A copy of an array where it lies; CuPy's own method copies to the current device."""
+    if type(array) is np.ndarray:
+        return array.copy(order="K")  # as it lies in memory, which takes a tenth of the time
     if not several:
         return array.copy()
     with on_device(array):

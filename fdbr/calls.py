@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import array_module
+from fdbr.backend import array_module, protect
 from fdbr.batching import BatchTrace, BatchTracer, take_examples, vmap
 from fdbr.core import Trace, Tracer, ended, escaped, retain
 from fdbr.forward import ForwardTrace
@@ -106,9 +106,15 @@ def _pulled(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any
     def pull(cotangents: list[Any]) -> list[Any]:
         full = [z.make() if ct is None else ct for ct, z in zip(cotangents, zeros, strict=True)]
         found = call.bwd(mine, residuals, full)
-        return [ct for ct, own in zip(found, mine, strict=True) if own]
+        return [_own(ct) for ct, own in zip(found, mine, strict=True) if own]
 
     return outs, pull
+
+
+def _own(cotangent: Any) -> Any:
+    """A cotangent that a user's rule gave: a view may be one of an array of theirs."""
+    is_view = type(cotangent) is np.ndarray and cotangent.base is not None
+    return protect(cotangent) if is_view else cotangent
 
 
 def _pulled_back(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any:

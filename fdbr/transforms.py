@@ -7,7 +7,16 @@ from typing import Any, Literal
 import numpy as np
 
 from fdbr import core, tree
-from fdbr.backend import array_module, copy_of, is_locked, lock, module_of, number_of, several
+from fdbr.backend import (
+    array_module,
+    copy_of,
+    is_locked,
+    lock,
+    module_of,
+    number_of,
+    owner,
+    several,
+)
 from fdbr.core import (
     Trace,
     Tracer,
@@ -89,9 +98,9 @@ class Kind:
         return dispatch(registry["astype_inexact"], (cotangent,), {"to": self.dtype})
 
     def finish(self, cotangent: Any, seeds: Set[int]) -> Any:
-        """An input's cotangent as it is handed out: an array of its own, read-only.
+        """An input's cotangent as it is handed out: read-only, and nobody else's memory.
 
-        ``seeds`` are the identities of the cotangents that somebody else gave.
+        ``seeds`` are the identities of what owns the cotangents that somebody else gave.
         """
         if cotangent is None:
             cotangent = self.maker().zeros(self.shape, dtype=self.dtype)
@@ -102,9 +111,25 @@ class Kind:
         if type(cotangent) is not self.type:
             cotangent = self.maker().asarray(cotangent)
         cotangent = self._rounded(cotangent)
-        if getattr(cotangent, "base", None) is not None or id(cotangent) in seeds:
+        if not _is_ours(cotangent, seeds):
             cotangent = copy_of(cotangent)
         return lock(cotangent)
+
+
+_SPACIOUS = 4  # how many times its own memory an array that is handed out may keep
+
+
+def _is_ours(cotangent: Any, seeds: Set[int]) -> bool:
+    """Whether a cotangent can be handed out: nobody else writes to it, and it keeps little more.
+
+    So it may be a view, as the gradient of a transposed or repeated array is.
+    """
+    whole = owner(cotangent)
+    if whole is cotangent:
+        return not seeds or id(whole) not in seeds
+    if type(whole) is not np.ndarray or id(whole) in seeds:
+        return False
+    return bool(whole.nbytes <= _SPACIOUS * cotangent.nbytes)
 
 
 class _Inputs:
@@ -152,8 +177,8 @@ class _Inputs:
     ) -> Any:
         """The argument's gradient out of the cotangents of inputs, by node number.
 
-        ``seeds`` are the identities of the cotangents that somebody else gave.  Leaves without a
-        cotangent have zeros, or else `None`.
+        ``seeds`` are the identities of what owns the cotangents that somebody else gave.  Leaves
+        without a cotangent have zeros, or else `None`.
         """
         found: list[Any] = []
         for number, leaf in zip(self.numbers, self.leaves, strict=True):
@@ -435,7 +460,7 @@ class Pullback:
             if node is not None and seed is not None
         ]
         cotangents = backward(roots)
-        theirs = frozenset([id(seed) for seed in seeds if not is_locked(seed)])
+        theirs = frozenset([id(owner(seed)) for seed in seeds if not is_locked(seed)])
         return tuple(one.gradient(cotangents, theirs, self._zeros) for one in self._inputs)
 
     def _leaves(self, cotangent: Any) -> list[Any]:

@@ -10,8 +10,11 @@ import string
 from collections import Counter
 from typing import Any
 
+import numpy as np
+
 from fdbr.core import describe
 from fdbr.floats import is_added
+from fdbr.ops.buffers import multiplied
 from fdbr.ops.creation import asarray
 from fdbr.ops.kinds import fit, multilinear
 from fdbr.ops.kinds.fitting import accumulated
@@ -172,7 +175,13 @@ def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
     columns = [c for c in to if c not in of_x]
     pairs = [c for c in of_x if c in of_y and c not in to]
     if not pairs:
-        return xp.multiply(_spread(xp, x, of_x, to), _spread(xp, y, of_y, to))
+        x, y = _spread(xp, x, of_x, to), _spread(xp, y, of_y, to)
+        return multiplied(x, y) if type(x) is type(y) is np.ndarray else xp.multiply(x, y)
+    if not rows and not columns and len(pairs) == 1 and type(x) is type(y) is np.ndarray:
+        x, y = (_spread(xp, part, group, to + pairs[0]) for part, group in ((x, of_x), (y, of_y)))
+        if x.dtype == y.dtype and x.dtype.char in "fd":
+            return np.vecdot(x, y)  # on this thread alone
+        of_x = of_y = to + pairs[0]
     x = xp.transpose(x, [of_x.index(c) for c in (*batch, *rows, *pairs)])
     y = xp.transpose(y, [of_y.index(c) for c in (*batch, *pairs, *columns)])
     b, r, p = len(batch), len(rows), len(pairs)

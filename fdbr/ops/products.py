@@ -11,6 +11,7 @@ from fdbr.core import describe
 from fdbr.deferred import Deferred
 from fdbr.floats import is_added
 from fdbr.ops.arithmetic import multiply
+from fdbr.ops.buffers import multiplied
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, in_single, result_type
 from fdbr.ops.einsums import einsum
@@ -90,6 +91,8 @@ def _sum_of_products(terms: Sequence[tuple[Any, Any]]) -> Any:
     batch=_batch_matmul,
 )
 def _matmul(xp: Any, x: Any, y: Any) -> Any:
+    if x.shape[-1] == 1 and x.ndim == y.ndim == 2:
+        return multiplied(x, y) if xp is np else x * y
     if x.ndim > 2 and x.shape[-1] == 1 and x.itemsize > 2:
         return _outer_products(xp, x[..., 0], y[..., 0, :])
     if x.ndim == y.ndim == 2 and x.itemsize > 2:  # what is added up in bfloat16 is rounded
@@ -365,7 +368,7 @@ def outer(x: Any, y: Any, /) -> Any:
     array([[3., 4.],
            [6., 8.]])
     """
-    return multiply(reshape(asarray(x), (-1, 1)), reshape(asarray(y), -1))
+    return _matmul(reshape(asarray(x), (-1, 1)), reshape(asarray(y), (1, -1)))
 
 
 def inner(x: Any, y: Any, /) -> Any:

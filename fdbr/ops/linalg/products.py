@@ -1,12 +1,13 @@
 """Products of vectors and matrices."""
 
 import functools
+import string
 from collections.abc import Sequence
 from typing import Any
 
 from fdbr.core import describe
-from fdbr.ops.arithmetic import multiply
 from fdbr.ops.creation import asarray
+from fdbr.ops.einsums import _contract
 from fdbr.ops.kinds import fit, leading, multilinear
 from fdbr.ops.linalg.matrices import failure
 from fdbr.ops.products import matmul
@@ -116,10 +117,9 @@ def kron(a: Any, b: Any, /) -> Any:
     rank = max(a.ndim, b.ndim)
     of_a = (*(1,) * (rank - a.ndim), *a.shape)
     of_b = (*(1,) * (rank - b.ndim), *b.shape)
-    blocks = multiply(
-        reshape(a, tuple(n for length in of_a for n in (length, 1))),
-        reshape(b, tuple(n for length in of_b for n in (1, length))),
-    )
+    first, second = string.ascii_lowercase[:rank], string.ascii_uppercase[:rank]
+    to = "".join(map("".join, zip(first, second, strict=True)))
+    blocks = _contract(reshape(a, of_a), reshape(b, of_b), of_x=first, of_y=second, to=to)
     return reshape(blocks, tuple(m * n for m, n in zip(of_a, of_b, strict=True)))
 
 
