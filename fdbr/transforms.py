@@ -67,12 +67,16 @@ class Kind:
     __slots__ = ("_number", "dtype", "shape", "type", "xp")
 
     def __init__(self, leaf: Any) -> None:
+        if type(leaf) is np.ndarray:  # the usual case
+            self.shape, self.type, self.dtype = leaf.shape, np.ndarray, leaf.dtype
+            self.xp, self._number = np, None
+            return
         self.shape = getattr(leaf, "shape", ())
         while isinstance(leaf, Tracer):
             leaf = leaf.value
-        self.type = type(leaf)
+        self.type: Any = type(leaf)
         self.dtype = getattr(leaf, "dtype", None) or np.dtype(self.type)
-        self.xp: Any = module_of(type(leaf), leaf) or np
+        self.xp = module_of(type(leaf), leaf) or np
         self._number = number_of(leaf) if several else None
 
     def maker(self) -> Any:
@@ -189,8 +193,10 @@ class _Inputs:
             if slope is None and not zeros:
                 found.append(None)
                 continue
+            of_array = (leaf.type if type(leaf) is Kind else type(leaf)) is np.ndarray
             if (
-                type(slope) is np.ndarray is type(leaf)
+                of_array
+                and type(slope) is np.ndarray
                 and slope.base is None
                 and slope.dtype is leaf.dtype
                 and not (seeds and id(slope) in seeds)
@@ -226,6 +232,8 @@ def positions(argnums: int | Sequence[int], count: int, origin: tuple[str, str])
     """The arguments that ``argnums`` chooses among ``count``, each once."""
     if type(argnums) is int and 0 <= argnums < count:
         return (argnums,)
+    if type(argnums) is range:  # all
+        return tuple(argnums)
     given = (argnums,) if isinstance(argnums, int) else argnums
     if not all(-count <= n < count for n in given):
         raise TypeError(
@@ -448,12 +456,11 @@ class Pullback:
             A tree of the output's structure: each leaf of the shape and dtype of the output's
             (a Python number will do for a scalar), or `None`, which counts as zero.
         """
-        given = self._leaves(cotangent)
-        names = tree.paths_of(self._structure)
-        seeds = [
-            fitted(ct, kind, f"fdbr.vjp: the cotangent of {self._name}{name and ' at ' + name}")
-            for ct, kind, name in zip(given, self._kinds, names, strict=True)
-        ]
+        seeds = self._leaves(cotangent)
+        for i, kind in enumerate(self._kinds):
+            ct = seeds[i]
+            if type(ct) is not np.ndarray or ct.shape != kind.shape or ct.dtype != kind.dtype:
+                seeds[i] = fitted(ct, kind, self._where(i))
         roots = [
             (node, seed)
             for node, seed in zip(self._nodes, seeds, strict=True)
@@ -462,6 +469,11 @@ class Pullback:
         cotangents = backward(roots)
         theirs = frozenset([id(owner(seed)) for seed in seeds if not is_locked(seed)])
         return tuple(one.gradient(cotangents, theirs, self._zeros) for one in self._inputs)
+
+    def _where(self, index: int) -> str:
+        """How messages call the cotangent of one of the outputs."""
+        name = tree.paths_of(self._structure)[index]
+        return f"fdbr.vjp: the cotangent of {self._name}{name and ' at ' + name}"
 
     def _leaves(self, cotangent: Any) -> list[Any]:
         try:
