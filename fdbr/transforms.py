@@ -66,6 +66,9 @@ class Kind:
 
     __slots__ = ("_number", "dtype", "shape", "type", "xp")
 
+    type: Any
+    xp: Any
+
     def __init__(self, leaf: Any) -> None:
         if type(leaf) is np.ndarray:  # the usual case
             self.shape, self.type, self.dtype = leaf.shape, np.ndarray, leaf.dtype
@@ -74,7 +77,7 @@ class Kind:
         self.shape = getattr(leaf, "shape", ())
         while isinstance(leaf, Tracer):
             leaf = leaf.value
-        self.type: Any = type(leaf)
+        self.type = type(leaf)
         self.dtype = getattr(leaf, "dtype", None) or np.dtype(self.type)
         self.xp = module_of(type(leaf), leaf) or np
         self._number = number_of(leaf) if several else None

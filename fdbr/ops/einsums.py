@@ -179,7 +179,7 @@ def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
         return multiplied(x, y) if type(x) is type(y) is np.ndarray else xp.multiply(x, y)
     if not rows and not columns and len(pairs) == 1 and type(x) is type(y) is np.ndarray:
         x, y = (_spread(xp, part, group, to + pairs[0]) for part, group in ((x, of_x), (y, of_y)))
-        if x.dtype == y.dtype and x.dtype.char in "fd":
+        if x.dtype == y.dtype and x.dtype.char in "fd" and x.shape[-1] == y.shape[-1]:
             return np.vecdot(x, y)  # on this thread alone
         of_x = of_y = to + pairs[0]
     x = xp.transpose(x, [of_x.index(c) for c in (*batch, *rows, *pairs)])
