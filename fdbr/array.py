@@ -33,7 +33,8 @@ ufunc_sources: list[Callable[[], dict[Any, Callable[..., Any]]]] = []
 """Further tables as `ufuncs`, of libraries that may not be imported yet."""
 
 conversions: list[Callable[[Any], None]] = []
-"""What may raise a better error than the usual one when a traced value is made a NumPy array."""
+"""What may raise a better error than the usual one where a number is asked of a traced value, or
+it is made a NumPy array or written to."""
 
 ufunc_methods: dict[tuple[Any, str], Callable[..., Any]] = {}
 """The op for methods of ufuncs, such as ``np.add.reduce``."""
@@ -54,6 +55,11 @@ def refusing(message: str) -> Callable[..., NoReturn]:
         raise TypeError(message.format(*map(_name, args)))
 
     return refuse
+
+
+def _explain(value: Any) -> None:
+    for explain in conversions:
+        explain(value)
 
 
 def _name(value: Any) -> Any:
@@ -159,6 +165,7 @@ refuse_item = refusing(f"item() of {{}}: {_ADVICE}.")
 def number(self: Any, kind: type, refuse: Callable[..., NoReturn]) -> Any:
     """A floating number, where no derivative is lost with it, is a decision as others are."""
     if self.size != 1 or is_differentiated(self):
+        _explain(self)
         refuse(self)
     return self._trace.decide(self, kind)
 
@@ -185,8 +192,7 @@ def decided(self: Any, dtype: Any = None) -> Any:
 def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
     found = decided(self, dtype)
     if found is None:
-        for explain in conversions:
-            explain(self)
+        _explain(self)
         _refuse_array(self)
     return found
 
@@ -203,10 +209,15 @@ for name in ("__reduce__", "__reduce_ex__", "__getstate__"):
             "Return it from the transformed function, and pickle the array that comes out."
         ),
     )
-install(
-    "__setitem__",
-    refusing(
-        "assignment into {}: traced values are immutable. Write x = x.at[key].set(value), or "
-        "x.at[key].add(value) for +=."
-    ),
+_refuse_to_change = refusing(
+    "assignment into {}: traced values are immutable. Write x = x.at[key].set(value), or "
+    "x.at[key].add(value) for +=."
 )
+
+
+def _set_item(self: Any, key: Any, value: Any) -> NoReturn:
+    _explain(self)
+    _refuse_to_change(self)
+
+
+install("__setitem__", _set_item)

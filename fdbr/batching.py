@@ -25,6 +25,7 @@ from fdbr.core import (
     integer,
     name_of,
     release,
+    run,
     stop_gradient,
 )
 
@@ -307,10 +308,7 @@ class _Batch:
                 trace.borrow(leaves[i])
                 leaves[i] = BatchTracer(trace, leaves[i])
         args, kwargs = tree.unflatten(self.structure, leaves)
-        try:
-            return self.f(*args, **kwargs)
-        finally:
-            trace.running = False
+        return run(trace, self.f, *args, **kwargs)
 
     def _assemble(self, parts: Any, structure: Any, out_axes: Any) -> Any:
         axes = _prefix(

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.advice import advise
 from fdbr.backend import (
     array_module,
     is_locked,
@@ -43,6 +44,7 @@ __all__ = [
     "host_types",
     "number_types",
     "registry",
+    "run",
 ]
 
 _levels = itertools.count(1)
@@ -197,6 +199,17 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"{self.origin[0]}({self.origin[1]})"
+
+
+def run(trace: Trace, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call the function of a trace, which ends with it."""
+    try:
+        return f(*args, **kwargs)
+    except (TypeError, ValueError, AttributeError) as error:
+        advise(error)
+        raise
+    finally:
+        trace.running = False
 
 
 class Tracer:

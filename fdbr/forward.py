@@ -5,7 +5,7 @@ from typing import Any
 
 from fdbr import tree
 from fdbr.backend import on_device, several
-from fdbr.core import Primitive, Trace, Tracer, describe, dispatch, publish, release
+from fdbr.core import Primitive, Trace, Tracer, describe, dispatch, publish, release, run
 from fdbr.ops.kinds.fitting import zeros_of
 from fdbr.transforms import Kind, fitted, pair
 
@@ -95,10 +95,7 @@ def jvp(
         _dual(trace, primal, tangent, i)
         for i, (primal, tangent) in enumerate(zip(primals, tangents, strict=True))
     ]
-    try:
-        out = f(*args)
-    finally:
-        trace.running = False
+    out = run(trace, f, *args)
     aux = None
     if has_aux:
         out, aux = pair(out, trace)

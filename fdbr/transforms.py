@@ -28,6 +28,7 @@ from fdbr.core import (
     number_types,
     registry,
     release,
+    run,
 )
 from fdbr.floats import dtype_kind
 from fdbr.libraries import there
@@ -263,13 +264,6 @@ def _trace_arguments(
     return inputs, traced
 
 
-def _call(trace: ReverseTrace, f: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    try:
-        return f(*args, **kwargs)
-    finally:
-        trace.running = False
-
-
 # --- gradients ----------------------------------------------------------------------
 
 
@@ -363,7 +357,7 @@ def _with_gradient(
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         trace = ReverseTrace(name, f)
         inputs, traced = _trace_arguments(trace, args, argnums)
-        out = _call(trace, f, traced, kwargs)
+        out = run(trace, f, *traced, **kwargs)
         del traced  # what backward has visited is to be freed
         aux = None
         if has_aux:
@@ -554,7 +548,7 @@ def vjp(
     zeros = wants_zeros("vjp", unused)
     trace = ReverseTrace("vjp", f)
     inputs, traced = _trace_arguments(trace, primals, range(len(primals)))
-    out = _call(trace, f, traced, {})
+    out = run(trace, f, *traced)
     aux = None
     if has_aux:
         out, aux = pair(out, trace)

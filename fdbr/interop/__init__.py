@@ -23,6 +23,8 @@ from fdbr.interop import (
     numpy_statistics,
     numpy_ufuncs,
     scipy_array_api,
+    scipy_distributions,
     scipy_protocol,
+    scipy_refusals,
     texts,
 )

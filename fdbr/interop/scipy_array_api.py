@@ -3,8 +3,8 @@
 In that mode SciPy asks its arrays for their namespace, which of traced values is `fdbr.ops`, and
 computes with the functions found there.  Two things it takes for granted do not hold here, and
 are set right when SciPy is met in that mode: that all arrays of a call are of one class, where a
-constant beside a traced value is a plain array; and that what is no array of JAX can be written
-to, where ``x.at[key].set(value)`` is to be used as with JAX.
+constant beside a traced value is a plain array; and that what is no array of JAX is written to
+where its ``at(x)[key].set(y)`` asks for it, in the place of which `ops.at` stands.
 """
 
 import functools
@@ -12,8 +12,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fdbr import ops
-from fdbr.core import Tracer
+from fdbr.core import Tracer, stop_gradient
 from fdbr.pytrees import settling
 
 __all__: list[str] = []
@@ -29,33 +31,68 @@ def _among_traced(namespace_of: Callable[..., Any]) -> Callable[..., Any]:
     return namespace
 
 
-def _but_traced(is_writeable: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    @functools.wraps(is_writeable)
-    def writeable(array: Any) -> bool:
-        return not isinstance(array, Tracer) and is_writeable(array)
+def _updated(update: Callable[..., Any]) -> Callable[..., Any]:
+    """``at(x)[key].set(y)`` and its kin, where one of the three is traced."""
 
-    return writeable
+    @functools.wraps(update)
+    def updated(self: Any, which: Any, within: Any, op: Any, y: Any, /, copy: Any, xp: Any) -> Any:
+        x, key = self._x, self._idx
+        traced = any(isinstance(part, Tracer) for part in (x, y, *_parts(key)))
+        if copy is False or not traced:
+            return update(self, which, within, op, y, copy=copy, xp=xp)
+        place = ops.at(x)[key]
+        return place.set(y if op is None else op(place.get(), y))
+
+    return updated
 
 
-def _or_traced(is_jax: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    @functools.wraps(is_jax)
-    def has_at(array: Any) -> bool:
-        return isinstance(array, Tracer) or is_jax(array)
+def _parts(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
 
-    return has_at
+
+def _chosen(apply_where: Callable[..., Any]) -> Callable[..., Any]:
+    """``apply_where``, where the condition differs between examples, or is not known yet."""
+
+    @functools.wraps(apply_where)
+    def choose(condition: Any, args: Any, f: Any, other: Any = None, /, **how: Any) -> Any:
+        if not isinstance(stop_gradient(condition), Tracer):
+            return apply_where(condition, args, f, other, **how)
+        values = args if isinstance(args, list | tuple) else (args,)
+        named = how.get("kwargs") or {}
+        out = how.get("fill_value") if other is None else _on(~condition, values, other, named)
+        return ops.where(condition, _on(condition, values, f, named), out)
+
+    return choose
+
+
+def _on(condition: Any, values: Any, f: Callable[..., Any], named: dict[str, Any]) -> Any:
+    """A function of values where a condition holds; elsewhere, of some for which it does."""
+    shape = np.broadcast_shapes(condition.shape, *map(np.shape, values))
+    place = ops.argmax(ops.reshape(ops.broadcast_to(condition, shape), -1).astype(int))
+    flat = [ops.reshape(ops.broadcast_to(ops.asarray(value), shape), -1) for value in values]
+    return f(
+        *[ops.where(condition, v, ops.take(w, place)) for v, w in zip(values, flat, strict=True)],
+        **named,
+    )
 
 
 def _set_right(library: Any) -> None:
-    if not getattr(library, "SCIPY_ARRAY_API", False):
-        return
-    for name, attribute, better in (
-        ("scipy._lib.array_api_compat", "array_namespace", _among_traced),
-        ("scipy._lib.array_api_extra._lib._at", "is_writeable_array", _but_traced),
-        ("scipy._lib.array_api_extra._lib._at", "is_jax_array", _or_traced),
-    ):
-        module = sys.modules.get(name)
-        if hasattr(module, attribute):
-            setattr(module, attribute, better(getattr(module, attribute)))
+    namespaces: Any = sys.modules.get("scipy._lib.array_api_compat")
+    if getattr(library, "SCIPY_ARRAY_API", False) and hasattr(namespaces, "array_namespace"):
+        namespaces.array_namespace = _among_traced(namespaces.array_namespace)
 
 
+def _set_places_right(library: Any) -> None:
+    places: Any = getattr(library, "at", None)
+    if hasattr(places, "_op"):
+        places._op = _updated(places._op)
+
+
+def _set_choices_right(library: Any) -> None:
+    if hasattr(library, "apply_where"):
+        library.apply_where = _chosen(library.apply_where)
+
+
+settling["scipy._lib.array_api_extra"] = _set_choices_right
 settling["scipy._lib._array_api"] = _set_right
+settling["scipy._lib.array_api_extra._lib._at"] = _set_places_right

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module
-from fdbr.core import Tracer
+from fdbr.core import Tracer, run
 from fdbr.jit.program import Guard, Kind, Program, Variable, kind_of
 from fdbr.jit.recording import RecordTracer
 from fdbr.reverse import ReverseTrace, ReverseTracer, backward
@@ -61,10 +61,7 @@ class Halves:
             for leaf, mine in zip(leaves, self._mine, strict=True)
         ]
         inputs = [leaf.node[0] for leaf, mine in zip(leaves, self._mine, strict=True) if mine]
-        try:
-            outs = self._f(leaves)
-        finally:
-            trace.running = False
+        outs = run(trace, self._f, leaves)
         self.own = [type(out) is ReverseTracer and out._trace is trace for out in outs]
         mine = [out for out, own in zip(outs, self.own, strict=True) if own]
         self._mark = len(recording.steps)

@@ -204,10 +204,9 @@ def record(
     for leaf in leaves:
         trace.borrow(leaf)
     inputs = tuple(Variable(kind_of(leaf)) for leaf in leaves)
-    try:
-        out = f([RecordTracer(trace, *pair) for pair in zip(leaves, inputs, strict=True)])
-    finally:
-        trace.running = False
+    out = core.run(
+        trace, f, [RecordTracer(trace, *pair) for pair in zip(leaves, inputs, strict=True)]
+    )
     outputs, result = [], []
     for leaf in out:
         if type(leaf) is RecordTracer and leaf._trace is trace:

@@ -77,6 +77,11 @@ def test_arrays_made_like_traced_ones_are_plain_arrays_to_write_to(make):
         (lambda x: np.array([x[0], 1.0]), "ops.stack"),
         (lambda x: x.__setitem__(0, 1.0), "x.at[key].set(value)"),
         (lambda x: x.fill(1.0), "ops.full_like"),
+        (lambda x: np.zeros(3).fill(x[0]), "ops.at(B)[key].set(x)"),
+        (lambda x: np.zeros(3).flat.__setitem__(0, x[0]), "ops.at(ops.reshape(B, -1))[i].set(x)"),
+        (lambda x: np.fromiter((v for v in x), float), "ops.at(B)[key].set(x)"),
+        (lambda x: ops.zeros_like(x).__setitem__(0, 1.0), "ops.at(B)[key].set(x)"),
+        (lambda x: np.floor(x).__setitem__(0, 1.0), "B = B.copy()"),
     ],
 )
 def test_every_other_way_to_write_says_what_to_write(f, advice):

@@ -17,6 +17,7 @@ def test_the_table_of_the_documentation_is_that_of_this_scipy():
         pytest.skip(f"the table is of another SciPy than {scipy.__version__}")
     table = scipy_table.table()
     assert "wrong" not in table
+    assert "refused: " not in table  # without saying what to use instead
     assert table in page, "run python -m benchmarks.scipy_table"
 
 

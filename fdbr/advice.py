@@ -1,0 +1,51 @@
+"""What errors of NumPy's do not say: what to write instead of an assignment.
+
+NumPy asks a traced value for its number where one is assigned to an element, and hides the error
+that it gets behind one of its own; and an array that must not be written to has nothing to say of
+why.  The advice is added as a note, with which a traceback ends.
+"""
+
+from collections.abc import Callable
+
+__all__ = ["advise", "advisers"]
+
+advisers: list[Callable[[Exception], str | None]] = []
+"""What may know more of an error: the note to add, or `None`."""
+
+_LOCKED = (
+    "fdbr: arrays that it hands out are never written to. Write B = ops.at(B)[key].set(x) for "
+    "B[key] = x, and B = ops.at(B)[key].add(x) for +=; or begin with a copy, B = B.copy(), where "
+    "only plain numbers are assigned"
+)
+
+_FLAT = (
+    "fdbr: a traced value is assigned to no element of an array. Write "
+    "B = ops.at(ops.reshape(B, -1))[i].set(x) for B.flat[i] = x"
+)
+
+
+def advise(error: Exception) -> None:
+    """Have an error end with what to write instead, if it is one of NumPy's that does not say."""
+    if hasattr(error, "__notes__"):
+        return
+    text = str(error)
+    for adviser in advisers:
+        note = adviser(error)
+        if note is not None:
+            error.add_note(note)
+            return
+    if isinstance(error, ValueError) and text.endswith(("is read-only", "are read-only")):
+        error.add_note(_LOCKED)
+    if text.startswith("Error setting single item"):
+        error.add_note(_FLAT)
+    hidden = error.__cause__ or error.__context__
+    if hidden is not None and _is_ours(hidden) and not _is_ours(error):
+        error.add_note(str(hidden))
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether fdbr raised an error."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    return step is not None and str(step.tb_frame.f_globals.get("__name__")).startswith("fdbr.")
