@@ -6,19 +6,22 @@ within) is explained here, on its way out: by the name of the function that was 
 arguments that it got.  Nothing is checked before, so a call that succeeds costs one function call
 more, and operations, which `core.dispatch` explains, not even that.
 
-Errors of functions that the user gave (of the function that is differentiated) stay what they are.
+Errors of functions that the user gave (of the function that is differentiated) stay what they are,
+and so do those of fdbr's own functions where the user gave these, and of rules in a backward pass.
 """
 
+import functools
 import inspect
 import numbers
 import re
 import sys
 import typing
-from collections.abc import Callable
-from types import FunctionType, ModuleType, NoneType, UnionType
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FrameType, FunctionType, ModuleType, NoneType, UnionType
 from typing import Any
 
 from fdbr.core import describe
+from fdbr.reverse import backward
 
 __all__ = ["explaining", "guard"]
 
@@ -28,6 +31,7 @@ _OURS = frozenset(sys.stdlib_module_names) | {
 Function = Callable[..., Any]
 
 _guarded: dict[Any, Any] = {}
+_PROTOCOLS = {"_array_ufunc", "_array_function"}  # by which functions of NumPy come back
 _INNER = re.compile(r"fdbr\.[\w.]+: ")
 _KINDS: dict[type[BaseException], type[Exception]] = {
     RecursionError: ValueError,
@@ -188,6 +192,8 @@ def _explained(error: Exception, name: str, given: dict[str, Any]) -> Exception:
         return error
     if _passes_through_others(error):
         return error
+    if text.startswith("fdbr.") and _passes_through(error, given.values()):
+        return error
     inner = _INNER.match(text)
     if inner is not None:  # a function within has said what is wrong
         return _made(error, f"{name}: {text[inner.end() :]}")
@@ -221,13 +227,37 @@ def _made(error: Exception, text: str) -> Exception:
 
 def _passes_through_others(error: Exception) -> bool:
     """Whether an error comes out of code that is neither fdbr's nor of what it is built on."""
-    step = error.__traceback__
-    while step is not None:
-        name = step.tb_frame.f_globals.get("__name__") or ""
+    for frame in _frames(error):
+        name = frame.f_globals.get("__name__") or ""
         if name and name.partition(".")[0] not in _OURS:  # ours is also what was made by eval
             return True
-        step = step.tb_next
     return False
+
+
+def _passes_through(error: Exception, given: Iterable[Any]) -> bool:
+    """Whether an error comes out of a function among the arguments, or of a rule on a tape."""
+    codes = {id(code) for value in given if callable(value) for code in _codes(value)}
+    codes.add(id(backward.__code__))
+    return any(
+        id(frame.f_code) in codes or frame.f_code.co_name in _PROTOCOLS for frame in _frames(error)
+    )
+
+
+def _frames(error: Exception) -> Iterator[FrameType]:
+    step = error.__traceback__
+    while step is not None:
+        yield step.tb_frame
+        step = step.tb_next
+
+
+def _codes(function: Any) -> Iterator[CodeType]:
+    """The code that runs when a function, or what can be called as one, is called."""
+    if isinstance(function, functools.partial):
+        yield from _codes(function.func)
+    for called in (function, inspect.getattr_static(type(function), "__call__", None)):
+        code = getattr(called, "__code__", None)  # of a method, that of its function
+        if isinstance(code, CodeType):
+            yield code
 
 
 def _shown(value: Any) -> str:
