@@ -7,6 +7,7 @@ which that rule needs.  Nodes refer to their parents and to nothing else, so wha
 does not depend on is freed with the last traced value that depends on it.
 """
 
+import contextlib
 import itertools
 from collections.abc import Sequence
 from functools import partial
@@ -246,8 +247,12 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
                     cotangents[number] = given
                     if parent[1] and number < until:
                         heappush(heap, parent)
-                elif number in own and type(given) is type(cotangents[number]) and not several:
-                    cotangents[number] += given
+                elif number in own and type(given) is type(cotangents[number]):
+                    if several:
+                        given = _added_to(cotangents.pop(number), given)
+                        cotangents[number] = given
+                    else:
+                        cotangents[number] += given
                 else:
                     cotangents[number] = _add(cotangents[number], given)
                     own.add(number)
@@ -263,21 +268,34 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
             if type(cotangent) is Deferred:
                 cotangent = cotangent.value()
             if several:
-                edges = [(parent, partial(_there, pull), saved) for parent, pull, saved in edges]
+                edges = _there(cotangent, edges)
     except Exception as error:
         if pull is not None:
             blame(error, name, (parent, pull, saved), cotangent)
         raise
 
 
-def _there(pull: Any, cotangent: Any, *saved: Any) -> Any:
-    """Run a rule where the cotangent lies."""
-    with on_device(*cotangent if type(cotangent) is list else (cotangent,)):
+def _there(cotangent: Any, edges: Any) -> Any:
+    """The edges of a node with rules that run where its cotangent lies."""
+    place = on_device(*cotangent if type(cotangent) is list else (cotangent,))
+    if isinstance(place, contextlib.nullcontext):
+        return edges
+    return [(parent, partial(_run_in, pull, place), saved) for parent, pull, saved in edges]
+
+
+def _run_in(pull: Any, place: Any, cotangent: Any, *saved: Any) -> Any:
+    with place:
         return pull(cotangent, *saved)
 
 
 def _give(_: Any, cotangent: Any) -> Any:
     return cotangent
+
+
+def _added_to(a: Any, b: Any) -> Any:
+    with on_device(a, b):
+        a += b
+        return a
 
 
 def _add(a: Any, b: Any) -> Any:

@@ -89,10 +89,10 @@ def xp(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture
-def one_device() -> Iterator[None]:
-    """No array module with several devices, as the shadow's are, has been met: work is counted."""
+def two_devices() -> Iterator[None]:
+    """An array module with two devices has been met, as the shadow is, whatever ran before."""
     met = backend.several[:]
-    backend.several.clear()
+    backend.several[:] = [shadow.module]
     yield
     backend.several[:] = met
 

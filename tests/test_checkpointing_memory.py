@@ -9,7 +9,7 @@ import fdbr
 from fdbr import backend, nn, ops, tree
 from fdbr.testing import assert_allclose
 
-pytestmark = pytest.mark.usefixtures("one_device")
+pytestmark = pytest.mark.usefixtures("two_devices")
 
 
 def bits(values):

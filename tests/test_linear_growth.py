@@ -17,7 +17,7 @@ from fdbr.jit.passes import optimise
 from fdbr.jit.recording import record
 from fdbr.train import optim
 
-pytestmark = pytest.mark.usefixtures("one_device")
+pytestmark = pytest.mark.usefixtures("two_devices")
 
 FEW, MANY = 60, 120
 GROWTH = 2.2
