@@ -24,6 +24,7 @@ _LARGE = 24 << 20  # bytes of a result that caches will hardly hold until somebo
 _ROW = 256, 1 << 16  # bytes of a row that may be written past the caches
 _RUN = 1024  # elements that are, at once, where there are no rows
 _BLOCK = 256  # elements whose sum is taken at once before it is added to a total
+_ROWS = 128  # rows whose sums are taken at once before they are added to totals
 _START = {"sum": "{0}(0)", "mean": "{0}(0)", "max": "{0}(-inf)", "min": "{0}(inf)"}
 _STEP = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
 
@@ -360,17 +361,21 @@ def _row_body(writer: _Writer) -> list[str]:
     names: dict[Variable, str] = {}  # where outputs go
     before: list[str] = []
     totals: list[str] = []
+    sums: list[tuple[str, str]] = []  # of columns: where they are taken, and where added up
     finals: dict[Variable, tuple[str, str, str, bool]] = {}
     for out in fused.outs:
         step = writer.makers[out]
         if step in writer.finals:
-            finals[out] = _final_output(writer, step)
-            name, code, _, whole = finals[out]
+            name, code, plus, whole = _final_output(writer, step)
             if whole:
                 totals.append(name)
             else:
-                before += [f"for c in range({writer.columns}):"]
-                before += [f"    {name}[thread * {writer.columns} + c] = {code}(0)"]
+                before += _columns(writer, f"{name}[%s] = {code}(0)")
+                if writer.rows > _ROWS:
+                    partial = Output(None, (writer.columns,), out.kind.dtype, True, 1)
+                    sums.append((writer.output(partial), name))
+                    name = sums[-1][0]
+            finals[out] = name, code, plus, whole
         else:
             names[out] = _full_output(writer, out)
     _keep(writer, names)
@@ -384,9 +389,21 @@ def _row_body(writer: _Writer) -> list[str]:
     streams = [
         _stream(writer, out, names[out], f"r * {columns}", str(columns)) for out in writer.streamed
     ]
-    loop = ["for r in range(start, stop):"]
-    loop += ["    " + line for line in [*rows, *each, *streams]]
+    body = ["    " + line for line in [*rows, *each, *streams]]
+    if sums:
+        blocks = [s for p, _ in sums for s in _columns(writer, f"{p}[%s] = 0")]
+        blocks += [f"for r in range(b, min(b + {_ROWS}, stop)):", *body]
+        blocks += [s for p, name in sums for s in _columns(writer, f"{name}[%s] += {p}[%s]")]
+        loop = [f"for b in range(start, stop, {_ROWS}):", *("    " + s for s in blocks)]
+    else:
+        loop = ["for r in range(start, stop):", *body]
     return [*before, *first, *loop, *last, *["settle()"] * bool(streams)]
+
+
+def _columns(writer: _Writer, statement: str) -> list[str]:
+    """A statement for each element of a row that each thread has for itself."""
+    at = f"thread * {writer.columns} + c"
+    return [f"for c in range({writer.columns}):", "    " + statement.replace("%s", at)]
 
 
 def _keep(writer: _Writer, names: dict[Variable, str]) -> None:

@@ -1,8 +1,8 @@
 """Sums of large arrays of NumPy's, by products with ones.
 
-The BLAS reads memory as fast as it comes: it takes a third of the time of NumPy's sum.  It adds
-up in rows of at most 1,024 elements, and then their sums, so that no rounding error grows with the
-number of all elements.
+The BLAS reads memory as fast as it comes: it takes a third of the time of NumPy's sum, and a tenth
+or less along the first axis of a narrow matrix.  It adds up some thousand elements at a time, and
+then their sums, so that no rounding error grows with the number of all elements.
 """
 
 import functools
@@ -16,7 +16,7 @@ __all__ = ["MANY", "ones", "total"]
 MANY = 1 << 14  # elements from which on the detour pays
 _ROW = 1 << 10
 _SHORT = 1 << 5  # elements of a row, below which there is nothing to gain
-_COLUMN = 1 << 12
+_COLUMN = 1 << 12  # of rows up to which they are added up at once
 
 
 def total(value: Any, axes: Any) -> Any:
@@ -37,12 +37,21 @@ def total(value: Any, axes: Any) -> Any:
         return rows.sum(axis=rest) if rest else rows[()]
     first = len(axes)
     if axes == set(range(first)) and count == 1:
-        count = math.prod(value.shape[:first])
-        columns = value.size // count
-        if count <= _COLUMN and columns >= _SHORT:
-            shape = tuple(value.shape[i] for i in kept)
-            return ones(count, value.dtype).dot(value.reshape(count, columns)).reshape(shape)
+        rows = value.reshape(math.prod(value.shape[:first]), -1)
+        return _of_columns(rows).reshape([value.shape[i] for i in kept])
     return None
+
+
+def _of_columns(rows: Any) -> Any:
+    """The sum of the rows of a matrix."""
+    count = len(rows)
+    if count <= _COLUMN:
+        return ones(count, rows.dtype).dot(rows)
+    whole = count - count % _ROW
+    parts = rows[:whole].reshape(-1, _ROW, rows.shape[1])
+    sums = np.matmul(ones(_ROW, rows.dtype), parts)
+    sums[0] += _of_columns(rows[whole:]) if whole < count else 0
+    return _of_columns(sums)
 
 
 def _of_rows(rows: Any) -> Any:
