@@ -115,6 +115,9 @@ class BatchTrace(Trace):
         below = stop_gradient(tracer.value)
         return tracer if below is tracer.value else BatchTracer(self, below)
 
+    def whole(self, tracer: Tracer) -> Any:
+        return tracer.value
+
     def decide(self, tracer: Tracer, kind: type) -> Any:
         values = stop_gradient(tracer.value)
         answers = [kind(value) for value in _each(values, self.size, kind)]

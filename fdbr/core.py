@@ -160,6 +160,10 @@ class Trace:
         """What `stop_gradient` leaves of a traced value of this trace."""
         raise TypeError(f"{type(self).__name__} has no rule for stop_gradient")
 
+    def whole(self, tracer: "Tracer") -> Any:
+        """What `whole` leaves of a traced value of this trace."""
+        return self.lower(tracer)
+
     def decide(self, tracer: "Tracer", kind: type) -> Any:
         """What Python control flow gets of a traced value: its truth, or an integer."""
         return kind(tracer.value)
@@ -349,6 +353,20 @@ def stop_gradient(value: Any) -> Any:
         if lowered is value:
             return value
         value = lowered
+    return value
+
+
+def whole(value: Any) -> Any:
+    """`stop_gradient`, and of a batch the array of all examples.
+
+    For questions that one answer for all examples does for: is any of them refused, how much work
+    is enough?
+    """
+    while isinstance(value, Tracer):
+        below = value._trace.whole(value)
+        if below is value:
+            return value
+        value = below
     return value
 
 

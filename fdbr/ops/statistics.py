@@ -4,7 +4,7 @@ import math
 from typing import Any, Literal
 
 from fdbr.backend import where_it_lies
-from fdbr.core import describe
+from fdbr.core import describe, whole
 from fdbr.floats import dtype_kind
 from fdbr.ops.arithmetic import clip, floor, remainder
 from fdbr.ops.comparison import isnan, logical_or, where
@@ -222,7 +222,7 @@ def _weighed(
             axes,
         )
         weights = broadcast_to(weights, x.shape)
-    if bool(any(weights < 0)):
+    if bool(any(whole(weights) < 0)):
         raise ValueError(f"{name}: weights must not be negative")
     flat, axes, shape = _in_front(x, axis, name)
     order = argsort(flat, axis=0)
@@ -250,7 +250,8 @@ def _parts(name: str, q: Any, ordered: Any) -> Any:
     weak = is_number(q) or not hasattr(q, "dtype")
     q = arrays(ordered, q)[1]
     q = astype(q, ordered.dtype) if weak or dtype_kind(q.dtype) != "f" else q
-    if not bool(((q >= 0) & (q <= 1)).all()):
+    every = whole(q)
+    if not bool(((every >= 0) & (every <= 1)).all()):
         raise ValueError(f"{name}: q must lie between 0 and 1; it is {q!r}")
     return q
 

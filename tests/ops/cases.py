@@ -531,7 +531,11 @@ of_shape(
     "to nothing",
 )
 of_shape(
-    "broadcast_to", (), lambda x: ops.broadcast_to(x, (70, 70)).sum(), lambda x: x * 4900, "to many"
+    "broadcast_to",
+    (),
+    lambda x: ops.broadcast_to(x, (100, 100)).sum(),
+    lambda x: x * 10_000,
+    "to many",
 )
 binary(
     "broadcast_arrays",

@@ -165,12 +165,9 @@ REAL_CASES: dict[str, str] = {
 ASKS = "it decides by values, and vmap asks every example"
 
 DECIDING: dict[str, str] = {
-    "quantile": f"{ASKS} whether its levels lie in [0, 1]",
     **dict.fromkeys(
         "unique_all unique_counts unique_inverse unique_values".split(),
         f"{ASKS} how many elements are equal: the shape of the result depends on that",
     ),
-    "linalg.logm": f"{ASKS} how many square roots its matrix takes",
-    "broadcast_to": "what was repeated is added up in rows: for many a few more of them",
 }
 """Operations of which the work for a batch depends on its size: why."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fdbr.backend import array_module, to_numpy
-from fdbr.core import stop_gradient
+from fdbr.core import whole
 from fdbr.libraries import scipy_of
 from fdbr.ops.comparison import isfinite, where
 from fdbr.ops.dtypes import astype, result_type
@@ -168,9 +168,9 @@ def _log_push(t: Any, out: Any) -> Any:
 
 
 def _steps(out: Any) -> int:
-    """How many square roots of ``exp(out)`` are enough; more do no harm."""
-    norms = abs(stop_gradient(out)).sum(axis=-2)
-    norm = where(isfinite(norms), norms, 0).max()
+    """How many square roots of ``exp(out)`` are enough for all; more do no harm."""
+    norms = abs(whole(out)).sum(axis=-2)
+    norm = where(isfinite(norms), norms, 0).max() if norms.size else 0
     for steps in (4, 8, 16, 32):
         if norm <= 0.45 * 2**steps:
             return steps
