@@ -5,13 +5,14 @@ NumPy's own functions come in through its protocols; `fdbr.interop` installs bot
 NumPy's functions into the tables below.
 """
 
+import itertools
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
 
-from fdbr.core import Tracer, describe, is_differentiated
+from fdbr.core import Tracer, describe, is_differentiated, stop_gradient
 
 __all__ = [
     "decided",
@@ -178,15 +179,30 @@ _refuse_array = refusing(
 )
 
 
+_MANY = 256  # of which each may be a decision
+
+
 def decided(self: Any, dtype: Any = None) -> Any:
-    """One integer or truth value as an array, as NumPy asks for one in an index, in ``arange`` and
-    in ``np.int64(x)``: it is a decision.  `None` if it is something else.
+    """Integers or truth values as an array, as NumPy asks for them in an index, in ``arange`` and
+    in ``np.int64(x)``; `None` if it is something else.
+
+    Their derivative is zero.  So they are what they are where no other transformation than those
+    that differentiate is at work; under others each of them is a decision, if they are not many.
     """
     wanted = self.dtype if dtype is None else np.dtype(dtype)
-    if self.shape or not {self.dtype.kind, wanted.kind} & set("iub"):
+    if not {self.dtype.kind, wanted.kind} & set("iub"):
         return None
     kind = bool if "b" in (self.dtype.kind, wanted.kind) else int
-    return np.array(self._trace.decide(self, kind), dtype=wanted)
+    if not self.shape:
+        return np.array(self._trace.decide(self, kind), dtype=wanted)
+    values = stop_gradient(self)
+    if type(values) is np.ndarray:
+        return np.array(values, dtype=wanted)
+    if self.size > _MANY:
+        return None
+    places = itertools.product(*map(range, self.shape))
+    each = [x._trace.decide(x, kind) for x in (self[place] for place in places)]
+    return np.array(each, dtype=wanted).reshape(self.shape)
 
 
 def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:

@@ -153,3 +153,25 @@ def test_new_arrays_are_made_on_the_device_of_a_traced_value(transform, xp):
         found = transform(f)(x).sum(axis=(2, 3))
         expected = xp.asarray(np.full((2, 2), 3.0))
     assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize("make", [np.int64, np.bool_, lambda x: np.asarray(x, dtype=np.int8)])
+def test_integers_made_of_a_traced_array_are_those_of_the_plain_one(make):
+    def f(x):
+        chosen = make(x[:, 1])
+        assert type(chosen) is np.ndarray
+        return np.sum(x[:, 0] * chosen)
+
+    x = np.array([[1.0, 0.0], [2.0, 2.0], [3.0, 1.0]])
+    expected = np.stack([make(x[:, 1]), np.zeros(3)], axis=1)
+    for slope in (fdbr.grad(f)(x), fdbr.jit(fdbr.grad(f))(x), fdbr.grad(fdbr.jit(f))(x)):
+        assert slope.tolist() == expected.tolist()
+    rows = np.stack([x, x[::-1]])
+    assert fdbr.vmap(fdbr.grad(f))(rows).tolist() == [expected.tolist(), expected[::-1].tolist()]
+    with pytest.raises(TypeError, match=r"x\.astype"):
+        fdbr.grad(lambda x: np.sum(np.float32(x)))(x)
+
+
+def test_many_integers_under_vmap_are_no_decisions():
+    with pytest.raises(TypeError, match="conversion of"):
+        fdbr.vmap(lambda x: np.int64(x))(np.ones((2, 1000)))

@@ -13,9 +13,10 @@ import numpy as np
 from fdbr import ops
 from fdbr.interop.signatures import implements, refuse
 from fdbr.ops import linalg
-from fdbr.ops.linalg.matrices import matrices, mirrored, square_matrices
+from fdbr.ops.linalg.matrices import adjoint, matrices, mirrored, square_matrices
 from fdbr.ops.linalg.singular_values import SVDResult
 from fdbr.ops.linalg.solving import inverse
+from fdbr.ops.linalg.spectral import eigh_upper
 
 
 def enter(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -34,15 +35,20 @@ for _name in """cholesky cross det diagonal eig eigvals inv matmul matrix_norm m
 # --- factorizations -----------------------------------------------------------------
 
 
-def _read(a: Any, uplo: str) -> Any:
-    """A Hermitian matrix of which the lower triangle is what the named one is of ``a``."""
+def _is_upper(name: str, uplo: str) -> bool:
     if uplo.upper() not in ("L", "U"):
-        raise ValueError(f"np.linalg.eigh: UPLO must be 'L' or 'U', not {uplo!r}")
-    return a if uplo.upper() == "L" else ops.conj(ops.matrix_transpose(a))
+        raise ValueError(f"np.linalg.{name}: UPLO must be 'L' or 'U', not {uplo!r}")
+    return uplo.upper() == "U"
 
 
-enter("eigh")(lambda a, UPLO="L": linalg.eigh(_read(a, UPLO)))
-enter("eigvalsh")(lambda a, UPLO="L": linalg.eigvalsh(_read(a, UPLO)))
+@enter("eigh")
+def _eigh(a: Any, UPLO: str = "L") -> Any:
+    return eigh_upper(a) if _is_upper("eigh", UPLO) else linalg.eigh(a)
+
+
+@enter("eigvalsh")
+def _eigvalsh(a: Any, UPLO: str = "L") -> Any:
+    return linalg.eigvalsh(adjoint(a) if _is_upper("eigvalsh", UPLO) else a)
 
 
 @enter("svd")

@@ -25,7 +25,6 @@ _INSTEAD = {
 """Where functions of SciPy's parts are looked for by their names."""
 
 _OTHERWISE = {
-    "sparse.multiply": "ops.sparse.sparse_array(S).toarray() * x",
     "integrate.trapezoid": "np.trapezoid(y, x)",
     "integrate.cumulative_trapezoid": "ops.cumulative_sum of the trapezoids",
     "integrate.simpson": "np.trapezoid(y, x), or a sum of y with Simpson's weights",

@@ -69,6 +69,19 @@ def test_numpys_linear_algebra_differentiates(name):
     check_grads(lambda x: [ops.real(part) for part in parts(x)], A, order=1, rtol=1e-6)
 
 
+@pytest.mark.parametrize("triangle", ["L", "U"])
+def test_eigenvectors_of_either_triangle_have_numpys_signs(triangle):
+    real = np.array([[2.0, 0.3, 0.1], [0.5, 1.0, 0.2], [0.4, 0.7, 3.0]])
+    for a in (real, real + 1j * np.tri(3, k=-1) - 0.5j * np.tri(3, k=-1).T):
+        expected = np.linalg.eigh(a, triangle)
+        found, _ = fdbr.vjp(lambda a: tuple(np.linalg.eigh(a, triangle)), a)
+        assert_allclose(found[0], expected[0])
+        assert_allclose(found[1], expected[1])
+        check_grads(lambda a: np.abs(np.linalg.eigh(a, triangle)[1]), a)
+        check_grads(lambda a: np.linalg.eigvalsh(a, triangle), a)
+    check_grads(lambda a: tuple(np.linalg.eigh(a, triangle)), real)
+
+
 def test_ranks_are_counted_by_numpys_arguments():
     x = np.diag([1.0, 1e-3])
 

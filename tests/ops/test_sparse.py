@@ -140,14 +140,57 @@ def test_optimizers_update_on_the_pattern():
     assert tree.map(lambda x: 2 * x, S).sum() == pytest.approx(2 * S.sum())
 
 
+@every_kind
+def test_products_of_two_sparse_matrices_are_differentiated_in_both(kind):
+    S, other = made(kind), made("csc_array" if "array" in kind else "coo_matrix", seed=3).T
+
+    def product(data, S=S, turned=False):
+        M = sparse.SparseArray(data, sparse.sparse_array(S).pattern)
+        return (other @ M if turned else M @ other).toarray()
+
+    assert_allclose(product(S.data), (S @ other).toarray())
+    assert_allclose(product(S.data, turned=True), (other @ S).toarray())
+    check_grads(lambda data: (product(data), product(data, turned=True)), S.data)
+    square = lambda data: (
+        lambda M: ops.sum((M @ M.T).toarray() ** 2) + ops.sum((M.T @ M @ other).toarray())
+    )(sparse.SparseArray(data, sparse.sparse_array(S).pattern))
+    check_grads(square, S.data)
+    assert_allclose(fdbr.jit(square)(S.data), square(S.data))
+    by_S = fdbr.grad(lambda S: ops.sum((S @ other).toarray() ** 2))(S)
+    assert type(by_S) is type(S)
+
+
+@every_kind
+def test_a_sparse_constant_is_scaled_by_traced_numbers_and_arrays(kind):
+    S, x = made(kind), np.arange(1.0, 7.0)
+    D = S.toarray()
+    for f, desired in (
+        (lambda c: (S * c) @ x, D @ x),
+        (lambda c: (c * S) @ x, D @ x),
+        (lambda c: (S / (1 / c)) @ x, D @ x),
+        (lambda c: S.multiply(c) @ x, D @ x),
+        (lambda c: S.multiply(x * c).toarray(), D * x),
+        (lambda c: (S * c + S).toarray(), D),
+        (lambda c: (S - c * S).toarray(), -D),
+    ):
+        assert_allclose(fdbr.jvp(f, (2.0,), (1.0,))[1], desired)
+        assert_allclose(fdbr.vmap(f)(np.array([2.0, 3.0]))[1], fdbr.jvp(f, (3.0,), (1.0,))[0])
+    if "array" in kind:
+        assert_allclose(
+            fdbr.grad(lambda x: ops.sum((S * x).toarray() ** 2))(x), 2 * (D**2).sum(0) * x
+        )
+
+
 def test_what_sparse_matrices_cannot_do_is_refused_by_name():
     S, x = made("csr_array"), np.ones(6)
     for f, message in (
-        (lambda x: S * x, r"scipy\.sparse\.multiply of a traced float64\[6\]"),
-        (lambda x: sparse.matmul(S, S), "one operand must be sparse and one dense"),
+        (lambda x: x[0] / S, "SparseArray|csr"),
+        (lambda x: S / x, "is divided by numbers alone"),
+        (lambda x: sparse.matmul(x, x), "one operand must be sparse"),
+        (lambda x: sparse.matmul(S, S * x[0]), r"shapes do not fit: sparse \(4, 6\) @ sparse"),
         (lambda x: sparse.matmul(S, x[:2]), r"shapes do not fit: sparse \(4, 6\) @ float64\[2\]"),
         (lambda x: (sparse.sparse_array(S) * x[0]).tocoo(), "has no 'tocoo'"),
-        (lambda x: (sparse.sparse_array(S) * x[0]) + 1, "needs the same pattern"),
+        (lambda x: (sparse.sparse_array(S) * x[0]) + 1, "need the same pattern"),
         (lambda x: np.sin(sparse.sparse_array(S) * x[0]), "SparseArray"),
         (lambda x: sparse.sparse_array(ss.lil_array(S)), "convert it with tocsr"),
     ):

@@ -31,6 +31,7 @@ _UFUNCS = {
     "cholesky": "cholesky_lo",
     "det": "det",
     "eigh": "eigh_lo",
+    "eigh_upper": "eigh_up",
     "eigvalsh": "eigvalsh_lo",
     "inv": "inv",
     "slogdet": "slogdet",
@@ -45,9 +46,17 @@ _OTHERWISE: dict[str, Any] = {
     "svd_full": lambda xp, x: tuple(xp.linalg.svd(x)),
     "svdvals": lambda xp, x: xp.linalg.svd(x, compute_uv=False),
     "eigh": lambda xp, x: tuple(xp.linalg.eigh(x)),
+    "eigh_upper": lambda xp, x: tuple(xp.linalg.eigh(x, UPLO="U")),
     "slogdet": lambda xp, x: tuple(xp.linalg.slogdet(x)),
 }
-_ITERATIVE = {"eigh", "eigvalsh", "svd", "svd_full", "svdvals"}  # perhaps for ever, of infinity
+_ITERATIVE = {
+    "eigh",
+    "eigh_upper",
+    "eigvalsh",
+    "svd",
+    "svd_full",
+    "svdvals",
+}  # perhaps for ever, of infinity
 
 
 def lapack(xp: Any, name: str, *operands: Any, strict: bool) -> Any:

@@ -9,7 +9,7 @@ from fdbr.ops.linalg.matrices import adjoint, folded, gaps, mirrored, square_mat
 from fdbr.ops.linalg.solving import solve_matrices
 from fdbr.ops.shape import _diagonal, _matrix_transpose
 
-__all__ = ["EighResult", "EigResult", "eig", "eigh", "eigvals", "eigvalsh"]
+__all__ = ["EighResult", "EigResult", "eig", "eigh", "eigh_upper", "eigvals", "eigvalsh"]
 
 
 class EighResult(NamedTuple):
@@ -29,26 +29,31 @@ class EigResult(NamedTuple):
 # --- of Hermitian matrices ----------------------------------------------------------
 
 
-def _eigh_pull(ct: Any, out: Any) -> Any:
+def _lower(x: Any, upper: bool) -> Any:
+    """A matrix whose lower triangle is that of ``x``, or the adjoint of its upper one."""
+    return adjoint(x) if upper else x
+
+
+def _eigh_pull(ct: Any, out: Any, upper: bool) -> Any:
     of_values, of_vectors = ct
     values, vectors = out[0], conj(out[1])
     if of_vectors is None:
-        return folded((vectors * of_values[..., None, :]) @ adjoint(vectors))
+        return _lower(folded((vectors * of_values[..., None, :]) @ adjoint(vectors)), upper)
     left = vectors @ (gaps(values) * (adjoint(vectors) @ of_vectors))
     if of_values is not None:
         left = left + vectors * of_values[..., None, :]
-    return folded(left @ adjoint(vectors))
+    return _lower(folded(left @ adjoint(vectors)), upper)
 
 
-def _eigh_push(t: Any, out: Any) -> Any:
+def _eigh_push(t: Any, out: Any, upper: bool) -> Any:
     values, vectors = out
-    turned = adjoint(vectors) @ mirrored(t) @ vectors
+    turned = adjoint(vectors) @ mirrored(_lower(t, upper)) @ vectors
     return real(_diagonal(turned, offset=0)), vectors @ (gaps(values) * turned)
 
 
 @opaque(x=(_eigh_pull, _eigh_push), batch=aligned)
-def _eigh(xp: Any, x: Any, *, strict: bool) -> Any:
-    return lapack(xp, "eigh", x, strict=strict)
+def _eigh(xp: Any, x: Any, *, strict: bool, upper: bool = False) -> Any:
+    return lapack(xp, "eigh_upper" if upper else "eigh", x, strict=strict)
 
 
 def eigh(x: Any, /) -> EighResult:
@@ -92,10 +97,15 @@ def eigh(x: Any, /) -> EighResult:
     return EighResult(*_eigh(square_matrices("eigh", x), strict=True))
 
 
+def eigh_upper(x: Any, /) -> EighResult:
+    """`eigh` of the upper triangle, with the signs that LAPACK gives the eigenvectors then."""
+    return EighResult(*_eigh(square_matrices("eigh", x), strict=True, upper=True))
+
+
 @opaque(
     x=(
-        lambda ct, x: _eigh_pull((ct, None), _eigh(x, strict=False)),
-        lambda t, x: _eigh_push(t, _eigh(x, strict=False))[0],
+        lambda ct, x: _eigh_pull((ct, None), _eigh(x, strict=False), False),
+        lambda t, x: _eigh_push(t, _eigh(x, strict=False), False)[0],
     ),
     batch=aligned,
 )

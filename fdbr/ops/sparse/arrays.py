@@ -13,15 +13,20 @@ import optree
 from fdbr.backend import array_module, is_array
 from fdbr.classes import NAMESPACE
 from fdbr.core import Tracer, describe, number_types
+from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
-from fdbr.ops.shape import reshape
+from fdbr.ops.shape import broadcast_to, reshape
+from fdbr.ops.sparse.pairs import product_of_patterns
 from fdbr.ops.sparse.patterns import FORMATS, Pattern, pattern_of
 from fdbr.ops.sparse.products import multiply_sparse
 from fdbr.pytrees import settling
 
 __all__ = ["SparseArray", "is_sparse", "matmul", "sparse_array"]
 
-_WHAT = "it has @, .T, * and / by a number, + and - of the same pattern, sum and toarray"
+_WHAT = (
+    "it has @, .T, * by numbers and dense arrays, / by a number, + and - of the same pattern, "
+    "sum and toarray"
+)
 _LIBRARIES = ("scipy.sparse", "cupyx.scipy.sparse")
 
 
@@ -69,7 +74,7 @@ class SparseArray:
     def __mul__(self, other: Any) -> Any:
         if self._is_matrix() and getattr(other, "ndim", False):
             return matmul(self, other)  # as of SciPy's matrices
-        return SparseArray(self.data * _number("*", self, other), self.pattern)
+        return self.multiply(other)
 
     def __rmul__(self, other: Any) -> Any:
         if self._is_matrix() and getattr(other, "ndim", False):
@@ -78,6 +83,20 @@ class SparseArray:
 
     def __truediv__(self, other: Any) -> Any:
         return SparseArray(self.data / _number("/", self, other), self.pattern)
+
+    def multiply(self, other: Any) -> Any:
+        """The product of elements, with a number or a dense array that broadcasts to the shape.
+
+        Of another sparse array the pattern must be the same.
+        """
+        if type(other) in number_types or (is_array(other) and other.ndim == 0):
+            return SparseArray(self.data * other, self.pattern)
+        if is_sparse(other):
+            return SparseArray(self.data * _same_pattern("*", self, other), self.pattern)
+        rows, columns, there = self.pattern.places()
+        factors = broadcast_to(asarray(other), self.shape)[rows, columns]
+        factors = where(there, factors, 0).reshape(self.pattern.data_shape)
+        return SparseArray(self.data * factors, self.pattern)
 
     def __neg__(self) -> Any:
         return SparseArray(-self.data, self.pattern)
@@ -133,8 +152,8 @@ def _number(sign: str, matrix: SparseArray, value: Any) -> Any:
     if type(value) in number_types or (is_array(value) and value.ndim == 0):
         return value
     raise TypeError(
-        f"fdbr: {matrix!r} {sign} {describe(value)}: a traced sparse array is multiplied and "
-        "divided by numbers alone; use @ for the product of matrices, or toarray()"
+        f"fdbr: {matrix!r} {sign} {describe(value)}: a traced sparse array is divided by numbers "
+        "alone; multiply it by an array, or use toarray()"
     )
 
 
@@ -144,8 +163,8 @@ def _same_pattern(sign: str, matrix: SparseArray, other: Any) -> Any:
     if isinstance(other, SparseArray) and other.pattern == matrix.pattern:
         return other.data
     raise TypeError(
-        f"fdbr: {matrix!r} {sign} {other!r}: a sum of traced sparse arrays needs the same "
-        "pattern and format; use toarray()"
+        f"fdbr: {matrix!r} {sign} {other!r}: sums and products by elements of traced "
+        "sparse arrays need the same pattern and format; use toarray()"
     )
 
 
@@ -186,23 +205,24 @@ def sparse_array(matrix: Any, /) -> SparseArray:
 
 
 def matmul(x: Any, y: Any, /) -> Any:
-    """The product of a sparse and a dense matrix or vector, either of them traced or not.
+    """The product of a sparse matrix and a matrix or vector, either of them traced or not.
 
     Parameters
     ----------
     x, y
-        One of them sparse: SciPy's, CuPy's, or a `SparseArray`.  The other an array of one or
-        two axes.
+        One of them sparse: SciPy's, CuPy's, or a `SparseArray`.  The other is sparse, too, or an
+        array of one or two axes.
 
     Returns
     -------
-    array
-        The dense product, as ``x @ y`` has it.
+    array or SparseArray
+        The product, as ``x @ y`` has it: dense, or of two sparse matrices a csr array, whose
+        pattern has the elements to which pairs of elements contribute.
 
     Raises
     ------
     TypeError
-        If not exactly one of them is sparse, or it is of a format without a pattern.
+        If neither of them is sparse, or one is of a format without a pattern.
     ValueError
         If the shapes do not fit.
 
@@ -212,10 +232,19 @@ def matmul(x: Any, y: Any, /) -> Any:
     >>> fdbr.grad(lambda x: sparse.matmul(S, x).sum())(np.ones(2))
     array([3., 2.])
     """
-    if is_sparse(x) == is_sparse(y):
+    if not is_sparse(x) and not is_sparse(y):
         raise TypeError(
-            "fdbr.ops.sparse.matmul: one operand must be sparse and one dense, got "
-            f"{_text(x)} and {_text(y)}; use toarray() of one of them"
+            "fdbr.ops.sparse.matmul: one operand must be sparse, got "
+            f"{_text(x)} and {_text(y)}; use ops.matmul"
+        )
+    if is_sparse(x) and is_sparse(y):
+        first, second = sparse_array(x), sparse_array(y)
+        if first.shape[1] != second.shape[0]:
+            raise ValueError(
+                f"fdbr.ops.sparse.matmul: the shapes do not fit: {_text(x)} @ {_text(y)}"
+            )
+        return SparseArray(
+            *product_of_patterns(first.data, first.pattern, second.data, second.pattern)
         )
     if is_sparse(y):
         dense, turned = asarray(x), sparse_array(y).T
@@ -264,27 +293,31 @@ def _register(library: Any) -> None:
 
 
 def _lead_here(kind: Any) -> None:
-    """Have the products of a class of sparse matrices with traced values lead to `matmul`.
+    """Have a class of sparse matrices leave what it does with traced values to `SparseArray`.
 
-    SciPy asks no protocol there: it takes for a plain array what behaves as one.  All its
-    products go through one method, in which a traced value is looked for first.
+    SciPy asks no protocol there: it takes for a plain array what behaves as one.
     """
-    owner = next((base for base in kind.__mro__ if _PRODUCTS in vars(base)), None)
-    if owner is None or hasattr(vars(owner)[_PRODUCTS], "fdbr"):
-        return
-    products = vars(owner)[_PRODUCTS]
+    for name in _OPERATORS:
+        owner = next((base for base in kind.__mro__ if name in vars(base)), None)
+        if owner is not None and not hasattr(vars(owner)[name], "fdbr"):
+            setattr(owner, name, _or_traced(vars(owner)[name], getattr(SparseArray, name)))
 
-    @functools.wraps(products)
-    def dispatch(self: Any, other: Any, *args: Any) -> Any:
+
+def _or_traced(theirs: Any, ours: Any) -> Any:
+    @functools.wraps(theirs)
+    def operator(self: Any, other: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(other, Tracer | SparseArray):
-            return matmul(self, other)
-        return products(self, other, *args)
+            return ours(sparse_array(self), other)
+        return theirs(self, other, *args, **kwargs)
 
-    dispatch.fdbr = True  # type: ignore[attr-defined]
-    setattr(owner, _PRODUCTS, dispatch)
+    operator.fdbr = True  # type: ignore[attr-defined]
+    return operator
 
 
-_PRODUCTS = "_matmul_dispatch"
+_OPERATORS = (
+    *("__matmul__", "__rmatmul__", "__mul__", "__rmul__", "__truediv__", "multiply", "dot"),
+    *("__add__", "__radd__", "__sub__", "__rsub__"),
+)
 
 
 def _own_parts(matrix: Any) -> tuple[Any, Any]:
