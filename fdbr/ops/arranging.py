@@ -2,8 +2,11 @@
 
 from typing import Any, Literal
 
+import numpy as np
+
 from fdbr.backend import array_module, where_it_lies
 from fdbr.core import describe, integer
+from fdbr.ops.buffers import where_they_lie
 from fdbr.ops.comparison import not_equal
 from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.cumulative import cumulative_sum
@@ -16,12 +19,33 @@ from fdbr.ops.shape import broadcast_to, concat, expand_dims, normalize_axis, re
 __all__ = ["diff", "meshgrid", "repeat", "tril", "triu"]
 
 
+_LARGE = 1 << 14  # elements of a matrix from which on strips of it are copied
+_STRIP = 64  # rows of a strip
+
 # --- triangles ----------------------------------------------------------------------
 
 
 @linear(x=lambda ct, k, upper: _triangle(ct, k=k, upper=upper), batch=aligned)
 def _triangle(xp: Any, x: Any, *, k: int, upper: bool) -> Any:
+    if xp is np and x.shape[-1] * x.shape[-2] >= _LARGE:
+        return _triangle_by_strips(x, k, upper)
     return (xp.triu if upper else xp.tril)(x, k)
+
+
+def _triangle_by_strips(x: Any, k: int, upper: bool) -> Any:
+    """A triangle of rows that are copied and zeros, but for small blocks on the diagonal."""
+    rows, columns = x.shape[-2:]
+    out = np.empty(x.shape, x.dtype)
+    for start in range(0, rows, _STRIP):
+        stop = min(start + _STRIP, rows)
+        # Of all columns before `low` the strip has elements below the diagonal alone.
+        low, high = (min(max(i, 0), columns) for i in (start + k, stop + k))
+        of_x, to = x[..., start:stop, :], out[..., start:stop, :]
+        block = (np.triu if upper else np.tril)(of_x[..., low:high], start + k - low)
+        to[..., low:high] = block
+        to[..., :low] = 0 if upper else of_x[..., :low]
+        to[..., high:] = of_x[..., high:] if upper else 0
+    return out
 
 
 def tril(x: Any, /, *, k: int = 0) -> Any:
@@ -191,7 +215,8 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
     before = (slice(None),) * axis
     for _ in range(min(n, x.shape[axis])):  # after which nothing is left
         later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
-        x = not_equal(later, earlier) if x.dtype.kind == "b" else later - earlier
+        with where_they_lie(x.shape[-1] if x.size >= _LARGE else 0):
+            x = not_equal(later, earlier) if x.dtype.kind == "b" else later - earlier
     return x
 
 

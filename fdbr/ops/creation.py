@@ -140,6 +140,14 @@ def eye(
 
 @constant
 def _full_like(xp: Any, x: Any, *, value: Any, dtype: Any) -> Any:
+    if (
+        xp is np
+        and type(x) is np.ndarray
+        and x.flags.c_contiguous
+        and type(value) is int
+        and value == 0
+    ):
+        return np.zeros(x.shape, dtype or x.dtype)  # of which the system has pages that are zero
     return xp.full_like(x, value, dtype=dtype)
 
 
@@ -166,13 +174,15 @@ def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
 
 
 def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
-    """An array as ``x`` whose elements are not set (here: zeros).
+    """An array as ``x`` whose elements are not set; those of a traced array are zeros.
 
     >>> import numpy as np
     >>> from fdbr import ops
     >>> ops.empty_like(np.ones((2, 3))).shape
     (2, 3)
     """
+    if type(x) is np.ndarray and device is None:
+        return np.empty_like(x, dtype)
     return full_like(x, 0, dtype=dtype, device=device)
 
 

@@ -168,6 +168,8 @@ def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
 
     Where nothing is summed they are products of elements.
     """
+    if of_x == of_y and of_x[:-1] == to and of_x and _is_quick(x, y):
+        return np.vecdot(x, y)
     x, of_x = _sum_alone(x, of_x, of_y + to)
     y, of_y = _sum_alone(y, of_y, of_x + to)
     batch = [c for c in to if c in of_x and c in of_y]
@@ -179,8 +181,8 @@ def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
         return multiplied(x, y) if type(x) is type(y) is np.ndarray else xp.multiply(x, y)
     if not rows and not columns and len(pairs) == 1 and type(x) is type(y) is np.ndarray:
         x, y = (_spread(xp, part, group, to + pairs[0]) for part, group in ((x, of_x), (y, of_y)))
-        if x.dtype == y.dtype and x.dtype.char in "fd" and x.shape[-1] == y.shape[-1]:
-            return np.vecdot(x, y)  # on this thread alone
+        if _is_quick(x, y):
+            return np.vecdot(x, y)
         of_x = of_y = to + pairs[0]
     x = xp.transpose(x, [of_x.index(c) for c in (*batch, *rows, *pairs)])
     y = xp.transpose(y, [of_y.index(c) for c in (*batch, *pairs, *columns)])
@@ -200,6 +202,16 @@ def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
     out = out.reshape((*out.shape[:b], *shape_r, *shape_c))
     letters = [*batch, *rows, *columns]
     return xp.transpose(out, [letters.index(c) for c in to])[()]
+
+
+def _is_quick(x: Any, y: Any) -> bool:
+    """Whether the BLAS has the inner products along the last axes, on this thread alone."""
+    return (
+        type(x) is type(y) is np.ndarray
+        and x.dtype == y.dtype
+        and x.dtype.char in "fd"
+        and x.shape[-1] == y.shape[-1]
+    )
 
 
 def _spread(xp: Any, x: Any, group: str, to: str) -> Any:

@@ -26,8 +26,10 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     array([ 0.,  1., -2., -1.])
     """
     n = integer("fdbr.ops.fft.fftfreq", "n", n, least=1)
-    middle = n // 2
-    places = (np.arange(n) + middle) % n - middle
+    first = (n + 1) // 2
+    places = np.empty(n)
+    places[:first] = np.arange(first)
+    places[first:] = np.arange(first - n, 0)
     return _frequencies(to_device(places, device or "cpu"), n, d, dtype)
 
 
@@ -39,11 +41,16 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
     array([0., 1., 2.])
     """
     n = integer("fdbr.ops.fft.rfftfreq", "n", n, least=1)
-    return _frequencies(module_for(device).arange(n // 2 + 1), n, d, dtype)
+    return _frequencies(module_for(device).arange(n // 2 + 1, dtype=float), n, d, dtype)
 
 
 def _frequencies(whole: Any, n: int, d: float, dtype: Any) -> Any:
-    return astype(divide(whole, n * d), float if dtype is None else dtype, copy=False)
+    """Whole numbers, in an array of their own, as frequencies."""
+    if type(whole) is np.ndarray and type(d) in (float, int):
+        whole /= n * d
+    else:
+        whole = divide(whole, n * d)
+    return astype(whole, float if dtype is None else dtype, copy=False)
 
 
 def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:

@@ -338,6 +338,8 @@ def adaptive_avg_pool(x: Any, size: int | Sequence[int | None]) -> Any:
             "fdbr.ops.adaptive_avg_pool: size must be a positive integer, or one (or None) for "
             f"each spatial axis of x {describe(x)}; it is {size!r}"
         )
+    if set(given) == {1} and 0 not in x.shape[x.ndim - rank :]:  # all in one pass
+        return mean(x, axis=tuple(range(x.ndim - rank, x.ndim)), keepdims=True)
     for axis, m in zip(range(x.ndim - rank, x.ndim), given, strict=True):
         x = x if m is None else _evenly(x, axis, m)
     return x

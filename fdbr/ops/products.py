@@ -2,6 +2,7 @@
 
 import math
 import operator
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from fdbr.ops.arithmetic import multiply
 from fdbr.ops.buffers import multiplied
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, in_single, result_type
-from fdbr.ops.einsums import einsum
+from fdbr.ops.einsums import _contract, einsum
 from fdbr.ops.kinds import fit, multilinear, opaque
 from fdbr.ops.kinds.batches import align, spread
 from fdbr.ops.shape import (
@@ -212,6 +213,8 @@ def matmul(x: Any, y: Any, /) -> Any:
             "of x must be as long as the last but one of y"
         )
     if y.ndim == 1:
+        if type(x) is type(y) is np.ndarray and x.itemsize > 2 and x.dtype == y.dtype:
+            return x.dot(y)
         return _times_vector(x, y)
     if y.ndim == 2 and x.ndim > 2:  # one large product instead of many small ones
         rows = _matmul(reshape(x, (math.prod(x.shape[:-1]), x.shape[-1])), y)
@@ -353,10 +356,12 @@ def _vecdot(x: Any, y: Any, axis: int) -> Any:
     place = normalize_axis(axis, min(x.ndim, y.ndim), "vecdot") - min(x.ndim, y.ndim)
     if x.shape[place] != y.shape[place]:
         raise ValueError(f"fdbr.ops.vecdot: x {describe(x)} and y {describe(y)} along axis {axis}")
-    x, y = moveaxis(x, place, -1), moveaxis(y, place, -1)
+    if place != -1:
+        x, y = moveaxis(x, place, -1), moveaxis(y, place, -1)
     x = x.conj() if x.dtype.kind == "c" else x
-    products = multiply(x, y)
-    return products.sum(axis=-1, dtype=products.dtype)  # small integers stay small
+    letters = string.ascii_letters[: max(x.ndim, y.ndim)]
+    of_x, of_y = letters[len(letters) - x.ndim :], letters[len(letters) - y.ndim :]
+    return _contract(x, y, of_x=of_x, of_y=of_y, to=letters[:-1])
 
 
 def outer(x: Any, y: Any, /) -> Any:
@@ -398,4 +403,6 @@ def _contracted(x: Any, y: Any, axis: int) -> Any:
     """The product over the last axis of ``x`` and an axis of ``y``, or with a number."""
     if x.ndim == 0 or y.ndim == 0:
         return multiply(x, y)
+    if x.ndim == y.ndim == 1 and x.shape == y.shape:
+        return _contract(x, y, of_x="i", of_y="i", to="")
     return tensordot(x, y, axes=((-1,), (axis,)))

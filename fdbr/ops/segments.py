@@ -3,6 +3,8 @@
 import math
 from typing import Any, Literal
 
+import numpy as np
+
 from fdbr.backend import array_module, where_it_lies
 from fdbr.core import describe, integer, is_differentiated
 from fdbr.floats import dtype_kind
@@ -14,7 +16,7 @@ from fdbr.ops.embedding import _add_rows
 from fdbr.ops.indexing import Place, in_range, pick
 from fdbr.ops.kinds import opaque
 from fdbr.ops.kinds.batches import spread
-from fdbr.ops.places import extremes_at
+from fdbr.ops.places import extremes_at, put_at
 from fdbr.ops.reductions import max as _max
 from fdbr.ops.shape import broadcast_to, normalize_axis
 
@@ -194,6 +196,10 @@ def scatter(
     src = _source(src, index, x)
     key = _along(index, axis)
     if reduce is None:
+        if type(x) is type(index) is type(src) is np.ndarray:
+            out = np.array(x)
+            put_at(np, out, key, astype(src, x.dtype, copy=False))
+            return out
         return Place(x, key, made_here=True).set(src)
     if reduce not in ("sum", "mean", "amax", "amin"):
         raise ValueError(

@@ -22,6 +22,9 @@ from fdbr.ops.sorting import argsort, sort
 __all__ = ["isin", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
 
 
+_APART = 4  # numbers for each element, up to which a table of all of them is made
+
+
 class UniqueAll(NamedTuple):
     """The elements that differ, where each was first, which of them each element is, how many."""
 
@@ -58,6 +61,39 @@ def _runs(x: Any) -> tuple[Any, Any]:
     return ordered[new], new.nonzero()[0]
 
 
+class _Table:
+    """How often each integer between the least and the largest stands in an array.
+
+    Attributes
+    ----------
+    places
+        The elements, flattened, less the least one.
+    counts
+        How often each number from the least one on is there.
+    """
+
+    def __init__(self, x: Any, least: int) -> None:
+        self.places = x.reshape(-1).astype(np.intp, copy=False)
+        if least:
+            self.places = self.places - least
+        self.counts = np.bincount(self.places)
+        self.values = self.counts.nonzero()[0]  # less the least one
+        self._least, self._dtype = least, x.dtype
+
+    def elements(self) -> Any:
+        """Those that differ, in order."""
+        return (self.values + self._least).astype(self._dtype, copy=False)
+
+
+def _table(x: Any) -> _Table | None:
+    """The table of integers that are not far apart: to sort them takes longer."""
+    if type(x) is not np.ndarray or x.dtype.kind not in "iu" or not x.size:
+        return None
+    least, most = int(x.min()), int(x.max())
+    fits = most - least < _APART * x.size and most <= np.iinfo(np.intp).max
+    return _Table(x, least) if fits else None
+
+
 @where_it_lies
 def unique_values(x: Any, /) -> Any:
     """The elements that differ, in order; each NaN is one of its own.
@@ -73,6 +109,8 @@ def unique_values(x: Any, /) -> Any:
     """
     x = asarray(x)
     if not is_traced(x):
+        if (table := _table(x)) is not None:
+            return table.elements()
         return _runs(x)[0] if _is_quick(x) else array_module(x).unique(x, equal_nan=False)
     return unique_all(x).values
 
@@ -88,6 +126,8 @@ def unique_counts(x: Any, /) -> UniqueCounts:
     """
     x = asarray(x)
     if not is_traced(x):
+        if (table := _table(x)) is not None:
+            return UniqueCounts(table.elements(), table.counts[table.values])
         if _is_quick(x):
             values, starts = _runs(x)
             return UniqueCounts(values, np.diff(starts, append=x.size))
@@ -107,6 +147,10 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
     """
     x = asarray(x)
     if not is_traced(x):
+        if (table := _table(x)) is not None:
+            ranks = np.empty(len(table.counts), np.intp)
+            ranks[table.values] = np.arange(len(table.values))
+            return UniqueInverse(table.elements(), ranks[table.places].reshape(x.shape))
         values, inverse = array_module(x).unique(x, return_inverse=True, equal_nan=False)
         return UniqueInverse(values, inverse.reshape(x.shape))
     found = unique_all(x)

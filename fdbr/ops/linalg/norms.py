@@ -1,5 +1,6 @@
 """Norms of vectors and matrices."""
 
+import math
 from math import inf
 from typing import Any
 
@@ -11,6 +12,7 @@ from fdbr.ops.comparison import where
 from fdbr.ops.complex_parts import conj, real
 from fdbr.ops.dtypes import astype, finfo, in_single
 from fdbr.ops.kinds import opaque, shifted
+from fdbr.ops.kinds.totals import MANY
 from fdbr.ops.linalg.matrices import matrices
 from fdbr.ops.linalg.singular_values import svdvals
 from fdbr.ops.reductions import kept_shape, max, min, sum
@@ -19,6 +21,8 @@ from fdbr.ops.shape import expand_dims, moveaxis, normalize_axes, reshape
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 
 Axis = int | tuple[int, ...] | None
+
+_SHORT = 32  # elements of a row from which on the BLAS adds up its squares
 
 
 # --- the Euclidean norm -------------------------------------------------------------
@@ -44,6 +48,17 @@ def _euclidean(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     if xp is np and len(axes) == x.ndim and x.dtype.char in "fd":
         flat = x.reshape(-1)
         return np.sqrt(flat.dot(flat))
+    count = math.prod(x.shape[x.ndim - len(axes) :])
+    if (
+        xp is np
+        and axes == tuple(range(x.ndim - len(axes), x.ndim))
+        and x.size >= MANY
+        and count >= _SHORT
+        and x.dtype.char in "fd"
+        and x.flags.c_contiguous
+    ):
+        rows = x.reshape(*x.shape[: x.ndim - len(axes)], count)
+        return np.sqrt(np.vecdot(rows, rows))
     squares = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
     return xp.sqrt(squares.sum(axis=axes))
 

@@ -26,7 +26,8 @@ _MANY = 16  # factors up to which the best order of a chain is looked for
     batch=leading(1),
 )
 def _cross(xp: Any, x: Any, y: Any) -> Any:
-    return xp.cross(x, y)
+    (a, b, c), (d, e, f) = ([part[..., i] for i in range(3)] for part in (x, y))
+    return xp.stack([b * f - c * e, c * d - a * f, a * e - b * d], axis=-1)
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
