@@ -53,6 +53,7 @@ _replaying: ContextVar[int] = ContextVar("replaying", default=0)
 number_types = frozenset({float, int, bool, complex})
 host_types = frozenset({np.ndarray, np.float64, np.float32})
 _immutable = frozenset({float, complex, np.float64, np.float32, np.bool_})
+_NUMPYS = (np.ndarray, np.number, np.bool_)  # the classes of plain values
 _OBJECTS = np.dtype(object)
 EXPLAINED = (TypeError, ValueError, IndexError, OverflowError, AttributeError)
 """What array modules raise about operands that they cannot take."""
@@ -229,18 +230,17 @@ class Tracer:
         """The class of the plain value, so that `isinstance` answers as it would for that.
 
         Of a batch of scalars it is that of one of them.  ``type(x)`` is what it is.  So is the
-        class where the plain value is of another array module: CuPy's operators take whatever
-        says that it is an array of theirs, and would look for its memory.
+        class where the plain value is of another array module, or a scalar of a dtype that is none
+        of NumPy's own: the operators of CuPy and of ml_dtypes take whatever says that it is theirs,
+        and would read its memory.
         """
         value = plain(self)
         kind = type(value)
         if kind is np.ndarray:
-            return value.dtype.type if value.ndim and not self.shape else kind  # type: ignore[attr-defined]
-        return (
-            kind
-            if kind in number_types or issubclass(kind, np.ndarray | np.generic)
-            else type(self)
-        )
+            if not value.ndim or self.shape:  # type: ignore[attr-defined]
+                return kind
+            kind = value.dtype.type
+        return kind if kind in number_types or issubclass(kind, _NUMPYS) else type(self)
 
 
 see_through(Tracer)

@@ -12,6 +12,7 @@ from fdbr import ops
 from fdbr.array import functions
 from fdbr.interop.signatures import implements
 from fdbr.ops.creation import arrays
+from fdbr.ops.dtypes import in_single
 from fdbr.ops.shape import normalize_axes
 
 # --- averages -----------------------------------------------------------------------
@@ -36,9 +37,15 @@ def _average(
             [n if i in axes else 1 for i, n in enumerate(a.shape)],
         )
     weights = ops.broadcast_to(weights, a.shape)
-    total = ops.sum(weights, axis=axes, keepdims=keepdims)
-    out = ops.sum(a * weights, axis=axes, keepdims=keepdims) / total
+    out, total = _weighed(a, weights, axes, keepdims)
     return (out, total) if returned else out
+
+
+@in_single
+def _weighed(a: Any, weights: Any, axes: Any, keepdims: bool) -> tuple[Any, Any]:
+    """The weighted mean, and the sum of the weights."""
+    total = ops.sum(weights, axis=axes, keepdims=keepdims)
+    return ops.sum(a * weights, axis=axes, keepdims=keepdims) / total, total
 
 
 # --- how variables vary together ----------------------------------------------------
@@ -56,12 +63,14 @@ def _cov(
     *,
     dtype: Any = None,
 ) -> Any:
-    x = _variables(m, rowvar)
-    x = x if y is None else ops.concat([x, _variables(y, rowvar)])
-    x = x if dtype is None else ops.astype(x, dtype)
+    x = _all_variables(m, y, rowvar, dtype)
     ddof = (0 if bias else 1) if ddof is None else ddof
     given = [w for w in (fweights, aweights) if w is not None]
-    x, *each = arrays(x, *given)
+    return _covariances(*arrays(x, *given), ddof=ddof, aweights=aweights)
+
+
+@in_single
+def _covariances(x: Any, *each: Any, ddof: int, aweights: Any) -> Any:
     if not each:
         away = x - ops.mean(x, axis=1, keepdims=True)
         return _square(away @ ops.conj(away).T / max(x.shape[1] - ddof, 0))
@@ -72,6 +81,13 @@ def _cov(
     freedom = total - ddof * loss
     freedom = ops.where(freedom > 0, freedom, ops.zeros_like(freedom))
     return _square((away * w) @ ops.conj(away).T / freedom)
+
+
+def _all_variables(x: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
+    """Those of one or two arrays together."""
+    x = _variables(x, rowvar)
+    x = x if y is None else ops.concat([x, _variables(y, rowvar)])
+    return x if dtype is None else ops.astype(x, dtype)
 
 
 def _variables(m: Any, rowvar: bool) -> Any:
@@ -87,7 +103,12 @@ def _square(c: Any) -> Any:
 
 @implements("corrcoef")
 def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
-    c = _cov(x, y, rowvar, dtype=dtype)
+    return _correlations(_all_variables(x, y, rowvar, dtype))
+
+
+@in_single
+def _correlations(x: Any) -> Any:
+    c = _cov(x)
     if not c.ndim:
         return c / c
     widths = ops.sqrt(ops.real(ops.diagonal(c)))

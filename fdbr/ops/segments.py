@@ -11,7 +11,7 @@ from fdbr.floats import dtype_kind
 from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
 from fdbr.ops.devices import beside
-from fdbr.ops.dtypes import astype
+from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.embedding import _add_rows
 from fdbr.ops.indexing import Place, in_range, pick
 from fdbr.ops.kinds import opaque
@@ -210,9 +210,15 @@ def scatter(
         return _scatter_extreme(
             x, src, index, axis=axis, largest=reduce == "amax", include_self=include_self
         )
+    return _put_together(x, src, key, mean=reduce == "mean", include_self=include_self)
+
+
+@in_single
+def _put_together(x: Any, src: Any, key: Any, mean: bool, include_self: bool) -> Any:
+    """The sums, or means, of elements that come to one place."""
     own = x if include_self else Place(x, key, made_here=True).set(0)
     total = Place(own, key, made_here=True).add(src)
-    if reduce == "sum":
+    if not mean:
         return total
     first = zeros_like(x, dtype=int) + 1
     counts = Place(
@@ -254,6 +260,7 @@ def _hits(x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool)
     return key, own, given, where(counts == 0, ones_like(counts), counts)
 
 
+@in_single
 def _extreme_of_self(
     ct: Any, x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool
 ) -> Any:
@@ -261,6 +268,7 @@ def _extreme_of_self(
     return ct * own / counts
 
 
+@in_single
 def _extreme_pull(
     ct: Any, x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool
 ) -> Any:
@@ -268,6 +276,7 @@ def _extreme_pull(
     return pick(ct / counts, key) * given
 
 
+@in_single
 def _extreme_push(
     t: Any, x: Any, src: Any, index: Any, out: Any, axis: int, include_self: bool
 ) -> Any:
