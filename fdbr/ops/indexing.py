@@ -484,7 +484,10 @@ class Place:
         return tuple(i if isinstance(i, Tracer) else keep(i) for i in self._indices)
 
     def _values(self, values: Any, verb: str) -> Any:
-        shape = _region(self._x, *self._indices, key=self._key).shape
+        if type(self._x) is np.ndarray and not self._indices:
+            shape = _slice(self._x, key=self._key).shape
+        else:
+            shape = _region(self._x, *self._indices, key=self._key).shape
         xp = array_module(self._x)
         values = asarray(values) if holds_array(values) else xp.asarray(values)
         if values.dtype.kind == "c" and self._x.dtype.kind != "c":

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.exceptions import AxisError
 
 from fdbr.backend import array_module
@@ -51,6 +52,8 @@ def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
     """Axes, or `None` for all of them, as numbers from 0 up, each once."""
     if axis is None:
         return tuple(range(ndim))
+    if type(axis) is int:
+        return (normalize_axis(axis, ndim, name),)
     given = axis if isinstance(axis, tuple | list) else (axis,)
     axes = tuple(normalize_axis(a, ndim, name) for a in given)
     if len(set(axes)) < len(axes):
@@ -69,7 +72,7 @@ def _batch_reshaped(apply: Any, values: Any, batched: Any, size: int, params: An
 
 @linear(x=lambda ct, shape: reshape(ct, shape), batch=_batch_reshaped)
 def _reshape(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
-    return xp.reshape(x, to)
+    return x.reshape(to) if type(x) is np.ndarray else xp.reshape(x, to)
 
 
 def reshape(x: Any, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
@@ -80,8 +83,9 @@ def reshape(x: Any, /, shape: int | Sequence[int], *, copy: bool | None = None) 
     >>> ops.reshape(np.arange(4), (2, -1)).shape
     (2, 2)
     """
-    to = (operator.index(shape),) if not isinstance(shape, Sequence) else tuple(shape)
-    return _reshape(x, to=to)
+    if type(shape) is not tuple:
+        shape = (operator.index(shape),) if not isinstance(shape, Sequence) else tuple(shape)
+    return _reshape(x, to=shape)
 
 
 def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -94,7 +98,7 @@ def _batch_permuted(apply: Any, values: Any, batched: Any, size: int, params: An
 
 @linear(x=lambda ct, axes: _permute(ct, axes=_inverse(axes)), batch=_batch_permuted)
 def _permute(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
-    return xp.transpose(x, axes)
+    return x.transpose(axes) if type(x) is np.ndarray else xp.transpose(x, axes)
 
 
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
@@ -231,6 +235,9 @@ def expand_dims(x: Any, /, axis: int | tuple[int, ...] = 0) -> Any:
     >>> ops.expand_dims(np.ones(3), axis=-1).shape
     (3, 1)
     """
+    if type(axis) is int:  # the usual case
+        place, shape = normalize_axis(axis, x.ndim + 1, "expand_dims"), x.shape
+        return _reshape(x, to=(*shape[:place], 1, *shape[place:]))
     count = len(axis) if isinstance(axis, tuple) else 1
     new = normalize_axes(axis, x.ndim + count, "expand_dims")
     lengths = iter(x.shape)
@@ -247,10 +254,11 @@ def squeeze(x: Any, /, axis: int | tuple[int, ...] | None = None) -> Any:
     """
     if axis is None:
         return reshape(x, tuple(n for n in x.shape if n != 1))
-    gone = normalize_axes(axis, x.ndim, "squeeze")
-    if any(x.shape[i] != 1 for i in gone):
-        raise ValueError(f"fdbr.ops.squeeze: shape {x.shape} has no length 1 at axis {axis}")
-    return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in gone))
+    gone, shape = normalize_axes(axis, x.ndim, "squeeze"), x.shape
+    for i in gone:
+        if shape[i] != 1:
+            raise ValueError(f"fdbr.ops.squeeze: shape {shape} has no length 1 at axis {axis}")
+    return _reshape(x, to=tuple([n for i, n in enumerate(shape) if i not in gone]))
 
 
 @linear(x=lambda ct, axes: _flip(ct, axes=axes), batch=shifted("axes"))
@@ -323,6 +331,8 @@ def _at(axis: int, place: Any) -> Any:
 
 def _parts(arrays: Sequence[Any]) -> list[Any]:
     """What is to be joined, as arrays; Python numbers among it are weak, as everywhere."""
+    if set(map(type, arrays)) == {np.ndarray}:
+        return list(arrays)
     parts = [part if is_number(part) else asarray(part) for part in arrays]
     if not any(map(is_number, parts)):
         return parts
@@ -362,7 +372,16 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
 
 @joining(_stacked_places, _batch_joined)
 def _stack(xp: Any, *arrays: Any, axis: int) -> Any:
-    return xp.stack(arrays, axis=axis)
+    first = arrays[0]
+    shape, dtype = first.shape, first.dtype
+    alike = xp is np and axis < len(shape)
+    if not alike or any(part.shape != shape or part.dtype != dtype for part in arrays):
+        return xp.stack(arrays, axis=axis)
+    # What is joined along an existing axis is joined at once.
+    out = np.empty((*shape[:axis], len(arrays), *shape[axis:]), dtype)
+    joined = out.reshape((*shape[:axis], len(arrays) * shape[axis], *shape[axis + 1 :]))
+    np.concatenate(arrays, axis, out=joined)
+    return out
 
 
 def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
@@ -422,8 +441,11 @@ def _diagonal(xp: Any, x: Any, *, offset: int) -> Any:
 @linear(x=lambda ct, offset: _diagonal(ct, offset=offset), batch=prefixed("shape"))
 def _embed_diagonal(xp: Any, x: Any, *, shape: tuple[int, ...], offset: int) -> Any:
     out = xp.zeros(shape, dtype=x.dtype)
-    rows = xp.arange(x.shape[-1]) + max(-offset, 0)
-    out[..., rows, rows + offset] = x
+    columns, count = shape[-1], x.shape[-1]
+    if count:
+        first = offset if offset > 0 else -offset * columns
+        elements = out.reshape((*shape[:-2], shape[-2] * columns))
+        elements[..., first : first + count * (columns + 1) : columns + 1] = x
     return out
 
 
