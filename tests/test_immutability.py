@@ -439,3 +439,36 @@ def test_constants_computed_inside_are_read_only():
         return np.where(mask, x, 0).sum()
 
     assert fdbr.grad(f)(np.ones(2)).tolist() == [1.0, 1.0]
+
+
+VIEWS = {
+    "transposed": lambda x: x.T,
+    "added up": lambda x: x.sum(),
+    "repeated": lambda x: np.broadcast_to(x[None], (2, *x.shape)).sum(axis=0).T,
+    "joined": lambda x: np.concatenate([x, np.ones((99 * len(x), COLUMNS))]),
+    "stacked": lambda x: np.stack([x, np.zeros(x.shape)]),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_gradient_may_be_a_view_but_keeps_little_more_memory(name):
+    x = np.ones((LONG, COLUMNS))
+    out, pullback = fdbr.vjp(VIEWS[name], x)
+    ct = np.array(np.random.default_rng(0).normal(size=out.shape))
+    ct.setflags(write=False)
+    (slope,) = pullback(ct)
+    (again,) = pullback(ct.copy())
+    assert np.array_equal(slope, again)
+    assert not slope.flags.writeable
+    whole = slope
+    while whole.base is not None:
+        whole = whole.base
+    assert whole.nbytes <= 4 * slope.nbytes
+
+
+def test_a_view_that_the_rule_of_a_user_gives_stays_theirs():
+    kept = np.ones((2, 3))
+    f = fdbr.custom_vjp(np.sum, fwd=lambda x: (x.sum(), None), bwd=lambda residuals, ct: (kept.T,))
+    slope = fdbr.grad(f)(np.zeros((3, 2)))
+    assert not np.shares_memory(slope, kept)
+    assert kept.flags.writeable
