@@ -11,6 +11,7 @@ import fdbr
 from fdbr import ops
 from fdbr.core import registry
 from ops.cases import CASES, Case, few, jitted_if_asked
+from ops.cases_scipy import SPECIAL
 from ops.reasons import WITHOUT_DERIVATIVE
 
 FLOATS = ("float32", "float64")
@@ -36,7 +37,7 @@ def tolerance(*arrays: Any) -> float:
     return 1e3 * max((np.finfo(a.dtype).eps for a in arrays if a.dtype.kind == "f"), default=1e-16)
 
 
-DIFFERENTIABLE = [case for case in CASES if case.op not in WITHOUT_DERIVATIVE]
+DIFFERENTIABLE = [case for case in (*CASES, *SPECIAL) if case.op not in WITHOUT_DERIVATIVE]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -88,7 +89,7 @@ ELEMENTWISE = sorted(
     and len(primitive.rules) > 1
     and any(primitive.rules)
     and primitive.value.__module__.startswith("fdbr.")
-    # SciPy's functions have domains of their own, and their slopes are computed in float64.
+    # SciPy's functions have domains of their own, in which their cases above lie.
     and (
         "special" not in primitive.value.__module__
         or primitive.value.__module__.endswith("entropies")

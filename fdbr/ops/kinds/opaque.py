@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from fdbr.ops.kinds.batches import aligned
-from fdbr.ops.kinds.fitting import fit, match
+from fdbr.ops.kinds.fitting import dtype_of, fit, in_precision, match
 from fdbr.ops.kinds.operation import operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rules, Unknown, names_of, saver, stated_rule
 
@@ -50,32 +50,46 @@ def several(**partials: Any) -> Any:
     """
 
     def declare(value: Function) -> Any:
-        return opaque(batch=aligned, **{name: _pair(p) for name, p in partials.items()})(value)
+        operands = operands_of(value)
+        pairs = {name: _pair(partial, operands) for name, partial in partials.items()}
+        return opaque(batch=aligned, **pairs)(value)
 
     return declare
 
 
-def _pair(partial: Any) -> tuple[Any, Any]:
-    """The reverse and the forward rule that follow from partial derivatives."""
+def _pair(partial: Any, operands: tuple[str, ...]) -> tuple[Any, Any]:
+    """The reverse and the forward rule that follow from partial derivatives.
+
+    They are computed in the precision of the results, as those of `elementwise` are.
+    """
     if isinstance(partial, Unknown):
         return partial, partial
+    named = list(inspect.signature(partial).parameters.values())
+    mine = [p.name in operands for p in named]
+
+    def slopes(saved: Any, dtype: Any) -> Any:
+        pairs = zip(saved, mine, strict=True)
+        return partial(*(in_precision(v, dtype) if own else v for v, own in pairs))
 
     def pull(ct: Any, shape: Any, dtype: Any, *saved: Any) -> Any:
-        pairs = zip(ct, partial(*saved), strict=True)
+        to = next(dtype_of(c) for c in ct if c is not None)
+        pairs = zip(ct, slopes(saved, to), strict=True)
         terms = [c * (p() if callable(p) else p) for c, p in pairs if c is not None]
         return fit(functools.reduce(operator.add, terms), (shape, dtype))
 
-    def push(tangent: Any, *saved: Any) -> Any:
-        return tuple(tangent * (p() if callable(p) else p) for p in partial(*saved))
+    def push(tangent: Any, out: Any, *saved: Any) -> Any:
+        rest = iter(saved)
+        known = [out if p.name == "out" else next(rest) for p in named]
+        return tuple(tangent * (p() if callable(p) else p) for p in slopes(known, dtype_of(out[0])))
 
-    named = list(inspect.signature(partial).parameters.values())
-    first = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in _FIRST]
-    pull.__signature__ = inspect.Signature([*first, *named])  # type: ignore[attr-defined]
-    push.__signature__ = inspect.Signature([first[0], *named])  # type: ignore[attr-defined]
+    pull.__signature__ = inspect.Signature(_first("ct", "shape", "dtype") + named)  # type: ignore[attr-defined]
+    others = [p for p in named if p.name != "out"]
+    push.__signature__ = inspect.Signature(_first("tangent", "out") + others)  # type: ignore[attr-defined]
     return pull, push
 
 
-_FIRST = ("ct", "shape", "dtype")
+def _first(*names: str) -> list[inspect.Parameter]:
+    return [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names]
 
 
 def _push_rule(push: Any, operands: tuple[str, ...], index: int) -> Any:
