@@ -14,7 +14,9 @@ these; those that are scaled by the size of a part of the argument are for real 
 from typing import Any
 
 from fdbr.ops.arithmetic import sign
+from fdbr.ops.dtypes import is_complex
 from fdbr.ops.kinds import elementwise
+from fdbr.ops.special.far_out import FALLING, GROWING, slope_far_out
 from fdbr.ops.special.library import (
     one_less,
     refuse_complex,
@@ -127,7 +129,7 @@ kv = scipy_function(
 )
 kve = scipy_function(
     *("kve", "v z", "``exp(z) * kv(v, z)``, without underflow."),
-    z=lambda v, z, out: out - _mean(kve, v, z),
+    z=lambda v, z: _kve_slope(v, z),
 )
 kn = scipy_function(
     *("kn", "n x", "The modified Bessel function of the second kind of integer order ``n``."),
@@ -151,20 +153,36 @@ k1 = scipy_function(
 )
 i0e = scipy_function(
     *("i0e", "x", "``exp(-abs(x)) * i0(x)``; its derivative at 0 is taken as 0."),
-    x=lambda x, out: i1e(x) - sign(x) * out,
+    x=lambda x: slope_far_out(GROWING, 0.0, x, lambda x: i1e(x) - sign(x) * i0e(x), parity=1),
 )
 i1e = scipy_function(
     *("i1e", "x", "``exp(-abs(x)) * i1(x)``."),
-    x=lambda x, out: 0.5 * (i0e(x) + ive(2.0, x)) - sign(x) * out,
+    x=lambda x: slope_far_out(GROWING, 1.0, x, lambda x: _near_i1e(x), parity=-1),
 )
 k0e = scipy_function(
     *("k0e", "x", "``exp(x) * k0(x)``."),
-    x=lambda x, out: out - k1e(x),
+    x=lambda x: slope_far_out(FALLING, 0.0, x, lambda x: k0e(x) - k1e(x)),
 )
 k1e = scipy_function(
     *("k1e", "x", "``exp(x) * k1(x)``."),
-    x=lambda x, out: out - 0.5 * (k0e(x) + kve(2.0, x)),
+    x=lambda x: slope_far_out(FALLING, 1.0, x, lambda x: k1e(x) - 0.5 * (k0e(x) + kve(2.0, x))),
 )
+
+
+def _near_i1e(x: Any) -> Any:
+    return 0.5 * (i0e(x) + ive(2.0, x)) - sign(x) * i1e(x)
+
+
+def _kve_slope(v: Any, z: Any) -> Any:
+    def near(z: Any) -> Any:
+        return kve(v, z) - _mean(kve, v, z)
+
+    return near(z) if is_complex(z) else slope_far_out(FALLING, v, z, near)
+
+
+def _ive_slope(v: Any, z: Any) -> Any:
+    return slope_far_out(GROWING, v, z, lambda z: _mean(ive, v, z) - sign(z) * ive(v, z))
+
 
 # --- scaled by the size of a part, for real arguments -------------------------------
 
@@ -189,9 +207,7 @@ def yve(xp: Any, v: Any, z: Any) -> Any:
     return scipy_special(xp, "yve", v, z)
 
 
-@elementwise(
-    double=True, v=unknown("ive", "v"), z=lambda v, z, out: _mean(ive, v, z) - sign(z) * out
-)
+@elementwise(double=True, v=unknown("ive", "v"), z=_ive_slope)
 def ive(xp: Any, v: Any, z: Any) -> Any:
     """``exp(-abs(z)) * iv(v, z)``, of real ``z``.  No derivative in v is known."""
     refuse_complex("special.ive", z)
