@@ -12,6 +12,8 @@ from fdbr.custom import custom_jvp, custom_vjp
 from fdbr.forward import jvp
 from fdbr.jacobians import hessian, hvp, jacfwd, jacrev, linearize
 from fdbr.jit import DonatedError, ImpureError, jit
+from fdbr.nn import initializers
+from fdbr.ops.indexing import Place, at
 from fdbr.signatures import typed
 from fdbr.solvers import Minimum, Solution, fixed_point, minimize, odeint, root
 from fdbr.transforms import grad, stop_gradient, value_and_grad, vjp
@@ -67,7 +69,7 @@ for module in (
     sys.modules[__name__],
     backend,
     debug,
-    nn.initializers,
+    initializers,
     ops,
     ops.fft,
     ops.linalg,
@@ -79,4 +81,8 @@ for module in (
 ):
     arrays = module in (ops, ops.fft, ops.linalg, tree)  # which check their operands themselves
     boundary.guard(module, module.__name__, checked=not arrays)
-del arrays, module
+for kind in initializers.made:
+    boundary.guard_methods(kind, "fdbr.nn.initializers", "__call__")
+boundary.guard_methods(at, "fdbr.ops.at", "__getitem__")
+boundary.guard_methods(Place, "fdbr.ops.at", "get", "set", "add")
+del arrays, kind, module

@@ -255,7 +255,7 @@ class _Batch:
         self.size = next(iter(sizes))
 
     def _first(self, leaf: Any, axis: int, path: str) -> Any:
-        shape = getattr(leaf, "shape", ())
+        shape = leaf.shape if isinstance(leaf, Tracer) or is_array(leaf) else ()
         if not -len(shape) <= axis < len(shape):
             by_position = path.startswith("[0]")
             advice = "give an axis that it has, or None" if by_position else "pass it by position"

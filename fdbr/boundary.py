@@ -23,7 +23,7 @@ from typing import Any
 from fdbr.core import describe
 from fdbr.reverse import backward
 
-__all__ = ["explaining", "guard"]
+__all__ = ["explaining", "guard", "guard_methods"]
 
 _OURS = frozenset(sys.stdlib_module_names) | {
     "attr", "attrs", "cupy", "fdbr", "hypothesis", "numba", "numpy", "optree", "scipy", "tqdm",
@@ -56,6 +56,12 @@ def guard(module: ModuleType, name: str, *, checked: bool = True) -> None:
             setattr(module, member, _guarded[value])
         elif isinstance(value, type) and value.__module__.startswith("fdbr."):
             _guard_class(value, f"{name}.{member}", checked and module.__name__ != "fdbr.debug")
+
+
+def guard_methods(cls: Any, name: str, *methods: str) -> None:
+    """Have methods of a class explain their errors, which public functions make objects of."""
+    for method in methods:
+        setattr(cls, method, explaining(vars(cls)[method], name, False))
 
 
 def _guard_class(cls: Any, name: str, checked: bool) -> None:

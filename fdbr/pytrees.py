@@ -241,7 +241,7 @@ def is_inexact(leaf: Any) -> bool:
     try:
         dtype = leaf.dtype
         return dtype.kind in "fc" or dtype_kind(dtype) == "f"
-    except AttributeError:
+    except (AttributeError, TypeError):  # TypeError of what says something else by the name
         return isinstance(leaf, float | complex)
 
 

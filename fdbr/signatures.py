@@ -112,7 +112,7 @@ class _Check:
         """Raise unless a value fits its pattern."""
         number = value.__class__ if value.__class__ in _WEAK else None  # of a traced one, too
         shape = () if number else getattr(value, "shape", None)
-        if shape is None:
+        if not isinstance(shape, tuple):
             raise self.error(TypeError, name, pattern, value, "which is no array")
         if number:
             fits = pattern.kinds is None or not _WEAK[number].isdisjoint(_letters(pattern.kinds))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import tree
-from fdbr.backend import protect
+from fdbr.backend import is_array, protect
 from fdbr.classes import fields_of
 from fdbr.jit.constants import first_changed
 from fdbr.jit.donation import SOLE, Donation, holds
@@ -21,7 +21,7 @@ from fdbr.jit.interpreter import Miss
 from fdbr.jit.outputs import published
 from fdbr.jit.parts import Scope, children, exact, is_leaf, one_level
 from fdbr.jit.program import Fused, Program, Small, Variable, is_variable
-from fdbr.jit.signature import is_array, is_moving
+from fdbr.jit.signature import is_moving
 from fdbr.remembered import forget
 
 __all__ = ["NEVER", "NO_FIT", "Hit", "hit_of"]

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from fdbr import tree
+from fdbr.backend import is_array
 from fdbr.core import Tracer
 from fdbr.jit.parts import Scope, details, exact, is_leaf, one_level
 
-__all__ = ["is_array", "is_moving", "nodes", "paths", "put_together", "sign", "taken_apart"]
+__all__ = ["is_moving", "nodes", "paths", "put_together", "sign", "taken_apart"]
 
 Reader = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
 """What reads the details of arguments of one structure."""
@@ -89,11 +90,6 @@ def sign(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], bool]:
         else:
             signature.append((None, exact(leaf)))
     return tuple(signature), traced
-
-
-def is_array(leaf: Any) -> bool:
-    """Whether a leaf is an array, or an array's scalar, of whatever module."""
-    return hasattr(leaf, "dtype") and hasattr(leaf, "shape") and not isinstance(leaf, type)
 
 
 def is_moving(leaf: Any) -> bool:

@@ -134,6 +134,10 @@ class Constant:
         return lock(array_module(key).full(shape, self.value, dtype=dtype))
 
 
+made = (Normal, Uniform, VarianceScaling, Orthogonal, Constant)
+"""What the functions below make: functions of a key, a shape and a dtype."""
+
+
 def lecun_normal() -> VarianceScaling:
     """Normal with variance ``1 / fan_in`` (LeCun et al., *Efficient BackProp*, 1998).
 

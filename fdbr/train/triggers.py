@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fdbr.core import integer
+from fdbr.core import describe, integer
 from fdbr.train.loop import Report
 
 __all__ = ["Trigger", "every"]
@@ -44,6 +44,8 @@ def every(*, epochs: int | None = None, iterations: int | None = None) -> Trigge
             integer("fdbr.train.every", name, number, least=1)
 
     def triggered(report: Report) -> bool:
+        if not hasattr(report, "position"):
+            raise TypeError(f"fdbr.train.every: a trigger takes a report, not {describe(report)}")
         at_end = report.position.batch == 0
         if epochs is not None and at_end and report.position.epoch % epochs == 0:
             return True

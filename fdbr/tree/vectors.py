@@ -87,7 +87,7 @@ class _Places:
     def tree(self, vector: Any, /) -> Any:
         """The tree of the elements of a vector."""
         if not isinstance(vector, Tracer) and not is_array(vector):
-            vector = np.asarray(vector)
+            vector = ops.asarray(vector)
         size = self.stops[-1]
         if vector.shape != (size,) or dtype_kind(vector.dtype) not in "biuf" + "c" * (
             not self.real

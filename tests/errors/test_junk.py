@@ -8,8 +8,10 @@ import warnings
 import numpy as np
 import pytest
 from errors.junk import calls, functions, is_named, is_of_test, raised_by
+from errors.junk import junk as junk_of_arrays
 
 import fdbr
+from fdbr import nn, ops, random, train, tree
 
 FUNCTIONS = functions()
 
@@ -47,6 +49,53 @@ def test_junk_is_refused_by_name_or_has_a_meaning(name):
             if error is not None and not is_named(name, error) and not is_of_test(error):
                 wrong.append(f"{what}: {type(error).__name__}: {error}")
     assert not wrong, "\n".join([f"{len(wrong)} errors do not begin with {name}:", *wrong[:10]])
+
+
+def _made():
+    """What public functions make that is called in turn, and how its errors may begin."""
+    params = {"a": np.ones(2)}
+    optimizer = train.optim.adam(1e-3)
+    state = optimizer.init(params)
+    first = lambda x: tree.leaves(x)[0]
+    place = ops.at(np.ones(3))
+    return {
+        "grad": fdbr.grad(first),
+        "value_and_grad": fdbr.value_and_grad(first),
+        "jacrev": fdbr.jacrev(first),
+        "jacfwd": fdbr.jacfwd(first),
+        "hessian": fdbr.hessian(first),
+        "vmap": fdbr.vmap(first),
+        "vmap of grad": fdbr.vmap(fdbr.grad(first)),
+        "jit of grad": fdbr.jit(fdbr.grad(first)),
+        "pullback": fdbr.vjp(lambda x: 2 * x, np.ones(3))[1],
+        "linearize": fdbr.linearize(lambda x: 2 * x, np.ones(3))[1],
+        "unravel": tree.ravel(params)[1],
+        "init": optimizer.init,
+        "gradients": lambda junk: optimizer.update(junk, state, params),
+        "state": lambda junk: optimizer.update(params, junk, params),
+        "key": lambda junk: nn.initializers.lecun_normal()(junk, (2, 3)),
+        "shape": lambda junk: nn.initializers.orthogonal()(random.key(0), junk),
+        "dtype": lambda junk: nn.initializers.ones()(random.key(0), (2, 3), junk),
+        "trigger": train.every(epochs=1),
+        "place": lambda junk: place[junk].set(1.0),
+        "set": place[0].set,
+        "add": place[0].add,
+        "layer": nn.Linear.init(random.key(0), 3, 2),
+    }
+
+
+@pytest.mark.parametrize("name", _made())
+def test_what_functions_return_refuses_junk_by_name(name):
+    call, wrong = _made()[name], []
+    with warnings.catch_warnings(), np.errstate(all="ignore"), ending():
+        warnings.simplefilter("ignore")
+        for what, junk in {**junk_of_arrays(), "a class with a dtype": np.float64}.items():
+            try:
+                call(junk)
+            except Exception as error:
+                if not str(error).startswith("fdbr.") and not is_of_test(error):
+                    wrong.append(f"{what}: {type(error).__name__}: {error}")
+    assert not wrong, "\n".join(wrong[:10])
 
 
 def test_an_error_of_the_users_own_function_stays_what_it_is():

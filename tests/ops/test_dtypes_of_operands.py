@@ -119,3 +119,55 @@ def test_rules_do_not_wrap_or_overflow_where_the_value_does_not(
         part = 0.75 if dtype.kind == "f" else 1
         args.append((sign * part * np.array(numbers)).astype(dtype))
     check(jitted_if_asked(primitive.apply), args, chosen, range(count))
+
+
+COMPLEX = ("complex64", "complex128")
+BESIDE_COMPLEX = ("bool", "int8", "uint8", "int32", "uint64", "float16", *FLOATS, *COMPLEX)
+
+
+def complex_slopes(function: Any, args: Any, chosen: int) -> Any:
+    """Value, gradient and tangent of a number made of a function's real and imaginary parts."""
+
+    def of_chosen(x: Any) -> Any:
+        out = ops.astype(function(*args[:chosen], x, *args[chosen + 1 :]), "complex128")
+        return ops.sum(ops.real(out)) + 0.5 * ops.sum(ops.imag(out))
+
+    x = args[chosen]
+    direction = np.ones_like(x) * (1 + 0.25j if x.dtype.kind == "c" else 1)
+    _, tangent = fdbr.jvp(of_chosen, (x,), (direction.astype(x.dtype),))
+    return function(*args), fdbr.grad(of_chosen)(x), tangent
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ELEMENTWISE)
+@few(12)
+@given(st.data())
+def test_complex_operands_beside_any_others_have_the_derivative_of_their_values(
+    name: str, data: st.DataObject
+) -> None:
+    primitive = registry[name]
+    count = len(primitive.rules)
+    chosen = data.draw(st.sampled_from([i for i in range(count) if primitive.rules[i]]))
+    kinds = [data.draw(st.sampled_from(BESIDE_COMPLEX)) for _ in range(count)]
+    kinds[chosen] = data.draw(st.sampled_from((*FLOATS, *COMPLEX)))
+    if not {*kinds} & {*COMPLEX}:
+        kinds[chosen] = "complex64"
+    args, exact = [], []
+    for kind in kinds:
+        numbers = data.draw(st.lists(st.sampled_from((1, 2, 3, 7, 100)), min_size=2, max_size=2))
+        number = np.array(numbers) * (0.5 - 0.25j if kind in COMPLEX else 1)
+        args.append(number.astype(kind))
+        exact.append(args[-1].astype("complex128" if kind in COMPLEX else "float64"))
+    try:
+        value, *found = complex_slopes(jitted_if_asked(primitive.apply), args, chosen)
+    except (TypeError, ValueError) as error:
+        assert str(error).startswith("fdbr."), error
+        return  # it takes no complex numbers
+    expected_value, *expected = complex_slopes(primitive.apply, exact, chosen)
+    narrow = {value.dtype, args[chosen].dtype} & {np.dtype("f4"), np.dtype("c8")}
+    rtol = 1e3 * np.finfo("f4" if narrow else "f8").eps
+    assert found[0].dtype == args[chosen].dtype
+    if np.allclose(value, expected_value, rtol, rtol, equal_nan=True):
+        for f, e in zip(found, expected, strict=True):
+            if np.all(abs(e) < 1e30):
+                np.testing.assert_allclose(f, e, rtol, rtol * 10 * max(1.0, np.max(abs(e))))

@@ -112,12 +112,13 @@ def in_precision(value: Any, to: Any) -> Any:
         return value
     if to.kind == "c" and dtype.kind != "c":
         to = _REAL[to.char]
-    elif dtype.kind == "c" and to.kind != "c":
-        return value
+    elif dtype.kind == "c" and to.kind != "c":  # beside the tangent of a real operand
+        to = _COMPLEX.get(to.char, dtype)
     return value if dtype == to else dispatch(registry["astype_inexact"], (value,), {"to": to})
 
 
 _REAL = {code: np.dtype(real) for code, real in zip("FDG", "fdg", strict=True)}
+_COMPLEX = {code: np.dtype(whole) for code, whole in zip("fdg", "FDG", strict=True)}
 
 
 def match(tangent: Any, out: Any) -> Any:
