@@ -160,8 +160,21 @@ implements("repeat")(lambda a, repeats, axis=None: ops.repeat(a, repeats, axis=a
 implements("meshgrid")(
     lambda *xi, copy=True, sparse=False, indexing="xy": tuple(_meshgrid(xi, sparse, indexing))
 )
-implements("pad")(lambda array, pad_width, mode="constant", **kwargs: ops.pad(
-    array, pad_width, mode, **kwargs))  # fmt: skip
+_OF_MODES = {
+    "constant": "constant_values",
+    "linear_ramp": "end_values",
+    **dict.fromkeys(("maximum", "mean", "median", "minimum"), "stat_length"),
+    **dict.fromkeys(("reflect", "symmetric"), "reflect_type"),
+}
+"""The keyword that a mode of ``pad`` takes, if it takes one."""
+
+
+@implements("pad")
+def _pad(array: Any, pad_width: Any, mode: Any = "constant", **named: Any) -> Any:
+    wrong = [f"{name}=" for name in named if name != _OF_MODES.get(mode)]
+    if wrong:
+        raise ValueError(f"np.pad: mode {mode!r} takes no {', '.join(wrong)}")
+    return ops.pad(array, pad_width, mode, **named)
 
 
 def _meshgrid(xi: Any, sparse: bool, indexing: Any) -> list[Any]:

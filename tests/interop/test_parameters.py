@@ -173,3 +173,106 @@ def test_every_parameter_works_as_in_numpy_or_is_refused_by_name(function):
                 refused_by_name(call, function, name)
             except Exception as error:
                 raise AssertionError(f"{name_of(function)} with {name}={value!r}") from error
+
+
+A = np.array([[0.5, 1.5, 1.1], [2.0, 0.25, 0.75]])
+KEYWORDS = {
+    np.clip: [
+        {"min": 0.6, "max": 1.2, "dtype": np.float32},
+        {"min": 0.6, "casting": "same_kind"},
+        {"max": 1.2, "order": "F", "subok": False},
+        {"min": 0.6, "where": np.array([True, False, True])},
+        {"min": 0.6, "out": np.zeros((2, 3))},
+        {"min": 0.6, "nonsense": 1},
+    ],
+    np.pad: [
+        {"pad_width": 1, "constant_values": 2.0},
+        {"pad_width": ((0, 1), (2, 0)), "constant_values": ((1.0, 2.0), (3.0, 4.0))},
+        *({"pad_width": 2, "mode": m, "stat_length": 1} for m in ("maximum", "mean", "minimum")),
+        {"pad_width": 2, "mode": "median"},
+        {"pad_width": 2, "mode": "linear_ramp", "end_values": (1.0, 3.0)},
+        {"pad_width": 1, "mode": "reflect", "reflect_type": "odd"},
+        {"pad_width": 1, "mode": "symmetric", "reflect_type": "odd"},
+        {"pad_width": 1, "mode": "wrap", "reflect_type": "odd"},
+        {"pad_width": 1, "nonsense": 1},
+    ],
+    np.einsum: [
+        {"dtype": np.float32},
+        {"dtype": np.float32, "casting": "same_kind"},
+        {"order": "F"},
+        {"optimize": True},
+        {"nonsense": 1},
+    ],
+    np.piecewise: [{"scale": 2.0}],
+    np.apply_along_axis: [{"scale": 2.0}],
+}
+FIRST = {
+    np.einsum: lambda x, **named: np.einsum("ij,kj->ik", x, x, **named),
+    np.piecewise: lambda x, **named: np.piecewise(
+        x, [x < 1, x >= 1], [lambda v, scale: v * scale, lambda v, scale: v**2], **named
+    ),
+    np.apply_along_axis: lambda x, **named: np.apply_along_axis(
+        lambda row, scale: row * scale, 1, x, **named
+    ),
+}
+
+
+def outcome(call: Any) -> tuple[Any, Any]:
+    """What a call gives, or the error that it raises."""
+    try:
+        return call(), None
+    except (TypeError, ValueError) as error:
+        return None, error
+
+
+@pytest.mark.parametrize("function", KEYWORDS, ids=name_of)
+@pytest.mark.filterwarnings("ignore")
+def test_keywords_that_a_signature_does_not_spell_out_work_or_are_refused_by_name(function):
+    call = FIRST.get(function, function)
+    for named in KEYWORDS[function]:
+        expected, theirs = outcome(lambda named=named: call(A, **named))
+        found, ours = outcome(lambda named=named: fdbr.vjp(lambda x: call(x, **named), A))
+        if ours is not None:
+            words = str(ours)
+            assert function.__name__ in words, words
+            assert theirs is not None or any(f"{name}=" in words for name in named), words
+            continue
+        assert theirs is None, f"{named} is refused by NumPy: {theirs}"
+        value, pullback = found
+        assert value.dtype == expected.dtype
+        assert_allclose(value, expected, rtol=1e-6)
+        h, tolerance = (1e-6, 1e-6) if value.dtype == float else (1e-3, 1e-2)
+        step = h * np.cos(A)
+        change = (call(A + step, **named) - call(A - step, **named)).sum(dtype=float)
+        slope = np.sum(pullback(np.ones_like(value))[0] * step) * 2
+        assert_allclose(slope, change, rtol=tolerance, atol=h * tolerance)
+
+
+@pytest.mark.parametrize("function", MAKING, ids=name_of)
+def test_what_is_made_like_a_traced_array_is_what_numpy_makes(function):
+    if function is np.arange:  # whose first parameter has two names
+        arguments = {"start_or_stop": 5}
+    else:
+        arguments = {k: v for k, v in base(function).items() if k != "like"}
+    if function is np.fromfunction:
+        arguments["function"] = lambda i, j: i + j
+    if any(arrays_in(value) for value in arguments.values()):
+        return
+    made = []
+    call = lambda like: Call(function, arguments | {"like": like})()
+    try:
+        expected = call(A)
+    except (TypeError, ValueError):
+        return  # NumPy does not make one of these arguments
+
+    def f(x):
+        made.append(call(x))
+        return np.sum(x)
+
+    for transform in (fdbr.grad, fdbr.jit, lambda f: lambda x: fdbr.vmap(f)(x[None])):
+        transform(f)(A)
+        value = made.pop()
+        assert np.shape(value) == np.shape(expected)
+        assert value.dtype == expected.dtype
+        if function is not np.empty:
+            assert np.array_equal(fdbr.stop_gradient(value), expected)

@@ -161,7 +161,8 @@ def test_complex_operands_beside_any_others_have_the_derivative_of_their_values(
     try:
         value, *found = complex_slopes(jitted_if_asked(primitive.apply), args, chosen)
     except (TypeError, ValueError) as error:
-        assert str(error).startswith("fdbr."), error
+        if not str(error).startswith("fdbr."):
+            raise
         return  # it takes no complex numbers
     expected_value, *expected = complex_slopes(primitive.apply, exact, chosen)
     narrow = {value.dtype, args[chosen].dtype} & {np.dtype("f4"), np.dtype("c8")}
