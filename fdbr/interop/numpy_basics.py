@@ -12,7 +12,9 @@ import numpy as np
 from fdbr import ops
 from fdbr.backend import array_module, device_put
 from fdbr.core import describe
+from fdbr.floats import dtype_kind
 from fdbr.interop.signatures import implements, refuse
+from fdbr.ops.dtypes import is_number
 from fdbr.ops.shape import normalize_axes
 
 __all__ = ["as_tuple", "cast", "checked_order", "flattened", "within"]
@@ -301,7 +303,10 @@ def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
 
 @implements("round", "around")
 def _round(a: Any, decimals: int = 0) -> Any:
-    return ops.round(a) if not decimals else ops.round(a * 10**decimals) / 10**decimals
+    if not decimals or (decimals > 0 and dtype_kind(ops.result_type(a)) in "biu"):
+        return ops.round(a)
+    out = ops.round(a * 10**decimals) / 10**decimals
+    return out if is_number(a) else ops.astype(out, a.dtype, copy=False)
 
 
 _NOT_GIVEN = np._NoValue

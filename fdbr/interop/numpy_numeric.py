@@ -77,6 +77,8 @@ def _nan_to_num(
             _nan_to_num(ops.real(x), copy, nan, posinf, neginf),
             1j * _nan_to_num(ops.imag(x), copy, nan, posinf, neginf),
         )
+    if dtype_kind(x.dtype) != "f":
+        return x  # integers are always numbers
     limits = ops.finfo(x.dtype)
     most, least = limits.max if posinf is None else posinf, limits.min if neginf is None else neginf
     nan, most, least = (as_weak(value, x) for value in (nan, most, least))
@@ -90,6 +92,8 @@ def _isclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
     a, b = arrays(a, b)
+    if dtype_kind(b.dtype) in "biu":  # whose differences would wrap
+        b = ops.astype(b, ops.result_type(b.dtype, np.float64))
     near = (ops.abs(a - b) <= atol + rtol * ops.abs(b)) & ops.isfinite(b) | ops.equal(a, b)
     return near | (ops.isnan(a) & ops.isnan(b)) if equal_nan else near
 

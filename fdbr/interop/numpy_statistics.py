@@ -122,7 +122,7 @@ def _correlations(x: Any) -> Any:
 @implements("bincount")
 def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     x, weights = arrays(x, 1 if weights is None else weights)
-    weights = weights if weights.ndim else ops.ones_like(x, dtype=int)
+    weights = ops.astype(weights, float) if weights.ndim else ops.ones_like(x, dtype=int)
     count = int(ops.max(x)) + 1 if x.size else 0
     return ops.segment_sum(weights, x, max(count, minlength))
 
@@ -133,7 +133,9 @@ def _bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -
         raise TypeError(f"np.histogram: bins={bins!r} of traced values; give their number or edges")
     if getattr(bins, "ndim", 0) or isinstance(bins, list | tuple):
         return arrays(a, bins)[1]
-    low, high = (ops.min(a), ops.max(a)) if range is None else range
+    if range is None:
+        range = (ops.min(a), ops.max(a)) if a.size else (0, 1)
+    low, high = range[0] * 1.0, range[1] * 1.0  # of integers and truth values, too
     if bool(low == high):
         low, high = low - 0.5, high + 0.5
     return ops.linspace(low, high, int(bins) + 1)

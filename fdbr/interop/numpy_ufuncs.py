@@ -109,13 +109,14 @@ def _vecmat(x1: Any, x2: Any) -> Any:
 def _in_its_dtype(ufunc: np.ufunc, op: Callable[..., Any]) -> Callable[..., Any]:
     """A function of several steps whose result has the dtype of the ufunc.
 
-    NumPy's own dtypes are kept by each step; added ones a Python number makes float32 of.
+    NumPy's own floating dtypes are kept by each step; of added ones a Python number makes float32,
+    and of integers float64, where NumPy takes the narrowest that holds them.
     """
 
     def composed(*args: Any) -> Any:
         out = op(*args)
         dtypes = [type(x) if is_number(x) else ops.result_type(x) for x in args]
-        if not any(map(is_added, dtypes)):
+        if not any(is_added(d) or getattr(d, "kind", "f") in "biu" for d in dtypes):
             return out
         outs = ufunc.resolve_dtypes((*dtypes, *(None,) * ufunc.nout))[-ufunc.nout :]
         if type(out) is not tuple:
@@ -168,7 +169,7 @@ _OWN = {
 _OF_STEPS = frozenset(
     {
         *("deg2rad", "degrees", "fabs", "fmax", "fmin", "frexp", "heaviside", "logaddexp2"),
-        *("modf", "rad2deg", "radians"),
+        *("conj", "conjugate", "modf", "rad2deg", "radians", "rint"),
     }
 )
 

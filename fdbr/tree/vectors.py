@@ -86,11 +86,13 @@ class _Places:
 
     def tree(self, vector: Any, /) -> Any:
         """The tree of the elements of a vector."""
-        if not isinstance(vector, Tracer) and not is_array(vector):
+        if isinstance(vector, list | tuple):
             vector = ops.asarray(vector)
-        size = self.stops[-1]
-        if vector.shape != (size,) or dtype_kind(vector.dtype) not in "biuf" + "c" * (
-            not self.real
+        size, kinds = self.stops[-1], "biuf" if self.real else "biufc"
+        if (
+            getattr(vector, "shape", None) != (size,)
+            or not (isinstance(vector, Tracer) or is_array(vector))
+            or dtype_kind(vector.dtype) not in kinds
         ):
             raise ValueError(
                 f"fdbr.tree.ravel: unravel takes a {'real ' * self.real}vector of shape ({size},), "

@@ -130,3 +130,35 @@ def test_roots_move_as_the_implicit_function_theorem_says():
     assert_allclose(slopes, -np.polyval(t, roots) / np.polyval(np.polyder(p), roots), rtol=1e-10)
     again = fdbr.jvp(lambda p: np.real(np.poly(np.roots(p))), (p,), (t,))[1]
     assert_allclose(again, (t - p * t[0]) / p[0], rtol=1e-10, atol=1e-12)
+
+
+INTEGERS = {
+    "fabs": np.fabs,
+    "rint": np.rint,
+    "deg2rad": np.deg2rad,
+    "degrees": np.degrees,
+    "logaddexp2": lambda x: np.logaddexp2(x, x),
+    "modf": lambda x: np.modf(x)[1],
+    "fmax": lambda x: np.fmax(x, x),
+    "heaviside": lambda x: np.heaviside(x, x),
+    "conj": np.conj,
+    "isclose": lambda x: np.isclose(x, x[::-1]),
+    "nan_to_num": np.nan_to_num,
+    "histogram": lambda x: np.histogram(x, 3)[1],
+    "bincount": lambda x: np.bincount([0, 1, 1], weights=x),
+}
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint32", "int64"])
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_give_numpys_dtypes_and_values_under_jit_and_vmap(name, dtype):
+    f, x = INTEGERS[name], np.array([3, 0, 1]).astype(dtype)
+    expected = f(x)
+    for found in (fdbr.jit(f)(x), fdbr.vmap(f)(np.stack([x, x]))[1]):
+        assert found.dtype == expected.dtype
+        assert_allclose(found, expected, rtol=2e-3 if expected.dtype == "f2" else 1e-6)
+    if dtype not in ("bool", "int8", "uint8"):
+        for digits in (1, -1):
+            found = fdbr.jit(lambda x, digits=digits: np.round(x * 7, digits))(x)
+            assert found.dtype == x.dtype
+            assert found.tolist() == np.round(x * 7, digits).tolist()
