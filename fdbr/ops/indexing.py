@@ -16,6 +16,7 @@ from fdbr.backend import array_module, is_array, keep, on_device
 from fdbr.core import Tracer, describe, host_types, is_differentiated
 from fdbr.deferred import Deferred
 from fdbr.floats import dtype_kind, is_short
+from fdbr.ops.buffers import where_they_lie
 from fdbr.ops.creation import asarray, holds_array
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
@@ -307,8 +308,9 @@ def _sum_of_slices(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
     dtype, wide = _of_sum(terms)
     out = np.zeros(shape, wide)
     out[key] = first
-    for part, _, key in others:
-        out[key] += part
+    with where_they_lie(shape[-1] if len(shape) > 1 else 0):
+        for part, _, key in others:
+            out[key] += part
     return out.astype(dtype, copy=False)
 
 

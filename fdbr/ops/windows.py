@@ -3,6 +3,7 @@
 Arrays have a batch axis, a channel axis and then the spatial axes: ``(N, C, *spatial)``.
 """
 
+import functools
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -22,6 +23,8 @@ __all__ = [
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
 
+_remembered = functools.lru_cache(maxsize=1 << 10)  # a network has few geometries
+
 
 class Geometry(NamedTuple):
     """How windows lie: one entry a spatial axis in each field."""
@@ -31,15 +34,18 @@ class Geometry(NamedTuple):
     padding: Pairs
     dilation: Sizes
 
+    @_remembered
     def extents(self) -> Sizes:
         """How far a window reaches, from its first element to its last."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
+    @_remembered
     def counts(self, size: Sizes) -> Sizes:
         """How many windows there are along axes of these lengths."""
         axes = zip(size, self.padding, self.extents(), self.stride, strict=True)
         return tuple((n + sum(pad) - extent) // step + 1 for n, pad, extent, step in axes)
 
+    @_remembered
     def padded(self, size: Sizes) -> Sizes:
         """The lengths with the padding."""
         return tuple(n + sum(pad) for n, pad in zip(size, self.padding, strict=True))
@@ -57,6 +63,7 @@ class Geometry(NamedTuple):
             pairs.append((total // 2, total - total // 2))
         return self._replace(padding=tuple(pairs))
 
+    @_remembered
     def turned(self, counts: Sizes, size: Sizes) -> "Geometry | None":
         """The windows over axes of ``counts`` by which ``size`` elements get theirs.
 
@@ -72,6 +79,7 @@ class Geometry(NamedTuple):
                 return None
         return self._replace(padding=tuple(pairs))
 
+    @_remembered
     def interior(self, size: Sizes) -> tuple[slice, ...]:
         """Where the elements lie within their padding: a key of the padded axes."""
         axes = zip(size, self.padding, strict=True)
@@ -80,6 +88,8 @@ class Geometry(NamedTuple):
 
 def per_axis(function: str, name: str, value: Any, rank: int, least: int = 1) -> Sizes:
     """An integer for all spatial axes, or one for each, as a tuple."""
+    if type(value) is int and value >= least:
+        return (value,) * rank
     given = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * rank
     try:
         sizes = tuple(operator.index(n) for n in given)
@@ -95,6 +105,8 @@ def per_axis(function: str, name: str, value: Any, rank: int, least: int = 1) ->
 
 def padding_pairs(function: str, padding: Any, rank: int) -> Pairs:
     """A padding given as an integer, integers, or pairs of them, as one pair an axis."""
+    if type(padding) is int and padding >= 0:
+        return ((padding, padding),) * rank
     if isinstance(padding, Sequence) and any(isinstance(pad, Sequence) for pad in padding):
         pads = tuple(tuple(p) if isinstance(p, Sequence) else (p,) for p in padding)
         if len(pads) == rank and all(len(pad) == 2 for pad in pads):
