@@ -28,3 +28,6 @@ from fdbr.interop import (
     scipy_refusals,
     texts,
 )
+from fdbr.pytrees import settle
+
+settle()  # libraries that are there already, whose methods somebody may hold on to

@@ -145,6 +145,8 @@ INTEGERS = {
     "isclose": lambda x: np.isclose(x, x[::-1]),
     "nan_to_num": np.nan_to_num,
     "histogram": lambda x: np.histogram(x, 3)[1],
+    "matrix_power": lambda x: np.linalg.matrix_power(np.stack([x[:2], x[1:]]), 3),
+    "matrix_power of 0": lambda x: np.linalg.matrix_power(np.stack([x[:2], x[1:]]), 0),
     "bincount": lambda x: np.bincount([0, 1, 1], weights=x),
 }
 

@@ -7,7 +7,7 @@ from fdbr.backend import array_module
 from fdbr.core import integer, stop_gradient
 from fdbr.ops.arithmetic import abs
 from fdbr.ops.comparison import where
-from fdbr.ops.creation import zeros_like
+from fdbr.ops.creation import asarray, zeros_like
 from fdbr.ops.kinds import aligned, opaque
 from fdbr.ops.linalg.matrices import square_matrices
 from fdbr.ops.linalg.solving import inv
@@ -134,7 +134,7 @@ def matrix_power(x: Any, n: int, /) -> Any:
     Parameters
     ----------
     x
-        Shape ``(..., m, m)``.
+        Shape ``(..., m, m)``.  Integers stay integers under powers that are not negative.
     n
         A Python integer.
 
@@ -151,8 +151,9 @@ def matrix_power(x: Any, n: int, /) -> Any:
     array([[1., 5.],
            [0., 1.]])
     """
-    x = square_matrices("matrix_power", x)
     n = integer("fdbr.ops.linalg.matrix_power", "n", n)
+    floats = square_matrices("matrix_power", x)
+    x = floats if n < 0 else asarray(x)
     if n == 0:
         return broadcast_to(array_module(x).eye(x.shape[-1], dtype=x.dtype), x.shape)
     base, n = (inv(x), -n) if n < 0 else (x, n)
