@@ -104,7 +104,7 @@ def _pulled(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any
     zeros = [_Zero(out) for out in outs]
 
     def pull(cotangents: list[Any]) -> list[Any]:
-        full = [z.make() if ct is None else ct for ct, z in zip(cotangents, zeros, strict=True)]
+        full = [z.fill(ct) for ct, z in zip(cotangents, zeros, strict=True)]
         found = call.bwd(mine, residuals, full)
         return [_own(ct) for ct, own in zip(found, mine, strict=True) if own]
 
@@ -137,7 +137,7 @@ def _pulled_back(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -
     def pull(cotangents: list[Any]) -> list[Any]:
         points = [zero_like(value) for value, own in zip(values, mine, strict=True) if own]
         _, back = vjp(push, *points)
-        full = [z.make() if ct is None else ct for ct, z in zip(cotangents, zeros, strict=True)]
+        full = [z.fill(ct) for ct, z in zip(cotangents, zeros, strict=True)]
         return list(back(tuple(full)))
 
     return outs, pull
@@ -276,6 +276,13 @@ class _Zero:
         self._shape = getattr(value, "shape", ())
         self._dtype = getattr(value, "dtype", type(value))
         self._xp = array_module(value)
+
+    def fill(self, ct: Any) -> Any:
+        """A cotangent in the dtype of the value, or the zero in the place of none."""
+        if ct is None:
+            return self.make()
+        fits = isinstance(self._dtype, type) or ct.dtype == self._dtype
+        return ct if fits else ct.astype(self._dtype)
 
     def make(self) -> Any:
         """The zero; `None` for what is not differentiated."""

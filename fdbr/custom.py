@@ -8,6 +8,7 @@ from typing import Any, cast
 from fdbr import tree
 from fdbr.calls import Call, apply, innermost, zero_like
 from fdbr.core import describe, integers
+from fdbr.floats import dtype_kind, is_added
 from fdbr.transforms import Kind, fitted
 
 __all__ = ["custom_jvp", "custom_vjp"]
@@ -321,8 +322,16 @@ def _fitted_tree(given: Any, like: Any, where: str) -> list[Any]:
         name = f"{where}{path and ' at ' + path}"
         if not fits:
             raise TypeError(f"{name} must be None, for there is {describe(leaf)}")
-        checked.append(fitted(ct, Kind(leaf), name))
+        checked.append(fitted(_rounded(ct, leaf), Kind(leaf), name))
     return checked
+
+
+def _rounded(ct: Any, leaf: Any) -> Any:
+    """A cotangent in the dtype of a leaf, if beside that Python's floats are not weak."""
+    dtype = getattr(leaf, "dtype", None)
+    if is_added(dtype) and hasattr(ct, "dtype") and dtype_kind(ct.dtype) == "f":
+        return ct.astype(dtype)
+    return ct
 
 
 def _takes(rule: Function, name: str) -> bool:

@@ -8,7 +8,7 @@ import functools
 import sys
 from typing import Any
 
-__all__ = ["dtype_kind", "is_added", "is_short", "limits"]
+__all__ = ["dtype_kind", "is_added", "is_foreign", "is_short", "limits"]
 
 _ADDED = frozenset(
     {
@@ -17,6 +17,7 @@ _ADDED = frozenset(
     }
 )
 """Those with a sign, a zero and a NaN.  What has none cannot hold a derivative."""
+_NAMES = ("float", "complex", "bcomplex")
 
 
 def dtype_kind(dtype: Any) -> str:
@@ -38,6 +39,12 @@ def is_short(dtype: Any) -> bool:
 def is_added(dtype: Any) -> bool:
     """Whether a dtype is floating and none of NumPy's own."""
     return getattr(getattr(dtype, "type", None), "__name__", None) in _ADDED
+
+
+def is_foreign(dtype: Any) -> bool:
+    """Whether a dtype is floating, or complex, and can hold no derivative."""
+    name = dtype.type.__name__
+    return dtype.kind not in "fc" and name not in _ADDED and name.startswith(_NAMES)
 
 
 def limits(xp: Any, dtype: Any) -> Any:

@@ -25,12 +25,11 @@ from fdbr.core import (
     ended,
     escaped,
     integers,
-    number_types,
     registry,
     release,
     run,
 )
-from fdbr.floats import dtype_kind
+from fdbr.floats import dtype_kind, is_added
 from fdbr.libraries import there
 from fdbr.reverse import Node, ReverseTrace, ReverseTracer, backward
 
@@ -100,8 +99,12 @@ class Kind:
         return cotangent
 
     def _rounded(self, cotangent: Any) -> Any:
-        """A cotangent in the leaf's dtype; rules may have computed it in a wider one."""
-        if self.type in number_types or cotangent.dtype == self.dtype:
+        """A cotangent in the leaf's dtype.
+
+        Beside dtypes that are none of NumPy's own Python's floats are not weak, and rules made
+        float32 of it.
+        """
+        if not is_added(self.dtype) or cotangent.dtype == self.dtype:
             return cotangent
         return dispatch(registry["astype_inexact"], (cotangent,), {"to": self.dtype})
 

@@ -80,6 +80,12 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
             "no derivatives. Return it and convert what the transformation gives, or format it "
             "by f'{{x:.3f}}'"
         )
+    if isinstance(x, Tracer) and floats.is_foreign(to):
+        raise TypeError(
+            f"fdbr.ops.astype: a traced {describe(x)} cannot become {to}, a dtype without a sign, "
+            "a zero or a NaN, which can hold no derivative. Cast what the transformation gives, or "
+            "fdbr.stop_gradient(x)"
+        )
     if getattr(x, "dtype", None) == to and (not copy or isinstance(x, Tracer)):
         return x if not is_number(x) else _astype_inexact(x, to=to)
     return (_astype_inexact if dtype_kind(to) in "fc" else _astype_exact)(x, to=to)
@@ -164,10 +170,7 @@ def finfo(dtype: Any, /) -> FloatInfo:
     >>> ops.finfo("float64").eps
     2.220446049250313e-16
     """
-    to = _type_of(dtype)
-    return FloatInfo(
-        floats.limits(array_module(dtype), np.dtype(to) if floats.is_added(to) else to)
-    )
+    return FloatInfo(floats.limits(array_module(dtype), np.dtype(_type_of(dtype))))
 
 
 def iinfo(dtype: Any, /) -> Any:

@@ -84,8 +84,14 @@ def _ifft(xp: Any, x: Any, *, axes: tuple[int, ...], norm: Norm) -> Any:
 
 
 @linear(
-    x=lambda ct, shape, axis, norm: _irfft(
-        conj(_weighted(ct, shape[axis], axis, 0.5)), n=shape[axis], axis=axis, norm=_SWAPPED[norm]
+    x=lambda ct, shape, dtype, axis, norm: fit(
+        _irfft(
+            conj(_weighted(ct, shape[axis], axis, 0.5)),
+            n=shape[axis],
+            axis=axis,
+            norm=_SWAPPED[norm],
+        ),
+        (shape, dtype),
     ),
     batch=shifted("axis"),
 )

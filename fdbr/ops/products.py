@@ -92,11 +92,13 @@ def _sum_of_products(terms: Sequence[tuple[Any, Any]]) -> Any:
     batch=_batch_matmul,
 )
 def _matmul(xp: Any, x: Any, y: Any) -> Any:
+    if x.itemsize <= 2:  # of bfloat16 NumPy makes float32 here, and nowhere else
+        return xp.matmul(x, y)
     if x.shape[-1] == 1 and x.ndim == y.ndim == 2:
         return multiplied(x, y) if xp is np else x * y
-    if x.ndim > 2 and x.shape[-1] == 1 and x.itemsize > 2:
+    if x.ndim > 2 and x.shape[-1] == 1:
         return _outer_products(xp, x[..., 0], y[..., 0, :])
-    if x.ndim == y.ndim == 2 and x.itemsize > 2:  # what is added up in bfloat16 is rounded
+    if x.ndim == y.ndim == 2:
         return x.dot(y)
     return xp.matmul(x, y)
 

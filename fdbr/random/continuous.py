@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core import stop_gradient
+from fdbr.floats import limits
 from fdbr.random.arguments import Shape, check_order, checked, drawing, give, parameter
 from fdbr.random.keys import bits
 
@@ -61,7 +62,7 @@ def uniform(
     high = parameter("uniform", "maxval", maxval, shape, dtype)
     plain_low, plain_high = stop_gradient(low), stop_gradient(high)
     check_order("uniform", "minval", plain_low, "maxval", plain_high, near=True)
-    digits = np.finfo(dtype).nmant + 1
+    digits = limits(np, dtype).nmant + 1
     unit = ops.astype(words >> (64 - digits), dtype) * 2.0**-digits
     if type(minval) is type(maxval) is float and (minval, maxval) == (0.0, 1.0):
         return give(unit, dtype)

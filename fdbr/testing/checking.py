@@ -12,6 +12,7 @@ from fdbr import tree
 from fdbr.backend import array_module, is_array, to_numpy
 from fdbr.core import describe, name_of
 from fdbr.forward import jvp
+from fdbr.ops.dtypes import as_weak
 from fdbr.testing.chain import Link, cotangents, pulled, pushed, tangents
 from fdbr.testing.comparing import difference, element, tolerance
 from fdbr.testing.examples import SCALES, Batch, batches
@@ -301,7 +302,10 @@ def _pull_batch(f: Any, batch: Batch, seed: int) -> list[Any]:
     """The gradient of a batch's results, by all its values."""
     out, pullback = vjp(lambda values: f(*values), batch.values)
     weights = cotangents([leaf[0] for leaf in out], seed)
-    stacked = [w if w is None else array_module(w).stack([s * w for s in SCALES]) for w in weights]
+    stacked = [
+        w if w is None else array_module(w).stack([as_weak(s, w) * w for s in SCALES])
+        for w in weights
+    ]
     (slopes,) = pullback(stacked)
     return slopes
 
@@ -317,7 +321,7 @@ def _push_batch(f: Any, args: Any, batch: Batch, seed: int) -> list[Any]:
 
 
 def _scaled(rows: list[list[Any]]) -> list[list[Any]]:
-    return [[s * part for s, part in zip(SCALES, row, strict=True)] for row in rows]
+    return [[as_weak(s, part) * part for s, part in zip(SCALES, row, strict=True)] for row in rows]
 
 
 # --- small things -------------------------------------------------------------------

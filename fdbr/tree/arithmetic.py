@@ -263,7 +263,7 @@ def _times(scalar: Any, leaf: Any) -> Any:
         dtype is None
         or out.dtype == dtype
         or dtype_kind(dtype) not in "fc"
-        or out.dtype.kind > dtype.kind
+        or dtype_kind(out.dtype) > dtype_kind(dtype)
     ):
         return out
     return ops.astype(out, dtype)

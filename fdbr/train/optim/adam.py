@@ -9,6 +9,7 @@ from fdbr.backend import array_module, lock, where_it_lies
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
 from fdbr.libraries import kernel
+from fdbr.ops.dtypes import in_single
 from fdbr.train.optim.arithmetic import divided, plus, times
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.fitting import Parameters, check_state
@@ -105,6 +106,7 @@ _KERNEL = (
 
 
 @where_it_lies
+@in_single
 def _moved(
     g: Any, mu: Any, nu: Any, b1: float, b2: float, weight1: float, weight2: float, eps: float
 ) -> tuple[Any, Any, Any]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr import ops, tree
 from fdbr.backend import lock, where_it_lies
+from fdbr.ops.dtypes import in_single
 from fdbr.train.optim.arithmetic import plus
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.fitting import Parameters, check_state
@@ -61,11 +62,11 @@ def trace(decay: float, nesterov: bool = False) -> Optimizer:
         parameters = Parameters("trace", params)
         gs = parameters.gradients(grads)
         traces = [
-            t if g is None else _decayed(t, g, decay)
+            t if g is None else lock(_decayed(t, g, decay))
             for g, t in zip(gs, parameters.state("trace", state.trace, gs), strict=True)
         ]
         steps = [
-            None if g is None else _decayed(t, g, decay) if nesterov else t
+            None if g is None else lock(_decayed(t, g, decay)) if nesterov else t
             for g, t in zip(gs, traces, strict=True)
         ]
         return parameters.unflatten(steps), TraceState(parameters.unflatten(traces))
@@ -74,8 +75,9 @@ def trace(decay: float, nesterov: bool = False) -> Optimizer:
 
 
 @where_it_lies
+@in_single
 def _decayed(trace: Any, g: Any, decay: float) -> Any:
-    return lock(plus(decay * trace, g))
+    return plus(decay * trace, g)
 
 
 def momentum_sgd(

@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr.backend import lock, where_it_lies
 from fdbr.core import Tracer
+from fdbr.ops.dtypes import in_single
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import Parameters, check_state
 from fdbr.tree import frozen
@@ -116,13 +117,14 @@ def _by_learning_rate(function: str, learning_rate: LearningRate) -> Optimizer:
 def _scaled(function: str, factor: Any, grads: Any, params: Any) -> Any:
     parameters = Parameters(function, params)
     return parameters.unflatten(
-        [None if g is None else _times(g, factor) for g in parameters.gradients(grads)]
+        [None if g is None else lock(_times(g, factor)) for g in parameters.gradients(grads)]
     )
 
 
 @where_it_lies
+@in_single
 def _times(g: Any, factor: Any) -> Any:
-    return lock(factor * g)
+    return factor * g
 
 
 def _number(function: str, value: Any) -> Any:
