@@ -16,6 +16,7 @@ from fdbr.core import Tracer, describe, is_differentiated, stop_gradient
 
 __all__ = [
     "decided",
+    "fixed",
     "functions",
     "install",
     "number",
@@ -71,9 +72,18 @@ def _name(value: Any) -> Any:
 # --- attributes ---------------------------------------------------------------------
 
 
+def fixed(name: str, instead: str) -> Callable[..., NoReturn]:
+    """What refuses that an attribute of a traced value is assigned to."""
+    return refusing(
+        f"assignment to the {name} of {{}}: traced values are immutable. Write x = {instead}."
+    )
+
+
 # Arrays answer for themselves, without a call in Python; only a number has no such attribute.
-install("shape", property(operator.attrgetter("value.shape"), doc="The lengths of the axes."))
-install("dtype", property(operator.attrgetter("value.dtype"), doc="The type of the elements."))
+_shape = fixed("shape", "x.reshape(shape)")
+_dtype = fixed("dtype", "x.astype(dtype)")
+install("shape", property(operator.attrgetter("value.shape"), _shape, doc="The axes' lengths."))
+install("dtype", property(operator.attrgetter("value.dtype"), _dtype, doc="The elements' type."))
 install("ndim", property(operator.attrgetter("value.ndim"), doc="The number of axes."))
 install("size", property(operator.attrgetter("value.size"), doc="The number of elements."))
 install("itemsize", property(operator.attrgetter("value.itemsize"), doc="Bytes of one element."))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import core, ops
-from fdbr.array import functions, install, number, refuse_item, refusing
+from fdbr.array import fixed, functions, install, number, refuse_item, refusing
 from fdbr.backend import array_module, is_array
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
@@ -184,9 +184,12 @@ install(
     "T", property(lambda x: ops.permute_dims(x, tuple(reversed(range(x.ndim)))), doc="Transposed.")
 )
 install("mT", property(ops.matrix_transpose, doc="With the last two axes exchanged."))
-install("real", property(ops.real, doc="The real part."))
-install("imag", property(ops.imag, doc="The imaginary part."))
-install("flat", property(lambda x: iter(ops.reshape(x, -1)), doc="Its elements, one by one."))
+_real = fixed("real part", "part + 1j * x.imag")
+_imag = fixed("imaginary part", "x.real + 1j * part")
+_flat = fixed("elements", "ops.full_like(x, value)")
+install("real", property(ops.real, _real, doc="The real part."))
+install("imag", property(ops.imag, _imag, doc="The imaginary part."))
+install("flat", property(lambda x: iter(ops.reshape(x, -1)), _flat, doc="Its elements in a row."))
 
 
 _KINDS = {"b": bool, "i": int, "u": int, "f": float, "c": complex}

@@ -4,6 +4,7 @@ NumPy hands its functions here through ``__array_ufunc__`` and ``__array_functio
 of `fdbr.array` say what each of them is.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -24,9 +25,17 @@ def _is_known(value: Any) -> bool:
     return is_array(value) or not hasattr(type(value), "__array_ufunc__")
 
 
+def _name_of(ufunc: Any) -> str:
+    """How messages call a ufunc: one of NumPy's, of SciPy's, or of somebody else's."""
+    name = str(ufunc.__name__)
+    for room, module in (("np", np), ("scipy.special", sys.modules.get("scipy.special"))):
+        if getattr(module, name, None) is ufunc:
+            return f"{room}.{name}"
+    return f"scipy.special.{name}" if name[:1] == "_" else name
+
+
 def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    of = "np" if getattr(np, ufunc.__name__, None) is ufunc else "scipy.special"
-    name = f"{of}.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+    name = _name_of(ufunc) + ("" if method == "__call__" else f".{method}")
     if kwargs.pop("out", None) is not None:
         refuse(
             name,

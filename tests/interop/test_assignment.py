@@ -77,6 +77,11 @@ def test_arrays_made_like_traced_ones_are_plain_arrays_to_write_to(make):
         (lambda x: np.array([x[0], 1.0]), "ops.stack"),
         (lambda x: x.__setitem__(0, 1.0), "x.at[key].set(value)"),
         (lambda x: x.fill(1.0), "ops.full_like"),
+        (lambda x: setattr(x, "shape", (3, 1)), "x = x.reshape(shape)"),
+        (lambda x: setattr(x, "dtype", np.float32), "x = x.astype(dtype)"),
+        (lambda x: setattr(x, "real", 1.0), "x.imag"),
+        (lambda x: setattr(x, "imag", 1.0), "x.real"),
+        (lambda x: setattr(x, "flat", 1.0), "ops.full_like"),
         (lambda x: np.zeros(3).fill(x[0]), "ops.at(B)[key].set(x)"),
         (lambda x: np.zeros(3).flat.__setitem__(0, x[0]), "ops.at(ops.reshape(B, -1))[i].set(x)"),
         (lambda x: np.fromiter((v for v in x), float), "ops.at(B)[key].set(x)"),
@@ -86,6 +91,11 @@ def test_arrays_made_like_traced_ones_are_plain_arrays_to_write_to(make):
 )
 def test_every_other_way_to_write_says_what_to_write(f, advice):
     assert advice in last_line(f, fdbr.grad)
+
+
+def test_a_ufunc_of_somebody_else_is_called_by_its_own_name():
+    double = np.frompyfunc(lambda v: 2 * v, 1, 1)
+    assert last_line(double, fdbr.grad).startswith("TypeError: <lambda> (vectorized) of a traced")
 
 
 def test_the_advice_works():
