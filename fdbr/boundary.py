@@ -21,7 +21,6 @@ from types import CodeType, FrameType, FunctionType, ModuleType, NoneType, Union
 from typing import Any
 
 from fdbr.core import describe
-from fdbr.reverse import backward
 
 __all__ = ["explaining", "guard", "guard_methods"]
 
@@ -31,7 +30,7 @@ _OURS = frozenset(sys.stdlib_module_names) | {
 Function = Callable[..., Any]
 
 _guarded: dict[Any, Any] = {}
-_PROTOCOLS = {"_array_ufunc", "_array_function"}  # by which functions of NumPy come back
+_HANDING_ON = {"_array_ufunc", "_array_function", "backward"}  # to what NumPy, and a tape, call
 _INNER = re.compile(r"fdbr\.[\w.]+: ")
 _KINDS: dict[type[BaseException], type[Exception]] = {
     RecursionError: ValueError,
@@ -243,9 +242,8 @@ def _passes_through_others(error: Exception) -> bool:
 def _passes_through(error: Exception, given: Iterable[Any]) -> bool:
     """Whether an error comes out of a function among the arguments, or of a rule on a tape."""
     codes = {id(code) for value in given if callable(value) for code in _codes(value)}
-    codes.add(id(backward.__code__))
     return any(
-        id(frame.f_code) in codes or frame.f_code.co_name in _PROTOCOLS for frame in _frames(error)
+        id(frame.f_code) in codes or frame.f_code.co_name in _HANDING_ON for frame in _frames(error)
     )
 
 
