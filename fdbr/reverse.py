@@ -143,8 +143,11 @@ class ReverseTrace(Trace):
             else:
                 out = dispatch(primitive, tuple(values), params)
             edges = []
-            if type(rules) is not list and mine and rules.shared is not None:
-                params = rules.shared(values, params)
+            first = None
+            if type(rules) is not list and mine:
+                first = rules.first
+                if rules.shared is not None:
+                    params = rules.shared(values, params)
             for index in mine:
                 rule = rules[index]
                 if rule is None:
@@ -154,6 +157,11 @@ class ReverseTrace(Trace):
                 edges.append((args[index].node, rule.pull, rule.save(values, out, params)))
             if not edges:
                 return publish(self, out)
+            if first is not None:
+                if exposed and first.retains:
+                    self.retain(first.retains, values, args)
+                saved = first.save(values, out, params)
+                edges = [(new_node(edges, primitive.name), first.pull, saved)]
         if type(out) is tuple:
             return self.outputs(primitive.name, out, edges)
         tracer = _new(ReverseTracer)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import ops, tree
 from fdbr.ops import linalg
+from fdbr.ops.linalg import solving, triangular
 from fdbr.testing import assert_allclose, check_grads
 from ops.cases import CASES, few
 
@@ -535,3 +536,24 @@ def test_what_has_no_result_is_an_error_on_every_array_module(xp, n):
     ):
         with pytest.raises(LinAlgError, match=r"fdbr.ops.linalg"):
             call(zero)
+
+
+@pytest.mark.parametrize(
+    ("solver", "module", "counted"),
+    [("solve", solving, "lapack"), ("solve_triangular", triangular, "_substituted")],
+)
+def test_gradients_by_both_sides_of_an_equation_share_one_solution(
+    solver, module, counted, monkeypatch
+):
+    calls, inner = [], getattr(module, counted)
+    monkeypatch.setattr(module, counted, lambda *a, **k: calls.append(1) or inner(*a, **k))
+    x, y = np.triu(matrix(3, 3, dtype=float)) + 4 * np.eye(3), matrix(3, 2, dtype=float)
+    f = lambda x, y: ops.sum(getattr(linalg, solver)(x, y) ** 2)
+    both = fdbr.grad(f, argnums=(0, 1))(x, y)
+    assert len(calls) == 2  # one forward, one backward
+    for number in (0, 1):
+        assert_allclose(both[number], fdbr.grad(f, argnums=number)(x, y))
+    assert len(calls) == 6
+    _, pullback = fdbr.vjp(f, x, y)
+    assert_allclose(pullback(2.0), tuple(2 * slope for slope in both))
+    assert_allclose(pullback(1.0), both)

@@ -13,19 +13,26 @@ from fdbr.ops.kinds.rules import Function, Rules, Unknown, names_of, saver, stat
 __all__ = ["constant", "opaque", "several"]
 
 
-def opaque(*, batch: Function | None = None, **statements: tuple[Function, Function]) -> Any:
+def opaque(
+    *,
+    batch: Function | None = None,
+    first: Function | None = None,
+    **statements: tuple[Function, Function],
+) -> Any:
     """Declare an operation whose rules are stated one by one.
 
     For each operand there is a pair: the reverse rule, which takes the cotangent and what it
     names to the operand's cotangent; and the forward rule, which takes the operand's tangent
     and what it names to its share of the output's.  Of an operation with several outputs both
-    are tuples.  `Unknown` twice stands for a derivative that is not known.
+    are tuples.  `Unknown` twice stands for a derivative that is not known.  Where the reverse
+    rules begin with the same work, ``first`` does it once: it takes the cotangent and what it
+    names to what they are given in the cotangent's place.
     """
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
         pairs = [statements.get(name, (None, None)) for name in operands]
-        rules = [stated_rule(pull, operands, i) for i, (pull, _) in enumerate(pairs)]
+        rules: Any = [stated_rule(pull, operands, i) for i, (pull, _) in enumerate(pairs)]
         pushes = [_push_rule(push, operands, i) for i, (_, push) in enumerate(pairs)]
 
         def forward(values: Any, tangents: Any, out: Any, params: Any) -> Any:
@@ -36,6 +43,8 @@ def opaque(*, batch: Function | None = None, **statements: tuple[Function, Funct
                     total = _plus(total, push(tangent, *save(values, out, params)))
             return match(total, out)
 
+        if first is not None:
+            rules = Rules(rules.__getitem__, first=stated_rule(first, operands, 0))
         return operation(value, "opaque", rules, forward, batch)
 
     return declare
@@ -51,7 +60,9 @@ def several(**partials: Any) -> Any:
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
-        pairs = {name: _pair(partial, operands) for name, partial in partials.items()}
+        pairs: dict[str, Any] = {
+            name: _pair(partial, operands) for name, partial in partials.items()
+        }
         return opaque(batch=aligned, **pairs)(value)
 
     return declare

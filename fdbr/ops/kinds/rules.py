@@ -105,17 +105,22 @@ def stated_rule(statement: Any, operands: tuple[str, ...], index: int) -> Any:
 
 
 class Rules:
-    """The rules of an operation with any number of operands.
+    """The rules of an operation with any number of operands, or with work that they share.
 
     ``shared(operands, params)`` is what takes all operands to find out.  Where there are several,
     it is found out once for each application, and `Rule.save` is given it instead of the params.
+    ``first`` is a rule whose pull takes the output's cotangent to what those of the operands are
+    given in its place.
     """
 
-    __slots__ = ("_rule", "shared")
+    __slots__ = ("_rule", "first", "shared")
 
-    def __init__(self, rule: Function, shared: Function | None = None) -> None:
+    def __init__(
+        self, rule: Function, shared: Function | None = None, first: Rule | None = None
+    ) -> None:
         self._rule = rule
         self.shared = shared
+        self.first = first
 
     def __getitem__(self, index: int) -> Any:
         return self._rule(index)

@@ -57,16 +57,13 @@ def inv(x: Any, /) -> Any:
     return _inv(square_matrices("inv", x), strict=True)
 
 
-def _pull_matrix(ct: Any, a: Any, out: Any, like: Any) -> Any:
-    return fit(-solve_matrices(_matrix_transpose(a), ct) @ _matrix_transpose(out), like)
-
-
 @opaque(
-    a=(_pull_matrix, lambda t, a, out: -solve_matrices(a, t @ out)),
-    b=(
-        lambda ct, a, like: fit(solve_matrices(_matrix_transpose(a), ct), like),
-        lambda t, a: solve_matrices(a, t),
+    first=lambda ct, a: solve_matrices(_matrix_transpose(a), ct),
+    a=(
+        lambda solved, out, like: fit(-solved @ _matrix_transpose(out), like),
+        lambda t, a, out: -solve_matrices(a, t @ out),
     ),
+    b=(lambda solved, like: fit(solved, like), lambda t, a: solve_matrices(a, t)),
     batch=batch_equation,
 )
 def _solve(xp: Any, a: Any, b: Any, *, strict: bool) -> Any:

@@ -27,24 +27,28 @@ def _read(x: Any, lower: bool, unit: bool) -> Any:
     return tril(x, k=-1 if unit else 0) if lower else triu(x, k=1 if unit else 0)
 
 
-def _pull_matrix(ct: Any, a: Any, out: Any, like: Any, lower: bool, unit: bool) -> Any:
-    back = substitute(_matrix_transpose(a), ct, lower=not lower, unit=unit)
-    return fit(_read(-back @ _matrix_transpose(out), lower, unit), like)
+def _pull_first(ct: Any, a: Any, lower: bool, unit: bool) -> Any:
+    return substitute(_matrix_transpose(a), ct, lower=not lower, unit=unit)
+
+
+def _pull_matrix(solved: Any, out: Any, like: Any, lower: bool, unit: bool) -> Any:
+    return fit(_read(-solved @ _matrix_transpose(out), lower, unit), like)
 
 
 def _push_matrix(t: Any, a: Any, out: Any, lower: bool, unit: bool) -> Any:
     return -substitute(a, _read(t, lower, unit) @ out, lower=lower, unit=unit)
 
 
-def _pull_right(ct: Any, a: Any, like: Any, lower: bool, unit: bool) -> Any:
-    return fit(substitute(_matrix_transpose(a), ct, lower=not lower, unit=unit), like)
-
-
 def _push_right(t: Any, a: Any, lower: bool, unit: bool) -> Any:
     return substitute(a, t, lower=lower, unit=unit)
 
 
-@opaque(a=(_pull_matrix, _push_matrix), b=(_pull_right, _push_right), batch=batch_equation)
+@opaque(
+    first=_pull_first,
+    a=(_pull_matrix, _push_matrix),
+    b=(lambda solved, like: fit(solved, like), _push_right),
+    batch=batch_equation,
+)
 def _substitute(xp: Any, a: Any, b: Any, *, lower: bool, unit: bool, strict: bool) -> Any:
     dtype = xp.result_type(a, b)
     a, b = same_leading(xp, "solve_triangular", a.astype(dtype, copy=False), b)
