@@ -3,26 +3,17 @@
 import math
 from typing import Any
 
-import attrs
 import numpy as np
 from mpmath import mp
 
 import fdbr
+from benchmarks.accuracy.others import Row
 from benchmarks.accuracy.references import Program
 
-__all__ = ["Row", "measure"]
+__all__ = ["measure"]
 
 _MANTISSA = 23  # bits
 _NORMAL = 2.0**-126  # the smallest number of full precision
-
-
-@attrs.frozen
-class Row:
-    """The largest errors of an operation's value and derivatives, and where the largest is."""
-
-    eager: tuple[float, ...]
-    jitted: tuple[float, ...]
-    worst: tuple[float, ...]
 
 
 def samples(program: Program, count: int, seed: int = 0) -> list[Any]:

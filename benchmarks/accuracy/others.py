@@ -1,0 +1,122 @@
+"""Every other elementwise operation, in float32 beside itself in float64.
+
+Their exact results are not written out.  In float64 an operation has digits to spare, so that its
+own result there, rounded, is what float32 should have given: what is found is what single
+precision loses, and not what the method does.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+
+import fdbr
+from fdbr import ops
+from fdbr.core import registry
+from fdbr.ops.kinds import Unknown
+
+__all__ = ["OF_VALUES", "REASONS", "Row", "losses", "others"]
+
+RANGES = ((0.05, 0.95), (0.3, 5.0), (-0.95, 0.95), (-5.0, 5.0), (1.0, 40.0))
+PARAMETERS: dict[str, dict[str, Any]] = {"leaky_relu": {"slope": 0.1}, "polygamma": {"n": 1}}
+WHOLE = ("eval_hermite", "eval_hermitenorm", "ldexp")  # which take integers of no other dtype
+OF_VALUES = "the value is that of SciPy's own loop in single precision"
+REASONS = {
+    "kl_div": "a difference next to its zero, and a slope that has one",
+    "rel_entr": "the slope has a zero",
+}
+
+
+@attrs.frozen
+class Row:
+    """The largest errors of an operation's value and derivatives, and where the largest is."""
+
+    eager: tuple[float, ...]
+    jitted: tuple[float, ...]
+    worst: tuple[float, ...]
+
+
+def others(known: Any) -> list[str]:
+    """The public elementwise operations that have a derivative and are not ``known``."""
+    return [
+        name
+        for name, primitive in registry.items()
+        if primitive.kind == "elementwise"
+        and primitive.value.__module__.startswith("fdbr.")
+        and any(_differentiable(primitive))
+        and _is_public(name)
+        and name not in known
+    ]
+
+
+def _is_public(name: str) -> bool:
+    named = name in ops.special.__all__ or isinstance(getattr(np, name, None), np.ufunc)
+    return named or (name in dir(ops) and callable(getattr(ops, name)))
+
+
+def _differentiable(primitive: Any) -> list[bool]:
+    rules = primitive.rules
+    return [rule is not None and not isinstance(rule, Unknown) for rule in rules]
+
+
+def losses(name: str, count: int) -> Row:
+    """The largest errors in ulps, of the value first, then of each derivative."""
+    primitive, params = registry[name], PARAMETERS.get(name, {})
+    places = [i for i, known in enumerate(_differentiable(primitive)) if known]
+
+    def everything(*operands: Any) -> Any:
+        def chosen(*xs: Any) -> Any:
+            full = list(operands)
+            for i, x in zip(places, xs, strict=True):
+                full[i] = x
+            return primitive.apply(*full, **params)
+
+        value, pullback = fdbr.vjp(chosen, *(operands[i] for i in places))
+        return [value, *pullback(np.ones_like(value))]
+
+    largest: dict[bool, list[float]] = {}
+    worst: tuple[float, tuple[float, ...]] = (-1.0, ())
+    for jitted in (False, True):
+        run: Callable[..., Any] = fdbr.jit(everything) if jitted else everything
+        for operands in _operands(name, _differentiable(primitive), count):
+            with np.errstate(all="ignore"):
+                exact = everything(
+                    *(x.astype("float64") if x.dtype == "float32" else x for x in operands)
+                )
+                for _ in range(3 if jitted else 1):
+                    found = run(*operands)
+            errors = [_ulps(f, e) for f, e in zip(found, exact, strict=True)]
+            largest[jitted] = [
+                max(pair)
+                for pair in zip(
+                    largest.get(jitted, [0.0] * len(errors)), map(np.max, errors), strict=True
+                )
+            ]
+            total = np.max(errors, axis=0)
+            at = int(np.argmax(total))
+            worst = max(worst, (float(total[at]), tuple(float(x[at]) for x in operands)))
+    return Row(tuple(largest[False]), tuple(largest[True]), worst[1])
+
+
+def _operands(name: str, differentiable: list[bool], count: int) -> Iterator[list[Any]]:
+    """Numbers for each operand; those in which nothing is differentiated are whole."""
+    random = np.random.default_rng(0)
+    for low, high in RANGES:
+        yield [
+            random.uniform(low, high, count).astype("float32")
+            if mine
+            else random.integers(0, 4, count).astype("int32" if name in WHOLE else "float32")
+            for mine in differentiable
+        ]
+
+
+def _ulps(found: Any, exact: Any) -> Any:
+    """How far numbers are from exact ones, which have no error where they are not normal."""
+    found, exact = np.asarray(found), np.asarray(exact)
+    limits = np.finfo("float32")
+    normal = (abs(exact) >= limits.tiny) & (abs(exact) < limits.max)
+    with np.errstate(all="ignore"):
+        unit = np.spacing(abs(exact).astype("float32")).astype("float64")
+        errors = abs(found.astype(exact.dtype) - exact) / unit
+    return np.where(normal, np.nan_to_num(errors, nan=np.inf), 0.0)
