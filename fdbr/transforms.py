@@ -457,10 +457,14 @@ class Pullback:
             (a Python number will do for a scalar), or `None`, which counts as zero.
         """
         seeds = self._leaves(cotangent)
+        names: list[str] = []  # for messages; they take time to find out
         for i, kind in enumerate(self._kinds):
             ct = seeds[i]
-            if type(ct) is not np.ndarray or ct.shape != kind.shape or ct.dtype != kind.dtype:
-                seeds[i] = fitted(ct, kind, self._where(i))
+            if type(ct) is np.ndarray and ct.shape == kind.shape and ct.dtype == kind.dtype:
+                continue
+            names = names or tree.paths_of(self._structure)
+            name = f"{self._name}{names[i] and ' at ' + names[i]}"
+            seeds[i] = fitted(ct, kind, f"fdbr.vjp: the cotangent of {name}")
         roots = [
             (node, seed)
             for node, seed in zip(self._nodes, seeds, strict=True)
@@ -469,11 +473,6 @@ class Pullback:
         cotangents = backward(roots)
         theirs = frozenset([id(owner(seed)) for seed in seeds if not is_locked(seed)])
         return tuple(one.gradient(cotangents, theirs, self._zeros) for one in self._inputs)
-
-    def _where(self, index: int) -> str:
-        """How messages call the cotangent of one of the outputs."""
-        name = tree.paths_of(self._structure)[index]
-        return f"fdbr.vjp: the cotangent of {self._name}{name and ' at ' + name}"
 
     def _leaves(self, cotangent: Any) -> list[Any]:
         try:
