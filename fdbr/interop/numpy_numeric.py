@@ -212,7 +212,10 @@ def _linspace(
     *,
     device: Any = None,
 ) -> Any:
-    start, stop = (ops.asarray(x) if isinstance(x, list | tuple) else x for x in (start, stop))
+    start, stop = (x if is_number(x) else ops.asarray(x) for x in (start, stop))
+    start, stop = (  # truth values have no difference
+        x * 1.0 if ops.result_type(x).kind == "b" else x for x in (start, stop)
+    )
     num = operator.index(num)
     out = _placed(ops.linspace(start, stop, num, endpoint=endpoint, device=device), dtype, axis)
     parts = num - 1 if endpoint else num
