@@ -215,7 +215,7 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def widened(x: Any, /, *args: Any, **params: Any) -> Any:
-        if not is_short(x):
+        if getattr(x, "itemsize", 8) > 2 or not is_short(x):  # the usual case first
             return function(x, *args, **params)
         operands = [x, *args, *params.values()]
         to = result_type(*(v.dtype for v in operands if is_short(v) or _is_floating(v)))

@@ -10,7 +10,7 @@ from fdbr.core import describe, integer
 from fdbr.ops.activation import floating
 from fdbr.ops.arithmetic import abs, clipped, maximum, minimum
 from fdbr.ops.creation import asarray
-from fdbr.ops.dtypes import astype, in_single, is_traced, result_type
+from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
 from fdbr.ops.exponential import exp, gaussian
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.logistic import sigmoid, sigmoid_slope
@@ -79,12 +79,13 @@ def hard_tanh(x: Any, /) -> Any:
 
 @elementwise(x=lambda x, slope: slope + (1 - slope) * _positive(x), heavy=True)
 def _leaky_relu(xp: Any, x: Any, *, slope: float) -> Any:
+    if getattr(x, "itemsize", 8) <= 2:
+        slope = as_weak(slope, x)
     if 0 < slope <= 1:
         return xp.maximum(x, slope * x)
     return xp.maximum(x, 0) + slope * xp.minimum(x, 0)
 
 
-@in_single
 def leaky_relu(x: Any, /, *, slope: float = 0.01) -> Any:
     """``x`` where it is positive and ``slope * x`` elsewhere; its derivative at 0 is ``slope``.
 
