@@ -144,7 +144,6 @@ ADDED = {
     "scatter sum": lambda x, v, i: ops.scatter(x, 0, i, v, reduce="sum"),
     "scatter mean": lambda x, v, i: ops.scatter(x, 0, i, v, reduce="mean"),
     "scatter amax": lambda x, v, i: ops.scatter(x, 0, i, v, reduce="amax"),
-    "bincount": lambda x, v, i: np.bincount(i, weights=v),
 }
 
 
