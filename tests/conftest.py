@@ -27,6 +27,8 @@ import shadow
 from hypothesis import HealthCheck, settings
 
 from fdbr import backend, libraries
+from fdbr.kernels import calling
+from fdbr.ops.kinds import choosing, large
 
 libraries.beside[shadow.module.__name__] = shadow.beside
 
@@ -58,11 +60,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="jit every function that the tests of operations test: run tests/ops with it",
     )
+    parser.addoption(
+        "--kernels",
+        action="store_true",
+        help="compute what is not large by kernels too: run tests/ops with it",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--jit"):
         os.environ["FDBR_TEST_JIT"] = "1"  # for ops/cases.py, also in the workers of xdist
+    if config.getoption("--kernels"):
+        large.LEAST = choosing.LEAST = 0
+        calling._SHORTEST = 1
 
 
 def _cupy() -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import array_module
 from fdbr.floats import dtype_kind
 from fdbr.ops.arithmetic import clipped
 from fdbr.ops.comparison import where
@@ -60,17 +61,14 @@ def exp_in_place(xp: Any, x: Any) -> Any:
     return np.exp(x, out=x) if type(x) is np.ndarray else xp.exp(x)
 
 
-def _weighted(out: Any, ct: Any, axes: tuple[int, ...]) -> Any:
-    def weighted(out: Any, ct: Any) -> Any:
-        return out * (ct - accumulated(ct * out, axes, keepdims=True))
-
-    return by_rows(weighted, axes, out, ct)
+def _weighted(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
+    return out * (ct - accumulated(ct * out, axes, keepdims=True))
 
 
 @opaque(
     x=(
-        lambda ct, out, axes: _weighted(out, ct, axes),
-        lambda t, out, axes: _weighted(out, t, axes),
+        lambda ct, out, axes: by_rows(_weighted, axes, out, ct),
+        lambda t, out, axes: by_rows(_weighted, axes, out, t),
     ),
     batch=shifted("axes"),
 )
@@ -100,10 +98,11 @@ def _log_push(t: Any, out: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _log_pull(ct: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    def pulled(out: Any, ct: Any) -> Any:
-        return ct - exp(out) * accumulated(ct, axes, keepdims=True)
+    return by_rows(_log_pulled, axes, out, ct)
 
-    return by_rows(pulled, axes, out, ct)
+
+def _log_pulled(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
+    return ct - exp(out) * accumulated(ct, axes, keepdims=True)
 
 
 @opaque(x=(_log_pull, _log_push), batch=shifted("axes"))
@@ -131,17 +130,17 @@ def _shares(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     """The softmax, of which a result's derivative is made; 0 where the result is -inf."""
     out = reshape(where(out == -inf, 0, out), kept_shape(x.shape, axes))
     if type(out) is np.ndarray and np.isfinite(out).all():
-        return by_rows(lambda x, out: _plain_shares(x, out, axes), axes, x, out)
+        return by_rows(_plain_shares, axes, x, out)
     same = x == out  # among others where both are infinite, and x - out would be NaN
     shares = exp(where(same, 0, x) - where(same, 0, out))
     total = accumulated(shares, axes, keepdims=True)  # 1, but for the rounding of out
     return shares / where(total == 0, 1, total)
 
 
-def _plain_shares(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    shares = exp_in_place(np, x - out)
+def _plain_shares(axes: tuple[int, ...], x: Any, out: Any) -> Any:
+    shares = exp_in_place(array_module(x), x - out)
     total = accumulated(shares, axes, keepdims=True)
-    shares /= np.where(total == 0, 1, total)
+    shares /= where(total == 0, 1, total)
     return shares
 
 
@@ -154,14 +153,18 @@ def _sum_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
 
 
 @opaque(x=(_sum_pull, _sum_push), batch=shifted("axes"))
-@along_rows
 def _logsumexp(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    out = by_rows(_log_of_sums, axes, x)
+    return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
+
+
+def _log_of_sums(axes: tuple[int, ...], x: Any) -> Any:
+    xp = array_module(x)
     away, largest = _shifted(xp, x, axes)
     total = accumulated(exp_in_place(xp, away), axes, keepdims=True)
     empty = total == 0  # there is nothing but -inf
     out = largest + xp.log(xp.where(empty, xp.ones_like(total), total))
-    out = xp.where(empty, xp.full_like(out, -inf), out)
-    return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
+    return xp.where(empty, xp.full_like(out, -inf), out)
 
 
 @in_single

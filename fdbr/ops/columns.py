@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.ops.threads import divide
+from fdbr.threads import divide
 from fdbr.ops.windows import Geometry, Sizes
 
 __all__ = ["correlate", "correlate_kernel", "correlate_transposed"]

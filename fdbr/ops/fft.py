@@ -21,7 +21,7 @@ from fdbr.ops.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
 from fdbr.ops.kinds import fit, linear, shifted
 from fdbr.ops.padding import resize
 from fdbr.ops.shape import normalize_axes, normalize_axis
-from fdbr.ops.threads import available
+from fdbr.threads import available
 
 __all__ = [
     "fft",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.ops.threads import divide
+from fdbr.threads import divide
 
 __all__ = ["add_at", "added_at", "last_named", "put_at", "read_at", "region_shape"]
 

@@ -37,7 +37,9 @@ def sigmoid(xp: Any, x: Any) -> Any:
     with np.errstate(over="ignore"):  # far below 0 the exponential is infinite, and this 0
         if is_complex(x):
             return xp.reciprocal(1 + xp.exp(-x))
-        if getattr(x, "ndim", 0) == 0 or dtype_kind(x.dtype) != "f":
+        if type(x) is not np.ndarray:
+            return xp.reciprocal(1 + xp.exp(-x))
+        if x.ndim == 0 or dtype_kind(x.dtype) != "f":
             return xp.reciprocal(2 + xp.expm1(-x))
         out = -x  # the one array that is made
         xp.expm1(out, out=out)  # which NumPy has in less time than the exponential

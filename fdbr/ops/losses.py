@@ -20,7 +20,7 @@ from fdbr.ops.kinds.fitting import accumulated
 from fdbr.ops.places import within
 from fdbr.ops.reductions import argmax, mean, sum
 from fdbr.ops.shape import expand_dims, moveaxis, normalize_axis, squeeze
-from fdbr.ops.threads import divide, slices
+from fdbr.threads import divide, slices
 
 __all__ = ["accuracy", "mean_squared_error", "softmax_cross_entropy"]
 

@@ -41,7 +41,7 @@ def _standard_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any
     count = _count(y.shape, axes)
     total = None
     if by_y is not None:
-        total = by_rows(lambda *of: _unscaled(axes, *of), axes, y, by_y, scale)
+        total = by_rows(_unscaled, axes, y, by_y, scale)
     if by_variance is not None:
         term = by_variance * (2 / count) * scale * y
         total = term if total is None else total + term
@@ -86,7 +86,7 @@ def _rms_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
     scale = sqrt(square + eps)
     total = None
     if by_y is not None:
-        total = by_rows(lambda *of: _rescaled(axes, *of), axes, y, by_y, scale)
+        total = by_rows(_rescaled, axes, y, by_y, scale)
     if by_square is not None:
         term = by_square * (2 / _count(y.shape, axes)) * scale * y
         total = term if total is None else total + term

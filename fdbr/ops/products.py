@@ -27,7 +27,7 @@ from fdbr.ops.shape import (
     permute_dims,
     reshape,
 )
-from fdbr.ops.threads import divide, slices
+from fdbr.threads import divide, slices
 
 __all__ = ["dot", "einsum", "inner", "linear", "matmul", "outer", "tensordot", "vecdot"]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.kernels.functions import ERF, ERF_END
 from fdbr.ops.kinds.choosing import choose
 
 __all__ = [
@@ -59,8 +60,7 @@ def logaddexp(x: Any, y: Any) -> Any:
 
 def hypot(x: Any, y: Any) -> Any:
     """``sqrt(x*x + y*y)``."""
-    out = np.multiply(x, x)
-    out = out + np.multiply(y, y)
+    out = x * x + y * y
     limits = np.finfo(out.dtype)
     wrong = ~((out > limits.tiny / limits.eps) & (out < limits.max))
     np.sqrt(out, out=out)
@@ -119,23 +119,14 @@ def logit(x: Any) -> Any:
         return np.log(x, out=x).astype(np.float32)
 
 
-# erf(x) is tanh(x * p(x**2)), with a polynomial that was fitted here for the least error relative
-# to erf(x), 7.1e-8; beyond the end both are 1 in float32.
-_ERF_END = 3.9
-_ERF = (
-    *(1.1283792471902032, 0.10276986403744685, -0.00019528781492339086, -0.0006148387128120084),
-    *(8.459685670874113e-05, -4.794678512366526e-06, 2.7584918896820987e-08, 5.421224429654585e-09),
-)
-
-
 def erf(x: Any) -> Any:
     """The error function of single numbers."""
-    x = np.clip(x, -_ERF_END, _ERF_END)
+    x = np.clip(x, -ERF_END, ERF_END)
     square = x * x
-    out = square * _ERF[-1]
-    for term in _ERF[-2:0:-1]:
+    out = square * ERF[-1]
+    for term in ERF[-2:0:-1]:
         out += term
         out *= square
-    out += _ERF[0]
+    out += ERF[0]
     out *= x
     return np.tanh(out, out=out)

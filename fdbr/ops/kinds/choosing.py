@@ -1,14 +1,17 @@
 """A choice between two arrays of NumPy's, element by element.
 
 NumPy's `where` branches at every element, which costs ten times as much as the rest where the
-condition is as good as random.  Here the bits of what is chosen are masked instead.
+condition is as good as random.  Large arrays are chosen from by a kernel, and of others the bits of
+what is chosen are masked.
 """
 
 from typing import Any
 
 import numpy as np
 
-from fdbr.ops.kinds.large import evaluated
+from fdbr import kernels
+from fdbr.kernels import LEAST, functions
+from fdbr.ops.kinds.large import divided
 
 __all__ = ["choose"]
 
@@ -20,6 +23,10 @@ def choose(condition: Any, x: Any, y: Any) -> Any:
     """``np.where(condition, x, y)``, bit by bit the same."""
     if condition.size < _FEW or condition.dtype != bool:
         return np.where(condition, x, y)
+    if condition.nbytes >= LEAST // 4:
+        found = kernels.elementwise("where", functions.where, (condition, x, y))
+        if found is not None:
+            return found
     dtype = np.result_type(x, y)
     if dtype.kind not in "fiu" or dtype.itemsize not in _BITS:
         return np.where(condition, x, y)
@@ -29,7 +36,7 @@ def choose(condition: Any, x: Any, y: Any) -> Any:
     ).view(dtype)
 
 
-@evaluated
+@divided
 def _masked(xp: Any, condition: Any, x: Any, y: Any) -> Any:
     mask = condition.view(np.int8).astype(x.dtype)
     if not x.ndim and x == 0:

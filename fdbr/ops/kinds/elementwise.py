@@ -55,8 +55,7 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
                     total = term if total is None else total + term
             return match(total, out)
 
-        if heavy is True:
-            value = evaluated(value)
+        value = evaluated(value, heavy is True)
         function = operation(value, "elementwise", rules, forward, aligned)
         return letting_go(function) if _names_only_out(partials, value) else function
 
@@ -83,12 +82,14 @@ def _partial_rule(partial: Any, operands: tuple[str, ...], index: int, heavy: bo
         pull = _identity_pull if partial == 1 else _negative_pull
         return Rule(pull, ["like"], operands, index)
     names = list(inspect.signature(partial).parameters)
+    fixed = frozenset(i for i, name in enumerate(names) if name not in (*operands, "out"))
     if len(operands) == 1:
-        pull = _only_pull(partial, heavy) if len(names) == 1 else _partial_pull(partial, heavy)
+        pull = (_only_pull if len(names) == 1 else _partial_pull)(partial, heavy, fixed)
     elif len(names) == 1:
-        pull = _partial_pull_of_one(partial)
+        pull = _partial_pull_of_one(partial, fixed)
     else:
-        pull = _partial_pull_of_some(partial, [name in operands for name in names], heavy)
+        flags = [name in operands for name in names]
+        pull = _partial_pull_of_some(partial, flags, heavy, fixed)
     return Rule(pull, ["like", *names], operands, index)
 
 
@@ -120,10 +121,10 @@ def _in_double(partial: Any, operands: tuple[str, ...], apply: Function) -> Any:
     return computed
 
 
-def _partial_pull(partial: Function, heavy: bool) -> Function:
+def _partial_pull(partial: Function, heavy: bool, fixed: frozenset[int]) -> Function:
     def pull(ct: Any, like: Any, *saved: Any) -> Any:
         try:
-            ct = multiplied(ct, partial, saved) if heavy else ct * partial(*saved)
+            ct = multiplied(ct, partial, saved, heavy, fixed)
         except ZeroDivisionError:
             ct = ct * partial(*map(_as_scalar, saved))
         return ct if like is None else fit(ct, like)
@@ -131,7 +132,9 @@ def _partial_pull(partial: Function, heavy: bool) -> Function:
     return pull
 
 
-def _partial_pull_of_some(partial: Function, flags: list[bool], heavy: bool) -> Function:
+def _partial_pull_of_some(
+    partial: Function, flags: list[bool], heavy: bool, fixed: frozenset[int]
+) -> Function:
     # Of several operands one may be less precise than the result, which the cotangent is like.
     def pull(ct: Any, like: Any, *saved: Any) -> Any:
         precise = [
@@ -139,7 +142,7 @@ def _partial_pull_of_some(partial: Function, flags: list[bool], heavy: bool) -> 
             for value, flag in zip(saved, flags, strict=True)
         ]
         try:
-            ct = multiplied(ct, partial, precise) if heavy else ct * partial(*precise)
+            ct = multiplied(ct, partial, precise, heavy, fixed)
         except ZeroDivisionError:
             ct = ct * partial(*map(_as_scalar, precise))
         return ct if like is None else fit(ct, like)
@@ -147,13 +150,16 @@ def _partial_pull_of_some(partial: Function, flags: list[bool], heavy: bool) -> 
     return pull
 
 
-def _partial_pull_of_one(partial: Function) -> Function:
+def _partial_pull_of_one(partial: Function, fixed: frozenset[int]) -> Function:
     # The usual case without the packing of arguments.
     def pull(ct: Any, like: Any, saved: Any) -> Any:
         if getattr(saved, "dtype", None) is not ct.dtype:
             saved = in_precision(saved, ct.dtype)
         try:
-            ct = ct * partial(saved)
+            if type(ct) is _array and ct.nbytes >= LARGE:
+                ct = multiplied(ct, partial, (saved,), False, fixed)
+            else:
+                ct = ct * partial(saved)
         except ZeroDivisionError:
             ct = ct * partial(_as_scalar(saved))
         return ct if like is None else fit(ct, like)
@@ -161,11 +167,11 @@ def _partial_pull_of_one(partial: Function) -> Function:
     return pull
 
 
-def _only_pull(partial: Function, heavy: bool) -> Function:
+def _only_pull(partial: Function, heavy: bool, fixed: frozenset[int]) -> Function:
     # Where there is but one operand, the cotangent is not needed for another.
     def pull(ct: Any, like: Any, saved: Any) -> Any:
         if type(ct) is _array and ct.nbytes >= LARGE and like is None:
-            return pulled(sys.getrefcount(ct), ct, partial, saved, heavy)
+            return pulled(sys.getrefcount(ct), ct, partial, saved, heavy, fixed)
         try:
             ct = ct * partial(saved)
         except ZeroDivisionError:

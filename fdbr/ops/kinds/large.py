@@ -1,10 +1,9 @@
-"""Elementwise operations on large NumPy arrays, piece by piece.
+"""Operations on large NumPy arrays.
 
-What takes long is divided among threads.  And where memory is short, because a function is run
-again to save it, the temporary arrays of a piece are small beside the whole, and the result takes
-the place of an array that nobody can look at again.
-
-Each element is computed as it always is, so results are the same to the last bit.
+Kernels compute them, or, of what those cannot do and takes long, threads compute piece by piece.
+Where memory is short, because a function is run again to save it, the temporary arrays of a piece
+are small beside the whole, and the result takes the place of an array that nobody can look at
+again.
 """
 
 import copy
@@ -18,15 +17,20 @@ from typing import Any
 
 import numpy as np
 
+from fdbr import kernels
+from fdbr.backend import array_module
 from fdbr.core import dispatch
+from fdbr.kernels import LEAST
+from fdbr.ops.kinds.operation import operands_of
 from fdbr.ops.kinds.rules import Function
-from fdbr.ops.threads import divide, parts, slices
+from fdbr.threads import divide, parts, slices
 from fdbr.reverse import ReverseTracer
 
 __all__ = [
     "LARGE",
     "along_rows",
     "by_rows",
+    "divided",
     "evaluated",
     "letting_go",
     "multiplied",
@@ -62,20 +66,48 @@ def _in_a_row(*arrays: Any) -> Any:
     return arrays
 
 
-# --- divided among threads ----------------------------------------------------------
+# --- by kernels, or divided among threads ---------------------------------------------
 
 
-def evaluated(value: Function) -> Function:
-    """The value of an operation that takes long."""
-    if len(inspect.signature(value).parameters) == 2:  # the usual case without packing
+def evaluated(value: Function, heavy: bool) -> Function:
+    """The value of an elementwise operation, of large arrays by a kernel.
+
+    What no kernel can do is divided among threads, if it is heavy.
+    """
+    if len(inspect.signature(value).parameters) == 2:  # the usual cases without packing
 
         @functools.wraps(value)
         def of_one(xp: Any, x: Any) -> Any:
-            if type(x) is _array and x.nbytes >= _LONG:
-                return _in_pieces(value, (x,), {})
+            if type(x) is _array and x.nbytes >= LEAST:
+                return _of_large(value, heavy, (x,), {})
             return value(xp, x)
 
         return of_one
+
+    if len(inspect.signature(value).parameters) == 3 and len(operands_of(value)) == 2:
+
+        @functools.wraps(value)
+        def of_two(xp: Any, x: Any, y: Any) -> Any:
+            if (type(x) is _array and x.nbytes >= LEAST and xp is np) or (
+                type(y) is _array and y.nbytes >= LEAST and xp is np
+            ):
+                return _of_large(value, heavy, (x, y), {})
+            return value(xp, x, y)
+
+        return of_two
+
+    @functools.wraps(value)
+    def of_all(xp: Any, *operands: Any, **params: Any) -> Any:
+        for x in operands:
+            if type(x) is _array and x.nbytes >= LEAST and xp is np:
+                return _of_large(value, heavy, operands, params)
+        return value(xp, *operands, **params)
+
+    return of_all
+
+
+def divided(value: Function) -> Function:
+    """The value of an elementwise operation that no kernel can do, divided among threads."""
 
     @functools.wraps(value)
     def of_all(xp: Any, *operands: Any, **params: Any) -> Any:
@@ -85,6 +117,20 @@ def evaluated(value: Function) -> Function:
         return value(xp, *operands, **params)
 
     return of_all
+
+
+def _of_large(
+    value: Function, heavy: bool, operands: tuple[Any, ...], params: dict[str, Any]
+) -> Any:
+    name = value, tuple(params.items())
+    found = kernels.elementwise(
+        name, lambda *nodes: value(array_module(*nodes), *nodes, **params), operands
+    )
+    if found is not None:
+        return found
+    if heavy and max(getattr(x, "nbytes", 0) for x in operands) >= _LONG:
+        return _in_pieces(value, operands, params)
+    return value(np, *operands, **params)
 
 
 def _in_pieces(value: Function, operands: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -104,46 +150,51 @@ def _in_pieces(value: Function, operands: tuple[Any, ...], params: dict[str, Any
 def along_rows(value: Function) -> Function:
     """The value of an operation on some axes, ``axes``, of one operand.
 
-    Large arrays are divided among threads along another axis.
+    Large arrays are computed by a kernel, or divided among threads along another axis.
     """
 
     @functools.wraps(value)
-    def in_pieces(xp: Any, x: Any, *, axes: tuple[int, ...], **params: Any) -> Any:
-        if type(x) is not _array or x.nbytes < _LONG:
+    def of_any(xp: Any, x: Any, *, axes: tuple[int, ...], **params: Any) -> Any:
+        if type(x) is not _array or x.nbytes < LEAST:
             return value(xp, x, axes=axes, **params)
-        return by_rows(lambda x: value(xp, x, axes=axes, **params), axes, x)
 
-    return in_pieces
+        def of_rows(axes: tuple[int, ...], x: Any) -> Any:
+            return value(array_module(x), x, axes=axes, **params)
+
+        return by_rows(of_rows, axes, x, name=(value, tuple(params.items())))
+
+    return of_any
 
 
-def by_rows(function: Function, axes: tuple[int, ...], *operands: Any) -> Any:
-    """A function of arrays that acts along some axes of them, on large ones in pieces.
+def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = None) -> Any:
+    """``function(axes, *operands)``, which acts along some axes of arrays.
 
-    Its results have all axes of the operands or, if the function reduces, the others alone.
+    Its results have all axes of the operands, or 1 in the place of those along which it reduces.
+    Of large arrays it is computed by a kernel, or divided among threads.  A function that is made
+    anew for each call needs a name.
     """
     x = operands[0]
-    place = next(
-        (i for i, n in enumerate(getattr(x, "shape", ())) if i not in axes and n > 1), None
-    )
-    if place is None or x.nbytes < _LONG or any(type(v) is not _array for v in operands):
-        return function(*operands)
+    if any(type(v) is not _array for v in operands) or x.nbytes < LEAST:
+        return function(axes, *operands)
+    found = kernels.of_rows(name or function, functools.partial(function, (1,)), axes, operands)
+    if found is not None:
+        return found
+    place = next((i for i, n in enumerate(x.shape) if i not in axes and n > 1), None)
+    if place is None or x.nbytes < _LONG:
+        return function(axes, *operands)
     front = (slice(None),) * place
-    first = function(*(operand[(*front, slice(0, 1))] for operand in operands))
+    first = function(axes, *(operand[(*front, slice(0, 1))] for operand in operands))
     several = type(first) is tuple
-    places = [
-        place if part.ndim == x.ndim else sum(i not in axes for i in range(place))
-        for part in (first if several else (first,))
-    ]
     length = x.shape[place]
     outs = [
-        np.empty((*part.shape[:i], length, *part.shape[i + 1 :]), part.dtype)
-        for part, i in zip(first if several else (first,), places, strict=True)
+        np.empty((*part.shape[:place], length, *part.shape[place + 1 :]), part.dtype)
+        for part in (first if several else (first,))
     ]
 
     def work(piece: slice) -> None:
-        made = function(*(operand[(*front, piece)] for operand in operands))
-        for out, part, i in zip(outs, made if several else (made,), places, strict=True):
-            out[(*(slice(None),) * i, piece)] = part
+        made = function(axes, *(operand[(*front, piece)] for operand in operands))
+        for out, part in zip(outs, made if several else (made,), strict=True):
+            out[(*front, piece)] = part
 
     divide(work, parts(length, x.nbytes // _SHARE))
     return tuple(outs) if several else outs[0]
@@ -169,9 +220,19 @@ def _alongside(out: Any, *values: Any) -> list[Any]:
     return [out, *(next(rest) if type(v) is _array and v.ndim else v for v in values)]
 
 
-def multiplied(ct: Any, partial: Function, saved: Sequence[Any]) -> Any:
-    """``ct * partial(*saved)``, divided among threads where ``ct`` is large."""
-    if type(ct) is not _array or ct.nbytes < _LONG or not _fits(ct, partial, saved):
+def multiplied(
+    ct: Any, partial: Function, saved: Sequence[Any], heavy: bool, fixed: frozenset[int]
+) -> Any:
+    """``ct * partial(*saved)``, where ``ct`` is large by a kernel, or divided among threads.
+
+    ``fixed`` are the places of what was saved and is no operand: a kernel holds for that alone.
+    """
+    if type(ct) is not _array or ct.nbytes < LEAST:
+        return ct * partial(*saved)
+    found = _by_kernel(ct, partial, saved, fixed)
+    if found is not None:
+        return found
+    if not heavy or ct.nbytes < _LONG or not _fits(ct, partial, saved):
         return ct * partial(*saved)
     out = np.empty_like(ct)
     into, cts, *parts = _alongside(out, ct, *saved)
@@ -184,6 +245,18 @@ def multiplied(ct: Any, partial: Function, saved: Sequence[Any]) -> Any:
 
     divide(work, slices(into, _SHARE))
     return out
+
+
+def _by_kernel(ct: Any, partial: Function, saved: Sequence[Any], fixed: frozenset[int]) -> Any:
+    places = [i for i in range(len(saved)) if i not in fixed]
+    kept = tuple([(i, saved[i]) for i in fixed])
+
+    def product(ct: Any, *nodes: Any) -> Any:
+        whole = dict(kept) | dict(zip(places, nodes, strict=True))
+        return ct * partial(*(whole[i] for i in range(len(saved))))
+
+    found = kernels.elementwise((partial, kept), product, (ct, *(saved[i] for i in places)))
+    return found if found is None or found.dtype == ct.dtype else None
 
 
 def _fits(ct: Any, partial: Function, saved: Sequence[Any]) -> bool:
@@ -200,14 +273,16 @@ def _fits(ct: Any, partial: Function, saved: Sequence[Any]) -> bool:
     return shape == ct.shape and ct.dtype == np.result_type(ct, share)
 
 
-def pulled(references: int, ct: Any, partial: Function, saved: Any, heavy: bool) -> Any:
+def pulled(
+    references: int, ct: Any, partial: Function, saved: Any, heavy: bool, fixed: frozenset[int]
+) -> Any:
     """``ct * partial(saved)`` for a large ``ct``.
 
     Where memory is short it takes the place of ``ct``, if nobody has that but the caller of the
     pull, who gives it away as `backward` does: ``references`` are those that the pull sees.
     """
     if not _sparing.get():
-        return multiplied(ct, partial, (saved,)) if heavy else ct * partial(saved)
+        return multiplied(ct, partial, (saved,), heavy, fixed)
     if (
         type(saved) is not _array
         or saved.dtype != ct.dtype

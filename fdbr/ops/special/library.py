@@ -9,11 +9,12 @@ import numpy as np
 
 from fdbr.backend import to_numpy
 from fdbr.core import describe, number_types
+from fdbr.kernels import functions
 from fdbr.libraries import scipy_of
 from fdbr.ops.comparison import where
 from fdbr.ops.dtypes import float_dtype, is_complex, is_number
 from fdbr.ops.kinds import Unknown, elementwise, several
-from fdbr.ops.kinds.large import evaluated
+from fdbr.ops.kinds.large import divided
 
 __all__ = [
     "one_less",
@@ -36,6 +37,8 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
     lacks is computed in host memory.  A function whose values are complex gives them in the
     complex dtype of that precision, and one of several outputs gives a tuple.
     """
+    if xp is functions:  # those that kernels have
+        return getattr(functions, name)(*operands)
     dtype = float_dtype(*operands)
     if name.startswith(_IN_FLOAT64):
         operands = tuple(
@@ -63,7 +66,7 @@ def _cast(out: Any, dtype: Any) -> Any:
     return out.astype(dtype)
 
 
-@evaluated
+@divided
 def _applied(xp: Any, *operands: Any, function: Any) -> Any:
     return function(*operands)
 

@@ -1,0 +1,16 @@
+"""Kernels: loops over large arrays, compiled to machine code.
+
+NumPy makes a pass over memory for each function, on one thread.  A kernel does all that an
+operation does to an element, or to a row, at once: with vectors, and on all threads.
+
+- `expressions`: what is computed for each element
+- `functions`: the array module of such expressions
+- `loops`: LLVM's language for them
+- `machine`: from there to machine code, which is kept on disk
+- `pool`: threads
+- `calling`: all of it for arrays
+"""
+
+from fdbr.kernels.calling import LEAST, elementwise, of_rows
+
+__all__ = ["LEAST", "elementwise", "of_rows"]

@@ -1,0 +1,316 @@
+"""Functions of arrays, run as kernels."""
+
+import logging
+import math
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.kernels import functions, loops
+from fdbr.kernels.expressions import FLOATS, Graph, InexpressibleError, Node
+from fdbr.kernels.machine import address_of
+from fdbr.kernels.pool import launch, thread_count
+
+__all__ = ["LEAST", "elementwise", "of_rows"]
+
+LEAST = 1 << 20  # bytes of an array, from which on a kernel pays
+_GRAIN = 1 << 10  # elements
+_PART = 1 << 14  # elements that are worth a thread's waking
+_NARROW = 64  # columns, below which vectors may not fit
+_SHORTEST = 16  # elements of a row that is reduced, below which there is nothing to gain
+_LONGEST = 1 << 13  # elements of a row that are added up one after the other
+_BOOL = np.dtype(np.bool_)
+_MOST = 4096  # plans that are kept
+_UNSUITED = AttributeError, TypeError, ValueError, IndexError, KeyError, OverflowError
+_log = logging.getLogger("fdbr.kernels")
+_quiet = frozenset({"ignore", "warn", "print"})
+
+
+class _Plan:
+    """How a kernel runs on operands of some dtypes, shapes and strides.
+
+    Attributes
+    ----------
+    address
+        Of the machine code.
+    outs
+        The shape and the dtype of each output.
+    several
+        Whether the function gives a tuple.
+    turned
+        Whether the axes are in the opposite order in memory.
+    copied
+        The places of operands that have to be copied, and the dtype they then have.
+    lengths
+        The last entries of the table.
+    shares
+        How many rows or elements there are, the least number that belongs together, and how many
+        parts.
+    """
+
+    __slots__ = ("address", "copied", "lengths", "outs", "several", "shares", "turned")
+
+    address: int
+    outs: list[tuple[tuple[int, ...], Any]]
+    several: bool
+    turned: bool
+    copied: list[tuple[int, Any]]
+    lengths: tuple[int, int]
+    shares: tuple[int, int, int]
+
+    def divide(self, flat: bool, rows: int, columns: int, inner: int) -> None:
+        """Divide the work among threads."""
+        self.lengths = columns, inner
+        parts = min(8 * thread_count(), rows * columns // _PART) if thread_count() > 1 else 1
+        number, grain = (columns, _GRAIN) if flat else (rows, 1)
+        self.shares = number, grain, max(1, min(parts, number // grain))
+
+    def run(self, operands: Sequence[Any]) -> Any:
+        """The outputs for some operands."""
+        if self.turned or self.copied:
+            operands = [v.T if self.turned and hasattr(v, "T") else v for v in operands]
+            for i, dtype in self.copied:
+                operands[i] = np.ascontiguousarray(operands[i], dtype)
+        outs = [np.empty(shape, dtype) for shape, dtype in self.outs]
+        words = [v.__array_interface__["data"][0] for v in operands]
+        words += [v.__array_interface__["data"][0] for v in outs]
+        table = array("q", words)
+        table.extend(self.lengths)
+        launch(self.address, table.buffer_info()[0], *self.shares)
+        if self.turned:
+            outs = [out.T for out in outs]
+        return tuple(outs) if self.several else outs[0]
+
+
+_plans: dict[Any, _Plan | None] = {}
+_sources: dict[Any, tuple[str, list[Any], bool]] = {}
+
+
+def _planned(key: Any, make: Callable[[], _Plan]) -> _Plan | None:
+    """The plan for a key; `None` if there can be none."""
+    try:
+        return _plans[key]
+    except KeyError:
+        pass
+    except TypeError:  # a keyword that has no hash
+        return None
+    if len(_plans) >= _MOST:
+        _plans.clear()
+    try:
+        found = make()
+    except InexpressibleError:
+        found = None  # NumPy does it, or says what is wrong
+    except RuntimeError as error:
+        _log.warning("LLVM cannot compile a kernel, so NumPy computes instead: %s", error)
+        found = None
+    _plans[key] = found
+    return found
+
+
+def _traced(
+    name: Any,
+    function: Callable[..., Any],
+    operands: Sequence[tuple[Any, bool, bool]],
+    layout: loops.Layout,
+) -> tuple[str, list[Node], bool]:
+    """The source of the kernel of a function, its outputs, and whether they are a tuple.
+
+    Of each operand it takes the dtype, whether it varies along columns, and whether it is the
+    same in all rows.
+    """
+    key = name, tuple(operands), layout.flat, layout.masked, layout.offsets
+    found = _sources.get(key)
+    if found is None:
+        graph = Graph(functions)
+        nodes = [
+            graph.node("operand", dtype, (), (i, varies, fixed))
+            for i, (dtype, varies, fixed) in enumerate(operands)
+        ]
+        try:
+            made = function(*nodes)
+        except _UNSUITED as error:
+            raise InexpressibleError(str(error)) from error
+        outs = list(made) if type(made) is tuple else [made]
+        if not all(isinstance(out, Node) for out in outs):
+            raise InexpressibleError("a constant")
+        if any(out.dtype not in FLOATS and out.dtype != _BOOL for out in outs):
+            raise InexpressibleError("results of integers")
+        source = loops.source(outs, len(operands), layout)
+        found = _sources[key] = source, outs, type(made) is tuple
+    return found
+
+
+def _key(operands: Sequence[Any]) -> Any:
+    return tuple(
+        [(v.dtype.char, v.shape, v.strides) if type(v) is np.ndarray else type(v) for v in operands]
+    )
+
+
+def _expected() -> bool:
+    """Whether the caller wants no errors of NumPy's, which kernels do not raise."""
+    return _quiet.issuperset(np.geterr().values())
+
+
+# --- elementwise --------------------------------------------------------------------
+
+
+def elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """A function that acts on each element alone; `None` where no kernel can do it.
+
+    Parameters
+    ----------
+    name
+        What tells the function from others, and has a hash.
+    function
+        A function of nodes.
+    operands
+        Arrays of NumPy's, and numbers, that broadcast to each other.
+
+    Returns
+    -------
+    array or None
+        A new array, in C order, or in Fortran's if all operands of its shape are.
+    """
+    if not _expected():
+        return None
+    plan = _planned((name, _key(operands)), lambda: _elementwise(name, function, operands))
+    return plan and plan.run(operands)
+
+
+def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any]) -> _Plan:
+    for v in operands:
+        known = issubclass(type(v), np.ndarray | np.generic)
+        if v.dtype not in FLOATS and v.dtype != _BOOL if known else type(v) not in (float, int):
+            raise InexpressibleError("other dtypes")
+    weak = np.result_type(*(v.dtype for v in operands if hasattr(v, "dtype")))
+    if weak not in FLOATS:
+        raise InexpressibleError("no floating numbers")
+    dtypes = [getattr(v, "dtype", weak) for v in operands]
+    shapes = [getattr(v, "shape", ()) for v in operands]
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError as error:
+        raise InexpressibleError(str(error)) from error
+    if not shape:
+        raise InexpressibleError("scalars")
+    whole = [v for v, s in zip(operands, shapes, strict=True) if s == shape]
+    plan = _Plan()
+    plan.turned = all(v.flags.f_contiguous and not v.flags.c_contiguous for v in whole)
+    if plan.turned:
+        if any(s not in ((), shape) for s in shapes):
+            raise InexpressibleError("operands in several orders")
+        shape, shapes = shape[::-1], [s[::-1] for s in shapes]
+    rows, columns, inner, patterns = _patterns(shapes, shape)
+    layout = loops.Layout(rows == 1, columns < _NARROW, [offset for _, offset in patterns])
+    kinds = [(d, varies, off == "0") for d, (varies, off) in zip(dtypes, patterns, strict=True)]
+    source, (out,), plan.several = _traced(name, function, kinds, layout)
+    if not out.varies or any(node.op == "reduced" for node in out.graph.nodes.values()):
+        raise InexpressibleError("what is no function of each element")
+    plan.address = address_of(source)
+    plan.outs = [(shape, out.dtype)]
+    plan.copied = [
+        (i, dtype)
+        for i, (v, dtype) in enumerate(zip(operands, dtypes, strict=True))
+        if type(v) is not np.ndarray
+        or not (v.flags.f_contiguous if plan.turned else v.flags.c_contiguous)
+    ]
+    plan.divide(layout.flat, rows, columns, inner)
+    return plan
+
+
+def _patterns(
+    shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]
+) -> tuple[int, int, int, list[tuple[bool, str]]]:
+    """How operands lie in a matrix that has the elements of the result.
+
+    Returns
+    -------
+    rows, columns, inner
+        How many there are; and how long the inner one is of the axes that were joined to rows.
+    patterns
+        For each operand whether it varies along columns, and by what rows (see `loops.Layout`).
+    """
+    ndim = len(shape)
+    masks = []
+    for axis, length in enumerate(shape):
+        if length != 1:
+            here = [len(s) - ndim + axis for s in shapes]
+            masks.append(
+                (length, tuple(i >= 0 and s[i] != 1 for i, s in zip(here, shapes, strict=True)))
+            )
+    merged: list[tuple[int, tuple[bool, ...]]] = []
+    for length, mask in masks:
+        if merged and merged[-1][1] == mask:
+            merged[-1] = merged[-1][0] * length, mask
+        else:
+            merged.append((length, mask))
+    if not merged:
+        merged = [(1, (True,) * len(shapes))]
+    if len(merged) > 3:
+        raise InexpressibleError("too many axes that are broadcast")
+    columns, across = merged[-1]
+    outer = merged[:-1]
+    rows = math.prod(length for length, _ in outer)
+    inner = outer[-1][0] if outer else 1
+    patterns = []
+    for i, varies in enumerate(across):
+        has = [mask[i] for _, mask in outer]
+        offset = "0"
+        if any(has):
+            offset = "r" if all(has) else "m" if has[-1] else "d"
+        patterns.append((varies, offset))
+    return rows, columns, inner, patterns
+
+
+# --- rows ---------------------------------------------------------------------------
+
+
+def of_rows(
+    name: Any, function: Callable[..., Any], axes: tuple[int, ...], operands: Sequence[Any]
+) -> Any:
+    """A function of arrays that reduces along their last axes; `None` where no kernel can do it.
+
+    Parameters
+    ----------
+    name
+        What tells the function from others, and has a hash.
+    function
+        A function of nodes, whose axes are the rows, ``(1,)``.
+    axes
+        The axes of the first operand along which it reduces.
+    operands
+        Arrays of NumPy's: of one shape, or with 1 in the place of ``axes``.
+    """
+    if not _expected():
+        return None
+    key = name, axes, _key(operands)
+    plan = _planned(key, lambda: _of_rows(name, function, axes, operands))
+    return plan and plan.run(operands)
+
+
+def _of_rows(
+    name: Any, function: Callable[..., Any], axes: tuple[int, ...], operands: Sequence[Any]
+) -> _Plan:
+    x = operands[0]
+    first = x.ndim - len(axes)
+    kept = (*x.shape[:first], *(1,) * len(axes))
+    columns = math.prod(x.shape[first:])
+    if sorted(axes) != list(range(first, x.ndim)) or not _SHORTEST <= columns <= _LONGEST:
+        raise InexpressibleError("other rows")
+    for v in operands:
+        if type(v) is not np.ndarray or v.dtype not in FLOATS or not v.flags.c_contiguous:
+            raise InexpressibleError("other arrays")
+        if v.shape not in (x.shape, kept):
+            raise InexpressibleError("other shapes")
+    rows = x.size // columns
+    masked = columns % loops.width_of(v.dtype for v in operands) != 0
+    layout = loops.Layout(False, masked, "r" * len(operands))
+    kinds = [(v.dtype, v.shape == x.shape, False) for v in operands]
+    source, outs, several = _traced(name, function, kinds, layout)
+    plan = _Plan()
+    plan.address, plan.several, plan.turned, plan.copied = address_of(source), several, False, []
+    plan.outs = [(x.shape if out.varies else kept, out.dtype) for out in outs]
+    plan.divide(False, rows, columns, 1)
+    return plan

@@ -1,0 +1,201 @@
+"""Expressions: what a kernel computes for each element, as a graph.
+
+A `Node` behaves as an array of NumPy's does: it has a dtype and operators, and belongs to an
+array module, `functions`.  So the functions of NumPy code, applied to nodes, say what a kernel
+that does the same has to compute.  A node stands for a matrix; rows are reduced by its methods.
+What nodes cannot express raises `InexpressibleError`.
+"""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["FLOATS", "Graph", "InexpressibleError", "Node"]
+
+FLOATS = {np.dtype(np.float32): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.int64)}
+"""The floating dtypes of kernels, with the integers of the same width."""
+
+_BOOL = np.dtype(np.bool_)
+
+
+class InexpressibleError(Exception):
+    """A function does something that no kernel can do."""
+
+
+class Graph:
+    """The nodes of one kernel, of which equal ones are the same."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module  # of the arrays that nodes are
+        self.nodes: dict[Any, Node] = {}
+
+    def node(self, op: str, dtype: Any, args: tuple["Node", ...] = (), detail: Any = None) -> "Node":
+        """The node of an operation on other nodes."""
+        key = op, dtype, tuple(map(id, args)), detail
+        found = self.nodes.get(key)
+        if found is None:
+            found = self.nodes[key] = Node(self, op, dtype, args, detail)
+        return found
+
+    def constant(self, value: Any, dtype: Any) -> "Node":
+        """A number in a dtype."""
+        number = dtype.type(value)
+        return self.node("constant", dtype, (), (number.item(), bool(np.signbit(number))))
+
+
+class Node:
+    """One value in a kernel, with the operators of an array.
+
+    Attributes
+    ----------
+    op, args, detail
+        The operation, what it is applied to, and what else it has to know.
+    dtype
+        The dtype of the elements.
+    level
+        How many reductions of rows, one by the result of the other, come before it.
+    varies
+        Whether it has an element for each column, not one for the whole row.
+    fixed
+        Whether it is the same for all rows.
+    """
+
+    __slots__ = ("args", "detail", "dtype", "fixed", "graph", "level", "op", "varies")
+
+    ndim = 2
+    size = 1 << 30  # as a large array: what is done otherwise with small ones does not pay here
+    __array_ufunc__ = None
+
+    def __init__(
+        self, graph: Graph, op: str, dtype: Any, args: tuple["Node", ...], detail: Any
+    ) -> None:
+        self.graph, self.op, self.dtype, self.args, self.detail = graph, op, dtype, args, detail
+        self.level = max((arg.level for arg in args), default=0)
+        self.varies = any(arg.varies for arg in args)
+        self.fixed = all(arg.fixed for arg in args)
+        if op == "operand":
+            self.varies, self.fixed = detail[1], detail[2]
+        elif op == "reduced":
+            self.level, self.varies = self.level + 1, False
+
+    def __array_namespace__(self, api_version: str | None = None) -> Any:
+        return self.graph.module
+
+    def __bool__(self) -> bool:
+        raise InexpressibleError("a decision by values")
+
+    def __iter__(self) -> Any:
+        raise InexpressibleError("elements one by one")
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # --- operators
+
+    def __neg__(self) -> "Node":
+        return self.graph.node("neg", _floating(self.dtype), (self,))
+
+    def __pos__(self) -> "Node":
+        return self
+
+    def __abs__(self) -> "Node":
+        return self.graph.node("abs", _floating(self.dtype), (self,))
+
+    def __invert__(self) -> "Node":
+        if self.dtype != _BOOL:
+            raise InexpressibleError("~ of numbers")
+        return self.graph.node("not", _BOOL, (self,))
+
+    def __pow__(self, exponent: Any) -> "Node":
+        if type(exponent) is not int or not 0 < exponent <= 4:
+            raise InexpressibleError("powers")
+        square = self * self
+        return (self, square, square * self, square * square)[exponent - 1]
+
+    # --- as arrays have them
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> "Node":
+        """The sum of each row."""
+        return self.reduced("sum", axis, keepdims)
+
+    def mean(self, axis: Any = None, keepdims: bool = False) -> "Node":
+        """The mean of each row."""
+        total = self.reduced("sum", axis, keepdims)
+        return total / self.graph.node("columns", self.dtype)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> "Node":
+        """The largest element of each row."""
+        return self.reduced("max", axis, keepdims)
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> "Node":
+        """The smallest element of each row."""
+        return self.reduced("min", axis, keepdims)
+
+    def reduced(self, how: str, axis: Any, keepdims: bool) -> "Node":
+        """A reduction of each row; the result has one element a row."""
+        if axis not in (1, -1, (1,), (-1,)) or not keepdims or self.dtype not in FLOATS:
+            raise InexpressibleError("reductions of something else than rows")
+        return self.graph.node("reduced", self.dtype, (self,), how)
+
+    def astype(self, dtype: Any, copy: bool = True) -> "Node":
+        """The elements in another dtype."""
+        dtype = np.dtype(dtype)
+        if dtype == self.dtype:
+            return self
+        if dtype not in FLOATS or (self.dtype not in FLOATS and self.dtype != _BOOL):
+            raise InexpressibleError("conversions to integers")
+        return self.graph.node("cast", dtype, (self,))
+
+
+    def any(self) -> Any:
+        """Whether one element is true: nobody knows."""
+        raise InexpressibleError("a decision by values")
+
+    all = any
+
+
+def _floating(dtype: Any) -> Any:
+    if dtype not in FLOATS:
+        raise InexpressibleError("arithmetic of integers")
+    return dtype
+
+
+def brought(graph: Graph, values: tuple[Any, ...]) -> list[Node]:
+    """Operands in their common dtype; Python's numbers are weak."""
+    kinds = [value.dtype if isinstance(value, Node | np.generic) else value for value in values]
+    dtype = np.result_type(*kinds)
+    if dtype not in FLOATS and dtype != _BOOL:
+        raise InexpressibleError("arithmetic of integers")
+    return [
+        value.astype(dtype) if isinstance(value, Node) else graph.constant(value, dtype)
+        for value in values
+    ]
+
+
+def joined(op: str, *values: Any) -> Node:
+    """An operation on nodes and numbers, in their common dtype."""
+    graph = next(value.graph for value in values if isinstance(value, Node))
+    nodes = brought(graph, values)
+    dtype = nodes[0].dtype
+    if dtype == _BOOL and op not in ("and", "or", "eq", "ne"):
+        raise InexpressibleError("arithmetic of truth values")
+    return graph.node(op, _BOOL if op in _COMPARISONS else dtype, tuple(nodes))
+
+
+_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+
+
+def _operator(op: str, turned: bool = False) -> Any:
+    def apply(self: Node, other: Any) -> Any:
+        if not isinstance(other, Node | np.generic | int | float):
+            return NotImplemented
+        return joined(op, other, self) if turned else joined(op, self, other)
+
+    return apply
+
+
+for _name, _op in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}.items():
+    setattr(Node, f"__{_name}__", _operator(_op))
+    setattr(Node, f"__r{_name}__", _operator(_op, turned=True))
+for _op in _COMPARISONS | {"and", "or"}:
+    setattr(Node, f"__{_op}__", _operator(_op))

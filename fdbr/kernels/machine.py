@@ -1,0 +1,136 @@
+"""From LLVM's language to the address of machine code.
+
+Machine code is kept in memory, and on disk under the user's cache directory: by its source, the
+version of LLVM, and the processor.
+"""
+
+import functools
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["address_of", "cache_directory", "digest", "kept", "placed", "processor"]
+
+_FORMAT = b"fdbr kernel 3\n"
+_loaded: dict[str, tuple[int, Any]] = {}  # address and owner of the code, by source
+
+
+def cache_directory() -> Path:
+    """Where kernels are kept: ``FDBR_CACHE_DIR``, or ``fdbr`` in the user's cache directory."""
+    chosen = os.environ.get("FDBR_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "fdbr" / "kernels"
+    except RuntimeError:  # there is no home
+        return Path(tempfile.gettempdir()) / f"fdbr-{os.getuid()}"
+
+
+def digest(*parts: str) -> str:
+    """A name for what follows from some texts."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@functools.cache
+def _llvm() -> Any:
+    """LLVM, which takes a while to import."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@functools.cache
+def processor() -> str:
+    """What machine code depends on beside its source."""
+    llvm = _llvm()
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return digest(version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+
+
+def address_of(source: str) -> int:
+    """The address of the function ``kernel`` of a module in LLVM's language.
+
+    Raises
+    ------
+    RuntimeError
+        If LLVM does not understand the source.
+    """
+    found = _loaded.get(source)
+    if found is None:
+        name = digest(source, processor())
+        found = kept(name, lambda: ("kernel", _compiled(source)))
+        found = _loaded.setdefault(source, found)  # another thread may have been faster
+    return found[0]
+
+
+def kept(name: str, compile: Callable[[], tuple[str, bytes]]) -> tuple[int, Any]:
+    """The address and the owner of machine code that is kept under a name, or else compiled.
+
+    ``compile`` gives the name of a function, and an object file that has it.
+    """
+    path = cache_directory() / f"{name}.kernel"
+    found = _read(path)
+    if found is None:
+        found = compile()
+        _write(path, *found)
+    return placed(*found)
+
+
+def _machine(**options: Any) -> Any:
+    return _llvm().Target.from_default_triple().create_target_machine(jit=True, **options)
+
+
+def _compiled(source: str) -> bytes:
+    llvm = _llvm()
+    module = llvm.parse_assembly(source)
+    module.verify()
+    machine = _machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+    )
+    found: bytes = machine.emit_object(module)
+    return found
+
+
+def _write(path: Path, name: str, code: bytes) -> None:
+    """Keep machine code: written aside and renamed, so that nobody reads half of it."""
+    body = f"{name}\n".encode() + code
+    text = _FORMAT + hashlib.sha256(body).digest() + body
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(text)
+        os.replace(file.name, path)
+    except OSError:
+        return  # a cache that cannot be written is none
+
+
+def _read(path: Path) -> tuple[str, bytes] | None:
+    """Kept machine code and its name; `None` if there is none, or it is damaged."""
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return None
+    start = len(_FORMAT) + 32
+    body = text[start:]
+    if text[:start] != _FORMAT + hashlib.sha256(body).digest():
+        return None
+    name, code = body.split(b"\n", 1)
+    return name.decode(), code
+
+
+def placed(name: str, code: bytes) -> tuple[int, Any]:
+    """The address of a function of an object file, which is brought into memory, and its owner.
+
+    Each has an engine to itself: functions of different files may have the same name.
+    """
+    llvm = _llvm()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine.get_function_address(name), engine

@@ -1,0 +1,280 @@
+"""The threads of kernels.
+
+They sleep while there is nothing to do, and never spin: other libraries' threads, of matrix
+products above all, need the cores.  Work is divided into parts, and whoever is awake takes the next
+one, the caller too, so a thread that is late makes nobody wait.  A launch that finds the threads
+busy, because another thread or a signal handler launches at the same time, does its parts itself.
+
+A job is a word of 64 bits (its number, how many parts it has, and the next of them), which is
+changed by comparison and exchange alone.  So a thread that comes late finds another number, and
+takes nothing; and what it does take belongs to a job that is waited for, whose fields stay.
+"""
+
+import ctypes
+import functools
+import os
+import threading
+from typing import Any
+
+import numpy as np
+
+from fdbr.kernels.machine import address_of
+from fdbr.threads import available
+
+__all__ = ["launch", "thread_count"]
+
+# A pool is the word of the job, the number of parts that are not finished, the job's kernel, table,
+# rows and grain, whether the caller sleeps, and two semaphores of the C library: for threads, and
+# for the caller.  A semaphore takes four words at most.
+_WORDS = 16
+
+_PART = """
+declare i32 @sem_wait(ptr)
+declare i32 @sem_post(ptr)
+
+define internal void @part(ptr %pool, i64 %part, i64 %parts) {
+  %kernel.at = getelementptr i64, ptr %pool, i64 2
+  %kernel = load ptr, ptr %kernel.at
+  %table.at = getelementptr i64, ptr %pool, i64 3
+  %table = load ptr, ptr %table.at
+  %rows.at = getelementptr i64, ptr %pool, i64 4
+  %rows = load i64, ptr %rows.at
+  %grain.at = getelementptr i64, ptr %pool, i64 5
+  %grain = load i64, ptr %grain.at
+  %more = add i64 %rows, %grain
+  %most = sub i64 %more, 1
+  %units = udiv i64 %most, %grain
+  %a0 = mul i64 %units, %part
+  %a1 = udiv i64 %a0, %parts
+  %start = mul i64 %a1, %grain
+  %next = add i64 %part, 1
+  %b0 = mul i64 %units, %next
+  %b1 = udiv i64 %b0, %parts
+  %b2 = mul i64 %b1, %grain
+  %less = icmp slt i64 %b2, %rows
+  %stop = select i1 %less, i64 %b2, i64 %rows
+  %any = icmp slt i64 %start, %stop
+  br i1 %any, label %run, label %done
+run:
+  call void %kernel(ptr %table, i64 %start, i64 %stop, i64 %part)
+  br label %done
+done:
+  ret void
+}
+
+define internal void @work(ptr %pool) {
+entry:
+  %unfinished = getelementptr i64, ptr %pool, i64 1
+  %sleeps = getelementptr i64, ptr %pool, i64 6
+  %done.semaphore = getelementptr i64, ptr %pool, i64 11
+  br label %again
+again:
+  %word = load atomic i64, ptr %pool acquire, align 8
+  %part = and i64 %word, 65535
+  %high = lshr i64 %word, 16
+  %parts = and i64 %high, 65535
+  %any = icmp ult i64 %part, %parts
+  br i1 %any, label %take, label %done
+take:
+  %taken = add i64 %word, 1
+  %pair = cmpxchg ptr %pool, i64 %word, i64 %taken acq_rel acquire, align 8
+  %mine = extractvalue { i64, i1 } %pair, 1
+  br i1 %mine, label %run, label %again
+run:
+  call void @part(ptr %pool, i64 %part, i64 %parts)
+  %before = atomicrmw sub ptr %unfinished, i64 1 seq_cst, align 8
+  %last = icmp eq i64 %before, 1
+  br i1 %last, label %finish, label %again
+finish:
+  %slept = atomicrmw xchg ptr %sleeps, i64 0 seq_cst, align 8
+  %asleep = icmp ne i64 %slept, 0
+  br i1 %asleep, label %rouse, label %again
+rouse:
+  %roused = call i32 @sem_post(ptr %done.semaphore)
+  br label %again
+done:
+  ret void
+}
+"""
+
+# Waits for jobs for ever.
+_SERVE = """
+define void @kernel(ptr %pool) {
+entry:
+  %semaphore = getelementptr i64, ptr %pool, i64 7
+  br label %again
+again:
+  %woken = call i32 @sem_wait(ptr %semaphore)
+  call void @work(ptr %pool)
+  br label %again
+}
+"""
+
+# Makes a job, wakes threads, helps, and waits until all parts are finished.  It soon sleeps: a
+# thread that has a part may wait for a core, where other libraries' threads spin.
+_LAUNCH = """
+define void @kernel(ptr %pool, i64 %kernel, i64 %table, i64 %rows, i64 %grain, i64 %parts,
+                    i64 %helpers) {
+entry:
+  %kernel.at = getelementptr i64, ptr %pool, i64 2
+  store i64 %kernel, ptr %kernel.at
+  %table.at = getelementptr i64, ptr %pool, i64 3
+  store i64 %table, ptr %table.at
+  %rows.at = getelementptr i64, ptr %pool, i64 4
+  store i64 %rows, ptr %rows.at
+  %grain.at = getelementptr i64, ptr %pool, i64 5
+  store i64 %grain, ptr %grain.at
+  %unfinished = getelementptr i64, ptr %pool, i64 1
+  %sleeps = getelementptr i64, ptr %pool, i64 6
+  %semaphore = getelementptr i64, ptr %pool, i64 7
+  %own = getelementptr i64, ptr %pool, i64 11
+  store atomic i64 %parts, ptr %unfinished monotonic, align 8
+  %word = load atomic i64, ptr %pool monotonic, align 8
+  %number = lshr i64 %word, 32
+  %next = add i64 %number, 1
+  %high = shl i64 %next, 32
+  %middle = shl i64 %parts, 16
+  %new = or i64 %high, %middle
+  store atomic i64 %new, ptr %pool release, align 8
+  br label %wake
+wake:
+  %k = phi i64 [0, %entry], [%k1, %post]
+  %more = icmp slt i64 %k, %helpers
+  br i1 %more, label %post, label %help
+post:
+  %posted = call i32 @sem_post(ptr %semaphore)
+  %k1 = add i64 %k, 1
+  br label %wake
+help:
+  call void @work(ptr %pool)
+  br label %wait
+wait:
+  %n = phi i64 [0, %help], [%n1, %longer]
+  %left = load atomic i64, ptr %unfinished seq_cst, align 8
+  %waiting = icmp ne i64 %left, 0
+  br i1 %waiting, label %longer, label %done
+longer:
+  %n1 = add i64 %n, 1
+  call void asm sideeffect "", "~{memory}"()
+  %long = icmp sgt i64 %n1, 20000
+  br i1 %long, label %sleep, label %wait
+sleep:
+  store atomic i64 1, ptr %sleeps seq_cst, align 8
+  %now = load atomic i64, ptr %unfinished seq_cst, align 8
+  %over = icmp eq i64 %now, 0
+  br i1 %over, label %wake.up, label %rest
+wake.up:
+  %mine = atomicrmw xchg ptr %sleeps, i64 0 seq_cst, align 8
+  %unseen = icmp ne i64 %mine, 0
+  br i1 %unseen, label %done, label %rest
+rest:
+  %result = call i32 @sem_wait(ptr %own)
+  %broken = icmp ne i32 %result, 0
+  br i1 %broken, label %rest, label %done
+done:
+  ret void
+}
+"""
+
+# Does all parts of a job, one after the other.
+_ALONE = """
+define void @kernel(i64 %kernel, i64 %table, i64 %rows, i64 %grain, i64 %parts) {
+entry:
+  %pool = alloca [16 x i64], align 8
+  %kernel.at = getelementptr i64, ptr %pool, i64 2
+  store i64 %kernel, ptr %kernel.at
+  %table.at = getelementptr i64, ptr %pool, i64 3
+  store i64 %table, ptr %table.at
+  %rows.at = getelementptr i64, ptr %pool, i64 4
+  store i64 %rows, ptr %rows.at
+  %grain.at = getelementptr i64, ptr %pool, i64 5
+  store i64 %grain, ptr %grain.at
+  br label %loop
+loop:
+  %part = phi i64 [0, %entry], [%next, %loop]
+  call void @part(ptr %pool, i64 %part, i64 %parts)
+  %next = add i64 %part, 1
+  %more = icmp slt i64 %next, %parts
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+
+
+def _function(source: str, arguments: int) -> Any:
+    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * arguments)
+    return kind(address_of(_PART + source))
+
+
+class _Pool:
+    """The memory that threads share, and the threads, which begin with the first launch."""
+
+    def __init__(self) -> None:
+        self.words = np.zeros(_WORDS, np.int64)
+        self.address = self.words.ctypes.data
+        self.lock = threading.Lock()
+        self.helpers = -1
+
+    def start(self) -> None:
+        """Start threads, where the C library's semaphore is known: zeros are one in Linux's."""
+        self.launch = _function(_LAUNCH, 7)
+        self.helpers = 0
+        if hasattr(os, "sched_getaffinity"):
+            serve = _function(_SERVE, 1)
+            for _ in range(thread_count() - 1):
+                threading.Thread(
+                    target=serve, args=(self.address,), name="fdbr-kernel", daemon=True
+                ).start()
+                self.helpers += 1
+
+
+_pool = _Pool()
+
+
+def _renew() -> None:
+    global _pool
+    _pool = _Pool()  # a process that was forked has none of its parent's threads
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
+@functools.cache
+def thread_count() -> int:
+    """How many threads kernels have, the caller's among them."""
+    return available()
+
+
+@functools.cache
+def _alone() -> Any:
+    return _function(_ALONE, 5)
+
+
+def launch(kernel: int, table: int, rows: int, grain: int, parts: int) -> None:
+    """Run a kernel on several threads, each part on a share of the rows.
+
+    Parameters
+    ----------
+    kernel
+        The address of ``void kernel(int64* table, int64 start, int64 stop, int64 part)``.
+    table
+        The address of its table.
+    rows, grain
+        How many rows there are, and of what number each part has a multiple, but for the last.
+    parts
+        At most 65,535.
+    """
+    pool = _pool
+    if parts > 1 and pool.lock.acquire(blocking=False):
+        try:
+            if pool.helpers < 0:
+                pool.start()
+            if pool.helpers:
+                helpers = min(pool.helpers, parts - 1)
+                pool.launch(pool.address, kernel, table, rows, grain, parts, helpers)
+                return
+        finally:
+            pool.lock.release()
+    _alone()(kernel, table, rows, grain, parts)
