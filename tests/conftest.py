@@ -12,7 +12,7 @@ import tempfile
 # read this when NumPy is imported.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
-os.environ.setdefault("NUMBA_NUM_THREADS", "2")  # of kernels, for which there are tests
+os.environ.setdefault("FDBR_NUM_THREADS", "2")  # of kernels, for which there are tests
 # Compiled kernels are kept from one test to the next, and not for longer.
 if "FDBR_CACHE_DIR" not in os.environ:
     _kernels = tempfile.TemporaryDirectory(prefix="fdbr-kernels-")

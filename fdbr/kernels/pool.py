@@ -243,8 +243,12 @@ if hasattr(os, "register_at_fork"):
 
 @functools.cache
 def thread_count() -> int:
-    """How many threads kernels have, the caller's among them."""
-    return available()
+    """How many threads kernels have, the caller's among them.
+
+    It is ``FDBR_NUM_THREADS``, or else what `available` says.
+    """
+    chosen = os.environ.get("FDBR_NUM_THREADS", "")
+    return max(1, int(chosen)) if chosen.isdecimal() else available()
 
 
 @functools.cache

@@ -1,15 +1,16 @@
 """Running kernels: from array objects to addresses, and on several threads."""
 
 import ctypes
-import os
-import threading
 from collections.abc import Callable
 
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import prange, types
+from numba import types
 from numba.extending import intrinsic
+
+from fdbr.kernels import pool
+from fdbr.kernels.pool import thread_count
 
 __all__ = [
     "data",
@@ -22,23 +23,6 @@ __all__ = [
     "thread_count",
 ]
 
-
-def _start_threads() -> int:
-    """Start the threads of kernels, and return their number.
-
-    Those that wait must sleep: while they spin, the threads of matrix products cannot run, and
-    the other way round.  OpenMP asks the environment when it is loaded, which is now.
-    """
-    chosen = os.environ.get("OMP_WAIT_POLICY")
-    os.environ["OMP_WAIT_POLICY"] = chosen or "passive"
-    try:
-        return int(numba.get_num_threads())
-    finally:
-        if chosen is None:
-            del os.environ["OMP_WAIT_POLICY"]
-
-
-_threads = _start_threads()  # before numba compiles anything for them
 
 # A NumPy array is an object whose first field, after Python's own head, is the address of its
 # data: that is the layout of NumPy's C interface, `PyArrayObject_fields`.
@@ -87,18 +71,6 @@ def _call(typingctx, kernel, table, start, stop, thread):  # type: ignore[no-unt
         return context.get_dummy_value()
 
     return types.void(*[types.intp] * 5), generate
-
-
-@numba.njit("void(intp, intp, intp, intp)", parallel=True, nogil=True, cache=True)
-def _at_once(kernel, table, rows, threads):  # type: ignore[no-untyped-def]
-    for thread in prange(threads):
-        _call(kernel, table, rows * thread // threads, rows * (thread + 1) // threads, thread)
-
-
-@numba.njit("void(intp, intp, intp, intp)", nogil=True, cache=True)
-def _in_turn(kernel, table, rows, threads):  # type: ignore[no-untyped-def]
-    for thread in range(threads):
-        _call(kernel, table, rows * thread // threads, rows * (thread + 1) // threads, thread)
 
 
 @numba.njit("void(intp, intp, intp)", nogil=True, cache=True)
@@ -155,33 +127,9 @@ def direct(kernel: int, rows: int) -> Callable[..., None]:
     return function
 
 
-class _Pool:
-    """The threads of kernels, which serve one launch at a time."""
-
-    def __init__(self) -> None:
-        self.run = _at_once
-        self.lock = threading.Lock()
-
-    def leave(self) -> None:
-        """In a forked process there are no such threads any more, and none may be begun."""
-        self.run = _in_turn
-        self.lock = threading.Lock()
-
-
-_pool = _Pool()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.leave)
-
-
-def thread_count() -> int:
-    """How many threads kernels have."""
-    return _threads
-
-
 def launch(kernel: int, table: int, rows: int, threads: int) -> None:
     """Run a kernel on several threads, each on its share of the rows."""
-    with _pool.lock:
-        _pool.run(kernel, table, rows, threads)
+    pool.launch(kernel, table, rows, 1, threads)
 
 
 def launch_on(threads: int, kernel: int, table: int, rows: int) -> None:
