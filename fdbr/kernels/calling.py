@@ -184,7 +184,10 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
         known = issubclass(type(v), np.ndarray | np.generic)
         if v.dtype not in FLOATS and v.dtype != _BOOL if known else type(v) not in (float, int):
             raise InexpressibleError("other dtypes")
-    weak = np.result_type(*(v.dtype for v in operands if hasattr(v, "dtype")))
+    strong = [v.dtype for v in operands if hasattr(v, "dtype")]
+    if not strong or (_BOOL in strong and len(strong) < len(operands)):
+        raise InexpressibleError("numbers whose dtype depends on what they meet")
+    weak = np.result_type(*strong)
     if weak not in FLOATS:
         raise InexpressibleError("no floating numbers")
     dtypes = [getattr(v, "dtype", weak) for v in operands]

@@ -6,7 +6,7 @@ that does the same has to compute.  A node stands for a matrix; rows are reduced
 What nodes cannot express raises `InexpressibleError`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,9 @@ class Graph:
         self.module = module  # of the arrays that nodes are
         self.nodes: dict[Any, Node] = {}
 
-    def node(self, op: str, dtype: Any, args: tuple["Node", ...] = (), detail: Any = None) -> "Node":
+    def node(
+        self, op: str, dtype: Any, args: tuple["Node", ...] = (), detail: Any = None
+    ) -> "Node":
         """The node of an operation on other nodes."""
         key = op, dtype, tuple(map(id, args)), detail
         found = self.nodes.get(key)
@@ -50,8 +52,8 @@ class Node:
     ----------
     op, args, detail
         The operation, what it is applied to, and what else it has to know.
-    dtype
-        The dtype of the elements.
+    dtype, itemsize
+        The dtype of the elements, and how many bytes one takes.
     level
         How many reductions of rows, one by the result of the other, come before it.
     varies
@@ -60,8 +62,11 @@ class Node:
         Whether it is the same for all rows.
     """
 
-    __slots__ = ("args", "detail", "dtype", "fixed", "graph", "level", "op", "varies")
+    __slots__ = ("args", "detail", "dtype", "fixed", "graph", "itemsize", "level", "op", "varies")
 
+    level: int
+    varies: bool
+    fixed: bool
     ndim = 2
     size = 1 << 30  # as a large array: what is done otherwise with small ones does not pay here
     __array_ufunc__ = None
@@ -70,6 +75,7 @@ class Node:
         self, graph: Graph, op: str, dtype: Any, args: tuple["Node", ...], detail: Any
     ) -> None:
         self.graph, self.op, self.dtype, self.args, self.detail = graph, op, dtype, args, detail
+        self.itemsize = dtype.itemsize
         self.level = max((arg.level for arg in args), default=0)
         self.varies = any(arg.varies for arg in args)
         self.fixed = all(arg.fixed for arg in args)
@@ -90,7 +96,16 @@ class Node:
     def __hash__(self) -> int:
         return id(self)
 
-    # --- operators
+    # --- operators (those of two operands are made below)
+
+    if TYPE_CHECKING:
+
+        def _of_two(self, other: Any) -> "Node":
+            raise NotImplementedError
+
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _of_two
+        __truediv__ = __rtruediv__ = __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = _of_two
+        __eq__ = __ne__ = _of_two  # type: ignore[assignment]
 
     def __neg__(self) -> "Node":
         return self.graph.node("neg", _floating(self.dtype), (self,))
@@ -145,7 +160,6 @@ class Node:
         if dtype not in FLOATS or (self.dtype not in FLOATS and self.dtype != _BOOL):
             raise InexpressibleError("conversions to integers")
         return self.graph.node("cast", dtype, (self,))
-
 
     def any(self) -> Any:
         """Whether one element is true: nobody knows."""

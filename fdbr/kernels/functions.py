@@ -359,15 +359,13 @@ def tanh(x: Node) -> Node:
     if x.dtype == _SINGLE:
         near = fma(a * s, _polynomial(s, _TANH), a)
     else:
-        near = fma(
-            a * s, _polynomial(s, _TANH_ABOVE) / _polynomial(s, _TANH_BELOW), a
-        )
+        near = fma(a * s, _polynomial(s, _TANH_ABOVE) / _polynomial(s, _TANH_BELOW), a)
     return copysign(where(a < 0.625, near, (1 - e) / (1 + e)), x)
 
 
 def copysign(x: Node, y: Node) -> Node:
     """The magnitude of ``x`` with the sign of ``y``, of one dtype."""
-    sign = int(np.iinfo(FLOATS[x.dtype]).min)
+    sign = -(1 << 8 * x.itemsize - 1)
     bits = _integers("iand", _bits(x), ~sign)
     return _float(_integers("ior", bits, _integers("iand", _bits(y), sign)), x.dtype)
 

@@ -6,8 +6,8 @@ each other in operands that have no outermost axis.  Of a kernel over *rows*, ``
 are rows; each row is gone through once for each level of reductions.  Of a *flat* one, which has no
 rows, they are elements.
 
-Where vectors do not fit, the last one begins earlier and computes some elements again.  In rows that
-are reduced, or narrower than a vector, a mask leaves out what is not there.
+Where vectors do not fit, the last one begins earlier and computes some elements again.  In rows
+that are reduced, or narrower than a vector, a mask leaves out what is not there.
 """
 
 import struct
@@ -28,14 +28,35 @@ _TYPES = {
     np.dtype(np.bool_): "i1",
 }
 _INFIX = {
-    **{"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "and": "and", "or": "or"},
-    **{"iadd": "add", "isub": "sub", "iand": "and", "ior": "or", "shl": "shl", "ashr": "ashr"},
-    **{"eq": "fcmp oeq", "ne": "fcmp une", "lt": "fcmp olt", "le": "fcmp ole"},
-    **{"gt": "fcmp ogt", "ge": "fcmp oge"},
+    "add": "fadd",
+    "sub": "fsub",
+    "mul": "fmul",
+    "div": "fdiv",
+    "and": "and",
+    "or": "or",
+    "iadd": "add",
+    "isub": "sub",
+    "iand": "and",
+    "ior": "or",
+    "shl": "shl",
+    "ashr": "ashr",
+    "eq": "fcmp oeq",
+    "ne": "fcmp une",
+    "lt": "fcmp olt",
+    "le": "fcmp ole",
+    "gt": "fcmp ogt",
+    "ge": "fcmp oge",
 }
 _CALLS = {
-    **{"abs": "fabs", "sqrt": "sqrt", "fma": "fma", "maximum": "maximum", "minimum": "minimum"},
-    **{"floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint"},
+    "abs": "fabs",
+    "sqrt": "sqrt",
+    "fma": "fma",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "rint": "rint",
 }
 _PARAMETERS = "ptr noalias %table, i64 %start, i64 %stop, i64 %part"
 _IDENTITY = {"sum": 0.0, "max": -np.inf, "min": np.inf}
@@ -182,7 +203,7 @@ class _Writer:
         levels = max(node.level for node in self.nodes)
         for level in range(levels + 1):
             self.lines.append(f"columns{level}:")
-            self._uniform(lambda node, level=level: node.level <= level)  # type: ignore[misc]
+            self._uniform(lambda node, level=level: node.level <= level)
             self._loop(f"c{level}", "0", "%columns", level)
             self.do(f"br label %{f'columns{level + 1}' if level < levels else 'last'}")
         self.lines.append("last:")
@@ -199,9 +220,9 @@ class _Writer:
     def _uniform(self, which: Any) -> None:
         """Compute what has one element for the whole row, as far as it is known yet."""
         for node in self.nodes:
-            if not node.varies and node.op != "reduced" and node not in self.found and which(node):
-                if all(arg in self.found for arg in node.args):
-                    self.found[node] = self._value(node, "0", "")
+            ready = node.op != "reduced" and all(arg in self.found for arg in node.args)
+            if ready and not node.varies and node not in self.found and which(node):
+                self.found[node] = self._value(node, "0", "")
 
     def _loop(self, name: str, start: str, stop: str, level: int) -> None:
         """A loop over columns: the reductions of a level, and what is stored in it."""

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.threads import divide
 from fdbr.ops.windows import Geometry, Sizes
+from fdbr.threads import divide
 
 __all__ = ["correlate", "correlate_kernel", "correlate_transposed"]
 

@@ -23,8 +23,8 @@ from fdbr.core import dispatch
 from fdbr.kernels import LEAST
 from fdbr.ops.kinds.operation import operands_of
 from fdbr.ops.kinds.rules import Function
-from fdbr.threads import divide, parts, slices
 from fdbr.reverse import ReverseTracer
+from fdbr.threads import divide, parts, slices
 
 __all__ = [
     "LARGE",

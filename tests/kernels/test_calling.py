@@ -1,0 +1,241 @@
+"""Kernels of arrays of all shapes, dtypes and layouts, and what is left to NumPy."""
+
+import logging
+import operator
+
+import hypothesis.extra.numpy as hnp
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from ops.cases import CASES, few
+
+import fdbr
+from fdbr import kernels, ops
+from fdbr.kernels import calling, functions, machine
+from fdbr.ops.kinds import choosing, large
+
+OPERATORS = {"add": operator.add, "mul": operator.mul, "sub": operator.sub, "div": operator.truediv}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Arrays of any size are large."""
+    for module in (large, choosing):
+        monkeypatch.setattr(module, "LEAST", 0)
+    monkeypatch.setattr(calling, "_SHORTEST", 1)
+
+
+@st.composite
+def operands(draw):
+    """Two or three arrays that broadcast, of any layouts and dtypes, numbers among them."""
+    shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=4, max_side=40))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    found = []
+    for shape in shapes.input_shapes:
+        dtype = draw(st.sampled_from(["float32", "float64", "bool"]))
+        x = (rng.normal(size=shape) * 4).astype(dtype)
+        layout = draw(st.sampled_from(["C", "F", "steps", "turned", "number"]))
+        if layout == "F":
+            x = np.asfortranarray(x)
+        elif layout == "steps" and x.ndim:
+            x = np.repeat(x, 2, axis=-1)[..., ::2]
+        elif layout == "turned" and x.ndim:
+            x = x[::-1]
+        elif layout == "number" and x.ndim == 0:
+            x = x.item()
+        found.append(x)
+    return found
+
+
+@given(operands(), st.sampled_from(sorted(OPERATORS)))
+@settings(max_examples=300)
+def test_arithmetic_is_numpys_to_the_last_bit(values, name):
+    def function(x, y, z):
+        return OPERATORS[name](x + y, z)
+
+    found = kernels.elementwise(name, function, values)
+    numbers = sum(type(value) in (float, bool) for value in values)
+    if found is None or numbers > 1:  # scalars, truth values alone, too many axes
+        return
+    with np.errstate(all="ignore"):
+        desired = function(*values)
+    assert found.dtype == desired.dtype
+    assert found.shape == desired.shape
+    assert np.array_equal(found, desired, equal_nan=True)
+
+
+@given(
+    st.integers(1, 60), st.integers(16, 300), st.sampled_from(["float32", "float64"]), st.booleans()
+)
+def test_rows_of_any_length_are_reduced(rows, columns, dtype, spoiled):
+    x = np.random.default_rng(rows).normal(size=(rows, columns)).astype(dtype)
+    if spoiled:
+        x[0, 0], x[-1, -1] = np.nan, np.inf
+
+    def function(x):
+        kept = {"axis": (1,), "keepdims": True}
+        return x.sum(**kept), x.max(**kept), x.min(**kept), x - x.mean(**kept)
+
+    found = kernels.of_rows("all", function, (1,), (x,))
+    with np.errstate(all="ignore"):
+        for one, other in zip(found, function(x), strict=True):
+            assert one.dtype == other.dtype
+            assert one.shape == other.shape
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch):
+    x = np.random.default_rng(0).normal(size=(501, 777)).astype("float32")
+
+    def sums():
+        calling._plans.clear()
+        return kernels.of_rows("sum", lambda x: x.sum(axis=(1,), keepdims=True), (1,), (x,))
+
+    several = sums()
+    monkeypatch.setattr(calling, "thread_count", lambda: 1)
+    assert several.tobytes() == sums().tobytes()
+
+
+def test_choices_and_logic():
+    x = np.random.default_rng(0).normal(size=(50, 40))
+
+    def function(x):
+        inside = functions.logical_and(x > -1, functions.logical_not(functions.greater(x, 1)))
+        return functions.where(functions.logical_or(inside, x > 2), x, 0.0)
+
+    found = kernels.elementwise("chosen", function, (x,))
+    assert (found == np.where(((x > -1) & ~(x > 1)) | (x > 2), x, 0)).all()
+
+
+# --- operations ---------------------------------------------------------------------
+
+BY_KERNELS = (
+    *(
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log1p",
+        "tanh",
+        "sigmoid",
+        "softplus",
+        "silu",
+        "mish",
+        "relu",
+    ),
+    *("relu6", "hard_tanh", "leaky_relu", "elu", "celu", "selu", "gelu", "erf", "erfc", "ndtr"),
+    *("sqrt", "square", "abs", "negative", "reciprocal", "softmax", "log_softmax"),
+    *("layer_norm", "rms_norm", "log_sigmoid", "softsign"),
+)
+
+
+@pytest.mark.parametrize("name", BY_KERNELS)
+def test_large_arrays_are_computed_by_kernels_and_their_gradients_too(name, monkeypatch):
+    ran = []
+    run = calling._Plan.run
+    monkeypatch.setattr(
+        calling._Plan, "run", lambda plan, operands: ran.append(plan) or run(plan, operands)
+    )
+    x = np.random.default_rng(0).uniform(0.1, 0.9, (600, 500)).astype("float32")
+    out, pull = fdbr.vjp(getattr(ops, name), x)
+    assert ran, "the value"
+    ran.clear()
+    pull(np.ones_like(out))
+    assert ran or name in ("negative",), "the gradient"
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_every_operation_is_the_same_by_kernels(case, small):
+    def both(args):
+        with np.errstate(all="ignore"):
+            out, pull = fdbr.vjp(lambda *args: case.function(*args), *args)
+            ones = fdbr.tree.map(lambda out: np.ones(np.shape(out), np.result_type(out)), out)
+            return out, pull(ones)
+
+    @few(2)
+    @given(case.arguments)
+    def check(args):
+        try:
+            found = both(args)
+        except TypeError:
+            return  # what has no derivative says so either way
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (large, choosing):
+                patch.setattr(module, "LEAST", 1 << 60)
+            desired = both(args)
+        for one, other in zip(*map(fdbr.tree.leaves, (found, desired)), strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+    check()
+
+
+# --- what is left to NumPy ----------------------------------------------------------
+
+
+def test_errors_that_numpy_is_to_raise_are_raised():
+    x = np.full((600, 1000), -1.0, "float32")
+    with np.errstate(invalid="raise"), pytest.raises(FloatingPointError):
+        ops.log(x)
+    assert np.isnan(ops.log(x)).all()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float16", "complex64", "object"])
+def test_other_dtypes_are_none_of_kernels(dtype):
+    assert kernels.elementwise("other", lambda x: x + x, (np.ones(100, dtype),)) is None
+
+
+def test_functions_that_decide_are_none_of_kernels():
+    x = np.ones(100)
+    assert kernels.elementwise("decides", lambda x: x if x > 0 else -x, (x,)) is None
+    assert kernels.elementwise("lacks", lambda x: functions.sin(x), (x,)) is None
+    assert kernels.elementwise("constant", lambda x: 3.0, (x,)) is None
+
+
+def test_what_llvm_cannot_compile_is_left_to_numpy_with_a_warning(monkeypatch, caplog):
+    def fails(source):
+        raise RuntimeError("no such processor")
+
+    monkeypatch.setattr(calling, "address_of", fails)
+    with caplog.at_level(logging.WARNING, "fdbr.kernels"):
+        assert kernels.elementwise("broken", lambda x: x + 7, (np.ones(100),)) is None
+    assert "no such processor" in caplog.text
+
+
+def test_plans_are_bounded(monkeypatch):
+    monkeypatch.setattr(calling, "_MOST", 10)
+    for n in range(100, 150):
+        kernels.elementwise("bounded", lambda x: x + 1, (np.ones(n),))
+    assert len(calling._plans) <= 10
+
+
+# --- the cache ----------------------------------------------------------------------
+
+
+def test_machine_code_is_kept_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setenv("FDBR_CACHE_DIR", str(tmp_path))
+    source = (
+        "define void @kernel(ptr %t, i64 %a, i64 %b, i64 %p) {\n"
+        "  store i64 7, ptr %t\n  ret void\n}\n; one of its own\n"
+    )
+    assert machine.address_of(source)
+    (path,) = tmp_path.iterdir()
+    machine._loaded.pop(source)
+    monkeypatch.setattr(machine, "_compiled", None)  # it must not be compiled again
+    assert machine.address_of(source)
+    machine._loaded.pop(source)
+    monkeypatch.undo()
+    monkeypatch.setenv("FDBR_CACHE_DIR", str(tmp_path))
+    path.write_bytes(path.read_bytes()[:-9])
+    assert machine.address_of(source)  # damage is mended
+
+
+def test_there_need_be_no_home(monkeypatch):
+    def nowhere():
+        raise RuntimeError("no home")
+
+    for variable in ("FDBR_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(machine.Path, "home", nowhere)
+    assert machine.cache_directory().is_absolute()
