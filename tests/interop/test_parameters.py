@@ -248,7 +248,7 @@ def test_keywords_that_a_signature_does_not_spell_out_work_or_are_refused_by_nam
         assert_allclose(slope, change, rtol=tolerance, atol=h * tolerance)
 
 
-@pytest.mark.parametrize("function", MAKING, ids=name_of)
+@pytest.mark.parametrize("function", sorted(MAKING, key=name_of), ids=name_of)
 def test_what_is_made_like_a_traced_array_is_what_numpy_makes(function):
     if function is np.arange:  # whose first parameter has two names
         arguments = {"start_or_stop": 5}
