@@ -11,6 +11,7 @@ operation does to an element, or to a row, at once: with vectors, and on all thr
 - `calling`: all of it for arrays
 """
 
+from fdbr.kernels import functions
 from fdbr.kernels.calling import LEAST, elementwise, of_rows
 
-__all__ = ["LEAST", "elementwise", "of_rows"]
+__all__ = ["LEAST", "elementwise", "functions", "of_rows"]

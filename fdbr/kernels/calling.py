@@ -25,6 +25,7 @@ _BOOL = np.dtype(np.bool_)
 _MOST = 4096  # plans that are kept
 _UNSUITED = AttributeError, TypeError, ValueError, IndexError, KeyError, OverflowError
 _log = logging.getLogger("fdbr.kernels")
+_VARIANTS = 32  # of one function, for different keywords
 _quiet = frozenset({"ignore", "warn", "print"})
 
 
@@ -85,7 +86,7 @@ class _Plan:
 
 
 _plans: dict[Any, _Plan | None] = {}
-_sources: dict[Any, tuple[str, list[Any], bool]] = {}
+_sources: dict[Any, dict[Any, tuple[str, list[Any], bool]]] = {}
 
 
 def _planned(key: Any, make: Callable[[], _Plan]) -> _Plan | None:
@@ -120,9 +121,12 @@ def _traced(
     Of each operand it takes the dtype, whether it varies along columns, and whether it is the
     same in all rows.
     """
-    key = name, tuple(operands), layout.flat, layout.masked, layout.offsets
-    found = _sources.get(key)
+    settings = tuple(operands), layout.flat, layout.masked, layout.offsets
+    known = _sources.setdefault(name[0] if type(name) is tuple else name, {})
+    found = known.get((name, settings))
     if found is None:
+        if sum(other != name for other, _ in known) >= _VARIANTS:
+            raise InexpressibleError("a keyword that changes from call to call")
         graph = Graph(functions)
         nodes = [
             graph.node("operand", dtype, (), (i, varies, fixed))
@@ -138,7 +142,7 @@ def _traced(
         if any(out.dtype not in FLOATS and out.dtype != _BOOL for out in outs):
             raise InexpressibleError("results of integers")
         source = loops.source(outs, len(operands), layout)
-        found = _sources[key] = source, outs, type(made) is tuple
+        found = known[name, settings] = source, outs, type(made) is tuple
     return found
 
 

@@ -18,16 +18,19 @@ _FORMAT = b"fdbr kernel 3\n"
 _loaded: dict[str, tuple[int, Any]] = {}  # address and owner of the code, by source
 
 
-def cache_directory() -> Path:
-    """Where kernels are kept: ``FDBR_CACHE_DIR``, or ``fdbr`` in the user's cache directory."""
+def cache_directory() -> Path | None:
+    """Where kernels are kept: ``FDBR_CACHE_DIR``, or ``fdbr`` in the user's cache directory.
+
+    Where there is no home they are not: a folder that others can write to is no place for code.
+    """
     chosen = os.environ.get("FDBR_CACHE_DIR")
     if chosen:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "fdbr" / "kernels"
-    except RuntimeError:  # there is no home
-        return Path(tempfile.gettempdir()) / f"fdbr-{os.getuid()}"
+    except RuntimeError:  # what Path.home says
+        return None
 
 
 def digest(*parts: str) -> str:
@@ -74,11 +77,13 @@ def kept(name: str, compile: Callable[[], tuple[str, bytes]]) -> tuple[int, Any]
 
     ``compile`` gives the name of a function, and an object file that has it.
     """
-    path = cache_directory() / f"{name}.kernel"
-    found = _read(path)
-    if found is None:
+    folder = cache_directory()
+    path = folder and folder / f"{name}.kernel"
+    found = path and _read(path)
+    if not found:
         found = compile()
-        _write(path, *found)
+        if path:
+            _write(path, *found)
     return placed(*found)
 
 
