@@ -13,6 +13,7 @@ from benchmarks.accuracy.references import Program
 __all__ = ["measure"]
 
 _MANTISSA = 23  # bits
+_LARGE = 1 << 19  # elements of an array that kernels compute
 _NORMAL = 2.0**-126  # the smallest number of full precision
 
 
@@ -47,18 +48,21 @@ def ulps(found: Any, exact: Any) -> float:
     return float(abs(mp.mpf(float(found)) - exact) / unit)
 
 
-def results(program: Program, operands: list[Any], jitted: bool) -> list[Any]:
-    """The value, and the derivative in each operand."""
+def results(program: Program, operands: list[Any], how: str) -> list[Any]:
+    """The value, and the derivative in each operand; as parts of large arrays, or by `jit`."""
 
     def everything(*operands: Any) -> Any:
         value, pullback = fdbr.vjp(program.function, *operands)
         return (value, *pullback(np.ones(value.shape, value.dtype)))
 
-    run = fdbr.jit(everything) if jitted else everything
-    for _ in range(4 if jitted else 1):  # compiled by then
+    run = fdbr.jit(everything) if how == "jit" else everything
+    count = len(operands[0])
+    if how == "large":
+        operands = [np.resize(x, _LARGE) for x in operands]
+    for _ in range(4 if how == "jit" else 1):  # compiled by then
         with np.errstate(all="ignore"):
             found = run(*operands)
-    return list(found)
+    return [part[:count] for part in found]
 
 
 def measure(program: Program, count: int) -> Row:
@@ -69,11 +73,13 @@ def measure(program: Program, count: int) -> Row:
         [mp.mpf(function(*map(mp.mpf, point))) for point in points]
         for function in (program.value, *program.slopes)
     ]
-    largest: list[tuple[float, tuple[float, ...]]] = []
-    for jitted in (False, True):
-        for found, right in zip(results(program, operands, jitted), exact, strict=True):
+    largest: dict[str, list[tuple[float, tuple[float, ...]]]] = {}
+    for how in ("small", "large", "jit"):
+        largest[how] = []
+        for found, right in zip(results(program, operands, how), exact, strict=True):
             each = [ulps(f, e) for f, e in zip(found, right, strict=True)]
             at = int(np.argmax(each))
-            largest.append((each[at], points[at]))
-    errors = [error for error, _ in largest]
-    return Row(tuple(errors[: len(exact)]), tuple(errors[len(exact) :]), max(largest)[1])
+            largest[how].append((each[at], points[at]))
+    eager = list(map(max, largest["small"], largest["large"]))
+    errors = [tuple(error for error, _ in row) for row in (eager, largest["jit"])]
+    return Row(*errors, max(*eager, *largest["jit"])[1])

@@ -188,7 +188,9 @@ def brought(graph: Graph, values: tuple[Any, ...]) -> list[Node]:
 
 def joined(op: str, *values: Any) -> Node:
     """An operation on nodes and numbers, in their common dtype."""
-    graph = next(value.graph for value in values if isinstance(value, Node))
+    graph = next((value.graph for value in values if isinstance(value, Node)), None)
+    if graph is None:
+        raise InexpressibleError("an operation on numbers alone")
     nodes = brought(graph, values)
     dtype = nodes[0].dtype
     if dtype == _BOOL and op not in ("and", "or", "eq", "ne"):

@@ -16,7 +16,7 @@ from fdbr.kernels.expressions import FLOATS, InexpressibleError, Node, joined
 __all__ = [
     *("ERF", "ERF_END", "TAIL", "TAIL_RATE", "abs", "absolute", "add"),
     *("asarray", "ceil", "copysign", "divide", "dtype", "equal", "erf"),
-    *("erfc", "exp", "exp2", "expm1", "floor", "fma", "full_like"),
+    *("erfc", "exp", "exp2", "expit", "hypot", "logit", "expm1", "floor", "fma", "full_like"),
     *("gaussian", "greater", "greater_equal", "isfinite", "isnan", "less", "less_equal"),
     *("log", "log1p", "logaddexp", "logical_and", "logical_not", "logical_or", "maximum"),
     *("minimum", "multiply", "ndtr", "negative", "not_equal", "ones_like", "positive"),
@@ -374,6 +374,27 @@ def logaddexp(x: Any, y: Any) -> Node:
     larger = maximum(x, y)
     found = larger + log1p(exp(-absolute(subtract(x, y))))
     return where(equal(x, y), larger + math.log(2), found)  # two infinities among them
+
+
+def expit(x: Node) -> Node:
+    return 1 / (1 + exp(-x))
+
+
+def logit(x: Node) -> Node:
+    """``log(x / (1 - x))``: in double precision nothing is lost near 1/2."""
+    wide = _single(x).astype(np.float64)
+    return log(wide / (1 - wide)).astype(np.float32)
+
+
+def hypot(x: Any, y: Any) -> Node:
+    """By the quotient of the smaller and the larger one, without overflow."""
+    sides = [absolute(v) if isinstance(v, Node) else math.fabs(v) for v in (x, y)]
+    larger = maximum(*sides)
+    ratio = minimum(*sides) / where(larger == 0, 1, larger)
+    out = larger * sqrt(1 + ratio * ratio)
+    for side in sides:  # even beside NaN
+        out = where(side == math.inf, math.inf, out) if isinstance(side, Node) else out
+    return out
 
 
 # --- the normal distribution --------------------------------------------------------

@@ -58,7 +58,7 @@ def cbrt(xp: Any, x: Any) -> Any:
     return xp.cbrt(x)
 
 
-@elementwise(double=True, x=lambda x, order: math.pi * _sinc(x, order=order + 1))
+@elementwise(double=True, heavy=True, x=lambda x, order: math.pi * _sinc(x, order=order + 1))
 def _sinc(xp: Any, x: Any, *, order: int) -> Any:
     """The derivative of some order of ``sin(t) / t`` at ``t = pi * x``.
 
@@ -69,6 +69,9 @@ def _sinc(xp: Any, x: Any, *, order: int) -> Any:
     if x.dtype == np.float32:  # whose multiples of pi would be rounded too much
         return _sinc.primitive.value(xp, x.astype(np.float64), order=order).astype(x.dtype)
     t = math.pi * x
+    if order == 0:
+        whole = xp.where(t == 0, 1, t)
+        return xp.where(t == 0, 1, xp.sin(whole) / whole)[()]
     reach = _NEAR + order
     near = abs(t) < reach
     far = xp.where(near, reach, t)
