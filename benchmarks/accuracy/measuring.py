@@ -81,5 +81,6 @@ def measure(program: Program, count: int) -> Row:
             at = int(np.argmax(each))
             largest[how].append((each[at], points[at]))
     eager = list(map(max, largest["small"], largest["large"]))
-    errors = [tuple(error for error, _ in row) for row in (eager, largest["jit"])]
-    return Row(*errors, max(*eager, *largest["jit"])[1])
+    jitted = largest["jit"]
+    errors = tuple(error for error, _ in eager), tuple(error for error, _ in jitted)
+    return Row(errors[0], errors[1], max(*eager, *jitted)[1])

@@ -17,6 +17,7 @@ from fdbr.ops.indexing import along_axis
 from fdbr.ops.kinds import indexed, opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.kinds.fitting import accumulated
+from fdbr.ops.kinds.large import by_rows
 from fdbr.ops.places import within
 from fdbr.ops.reductions import argmax, mean, sum
 from fdbr.ops.shape import expand_dims, moveaxis, normalize_axis, squeeze
@@ -87,10 +88,10 @@ def _cross_entropy_push(t: Any, out: Any, labels: Any) -> tuple[Any, Any]:
 @opaque(x=(_cross_entropy_pull, _cross_entropy_push), batch=_batch_examples)
 def _cross_entropy(xp: Any, x: Any, labels: Any) -> Any:
     """Each example's loss, and the softmax, which the derivative needs."""
-    if type(x) is not np.ndarray or x.nbytes < _LONG or x.ndim == 1:
+    if type(x) is not np.ndarray or x.nbytes < _LONG or x.shape[-1] >= _FEW:
         return _losses(xp, x, labels)
     loss = np.empty(x.shape[:-1], x.dtype)
-    shares = np.empty(x.shape, x.dtype, order="F" if x.shape[-1] < _FEW else "C")
+    shares = np.empty(x.shape, x.dtype, order="F")
 
     def work(piece: slice) -> None:
         loss[piece], shares[piece] = _losses(xp, x[piece], labels[piece])
@@ -102,12 +103,18 @@ def _cross_entropy(xp: Any, x: Any, labels: Any) -> Any:
 def _losses(xp: Any, x: Any, labels: Any) -> Any:
     if x.shape[-1] < _FEW and type(x) is np.ndarray:
         x = np.asfortranarray(x)
-    largest = x.max(axis=-1, keepdims=True)
-    shares = exp_in_place(xp, x - largest)
-    total = accumulated(shares, (x.ndim - 1,), keepdims=True)
+    shares, largest, total = by_rows(_shares, (x.ndim - 1,), x)
     loss = xp.log(total[..., 0]) - (x[_at_labels(xp, labels)] - largest[..., 0])
-    shares /= total
     return loss, shares
+
+
+def _shares(axes: tuple[int, ...], x: Any) -> tuple[Any, Any, Any]:
+    """The softmax, and what it is made by: the largest logit, and the sum."""
+    largest = x.max(axis=axes, keepdims=True)
+    weights = exp_in_place(array_module(x), x - largest)
+    total = accumulated(weights, axes, keepdims=True)
+    weights /= total
+    return weights, largest, total
 
 
 @where_it_lies
