@@ -50,11 +50,11 @@ def install(name: str, member: Any) -> None:
     setattr(Tracer, name, member)
 
 
-def refusing(message: str) -> Callable[..., NoReturn]:
+def refusing(message: str, kind: type[Exception] = TypeError) -> Callable[..., NoReturn]:
     """A function that raises an error; ``{}`` in the message stands for its first argument."""
 
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(message.format(*map(_name, args)))
+        raise kind(message.format(*map(_name, args)))
 
     return refuse
 
@@ -75,7 +75,8 @@ def _name(value: Any) -> Any:
 def fixed(name: str, instead: str) -> Callable[..., NoReturn]:
     """What refuses that an attribute of a traced value is assigned to."""
     return refusing(
-        f"assignment to the {name} of {{}}: traced values are immutable. Write x = {instead}."
+        f"assignment to the {name} of {{}}: traced values are immutable. Write x = {instead}.",
+        AttributeError,
     )
 
 

@@ -285,7 +285,7 @@ def test_a_traced_value_is_written_into_a_plain_array():
         (3, "out of bounds"),
         ((0, 0, 0), "too many indices"),
         (np.array([0, 5]), "out of bounds"),
-        (1.5, "fdbr.ops.getitem: an index must be integer or boolean, not float 1.5"),
+        (1.5, "an index must be integer or boolean, not float 1.5"),
         (np.array([0.5]), "an index must be integer or boolean, not float64[1]"),
         ("a", "an index must be integer or boolean"),
         (np.array([True, False]), "the mask bool[2] does not have the shape"),
