@@ -20,7 +20,7 @@ _GRAIN = 1 << 10  # elements
 _PART = 1 << 14  # elements that are worth a thread's waking
 _NARROW = 64  # columns, below which vectors may not fit
 _SHORTEST = 16  # elements of a row that is reduced, below which there is nothing to gain
-_LONGEST = 1 << 13  # elements of a row that are added up one after the other
+_LONG = 1 << 12  # elements of a row, from which on its sum is carried along with its error
 _BOOL = np.dtype(np.bool_)
 _MOST = 4096  # plans that are kept
 _UNSUITED = AttributeError, TypeError, ValueError, IndexError, KeyError, OverflowError
@@ -121,7 +121,7 @@ def _traced(
     Of each operand it takes the dtype, whether it varies along columns, and whether it is the
     same in all rows.
     """
-    settings = tuple(operands), layout.flat, layout.masked, layout.offsets
+    settings = tuple(operands), layout.flat, layout.masked, layout.offsets, layout.exact
     known = _sources.setdefault(name[0] if type(name) is tuple else name, {})
     found = known.get((name, settings))
     if found is None:
@@ -304,7 +304,7 @@ def _of_rows(
     first = x.ndim - len(axes)
     kept = (*x.shape[:first], *(1,) * len(axes))
     columns = math.prod(x.shape[first:])
-    if sorted(axes) != list(range(first, x.ndim)) or not _SHORTEST <= columns <= _LONGEST:
+    if not axes or sorted(axes) != list(range(first, x.ndim)) or columns < _SHORTEST:
         raise InexpressibleError("other rows")
     for v in operands:
         if type(v) is not np.ndarray or v.dtype not in FLOATS or not v.flags.c_contiguous:
@@ -313,7 +313,7 @@ def _of_rows(
             raise InexpressibleError("other shapes")
     rows = x.size // columns
     masked = columns % loops.width_of(v.dtype for v in operands) != 0
-    layout = loops.Layout(False, masked, "r" * len(operands))
+    layout = loops.Layout(False, masked, "r" * len(operands), columns >= _LONG)
     kinds = [(v.dtype, v.shape == x.shape, False) for v in operands]
     source, outs, several = _traced(name, function, kinds, layout)
     plan = _Plan()

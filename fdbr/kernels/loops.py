@@ -73,13 +73,17 @@ class Layout:
         Whether there are no rows.
     masked
         Whether vectors need not fit: in rows that are reduced, and in narrow ones.
+    exact
+        Whether sums carry along what rounding loses, as those of long rows must (Kahan).
     offsets
         For each operand, where a row of it begins: at row ``"r"``, row ``"r"`` modulo or divided
         by the number of inner rows (``"m"``, ``"d"``), or ``"0"``.
     """
 
-    def __init__(self, flat: bool, masked: bool, offsets: Sequence[str]) -> None:
-        self.flat, self.masked, self.offsets = flat, masked, tuple(offsets)
+    def __init__(
+        self, flat: bool, masked: bool, offsets: Sequence[str], exact: bool = False
+    ) -> None:
+        self.flat, self.masked, self.offsets, self.exact = flat, masked, tuple(offsets), exact
 
 
 def width(nodes: Sequence[Node]) -> int:
@@ -247,6 +251,10 @@ class _Writer:
             identities[node] = self._constant(_IDENTITY[node.detail], node.dtype)
             kind, ends = self.vector(node.dtype), (f"%{before}", f"%{name}.u{k}, %{name}")
             self.do(f"%{name}.t{k} = phi {kind} [{identities[node]}, {ends[0]}], [{ends[1]}]")
+            if self.layout.exact:
+                nothing = self._constant(0, node.dtype)
+                loss = f"%{name}.l{k}"
+                self.do(f"{loss} = phi {kind} [{nothing}, {ends[0]}], [{loss}1, %{name}]")
         index, mask = f"%{name}.i", ""
         if self.layout.masked:
             mask = self._mask(index, stop)
@@ -264,8 +272,18 @@ class _Writer:
             kind, value = self.vector(node.dtype), self.found[node.args[0]]
             if mask:
                 value = self.add(f"select {mask}, {kind} {value}, {kind} {identities[node]}")
+            if self.layout.exact and node.detail == "sum":
+                value = self.add(f"fsub {kind} {value}, %{name}.l{k}")
             total = self._combined(node, f"%{name}.t{k}", value)
             self.do(f"%{name}.u{k} = bitcast {kind} {total} to {kind}")
+            if self.layout.exact:
+                gained = self.add(f"fsub {kind} {total}, %{name}.t{k}")
+                lost = self.add(f"fsub {kind} {gained}, {value}")
+                none = self.add(f"fsub {kind} {lost}, {lost}")  # 0, or NaN beside infinity
+                nothing = self._constant(0, node.dtype)
+                finite = self.add(f"fcmp oeq {kind} {none}, {nothing}")
+                choice = f"<{self.lanes} x i1> {finite}, {kind} {lost}, {kind} {nothing}"
+                self.do(f"%{name}.l{k}1 = select {choice}")
         for i, out in stored:
             self._store(i, self.found[out], index, mask)
         if keep is not None:

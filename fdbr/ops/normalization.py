@@ -10,7 +10,7 @@ from fdbr.ops.activation import floating
 from fdbr.ops.arithmetic import sqrt
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import in_single
-from fdbr.ops.kinds import opaque, shifted
+from fdbr.ops.kinds import elementwise, opaque, shifted
 from fdbr.ops.kinds.fitting import accumulated
 from fdbr.ops.kinds.large import along_rows, by_rows
 from fdbr.ops.shape import normalize_axes, normalize_axis, reshape
@@ -350,9 +350,17 @@ def _aligned(value: Any, ndim: int, axes: tuple[int, ...]) -> Any:
     return reshape(value, tuple(lengths.get(axis, 1) for axis in range(ndim)))
 
 
+@elementwise(x=lambda weight: weight, weight=lambda x: x, bias=1)
+def _scaled_and_moved(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
+    return x * weight + bias
+
+
 def _scaled(function: str, out: Any, weight: Any, bias: Any, axes: tuple[int, ...]) -> Any:
     if weight is not None:
-        out = out * _aligned(_fitting(function, "weight", weight, out, axes), out.ndim, axes)
+        weight = _aligned(_fitting(function, "weight", weight, out, axes), out.ndim, axes)
     if bias is not None:
-        out = out + _aligned(_fitting(function, "bias", bias, out, axes), out.ndim, axes)
-    return out
+        bias = _aligned(_fitting(function, "bias", bias, out, axes), out.ndim, axes)
+    if weight is not None and bias is not None:
+        return _scaled_and_moved(out, weight, bias)
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias

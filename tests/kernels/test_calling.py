@@ -85,6 +85,17 @@ def test_rows_of_any_length_are_reduced(rows, columns, dtype, spoiled):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("columns", [4096, 70_001, 300_000])
+def test_sums_of_long_rows_lose_no_digits(columns):
+    x = np.random.default_rng(0).uniform(0, 1, (3, columns)).astype("float32")
+    x[2, 7] = np.inf
+    function = lambda x: (x.sum(axis=(1,), keepdims=True), x.mean(axis=(1,), keepdims=True))
+    with np.errstate(all="ignore"):
+        exact = function(x.astype(float))
+    for one, other in zip(kernels.of_rows("long", function, (1,), (x,)), exact, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-7)
+
+
 def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch):
     x = np.random.default_rng(0).normal(size=(501, 777)).astype("float32")
 

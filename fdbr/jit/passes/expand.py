@@ -23,7 +23,7 @@ _SMALL = 2048  # elements below which the whole is as fast as its parts, but in 
 _COMPOUND = frozenset(
     {
         *("softmax", "log_softmax", "logsumexp", "standardize", "rescale"),
-        "cross_entropy",
+        *("cross_entropy", "scaled_and_moved"),
         *("gelu_tanh", "gelu", "gelu_share", "silu", "softplus", "softsign", "leaky_relu", "elu"),
     }
 )
@@ -41,7 +41,8 @@ def expand(program: Program) -> Program:
             if key not in templates:
                 templates[key] = _template(step)
             template = templates[key]
-            if template is not None and not (_is_large(step) or _is_small(template)):
+            worth = _is_large(step) or step.primitive.name == "scaled_and_moved"
+            if template is not None and not (worth or _is_small(template)):
                 template = None
         if template is None:
             steps.append(step)
