@@ -185,7 +185,7 @@ def elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any]
 
 def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any]) -> _Plan:
     for v in operands:
-        known = issubclass(type(v), np.ndarray | np.generic)
+        known = type(v) is np.ndarray or issubclass(type(v), np.generic)
         if v.dtype not in FLOATS and v.dtype != _BOOL if known else type(v) not in (float, int):
             raise InexpressibleError("other dtypes")
     strong = [v.dtype for v in operands if hasattr(v, "dtype")]

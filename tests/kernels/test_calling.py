@@ -197,6 +197,15 @@ def test_other_dtypes_are_none_of_kernels(dtype):
     assert kernels.elementwise("other", lambda x: x + x, (np.ones(100, dtype),)) is None
 
 
+def test_classes_of_other_arrays_are_none_of_kernels():
+    class Named(np.ndarray):
+        pass
+
+    for shape in ((100,), (1,)):  # of which no kernel knows by the class
+        values = np.ones(100), np.ones(shape).view(Named)
+        assert kernels.elementwise("named", lambda x, y: x + y, values) is None
+
+
 def test_functions_that_decide_are_none_of_kernels():
     x = np.ones(100)
     assert kernels.elementwise("decides", lambda x: x if x > 0 else -x, (x,)) is None
