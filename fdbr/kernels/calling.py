@@ -204,7 +204,8 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
         raise InexpressibleError("scalars")
     whole = [v for v, s in zip(operands, shapes, strict=True) if s == shape]
     plan = _Plan()
-    plan.turned = all(v.flags.f_contiguous and not v.flags.c_contiguous for v in whole)
+    orders = {(v.flags.c_contiguous, v.flags.f_contiguous) for v in whole}
+    plan.turned = orders == {(False, True)}
     if plan.turned:
         if any(s not in ((), shape) for s in shapes):
             raise InexpressibleError("operands in several orders")
@@ -212,8 +213,8 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
     rows, columns, inner, patterns = _patterns(shapes, shape)
     layout = loops.Layout(rows == 1, columns < _NARROW, [offset for _, offset in patterns])
     kinds = [(d, varies, off == "0") for d, (varies, off) in zip(dtypes, patterns, strict=True)]
-    source, (out,), plan.several = _traced(name, function, kinds, layout)
-    if not out.varies or any(node.op == "reduced" for node in out.graph.nodes.values()):
+    source, (out, *more), plan.several = _traced(name, function, kinds, layout)
+    if more or not out.varies or any(node.op == "reduced" for node in out.graph.nodes.values()):
         raise InexpressibleError("what is no function of each element")
     plan.address = address_of(source)
     plan.outs = [(shape, out.dtype)]

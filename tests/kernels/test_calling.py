@@ -197,6 +197,13 @@ def test_other_dtypes_are_none_of_kernels(dtype):
     assert kernels.elementwise("other", lambda x: x + x, (np.ones(100, dtype),)) is None
 
 
+def test_outer_operations_and_results_of_several_outputs():
+    x = np.arange(100.0)
+    found = kernels.elementwise("outer", lambda x, y: x - y, (x[:, None], x))
+    assert np.array_equal(found, x[:, None] - x)
+    assert kernels.elementwise("two", lambda x: (x, x + 1), (x,)) is None
+
+
 def test_classes_of_other_arrays_are_none_of_kernels():
     class Named(np.ndarray):
         pass
