@@ -42,6 +42,8 @@ class _Plan:
         Whether the function gives a tuple.
     turned
         Whether the axes are in the opposite order in memory.
+    single
+        The places of operands that show one element everywhere.
     copied
         The places of operands that have to be copied, and the dtype they then have.
     lengths
@@ -51,12 +53,13 @@ class _Plan:
         parts.
     """
 
-    __slots__ = ("address", "copied", "lengths", "outs", "several", "shares", "turned")
+    __slots__ = ("address", "copied", "lengths", "outs", "several", "shares", "single", "turned")
 
     address: int
     outs: list[tuple[tuple[int, ...], Any]]
     several: bool
     turned: bool
+    single: list[int]
     copied: list[tuple[int, Any]]
     lengths: tuple[int, int]
     shares: tuple[int, int, int]
@@ -72,6 +75,8 @@ class _Plan:
         """The outputs for some operands."""
         if self.turned or self.copied:
             operands = [v.T if self.turned and hasattr(v, "T") else v for v in operands]
+            for i in self.single:
+                operands[i] = operands[i].flat[0]
             for i, dtype in self.copied:
                 operands[i] = np.ascontiguousarray(operands[i], dtype)
         outs = [np.empty(shape, dtype) for shape, dtype in self.outs]
@@ -195,15 +200,18 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
     if weak not in FLOATS:
         raise InexpressibleError("no floating numbers")
     dtypes = [getattr(v, "dtype", weak) for v in operands]
-    shapes = [getattr(v, "shape", ()) for v in operands]
     try:
-        shape = np.broadcast_shapes(*shapes)
+        shape = np.broadcast_shapes(*(getattr(v, "shape", ()) for v in operands))
     except ValueError as error:
         raise InexpressibleError(str(error)) from error
-    if not shape:
+    plan = _Plan()
+    plan.single = [i for i, v in enumerate(operands) if _is_single(v)]
+    shapes = [getattr(v, "shape", ()) for v in operands]
+    for i in plan.single:
+        shapes[i] = ()
+    if not any(shapes):
         raise InexpressibleError("scalars")
     whole = [v for v, s in zip(operands, shapes, strict=True) if s == shape]
-    plan = _Plan()
     orders = {(v.flags.c_contiguous, v.flags.f_contiguous) for v in whole}
     plan.turned = orders == {(False, True)}
     if plan.turned:
@@ -221,11 +229,17 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
     plan.copied = [
         (i, dtype)
         for i, (v, dtype) in enumerate(zip(operands, dtypes, strict=True))
-        if type(v) is not np.ndarray
+        if i in plan.single
+        or type(v) is not np.ndarray
         or not (v.flags.f_contiguous if plan.turned else v.flags.c_contiguous)
     ]
     plan.divide(layout.flat, rows, columns, inner)
     return plan
+
+
+def _is_single(value: Any) -> bool:
+    """Whether an array shows one element everywhere, as the cotangents of what was added up do."""
+    return type(value) is np.ndarray and value.size > 1 and not any(value.strides)
 
 
 def _patterns(
@@ -318,7 +332,8 @@ def _of_rows(
     kinds = [(v.dtype, v.shape == x.shape, False) for v in operands]
     source, outs, several = _traced(name, function, kinds, layout)
     plan = _Plan()
-    plan.address, plan.several, plan.turned, plan.copied = address_of(source), several, False, []
+    plan.address, plan.several = address_of(source), several
+    plan.turned, plan.single, plan.copied = False, [], []
     plan.outs = [(x.shape if out.varies else kept, out.dtype) for out in outs]
     plan.divide(False, rows, columns, 1)
     return plan

@@ -29,19 +29,23 @@ def small(monkeypatch):
 @st.composite
 def operands(draw):
     """Two or three arrays that broadcast, of any layouts and dtypes, numbers among them."""
-    shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=4, max_side=40))
+    shapes = draw(
+        hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=4, min_side=1, max_side=40)
+    )
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     found = []
     for shape in shapes.input_shapes:
         dtype = draw(st.sampled_from(["float32", "float64", "bool"]))
         x = (rng.normal(size=shape) * 4).astype(dtype)
-        layout = draw(st.sampled_from(["C", "F", "steps", "turned", "number"]))
+        layout = draw(st.sampled_from(["C", "F", "steps", "turned", "one", "number"]))
         if layout == "F":
             x = np.asfortranarray(x)
         elif layout == "steps" and x.ndim:
             x = np.repeat(x, 2, axis=-1)[..., ::2]
         elif layout == "turned" and x.ndim:
             x = x[::-1]
+        elif layout == "one" and x.ndim:
+            x = np.broadcast_to(x.reshape(-1)[:1].reshape((1,) * x.ndim), shape)
         elif layout == "number" and x.ndim == 0:
             x = x.item()
         found.append(x)
