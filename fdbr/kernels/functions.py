@@ -377,7 +377,10 @@ def logaddexp(x: Any, y: Any) -> Node:
 
 
 def expit(x: Node) -> Node:
-    return 1 / (1 + exp(-x))
+    """By the exponential that does not overflow, so that the result is not 0 before it must be."""
+    e = exp(-absolute(x))
+    share = 1 / (1 + e)
+    return where(x < 0, e * share, share)
 
 
 def logit(x: Node) -> Node:

@@ -14,7 +14,7 @@ import pytest
 import fdbr
 from fdbr import kernels, ops, threads
 from fdbr.core import registry
-from fdbr.ops import losses, products
+from fdbr.ops import logistic, losses, nonlinearities, products
 from fdbr.ops.kinds import large
 from fdbr.threads import available, divide
 
@@ -44,6 +44,8 @@ def small(monkeypatch):
     """Arrays of a few kilobytes are large, and no kernel computes them."""
     monkeypatch.setattr(kernels, "elementwise", lambda *_: None)
     monkeypatch.setattr(kernels, "of_rows", lambda *_: None)
+    monkeypatch.setattr(logistic, "_FEW", 0)  # and none is too small for what large ones have
+    monkeypatch.setattr(nonlinearities, "_FEW", 0)
     monkeypatch.setattr(large, "LEAST", 1 << 12)
     monkeypatch.setattr(large, "_LONG", 1 << 12)
     monkeypatch.setattr(large, "_SHARE", 1 << 10)

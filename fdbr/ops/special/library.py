@@ -9,7 +9,7 @@ import numpy as np
 
 from fdbr.backend import to_numpy
 from fdbr.core import describe, number_types
-from fdbr.kernels import functions
+from fdbr.kernels import LEAST, functions
 from fdbr.libraries import scipy_of
 from fdbr.ops.comparison import where
 from fdbr.ops.dtypes import float_dtype, is_complex, is_number
@@ -39,6 +39,10 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
     """
     if xp is functions:  # those that kernels have
         return getattr(functions, name)(*operands)
+    if xp is np and _are_plain(operands) and not name.startswith(_IN_FLOAT64):
+        out = _function(np, name)(*operands)
+        if getattr(out, "dtype", None) is operands[0].dtype:
+            return out
     dtype = float_dtype(*operands)
     if name.startswith(_IN_FLOAT64):
         operands = tuple(
@@ -56,6 +60,15 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
     if type(out) is tuple:
         return tuple(_cast(xp.asarray(o), dtype) for o in out)
     return _cast(xp.asarray(out), dtype)
+
+
+def _are_plain(operands: tuple[Any, ...]) -> bool:
+    """Whether operands are what they usually are: small arrays of one floating dtype."""
+    first: Any = getattr(operands[0], "dtype", None)
+    for x in operands:
+        if type(x) is not np.ndarray or x.dtype is not first or x.nbytes >= LEAST:
+            return False
+    return first.char in "fd"
 
 
 def _cast(out: Any, dtype: Any) -> Any:
