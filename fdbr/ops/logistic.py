@@ -20,6 +20,8 @@ from fdbr.ops.trigonometric import falling, tanh
 __all__ = ["logaddexp", "sigmoid", "sigmoid_slope"]
 
 _FEW = 1 << 9  # elements, below which SciPy's function takes less time than several of NumPy's
+# Below which the function is the exponential, and that of its negative about to overflow.
+_LOW = {code: 2 - math.log(float(np.finfo(code).max)) for code in "efd"}
 
 
 @elementwise(x=lambda x, out: -out * tanh(x / 2), heavy=True)
@@ -41,7 +43,7 @@ def sigmoid(xp: Any, x: Any) -> Any:
         return xp.expit(x)
     if type(x) is np.ndarray and x.size < _FEW and x.dtype.char in "fd":
         return scipy.special.expit(x)
-    with np.errstate(over="ignore"):  # far below 0 the exponential is infinite, and this 0
+    with np.errstate(over="ignore"):  # far below 0 the exponential is infinite
         if is_complex(x):
             return xp.reciprocal(1 + xp.exp(-x))
         if type(x) is not np.ndarray:
@@ -51,7 +53,11 @@ def sigmoid(xp: Any, x: Any) -> Any:
         out = -x  # the one array that is made
         xp.expm1(out, out=out)  # which NumPy has in less time than the exponential
         out += 2
-        return xp.reciprocal(out, out=out)
+        xp.reciprocal(out, out=out)
+    low = x < _LOW.get(x.dtype.char, -math.inf)
+    if low.any():
+        out[low] = np.exp(x[low])
+    return out
 
 
 @elementwise(x=lambda x, y: _share(x, y), y=lambda x, y: _share(y, x), heavy=True, double=True)

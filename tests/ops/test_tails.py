@@ -60,3 +60,12 @@ def test_a_slope_in_float32_is_that_in_float64_as_far_as_it_is_conditioned(name:
             errors = np.where(there, np.abs(found - exact) / (scale * np.finfo("float32").eps), 0)
         at = int(np.argmax(errors))
         assert errors[at] < 16, (POINTS[at], found[at], exact[at])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [8, 5_000, 1 << 19])
+def test_the_logistic_function_is_no_zero_before_it_must_be(dtype, size):
+    least = np.log(float(np.finfo(dtype).tiny))
+    x = np.resize(np.linspace(least, least + 8, 8), size).astype(dtype)
+    found, exact = fdbr.ops.sigmoid(x), np.exp(x.astype("longdouble"))
+    assert (np.abs(found - exact) <= 4 * np.spacing(exact.astype(dtype))).all()
