@@ -10,6 +10,7 @@ changed by comparison and exchange alone.  So a thread that comes late finds ano
 takes nothing; and what it does take belongs to a job that is waited for, whose fields stay.
 """
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -222,11 +223,12 @@ class _Pool:
         self.helpers = 0
         if hasattr(os, "sched_getaffinity"):
             serve = _function(_SERVE, 1)
-            for _ in range(thread_count() - 1):
-                threading.Thread(
-                    target=serve, args=(self.address,), name="fdbr-kernel", daemon=True
-                ).start()
-                self.helpers += 1
+            with contextlib.suppress(RuntimeError):  # Python ends, and begins no more of them
+                for _ in range(thread_count() - 1):
+                    threading.Thread(
+                        target=serve, args=(self.address,), name="fdbr-kernel", daemon=True
+                    ).start()
+                    self.helpers += 1
 
 
 _pool = _Pool()
