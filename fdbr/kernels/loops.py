@@ -246,15 +246,8 @@ class _Writer:
         self.do(f"br label %{name}")
         self.lines.append(f"{name}:")
         self.do(f"%{name}.i = phi i64 [{start}, %{before}], [%{name}.j, %{name}]")
-        identities = {}
         for k, node in enumerate(reductions):
-            identities[node] = self._constant(_IDENTITY[node.detail], node.dtype)
-            kind, ends = self.vector(node.dtype), (f"%{before}", f"%{name}.u{k}, %{name}")
-            self.do(f"%{name}.t{k} = phi {kind} [{identities[node]}, {ends[0]}], [{ends[1]}]")
-            if self.layout.exact:
-                nothing = self._constant(0, node.dtype)
-                loss = f"%{name}.l{k}"
-                self.do(f"{loss} = phi {kind} [{nothing}, {ends[0]}], [{loss}1, %{name}]")
+            self._begin(f"%{name}", k, node)
         index, mask = f"%{name}.i", ""
         if self.layout.masked:
             mask = self._mask(index, stop)
@@ -269,21 +262,7 @@ class _Writer:
         for node in _all(wanted, self.found):
             self.found[node] = self._value(node, index, mask)
         for k, node in enumerate(reductions):
-            kind, value = self.vector(node.dtype), self.found[node.args[0]]
-            if mask:
-                value = self.add(f"select {mask}, {kind} {value}, {kind} {identities[node]}")
-            if self.layout.exact and node.detail == "sum":
-                value = self.add(f"fsub {kind} {value}, %{name}.l{k}")
-            total = self._combined(node, f"%{name}.t{k}", value)
-            self.do(f"%{name}.u{k} = bitcast {kind} {total} to {kind}")
-            if self.layout.exact:
-                gained = self.add(f"fsub {kind} {total}, %{name}.t{k}")
-                lost = self.add(f"fsub {kind} {gained}, {value}")
-                none = self.add(f"fsub {kind} {lost}, {lost}")  # 0, or NaN beside infinity
-                nothing = self._constant(0, node.dtype)
-                finite = self.add(f"fcmp oeq {kind} {none}, {nothing}")
-                choice = f"<{self.lanes} x i1> {finite}, {kind} {lost}, {kind} {nothing}"
-                self.do(f"%{name}.l{k}1 = select {choice}")
+            self._accumulate(f"%{name}", k, node, mask)
         for i, out in stored:
             self._store(i, self.found[out], index, mask)
         if keep is not None:
@@ -295,6 +274,35 @@ class _Writer:
         self.found = outside
         for k, node in enumerate(reductions):
             self.found[node] = self._folded(node, f"%{name}.u{k}", self.vector(node.dtype))
+
+    def _begin(self, name: str, k: int, node: Node) -> None:
+        """The total of a reduction so far, and what it has lost by rounding."""
+        kind = self.vector(node.dtype)
+        first = self._constant(_IDENTITY[node.detail], node.dtype)
+        self.do(f"{name}.t{k} = phi {kind} [{first}, {name}.before], [{name}.u{k}, {name}]")
+        if self.layout.exact:
+            none = self._constant(0, node.dtype)
+            self.do(f"{name}.l{k} = phi {kind} [{none}, {name}.before], [{name}.m{k}, {name}]")
+
+    def _accumulate(self, name: str, k: int, node: Node, mask: str) -> None:
+        """One more vector for a reduction; an exact sum makes up for what was lost (Kahan)."""
+        kind, value = self.vector(node.dtype), self.found[node.args[0]]
+        exact = self.layout.exact and node.detail == "sum"
+        if mask:
+            identity = self._constant(_IDENTITY[node.detail], node.dtype)
+            value = self.add(f"select {mask}, {kind} {value}, {kind} {identity}")
+        if exact:
+            value = self.add(f"fsub {kind} {value}, {name}.l{k}")
+        total = self._combined(node, f"{name}.t{k}", value)
+        self.do(f"{name}.u{k} = bitcast {kind} {total} to {kind}")
+        if self.layout.exact:
+            zero = self._constant(0, node.dtype)
+            gained = self.add(f"fsub {kind} {total}, {name}.t{k}")
+            lost = self.add(f"fsub {kind} {gained}, {value}")
+            none = self.add(f"fsub {kind} {lost}, {lost}")  # 0, or NaN beside infinity
+            finite = self.add(f"fcmp oeq {kind} {none}, {zero}")
+            choice = f"<{self.lanes} x i1> {finite}, {kind} {lost}, {kind} {zero}"
+            self.do(f"{name}.m{k} = select {choice}")
 
     def _mask(self, index: str, stop: str) -> str:
         kind = f"<{self.lanes} x i64>"
