@@ -33,6 +33,18 @@ _PART = """
 declare i32 @sem_wait(ptr)
 declare i32 @sem_post(ptr)
 
+define internal void @fill(ptr %pool, i64 %kernel, i64 %table, i64 %rows, i64 %grain) {
+  %kernel.at = getelementptr i64, ptr %pool, i64 2
+  store i64 %kernel, ptr %kernel.at
+  %table.at = getelementptr i64, ptr %pool, i64 3
+  store i64 %table, ptr %table.at
+  %rows.at = getelementptr i64, ptr %pool, i64 4
+  store i64 %rows, ptr %rows.at
+  %grain.at = getelementptr i64, ptr %pool, i64 5
+  store i64 %grain, ptr %grain.at
+  ret void
+}
+
 define internal void @part(ptr %pool, i64 %part, i64 %parts) {
   %kernel.at = getelementptr i64, ptr %pool, i64 2
   %kernel = load ptr, ptr %kernel.at
@@ -117,14 +129,7 @@ _LAUNCH = """
 define void @kernel(ptr %pool, i64 %kernel, i64 %table, i64 %rows, i64 %grain, i64 %parts,
                     i64 %helpers) {
 entry:
-  %kernel.at = getelementptr i64, ptr %pool, i64 2
-  store i64 %kernel, ptr %kernel.at
-  %table.at = getelementptr i64, ptr %pool, i64 3
-  store i64 %table, ptr %table.at
-  %rows.at = getelementptr i64, ptr %pool, i64 4
-  store i64 %rows, ptr %rows.at
-  %grain.at = getelementptr i64, ptr %pool, i64 5
-  store i64 %grain, ptr %grain.at
+  call void @fill(ptr %pool, i64 %kernel, i64 %table, i64 %rows, i64 %grain)
   %unfinished = getelementptr i64, ptr %pool, i64 1
   %sleeps = getelementptr i64, ptr %pool, i64 6
   %semaphore = getelementptr i64, ptr %pool, i64 7
@@ -182,14 +187,7 @@ _ALONE = """
 define void @kernel(i64 %kernel, i64 %table, i64 %rows, i64 %grain, i64 %parts) {
 entry:
   %pool = alloca [16 x i64], align 8
-  %kernel.at = getelementptr i64, ptr %pool, i64 2
-  store i64 %kernel, ptr %kernel.at
-  %table.at = getelementptr i64, ptr %pool, i64 3
-  store i64 %table, ptr %table.at
-  %rows.at = getelementptr i64, ptr %pool, i64 4
-  store i64 %rows, ptr %rows.at
-  %grain.at = getelementptr i64, ptr %pool, i64 5
-  store i64 %grain, ptr %grain.at
+  call void @fill(ptr %pool, i64 %kernel, i64 %table, i64 %rows, i64 %grain)
   br label %loop
 loop:
   %part = phi i64 [0, %entry], [%next, %loop]
