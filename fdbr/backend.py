@@ -166,7 +166,7 @@ def lock(array: Any) -> Any:
     """
     # By type, here and below, because a traced value says that it is an array.
     if type(array) is np.ndarray or issubclass(type(array), np.ndarray):
-        array.setflags(write=False)
+        array.setflags(False)
         if array.base is not None:
             lock(array.base)
     elif _kept:
@@ -185,16 +185,19 @@ def owner(array: Any) -> Any:
     return array
 
 
+_UNCHANGING = (np.generic, bytes)
+
+
 def is_locked(array: Any) -> bool:
     """Whether nobody can write to an array's memory without undoing a lock."""
-    while issubclass(type(array), np.ndarray):
+    while array is not None and issubclass(type(array), np.ndarray):
         if array.flags.writeable:
             return False
         array = array.base
+    if array is None or issubclass(type(array), _UNCHANGING):
+        return True
     if isinstance(array, memoryview):
         return is_locked(array.obj)
-    if issubclass(type(array), np.generic | bytes | type(None)):
-        return True
     return _kept.get(id(array)) is array or not _is_mutable(array)
 
 

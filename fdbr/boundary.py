@@ -105,11 +105,13 @@ def _around(function: Any, explain: Function, checks: dict[str, Function]) -> An
         if p.kind is p.POSITIONAL_ONLY and (not rest or rest[0].kind is not p.POSITIONAL_ONLY):
             heads.append("/")
     names = ", ".join(f"{p.name!r}: {p.name}" for p in parameters)
+    usual = {p.name: p.default for p in parameters}
     source = (
-        "def make(function_, explain_, checks_):\n"
+        "def make(function_, explain_, checks_, usual_):\n"
         f" {''.join(f'check_{key}, ' for key in checks) or '_'} = checks_\n"
+        f" {''.join(f'usual_{key}, ' for key in checks) or '_'} = usual_\n"
         f" def around({', '.join(heads)}):\n"
-        + "".join(f"  check_{key}({key})\n" for key in checks)
+        + "".join(f"  if {key} is not usual_{key}: check_{key}({key})\n" for key in checks)
         + ""
         f"  try: return function_({', '.join(calls)})\n"
         f"  except Exception as error_: explained_ = explain_(error_, {{{names}}})\n"
@@ -119,7 +121,8 @@ def _around(function: Any, explain: Function, checks: dict[str, Function]) -> An
     )
     scope: dict[str, Any] = {}
     exec(compile(source, __file__, "exec"), scope)
-    around = scope["make"](function, explain, tuple(checks.values()))
+    defaults = tuple(usual[key] for key in checks)
+    around = scope["make"](function, explain, tuple(checks.values()), defaults)
     # In the namespace of the function itself, where doctest looks for it.
     made: Any = FunctionType(
         around.__code__, function.__globals__, function.__name__, None, around.__closure__
@@ -135,10 +138,6 @@ def _around(function: Any, explain: Function, checks: dict[str, Function]) -> An
 
 
 # --- what signatures say ------------------------------------------------------------
-
-
-def _is_function(value: Any) -> bool:
-    return callable(value)
 
 
 def _is_flag(value: Any) -> bool:
@@ -162,7 +161,7 @@ _KNOWN: dict[Any, tuple[Function, str]] = {
     int: (_is_integer, "must be an integer, got"),
     float: (_is_number, "must be a number, not"),
     str: (_is_text, "must be a string, not"),
-    Callable: (_is_function, "must be a function, not"),
+    Callable: (callable, "must be a function, not"),
 }
 
 
@@ -175,13 +174,13 @@ def _checks(function: Any, name: str) -> dict[str, Function]:
             kinds = [kind for kind in typing.get_args(p.annotation) if kind is not NoneType]
         kind = typing.get_origin(kinds[0]) or kinds[0]
         if len(kinds) == 1 and kind in _KNOWN and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            found[p.name] = _check(f"{name}: {p.name}", p.default, *_KNOWN[kind])
+            found[p.name] = _check(f"{name}: {p.name}", *_KNOWN[kind])
     return found
 
 
-def _check(what: str, default: Any, fits: Function, message: str) -> Function:
+def _check(what: str, fits: Function, message: str) -> Function:
     def check(value: Any) -> None:
-        if value is not default and not fits(value):
+        if not fits(value):
             raise TypeError(f"{what} {message} {describe(value)}")
 
     return check

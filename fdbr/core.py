@@ -400,13 +400,19 @@ def retain_from(trace: Trace, value: Any) -> Any:
 
 def publish(trace: Trace, value: Any) -> Any:
     """What a trace hands to the user: read-only, and a copy where it is the user's own memory."""
-    if type(value) in _immutable:
+    kind = type(value)
+    if kind is np.ndarray and value.base is None and not trace.borrowed:  # the usual case
+        value.setflags(False)
         return value
-    if type(value) is tuple:
+    if kind in _immutable:
+        return value
+    if kind is tuple:
         return tuple(publish(trace, part) for part in value)
     if isinstance(value, Tracer):
         return value
-    return protect(value) if id(owner(value)) in trace.borrowed else lock(value)
+    if trace.borrowed and id(owner(value)) in trace.borrowed:
+        return protect(value)
+    return lock(value)
 
 
 def release(trace: Trace, value: Any) -> Any:

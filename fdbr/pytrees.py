@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
+import numpy as np
 import optree
 
 from fdbr.classes import NAMESPACE, in_buffer
@@ -20,6 +21,7 @@ __all__ = [
     "flatten",
     "flatten_up_to",
     "is_inexact",
+    "leaf_types",
     "leaves",
     "map",
     "outside_buffers",
@@ -40,6 +42,9 @@ T = TypeVar("T")
 Structure = optree.PyTreeSpec
 
 _map = map
+
+leaf_types: set[type] = {np.ndarray, np.float32, np.float64, float, int}
+"""Types that are leaves and stay leaves, whatever classes are registered."""
 
 settling: dict[str, Callable[[Any], None]] = {}
 """What to do when a library is there, by its name: it has classes that are nodes of trees."""
@@ -62,6 +67,8 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     >>> flatten({"a": 1, "b": (2, None)})[0]
     [1, 2]
     """
+    if type(tree) is tuple and leaf_types.issuperset(_map(type, tree)):  # a usual case
+        return list(tree), _tuple_of(len(tree))
     known = recall(tree)
     if known is not None:
         return list(known.leaves), known.structure
@@ -70,6 +77,13 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     leaves, structure = optree.tree_flatten(tree, namespace=NAMESPACE)
     remember(tree, leaves, structure)
     return leaves, structure
+
+
+@functools.lru_cache(maxsize=64)
+def _tuple_of(count: int) -> Structure:
+    """The structure of a tuple of leaves."""
+    of_leaves: Any = (0,) * count
+    return optree.tree_structure(of_leaves, namespace=NAMESPACE)
 
 
 def flatten_up_to(structure: Structure, tree: Any) -> list[Any]:

@@ -31,7 +31,7 @@ from fdbr.core import (
     retain_from,
 )
 from fdbr.deferred import Deferred, added
-from fdbr.pytrees import is_inexact
+from fdbr.pytrees import is_inexact, leaf_types
 
 __all__ = ["Node", "ReverseTrace", "ReverseTracer", "backward", "new_node"]
 
@@ -59,6 +59,9 @@ class ReverseTracer(Tracer):
     __slots__ = ("node",)
 
     node: Node
+
+
+leaf_types.add(ReverseTracer)
 
 
 def _tracer(trace: "ReverseTrace", value: Any, node: Node) -> ReverseTracer:
@@ -240,10 +243,16 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
     cotangents: dict[int, Any] = {}
     heap: list[Node] = []
     own: set[int] = set()  # the sums made here, which may be added to in place
-    edges: Any = [(node, _give, (cotangent,)) for node, cotangent in roots]
-    roots.clear()
+    edges: Any
     cotangent = parent = pull = None
     name = "a result"
+    if len(roots) == 1 and roots[0][0][1] and roots[0][0][0] < until and not several:
+        node, cotangent = roots.pop()
+        edges, name = node[1:]
+        del node
+    else:
+        edges = [(node, _give, (cotangent,)) for node, cotangent in roots]
+        roots.clear()
     try:
         while True:
             for parent, pull, saved in edges:

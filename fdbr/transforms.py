@@ -146,42 +146,43 @@ def _is_ours(cotangent: Any, seeds: Set[int]) -> bool:
 class _Inputs:
     """One differentiated argument: its leaves, some of them traced, and its structure."""
 
-    __slots__ = ("leaves", "numbers", "structure", "traced")
+    __slots__ = ("inputs", "structure", "traced")
+
+    inputs: list[tuple[int, Kind] | None]  # nodes' numbers, and what gradients must be like
+    traced: list[Any]
 
     def __init__(self, trace: ReverseTrace, argument: Any, position: int) -> None:
         self.structure: Any = None
-        self.numbers: list[Any] = []  # the nodes' numbers; None for what is no input
-        self.traced: list[Any] = []
+        if type(argument) is np.ndarray and argument.dtype.kind in "fc":  # the usual case
+            tracer = trace.input(argument)
+            self.inputs = [(tracer.node[0], Kind(argument))]
+            self.traced = [tracer]
+            return
         if type(argument) is float or type(argument) is np.ndarray:
             leaves, outside = [argument], _YES
         else:
             leaves, self.structure = tree.flatten(argument)
             outside = tree.outside_buffers(self.structure)
-        self.leaves: list[Any] = leaves
-        numbers, traced, some = self.numbers, self.traced, False
+        inputs: list[Any] = []
+        traced: list[Any] = []
+        some = False
         for leaf, choose in zip(leaves, outside):  # noqa: B905 (one of each for every leaf)
             if choose and tree.is_inexact(leaf):
                 some = True
                 tracer = trace.input(leaf)
-                numbers.append(tracer.node[0])
+                inputs.append((tracer.node[0], Kind(leaf)))
                 traced.append(tracer)
             else:
-                numbers.append(None)
+                inputs.append(None)
                 traced.append(leaf)
         if not some:
             raise TypeError(_nothing_to_differentiate(trace, argument, position))
+        self.inputs, self.traced = inputs, traced
 
     def argument(self) -> Any:
         """The argument to call the function with; it is given away."""
         traced, self.traced = self.traced, []
         return traced[0] if self.structure is None else tree.unflatten(self.structure, traced)
-
-    def forget(self) -> None:
-        """Let go of the leaves; what `gradient` needs of them stays."""
-        self.leaves = [
-            None if number is None else Kind(leaf)
-            for number, leaf in zip(self.numbers, self.leaves, strict=True)
-        ]
 
     def gradient(
         self, cotangents: dict[int, Any], seeds: Set[int] = frozenset(), zeros: bool = True
@@ -192,25 +193,22 @@ class _Inputs:
         without a cotangent have zeros, or else `None`.
         """
         found: list[Any] = []
-        for number, leaf in zip(self.numbers, self.leaves, strict=True):
-            if number is None:
+        for one in self.inputs:
+            if one is None:
                 found.append(None)
                 continue
+            number, kind = one
             slope = cotangents.get(number)
-            if slope is None and not zeros:
-                found.append(None)
-                continue
-            of_array = (leaf.type if type(leaf) is Kind else type(leaf)) is np.ndarray
             if (
-                of_array
-                and type(slope) is np.ndarray
+                type(slope) is np.ndarray
                 and slope.base is None
-                and slope.dtype is leaf.dtype
+                and slope.dtype is kind.dtype
+                and kind.type is np.ndarray
                 and not (seeds and id(slope) in seeds)
             ):
                 slope.setflags(write=False)  # the usual case: an array of its own
-            else:
-                slope = (leaf if type(leaf) is Kind else Kind(leaf)).finish(slope, seeds)
+            elif slope is not None or zeros:
+                slope = kind.finish(slope, seeds)
             found.append(slope)
         return found[0] if self.structure is None else tree.unflatten(self.structure, found)
 
@@ -239,8 +237,6 @@ def positions(argnums: int | Sequence[int], count: int, origin: tuple[str, str])
     """The arguments that ``argnums`` chooses among ``count``, each once."""
     if type(argnums) is int and 0 <= argnums < count:
         return (argnums,)
-    if type(argnums) is range:  # all
-        return tuple(argnums)
     given = (argnums,) if isinstance(argnums, int) else argnums
     if not all(-count <= n < count for n in given):
         raise TypeError(
@@ -429,22 +425,20 @@ class Pullback:
     thread, with the same answer.
     """
 
-    __slots__ = ("_inputs", "_kinds", "_name", "_nodes", "_structure", "_zeros")
+    __slots__ = ("_ends", "_inputs", "_name", "_structure", "_zeros")
 
     def __init__(
         self,
         name: str,
-        inputs: Any,
-        nodes: Any,
-        kinds: list[Kind],
-        structure: tree.Structure,
-        zeros: bool = True,
+        inputs: list[_Inputs],
+        ends: list[tuple[Node | None, Kind]],
+        structure: tree.Structure | None,
+        zeros: bool,
     ) -> None:
         self._name = name
         self._inputs = inputs
-        self._nodes = nodes
-        self._kinds = kinds
-        self._structure = structure
+        self._ends = ends  # of each leaf of the output its node, if it has one, and its kind
+        self._structure = structure  # None: the output is a leaf
         self._zeros = zeros
 
     def __call__(self, cotangent: Any, /) -> tuple[Any, ...]:
@@ -457,24 +451,27 @@ class Pullback:
             (a Python number will do for a scalar), or `None`, which counts as zero.
         """
         seeds = self._leaves(cotangent)
-        names: list[str] = []  # for messages; they take time to find out
-        for i, kind in enumerate(self._kinds):
-            ct = seeds[i]
-            if type(ct) is np.ndarray and ct.shape == kind.shape and ct.dtype == kind.dtype:
-                continue
-            names = names or tree.paths_of(self._structure)
-            name = f"{self._name}{names[i] and ' at ' + names[i]}"
-            seeds[i] = fitted(ct, kind, f"fdbr.vjp: the cotangent of {name}")
-        roots = [
-            (node, seed)
-            for node, seed in zip(self._nodes, seeds, strict=True)
-            if node is not None and seed is not None
-        ]
+        roots = []
+        theirs = set()
+        for i, (node, kind) in enumerate(self._ends):
+            seed = seeds[i]
+            if type(seed) is not np.ndarray or seed.shape != kind.shape or seed.dtype != kind.dtype:
+                seed = seeds[i] = fitted(seed, kind, self._named(i))
+            if node is not None and seed is not None:
+                roots.append((node, seed))
+                if not is_locked(seed):
+                    theirs.add(id(owner(seed)))
         cotangents = backward(roots)
-        theirs = frozenset([id(owner(seed)) for seed in seeds if not is_locked(seed)])
-        return tuple(one.gradient(cotangents, theirs, self._zeros) for one in self._inputs)
+        return tuple([one.gradient(cotangents, theirs, self._zeros) for one in self._inputs])
+
+    def _named(self, place: int) -> str:
+        """How messages call the cotangent of a leaf of the output."""
+        path = "" if self._structure is None else tree.paths_of(self._structure)[place]
+        return f"fdbr.vjp: the cotangent of {self._name}{path and ' at ' + path}"
 
     def _leaves(self, cotangent: Any) -> list[Any]:
+        if self._structure is None:
+            return [cotangent]
         try:
             return self._structure.flatten_up_to(cotangent)
         except ValueError as error:
@@ -547,20 +544,23 @@ def vjp(
     """
     if not callable(f):
         raise TypeError(f"fdbr.vjp: f must be a function, not {describe(f)}")
-    zeros = wants_zeros("vjp", unused)
+    zeros = unused == "zeros" or wants_zeros("vjp", unused)
     trace = ReverseTrace("vjp", f)
-    inputs, traced = _trace_arguments(trace, primals, range(len(primals)))
-    out = run(trace, f, *traced)
+    inputs = [_Inputs(trace, primal, i) for i, primal in enumerate(primals)]
+    out = run(trace, f, *[one.argument() for one in inputs])
     aux = None
     if has_aux:
         out, aux = pair(out, trace)
         aux = tree.map(functools.partial(_lower, trace), aux)
-    leaves, structure = tree.flatten(out)
-    mine = [type(leaf) is ReverseTracer and leaf._trace is trace for leaf in leaves]
-    outs = [_lower(trace, leaf) for leaf in leaves]
-    nodes = [leaf.node if own else None for leaf, own in zip(leaves, mine, strict=True)]
-    for one in inputs:
-        one.forget()
-    pullback = Pullback(trace.origin[1], inputs, nodes, [Kind(o) for o in outs], structure, zeros)
-    value = tree.unflatten(structure, outs)
+    if type(out) is ReverseTracer:
+        leaves, structure = [out], None
+    else:
+        leaves, structure = tree.flatten(out)
+    outs, ends = [], []
+    for leaf in leaves:
+        value = _lower(trace, leaf)
+        outs.append(value)
+        ends.append((None if value is leaf else leaf.node, Kind(value)))
+    pullback = Pullback(trace.origin[1], inputs, ends, structure, zeros)
+    value = outs[0] if structure is None else tree.unflatten(structure, outs)
     return (value, pullback, aux) if has_aux else (value, pullback)

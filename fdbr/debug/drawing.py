@@ -99,13 +99,15 @@ def _graph(pullback: Pullback, names: list[str]) -> Graph:
     build = _Builder()
     for one, name in zip(pullback._inputs, names, strict=True):
         paths = [""] if one.structure is None else tree.paths_of(one.structure)
-        for number, kind, path in zip(one.numbers, one.leaves, paths, strict=True):
-            if number is not None:
+        for input_, path in zip(one.inputs, paths, strict=True):
+            if input_ is not None:
+                number, kind = input_
                 node = {"input": name + path, "shape": tuple(kind.shape), "dtype": kind.dtype}
                 build.facts[number] = node
                 build.entries[number] = (number, (), "input")
-    outputs = zip(pullback._nodes, pullback._kinds, tree.paths_of(pullback._structure), strict=True)
-    for entry, kind, path in outputs:
+    structure = pullback._structure
+    paths = [""] if structure is None else tree.paths_of(structure)
+    for (entry, kind), path in zip(pullback._ends, paths, strict=True):
         if entry is not None:
             entry = build.visible(entry)
             facts = build.facts.setdefault(entry[0], {})
