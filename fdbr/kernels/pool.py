@@ -1,9 +1,10 @@
 """The threads of kernels.
 
-They sleep while there is nothing to do, and never spin: other libraries' threads, of matrix
-products above all, need the cores.  Work is divided into parts, and whoever is awake takes the next
-one, the caller too, so a thread that is late makes nobody wait.  A launch that finds the threads
-busy, because another thread or a signal handler launches at the same time, does its parts itself.
+They sleep while there is nothing to do, and take no core that somebody else wants: other
+libraries' threads, of matrix products above all, need them.  Work is divided into parts, and
+whoever is awake takes the next one, the caller too, so a thread that is late makes nobody wait.  A
+launch that finds the threads busy, because another thread or a signal handler launches at the same
+time, does its parts itself.
 
 A job is a word of 64 bits (its number, how many parts it has, and the next of them), which is
 changed by comparison and exchange alone.  So a thread that comes late finds another number, and
@@ -28,6 +29,7 @@ __all__ = ["launch", "thread_count"]
 # rows and grain, whether the caller sleeps, and two semaphores of the C library: for threads, and
 # for the caller.  A semaphore takes four words at most.
 _WORDS = 16
+_PATIENCE = 32  # launches in which nobody helps
 
 _PART = """
 declare i32 @sem_wait(ptr)
@@ -75,13 +77,15 @@ done:
   ret void
 }
 
-define internal void @work(ptr %pool) {
+; Does parts as long as there are any, and says how many.
+define internal i64 @work(ptr %pool) {
 entry:
   %unfinished = getelementptr i64, ptr %pool, i64 1
   %sleeps = getelementptr i64, ptr %pool, i64 6
   %done.semaphore = getelementptr i64, ptr %pool, i64 11
   br label %again
 again:
+  %count = phi i64 [0, %entry], [%count, %take], [%more, %run], [%more, %finish], [%more, %rouse]
   %word = load atomic i64, ptr %pool acquire, align 8
   %part = and i64 %word, 65535
   %high = lshr i64 %word, 16
@@ -95,6 +99,7 @@ take:
   br i1 %mine, label %run, label %again
 run:
   call void @part(ptr %pool, i64 %part, i64 %parts)
+  %more = add i64 %count, 1
   %before = atomicrmw sub ptr %unfinished, i64 1 seq_cst, align 8
   %last = icmp eq i64 %before, 1
   br i1 %last, label %finish, label %again
@@ -106,28 +111,48 @@ rouse:
   %roused = call i32 @sem_post(ptr %done.semaphore)
   br label %again
 done:
-  ret void
+  ret i64 %count
 }
 """
 
-# Waits for jobs for ever.
+# Waits for jobs for ever.  As one job often follows another at once, and to wake a thread takes
+# longer than many a job, it asks a few times before it sleeps, and lets whoever wants the core have
+# it in between.
 _SERVE = """
+declare i32 @sem_trywait(ptr)
+declare i32 @sched_yield()
+
 define void @kernel(ptr %pool) {
 entry:
   %semaphore = getelementptr i64, ptr %pool, i64 7
   br label %again
 again:
+  %n = phi i64 [0, %entry], [0, %run], [%n1, %wait]
+  %missed = call i32 @sem_trywait(ptr %semaphore)
+  %none = icmp ne i32 %missed, 0
+  br i1 %none, label %idle, label %run
+idle:
+  %n1 = add i64 %n, 1
+  %soon = icmp slt i64 %n1, 100
+  br i1 %soon, label %wait, label %sleep
+wait:
+  %yielded = call i32 @sched_yield()
+  br label %again
+sleep:
   %woken = call i32 @sem_wait(ptr %semaphore)
-  call void @work(ptr %pool)
+  br label %run
+run:
+  %done = call i64 @work(ptr %pool)
   br label %again
 }
 """
 
-# Makes a job, wakes threads, helps, and waits until all parts are finished.  It soon sleeps: a
-# thread that has a part may wait for a core, where other libraries' threads spin.
+# Makes a job, wakes threads, helps, waits until all parts are finished, and says how many of them
+# it did itself.  It soon sleeps: a thread that has a part may wait for a core, where other
+# libraries' threads spin.
 _LAUNCH = """
-define void @kernel(ptr %pool, i64 %kernel, i64 %table, i64 %rows, i64 %grain, i64 %parts,
-                    i64 %helpers) {
+define i64 @kernel(ptr %pool, i64 %kernel, i64 %table, i64 %rows, i64 %grain, i64 %parts,
+                   i64 %helpers) {
 entry:
   call void @fill(ptr %pool, i64 %kernel, i64 %table, i64 %rows, i64 %grain)
   %unfinished = getelementptr i64, ptr %pool, i64 1
@@ -152,7 +177,7 @@ post:
   %k1 = add i64 %k, 1
   br label %wake
 help:
-  call void @work(ptr %pool)
+  %own.parts = call i64 @work(ptr %pool)
   br label %wait
 wait:
   %n = phi i64 [0, %help], [%n1, %longer]
@@ -178,7 +203,7 @@ rest:
   %broken = icmp ne i32 %result, 0
   br i1 %broken, label %rest, label %done
 done:
-  ret void
+  ret i64 %own.parts
 }
 """
 
@@ -201,8 +226,8 @@ done:
 """
 
 
-def _function(source: str, arguments: int) -> Any:
-    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * arguments)
+def _function(source: str, arguments: int, result: Any = None) -> Any:
+    kind = ctypes.CFUNCTYPE(result, *[ctypes.c_int64] * arguments)
     return kind(address_of(_PART + source))
 
 
@@ -214,19 +239,34 @@ class _Pool:
         self.address = self.words.ctypes.data
         self.lock = threading.Lock()
         self.helpers = -1
+        self.threads: list[threading.Thread] = []
+        self.alone = 0  # launches, one after the other, in which nobody helped
 
     def start(self) -> None:
         """Start threads, where the C library's semaphore is known: zeros are one in Linux's."""
-        self.launch = _function(_LAUNCH, 7)
+        self.launch = _function(_LAUNCH, 7, ctypes.c_int64)
         self.helpers = 0
         if hasattr(os, "sched_getaffinity"):
             serve = _function(_SERVE, 1)
             with contextlib.suppress(RuntimeError):  # Python ends, and begins no more of them
                 for _ in range(thread_count() - 1):
-                    threading.Thread(
+                    thread = threading.Thread(
                         target=serve, args=(self.address,), name="fdbr-kernel", daemon=True
-                    ).start()
+                    )
+                    thread.start()
+                    self.threads.append(thread)
                     self.helpers += 1
+
+    def disperse(self) -> None:
+        """Let threads run on other cores than the caller's.
+
+        Some schedulers leave a thread that sleeps most of the time on the core of the one that
+        wakes it, where it can do nothing before that one is done.
+        """
+        with contextlib.suppress(OSError, AttributeError):
+            others = os.sched_getaffinity(0) - {ctypes.CDLL(None).sched_getcpu()}
+            for thread in self.threads if others else ():
+                os.sched_setaffinity(thread.native_id or 0, others)
 
 
 _pool = _Pool()
@@ -277,7 +317,11 @@ def launch(kernel: int, table: int, rows: int, grain: int, parts: int) -> None:
                 pool.start()
             if pool.helpers:
                 helpers = min(pool.helpers, parts - 1)
-                pool.launch(pool.address, kernel, table, rows, grain, parts, helpers)
+                done = pool.launch(pool.address, kernel, table, rows, grain, parts, helpers)
+                pool.alone = pool.alone + 1 if done == parts else 0
+                if pool.alone == _PATIENCE:
+                    pool.alone = 0
+                    pool.disperse()
                 return
         finally:
             pool.lock.release()
