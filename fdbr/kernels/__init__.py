@@ -5,13 +5,14 @@ operation does to an element, or to a row, at once: with vectors, and on all thr
 
 - `expressions`: what is computed for each element
 - `functions`: the array module of such expressions
-- `loops`: LLVM's language for them
+- `loops`, `folds`: LLVM's language for them, without and with reductions
 - `machine`: from there to machine code, which is kept on disk
 - `pool`: threads
-- `calling`: all of it for arrays
+- `calling`, `reducing`: all of it for arrays
 """
 
 from fdbr.kernels import functions
-from fdbr.kernels.calling import LEAST, elementwise, of_rows
+from fdbr.kernels.calling import LEAST, elementwise
+from fdbr.kernels.reducing import reduced
 
-__all__ = ["LEAST", "elementwise", "functions", "of_rows"]
+__all__ = ["LEAST", "elementwise", "functions", "reduced"]

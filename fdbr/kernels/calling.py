@@ -13,14 +13,12 @@ from fdbr.kernels.expressions import FLOATS, Graph, InexpressibleError, Node
 from fdbr.kernels.machine import address_of
 from fdbr.kernels.pool import launch, thread_count
 
-__all__ = ["LEAST", "elementwise", "of_rows"]
+__all__ = ["LEAST", "Plan", "elementwise", "expected", "key_of", "planned", "traced"]
 
 LEAST = 1 << 20  # bytes of an array, from which on a kernel pays
 _GRAIN = 1 << 10  # elements
 _PART = 1 << 14  # elements that are worth a thread's waking
 _NARROW = 64  # columns, below which vectors may not fit
-_SHORTEST = 16  # elements of a row that is reduced, below which there is nothing to gain
-_LONG = 1 << 12  # elements of a row, from which on its sum is carried along with its error
 _BOOL = np.dtype(np.bool_)
 _MOST = 4096  # plans that are kept
 _UNSUITED = AttributeError, TypeError, ValueError, IndexError, KeyError, OverflowError
@@ -29,7 +27,7 @@ _VARIANTS = 32  # of one function, for different keywords
 _quiet = frozenset({"ignore", "warn", "print"})
 
 
-class _Plan:
+class Plan:
     """How a kernel runs on operands of some dtypes, shapes and strides.
 
     Attributes
@@ -61,7 +59,7 @@ class _Plan:
     turned: bool
     single: list[int]
     copied: list[tuple[int, Any]]
-    lengths: tuple[int, int]
+    lengths: tuple[int, ...]
     shares: tuple[int, int, int]
 
     def divide(self, flat: bool, rows: int, columns: int, inner: int) -> None:
@@ -90,11 +88,11 @@ class _Plan:
         return tuple(outs) if self.several else outs[0]
 
 
-_plans: dict[Any, _Plan | None] = {}
+_plans: dict[Any, Plan | None] = {}
 _sources: dict[Any, dict[Any, tuple[str, list[Any], bool]]] = {}
 
 
-def _planned(key: Any, make: Callable[[], _Plan]) -> _Plan | None:
+def planned(key: Any, make: Callable[[], Plan]) -> Plan | None:
     """The plan for a key; `None` if there can be none."""
     try:
         return _plans[key]
@@ -115,18 +113,19 @@ def _planned(key: Any, make: Callable[[], _Plan]) -> _Plan | None:
     return found
 
 
-def _traced(
+def traced(
     name: Any,
     function: Callable[..., Any],
-    operands: Sequence[tuple[Any, bool, bool]],
-    layout: loops.Layout,
+    operands: Sequence[tuple[Any, bool, str]],
+    layout: Any,
+    write: Callable[[Sequence[Node], int, Any], str],
 ) -> tuple[str, list[Node], bool]:
     """The source of the kernel of a function, its outputs, and whether they are a tuple.
 
-    Of each operand it takes the dtype, whether it varies along columns, and whether it is the
-    same in all rows.
+    Of each operand it takes the dtype, whether it varies along columns, and by what rows.  The
+    layout says how ``write`` goes through them.
     """
-    settings = tuple(operands), layout.flat, layout.masked, layout.offsets, layout.exact
+    settings = tuple(operands), layout
     known = _sources.setdefault(name[0] if type(name) is tuple else name, {})
     found = known.get((name, settings))
     if found is None:
@@ -134,8 +133,8 @@ def _traced(
             raise InexpressibleError("a keyword that changes from call to call")
         graph = Graph(functions)
         nodes = [
-            graph.node("operand", dtype, (), (i, varies, fixed))
-            for i, (dtype, varies, fixed) in enumerate(operands)
+            graph.node("operand", dtype, (), (i, varies, offset == "0"))
+            for i, (dtype, varies, offset) in enumerate(operands)
         ]
         try:
             made = function(*nodes)
@@ -146,18 +145,19 @@ def _traced(
             raise InexpressibleError("a constant")
         if any(out.dtype not in FLOATS and out.dtype != _BOOL for out in outs):
             raise InexpressibleError("results of integers")
-        source = loops.source(outs, len(operands), layout)
+        source = write(outs, len(operands), layout)
         found = known[name, settings] = source, outs, type(made) is tuple
     return found
 
 
-def _key(operands: Sequence[Any]) -> Any:
+def key_of(operands: Sequence[Any]) -> Any:
+    """What a plan depends on: dtypes, shapes and strides."""
     return tuple(
         [(v.dtype.char, v.shape, v.strides) if type(v) is np.ndarray else type(v) for v in operands]
     )
 
 
-def _expected() -> bool:
+def expected() -> bool:
     """Whether the caller wants no errors of NumPy's, which kernels do not raise."""
     return _quiet.issuperset(np.geterr().values())
 
@@ -182,13 +182,13 @@ def elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any]
     array or None
         A new array, in C order, or in Fortran's if all operands of its shape are.
     """
-    if not _expected():
+    if not expected():
         return None
-    plan = _planned((name, _key(operands)), lambda: _elementwise(name, function, operands))
+    plan = planned((name, key_of(operands)), lambda: _elementwise(name, function, operands))
     return plan and plan.run(operands)
 
 
-def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any]) -> _Plan:
+def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any]) -> Plan:
     for v in operands:
         known = type(v) is np.ndarray or issubclass(type(v), np.generic)
         if v.dtype not in FLOATS and v.dtype != _BOOL if known else type(v) not in (float, int):
@@ -204,7 +204,7 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
         shape = np.broadcast_shapes(*(getattr(v, "shape", ()) for v in operands))
     except ValueError as error:
         raise InexpressibleError(str(error)) from error
-    plan = _Plan()
+    plan = Plan()
     plan.single = [i for i, v in enumerate(operands) if _is_single(v)]
     shapes = [getattr(v, "shape", ()) for v in operands]
     for i in plan.single:
@@ -219,10 +219,10 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
             raise InexpressibleError("operands in several orders")
         shape, shapes = shape[::-1], [s[::-1] for s in shapes]
     rows, columns, inner, patterns = _patterns(shapes, shape)
-    layout = loops.Layout(rows == 1, columns < _NARROW, [offset for _, offset in patterns])
-    kinds = [(d, varies, off == "0") for d, (varies, off) in zip(dtypes, patterns, strict=True)]
-    source, (out, *more), plan.several = _traced(name, function, kinds, layout)
-    if more or not out.varies or any(node.op == "reduced" for node in out.graph.nodes.values()):
+    layout = loops.Layout(rows == 1, columns < _NARROW, tuple([offset for _, offset in patterns]))
+    kinds = [(dtype, *pattern) for dtype, pattern in zip(dtypes, patterns, strict=True)]
+    source, (out, *more), plan.several = traced(name, function, kinds, layout, loops.source)
+    if more or not out.varies:
         raise InexpressibleError("what is no function of each element")
     plan.address = address_of(source)
     plan.outs = [(shape, out.dtype)]
@@ -284,56 +284,3 @@ def _patterns(
             offset = "r" if all(has) else "m" if has[-1] else "d"
         patterns.append((varies, offset))
     return rows, columns, inner, patterns
-
-
-# --- rows ---------------------------------------------------------------------------
-
-
-def of_rows(
-    name: Any, function: Callable[..., Any], axes: tuple[int, ...], operands: Sequence[Any]
-) -> Any:
-    """A function of arrays that reduces along their last axes; `None` where no kernel can do it.
-
-    Parameters
-    ----------
-    name
-        What tells the function from others, and has a hash.
-    function
-        A function of nodes, whose axes are the rows, ``(1,)``.
-    axes
-        The axes of the first operand along which it reduces.
-    operands
-        Arrays of NumPy's: of one shape, or with 1 in the place of ``axes``.
-    """
-    if not _expected():
-        return None
-    key = name, axes, _key(operands)
-    plan = _planned(key, lambda: _of_rows(name, function, axes, operands))
-    return plan and plan.run(operands)
-
-
-def _of_rows(
-    name: Any, function: Callable[..., Any], axes: tuple[int, ...], operands: Sequence[Any]
-) -> _Plan:
-    x = operands[0]
-    first = x.ndim - len(axes)
-    kept = (*x.shape[:first], *(1,) * len(axes))
-    columns = math.prod(x.shape[first:])
-    if not axes or sorted(axes) != list(range(first, x.ndim)) or columns < _SHORTEST:
-        raise InexpressibleError("other rows")
-    for v in operands:
-        if type(v) is not np.ndarray or v.dtype not in FLOATS or not v.flags.c_contiguous:
-            raise InexpressibleError("other arrays")
-        if v.shape not in (x.shape, kept):
-            raise InexpressibleError("other shapes")
-    rows = x.size // columns
-    masked = columns % loops.width_of(v.dtype for v in operands) != 0
-    layout = loops.Layout(False, masked, "r" * len(operands), columns >= _LONG)
-    kinds = [(v.dtype, v.shape == x.shape, False) for v in operands]
-    source, outs, several = _traced(name, function, kinds, layout)
-    plan = _Plan()
-    plan.address, plan.several = address_of(source), several
-    plan.turned, plan.single, plan.copied = False, [], []
-    plan.outs = [(x.shape if out.varies else kept, out.dtype) for out in outs]
-    plan.divide(False, rows, columns, 1)
-    return plan

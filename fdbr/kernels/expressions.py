@@ -133,6 +133,10 @@ class Node:
         """The sum of each row."""
         return self.reduced("sum", axis, keepdims)
 
+    def prod(self, axis: Any = None, keepdims: bool = False) -> "Node":
+        """The product of each row."""
+        return self.reduced("prod", axis, keepdims)
+
     def mean(self, axis: Any = None, keepdims: bool = False) -> "Node":
         """The mean of each row."""
         total = self.reduced("sum", axis, keepdims)

@@ -7,18 +7,18 @@ are rows; each row is gone through once for each level of reductions.  Of a *fla
 rows, they are elements.
 
 Where vectors do not fit, the last one begins earlier and computes some elements again.  In rows
-that are reduced, or narrower than a vector, a mask leaves out what is not there.
+narrower than a vector, a mask leaves out what is not there.
 """
 
 import struct
 from collections.abc import Container, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.kernels.expressions import FLOATS, Node
+from fdbr.kernels.expressions import FLOATS, InexpressibleError, Node
 
-__all__ = ["Layout", "source", "width", "width_of"]
+__all__ = ["Layout", "Writer", "every", "source", "width", "width_of"]
 
 _TYPES = {
     np.dtype(np.float32): "float",
@@ -59,12 +59,9 @@ _CALLS = {
     "rint": "rint",
 }
 _PARAMETERS = "ptr noalias %table, i64 %start, i64 %stop, i64 %part"
-_IDENTITY = {"sum": 0.0, "max": -np.inf, "min": np.inf}
-_COMBINED = {"sum": "fadd", "max": "maximum", "min": "minimum"}
-_EXPENSIVE = frozenset({"div", "sqrt"})
 
 
-class Layout:
+class Layout(NamedTuple):
     """How a kernel goes through its operands.
 
     Attributes
@@ -72,23 +69,20 @@ class Layout:
     flat
         Whether there are no rows.
     masked
-        Whether vectors need not fit: in rows that are reduced, and in narrow ones.
-    exact
-        Whether sums carry along what rounding loses, as those of long rows must (Kahan).
+        Whether vectors need not fit, as in narrow rows.
     offsets
         For each operand, where a row of it begins: at row ``"r"``, row ``"r"`` modulo or divided
         by the number of inner rows (``"m"``, ``"d"``), or ``"0"``.
     """
 
-    def __init__(
-        self, flat: bool, masked: bool, offsets: Sequence[str], exact: bool = False
-    ) -> None:
-        self.flat, self.masked, self.offsets, self.exact = flat, masked, tuple(offsets), exact
+    flat: bool
+    masked: bool
+    offsets: tuple[str, ...]
 
 
 def width(nodes: Sequence[Node]) -> int:
     """How many elements a vector has: as many of the largest dtype as 64 bytes take."""
-    return width_of(node.dtype for node in _all(nodes))
+    return width_of(node.dtype for node in every(nodes))
 
 
 def width_of(dtypes: Iterable[Any]) -> int:
@@ -96,7 +90,7 @@ def width_of(dtypes: Iterable[Any]) -> int:
     return 64 // max(dtype.itemsize for dtype in dtypes)
 
 
-def _all(outs: Sequence[Node], found: Container[Node] = ()) -> list[Node]:
+def every(outs: Sequence[Node], found: Container[Node] = ()) -> list[Node]:
     """The nodes on which some depend, each after those it depends on, but those found already."""
     seen: dict[Node, None] = {}
     stack = [(node, False) for node in reversed(outs)]
@@ -112,40 +106,22 @@ def _all(outs: Sequence[Node], found: Container[Node] = ()) -> list[Node]:
 
 def source(outs: Sequence[Node], operands: int, layout: Layout) -> str:
     """A kernel in LLVM's language."""
-    return _Writer(outs, operands, layout).text()
+    if any(node.op in ("reduced", "columns") for node in every(outs)):
+        raise InexpressibleError("what is no function of each element")
+    return _Loops(outs, operands, layout).text()
 
 
-class _Writer:
-    def __init__(self, outs: Sequence[Node], operands: int, layout: Layout) -> None:
-        self.outs, self.operands, self.layout = list(outs), operands, layout
-        self.nodes = _all(outs)
+class Writer:
+    """A kernel in the making: instructions, values and memory."""
+
+    def __init__(self, outs: Sequence[Node], operands: int, offsets: tuple[str, ...]) -> None:
+        self.outs, self.operands, self.offsets = list(outs), operands, offsets
+        self.nodes = every(outs)
         self.lanes = width(outs)
         self.lines: list[str] = []
         self.declared: set[str] = set()
         self.count = 0
         self.found: dict[Node, str] = {}  # what has been computed, and holds here
-        self.reduces = any(node.op == "reduced" for node in self.nodes)
-        self.kept = self._kept()
-
-    def _kept(self) -> Node | None:
-        """What is computed before a reduction, and kept in the first output until after it."""
-        out = self.outs[0]
-        if not self.reduces or not out.varies or out.level == 0:
-            return None
-        for node in self.nodes:
-            if (
-                node.varies
-                and node.level < out.level
-                and node.dtype == out.dtype
-                and node is not out
-                and _cost(node) > 16
-                and any(
-                    user.level == out.level and any(arg is node for arg in user.args)
-                    for user in self.nodes
-                )
-            ):
-                return node
-        return None
 
     # --- text
 
@@ -156,6 +132,9 @@ class _Writer:
 
     def do(self, text: str) -> None:
         self.lines.append(f"  {text}")
+
+    def type(self, dtype: Any) -> str:
+        return _TYPES[dtype]
 
     def vector(self, dtype: Any) -> str:
         return f"<{self.lanes} x {_TYPES[dtype]}>"
@@ -171,140 +150,22 @@ class _Writer:
         suffix = f"v{self.lanes}{'f' if dtype in FLOATS else 'i'}{8 * dtype.itemsize}"
         return self.call(f"llvm.{name}.{suffix}", kind, [(kind, value) for value in values])
 
-    def text(self) -> str:
-        self._pointers()
-        if self.layout.flat:
-            self._uniform(lambda node: node.fixed)
-            self._loop("flat", "%start", "%stop", 0)
-        else:
-            self._rows()
+    def whole(self) -> str:
+        """All of the kernel, of which the body is written."""
         self.do("ret void")
         body = "\n".join(self.lines)
         head = f"define void @kernel({_PARAMETERS}) {{\nentry:\n"
         return "\n".join(sorted(self.declared)) + f"\n{head}{body}\n}}\n"
 
-    def _pointers(self) -> None:
+    def _pointers(self, lengths: Sequence[str]) -> None:
         for i in range(self.operands + len(self.outs)):
             place = self.add(f"getelementptr i64, ptr %table, i64 {i}")
             self.do(f"%base{i} = load ptr, ptr {place}")
-        for i, name in enumerate(("columns", "inner"), self.operands + len(self.outs)):
+        for i, name in enumerate(lengths, self.operands + len(self.outs)):
             place = self.add(f"getelementptr i64, ptr %table, i64 {i}")
             self.do(f"%{name} = load i64, ptr {place}")
 
-    # --- loops
-
-    def _rows(self) -> None:
-        self._uniform(lambda node: node.fixed)
-        outside = dict(self.found)
-        self.do("%any = icmp slt i64 %start, %stop")
-        self.do("br i1 %any, label %row, label %end")
-        self.lines.append("row:")
-        self.do("%r = phi i64 [%start, %entry], [%next, %last]")
-        self.do("%divided = udiv i64 %r, %inner")
-        self.do("%times = mul i64 %divided, %inner")
-        self.do("%modulo = sub i64 %r, %times")
-        self.do("br label %columns0")
-        levels = max(node.level for node in self.nodes)
-        for level in range(levels + 1):
-            self.lines.append(f"columns{level}:")
-            self._uniform(lambda node, level=level: node.level <= level)
-            self._loop(f"c{level}", "0", "%columns", level)
-            self.do(f"br label %{f'columns{level + 1}' if level < levels else 'last'}")
-        self.lines.append("last:")
-        self._uniform(lambda node: True)
-        for i, out in enumerate(self.outs):
-            if not out.varies:
-                self._store_one(i, out)
-        self.do("%next = add i64 %r, 1")
-        self.do("%more = icmp slt i64 %next, %stop")
-        self.do("br i1 %more, label %row, label %end")
-        self.lines.append("end:")
-        self.found = outside
-
-    def _uniform(self, which: Any) -> None:
-        """Compute what has one element for the whole row, as far as it is known yet."""
-        for node in self.nodes:
-            ready = node.op != "reduced" and all(arg in self.found for arg in node.args)
-            if ready and not node.varies and node not in self.found and which(node):
-                self.found[node] = self._value(node, "0", "")
-
-    def _loop(self, name: str, start: str, stop: str, level: int) -> None:
-        """A loop over columns: the reductions of a level, and what is stored in it."""
-        reductions = [n for n in self.nodes if n.op == "reduced" and n.args[0].level == level]
-        stored = [(i, o) for i, o in enumerate(self.outs) if o.varies and o.level == level]
-        keep = self.kept if self.kept is not None and self.kept.level == level else None
-        wanted = [n.args[0] for n in reductions] + [out for _, out in stored]
-        wanted += [keep] if keep is not None else []
-        if not wanted:
-            return
-        lanes = self.lanes
-        before = f"{name}.before"
-        self.do(f"br label %{before}")
-        self.lines.append(f"{before}:")
-        if not self.layout.masked:
-            self.do(f"%{name}.final = sub i64 {stop}, {lanes}")
-        self.do(f"br label %{name}")
-        self.lines.append(f"{name}:")
-        self.do(f"%{name}.i = phi i64 [{start}, %{before}], [%{name}.j, %{name}]")
-        for k, node in enumerate(reductions):
-            self._begin(f"%{name}", k, node)
-        index, mask = f"%{name}.i", ""
-        if self.layout.masked:
-            mask = self._mask(index, stop)
-        else:
-            early = self.add(f"icmp slt i64 {index}, %{name}.final")
-            index = self.add(f"select i1 {early}, i64 {index}, i64 %{name}.final")
-        outside = dict(self.found)
-        if self.kept is not None and self.kept.level < level:
-            self.found[self.kept] = self._load(
-                self.operands, "r", True, self.kept.dtype, index, mask
-            )
-        for node in _all(wanted, self.found):
-            self.found[node] = self._value(node, index, mask)
-        for k, node in enumerate(reductions):
-            self._accumulate(f"%{name}", k, node, mask)
-        for i, out in stored:
-            self._store(i, self.found[out], index, mask)
-        if keep is not None:
-            self._store(0, self.found[keep], index, mask)
-        self.do(f"%{name}.j = add i64 %{name}.i, {lanes}")
-        self.do(f"%{name}.more = icmp slt i64 %{name}.j, {stop}")
-        self.do(f"br i1 %{name}.more, label %{name}, label %{name}.after")
-        self.lines.append(f"{name}.after:")
-        self.found = outside
-        for k, node in enumerate(reductions):
-            self.found[node] = self._folded(node, f"%{name}.u{k}", self.vector(node.dtype))
-
-    def _begin(self, name: str, k: int, node: Node) -> None:
-        """The total of a reduction so far, and what it has lost by rounding."""
-        kind = self.vector(node.dtype)
-        first = self._constant(_IDENTITY[node.detail], node.dtype)
-        self.do(f"{name}.t{k} = phi {kind} [{first}, {name}.before], [{name}.u{k}, {name}]")
-        if self.layout.exact:
-            none = self._constant(0, node.dtype)
-            self.do(f"{name}.l{k} = phi {kind} [{none}, {name}.before], [{name}.m{k}, {name}]")
-
-    def _accumulate(self, name: str, k: int, node: Node, mask: str) -> None:
-        """One more vector for a reduction; an exact sum makes up for what was lost (Kahan)."""
-        kind, value = self.vector(node.dtype), self.found[node.args[0]]
-        exact = self.layout.exact and node.detail == "sum"
-        if mask:
-            identity = self._constant(_IDENTITY[node.detail], node.dtype)
-            value = self.add(f"select {mask}, {kind} {value}, {kind} {identity}")
-        if exact:
-            value = self.add(f"fsub {kind} {value}, {name}.l{k}")
-        total = self._combined(node, f"{name}.t{k}", value)
-        self.do(f"{name}.u{k} = bitcast {kind} {total} to {kind}")
-        if self.layout.exact:
-            zero = self._constant(0, node.dtype)
-            gained = self.add(f"fsub {kind} {total}, {name}.t{k}")
-            lost = self.add(f"fsub {kind} {gained}, {value}")
-            none = self.add(f"fsub {kind} {lost}, {lost}")  # 0, or NaN beside infinity
-            finite = self.add(f"fcmp oeq {kind} {none}, {zero}")
-            choice = f"<{self.lanes} x i1> {finite}, {kind} {lost}, {kind} {zero}"
-            self.do(f"{name}.m{k} = select {choice}")
-
-    def _mask(self, index: str, stop: str) -> str:
+    def _mask(self, index: Any, stop: str) -> str:
         kind = f"<{self.lanes} x i64>"
         left = self.add(f"sub i64 {stop}, {index}")
         splat = self._spread(left, kind)
@@ -312,40 +173,20 @@ class _Writer:
         mask = self.add(f"icmp slt {kind} <{lanes}>, {splat}")
         return f"<{self.lanes} x i1> {mask}"
 
-    def _combined(self, node: Node, total: str, value: str) -> str:
-        kind, how = self.vector(node.dtype), _COMBINED[node.detail]
-        if how == "fadd":
-            return self.add(f"fadd {kind} {total}, {value}")
-        return self.intrinsic(how, node.dtype, total, value)
-
-    def _folded(self, node: Node, total: str, kind: str) -> str:
-        """The reduction of a vector, in all its elements: halves first, always in one order."""
-        step = self.lanes // 2
-        while step:
-            order = ", ".join(f"i32 {k ^ step}" for k in range(self.lanes))
-            order = f"<{self.lanes} x i32> <{order}>"
-            other = self.add(f"shufflevector {kind} {total}, {kind} poison, {order}")
-            total = self._combined(node, total, other)
-            step //= 2
-        return total
-
     # --- values
 
     def _constant(self, number: float, dtype: Any) -> str:
         each = f"{_TYPES[dtype]} {_written(number, dtype)}"
         return f"<{', '.join([each] * self.lanes)}>"
 
-    def _value(self, node: Node, index: str, mask: str) -> str:
+    def _value(self, node: Node, index: Any, mask: str) -> str:
         kind = self.vector(node.dtype)
         args = [self.found[arg] for arg in node.args]
         if node.op == "constant":
             return self._constant(node.detail[0], node.dtype)
         if node.op == "operand":
             number, varies, _ = node.detail
-            return self._load(number, self.layout.offsets[number], varies, node.dtype, index, mask)
-        if node.op == "columns":
-            number = self.add(f"sitofp i64 %columns to {_TYPES[node.dtype]}")
-            return self._spread(number, kind)
+            return self._load(number, self.offsets[number], varies, node.dtype, index, mask)
         if node.op in _INFIX:
             given = self.vector(node.args[0].dtype)
             return self.add(f"{_INFIX[node.op]} {given} {args[0]}, {args[1]}")
@@ -376,26 +217,37 @@ class _Writer:
 
     # --- memory
 
-    def _place(self, number: int, offset: str, varies: bool, dtype: Any, index: str) -> str:
+    def _place(self, number: int, offset: str, varies: bool, dtype: Any, index: Any) -> str:
         """The address of an element of an operand or output."""
-        if self.layout.flat:
-            start = index if varies else "0"
-        else:
-            start = {"r": "%r", "m": "%modulo", "d": "%divided", "0": "0"}[offset]
-            if varies:
-                before = self.add(f"mul i64 {start}, %columns")
-                start = self.add(f"add i64 {before}, {index}")
-        memory = _memory(dtype)
-        return self.add(f"getelementptr {memory}, ptr %base{number}, i64 {start}")
+        start = self._start(offset, varies, index)
+        return self.add(f"getelementptr {memory_of(dtype)}, ptr %base{number}, i64 {start}")
+
+    def _start(self, offset: str, varies: bool, index: Any) -> str:
+        """How many elements there are before one."""
+        raise NotImplementedError
 
     def _load(
-        self, number: int, offset: str, varies: bool, dtype: Any, index: str, mask: str
+        self, number: int, offset: str, varies: bool, dtype: Any, index: Any, mask: str
     ) -> str:
+        """A vector of an operand."""
+        return self._loaded(number, offset, varies, dtype, index, mask, varies)
+
+    def _loaded(
+        self,
+        number: int,
+        offset: str,
+        varies: bool,
+        dtype: Any,
+        index: Any,
+        mask: str,
+        several: bool,
+    ) -> str:
+        """A vector of several elements, or one of a single element."""
         place = self._place(number, offset, varies, dtype, index)
-        memory = _memory(dtype)
+        memory = memory_of(dtype)
         many = f"<{self.lanes} x {memory}>"
         size = 1 if memory == "i8" else dtype.itemsize
-        if not varies:
+        if not several:
             one = self.add(f"load {memory}, ptr {place}, align {size}")
             value = self._spread(one, many)
         elif mask:
@@ -417,10 +269,10 @@ class _Writer:
             return ""
         return self.add(text)
 
-    def _store(self, out: int, value: str, index: str, mask: str) -> None:
+    def _store(self, out: int, value: str, index: Any, mask: str, varies: bool = True) -> None:
         dtype = self.outs[out].dtype
-        place = self._place(self.operands + out, "r", True, dtype, index)
-        memory = _memory(dtype)
+        place = self._place(self.operands + out, "r", varies, dtype, index)
+        memory = memory_of(dtype)
         many = f"<{self.lanes} x {memory}>"
         if memory == "i8":
             value = self.add(f"zext <{self.lanes} x i1> {value} to {many}")
@@ -432,20 +284,90 @@ class _Writer:
         else:
             self.do(f"store {many} {value}, ptr {place}, align {size}")
 
-    def _store_one(self, out: int, node: Node) -> None:
-        """The element of a row."""
-        memory = _memory(node.dtype)
-        place = self._place(self.operands + out, "r", False, node.dtype, "0")
-        one = self.add(f"extractelement {self.vector(node.dtype)} {self.found[node]}, i64 0")
-        self.do(f"store {memory} {one}, ptr {place}, align {node.dtype.itemsize}")
+
+class _Loops(Writer):
+    """A kernel whose operands are gone through as a `Layout` says."""
+
+    def __init__(self, outs: Sequence[Node], operands: int, layout: Layout) -> None:
+        super().__init__(outs, operands, layout.offsets)
+        self.layout = layout
+
+    def text(self) -> str:
+        self._pointers(("columns", "inner"))
+        if self.layout.flat:
+            self._uniform(lambda node: node.fixed)
+            self._loop("flat", "%start", "%stop")
+        else:
+            self._rows()
+        return self.whole()
+
+    def _rows(self) -> None:
+        self._uniform(lambda node: node.fixed)
+        outside = dict(self.found)
+        self.do("%any = icmp slt i64 %start, %stop")
+        self.do("br i1 %any, label %row, label %end")
+        self.lines.append("row:")
+        self.do("%r = phi i64 [%start, %entry], [%next, %last]")
+        self.do("%divided = udiv i64 %r, %inner")
+        self.do("%times = mul i64 %divided, %inner")
+        self.do("%modulo = sub i64 %r, %times")
+        self._uniform(lambda node: True)
+        self._loop("row.loop", "0", "%columns")
+        self.do("br label %last")
+        self.lines.append("last:")
+        self.do("%next = add i64 %r, 1")
+        self.do("%more = icmp slt i64 %next, %stop")
+        self.do("br i1 %more, label %row, label %end")
+        self.lines.append("end:")
+        self.found = outside
+
+    def _uniform(self, which: Any) -> None:
+        """Compute what has one element for the whole row, as far as it is known yet."""
+        for node in self.nodes:
+            ready = node.op != "reduced" and all(arg in self.found for arg in node.args)
+            if ready and not node.varies and node not in self.found and which(node):
+                self.found[node] = self._value(node, "0", "")
+
+    def _loop(self, name: str, start: str, stop: str) -> None:
+        """A loop over columns, in which what varies is computed and stored."""
+        lanes = self.lanes
+        before = f"{name}.before"
+        self.do(f"br label %{before}")
+        self.lines.append(f"{before}:")
+        if not self.layout.masked:
+            self.do(f"%{name}.final = sub i64 {stop}, {lanes}")
+        self.do(f"br label %{name}")
+        self.lines.append(f"{name}:")
+        self.do(f"%{name}.i = phi i64 [{start}, %{before}], [%{name}.j, %{name}]")
+        index, mask = f"%{name}.i", ""
+        if self.layout.masked:
+            mask = self._mask(index, stop)
+        else:
+            early = self.add(f"icmp slt i64 {index}, %{name}.final")
+            index = self.add(f"select i1 {early}, i64 {index}, i64 %{name}.final")
+        outside = dict(self.found)
+        for node in every(self.outs, self.found):
+            self.found[node] = self._value(node, index, mask)
+        for i, out in enumerate(self.outs):
+            self._store(i, self.found[out], index, mask)
+        self.do(f"%{name}.j = add i64 %{name}.i, {lanes}")
+        self.do(f"%{name}.more = icmp slt i64 %{name}.j, {stop}")
+        self.do(f"br i1 %{name}.more, label %{name}, label %{name}.after")
+        self.lines.append(f"{name}.after:")
+        self.found = outside
+
+    def _start(self, offset: str, varies: bool, index: Any) -> str:
+        """How many elements there are before one."""
+        if self.layout.flat:
+            return index if varies else "0"
+        start = {"r": "%r", "m": "%modulo", "d": "%divided", "0": "0"}[offset]
+        if not varies:
+            return start
+        before = self.add(f"mul i64 {start}, %columns")
+        return self.add(f"add i64 {before}, {index}")
 
 
-def _cost(node: Node) -> int:
-    """About how many additions a node takes, with what it alone depends on."""
-    return sum(8 if each.op in _EXPENSIVE else 1 for each in _all([node]))
-
-
-def _memory(dtype: Any) -> str:
+def memory_of(dtype: Any) -> str:
     return "i8" if dtype == np.bool_ else _TYPES[dtype]
 
 

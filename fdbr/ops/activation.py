@@ -76,7 +76,7 @@ def _weighted(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
 def _softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     away, _ = _shifted(xp, x, axes)
     weights = exp_in_place(xp, away)
-    weights /= accumulated(weights, axes, keepdims=True)
+    weights *= 1 / accumulated(weights, axes, keepdims=True)
     return weights
 
 

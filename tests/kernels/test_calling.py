@@ -12,7 +12,7 @@ from ops.cases import CASES, few
 
 import fdbr
 from fdbr import kernels, ops
-from fdbr.kernels import calling, functions, machine
+from fdbr.kernels import calling, functions, machine, reducing
 from fdbr.ops.kinds import choosing, large
 
 OPERATORS = {"add": operator.add, "mul": operator.mul, "sub": operator.sub, "div": operator.truediv}
@@ -23,7 +23,8 @@ def small(monkeypatch):
     """Arrays of any size are large."""
     for module in (large, choosing):
         monkeypatch.setattr(module, "LEAST", 0)
-    monkeypatch.setattr(calling, "_SHORTEST", 1)
+    monkeypatch.setattr(reducing, "_SHORTEST", 1)
+    monkeypatch.setattr(reducing, "_NARROW", 1)
 
 
 @st.composite
@@ -81,12 +82,72 @@ def test_rows_of_any_length_are_reduced(rows, columns, dtype, spoiled):
         kept = {"axis": (1,), "keepdims": True}
         return x.sum(**kept), x.max(**kept), x.min(**kept), x - x.mean(**kept)
 
-    found = kernels.of_rows("all", function, (1,), (x,))
+    found = kernels.reduced("all", function, (1,), (x,))
     with np.errstate(all="ignore"):
         for one, other in zip(found, function(x), strict=True):
             assert one.dtype == other.dtype
             assert one.shape == other.shape
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def _reductions(axes):
+    kept = {"axis": axes, "keepdims": True}
+
+    def of(x, gain, shift):
+        away = x - x.mean(**kept)
+        square = (away * away).sum(**kept)
+        exp = (np if isinstance(x, np.ndarray) else functions).exp
+        powers = exp(x * gain - x.max(**kept))
+        return (
+            *(powers / powers.sum(**kept) + shift, (x * gain).sum(**kept), x.max(**kept)),
+            *(x.min(**kept), (x * 0.1 + 1).prod(**kept), away / (square + 1), square),
+        )
+
+    return of
+
+
+@given(st.data(), st.sampled_from(["float32", "float64"]))
+@settings(max_examples=60)
+def test_any_axes_are_reduced_with_operands_that_lack_some(data, dtype):
+    shape = data.draw(hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=70))
+    axes = tuple(i for i in range(len(shape)) if data.draw(st.booleans()))
+    kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
+    gone = tuple(n if i in axes else 1 for i, n in enumerate(shape))
+    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
+    shapes = (shape, data.draw(st.sampled_from([shape, kept, gone])), kept)
+    values = [rng.normal(size=s).astype(dtype) for s in shapes]
+    if data.draw(st.booleans()):
+        values[0].flat[0], values[0].flat[-1] = np.nan, -np.inf
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setattr(reducing, "_SHORTEST", 2)
+        patch.setattr(reducing, "_NARROW", 2)
+        found = kernels.reduced("any", _reductions((1,)), axes, values)
+        if found is None:  # too many axes, or nothing to reduce
+            return
+        desired = _reductions(axes)(*(value.astype(float) for value in values))
+    for one, other in zip(found, desired, strict=True):
+        assert one.dtype == dtype
+        assert one.shape == other.shape
+        tolerance = 1e-4 if dtype == "float32" else 1e-11
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("shape", [(3, 300, 40), (300, 40), (40, 300), (30, 3, 400), (70_001,)])
+def test_reductions_have_the_same_bits_on_any_number_of_threads(shape, monkeypatch):
+    x = np.random.default_rng(0).normal(size=shape).astype("float32")
+
+    def totals(x):
+        return x.sum(axis=(1,), keepdims=True), (x * x).max(axis=(1,), keepdims=True)
+
+    axes = {(3, 300, 40): (1,), (300, 40): (0,), (40, 300): (1,), (30, 3, 400): (0, 2)}
+    for _ in range(2):
+        calling._plans.clear()
+        found = kernels.reduced("totals", totals, axes.get(shape, (0,)), (x,))
+        monkeypatch.setattr(calling, "thread_count", lambda: 1)
+        calling._plans.clear()
+        alone = kernels.reduced("totals", totals, axes.get(shape, (0,)), (x,))
+        monkeypatch.undo()
+        assert [part.tobytes() for part in found] == [part.tobytes() for part in alone]
 
 
 @pytest.mark.parametrize("columns", [4096, 70_001, 300_000])
@@ -96,7 +157,7 @@ def test_sums_of_long_rows_lose_no_digits(columns):
     function = lambda x: (x.sum(axis=(1,), keepdims=True), x.mean(axis=(1,), keepdims=True))
     with np.errstate(all="ignore"):
         exact = function(x.astype(float))
-    for one, other in zip(kernels.of_rows("long", function, (1,), (x,)), exact, strict=True):
+    for one, other in zip(kernels.reduced("long", function, (1,), (x,)), exact, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-7)
 
 
@@ -105,7 +166,7 @@ def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch):
 
     def sums():
         calling._plans.clear()
-        return kernels.of_rows("sum", lambda x: x.sum(axis=(1,), keepdims=True), (1,), (x,))
+        return kernels.reduced("sum", lambda x: x.sum(axis=(1,), keepdims=True), (1,), (x,))
 
     several = sums()
     monkeypatch.setattr(calling, "thread_count", lambda: 1)
@@ -148,9 +209,9 @@ BY_KERNELS = (
 @pytest.mark.parametrize("name", BY_KERNELS)
 def test_large_arrays_are_computed_by_kernels_and_their_gradients_too(name, monkeypatch):
     ran = []
-    run = calling._Plan.run
+    run = calling.Plan.run
     monkeypatch.setattr(
-        calling._Plan, "run", lambda plan, operands: ran.append(plan) or run(plan, operands)
+        calling.Plan, "run", lambda plan, operands: ran.append(plan) or run(plan, operands)
     )
     x = np.random.default_rng(0).uniform(0.1, 0.9, (600, 500)).astype("float32")
     out, pull = fdbr.vjp(getattr(ops, name), x)

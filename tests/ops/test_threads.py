@@ -43,7 +43,7 @@ def four(monkeypatch):
 def small(monkeypatch):
     """Arrays of a few kilobytes are large, and no kernel computes them."""
     monkeypatch.setattr(kernels, "elementwise", lambda *_: None)
-    monkeypatch.setattr(kernels, "of_rows", lambda *_: None)
+    monkeypatch.setattr(kernels, "reduced", lambda *_: None)
     monkeypatch.setattr(logistic, "_FEW", 0)  # and none is too small for what large ones have
     monkeypatch.setattr(nonlinearities, "_FEW", 0)
     monkeypatch.setattr(large, "LEAST", 1 << 12)

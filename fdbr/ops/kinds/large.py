@@ -176,7 +176,7 @@ def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = No
     x = operands[0]
     if any(type(v) is not _array for v in operands) or x.nbytes < LEAST:
         return function(axes, *operands)
-    found = kernels.of_rows(name or function, functools.partial(function, (1,)), axes, operands)
+    found = kernels.reduced(name or function, functools.partial(function, (1,)), axes, operands)
     if found is not None:
         return found
     place = next((i for i, n in enumerate(x.shape) if i not in axes and n > 1), None)

@@ -61,7 +61,7 @@ def _of_rows(rows: Any) -> Any:
     number, count = rows.shape
     if count <= _ROW:
         if rows.nbytes >= kernels.LEAST:
-            found = kernels.of_rows("sum", _added, (1,), (rows,))
+            found = kernels.reduced("sum", _added, (1,), (rows,))
             if found is not None:
                 return found[:, 0]
         return np.vecdot(rows, ones(count, rows.dtype))  # on this thread alone
