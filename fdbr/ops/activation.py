@@ -21,6 +21,7 @@ from fdbr.ops.shape import normalize_axes, reshape
 __all__ = ["log_softmax", "logsumexp", "relu", "softmax"]
 
 _LARGE = 1 << 12
+_max: Any = np.maximum.reduce
 
 
 @elementwise(x=lambda out: out > 0, heavy="backward")
@@ -44,10 +45,10 @@ def floating(x: Any) -> Any:
 
 def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     """``x - m`` and ``m``: the largest element, or 0 where that is infinite."""
-    if not x.size and any(x.shape[i] == 0 for i in axes):
+    if not x.size and 0 in [x.shape[i] for i in axes]:
         raise ValueError(f"no element along axis {axes} of shape {x.shape}")
     if type(x) is np.ndarray and dtype_kind(x.dtype) == "f":
-        largest = np.maximum.reduce(x, axis=axes, keepdims=True)
+        largest = _max(x, axes, None, None, True)
         finite = np.logical_and.reduce(np.isfinite(largest), None)
     else:
         largest, finite = x.max(axis=axes, keepdims=True), False

@@ -39,10 +39,11 @@ def sigmoid(xp: Any, x: Any) -> Any:
     >>> ops.sigmoid(0.0)
     0.5
     """
-    if hasattr(xp, "fma"):  # kernels have it
+    if type(x) is np.ndarray:
+        if x.size < _FEW and x.dtype.char in "fd":
+            return scipy.special.expit(x)
+    elif hasattr(xp, "fma"):  # kernels have it
         return xp.expit(x)
-    if type(x) is np.ndarray and x.size < _FEW and x.dtype.char in "fd":
-        return scipy.special.expit(x)
     with np.errstate(over="ignore"):  # far below 0 the exponential is infinite
         if is_complex(x):
             return xp.reciprocal(1 + xp.exp(-x))

@@ -30,7 +30,7 @@ def _mean(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
-    return math.prod(shape[axis] for axis in axes)
+    return math.prod([shape[axis] for axis in axes])
 
 
 def _standard_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
@@ -333,7 +333,7 @@ def _by_groups(function: str, x: Any, groups: int, weight: Any, bias: Any, eps: 
 
 def _fitting(function: str, name: str, value: Any, x: Any, axes: tuple[int, ...]) -> Any:
     value = asarray(value)
-    lengths = tuple(x.shape[axis] for axis in axes)
+    lengths = tuple([x.shape[axis] for axis in axes])
     if value.shape != lengths:
         raise ValueError(
             f"fdbr.ops.{function}: {name} {describe(value)} does not fit x {describe(x)}; it must "
@@ -344,10 +344,12 @@ def _fitting(function: str, name: str, value: Any, x: Any, axes: tuple[int, ...]
 
 def _aligned(value: Any, ndim: int, axes: tuple[int, ...]) -> Any:
     """An array with the lengths of some axes, in the order of axes, among as many as ``ndim``."""
-    if axes == tuple(range(ndim - len(axes), ndim)):
+    if not axes or (axes[-1] == ndim - 1 and axes[0] == ndim - len(axes)):  # the last
         return value
-    lengths = dict(zip(axes, value.shape, strict=True))
-    return reshape(value, tuple(lengths.get(axis, 1) for axis in range(ndim)))
+    lengths = [1] * ndim
+    for axis, length in zip(axes, value.shape, strict=True):
+        lengths[axis] = length
+    return reshape(value, tuple(lengths))
 
 
 @elementwise(x=lambda weight: weight, weight=lambda x: x, bias=1)

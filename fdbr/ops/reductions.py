@@ -42,6 +42,11 @@ __all__ = [
 
 Axis = int | tuple[int, ...] | None
 
+# What NumPy's functions and methods call in the end.
+_add: Any = np.add.reduce
+_and: Any = np.logical_and.reduce
+_or: Any = np.logical_or.reduce
+
 
 def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a reduction's result if the axes are kept with length 1."""
@@ -231,11 +236,15 @@ def _batch_arg(apply: Any, values: Any, batched: Any, size: int, params: Any) ->
 
 @constant(batch=_batch_arg)
 def _argmax(xp: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+    if type(x) is np.ndarray:
+        return x.argmax(axis, keepdims=keepdims)
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
 @constant(batch=_batch_arg)
 def _argmin(xp: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+    if type(x) is np.ndarray:
+        return x.argmin(axis, keepdims=keepdims)
     return xp.argmin(x, axis=axis, keepdims=keepdims)
 
 
@@ -267,17 +276,24 @@ def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any
 
 @constant(batch=shifted("axes"))
 def _all(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    if type(x) is np.ndarray:
+        return _and(x, axes, None, None, keepdims)
     return xp.all(x, axis=axes, keepdims=keepdims)
 
 
 @constant(batch=shifted("axes"))
 def _any(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    if type(x) is np.ndarray:
+        return _or(x, axes, None, None, keepdims)
     return xp.any(x, axis=axes, keepdims=keepdims)
 
 
 @constant(batch=shifted("axes"))
 def _count_nonzero(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
-    return (x != 0).sum(axis=axes, keepdims=keepdims)
+    hits = x != 0
+    if type(x) is np.ndarray:
+        return _add(hits, axes, None, None, keepdims)
+    return hits.sum(axis=axes, keepdims=keepdims)
 
 
 def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:

@@ -185,6 +185,9 @@ def unique_all(x: Any, /) -> UniqueAll:
     return UniqueAll(flat[indices], indices, reshape(ranks[argsort(order)], x.shape), ends - starts)
 
 
+_FEW = 1 << 12  # comparisons, below which to compare each with each takes less time than to sort
+
+
 @where_it_lies
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
     """Whether each element of ``x1`` is among those of ``x2``; NaN is not.
@@ -197,7 +200,10 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
     x1, x2 = arrays(x1, x2)
     x2 = reshape(x2, -1)
     if not is_traced(x1) and not is_traced(x2):
-        found = array_module(x1, x2).isin(x1, x2)
+        if x1.size * x2.size <= _FEW:
+            found = (x1[..., None] == x2).any(axis=-1)
+        else:
+            found = array_module(x1, x2).isin(x1, x2)
     elif not x2.size:
         found = not_equal(x1, x1) & equal(x1, x1)
     else:

@@ -39,9 +39,12 @@ _NUMBERS = (bool, int, float, complex)
 _SMALL = 4096  # below this, filling an array is faster than NumPy's broadcast_to
 
 
+_every = [tuple(range(ndim)) for ndim in range(9)]
+
+
 def normalize_axis(axis: Any, ndim: int, name: str) -> int:
     """An axis as a number from 0 up, or an error that names the function."""
-    number = operator.index(axis)
+    number = axis if type(axis) is int else operator.index(axis)
     if not -ndim <= number < ndim:
         # It is a ValueError and an IndexError: the standard asks now for the one, now the other.
         raise AxisError(f"fdbr.ops.{name}: axis {number} is out of range for {ndim} dimensions")
@@ -51,9 +54,9 @@ def normalize_axis(axis: Any, ndim: int, name: str) -> int:
 def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
     """Axes, or `None` for all of them, as numbers from 0 up, each once."""
     if axis is None:
-        return tuple(range(ndim))
-    if type(axis) is int:
-        return (normalize_axis(axis, ndim, name),)
+        return _every[ndim] if ndim < len(_every) else tuple(range(ndim))
+    if type(axis) is int and -ndim <= axis < ndim:
+        return (axis % ndim,)
     given = axis if isinstance(axis, tuple | list) else (axis,)
     axes = tuple(normalize_axis(a, ndim, name) for a in given)
     if len(set(axes)) < len(axes):
@@ -143,8 +146,9 @@ def swapaxes(x: Any, axis1: int, axis2: int, /) -> Any:
     >>> ops.swapaxes(np.ones((2, 3, 4)), 0, 2).shape
     (4, 3, 2)
     """
-    axes = list(range(x.ndim))
-    i, j = (normalize_axis(axis, x.ndim, "swapaxes") for axis in (axis1, axis2))
+    ndim = x.ndim
+    axes = list(range(ndim))
+    i, j = normalize_axis(axis1, ndim, "swapaxes"), normalize_axis(axis2, ndim, "swapaxes")
     axes[i], axes[j] = j, i
     return _permute(x, axes=tuple(axes))
 
@@ -157,15 +161,19 @@ def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
     >>> ops.moveaxis(np.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
-    sources = normalize_axes(source, x.ndim, "moveaxis")
-    places = normalize_axes(destination, x.ndim, "moveaxis")
+    ndim = x.ndim
+    sources = normalize_axes(source, ndim, "moveaxis")
+    places = normalize_axes(destination, ndim, "moveaxis")
     if len(sources) != len(places):
         raise ValueError(
             f"fdbr.ops.moveaxis: {len(sources)} source axes but {len(places)} destinations"
         )
-    order = [axis for axis in range(x.ndim) if axis not in sources]
-    for place, axis in sorted(zip(places, sources, strict=True)):
-        order.insert(place, axis)
+    order = [axis for axis in range(ndim) if axis not in sources]
+    if len(sources) == 1:
+        order.insert(places[0], sources[0])
+    else:
+        for place, axis in sorted(zip(places, sources, strict=True)):
+            order.insert(place, axis)
     return _permute(x, axes=tuple(order))
 
 

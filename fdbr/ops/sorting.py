@@ -39,7 +39,7 @@ def _batch_along(apply: Any, values: Any, batched: Any, size: int, params: Any) 
 )
 def _pick(xp: Any, x: Any, places: Any, *, axis: int) -> Any:
     """The elements at some places along an axis, of which none is named twice."""
-    return xp.take_along_axis(x, places, axis)
+    return x[places] if x.ndim == 1 else xp.take_along_axis(x, places, axis)
 
 
 @indexed(
@@ -213,7 +213,8 @@ def top_k(x: Any, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
 
 @constant(batch=shifted("axis"))
 def _top_places(xp: Any, x: Any, *, k: int, axis: int) -> Any:
-    x = xp.moveaxis(x, axis, -1)
+    last = axis == x.ndim - 1
+    x = x if last else xp.moveaxis(x, axis, -1)
     places = _few_largest(x, k) if xp is np and 0 < k <= _FEW and x.size >= _MANY else None
     if places is not None:
         pass
@@ -224,7 +225,7 @@ def _top_places(xp: Any, x: Any, *, k: int, axis: int) -> Any:
         places = xp.take_along_axis(candidates, order, -1)
     else:
         places = _falling(xp, x)[..., :k]
-    return xp.moveaxis(places, -1, axis)
+    return places if last else xp.moveaxis(places, -1, axis)
 
 
 def _few_largest(x: Any, k: int) -> Any:
@@ -249,7 +250,9 @@ def _few_largest(x: Any, k: int) -> Any:
 
 def _falling(xp: Any, x: Any) -> Any:
     """The places of the elements along the last axis, the largest first and equal ones in order."""
-    return x.shape[-1] - 1 - xp.flip(xp.argsort(xp.flip(x, -1), axis=-1, kind="stable"), -1)
+    x = x[..., ::-1]
+    stable = x.argsort(-1, "stable") if type(x) is np.ndarray else xp.argsort(x, kind="stable")
+    return x.shape[-1] - 1 - stable[..., ::-1]
 
 
 def _largest(xp: Any, x: Any, k: int) -> Any:

@@ -26,8 +26,13 @@ _MANY = 16  # factors up to which the best order of a chain is looked for
     batch=leading(1),
 )
 def _cross(xp: Any, x: Any, y: Any) -> Any:
-    (a, b, c), (d, e, f) = ([part[..., i] for i in range(3)] for part in (x, y))
-    return xp.stack([b * f - c * e, c * d - a * f, a * e - b * d], axis=-1)
+    a, b, c, d, e, f = x[..., 0], x[..., 1], x[..., 2], y[..., 0], y[..., 1], y[..., 2]
+    first = b * f - c * e
+    out = xp.empty((*first.shape, 3), dtype=first.dtype)
+    out[..., 0] = first
+    out[..., 1] = c * d - a * f
+    out[..., 2] = a * e - b * d
+    return out
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
@@ -63,6 +68,8 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
             f"fdbr.ops.linalg.cross: x1 {describe(x)} and x2 {describe(y)} must be 3 long along "
             f"axis {axis}"
         )
+    if place == -1:
+        return _cross(x, y)
     return moveaxis(_cross(moveaxis(x, place, -1), moveaxis(y, place, -1)), -1, place)
 
 

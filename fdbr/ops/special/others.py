@@ -17,6 +17,7 @@ __all__ = ["cbrt", "expit", "lambertw", "log_expit", "logit", "sinc", "softplus"
 
 _NEAR = 1.0  # up to which sinc's derivatives are sums of powers
 _TERMS = 12
+_TINY = 2.0**-24  # whose sine is itself, in every dtype
 
 
 @elementwise(x=lambda x: expit(x) * expit(-x), heavy=True)
@@ -70,8 +71,8 @@ def _sinc(xp: Any, x: Any, *, order: int) -> Any:
         return _sinc.primitive.value(xp, x.astype(np.float64), order=order).astype(x.dtype)
     t = math.pi * x
     if order == 0:
-        whole = xp.where(t == 0, 1, t)
-        return xp.where(t == 0, 1, xp.sin(whole) / whole)[()]
+        t = xp.where(t == 0, _TINY, t)
+        return (xp.sin(t) / t)[()]
     reach = _NEAR + order
     near = abs(t) < reach
     far = xp.where(near, reach, t)
