@@ -26,7 +26,7 @@ import pytest
 import shadow
 from hypothesis import HealthCheck, settings
 
-from fdbr import backend, libraries
+from fdbr import backend, kernels, libraries
 from fdbr.kernels import reducing
 from fdbr.ops.kinds import choosing, large
 
@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--jit"):
         os.environ["FDBR_TEST_JIT"] = "1"  # for ops/cases.py, also in the workers of xdist
     if config.getoption("--kernels"):
-        large.LEAST = choosing.LEAST = 0
+        large.LEAST = choosing.LEAST = kernels.LEAST = 0
         reducing._SHORTEST = reducing._NARROW = 1
 
 

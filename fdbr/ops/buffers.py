@@ -6,10 +6,13 @@ than the arithmetic: where a buffer does not hold two rows, it goes through them
 
 import contextlib
 import math
+import operator
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+
+from fdbr import kernels
 
 __all__ = ["multiplied", "where_they_lie"]
 
@@ -49,6 +52,10 @@ def multiplied(x: Any, y: Any) -> Any:
         return x * y
     shape = np.broadcast_shapes(x.shape, y.shape)
     size = math.prod(shape)
+    if size * x.itemsize >= kernels.LEAST:
+        found = kernels.elementwise(operator.mul, operator.mul, (x, y))
+        if found is not None:
+            return found
     row, axis = 1, len(shape)
     while row < _LONG and axis:
         axis -= 1

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr import kernels
 from fdbr.core import describe
 from fdbr.floats import is_added
 from fdbr.ops.buffers import multiplied
@@ -169,7 +170,7 @@ def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
     Where nothing is summed they are products of elements.
     """
     if of_x == of_y and of_x[:-1] == to and of_x and _is_quick(x, y):
-        return np.vecdot(x, y)
+        return _inner(x, y)
     x, of_x = _sum_alone(x, of_x, of_y + to)
     y, of_y = _sum_alone(y, of_y, of_x + to)
     batch = [c for c in to if c in of_x and c in of_y]
@@ -182,7 +183,7 @@ def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
     if not rows and not columns and len(pairs) == 1 and type(x) is type(y) is np.ndarray:
         x, y = (_spread(xp, part, group, to + pairs[0]) for part, group in ((x, of_x), (y, of_y)))
         if _is_quick(x, y):
-            return np.vecdot(x, y)
+            return _inner(x, y)
         of_x = of_y = to + pairs[0]
     x = xp.transpose(x, [of_x.index(c) for c in (*batch, *rows, *pairs)])
     y = xp.transpose(y, [of_y.index(c) for c in (*batch, *pairs, *columns)])
@@ -212,6 +213,19 @@ def _is_quick(x: Any, y: Any) -> bool:
         and x.dtype.char in "fd"
         and x.shape[-1] == y.shape[-1]
     )
+
+
+def _inner(x: Any, y: Any) -> Any:
+    """The inner products along the last axes."""
+    if x.nbytes >= kernels.LEAST and x.shape == y.shape:
+        found = kernels.reduced("inner", _products, (x.ndim - 1,), (x, y))
+        if found is not None:
+            return found.reshape(found.shape[:-1])[()]
+    return np.vecdot(x, y)
+
+
+def _products(x: Any, y: Any) -> Any:
+    return (x * y).sum(axis=(1,), keepdims=True)
 
 
 def _spread(xp: Any, x: Any, group: str, to: str) -> Any:

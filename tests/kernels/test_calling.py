@@ -21,7 +21,7 @@ OPERATORS = {"add": operator.add, "mul": operator.mul, "sub": operator.sub, "div
 @pytest.fixture
 def small(monkeypatch):
     """Arrays of any size are large."""
-    for module in (large, choosing):
+    for module in (large, choosing, kernels):
         monkeypatch.setattr(module, "LEAST", 0)
     monkeypatch.setattr(reducing, "_SHORTEST", 1)
     monkeypatch.setattr(reducing, "_NARROW", 1)
@@ -237,7 +237,7 @@ def test_every_operation_is_the_same_by_kernels(case, small):
         except TypeError:
             return  # what has no derivative says so either way
         with pytest.MonkeyPatch.context() as patch:
-            for module in (large, choosing):
+            for module in (large, choosing, kernels):
                 patch.setattr(module, "LEAST", 1 << 60)
             desired = both(args)
         for one, other in zip(*map(fdbr.tree.leaves, (found, desired)), strict=True):

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from fdbr import kernels
 from fdbr.ops.kinds.batches import aligned
 from fdbr.ops.kinds.fitting import dtype_of, fit, in_precision, match
-from fdbr.ops.kinds.large import LARGE, evaluated, letting_go, multiplied, pulled
+from fdbr.ops.kinds.large import LARGE, brought, evaluated, letting_go, multiplied, pulled
 from fdbr.ops.kinds.operation import operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rule, Unknown
 
@@ -142,6 +143,8 @@ def _partial_pull_of_some(
             for value, flag in zip(saved, flags, strict=True)
         ]
         try:
+            if like is not None and _is_large(ct) and like[0] != ct.shape:
+                return _brought(ct, partial, precise, like, heavy, fixed)
             ct = multiplied(ct, partial, precise, heavy, fixed)
         except ZeroDivisionError:
             ct = ct * partial(*map(_as_scalar, precise))
@@ -156,6 +159,8 @@ def _partial_pull_of_one(partial: Function, fixed: frozenset[int]) -> Function:
         if getattr(saved, "dtype", None) is not ct.dtype:
             saved = in_precision(saved, ct.dtype)
         try:
+            if like is not None and _is_large(ct) and like[0] != ct.shape:
+                return _brought(ct, partial, (saved,), like, False, fixed)
             if type(ct) is _array and ct.nbytes >= LARGE:
                 ct = multiplied(ct, partial, (saved,), False, fixed)
             else:
@@ -165,6 +170,18 @@ def _partial_pull_of_one(partial: Function, fixed: frozenset[int]) -> Function:
         return ct if like is None else fit(ct, like)
 
     return pull
+
+
+def _brought(
+    ct: Any, partial: Function, saved: Any, like: Any, heavy: bool, fixed: frozenset[int]
+) -> Any:
+    """The cotangent of an operand that was repeated, by that of a large result."""
+    found = brought(ct, partial, saved, like, fixed)
+    return fit(multiplied(ct, partial, saved, heavy, fixed) if found is None else found, like)
+
+
+def _is_large(value: Any) -> bool:
+    return type(value) is _array and value.nbytes >= kernels.LEAST
 
 
 def _only_pull(partial: Function, heavy: bool, fixed: frozenset[int]) -> Function:

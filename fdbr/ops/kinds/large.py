@@ -29,6 +29,7 @@ from fdbr.threads import divide, parts, slices
 __all__ = [
     "LARGE",
     "along_rows",
+    "brought",
     "by_rows",
     "divided",
     "evaluated",
@@ -247,7 +248,38 @@ def multiplied(
     return out
 
 
-def _by_kernel(ct: Any, partial: Function, saved: Sequence[Any], fixed: frozenset[int]) -> Any:
+def brought(
+    ct: Any, partial: Function, saved: Sequence[Any], like: Any, fixed: frozenset[int]
+) -> Any:
+    """``ct * partial(*saved)``, added up where an operand of shape ``like[0]`` was repeated.
+
+    A kernel does it at once; `None` where none can.
+    """
+    axes = tuple(
+        axis
+        for axis, (n, m) in enumerate(zip(ct.shape, _padded(like[0], ct.ndim), strict=True))
+        if m == 1 != n
+    )
+    operands = [
+        v.reshape(_padded(v.shape, ct.ndim)) if type(v) is _array and v.ndim < ct.ndim else v
+        for v in saved
+    ]
+    places, kept, product = _product(partial, operands, fixed)
+    found = kernels.reduced(
+        (partial, kept, "brought"),
+        lambda *nodes: product(*nodes).sum(axis=(1,), keepdims=True),
+        axes,
+        (ct, *(operands[i] for i in places)),
+    )
+    return found if found is None or found.dtype != ct.dtype else found.reshape(like[0])
+
+
+def _padded(shape: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    return (*(1,) * (ndim - len(shape)), *shape)
+
+
+def _product(partial: Function, saved: Sequence[Any], fixed: frozenset[int]) -> Any:
+    """Which of what was saved are operands, the others, and the product as a function of nodes."""
     places = [i for i in range(len(saved)) if i not in fixed]
     kept = tuple([(i, saved[i]) for i in fixed])
 
@@ -255,6 +287,11 @@ def _by_kernel(ct: Any, partial: Function, saved: Sequence[Any], fixed: frozense
         whole = dict(kept) | dict(zip(places, nodes, strict=True))
         return ct * partial(*(whole[i] for i in range(len(saved))))
 
+    return places, kept, product
+
+
+def _by_kernel(ct: Any, partial: Function, saved: Sequence[Any], fixed: frozenset[int]) -> Any:
+    places, kept, product = _product(partial, saved, fixed)
     found = kernels.elementwise((partial, kept), product, (ct, *(saved[i] for i in places)))
     return found if found is None or found.dtype == ct.dtype else None
 

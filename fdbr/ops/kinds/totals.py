@@ -30,6 +30,10 @@ def total(value: Any, axes: Any) -> Any:
     last = next((i for i in reversed(every) if i not in axes), -1)  # of those that stay
     count = math.prod(value.shape[last + 1 :])
     kept = [i for i in every if i not in axes]
+    if value.nbytes >= kernels.LEAST and (count > 1 or axes != set(range(len(axes)))):
+        found = kernels.reduced("total", _added, tuple(sorted(axes)), (value,))
+        if found is not None:
+            return found.reshape([value.shape[i] for i in kept])[()]
     if count >= _SHORT:
         rows = _of_rows(value.reshape(-1, count))
         if rows is None:
@@ -60,10 +64,6 @@ def _of_rows(rows: Any) -> Any:
     """The sums of the rows of a matrix; `None` where they cannot be divided."""
     number, count = rows.shape
     if count <= _ROW:
-        if rows.nbytes >= kernels.LEAST:
-            found = kernels.reduced("sum", _added, (1,), (rows,))
-            if found is not None:
-                return found[:, 0]
         return np.vecdot(rows, ones(count, rows.dtype))  # on this thread alone
     if number == 1:
         whole = count - count % _ROW
