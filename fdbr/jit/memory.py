@@ -38,7 +38,17 @@ _PRODUCTS = frozenset({"matmul", "matmul_transposed", "affine"})
 _FRESH = frozenset(
     {
         *("sum", "sum_of_rows", "mean", "max", "min", "argmax", "argmin", "contract"),
-        *("stack", "concat", "rows", "add_rows", "gather", "scatter", "where", "unslice"),
+        *(
+            "stack",
+            "concat",
+            "rows",
+            "add_rows",
+            "gather",
+            "scatter",
+            "increase",
+            "where",
+            "unslice",
+        ),
         *("softmax", "log_softmax", "logsumexp", "cross_entropy", "standardize", "rescale"),
         *("conv", "conv_biased", "conv_input", "conv_kernel", "max_windows", "sum_windows"),
         *("spread_windows", "window_winners", "at_winners", "to_winners"),

@@ -11,6 +11,7 @@ from fdbr.core import describe
 from fdbr.deferred import Deferred
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import beside
+from fdbr.ops.flat_places import read_at
 from fdbr.ops.kinds import linear
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.places import sums_at, within
@@ -70,7 +71,7 @@ def _rows(xp: Any, weight: Any, indices: Any) -> Any:
             f"fdbr.ops.embed: indices from {indices.min()} to {indices.max()} for a table of "
             f"{count} rows, {describe(weight)}; they must lie in 0 … {count - 1}"
         )
-    return weight[indices]
+    return read_at(xp, weight, indices)
 
 
 @linear(rows=lambda ct, indices: _rows(ct, indices), batch=_batch_add)

@@ -1,7 +1,8 @@
 """NumPy's indexing of many places at once, by their numbers in the flattened array.
 
 NumPy reads and writes at one index array several times as fast as at two, and adds twenty times as
-fast; whole rows are added fastest by a product with a sparse matrix.
+fast; whole rows are added fastest by a product with a sparse matrix.  What is large kernels move,
+where the places lie along one axis (see `fdbr.ops.along`).
 """
 
 import importlib
@@ -10,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.kernels import LEAST
+from fdbr.ops.along import only_axis, places_of, read_along, write_along
 from fdbr.threads import divide
 
 __all__ = ["add_at", "added_at", "last_named", "put_at", "read_at", "region_shape"]
@@ -25,9 +28,12 @@ def read_at(xp: Any, x: Any, key: Any) -> Any:
     """``x[key]``, in row-major order."""
     if xp is not np or not isinstance(x, np.ndarray):
         return x[key]
-    axis = _only_axis(key, x.ndim)
+    found = read_along(x, key)
+    if found is not None:
+        return found
+    axis = only_axis(key, x.ndim)
     if axis is not None:
-        return x.take(_array_of(key).astype(np.intp, copy=False), axis=axis)
+        return x.take(places_of(key).astype(np.intp, copy=False), axis=axis)
     places = named(x.shape, key) if x.flags.c_contiguous else None
     if places is None:
         return x[key]
@@ -42,7 +48,9 @@ def read_at(xp: Any, x: Any, key: Any) -> Any:
 
 def put_at(out: Any, key: Any, values: Any) -> None:
     """``out[key] = values`` for values of the key's shape, or one; the last for a place stays."""
-    rows = _only_axis(key, out.ndim) is not None or not out.flags.c_contiguous
+    if write_along(out, key, np.asarray(values), add=False):
+        return
+    rows = only_axis(key, out.ndim) is not None or not out.flags.c_contiguous
     places = None if rows else named(out.shape, key)
     if places is None:
         out[key] = values
@@ -54,9 +62,9 @@ def put_at(out: Any, key: Any, values: Any) -> None:
 
 def added_at(shape: tuple[int, ...], key: Any, values: Any) -> Any:
     """Zeros, with values added at the places of a key."""
-    axis = _only_axis(key, len(shape)) if values.size >= _MANY else None
-    if axis is not None:
-        sums = _summed_rows(shape, axis, _array_of(key), values)
+    axis = only_axis(key, len(shape)) if values.size >= _MANY else None
+    if axis is not None and values.nbytes < LEAST:
+        sums = _summed_rows(shape, axis, places_of(key), values)
         if sums is not None:
             return sums
     out = np.zeros(shape, dtype=values.dtype)
@@ -69,10 +77,13 @@ def add_at(out: Any, key: Any, values: Any) -> None:
     if values.size < _MANY:
         np.add.at(out, key, values)
         return
+    if write_along(out, key, values, add=True):
+        return
     row, places = out.reshape(-1), named(out.shape, key)
     if places is None:
-        numbers = np.arange(out.size).reshape(out.shape)[key]
-        np.add.at(row, numbers.reshape(-1), values.reshape(-1))
+        numbers = np.arange(out.size).reshape(out.shape)[key].reshape(-1)
+        if not write_along(row, numbers, values.reshape(-1), add=True):
+            np.add.at(row, numbers, values.reshape(-1))
         return
     for piece in places.pieces():
         np.add.at(row, places.numbers(piece).reshape(-1), values[piece].reshape(-1))
@@ -132,9 +143,9 @@ class Places:
 def named(shape: tuple[int, ...], key: Any) -> Places | None:
     """What index arrays name together; `None` if they leave axes to others, or are few."""
     parts = list(key if type(key) is tuple else (key,))
-    axis = _only_axis(key, len(shape))
+    axis = only_axis(key, len(shape))
     if axis is not None:
-        parts = _open(shape, axis, _array_of(key))
+        parts = _open(shape, axis, places_of(key))
     if len(parts) != len(shape) or not any(getattr(part, "size", 0) >= _FEW for part in parts):
         return None
     terms = []
@@ -171,25 +182,6 @@ def _wrapped(index: Any, count: int) -> Any:
     if least < -count or most >= count:
         return None
     return index if least >= 0 else np.where(index < 0, index + count, index)
-
-
-def _only_axis(key: Any, ndim: int) -> int | None:
-    """The axis which alone a key has something to say of, by one index array."""
-    parts = key if type(key) is tuple else (key,)
-    axis = None
-    for number, part in enumerate(parts):
-        if isinstance(part, np.ndarray) and part.dtype.kind in "iu" and axis is None:
-            axis = number
-        elif part is Ellipsis and number == len(parts) - 1:
-            continue
-        elif type(part) is not slice or part != slice(None):
-            return None
-    return axis
-
-
-def _array_of(key: Any) -> Any:
-    parts = key if type(key) is tuple else (key,)
-    return next(part for part in parts if isinstance(part, np.ndarray))
 
 
 class Region:

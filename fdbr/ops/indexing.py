@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, is_array, keep, on_device
+from fdbr.backend import array_module, copy_of, is_array, keep, on_device
 from fdbr.core import Tracer, describe, host_types, is_differentiated
 from fdbr.deferred import Deferred
 from fdbr.floats import dtype_kind, is_short
+from fdbr.ops.along import read_along
 from fdbr.ops.buffers import where_they_lie
 from fdbr.ops.creation import asarray, holds_array
 from fdbr.ops.devices import beside
@@ -31,6 +32,7 @@ __all__ = ["at", "getitem", "take", "take_along_axis"]
 Key = tuple[Any, ...]
 
 _MANY = 1 << 12  # elements from which on the cotangent of an array is put together from its parts
+_SOME = 1 << 6  # places from which on it may pay to look how many elements they are
 
 
 class _Slot:
@@ -265,9 +267,19 @@ def getitem(x: Any, key: Any, /) -> Any:
         return _slice(x, key=key)
     plain = not isinstance(x, Tracer) and not _has_tracer(key)
     if plain and (type(x) in host_types or not _has_places(key)):
-        return x[key]
+        return _read(x, key)
     key, indices, x = _split(key, x)
     return _gather(x, *indices, key=key) if indices else _slice(x, key=key)
+
+
+def _read(x: Any, key: Any) -> Any:
+    """The elements of a plain array; many of them by a kernel."""
+    if type(x) is np.ndarray:
+        for part in key if type(key) is tuple else (key,):
+            if type(part) is np.ndarray and part.size >= _SOME and part.dtype.kind in "iu":
+                found = read_along(x, key)
+                return x[key] if found is None else found
+    return x[key]
 
 
 def pick(x: Any, key: Key) -> Any:
@@ -472,8 +484,7 @@ class Place:
         Where a key names an element several times, each value is added.
         """
         values = self._values(values, "add")
-        more = _scatter(values, *self._kept(values), shape=self._x.shape, key=self._key)
-        return self._whole(self._x + more)
+        return self._whole(_increase(self._x, values, *self._kept(values), key=self._key))
 
     def _whole(self, out: Any) -> Any:
         """A changed array in the shape of the given one."""
@@ -537,22 +548,43 @@ def _replaced(ct: Any, indices: Any, key: Key) -> Any:
     return taken * astype(_last_named(ct, *indices, key=key), ct.dtype)
 
 
+def _copied(xp: Any, x: Any) -> Any:
+    """A copy, of numbers too."""
+    return copy_of(x) if type(x) is np.ndarray else xp.array(x)
+
+
 @indexed(
     lambda ct, shape, indices, params: _erase(ct, *indices, **params),
     lambda ct, shape, indices, params: _replaced(ct, indices, params["key"]),
     batch=_batch_replace,
 )
 def _replace(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
-    out = xp.array(x)  # a copy, of numbers too
+    out = _copied(xp, x)
     put_at(xp, out, _join(key, indices), values)
     return out
 
 
 @indexed(lambda ct, shape, indices, params: _erase(ct, *indices, **params), batch=_batch_erase)
 def _erase(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
-    out = xp.array(x)  # a copy, of numbers too
+    out = _copied(xp, x)
     if xp is np:
         put_at(np, out, _join(key, indices), 0)
     else:
         out[_join(key, indices)] = 0
+    return out
+
+
+@indexed(
+    lambda ct, shape, indices, params: ct,
+    lambda ct, shape, indices, params: _gather(ct, *indices, **params),
+    batch=_batch_replace,
+)
+def _increase(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
+    if xp is not np or is_short(x.dtype):
+        return x + sums_at(xp, x.shape, _join(key, indices), values)
+    out = copy_of(x) if type(x) is np.ndarray and x.flags.c_contiguous else np.array(x, order="C")
+    if indices:
+        add_at(out, _join(key, indices), values)
+    else:
+        out[key] += values
     return out

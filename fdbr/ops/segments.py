@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdbr.backend import array_module, where_it_lies
+from fdbr.backend import array_module, copy_of, where_it_lies
 from fdbr.core import describe, integer, is_differentiated
 from fdbr.floats import dtype_kind
 from fdbr.ops.comparison import where
@@ -197,7 +197,7 @@ def scatter(
     key = _along(index, axis)
     if reduce is None:
         if type(x) is type(index) is type(src) is np.ndarray:
-            out = np.array(x)
+            out = copy_of(x)
             put_at(np, out, key, astype(src, x.dtype, copy=False))
             return out
         return Place(x, key, made_here=True).set(src)
