@@ -16,6 +16,9 @@ FLOATS = {np.dtype(np.float32): np.dtype(np.int32), np.dtype(np.float64): np.dty
 """The floating dtypes of kernels, with the integers of the same width."""
 
 _BOOL = np.dtype(np.bool_)
+_DOUBLE = np.dtype(np.float64)
+_FEW = 6  # the highest power that is multiplied out without a loss of digits
+_MOST = 64  # the highest of single numbers, in double precision
 
 
 class InexpressibleError(Exception):
@@ -60,13 +63,19 @@ class Node:
         Whether it has an element for each column, not one for the whole row.
     fixed
         Whether it is the same for all rows.
+    single
+        Whether it comes of numbers in single precision alone, though it may be in double.
     """
 
-    __slots__ = ("args", "detail", "dtype", "fixed", "graph", "itemsize", "level", "op", "varies")
+    __slots__ = (
+        *("args", "detail", "dtype", "fixed", "graph", "itemsize", "level", "op", "single"),
+        "varies",
+    )
 
     level: int
     varies: bool
     fixed: bool
+    single: bool
     ndim = 2
     size = 1 << 30  # as a large array: what is done otherwise with small ones does not pay here
     __array_ufunc__ = None
@@ -79,7 +88,9 @@ class Node:
         self.level = max((arg.level for arg in args), default=0)
         self.varies = any(arg.varies for arg in args)
         self.fixed = all(arg.fixed for arg in args)
+        self.single = all(arg.single for arg in args)
         if op == "operand":
+            self.single = dtype != _DOUBLE
             self.varies, self.fixed = detail[1], detail[2]
         elif op == "reduced":
             self.level, self.varies = self.level + 1, False
@@ -122,10 +133,20 @@ class Node:
         return self.graph.node("not", _BOOL, (self,))
 
     def __pow__(self, exponent: Any) -> "Node":
-        if type(exponent) is not int or not 0 < exponent <= 4:
+        """By products; many of single numbers in double precision."""
+        if type(exponent) is not int or not 0 < abs(exponent) <= _MOST:
             raise InexpressibleError("powers")
-        square = self * self
-        return (self, square, square * self, square * square)[exponent - 1]
+        if abs(exponent) > _FEW and not self.single:
+            raise InexpressibleError("a power that loses digits")
+        if not -1 <= exponent <= _FEW and self.single and self.dtype != _DOUBLE:
+            return (self.astype(_DOUBLE) ** exponent).astype(self.dtype)
+        if exponent < 0:
+            return 1 / self**-exponent
+        out = self
+        for bit in f"{exponent:b}"[1:]:
+            out = out * out
+            out = out * self if bit == "1" else out
+        return out
 
     # --- as arrays have them
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fdbr.backend import array_module
 from fdbr.core import describe, integer
-from fdbr.kernels.functions import TAIL, TAIL_RATE
+from fdbr.kernels.normal import TAIL, TAIL_RATE
 from fdbr.ops.activation import floating
 from fdbr.ops.arithmetic import abs, clipped, maximum, minimum
 from fdbr.ops.creation import asarray

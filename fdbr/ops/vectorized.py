@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.kernels.functions import ERF, ERF_END
+from fdbr.kernels.normal import ERF, ERF_END
 from fdbr.ops.kinds.choosing import choose
 
 __all__ = [

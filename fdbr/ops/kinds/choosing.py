@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import kernels
-from fdbr.kernels import LEAST, functions
+from fdbr.kernels import LEAST, arithmetic
 from fdbr.ops.kinds.large import divided
 
 __all__ = ["choose"]
@@ -24,7 +24,7 @@ def choose(condition: Any, x: Any, y: Any) -> Any:
     if condition.size < _FEW or condition.dtype != bool:
         return np.where(condition, x, y)
     if condition.nbytes >= LEAST // 4:
-        found = kernels.elementwise("where", functions.where, (condition, x, y))
+        found = kernels.elementwise("where", arithmetic.where, (condition, x, y))
         if found is not None:
             return found
     dtype = np.result_type(x, y)
