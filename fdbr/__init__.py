@@ -7,11 +7,11 @@ from fdbr import allocation, backend, boundary, debug, nn, ops, random, testing,
 from fdbr.backend import device_get, device_put
 from fdbr.batching import vmap
 from fdbr.checkpointing import checkpoint
+from fdbr.compiler import DonatedError, ImpureError, jit
 from fdbr.core import EscapedTracerError
 from fdbr.custom import custom_jvp, custom_vjp
 from fdbr.forward import jvp
 from fdbr.jacobians import hessian, hvp, jacfwd, jacrev, linearize
-from fdbr.jit import DonatedError, ImpureError, jit
 from fdbr.nn import initializers
 from fdbr.ops.indexing import Place, at
 from fdbr.signatures import typed

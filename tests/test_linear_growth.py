@@ -12,9 +12,9 @@ import pytest
 
 import fdbr
 from fdbr import debug, ops, testing, tree
+from fdbr.compiler.capture.tracing import capture
+from fdbr.compiler.passes import optimise
 from fdbr.core import registry
-from fdbr.jit.passes import optimise
-from fdbr.jit.recording import record
 from fdbr.train import optim
 
 pytestmark = pytest.mark.usefixtures("two_devices")
@@ -105,7 +105,9 @@ TRANSFORMED = {
     "grad by one": lambda f: lambda xs: fdbr.grad(lambda x: ops.sum(f([*xs[1:], x])))(xs[0]),
     "grad of grad": lambda f: gradient(lambda xs: ops.stack(gradient(f)(xs))),
     "vmap of grad": lambda f: lambda xs: fdbr.vmap(gradient(f))([np.stack([x, x]) for x in xs]),
-    "a recording": lambda f: lambda xs: optimise(record(lambda xs: gradient(f)(xs), f, xs).program),
+    "a recording": lambda f: (
+        lambda xs: optimise(capture(lambda xs: gradient(f)(xs), f, xs).program)
+    ),
 }
 
 
@@ -199,7 +201,7 @@ WALKS = {
     "stop_gradient": fdbr.stop_gradient,
     "device_get": fdbr.device_get,
     "a recording": lambda x: optimise(
-        record(lambda xs: [2 * x for x in xs], sines, tree.leaves(x)).program
+        capture(lambda xs: [2 * x for x in xs], sines, tree.leaves(x)).program
     ),
     "split": lambda x: fdbr.random.split(fdbr.random.key(0), len(x)),
     "assert_allclose": lambda x: testing.assert_allclose(x, x),

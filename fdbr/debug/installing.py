@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from fdbr import batching, checkpointing, custom, forward, reverse, transforms
+from fdbr.compiler import Jitted, partition
 from fdbr.core import Primitive, registry
 from fdbr.debug.observing import Observer, Place, current, enter, leave, place, run, traced
 from fdbr.debug.tape import observed_backward, observed_trace
-from fdbr.jit import Jitted, halves
 from fdbr.ops.kinds import operation
 
 __all__ = ["observing"]
@@ -64,13 +64,13 @@ class _Installation:
             self._watch(primitive)
         for module, name, kind in (
             (transforms, "ReverseTrace", reverse.ReverseTrace),
-            (halves, "ReverseTrace", reverse.ReverseTrace),
+            (partition, "ReverseTrace", reverse.ReverseTrace),
             (forward, "ForwardTrace", forward.ForwardTrace),
             (batching, "BatchTrace", batching.BatchTrace),
         ):
             self._replace(module, name, functools.partial(observed_trace, kind))
         run_backward = functools.partial(observed_backward, reverse.backward)
-        for module in (transforms, checkpointing, halves):
+        for module in (transforms, checkpointing, partition):
             self._replace(module, "backward", run_backward)
         self._replace(custom, "apply", functools.partial(_custom, custom.apply))
         self._replace(operation, "Primitive", self._declared)

@@ -11,7 +11,7 @@ import pytest
 
 import fdbr
 from fdbr import batching, checkpointing, core, custom, debug, forward, ops, reverse, transforms
-from fdbr.jit import halves
+from fdbr.compiler import partition
 from fdbr.ops.kinds import elementwise, operation
 
 BLOCKS = {
@@ -37,7 +37,7 @@ def engine():
     rules = [(p.name, p.value, p.forward, p.rules) for p in OPERATIONS]
     places = [
         (transforms.ReverseTrace, transforms.backward, custom.apply, operation.Primitive),
-        (halves.ReverseTrace, halves.backward),
+        (partition.ReverseTrace, partition.backward),
         (forward.ForwardTrace, batching.BatchTrace, checkpointing.backward, core.dispatch),
         (reverse.ReverseTrace, reverse.ReverseTrace.outputs, reverse.backward),
         (core.Primitive, core.Primitive.__init__, *(trace.process for trace in TRACES)),
@@ -149,13 +149,13 @@ def test_every_place_is_known_that_begins_a_trace_or_runs_backward():
     def using(pattern):
         return {name for name, text in sources.items() if re.search(pattern, text)}
 
-    assert using(r"= ReverseTrace\(") == {"transforms.py", "jit/halves.py"}
+    assert using(r"= ReverseTrace\(") == {"transforms.py", "compiler/partition.py"}
     assert using(r"= ForwardTrace\(") == {"forward.py"}
     assert using(r"= BatchTrace\(") == {"batching.py"}
     assert using(r"from fdbr\.reverse import [^\n]*\bbackward\b") == {
         "transforms.py",
         "checkpointing.py",
-        "jit/halves.py",
+        "compiler/partition.py",
     }
     assert using(r"\breverse\.backward\b") == set()
     assert using(r"= Primitive\(") == {"ops/kinds/operation.py"}

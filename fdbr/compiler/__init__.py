@@ -1,0 +1,8 @@
+"""The compiler behind `fdbr.jit`: captured programs, passes over them, and back ends."""
+
+from fdbr.compiler.capture.captures import ImpureError
+from fdbr.compiler.donation import DonatedError
+from fdbr.compiler.function import Jitted, jit
+from fdbr.compiler.report import Report
+
+__all__ = ["DonatedError", "ImpureError", "Jitted", "Report", "jit"]

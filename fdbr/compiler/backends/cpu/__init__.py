@@ -1,0 +1,1 @@
+"""The CPU: programs as functions of Python that call NumPy and compiled kernels."""

@@ -1,0 +1,312 @@
+"""The NumPy back end: a program as the source of one function in Python.
+
+Each step is a call of the primitive's value on arrays, without the engine in between; values
+are let go after their last use.
+"""
+
+import builtins
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.compiler.backends.cpu.buffer_assignment import Plan, is_join, plan
+from fdbr.compiler.backends.cpu.small_matmuls import is_small_product, product_lines
+from fdbr.compiler.ir.guards import EXACT, same
+from fdbr.compiler.ir.interpreter import GuardFailure
+from fdbr.compiler.ir.numbers import exact
+from fdbr.compiler.ir.program import (
+    Fused,
+    Guard,
+    Instruction,
+    Program,
+    Small,
+    Variable,
+    is_variable,
+    kind_of,
+)
+from fdbr.compiler.passes.rules.views import view_of
+from fdbr.core import dispatch
+from fdbr.ops.losses import take_at_labels
+
+__all__ = ["generate", "last_uses"]
+
+# The primitives whose results NumPy lays out in order, whatever the operands are.
+_ORDERED = frozenset({"matmul", "matmul_transposed", "affine", "rows", "add_rows"})
+
+# And those whose results it lays out as the operands are.
+_KEEPING = frozenset({"add", "subtract", "multiply", "divide", "negative", "maximum", "minimum"})
+
+# What does the same in the memory of the first operand.
+_IN_PLACE = {"subtract_at_labels": take_at_labels}
+
+
+def last_uses(program: Program) -> dict[int, list[Variable]]:
+    """For each step, by its position, the variables that are not needed after it."""
+    kept = {output for output in program.outputs if is_variable(output)}
+    ends: dict[int, list[Variable]] = {}
+    for position in range(len(program.steps) - 1, -1, -1):
+        step = program.steps[position]
+        for variable in (*step.outs, *step.reads):
+            if variable not in kept:
+                kept.add(variable)
+                ends.setdefault(position, []).append(variable)
+    return ends
+
+
+class _Writer:
+    """The lines of the function, and the values that they name."""
+
+    def __init__(self, memory: Plan, values: dict[str, Any]) -> None:
+        self.places = memory.places
+        self.inside = memory.inside
+        self.values = values
+        self.lines: list[str] = []
+        self.gapped: set[Variable] = set()  # parts of arrays in order, which have gaps themselves
+        self.turned: set[str] = set()  # the names of matrices that were laid out in order
+        self.scope: dict[str, Any] = {
+            "np": np,
+            "GuardFailure": GuardFailure,
+            "same": same,
+            "dispatch": dispatch,
+        }
+        self._names: dict[Any, str] = {}
+        self._held: list[Any] = []
+
+    def variable(self, variable: Variable) -> str:
+        """The local variable that stands for a variable of the program."""
+        return self._names.setdefault(variable, f"v{len(self._names)}")
+
+    def constant(self, value: Any, prefix: str = "c") -> str:
+        """An expression for a constant."""
+        if value is None or type(value) in (bool, int, str):
+            return repr(value)
+        key = id(value)
+        name = f"{prefix}{key:x}"
+        if name not in self.scope:
+            self.scope[name] = value
+        return name
+
+    def operand(self, operand: Any) -> str:
+        """An expression for an operand."""
+        return self.variable(operand) if is_variable(operand) else self.constant(operand)
+
+
+def generate(program: Program, products: bool = False) -> Callable[..., tuple[Any, ...]]:
+    """A function from the inputs of a program to the tuple of its outputs.
+
+    It raises `GuardFailure` where a guard does not hold.  Its source is its attribute ``source``.
+    Small ``products`` may be done by kernels: then they are the BLAS's but for the last bits.
+
+    A program that writes over inputs takes a list besides.  It gets an item when the first of
+    them is about to be lost; without the list they are spared, and copies written over.
+    """
+    memory = plan(program)
+    writer = _Writer(memory, _own_values(program))
+    heads = [writer.variable(variable) for variable in program.inputs]
+    ends = last_uses(program)
+    ordered = _order_inputs(writer, program)
+    reads = Counter(v for step in program.steps for v in step.reads)  # no view of it is left
+    lost = program.overwritten
+    for position, step in enumerate(program.steps):
+        if isinstance(step, Guard):
+            _write_guard(writer, step)
+        elif isinstance(step, Fused | Small):
+            from fdbr.compiler.backends.cpu.kernel_calls import (
+                call_lines,  # numba is loaded when it is needed
+            )
+
+            if isinstance(step, Fused) and lost and lost[0] in step.over.values():
+                writer.lines += _begin(writer, lost)
+            writer.lines += call_lines(writer, step, ordered)
+            writer.lines += [_unboxed(writer, out) for out in step.outs if not out.kind.is_array]
+        else:
+            if step.outs[0] in memory.places:
+                if is_join(step):
+                    _write_join(writer, step)
+                elif step.primitive.name == "reshape":
+                    _write_copy(writer, step)
+                else:
+                    uses = reads[step.operands[1]]
+                    small = products and is_small_product(step, uses)
+                    _write_product(writer, step, small)
+                ordered.update(step.outs)
+                writer.lines += _deleted(writer, ends.get(position, ()))
+                continue
+            own = {v for v in ends.get(position, ()) if v in ordered and reads[v] == 1}
+            _write_instruction(writer, step, own)
+            if _is_ordered(step, ordered):
+                ordered.update(step.outs)
+            elif step.primitive.name == "slice" and step.operands[0] in ordered:
+                writer.gapped.update(step.outs)
+        writer.lines += _deleted(writer, ends.get(position, ()))
+    outs = "".join(f"{writer.operand(output)}, " for output in program.outputs)
+    if memory.size:
+        writer.scope.update(free=[], new_memory=memory.arrays)
+        writer.lines.insert(0, "memory = free.pop() if free else new_memory()")
+        writer.lines.append("free.append(memory)")
+    body = "\n ".join([*writer.lines, f"return ({outs})"])
+    heads += ["begun=None"] if lost else []
+    source = f"def run({', '.join(heads)}):\n {body}\n"
+    exec(compile(source, f"<fdbr.jit {program.name}>", "exec"), writer.scope)
+    run = writer.scope["run"]
+    run.source = source
+    return run
+
+
+def _order_inputs(writer: _Writer, program: Program) -> set[Variable]:
+    """Write what lays inputs out in order that kernels read; the set of those inputs."""
+    kernels = [step for step in program.steps if isinstance(step, Fused | Small)]
+    read = {v for step in kernels for v in step.reads}
+    found = [v for v in program.inputs if v in read and v.kind.is_array]
+    for name in map(writer.variable, found):
+        line = f"if not {name}.flags.c_contiguous: {name} = np.ascontiguousarray({name})"
+        writer.lines.append(line)
+    return set(found)
+
+
+def _begin(writer: _Writer, lost: Sequence[Variable]) -> list[str]:
+    """Write what comes before the first kernel that writes over inputs."""
+    copies = [f"{name} = {name}.copy()" for name in map(writer.variable, lost)]
+    return [f"if begun is None: {'; '.join(copies)}", "else: begun.append(True)"]
+
+
+def _is_ordered(step: Instruction, ordered: set[Variable]) -> bool:
+    """Whether a step's result is known to be laid out in order."""
+    if step.primitive.name in ("reshape", "slice"):
+        x = step.operands[0]
+        whole = step.primitive.name == "reshape" or _is_run(x, step.params["key"])
+        return whole and is_variable(x) and x in ordered
+    if step.primitive.name in _KEEPING:
+        shape = step.outs[0].kind.shape
+        full = [o for o in step.operands if kind_of(o).shape == shape]
+        rest = [o for o in step.operands if kind_of(o).shape != shape]
+        known = all(is_variable(o) and o in ordered for o in full)
+        return bool(full) and known and all(kind_of(o).size == 1 for o in rest)
+    return step.primitive.name in _ORDERED or "_last" in step.primitive.name
+
+
+def _is_run(x: Any, key: Any) -> bool:
+    """Whether a key takes elements that follow one another in an array that is in order."""
+    shape = kind_of(x).shape
+    view = view_of(shape, key)
+    if view is None:
+        return False
+    pairs = list(zip(view.axes, shape, strict=True))
+    while pairs and (isinstance(pairs[0][0], int) or len(pairs[0][0]) == 1):
+        pairs.pop(0)
+    first = pairs[:1]
+    return all(isinstance(a, range) and a.step == 1 for a, _ in first) and all(
+        a == range(n) for a, n in pairs[1:]
+    )
+
+
+def _deleted(writer: _Writer, variables: Sequence[Variable]) -> list[str]:
+    """The statement that lets variables go."""
+    names = ", ".join(map(writer.variable, variables))
+    return [f"del {names}"] if names else []
+
+
+def _write_product(writer: _Writer, step: Instruction, small: bool) -> None:
+    """Write a product into the memory that is planned for it."""
+    out = step.outs[0]
+    name = writer.variable(out)
+    writer.lines.append(f"{name} = memory[{writer.places[out]}]")
+    if small:
+        writer.lines += product_lines(writer, step, name)
+        return
+    a, b, *bias = map(writer.operand, step.operands)
+    b += "" if step.primitive.name == "matmul" else ".T"
+    function = "dot" if len(out.kind.shape) == 2 else "matmul"
+    if function == "dot" and writer.values:
+        own = writer.constant(writer.values["matmul"], "f")
+        writer.lines.append(f"{own}(np, {a}, {b}, {name})")
+    elif function == "dot":
+        writer.lines.append(f"{a}.dot({b}, {name})")
+    else:
+        writer.lines.append(f"np.{function}({a}, {b}, out={name})")
+    writer.lines += [f"{name} += {part}" for part in bias]
+
+
+def _write_join(writer: _Writer, step: Instruction) -> None:
+    """Write what puts arrays one after the other, except for those that are there already."""
+    name = writer.variable(step.outs[0])
+    writer.lines.append(f"{name} = memory[{writer.places[step.outs[0]]}]")
+    start = 0
+    for operand in step.operands:
+        if step.primitive.name == "stack":
+            place, stop = f"{start}", start + 1
+        else:
+            stop = start + kind_of(operand).shape[0]
+            place = f"{start}:{stop}"
+        if not is_variable(operand) or writer.inside.get(operand) is not step.outs[0]:
+            writer.lines.append(f"{name}[{place}] = {writer.operand(operand)}")
+        start = stop
+
+
+def _write_copy(writer: _Writer, step: Instruction) -> None:
+    """Write a change of shape that is a copy, into the memory that is planned for it."""
+    name, x = writer.variable(step.outs[0]), writer.operand(step.operands[0])
+    writer.lines.append(f"{name} = memory[{writer.places[step.outs[0]]}]")
+    writer.lines.append(f"{name}.reshape({kind_of(step.operands[0]).shape!r})[...] = {x}")
+
+
+def _unboxed(writer: _Writer, variable: Variable) -> str:
+    """What takes a scalar of NumPy, or a number of Python, out of the array that a kernel made."""
+    name = writer.variable(variable)
+    return f"{name} = {name}{'.item()' if variable.kind.is_number else '[()]'}"
+
+
+def _write_guard(writer: _Writer, guard: Guard) -> None:
+    question = guard.question
+    asked = question.__name__ if isinstance(question, type) else writer.constant(question, "q")
+    value = f"{asked}({writer.operand(guard.operand)})"
+    answer = writer.constant(guard.answer)
+    other = f"a != {answer}" if question in EXACT else f"not same(a, {answer})"
+    back = "free.append(memory); " if writer.places else ""  # the next run wants it
+    writer.lines.append(f"a = {value}\n if {other}: {back}raise GuardFailure({guard.index}, a)")
+
+
+def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -> None:
+    """Write a call; ``own`` are arrays which the program made and does not need any more."""
+    operands = [writer.operand(operand) for operand in step.operands]
+    left = ", ".join(writer.variable(v) for v in step.outs)
+    left += "," if step.several else ""
+    params = [f"{key}={writer.constant(value)}" for key, value in step.params.items()]
+    whole = exact(step.primitive, [kind_of(operand).type for operand in step.operands])
+    if whole is not None:
+        right = f"{writer.constant(whole, 'e')}({', '.join([*operands, *params])})"
+    elif step.primitive.name == "permute" and kind_of(step.operands[0]).is_array:
+        right = f"{operands[0]}.transpose({step.params['axes']!r})"
+    elif _is_direct(step):
+        value = writer.values.get(step.primitive.name, step.primitive.value)
+        if is_variable(step.operands[0]) and step.operands[0] in own:
+            value = _IN_PLACE.get(step.primitive.name, value)
+        right = f"{writer.constant(value, 'f')}({', '.join(['np', *operands, *params])})"
+    else:
+        primitive = writer.constant(step.primitive, "p")
+        keywords = f"dict({', '.join(params)})"
+        right = f"dispatch({primitive}, ({''.join(o + ', ' for o in operands)}), {keywords})"
+    writer.lines.append(f"{left} = {right}")
+
+
+def _own_values(program: Program) -> dict[str, Any]:
+    """What computes primitives in the place of their values, in programs with windows."""
+    names = {step.primitive.name for step in program.steps if isinstance(step, Instruction)}
+    if not any(name.startswith(("conv", "max_windows", "pulled_windows")) for name in names):
+        return {}
+    from fdbr.compiler.backends.cpu.window_kernels import (
+        VALUES,  # numba is loaded when it is needed
+    )
+
+    return VALUES
+
+
+def _is_direct(step: Instruction) -> bool:
+    """Whether the engine would apply the primitive's value to NumPy's arrays as they are."""
+    kinds = [kind_of(operand) for operand in step.operands]
+    return any(issubclass(k.type, np.ndarray | np.generic) for k in kinds) and all(
+        k.is_number or issubclass(k.type, np.ndarray | np.generic | builtins.type(None))
+        for k in kinds
+    )

@@ -1,0 +1,52 @@
+"""From a kernel's source to the address of its machine code, which is kept as all kernels' is."""
+
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+
+from fdbr.compiler.backends.cpu.launching import data, stride
+from fdbr.compiler.backends.cpu.mathematics import NAMES
+from fdbr.compiler.backends.cpu.register_tiles import NAMES as TILES
+from fdbr.compiler.backends.cpu.streaming import NAMES as STREAMING
+from fdbr.kernels.machine import digest, kept, processor
+
+__all__ = ["address_of"]
+
+# Kernels have many operands, which are never the same memory; without this LLVM gives up on
+# loops that would need more than a few comparisons of addresses to see it.
+llvm.set_option("fdbr", "-runtime-memory-check-threshold=1000")
+
+_SIGNATURE = "void(intp, intp, intp, intp)"
+_loaded: dict[str, tuple[int, Any]] = {}  # address and owner of the code, by source
+
+
+def address_of(source: str) -> int:
+    """The address of a kernel's machine code."""
+    found = _loaded.get(source)
+    if found is None:
+        found = kept(_key(source), lambda: _compiled(source))
+        found = _loaded.setdefault(source, found)  # another thread may have been faster
+    return found[0]
+
+
+def _key(source: str) -> str:
+    return digest(source, _library_version(), numba.__version__, np.__version__, processor())
+
+
+def _library_version() -> str:
+    """A digest of the functions that kernels call."""
+    folder = Path(__file__).parent
+    names = "mathematics.py", "launching.py", "register_tiles.py", "streaming.py"
+    texts = [(folder / name).read_text() for name in names]
+    return digest(*texts)
+
+
+def _compiled(source: str) -> tuple[str, bytes]:
+    scope = dict(NAMES | TILES | STREAMING, data=data, stride=stride)
+    exec(compile(source, "<fdbr kernel>", "exec"), scope)
+    made = numba.cfunc(_SIGNATURE, error_model="numpy")(scope["kernel"])
+    _, _, (code, _) = made._library.serialize_using_object_code()
+    return made._wrapper_name, code

@@ -1,0 +1,513 @@
+"""From fused steps to the source of a kernel.
+
+A kernel is a function ``kernel(table, start, stop, thread)`` that does the rows from ``start`` to
+``stop``.  The table holds the addresses of array objects, of whose data a kernel finds the
+address itself.  Within a row there is a loop over the columns for each stage: a reduction over
+the columns ends a stage, and what depends on its result belongs to the next.
+"""
+
+import math
+from collections.abc import Container
+from typing import Any
+
+import attrs
+
+from fdbr.compiler.backends.cpu.broadcast_layout import Place, place
+from fdbr.compiler.backends.cpu.element_code import BY_ROW, CODES, cost, element
+from fdbr.compiler.ir.program import Fused, Instruction, Variable, kind_of
+from fdbr.compiler.passes.loop_fusion import reduction_of
+
+__all__ = ["Output", "Written", "literal", "store", "stored", "write"]
+
+_CHEAP = 6  # additions; what costs more is kept for the next stage in the place of repeating it
+_LARGE = 24 << 20  # bytes of a result that caches will hardly hold until somebody reads it
+_ROW = 256, 1 << 16  # bytes of a row that may be written past the caches
+_RUN = 1024  # elements that are, at once, where there are no rows
+_BLOCK = 256  # elements whose sum is taken at once before it is added to a total
+_ROWS = 128  # rows whose sums are taken at once before they are added to totals
+_START = {"sum": "{0}(0)", "mean": "{0}(0)", "max": "{0}(-inf)", "min": "{0}(inf)"}
+_STEP = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
+
+
+@attrs.frozen
+class Output:
+    """What a kernel writes.
+
+    Attributes
+    ----------
+    variable
+        The variable, or `None` for memory that only the kernel uses.
+    shape, dtype
+        Those of the array to be made; without the first axis where each thread has its own.
+    per_thread
+        Whether each thread has one of its own: partial sums, to be added up.
+    divisor
+        By what the sum of partial sums is divided, 1 for sums and more for means.
+    over
+        The operand over whose elements it is written: it has no memory of its own then.
+    """
+
+    variable: Variable | None
+    shape: tuple[int, ...]
+    dtype: Any
+    per_thread: bool
+    divisor: int
+    over: Variable | None = None
+
+
+@attrs.frozen
+class Written:
+    """A kernel's source, and how it is called.
+
+    Attributes
+    ----------
+    source
+        The same for kernels that differ in nothing but the number of rows.
+    inputs
+        The operands that the table names first: variables and constant arrays.
+    outputs
+        What it names after them, but for those that are written over operands.
+    rows
+        The number of rows.
+    weight
+        About how many additions a row costs.
+    """
+
+    source: str
+    inputs: tuple[Any, ...]
+    outputs: tuple[Output, ...]
+    rows: int
+    weight: int
+
+
+class _Writer:
+    def __init__(self, fused: Fused, passed_on: Container[Variable]) -> None:
+        self.fused = fused
+        self.passed_on = passed_on
+        self.columns = math.prod(fused.domain[fused.split :])
+        self.rows = math.prod(fused.domain[: fused.split])
+        self.flat = fused.split == len(fused.domain)
+        self.run = _RUN if self.flat else self.columns  # what is written past the caches at once
+        self.makers = {out: step for step in fused.steps for out in step.outs}
+        self.levels: dict[Variable, int] = {}  # the stage in which a value is known
+        self.is_row: dict[Variable, bool] = {}
+        self.finals: list[Instruction] = []
+        self.inputs: dict[Any, tuple[str, Any]] = {}
+        self.outputs: list[Output] = []
+        self.head: list[str] = []
+        self.kept: dict[Variable, str] = {}  # full values that are kept from stage to stage
+        self.streamed: dict[Variable, str] = {}  # what is written past the caches, and from where
+        self._classify()
+
+    # --- what each value is -------------------------------------------------------------
+
+    def _classify(self) -> None:
+        """Whether each value is full, or one a row, and the stage that makes it."""
+        for step in self.fused.steps:
+            out = step.outs[0]
+            level = max((self.levels.get(v, 0) for v in step.reads), default=0)
+            reduction = reduction_of(step)
+            mine = any(self.is_row.get(v, False) for v in step.reads)
+            if reduction is not None:
+                rank = len(self.fused.domain)
+                whole = reduction[1] == tuple(range(self.fused.split, rank))
+                if whole and not self.flat:
+                    self.is_row[out] = True
+                    self.levels[out] = level + 1
+                else:
+                    self.finals.append(step)
+                    self.levels[out] = level
+            else:
+                shape = out.kind.shape
+                self.is_row[out] = mine and shape != self.fused.domain
+                if mine and shape == self.fused.domain and self.columns == 1:
+                    self.is_row[out] = False
+                self.levels[out] = level
+
+    # --- the memory that it reads and writes ---------------------------------------------
+
+    def input(self, operand: Any, row: bool) -> tuple[str, str, Place]:
+        """The name, dtype and place of an operand from outside."""
+        kind = kind_of(operand)
+        code = CODES[kind.dtype]
+        where = place(kind.shape, self.fused.domain, self.fused.split)
+        if kind.size == 1:
+            where = Place(1, 1, False)
+        elif row or where is None:  # one a row, without the axes of the columns
+            where = Place(1, self.rows, False)
+        key = operand if type(operand) is Variable else id(operand)
+        if key not in self.inputs:
+            name = f"a{len(self.inputs)}"
+            self.inputs[key] = (name, operand)
+        return self.inputs[key][0], code, where
+
+    def output(self, output: Output) -> str:
+        """The name of a new piece of memory to write to."""
+        self.outputs.append(output)
+        return f"o{len(self.outputs) - 1}"
+
+    def load(self, operand: Any, row: bool) -> tuple[str, str]:
+        """An expression for the operand's element, and its dtype.
+
+        It has one for each ``row``, whatever else its shape might mean, or is broadcast.
+        """
+        kind = kind_of(operand)
+        if type(operand) is not Variable and kind.size == 1:
+            return literal(operand, CODES[kind.dtype]), CODES[kind.dtype]
+        name, code, where = self.input(operand, row)
+        at = "r"
+        if where.count == 1:
+            # Of a single element: LLVM would divide the loop by every choice that 0 leads to.
+            at = "r" if self.rows == 1 and not where.columns else ""
+        elif where.repeat * where.count != self.rows or where.repeat != 1:
+            at = "r" if where.repeat == 1 else f"(r // {where.repeat})"
+            if where.repeat * where.count != self.rows:
+                at = f"({at} % {where.count})"
+        if where.columns and not self.flat and self.columns > 1:
+            index = f"{at} * {self.columns} + c" if at else "c"
+        else:
+            index = at or "0"
+        text = f"{name}[{index}]"
+        return (f"({text} != 0)" if code == "b1" else text), code
+
+
+def write(fused: Fused, passed_on: Container[Variable] = ()) -> Written:
+    """The kernel for fused steps, some of whose results are ``passed_on`` to other steps."""
+    writer = _Writer(fused, passed_on)
+    body = _flat_body(writer) if writer.flat else _row_body(writer)
+    weight = writer.columns * sum(map(cost, fused.steps))
+    inputs = tuple(operand for _, operand in writer.inputs.values())
+    lines = [
+        f"{name} = {_pointer(i, operand)}"
+        for i, (name, operand) in enumerate(writer.inputs.values())
+    ]
+    count = len(inputs)
+    for i, output in enumerate(writer.outputs):
+        if output.over is not None:
+            lines.append(f"o{i} = {writer.inputs[output.over][0]}")
+        else:
+            lines.append(f"o{i} = data(table, {count}, {stored(output.dtype)}(0))")
+            count += 1
+    text = "\n".join("    " + line for line in [*lines, *writer.head, *body])
+    source = f"def kernel(table, start, stop, thread):\n{text}\n"
+    return Written(source, inputs, tuple(writer.outputs), writer.rows, weight)
+
+
+def _pointer(index: int, operand: Any) -> str:
+    return f"data(table, {index}, {stored(kind_of(operand).dtype)}(0))"
+
+
+def stored(dtype: Any) -> str:
+    """The dtype of elements in memory, where truth values are bytes."""
+    code = CODES[dtype]
+    return "u1" if code == "b1" else code
+
+
+def store(target: str, text: str, dtype: Any) -> str:
+    """The statement that writes an element."""
+    return f"{target} = {f'u1({text})' if CODES[dtype] == 'b1' else text}"
+
+
+def literal(value: Any, code: str) -> str:
+    """A number as the kernel language writes it."""
+    number = value.item() if hasattr(value, "item") else value
+    if code == "b1":
+        return repr(bool(number))
+    text = repr(number)
+    return f"{code}({text})"
+
+
+class _Block:
+    """The statements of one loop body, each value computed once."""
+
+    def __init__(self, writer: _Writer, level: int, row: bool) -> None:
+        self.writer = writer
+        self.level = level
+        self.row = row
+        self.lines: list[str] = []
+        self.names: dict[Any, tuple[str, str]] = {}
+
+    def value(
+        self, operand: Any, known: dict[Any, tuple[str, str]], row: bool = False
+    ) -> tuple[str, str]:
+        """The name and dtype of an operand's element; statements that make it are added.
+
+        A ``row`` operand of a full value has one for each row.
+        """
+        writer = self.writer
+        key: Any = operand if type(operand) is Variable else id(operand)
+        if key in known:
+            return known[key]
+        step = writer.makers.get(operand) if type(operand) is Variable else None
+        if step is None and row:
+            key = key, "row"
+        if key in self.names:
+            return self.names[key]
+        if step is None:
+            text, code = writer.load(operand, row or self.row)
+            if type(operand) is not Variable and kind_of(operand).size == 1:
+                return text, code
+        elif operand in writer.kept and writer.levels[operand] < self.level:
+            text, code = writer.kept[operand], CODES[operand.kind.dtype]
+            text = f"({text} != 0)" if code == "b1" else text
+        elif step.primitive.name in ("reshape", "broadcast_to"):
+            return self.value(step.operands[0], known)
+        else:
+            of_rows = step.primitive.name in BY_ROW
+            pairs = [self.value(o, known, of_rows and i > 0) for i, o in enumerate(step.operands)]
+            text = element(step, [t for t, _ in pairs], [c for _, c in pairs])
+            code = CODES[operand.kind.dtype]
+        name = f"x{len(self.names) + len(known)}_{self.level}{'r' if self.row else ''}"
+        self.lines.append(f"{name} = {text}")
+        self.names[key] = (name, code)
+        return name, code
+
+
+def _full_output(writer: _Writer, out: Variable) -> str:
+    """The name of the memory for a result that has an element for each place, or for each row."""
+    over, kind = writer.fused.over.get(out), out.kind
+    name = writer.output(Output(out, kind.shape, kind.dtype, False, 1, over))
+    size = kind.dtype.itemsize
+    if (
+        over is None
+        and out not in writer.passed_on
+        and kind.size * size >= _LARGE
+        and kind.shape == writer.fused.domain
+        and _ROW[0] <= writer.run * size <= _ROW[1]
+    ):
+        scratch = Output(None, (writer.run,), kind.dtype, True, 1)
+        writer.streamed[out] = writer.output(scratch)
+    return name
+
+
+def _place(writer: _Writer, names: dict[Variable, str], out: Variable) -> str:
+    """Where the element of a row and a column is written."""
+    if out in writer.streamed:
+        return f"{writer.streamed[out]}[thread * {writer.columns} + c]"
+    return f"{names[out]}[r * {writer.columns} + c]"
+
+
+def _stream(writer: _Writer, out: Variable, name: str, first: str, count: str) -> str:
+    """The statement that writes some elements past the caches."""
+    scratch = f"{writer.streamed[out]}, thread * {writer.run}"
+    return f"stream({name}, {first}, {scratch}, {count}, {out.kind.dtype.itemsize})"
+
+
+def _final_output(writer: _Writer, step: Instruction) -> tuple[str, str, str, bool]:
+    """The memory for the partial results of a reduction over rows."""
+    name, axes = reduction_of(step) or ("", ())
+    out = step.outs[0]
+    whole = len(axes) == len(writer.fused.domain)
+    shape = () if whole else writer.fused.domain[writer.fused.split :]
+    count = math.prod(step.operands[0].kind.shape[i] for i in axes)
+    output = Output(out, shape, out.kind.dtype, True, count if name == "mean" else 1)
+    return writer.output(output), CODES[out.kind.dtype], _STEP[name], whole
+
+
+def _flat_body(writer: _Writer) -> list[str]:
+    """One loop over all elements."""
+    block = _Block(writer, 0, False)
+    inside, totals, streams = [], [], []
+    for out in writer.fused.outs:
+        step = writer.makers[out]
+        if step in writer.finals:
+            text, _ = block.value(step.operands[0], {})
+            name, _, plus, _ = _final_output(writer, step)
+            totals.append(name)
+            inside.append(f"p_{name} = {plus}(p_{name}, f8({text}))")
+        else:
+            text, _code = block.value(out, {})
+            name = _full_output(writer, out)
+            to = f"{name}[r]"
+            if out in writer.streamed:
+                to = f"{writer.streamed[out]}[thread * {_RUN} + r - b]"
+                streams.append(_stream(writer, out, name, "b", f"min({_RUN}, stop - b)"))
+            inside.append(store(to, text, out.kind.dtype))
+    body = ["    " + line for line in [*block.lines, *inside]]
+    if not totals and not streams:
+        return ["for r in range(start, stop):", *body]
+    first, each, last = _totals(totals)
+    length = _RUN if streams else _BLOCK
+    loop = [f"for r in range(b, min(b + {length}, stop)):", *body]
+    blocks = [f"p_{name} = f8(0)" for name in totals] + loop + each + streams
+    last += ["settle()"] * bool(streams)
+    return [*first, f"for b in range(start, stop, {length}):", *("    " + s for s in blocks), *last]
+
+
+def _totals(names: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """What begins totals, adds a partial sum to each, and writes them down.
+
+    Rounding errors are carried along (Kahan, *Further remarks on reducing truncation errors*,
+    1965), so that a total is as exact as NumPy's, which adds in pairs.
+    """
+    first, each, last = [], [], []
+    for name in names:
+        first += [f"t_{name} = f8(0)", f"e_{name} = f8(0)"]
+        each += [
+            f"y_{name} = p_{name} - e_{name}",
+            f"u_{name} = t_{name} + y_{name}",
+            # An infinite total has no error: infinity less infinity would be NaN.
+            f"e_{name} = select(isfinite(u_{name}), (u_{name} - t_{name}) - y_{name}, f8(0))",
+            f"t_{name} = u_{name}",
+        ]
+        last.append(f"{name}[thread] = t_{name}")
+    return first, each, last
+
+
+def _row_body(writer: _Writer) -> list[str]:
+    """A loop over the rows, and in it one over the columns for each stage."""
+    fused = writer.fused
+    top = max(writer.levels.values())
+    names: dict[Variable, str] = {}  # where outputs go
+    before: list[str] = []
+    totals: list[str] = []
+    sums: list[tuple[str, str]] = []  # of columns: where they are taken, and where added up
+    finals: dict[Variable, tuple[str, str, str, bool]] = {}
+    for out in fused.outs:
+        step = writer.makers[out]
+        if step in writer.finals:
+            name, code, plus, whole = _final_output(writer, step)
+            if whole:
+                totals.append(name)
+            else:
+                before += _columns(writer, f"{name}[%s] = {code}(0)")
+                if writer.rows > _ROWS:
+                    partial = Output(None, (writer.columns,), out.kind.dtype, True, 1)
+                    sums.append((writer.output(partial), name))
+                    name = sums[-1][0]
+            finals[out] = name, code, plus, whole
+        else:
+            names[out] = _full_output(writer, out)
+    _keep(writer, names)
+    known: dict[Any, tuple[str, str]] = {}
+    first, each, last = _totals(totals)
+    rows = [f"p_{name} = f8(0)" for name in totals]
+    for level in range(top + 1):
+        rows += _row_values(writer, level, known, names)
+        rows += _stage(writer, level, known, names, finals)
+    columns = writer.columns
+    streams = [
+        _stream(writer, out, names[out], f"r * {columns}", str(columns)) for out in writer.streamed
+    ]
+    body = ["    " + line for line in [*rows, *each, *streams]]
+    if sums:
+        blocks = [s for p, _ in sums for s in _columns(writer, f"{p}[%s] = 0")]
+        blocks += [f"for r in range(b, min(b + {_ROWS}, stop)):", *body]
+        blocks += [s for p, name in sums for s in _columns(writer, f"{name}[%s] += {p}[%s]")]
+        loop = [f"for b in range(start, stop, {_ROWS}):", *("    " + s for s in blocks)]
+    else:
+        loop = ["for r in range(start, stop):", *body]
+    return [*before, *first, *loop, *last, *["settle()"] * bool(streams)]
+
+
+def _columns(writer: _Writer, statement: str) -> list[str]:
+    """A statement for each element of a row that each thread has for itself."""
+    at = f"thread * {writer.columns} + c"
+    return [f"for c in range({writer.columns}):", "    " + statement.replace("%s", at)]
+
+
+def _keep(writer: _Writer, names: dict[Variable, str]) -> None:
+    """Decide which full values are kept for a later stage, and where."""
+    weights: dict[Variable, int] = {}
+    for step in writer.fused.steps:
+        out = step.outs[0]
+        if writer.is_row.get(out, False) or step in writer.finals:
+            continue
+        weights[out] = cost(step) + sum(
+            weights.get(v, 0) for v in step.reads if writer.levels.get(v, 0) == writer.levels[out]
+        )
+    for step in writer.fused.steps:
+        for v in step.reads:
+            needed = writer.levels[step.outs[0]] - (1 if writer.is_row.get(step.outs[0]) else 0)
+            if reduction_of(step) is None and not writer.is_row.get(step.outs[0]):
+                needed = writer.levels[step.outs[0]]
+            if v not in weights or v in writer.kept or needed <= writer.levels[v]:
+                continue
+            if v in names:
+                writer.kept[v] = _place(writer, names, v)
+            elif weights[v] > _CHEAP:
+                scratch = Output(None, (writer.columns,), v.kind.dtype, True, 1)
+                name = writer.output(scratch)
+                writer.kept[v] = f"{name}[thread * {writer.columns} + c]"
+
+
+def _row_values(
+    writer: _Writer, level: int, known: dict[Any, tuple[str, str]], names: dict[Variable, str]
+) -> list[str]:
+    """The values of which there is one a row and that are known at the beginning of a stage."""
+    block = _Block(writer, level, True)
+    lines: list[str] = []
+    for step in writer.fused.steps:
+        out = step.outs[0]
+        if writer.levels[out] != level or not writer.is_row.get(out, False):
+            continue
+        found = reduction_of(step)
+        if found is not None and level:
+            name, code = f"t{level}_{len(known)}", CODES[out.kind.dtype]
+            total = f"s_{id_of(writer, out)}"
+            if found[0] == "mean":
+                text = f"{total} / {code}({writer.columns})"
+            elif found[0] in ("max", "min"):
+                text = f"select(bad_{id_of(writer, out)}, {code}(nan), {total})"
+            else:
+                text = total
+            lines.append(f"{name} = {text}")
+            known[out] = (name, code)
+        else:
+            start = len(block.lines)
+            known[out] = block.value(out, known)
+            lines += block.lines[start:]
+        if out in names:
+            lines.append(store(f"{names[out]}[r]", known[out][0], out.kind.dtype))
+    return lines
+
+
+def id_of(writer: _Writer, variable: Variable) -> int:
+    """The number of a variable in a kernel."""
+    return list(writer.levels).index(variable)
+
+
+def _stage(
+    writer: _Writer,
+    level: int,
+    known: dict[Any, tuple[str, str]],
+    names: dict[Variable, str],
+    finals: dict[Variable, tuple[str, str, str, bool]],
+) -> list[str]:
+    """The loop over the columns in one stage."""
+    block = _Block(writer, level, False)
+    before: list[str] = []
+    inside: list[str] = []
+    for step in writer.fused.steps:
+        out = step.outs[0]
+        found = reduction_of(step)
+        if found is not None and writer.is_row.get(out, False):
+            if writer.levels[out] != level + 1:
+                continue
+            text, code = block.value(step.operands[0], known)
+            total = f"s_{id_of(writer, out)}"
+            before.append(f"{total} = {_START[found[0]].format(code)}")
+            inside.append(f"{total} = {_STEP[found[0]]}({total}, {text})")
+            if found[0] in ("max", "min"):
+                before.append(f"bad_{total[2:]} = False")
+                inside.append(f"bad_{total[2:]} |= {text} != {text}")
+        elif out in finals:
+            if writer.levels[out] != level:
+                continue
+            text, code = block.value(step.operands[0], known)
+            name, _, plus, whole = finals[out]
+            if whole:
+                inside.append(f"p_{name} = {plus}(p_{name}, f8({text}))")
+            else:
+                inside.append(f"{name}[thread * {writer.columns} + c] += {text}")
+        elif writer.levels[out] == level and not writer.is_row.get(out, False):
+            if out in names:
+                text, _ = block.value(out, known)
+                inside.append(store(_place(writer, names, out), text, out.kind.dtype))
+            elif out in writer.kept:
+                text, _ = block.value(out, known)
+                inside.append(store(writer.kept[out], text, out.kind.dtype))
+    if not inside:
+        return []
+    loop = [f"for c in range({writer.columns}):"]
+    return [*before, *loop, *("    " + line for line in [*block.lines, *inside])]

@@ -1,0 +1,148 @@
+"""Fused steps as statements of the program's source."""
+
+from array import array
+from typing import Any
+
+import numpy as np
+
+from fdbr.compiler.backends.cpu.fused_kernels import Output, Written, write
+from fdbr.compiler.backends.cpu.memory_order import in_one_order
+from fdbr.compiler.backends.cpu.small_kernels import looks_up, write_small
+from fdbr.compiler.ir.program import Fused, Small, Variable, kind_of
+
+__all__ = ["call_lines"]
+
+_WORTH = 500_000  # additions from which on more threads than one pay
+_SHORT = 200_000  # additions below which other threads of Python may wait
+
+
+def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> list[str]:
+    """The statements that run fused steps.
+
+    ``ordered`` are variables known to be laid out in order; what the kernel makes joins them.
+    """
+    from fdbr.compiler.backends.cpu.compiling import address_of
+    from fdbr.compiler.backends.cpu.launching import direct, launch, launch_alone, thread_count
+
+    written = write_small(fused) if isinstance(fused, Small) else write(fused, writer.places)
+    threads = 1
+    if written.rows * written.weight >= _WORTH:
+        threads = max(1, min(thread_count(), written.rows))
+    scope = writer.scope
+    scope.update(array=array, launch=launch, launch_alone=launch_alone)
+    lines: list[str] = []
+    names: list[str] = []
+    loose = _loose(fused, written, ordered, writer.gapped)
+    if any(out in writer.inside for out in fused.outs) or any(o.over for o in written.outputs):
+        loose = []  # they have their places
+    if loose:
+        own = ", ".join(f"w{written.inputs.index(operand)}" for operand in loose)
+        given = ", ".join(map(writer.operand, loose))
+        lines.append(f"{own}, = in_one_order({given})")
+        writer.scope["in_one_order"] = in_one_order
+    for operand in written.inputs:
+        if operand in loose:
+            names.append(f"w{len(names)}")
+        else:
+            names.append(_ordered(writer, operand, ordered, lines, len(names)))
+    like = f"w{written.inputs.index(loose[0])}" if loose else ""
+    made = []
+    for i, output in enumerate(written.outputs):
+        if output.over is not None:
+            made.append(names[written.inputs.index(output.over)])
+            lines.append(f"{writer.variable(output.variable)} = {made[-1]}")
+        else:
+            made.append(_output_lines(writer, output, threads, lines, i, like))
+    names += [
+        name for name, output in zip(made, written.outputs, strict=True) if output.over is None
+    ]
+    address = address_of(written.source)
+    if written.rows * written.weight < _SHORT:
+        run = writer.constant(direct(address, written.rows), "k")
+        lines.append(f"{run}({', '.join(names)})")
+    else:
+        lines.append(f"t = array('q', ({''.join(f'id({name}), ' for name in names)}))")
+        kernel = f"{address}, t.buffer_info()[0], {written.rows}"
+        lines.append(f"launch_alone({kernel})" if threads == 1 else f"launch({kernel}, {threads})")
+        lines.append("del t")
+    if type(fused) is Small and looks_up(fused):
+        lines.append(f"if {made[-1]}[0]: raise IndexError")  # the function raises it better
+    for name, output in zip(made, written.outputs, strict=True):
+        lines += _finish(writer, name, output, threads)
+    if not loose:
+        ordered.update(fused.outs)
+    gone = [
+        f"w{i}"
+        for i, operand in enumerate(written.inputs)
+        if operand in loose or any(s.startswith(f"w{i} =") for s in lines)
+    ]
+    gone += [name for name in made if name.startswith("m")]
+    lines += [f"del {', '.join(gone)}"] if gone else []
+    return lines
+
+
+def _ordered(
+    writer: Any, operand: Any, ordered: set[Variable], lines: list[str], position: int
+) -> str:
+    """The name of an operand as an array that is laid out in order."""
+    name = writer.operand(operand)
+    if type(operand) is not Variable:
+        return writer.constant(np.ascontiguousarray(operand))
+    if not operand.kind.is_array:
+        lines.append(f"w{position} = np.asarray({name}, dtype='{operand.kind.dtype.str}')")
+        return f"w{position}"
+    if operand in ordered:
+        return name
+    lines.append(
+        f"w{position} = {name} if {name}.flags.c_contiguous else np.ascontiguousarray({name})"
+    )
+    return f"w{position}"
+
+
+def _loose(
+    fused: Fused | Small, written: Written, ordered: set[Variable], gapped: set[Variable]
+) -> list[Variable]:
+    """The operands that only have to lie in one order, if that is all that the kernel needs.
+
+    A kernel whose operands are known to be laid out in order is no such case, nor is one of
+    which an operand is ``gapped``: it has to be copied, and the others may be in order.
+    """
+    if not isinstance(fused, Fused) or fused.split != len(fused.domain) or len(fused.domain) < 2:
+        return []
+    whole = [o for o in written.inputs if kind_of(o).size != 1]
+    if not all(type(o) is Variable and o.kind.shape == fused.domain for o in whole):
+        return []
+    known = all(o in ordered for o in whole) or any(o in gapped for o in whole)
+    return [] if known else whole
+
+
+def _output_lines(
+    writer: Any, output: Output, threads: int, lines: list[str], i: int, like: str
+) -> str:
+    dtype = writer.constant(np.dtype(output.dtype), "d")
+    if output.variable is None or (output.per_thread and threads > 1):
+        shape = (threads, *output.shape) if output.per_thread else output.shape
+        lines.append(f"m{i} = np.empty({shape!r}, {dtype})")
+        return f"m{i}"
+    name: str = writer.variable(output.variable)
+    if like and not output.per_thread:
+        lines.append(f"{name} = np.empty_like({like}, {dtype})")
+    elif output.variable in writer.places:
+        lines.append(f"{name} = memory[{writer.places[output.variable]}]")
+    else:
+        lines.append(f"{name} = np.empty({output.variable.kind.shape!r}, {dtype})")
+    return name
+
+
+def _finish(writer: Any, name: str, output: Output, threads: int) -> list[str]:
+    """Put the partial sums of threads together."""
+    if output.variable is None or not output.per_thread:
+        return []
+    out = writer.variable(output.variable)
+    total = name if threads == 1 else f"np.add.reduce({name}, 0)"
+    if output.divisor != 1:
+        total = f"{total} / {output.divisor}"
+    shape = output.variable.kind.shape
+    if threads > 1 and output.variable.kind.is_array and shape != output.shape:
+        total = f"np.reshape({total}, {shape!r})"
+    return [] if total == out else [f"{out} = {total}"]

@@ -1,0 +1,158 @@
+"""All recordings of a function: how they are looked up, made and given up."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fdbr.compiler.capture.captures import Environment, ImpureError, RandomStates
+from fdbr.compiler.capture.paths import exact, one_level
+from fdbr.compiler.capture.signature import Reader, is_moving, nodes, paths, put_together
+from fdbr.compiler.capture.tracing import Captured, capture
+from fdbr.compiler.specializations import Specialization
+from fdbr.core import name_of
+
+__all__ = ["Cache"]
+
+_clock = itertools.count(1)
+
+
+class Cache:
+    """The recordings of a function, by the kinds of its arguments.
+
+    Attributes
+    ----------
+    f, name
+        The function, and what messages call it.
+    bound
+        How many kinds of arguments are kept, and how many recordings for each.
+    entries
+        What there is.
+    readers
+        What reads the details of arguments, by their structure: see `taken_apart`.
+    """
+
+    def __init__(self, f: Callable[..., Any], bound: int) -> None:
+        self.f = f
+        self.name = name_of(f)
+        self.bound = bound
+        self.entries: dict[Any, Specialization] = {}
+        self.readers: dict[Any, Reader] = {}
+
+    def entry(self, key: tuple[Any, ...], leaves: Sequence[Any], structure: Any) -> Specialization:
+        """The recordings for arguments of a signature."""
+        try:
+            entry = self.entries.get(key)
+        except TypeError as error:
+            raise self._unhashable(leaves, structure) from error
+        if entry is None:
+            positions = [i for i, leaf in enumerate(leaves) if is_moving(leaf)]
+            self._check_static(leaves, structure)
+            entry = Specialization(self.name, None if len(positions) == len(leaves) else positions)
+            self.use(entry)
+            for leaf in leaves:
+                if isinstance(leaf, np.matrix | np.ma.MaskedArray):  # operators mean other things
+                    entry.give_up(f"a {type(leaf).__name__} is no plain array")
+            self.entries[key] = entry
+            if len(self.entries) > self.bound:
+                pairs = list(self.entries.items())  # at once, for other threads may add some
+                self.entries.pop(min(pairs, key=lambda pair: pair[1].used)[0], None)
+        self.use(entry)
+        return entry
+
+    @staticmethod
+    def use(entry: Specialization) -> None:
+        """Note that an entry has been used just now."""
+        entry.used = next(_clock)
+
+    def capture(
+        self,
+        entry: Specialization,
+        run: Callable[[list[Any]], list[Any]],
+        leaves: Sequence[Any],
+        structure: Any,
+    ) -> tuple[Captured, Environment]:
+        """Record a run, and make sure that the function is pure as far as one can see.
+
+        What it finds bound anew after a first run may have been made for all later ones, so it
+        is run once more then.
+        """
+        moving = entry.chosen(list(leaves))
+        roots = [self.f, *(leaf for leaf in leaves if not is_moving(leaf))]
+        for node in nodes(put_together(structure, leaves)):
+            roots += (type(node), *_static_fields(node))
+        impurity = None
+        for _ in range(2):
+            environment = entry.environment or Environment(roots)
+            states = RandomStates(environment.generators)
+            recorded = capture(run, self.f, moving, environment.arrays)
+            if (keeper := environment.keeper()) is not None:
+                raise ImpureError(
+                    f"fdbr.jit: {self.name} keeps a traced value in {keeper}, where a replay would "
+                    "put none; return it instead"
+                )
+            impurity = _impurity(environment, states)
+            if impurity is None:
+                break
+            entry.recordings = ()
+        else:
+            raise ImpureError(f"fdbr.jit: {self.name} {impurity}")
+        environment.settle()
+        if environment.traced:
+            recorded.obstacle = "it sees a traced value that is no argument"
+        if recorded.obstacle:
+            entry.waste(recorded.obstacle)
+            entry.skip(recorded.obstacle)
+        return recorded, environment
+
+    def _check_static(self, leaves: Sequence[Any], structure: Any) -> None:
+        try:
+            for node in nodes(put_together(structure, leaves)):
+                hash(_static_fields(node))
+        except TypeError as error:
+            raise self._unhashable(leaves, structure) from error
+        for leaf, path in zip(leaves, paths(structure), strict=True):
+            if hasattr(leaf, "__next__"):
+                raise TypeError(
+                    f"fdbr.jit: {self.name}: the argument at {path} is a {type(leaf).__name__}, "
+                    "which is used up as it is read; pass a list or an array"
+                )
+
+    def _unhashable(self, leaves: Sequence[Any], structure: Any) -> TypeError:
+        for leaf, path in zip(leaves, paths(structure), strict=True):
+            try:
+                hash(None if is_moving(leaf) else exact(leaf))
+            except TypeError:
+                return TypeError(
+                    f"fdbr.jit: {self.name}: the leaf at {path} is a {type(leaf).__name__}, "
+                    "neither array nor number; such leaves are static and must be hashable"
+                )
+        return TypeError(
+            f"fdbr.jit: {self.name}: a static field in its arguments cannot be hashed; "
+            "declare it as data, or give it a hashable value"
+        )
+
+
+def _static_fields(node: Any) -> tuple[Any, ...]:
+    """The values of a frozen object's static fields."""
+    if not attrs.has(type(node)):
+        return ()
+    fixed: Any = one_level(node)[1]
+    return fixed
+
+
+def _impurity(environment: Environment, states: RandomStates) -> str | None:
+    """What a run has done that no pure function does, in words."""
+    if (name := states.changed()) is not None:
+        return (
+            f"drew from {name}, which is not an argument: a replay would give the same numbers "
+            "again. Pass a key, and use fdbr.random (or, if another thread drew from it, a "
+            "generator of its own there)"
+        )
+    if (name := environment.rebound()) is not None:
+        return f"binds {name} anew, which a replay would not do; return the value instead"
+    if environment.changed_array() is not None:
+        return "changes an array that is no argument, which a replay would not do"
+    return None

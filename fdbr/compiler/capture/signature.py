@@ -1,0 +1,97 @@
+"""Arguments taken apart, and their kinds: what a recording is looked up by."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr import tree
+from fdbr.backend import is_array
+from fdbr.compiler.capture.paths import Scope, details, exact, is_leaf, one_level
+from fdbr.core import Tracer
+
+__all__ = ["is_moving", "nodes", "paths", "put_together", "sign", "taken_apart"]
+
+Reader = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
+"""What reads the details of arguments of one structure."""
+
+_MOST = 1024  # readers
+_numbers = frozenset({int, float, complex})
+_plain = frozenset({int, float, complex, np.ndarray})
+
+
+def taken_apart(
+    args: tuple[Any, ...], kwargs: dict[str, Any], readers: dict[Any, Reader]
+) -> tuple[list[Any], Any]:
+    """The leaves of arguments, and their structure.
+
+    Where all are positional, and arrays or numbers, their number is the structure: that is
+    quickly told.  Else it is what `optree` calls so, and details, which ``readers`` read: those
+    of structures that were met.
+    """
+    if not kwargs:
+        for arg in args:
+            if type(arg) not in _plain and not isinstance(arg, Tracer):
+                break
+        else:
+            return list(args), len(args)
+    leaves, structure = tree.flatten((args, kwargs))
+    read = readers.get(structure)
+    if read is None:
+        if len(readers) >= _MOST:
+            readers.clear()
+        read = readers[structure] = _reader(args, kwargs)
+    return leaves, (structure, read(args, kwargs))
+
+
+def _reader(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reader:
+    scope = Scope(__name__=__name__)
+    found = [*details(args, "args", scope), *details(kwargs, "kwargs", scope)]
+    source = f"def read(args, kwargs): return ({''.join(f'{text}, ' for text in found)})"
+    exec(source, scope)
+    read: Reader = scope["read"]
+    return read
+
+
+def put_together(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of that structure and those leaves: the inverse of `taken_apart`."""
+    return (tuple(leaves), {}) if type(structure) is int else tree.unflatten(structure[0], leaves)
+
+
+def paths(structure: Any) -> list[str]:
+    """How one reaches each leaf of arguments, for messages."""
+    if type(structure) is int:
+        return [f"[0][{i}]" for i in range(structure)]
+    return tree.paths_of(structure[0])
+
+
+def nodes(values: Any) -> Iterator[Any]:
+    """The nodes of a tree."""
+    if not is_leaf(values):
+        yield values
+        for child in one_level(values)[0]:
+            yield from nodes(child)
+
+
+def sign(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], bool]:
+    """The signature of arguments, and whether there are traced values among them."""
+    signature: list[Any] = [structure]
+    traced = False
+    for leaf in leaves:
+        kind = type(leaf)
+        if kind is np.ndarray:
+            signature += (leaf.shape, leaf.dtype)
+        elif kind in _numbers:
+            signature.append(kind)
+        elif isinstance(leaf, Tracer):
+            traced = True
+        elif is_array(leaf):
+            signature.append((kind, leaf.shape, leaf.dtype))
+        else:
+            signature.append((None, exact(leaf)))
+    return tuple(signature), traced
+
+
+def is_moving(leaf: Any) -> bool:
+    """Whether a leaf may differ from call to call, as arrays and numbers may."""
+    return type(leaf) in _numbers or isinstance(leaf, Tracer) or is_array(leaf)

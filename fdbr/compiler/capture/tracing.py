@@ -1,0 +1,232 @@
+"""Recording: a function is run on real values, and each step and decision is noted."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr import core
+from fdbr.array import decided, refusing
+from fdbr.compiler.capture.constants import Constants
+from fdbr.compiler.ir.guards import EACH, to_list
+from fdbr.compiler.ir.numbers import apply
+from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, kind_of
+from fdbr.core import Primitive, Trace, Tracer
+
+__all__ = ["CaptureTrace", "CaptureTracer", "Captured", "capture"]
+
+_MOST = 50_000  # steps of a program: Python takes 0.2 ms to compile one
+_harmless = frozenset({"ignore", "warn", "print"})
+
+
+_refuse_array = refusing(
+    "conversion of {} to a NumPy array: a recording holds for whatever values the arguments have. "
+    "Use the functions of fdbr.ops or NumPy on it; to put it into an array B, write "
+    "B = ops.at(B)[key].set(x); to join values, ops.stack or ops.concat. Where code must see the "
+    "numbers, x.tolist() gives them, and the recording then holds for them alone."
+)
+
+
+class CaptureTracer(Tracer):
+    """A real value, and the variable of the program that stands for it."""
+
+    __slots__ = ("variable",)
+
+    variable: Variable
+
+    def __init__(self, trace: "CaptureTrace", value: Any, variable: Variable) -> None:
+        self._trace = trace
+        self.value = value
+        self.variable = variable
+
+    def tolist(self) -> Any:
+        """The elements as numbers of Python; the program holds for those numbers alone."""
+        return self._trace.decide(self, to_list)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        found = decided(self, dtype)
+        return _refuse_array(self) if found is None else found
+
+
+class CaptureTrace(Trace):
+    """One recording.
+
+    Attributes
+    ----------
+    steps, answers
+        The steps, and the decisions among them.
+    constants
+        The arrays that came from elsewhere.
+    obstacle
+        Why the recording cannot be replayed; empty if it can.
+    """
+
+    __slots__ = ("_errors", "answers", "constants", "obstacle", "steps")
+
+    def __init__(self, function: Any, known: Any = ()) -> None:
+        super().__init__("jit", function)
+        self.steps: list[Step] = []
+        self.answers: list[Any] = []
+        self.constants = Constants(known)
+        self.obstacle = ""
+        self._errors = np.geterr()
+
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        values, operands = [], []
+        for arg in args:
+            if type(arg) is CaptureTracer and arg._trace is self:
+                values.append(arg.value)
+                operands.append(arg.variable)
+            else:
+                values.append(arg)
+                operands.append(self.constant(arg))
+        params = {name: self.setting(value) for name, value in params.items()}
+        try:
+            out = apply(primitive, tuple(values), params)
+        except Exception:
+            self.obstacle = f"{primitive.name} raised an error, which the function caught"
+            raise
+        several = type(out) is tuple
+        self._check()
+        traced = tuple(
+            None if part is None else CaptureTracer(self, part, Variable(kind_of(part)))
+            for part in (out if several else (out,))
+        )
+        outs = tuple(Variable(kind_of(None)) if t is None else t.variable for t in traced)
+        self.steps.append(
+            Instruction(primitive, tuple(operands), params, outs, several, core.replay())
+        )
+        return traced if several else traced[0]
+
+    def _check(self) -> None:
+        """See whether what goes on can be replayed at all."""
+        errors = np.geterr()
+        if errors != self._errors and not _harmless.issuperset(errors.values()):
+            self.obstacle = "it has NumPy raise errors that are none outside of it"
+        if len(self.steps) >= _MOST:
+            self.obstacle = f"it takes more than {_MOST} steps; jit what it repeats instead"
+            self.steps.clear()
+
+    def constant(self, value: Any) -> Any:
+        """An operand or a result that is not this trace's, as the program has it."""
+        if isinstance(value, Tracer):
+            self.obstacle = f"it uses a traced value of {value._trace}, which is no argument"
+            return value
+        return self.constants.keep(value)
+
+    def setting(self, value: Any) -> Any:
+        """A keyword of a primitive: traced values in it become plain, which is a decision."""
+        if type(value) is slice:
+            return slice(*map(self.setting, (value.start, value.stop, value.step)))
+        if type(value) is tuple:
+            return tuple(map(self.setting, value))
+        if isinstance(value, Tracer):
+            number: Any = value
+            return float(number) if number.dtype.kind == "f" else number.__index__()
+        return value
+
+    def lower(self, tracer: Any) -> Any:
+        below = core.stop_gradient(tracer.value)  # there may be a transformation around
+        if below is tracer.value:
+            return tracer
+        return CaptureTracer(self, below, tracer.variable)
+
+    def decide(self, tracer: Any, kind: Callable[[Any], Any]) -> Any:
+        if core.ended(self):
+            raise core.escaped(self, f"fdbr.jit: {kind.__name__}()")
+        try:
+            answer = kind(tracer.value)
+        except Exception:
+            self.obstacle = f"{kind.__name__}() raised an error, which the function caught"
+            raise
+        self.steps.append(Guard(tracer.variable, kind, answer, len(self.answers)))
+        self.answers.append(answer)
+        return answer
+
+    def show(self, tracer: Tracer) -> Any:
+        self.obstacle = "it makes text of a traced value, which a replay would not do anew"
+        return super().show(tracer)
+
+    def each(self, tracer: Any, kind: Callable[[Any], Any]) -> list[Any]:
+        if isinstance(tracer.value, Tracer):
+            return super().each(tracer, kind)  # type: ignore[arg-type]
+        return self.decide(tracer, EACH[kind])
+
+
+class Captured:
+    """What a recording gave.
+
+    Attributes
+    ----------
+    program
+        The program.
+    answers
+        The decisions, in their order.
+    result
+        The leaves of the result of this run.
+    constants
+        The arrays that came from elsewhere.
+    obstacle
+        Why the program cannot be run again; empty if it can.
+    """
+
+    __slots__ = ("answers", "constants", "obstacle", "program", "result")
+
+    def __init__(self, trace: CaptureTrace, program: Program, result: list[Any]) -> None:
+        self.program = program
+        self.result = result
+        self.answers = tuple(trace.answers)
+        self.constants = trace.constants
+        self.obstacle = trace.obstacle
+
+
+def capture(
+    f: Callable[[list[Any]], list[Any]],
+    origin: Any,
+    leaves: Sequence[Any],
+    known: Iterable[tuple[Any, Any]] = (),
+) -> Captured:
+    """Run a function of leaves, and record the run.
+
+    Parameters
+    ----------
+    f
+        A function from a list of leaves, which are traced now, to the list of leaves of its
+        result.
+    origin
+        The function that messages name.
+    leaves
+        Arrays and numbers.
+    known
+        Arrays that the function may use and that are no arguments, with copies of them.
+    """
+    trace = CaptureTrace(origin, known)
+    for leaf in leaves:
+        trace.borrow(leaf)
+    inputs = tuple(Variable(kind_of(leaf)) for leaf in leaves)
+    out = core.run(
+        trace, f, [CaptureTracer(trace, *pair) for pair in zip(leaves, inputs, strict=True)]
+    )
+    outputs, result = [], []
+    for leaf in out:
+        if type(leaf) is CaptureTracer and leaf._trace is trace:
+            outputs.append(leaf.variable)
+            result.append(core.release(trace, leaf.value))
+        else:
+            _refuse_state(leaf, trace)
+            outputs.append(trace.constant(trace.admit(leaf)))
+            result.append(outputs[-1])
+    program = Program(trace.origin[1], inputs, tuple(trace.steps), tuple(outputs))
+    return Captured(trace, program, result)
+
+
+def _refuse_state(leaf: Any, trace: CaptureTrace) -> None:
+    """An error for a result that is a run still going on, as a generator is."""
+    if hasattr(leaf, "__next__") or hasattr(leaf, "__await__"):
+        if hasattr(leaf, "close"):
+            leaf.close()
+        raise TypeError(
+            f"fdbr.jit: {trace.origin[1]} returned a {type(leaf).__name__}, which runs on after it "
+            "and cannot be recorded; put fdbr.jit around what it calls at each turn, or return a "
+            "list"
+        )

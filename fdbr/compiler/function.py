@@ -1,0 +1,295 @@
+"""`jit`: the function that records, optimises and replays."""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from types import MethodType
+from typing import Any, overload
+
+import attrs
+
+from fdbr import tree
+from fdbr.compiler.backends.cpu.codegen import generate
+from fdbr.compiler.cache import Cache
+from fdbr.compiler.call_stub import NEVER, NO_FIT, call_stub_of
+from fdbr.compiler.capture.signature import put_together, sign, taken_apart
+from fdbr.compiler.donation import Donation
+from fdbr.compiler.ir.interpreter import GuardFailure
+from fdbr.compiler.ir.program import Program
+from fdbr.compiler.outputs import published
+from fdbr.compiler.passes import optimise
+from fdbr.compiler.passes.batch_last_layout import lay_batch_last
+from fdbr.compiler.passes.bias_fusion import fuse_biases
+from fdbr.compiler.passes.decompose import decompose
+from fdbr.compiler.passes.donate import donate
+from fdbr.compiler.passes.fuse_small import fuse_small
+from fdbr.compiler.passes.loop_fusion import fuse_loops
+from fdbr.compiler.passes.producer_fusion import fuse_producers
+from fdbr.compiler.passes.rematerialize import rematerialize
+from fdbr.compiler.passes.sum_rows import sum_rows
+from fdbr.compiler.passes.window_fusion import fuse_windows
+from fdbr.compiler.pullback import Differentiated, Form
+from fdbr.compiler.report import Report, report_of
+from fdbr.compiler.specializations import CompiledTrace, Specialization
+from fdbr.core import describe, integer, integers
+
+__all__ = ["Jitted", "jit"]
+
+Compiled = tuple[Program, Callable[..., tuple[Any, ...]]]
+_PASSES = (
+    lay_batch_last,
+    decompose,
+    optimise,
+    fuse_windows,
+    fuse_biases,
+    fuse_loops,
+    fuse_producers,
+    rematerialize,
+    fuse_small,
+    sum_rows,
+    donate,
+)
+_NOTHING: Any = (NEVER, None, None)
+_LATER: Any = object()  # stands for the function that a decorator with options will be given
+
+
+class Jitted:
+    """What `jit` returns: a function that replays recordings of another.
+
+    Parameters
+    ----------
+    f
+        The function.
+    compiler
+        A function from a program to the program after its passes, and what runs it.
+    max_recordings, donate_argnums
+        See `jit`.
+    """
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        compiler: Callable[[Program], Compiled],
+        max_recordings: int,
+        donate_argnums: tuple[int, ...] = (),
+    ) -> None:
+        functools.update_wrapper(self, f, updated=())
+        self._f = f
+        self._compiler = compiler
+        self._cache = Cache(f, max_recordings)
+        self._donation = Donation(self._cache.name, donate_argnums)
+        self._last = _NOTHING
+        self._ordered = _sees_order(f)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        hit, entry, recording = self._last
+        result = hit(args, kwargs)
+        while type(result) is GuardFailure:  # what was right for the last call is not for this one
+            if result is not NO_FIT:
+                recording = recording.after(result, entry.recordings)
+            if result is NO_FIT or recording not in entry.recordings or recording.hit is None:
+                return self._called(args, kwargs)
+            entry.add(recording)
+            self._last = recording.hit, entry, recording
+            result = recording.hit(args, kwargs)
+        return result
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result for arguments of any kind."""
+        self._donation.check(args)
+        if not self._ordered:
+            kwargs = dict(sorted(kwargs.items()))
+        if self._last is not _NOTHING:
+            self._cache.use(self._last[1])  # which hits do not note
+        leaves, structure = taken_apart(args, kwargs, self._cache.readers)
+        signature, traced = sign(structure, leaves)
+        if traced:
+            result = Differentiated(self._cache, self._compiler, leaves, structure).result()
+            if result is NotImplemented:
+                return self._f(*args, **kwargs)  # the transformation around it goes on inside
+            return result
+        entry = self._cache.entry(signature, leaves, structure)
+        moving = entry.chosen(leaves)
+        outs, recording, why = entry.replay(moving, self._cache.bound)
+        if recording is not None:
+            if recording.hit is None:
+                recording.hit = call_stub_of(recording, args, kwargs, self._ordered, self._donation)
+            self._last = recording.hit, entry, recording
+            result = tree.unflatten(recording.form, published(outs, moving))
+        else:
+            self._last = _NOTHING
+            if why:
+                donated = self._donation.positions(args)
+                result = self._record(entry, leaves, structure, donated, why)
+            else:
+                # What is given up has nodes of its own, which the result may have, too.
+                own = put_together(structure, leaves) if self._donation.argnums else (args, kwargs)
+                result = self._f(*own[0], **own[1])
+        self._donation.take(args)
+        return result
+
+    def _record(
+        self,
+        entry: Specialization,
+        leaves: list[Any],
+        structure: Any,
+        donated: Sequence[int],
+        why: str,
+    ) -> Any:
+        form: Any = None
+
+        def run(traced: list[Any]) -> list[Any]:
+            nonlocal form
+            args, kwargs = put_together(structure, entry.filled(leaves, traced))
+            found, form = tree.flatten(self._f(*args, **kwargs))
+            return found
+
+        recorded, environment = self._cache.capture(entry, run, leaves, structure)
+        if not recorded.obstacle:
+            moving = entry.chosen(list(range(len(leaves))))
+            pairs = zip(moving, recorded.program.inputs, strict=True)
+            given = frozenset(v for i, v in pairs if i in donated)
+            recorded.program = attrs.evolve(recorded.program, donated=given)
+            compiled = self._compiler(recorded.program)
+            entry.add(CompiledTrace(recorded, compiled, environment, form, why))
+        return tree.unflatten(form, recorded.result)
+
+    def programs(self) -> tuple[Program, ...]:
+        """The programs that are replayed, after the passes; print one to read it."""
+        entries = list(self._cache.entries.values())
+        recordings = [recording for entry in entries for recording in entry.recordings]
+        forms = [recording.form for recording in recordings]
+        pullbacks = [form.program for form in forms if isinstance(form, Form)]
+        return (*(recording.program for recording in recordings), *pullbacks)
+
+    def report(self) -> Report:
+        """What was recorded, and why; print it to read it."""
+        return report_of(self._cache.name, self._cache.entries.values())
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        """Recordings stay behind: a copy in another process makes its own."""
+        path = str(vars(self).get("__qualname__"))
+        found: Any = sys.modules.get(self.__module__)
+        for name in path.split("."):
+            found = getattr(found, name, None)
+        if found is self:  # it stands where its name says, as with the decorator
+            return path
+        return Jitted, (self._f, self._compiler, self._cache.bound, self._donation.argnums)
+
+    def __repr__(self) -> str:
+        count = sum(len(entry.recordings) for entry in list(self._cache.entries.values()))
+        return f"<fdbr.jit of {self._cache.name}: {count} recording{'s' * (count != 1)}>"
+
+
+def _sees_order(f: Callable[..., Any]) -> bool:
+    """Whether a function may see in which order keywords are given."""
+    try:
+        parameters = inspect.signature(f, follow_wrapped=False).parameters.values()
+    except (TypeError, ValueError):  # it does not say
+        return True
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+@overload
+def jit(
+    f: Callable[..., Any],
+    *,
+    donate_argnums: int | Sequence[int] = (),
+    max_recordings: int = 64,
+) -> Jitted: ...
+
+
+@overload
+def jit(
+    *, donate_argnums: int | Sequence[int] = (), max_recordings: int = 64
+) -> Callable[[Callable[..., Any]], Jitted]: ...
+
+
+def jit(
+    f: Any = _LATER,
+    *,
+    donate_argnums: int | Sequence[int] = (),
+    max_recordings: int = 64,
+) -> Any:
+    """A function that records ``f``, and replays the recording faster.
+
+    A run of ``f`` is recorded as a flat program, with every transformation inside it; the program
+    is optimised, and later calls with arguments of the same kinds replay it.  Python control flow
+    stays what it is: each decision that ``f`` takes on a value (``if``, ``while``, ``int(x)``,
+    ``float(x)``) is noted and checked in each replay; where it turns out otherwise, another
+    recording is run, or a new one is made.
+
+    Parameters
+    ----------
+    f
+        A pure function of trees; without it, `jit` is a decorator with options.  Arrays and
+        numbers in its arguments may differ from call to call; all other leaves, as strings and
+        truth values, are static, and so are shapes and dtypes: for each there is a recording of
+        its own.
+    donate_argnums
+        The positions of arguments that the caller gives up, as the state in
+        ``state, loss = step(state, batch)``.  New values are written over NumPy arrays in their
+        frozen objects, dicts and lists, where nobody else refers to these arrays.  Afterwards
+        each array that was there is gone from the argument, overwritten or not, and what stands
+        in its place raises a `DonatedError` on use.  Arrays that are arguments themselves, or
+        items of a tuple, stay as they are.  Under a transformation nothing is given up.
+    max_recordings
+        How many recordings there may be for arguments of the same kinds: past it, calls that
+        none fits run ``f`` itself.  And for how many kinds there are recordings: past it, those
+        that were used least recently are dropped.
+
+    Returns
+    -------
+    Jitted
+        A function of the same arguments.  Print ``programs()[0]`` to read what is replayed, and
+        ``report()`` to read what was recorded and why.
+
+    Raises
+    ------
+    ImpureError
+        If ``f`` draws random numbers without a key, binds a variable around it anew, or keeps a
+        traced value in a list or dict; or if an array that it uses and is no argument has changed.
+    TypeError
+        If ``f`` is no function or returns a generator, a static leaf cannot be hashed, or
+        ``donate_argnums`` are no integers; by the call, if there are no arguments there.
+    ValueError
+        If ``donate_argnums`` are negative or not different, or ``max_recordings`` is less than 1.
+
+    >>> import fdbr, numpy as np
+    >>> @fdbr.jit
+    ... def f(x):
+    ...     return x * 2 if x > 0 else -x
+    >>> f(1.5), f(-1.0), f(2.5)
+    (3.0, 1.0, 5.0)
+    >>> print(f.report())
+    f: 2 recordings
+    1. for float, the first call with arguments of these kinds
+       3 steps, 3 after the passes, replayed 1 time
+       decisions: True
+    2. for float, decision 0 was False for the first time
+       3 steps, 3 after the passes, replayed 0 times
+       decisions: False
+    """
+    if f is _LATER:
+        return functools.partial(jit, donate_argnums=donate_argnums, max_recordings=max_recordings)
+    if not callable(f):
+        raise TypeError(f"fdbr.jit: f must be a function, not {describe(f)}")
+    bound = integer("fdbr.jit", "max_recordings", max_recordings, least=1)
+    argnums = integers("fdbr.jit", "donate_argnums", donate_argnums)
+    given = (argnums,) if isinstance(argnums, int) else argnums
+    if min(given, default=0) < 0 or len(set(given)) < len(given):
+        raise ValueError(
+            "fdbr.jit: donate_argnums must be different positions, counted from 0, got "
+            f"{donate_argnums}"
+        )
+    return Jitted(f, _compile, bound, given)
+
+
+def _compile(program: Program) -> tuple[Program, Callable[..., tuple[Any, ...]]]:
+    for run in _PASSES:
+        program = run(program)
+    return program, generate(program, products=True)

@@ -1,0 +1,1 @@
+"""Programs: what passes read and make, and back ends run."""

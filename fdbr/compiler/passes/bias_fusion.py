@@ -1,0 +1,142 @@
+"""Biases of products are added in the kernels that read the products."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fdbr.compiler.ir.program import (
+    Instruction,
+    Kind,
+    Program,
+    Step,
+    Variable,
+    is_variable,
+    kind_of,
+)
+from fdbr.compiler.passes.loop_fusion import VIEWS, is_candidate
+from fdbr.compiler.passes.rules.views import view_of
+from fdbr.compiler.passes.steps import readers_of
+from fdbr.core import registry
+
+__all__ = ["fuse_biases"]
+
+_SMALL = 1 << 9  # elements below which a kernel adds no faster than NumPy
+
+
+def fuse_biases(program: Program) -> Program:
+    """The program with ``x @ w.T + b`` as a product, and a sum where a kernel can do it.
+
+    It is done where all that reads it, in another shape or in part, is elementwise or a
+    reduction; or takes elements at indices, which the product and the bias then give alone.
+    """
+    readers = readers_of(program)
+    for output in program.outputs:
+        if is_variable(output):
+            readers.setdefault(output, []).append(None)  # type: ignore[arg-type]
+    free: dict[Step, Any] = {}  # the steps to be replaced, and the bias
+    for step in program.steps:
+        if type(step) is Instruction and step.primitive.name == "affine" and _is_large(step):
+            found = list(_views(step, readers))
+            if None not in found:
+                free.update(dict.fromkeys([step, *found], step.operands[2]))
+    if not free:
+        return program
+    return program.replace(_rewritten(program, free, readers))
+
+
+def _is_large(step: Instruction) -> bool:
+    kinds = [kind_of(operand) for operand in step.operands]
+    kind = step.outs[0].kind
+    same = all(k.is_array and k.dtype == kind.dtype for k in (*kinds, kind))
+    return same and kind.size >= _SMALL and kinds[2].shape == kind.shape[-1:]
+
+
+def _views(step: Step, readers: dict[Variable, list[Step]]) -> Iterator[Any]:
+    """The views of a step's result, and what takes elements of it; `None` if there is more."""
+    out = step.outs[0]
+    found = readers.get(out, [])
+    looks = [reader for reader in found if _is_view(reader, out)]
+    if looks:
+        yield from looks if len(looks) == len(found) else [None]
+        for look in looks:
+            yield from _views(look, readers)
+        return
+    picks = [reader for reader in found if _is_pick(reader, out)]
+    rest = [reader for reader in found if reader not in picks]
+    yield from picks
+    if not rest or out.kind.size < _SMALL or not all(map(_is_fused, rest)):
+        yield None
+
+
+def _is_fused(step: Step) -> bool:
+    """Whether a step is one that kernels do, and not only as a part of others."""
+    view = isinstance(step, Instruction) and step.primitive.name in VIEWS
+    return is_candidate(step) and not view
+
+
+def _is_view(step: Any, x: Variable) -> bool:
+    """Whether a step looks at an array in another shape, or at a part, of the same last axis."""
+    if type(step) is not Instruction or step.primitive.name not in ("reshape", "slice"):
+        return False
+    mine, theirs = step.outs[0].kind, x.kind.shape
+    if not mine.is_array or mine.shape[-1:] != theirs[-1:]:
+        return False
+    if step.primitive.name == "reshape":
+        return True
+    view = view_of(theirs, step.params["key"])
+    last = len(theirs) - 1
+    whole = view is not None and view.axes[last] == range(theirs[last])
+    return whole and view is not None and view.layout[-1:] == (last,)
+
+
+def _is_pick(step: Any, x: Variable) -> bool:
+    """Whether a step takes single elements, by an index for each axis."""
+    if type(step) is not Instruction or step.primitive.name != "gather":
+        return False
+    array, *indices = step.operands
+    last = kind_of(indices[-1])
+    return (
+        array is x
+        and all(x is not index for index in indices)
+        and len(indices) == len(x.kind.shape) == len(step.params["key"])
+        and last.is_array
+        and last.shape == step.outs[0].kind.shape != ()
+    )
+
+
+def _rewritten(
+    program: Program, free: dict[Step, Any], readers: dict[Variable, list[Step]]
+) -> Iterator[Step]:
+    plain: dict[Any, Variable] = {}  # what the same is without the bias
+    for step in program.steps:
+        if step not in free:
+            yield step
+            continue
+        assert type(step) is Instruction
+        bias, out = free[step], step.outs[0]
+        if step.primitive.name == "gather":
+            yield from _picked(step, plain[step.operands[0]], bias)
+            continue
+        own = plain[out] = Variable(out.kind)
+        if step.primitive.name == "affine":
+            product = registry["matmul_transposed"]
+            yield Instruction(product, step.operands[:2], {}, (own,), False, step.region)
+        else:
+            yield attrs.evolve(step, operands=(plain[step.operands[0]],), outs=(own,))
+        if any(reader not in free for reader in readers.get(out, ())):
+            yield Instruction(registry["add"], (own, bias), {}, (out,), False, step.region)
+
+
+def _picked(step: Instruction, plain: Variable, bias: Any) -> Iterator[Instruction]:
+    """Elements of a product, and those of its bias, added."""
+    _, *indices = step.operands
+    kind = step.outs[0].kind
+    shape = kind_of(indices[-1]).shape
+    own, shift = Variable(kind), Variable(Kind(np.ndarray, shape, kind.dtype))
+    yield attrs.evolve(step, operands=(plain, *indices), outs=(own,))
+    params = {**step.params, "key": step.params["key"][-1:]}
+    fuse_small = step.primitive
+    yield Instruction(fuse_small, (bias, indices[-1]), params, (shift,), False, step.region)
+    yield Instruction(registry["add"], (own, shift), {}, step.outs, False, step.region)

@@ -1,0 +1,30 @@
+"""Steps whose results nobody reads are dropped."""
+
+from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable
+
+__all__ = ["dce"]
+
+
+def dce(program: Program) -> Program:
+    """The program without steps that neither the outputs nor the guards depend on.
+
+    No primitive has an effect, so nothing else is lost.  Guards stay, and what they ask.
+
+    >>> from fdbr.compiler.capture.tracing import capture
+    >>> f = lambda xs: [xs[0] * 2, xs[0] * 3][:1]
+    >>> print(dce(capture(f, f, [2.0]).program))
+    program <lambda>(v0: float)
+      v1: float = multiply(v0, 2)
+      return v1
+    """
+    needed = {output for output in program.outputs if type(output) is Variable}
+    kept: list[Step] = []
+    for step in reversed(program.steps):
+        if type(step) is not Guard and needed.isdisjoint(step.outs):
+            continue
+        kept.append(step)
+        operands = step.operands if type(step) is Instruction else step.reads
+        needed.update([operand for operand in operands if type(operand) is Variable])
+    if len(kept) == len(program.steps):
+        return program
+    return program.replace(reversed(kept))

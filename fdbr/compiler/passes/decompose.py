@@ -1,0 +1,110 @@
+"""Primitives made of others are taken apart, where a kernel can put the parts together again.
+
+What a primitive is made of is not stated here: its value is recorded.
+"""
+
+from typing import Any, TypeGuard
+
+import attrs
+import numpy as np
+
+from fdbr.compiler.backends.cpu.element_code import CODES
+from fdbr.compiler.backends.cpu.small_kernels import is_small
+from fdbr.compiler.capture.tracing import capture
+from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, kind_of
+from fdbr.compiler.passes.fuse_small import FEWEST
+from fdbr.compiler.passes.steps import renamed, renamed_all, renamed_outputs
+from fdbr.core import registry
+
+__all__ = ["decompose"]
+
+_SMALL = 2048  # elements below which the whole is as fast as its parts, but in one kernel
+
+_COMPOUND = frozenset(
+    {
+        *("softmax", "log_softmax", "logsumexp", "standardize", "rescale"),
+        *("cross_entropy", "scaled_and_moved"),
+        *("gelu_tanh", "gelu", "gelu_share", "silu", "softplus", "softsign", "leaky_relu", "elu"),
+    }
+)
+
+
+def decompose(program: Program) -> Program:
+    """Take compound primitives apart."""
+    templates: dict[Any, Program | None] = {}
+    instead: dict[Variable, Any] = {}  # what stands for results of what was taken apart
+    steps: list[Step] = []
+    for step in program.steps:
+        step, template = _plain(renamed(step, instead)), None
+        if _is_compound(step):
+            key = _key(step)
+            if key not in templates:
+                templates[key] = _template(step)
+            template = templates[key]
+            worth = _is_large(step) or step.primitive.name == "scaled_and_moved"
+            if template is not None and not (worth or _is_small(template)):
+                template = None
+        if template is None:
+            steps.append(step)
+            continue
+        assert isinstance(step, Instruction)
+        names: dict[Variable, Any] = dict(zip(template.inputs, step.operands, strict=True))
+        for part in template.steps:
+            assert type(part) is Instruction
+            outs = tuple(Variable(v.kind) for v in part.outs)
+            names.update(zip(part.outs, outs, strict=True))
+            operands = renamed_all(part.operands, names)
+            steps.append(
+                Instruction(part.primitive, operands, part.params, outs, part.several, step.region)
+            )
+        instead.update(zip(step.outs, renamed_all(template.outputs, names), strict=True))
+    return renamed_outputs(program, steps, instead)
+
+
+def _is_compound(step: Step) -> TypeGuard[Instruction]:
+    """Whether a step is to be taken apart; arrays of other modules are no matter of kernels."""
+    if not isinstance(step, Instruction) or step.primitive.name not in _COMPOUND:
+        return False
+    kinds = map(kind_of, step.operands)
+    return all(k.is_array or k.is_number or issubclass(k.type, np.generic) for k in kinds)
+
+
+def _plain(step: Step) -> Step:
+    """A sum of rows as the sum along an axis that it is, which kernels do."""
+    if type(step) is not Instruction or step.primitive.name != "sum_of_rows":
+        return step
+    return attrs.evolve(step, primitive=registry["sum"], params={"axes": (0,), "keepdims": False})
+
+
+def _is_large(step: Instruction) -> bool:
+    kind = kind_of(step.operands[0])
+    if not kind.is_array or CODES.get(kind.dtype) not in ("f4", "f8"):
+        return False
+    axes = step.params.get("axes", (len(kind.shape) - 1,) if step.several else ())
+    trailing = tuple(range(len(kind.shape) - len(axes), len(kind.shape)))
+    return kind.size >= _SMALL and tuple(sorted(axes)) == trailing
+
+
+def _is_small(template: Program) -> bool:
+    """Whether the parts are to be done by one kernel for small arrays."""
+    return len(template.steps) >= FEWEST and all(map(is_small, template.steps))
+
+
+def _key(step: Instruction) -> Any:
+    kinds = tuple(kind_of(operand) for operand in step.operands)
+    return step.primitive.name, kinds, tuple(sorted(step.params.items()))
+
+
+def _template(step: Instruction) -> Program | None:
+    """The program of a primitive's value; `None` if it takes decisions, or does not change."""
+    examples = [np.zeros(kind.shape, kind.dtype) for kind in map(kind_of, step.operands)]
+
+    def value(traced: list[Any]) -> list[Any]:
+        out = step.primitive.value(np, *traced, **step.params)
+        return list(out) if type(out) is tuple else [out]
+
+    with np.errstate(all="ignore"):
+        program = capture(value, step.primitive.value, examples).program
+    if program is None or program.guards or len(program.steps) < 2:
+        return None
+    return program

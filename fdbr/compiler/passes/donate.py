@@ -1,0 +1,65 @@
+"""New values of what the caller gives up are written over the old ones."""
+
+from collections import Counter
+from collections.abc import Mapping, Set
+from typing import Any
+
+import attrs
+
+from fdbr.compiler.backends.cpu.buffer_assignment import is_fresh, is_large
+from fdbr.compiler.backends.cpu.element_code import is_elementwise
+from fdbr.compiler.ir.program import Fused, Instruction, Program, Variable, is_variable
+from fdbr.compiler.passes.steps import readers_of
+
+__all__ = ["donate"]
+
+Sharing = Mapping[Variable, Set[Variable]]
+"""For variables that may lie in the memory of inputs, those inputs."""
+
+
+def donate(program: Program) -> Program:
+    """The program with kernels that write results over inputs that the caller gives up.
+
+    They come last: whatever takes decisions or may fail is over when the first of them begins,
+    and whoever else reads what they write over has read it.
+    """
+    sharing = _sharing(program)
+    if not sharing:
+        return program
+    outputs = {v for v in program.outputs if is_variable(v)}
+    readers = readers_of(program)
+    ends = [
+        step
+        for step in program.steps
+        if type(step) is Fused
+        and all(map(is_elementwise, step.steps))
+        and outputs.issuperset(step.outs)
+        and not any(out in readers for out in step.outs)
+    ]
+    shown = frozenset().union(*(sharing.get(v, ()) for v in outputs))
+    read = Counter(root for kernel in ends for v in kernel.reads for root in sharing.get(v, ()))
+    free = {v for v, times in read.items() if times == 1 and v not in shown}
+    changed = {kernel: _over(kernel, free) for kernel in ends}
+    rest = [step for step in program.steps if step not in changed or changed[step] is step]
+    return program.replace([*rest, *(new for old, new in changed.items() if new is not old)])
+
+
+def _over(kernel: Fused, free: Set[Variable]) -> Fused:
+    """A kernel that writes its results over operands of their shape and dtype, where it can."""
+    operands = [v for v in kernel.reads if v in free and v.kind.shape == kernel.domain]
+    over: dict[Variable, Variable] = {}
+    for out in kernel.outs:
+        for operand in operands:
+            if operand.kind == out.kind and operand not in over.values():
+                over[out] = operand
+                break
+    return attrs.evolve(kernel, over=over) if over else kernel
+
+
+def _sharing(program: Program) -> Sharing:
+    sharing: dict[Any, Set[Variable]] = {v: {v} for v in program.donated if is_large(v)}
+    for step in program.steps if sharing else ():
+        below = [sharing[v] for v in step.reads if v in sharing]
+        if below and isinstance(step, Instruction) and not is_fresh(step):
+            sharing.update(dict.fromkeys(step.outs, frozenset().union(*below)))
+    return sharing

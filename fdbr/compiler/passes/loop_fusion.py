@@ -1,0 +1,366 @@
+"""Elementwise chains, with their broadcasts and reductions, become kernels."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.compiler.backends.cpu.broadcast_layout import place, splits
+from fdbr.compiler.backends.cpu.element_code import BY_ROW, CODES, is_elementwise
+from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, kind_of
+from fdbr.compiler.passes.steps import readers_of
+
+__all__ = ["VIEWS", "fuse_loops", "is_candidate", "reduction_of"]
+
+_SMALL = 2048  # elements below which NumPy is as fast as a kernel
+_LONG = 12  # steps from which on a kernel pays however small it is
+_ROWS = 8  # rows, so that threads can share them
+_MOST = 60  # steps of one kernel: LLVM's time grows faster than their number
+_REDUCTIONS = frozenset({"sum", "mean", "max", "min"})
+_SLOW = frozenset(
+    {"exp", "tanh", "tanh_slope", "sigmoid", "sigmoid_slope", "log", "log1p", "gaussian"}
+)
+VIEWS = frozenset({"reshape", "broadcast_to"})
+
+
+def reduction_of(step: Instruction) -> tuple[str, tuple[int, ...]] | None:
+    """The name and the axes of a reduction that kernels know."""
+    name = step.primitive.name
+    if name not in _REDUCTIONS or not step.operands or type(step.operands[0]) is not Variable:
+        return None
+    kind = step.operands[0].kind
+    if CODES.get(kind.dtype) not in ("f4", "f8") or kind.dtype != step.outs[0].kind.dtype:
+        return None
+    return (name, tuple(sorted(step.params["axes"]))) if kind.size else None
+
+
+class _Group:
+    """A kernel in the making.
+
+    Attributes
+    ----------
+    rows
+        The values of which there is one a row, for a split that a reduction has decided.
+    """
+
+    __slots__ = ("closed", "domain", "final", "members", "parts", "rows", "splits", "steps")
+
+    def __init__(self, domain: tuple[int, ...]) -> None:
+        self.domain = domain
+        self.splits = frozenset(range(len(domain) + 1))
+        self.steps: list[Instruction] = []
+        self.members: set[Variable] = set()
+        self.rows: set[Variable] = set()
+        self.final: set[Variable] = set()  # reductions over rows: whole only after the kernel
+        self.closed = False
+        self.parts: tuple[_Group, ...] = ()  # the groups that went into it last
+
+    @classmethod
+    def joined(cls, parts: list["_Group"]) -> "_Group | None":
+        """Groups in one, if they run over the same domain."""
+        whole = cls(parts[0].domain)
+        for part in parts:
+            whole.splits &= part.splits
+            if part.domain != whole.domain or not whole.splits:
+                return None
+            whole.steps += part.steps
+            whole.members |= part.members
+            whole.rows |= part.rows
+            whole.final |= part.final
+        whole.parts = tuple(parts)
+        return whole
+
+    def admit(self, step: Instruction) -> bool:
+        """Take a step in, if it fits."""
+        if len(self.steps) >= _MOST or any(v in self.final for v in step.reads):
+            return False
+        fits = self._fits(step)
+        if fits is None:
+            return False
+        self.splits, where = fits
+        self.steps.append(step)
+        self.members.update(step.outs)
+        if where is not None:
+            where.update(step.outs)
+        return True
+
+    def _fits(self, step: Instruction) -> tuple[frozenset[int], set[Variable] | None] | None:
+        """The splits that are left, and which kind of value the step makes."""
+        shape = step.outs[0].kind.shape
+        found = reduction_of(step)
+        if found is not None:
+            operand: Variable = step.operands[0]
+            if operand in self.rows or operand.kind.shape != self.domain:
+                return None
+            axes, rank = found[1], len(self.domain)
+            if axes == tuple(range(rank)) and found[0] in ("sum", "mean"):
+                return self.splits, self.final
+            if axes == tuple(range(rank - len(axes), rank)) and axes:
+                return self._only(rank - len(axes), self.rows)
+            if axes == tuple(range(len(axes))) and axes and found[0] in ("sum", "mean"):
+                return self._only(len(axes), self.final)
+            return None
+        if step.primitive.name in BY_ROW:
+            return self._fits_by_row(step)
+        if any(v in self.rows for v in step.reads) and shape != self.domain:
+            return self._fits_row(step, shape)
+        if shape != self.domain or (step.primitive.name == "reshape" and self._reshapes(step)):
+            return None
+        left = self.splits
+        for operand in step.operands:
+            left = left & splits(kind_of(operand).shape, self.domain)
+        return (left, None) if left else None
+
+    def _fits_by_row(self, step: Instruction) -> Any:
+        """Whether a step acts on all elements, with others of which there is one a row."""
+        x, *others = step.operands
+        lead = step.outs[0].kind.shape[:-1]
+        if kind_of(x).shape != self.domain or step.outs[0].kind.shape != self.domain:
+            return None
+        if any(o in self.members and o not in self.rows for o in others if type(o) is Variable):
+            return None
+        whole = all(kind_of(o).size == 1 or kind_of(o).shape == lead for o in others)
+        return self._only(len(lead), None) if whole else None
+
+    def _only(self, split: int, where: set[Variable] | None) -> Any:
+        return (frozenset({split}), where) if split in self.splits else None
+
+    def _reshapes(self, step: Instruction) -> bool:
+        return kind_of(step.operands[0]).shape != step.outs[0].kind.shape
+
+    def _fits_row(self, step: Instruction, shape: tuple[int, ...]) -> Any:
+        """Whether a step acts on values of which there is one a row."""
+        (split,) = self.splits
+        count = int(np.prod(self.domain[:split], dtype=int))
+        size = int(np.prod(shape, dtype=int))
+        if size != count:
+            return None
+        for operand in step.operands:
+            kind = kind_of(operand)
+            row = type(operand) is Variable and operand in self.rows
+            member = type(operand) is Variable and operand in self.members
+            if kind.size != 1 and (kind.size != count or (member and not row)):
+                return None
+            # What comes from outside must have the very shape, but for axes of length 1.
+            if kind.size == count != 1 and not row and not _is_squeezed(kind.shape, shape):
+                return None
+        if step.primitive.name == "broadcast_to":
+            same = _is_squeezed(kind_of(step.operands[0]).shape, shape)
+            return (self.splits, self.rows) if same else None
+        return self.splits, self.rows
+
+
+def _is_squeezed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether shapes differ in nothing but axes of length 1."""
+    return [n for n in a if n != 1] == [n for n in b if n != 1]
+
+
+def is_candidate(step: Step) -> bool:
+    """Whether a kernel can do a step, with others or alone."""
+    if type(step) is not Instruction:
+        return False
+    out = step.outs[0].kind
+    if not out.size or len(step.outs) != 1:
+        return False
+    if not all(kind_of(o).type in _TYPES for o in (*step.operands, *step.outs)):
+        return False
+    if step.primitive.name in VIEWS:
+        operand = kind_of(step.operands[0])
+        return out.dtype in CODES and operand.dtype == out.dtype
+    if step.primitive.name in BY_ROW:
+        return _is_by_row(step)
+    return reduction_of(step) is not None or is_elementwise(step)
+
+
+def _is_by_row(step: Instruction) -> bool:
+    kind = step.outs[0].kind
+    codes = [CODES.get(kind_of(operand).dtype) for operand in step.operands]
+    same = codes[0] == codes[1] == CODES.get(kind.dtype) and codes[0] in ("f4", "f8")
+    return same and codes[2] in ("i4", "i8") and len(kind.shape) > 1 and kind.shape[-1] > 1
+
+
+_TYPES = frozenset({np.ndarray, np.float32, np.float64, np.bool_, np.int64, float, int})
+
+
+def _domain_of(step: Instruction) -> tuple[int, ...]:
+    whole = step.operands[0] if reduction_of(step) else step.outs[0]
+    return tuple(kind_of(whole).shape)
+
+
+def fuse_loops(program: Program) -> Program:
+    """Put steps together that one kernel can do.
+
+    A group stays open until a step outside reads what it makes; then it runs where its last
+    step stood.
+    """
+    program = program.replace(_reductions_first(program.steps))
+    groups: dict[_Group, None] = {}
+    home: dict[Variable, _Group] = {}
+    reading: dict[Variable, _Group] = {}  # the last group that reads a variable from outside
+    for step in program.steps:
+        near = list(dict.fromkeys(home[v] for v in step.reads if v in home))
+        joined = None
+        if isinstance(step, Instruction) and is_candidate(step):
+            still = [group for group in near if not group.closed]
+            joined = _join(step, still)
+            if joined is None and not still and step.primitive.name not in VIEWS:
+                joined = _join(step, _siblings(step, reading))
+            if joined is None and step.primitive.name not in VIEWS:
+                group = _Group(_domain_of(step))
+                joined = group if group.admit(step) else None
+        if joined is not None:
+            groups[joined] = None
+            for old in joined.parts:
+                groups.pop(old, None)
+                old.closed = True
+                home.update(dict.fromkeys(old.members, joined))
+            home[step.outs[0]] = joined
+            reading.update((v, joined) for v in step.reads if v not in joined.members)
+        for group in near:
+            if group is not joined and group not in (joined.parts if joined else ()):
+                group.closed = True
+    order = {step: position for position, step in enumerate(program.steps)}
+    for group in groups:
+        group.steps.sort(key=order.__getitem__)
+    return _assembled(program, list(groups))
+
+
+def _siblings(step: Instruction, reading: dict[Variable, _Group]) -> list[_Group]:
+    """Open groups over the same domain that read a whole operand of a step."""
+    domain = _domain_of(step)
+    found = dict.fromkeys(reading[v] for v in step.reads if v in reading and v.kind.shape == domain)
+    return [group for group in found if not group.closed and group.domain == domain]
+
+
+def _reductions_first(steps: Sequence[Step]) -> list[Step]:
+    """Reductions moved to where their operand is made, before others read it.
+
+    One over all that a reshape has put together is made one of what was reshaped.
+    """
+    makers: dict[Variable, Step] = {}
+    after: dict[Variable, list[Step]] = {}
+    rest: list[Step] = []
+    for step in steps:
+        makers.update(dict.fromkeys(step.outs, step))
+        if type(step) is not Instruction or reduction_of(step) is None:
+            rest.append(step)
+            continue
+        step = _unreshaped(step, makers)
+        operand = step.operands[0]
+        if operand in makers and type(makers[operand]) is Instruction:
+            after.setdefault(operand, []).append(step)
+        else:
+            rest.append(step)
+    found: list[Step] = []
+    for step in rest:
+        waiting = [step]
+        while waiting:
+            step = waiting.pop()
+            found.append(step)
+            for out in step.outs:
+                waiting += reversed(after.get(out, ()))
+    return found
+
+
+def _unreshaped(step: Instruction, makers: dict[Variable, Step]) -> Instruction:
+    """A sum over leading axes of a reshaped array as one of the array itself, if it is the same."""
+    maker = makers.get(step.operands[0])
+    if type(maker) is not Instruction or maker.primitive.name != "reshape":
+        return step
+    if step.primitive.name != "sum" or step.params["keepdims"]:
+        return step
+    source = maker.operands[0]
+    if source not in makers or not is_candidate(makers[source]):
+        return step
+    axes, shape = tuple(sorted(step.params["axes"])), step.operands[0].kind.shape
+    if type(source) is not Variable or axes != tuple(range(len(axes))):
+        return step
+    tail = shape[len(axes) :]
+    lead = len(source.kind.shape) - len(tail)
+    if lead < 1 or source.kind.shape[lead:] != tail:
+        return step
+    params = {**step.params, "axes": tuple(range(lead))}
+    return Instruction(step.primitive, (source,), params, step.outs, False, step.region)
+
+
+def _join(step: Instruction, near: list[_Group]) -> _Group | None:
+    """The open group that takes a step in: several of those that it reads together, or one."""
+    if len(near) > 1:
+        both = _Group.joined(near)
+        if both is not None and both.admit(step):
+            return both
+    for group in near:
+        if group.admit(step):
+            group.parts = ()
+            return group
+    return None
+
+
+def _assembled(program: Program, groups: list[_Group]) -> Program:
+    readers = readers_of(program)
+    kept = {v for v in program.outputs if type(v) is Variable}
+    last: dict[Any, Fused] = {}
+    inside: set[Any] = set()
+    for group in groups:
+        steps = _worth(group, readers, kept)
+        if not steps:
+            continue
+        own = set(steps)
+        outs = [
+            v
+            for step in steps
+            for v in step.outs
+            if v in kept or any(reader not in own for reader in readers.get(v, ()))
+        ]
+        split = _split(group)
+        inside |= own
+        last[steps[-1]] = Fused(tuple(steps), group.domain, split, tuple(outs))
+    steps_: list[Step] = []
+    for step in program.steps:
+        if step in last:
+            steps_.append(last[step])
+        elif step not in inside:
+            steps_.append(step)
+    return program.replace(steps_)
+
+
+def _worth(group: _Group, readers: Any, kept: set[Variable]) -> list[Instruction]:
+    """The steps of a group that is to become a kernel; none if NumPy does it as fast."""
+    steps = list(group.steps)
+    real = [s for s in steps if s.primitive.name not in VIEWS]
+    size = int(np.prod(group.domain, dtype=int))
+    if len(real) < 2 and not (size >= 8 * _SMALL and _pays_alone(real)):
+        return []
+    if size < _SMALL and len(real) < _LONG and size * len(real) < 4 * _SMALL:
+        return []
+    return steps
+
+
+def _pays_alone(steps: list[Instruction]) -> bool:
+    return any(s.primitive.name in _SLOW or _repeats_all(s) for s in steps)
+
+
+def _repeats_all(step: Instruction) -> bool:
+    """Whether every operand is repeated, which NumPy has no fast loop for."""
+    size = step.outs[0].kind.size
+    return len(step.operands) > 1 and all(kind_of(o).size < size for o in step.operands)
+
+
+def _split(group: _Group) -> int:
+    """The split at which the fewest operands repeat in rows; of those, none, or long columns."""
+    if len(group.splits) == 1:
+        return next(iter(group.splits))
+    rank = len(group.domain)
+    shapes = {kind_of(o).shape for step in group.steps for o in step.operands}
+    repeats = {k: sum(_repeats(shape, group.domain, k) for shape in shapes) for k in group.splits}
+    best = [k for k in sorted(group.splits) if repeats[k] == min(repeats.values())]
+    if rank in best:
+        return rank
+    return next((k for k in best if math.prod(group.domain[:k]) >= _ROWS), best[-1])
+
+
+def _repeats(shape: tuple[int, ...], domain: tuple[int, ...], split: int) -> bool:
+    """Whether rows of an operand belong to several rows of the domain."""
+    found = place(shape, domain, split)
+    return found is not None and found.count not in (1, math.prod(domain[:split]))

@@ -1,0 +1,95 @@
+"""What is cheap to compute is computed again, in the place of being kept for a later kernel."""
+
+from typing import Any
+
+import attrs
+
+from fdbr.compiler.backends.cpu.element_code import cost
+from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, is_variable
+from fdbr.compiler.passes.steps import fits, readers_of, renamed_all
+
+__all__ = ["rematerialize"]
+
+_CHEAP = 4  # additions that cost less than to write an element and to read it again
+
+Chain = list[Instruction]
+"""Steps that make a value out of what a kernel reads, in their order."""
+
+
+def rematerialize(program: Program) -> Program:
+    """The program without results of kernels that all their readers, kernels too, can make.
+
+    A reader makes a value again where a few additions and multiplications do it out of what it
+    reads besides: so ``x * x`` is not kept from the way forward to the way back if ``x`` is.
+    """
+    readers = readers_of(program)
+    kept = {v for v in program.outputs if is_variable(v)}
+    chains: dict[Step, dict[Variable, Chain]] = {}
+    gone: set[Variable] = set()
+    for kernel in program.steps:
+        if type(kernel) is not Fused:
+            continue
+        makers = {out: step for step in kernel.steps for out in step.outs}
+        for out in kernel.outs:
+            later = readers.get(out, ())
+            if out in kept or not later or not all(type(step) is Fused for step in later):
+                continue
+            found = [_chain(out, makers, step, gone) for step in later]
+            if all(found):
+                gone.add(out)
+                for step, chain in zip(later, found, strict=True):
+                    chains.setdefault(step, {})[out] = chain
+                    # What it is made of has to stay.
+                    kept.update(v for part in chain for v in part.reads)
+    if not gone:
+        return program
+    return program.replace(_without(step, chains.get(step, {}), gone) for step in program.steps)
+
+
+def _chain(
+    wanted: Variable, makers: dict[Variable, Instruction], reader: Any, gone: set[Variable]
+) -> Chain:
+    """The steps by which a kernel makes a value out of its other operands; none if it cannot."""
+    given = {v for v in reader.reads if v is not wanted and v not in gone}
+    chain: Chain = []
+    made: set[Variable] = set()
+
+    def make(variable: Variable) -> bool:
+        if variable in made:
+            return True
+        step = makers.get(variable)
+        if step is None or not fits(step, reader):
+            return False
+        needed = [o for o in step.operands if is_variable(o) and o not in given and o not in made]
+        if not all(map(make, needed)):
+            return False
+        chain.append(step)
+        made.add(variable)
+        return sum(map(cost, chain)) <= _CHEAP
+
+    return chain if make(wanted) else []
+
+
+def _without(step: Step, chains: dict[Variable, Chain], gone: set[Variable]) -> Step:
+    """A kernel that makes what it read again, and does not give out what nobody reads."""
+    if type(step) is not Fused:
+        return step
+    names: dict[Variable, Variable] = {}
+    parts: list[Instruction] = []
+    for chain in chains.values():
+        parts += [_renamed(part, names) for part in chain if part.outs[0] not in names]
+    parts += [_renamed(part, names, new=False) for part in step.steps]
+    outs = tuple(v for v in step.outs if v not in gone)
+    if not chains and len(outs) == len(step.outs):
+        return step
+    return attrs.evolve(step, steps=tuple(parts), outs=outs)
+
+
+def _renamed(step: Instruction, names: dict[Variable, Variable], new: bool = True) -> Instruction:
+    """A step with other names for its operands, and new ones for its results."""
+    operands = renamed_all(step.operands, names)
+    outs = step.outs
+    if new:
+        outs = tuple(Variable(v.kind) for v in outs)
+        names.update(zip(step.outs, outs, strict=True))
+    return attrs.evolve(step, operands=operands, outs=outs)

@@ -1,0 +1,172 @@
+"""Ones, zeros, powers, and functions of themselves."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fdbr.compiler.ir.program import Instruction, Variable, kind_of
+from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, between, rule
+
+_MOST = 8  # the highest power that is multiplied out: its error stays below 4 ulps
+
+
+def _is_complex(step: Instruction) -> bool:
+    return step.outs[0].kind.dtype.kind == "c"
+
+
+@rule("multiply")
+def times_one(step: Instruction, facts: Facts) -> Found:
+    """``x * 1`` is ``x``; not of complex numbers, where infinity times 1 has a NaN."""
+    x, y = step.operands
+    if _is_complex(step):
+        return None
+    if facts.number(y) == 1:
+        return Same(x)
+    return Same(y) if facts.number(x) == 1 else None
+
+
+@rule("divide")
+def by_one(step: Instruction, facts: Facts) -> Found:
+    """``x / 1`` is ``x``."""
+    x, y = step.operands
+    return Same(x) if facts.number(y) == 1 and not _is_complex(step) else None
+
+
+@rule("add")
+def plus_zero(step: Instruction, facts: Facts) -> Found:
+    """``x + 0`` is ``x``; of floating numbers ``x - 0`` alone, which leaves -0.0 what it is."""
+    x, y = step.operands
+    least = -1.0 if step.outs[0].kind.dtype.kind == "f" else 1.0  # the sign of the zero
+    if step.outs[0].kind.dtype.kind == "c":
+        return None
+    if _is_zero(facts.number(y), least):
+        return Same(x)
+    return Same(y) if _is_zero(facts.number(x), least) else None
+
+
+@rule("subtract")
+def minus_zero(step: Instruction, facts: Facts) -> Found:
+    """``x - 0`` is ``x``; not if the zero is negative."""
+    x, y = step.operands
+    return Same(x) if _is_zero(facts.number(y), 1.0) else None
+
+
+def _is_zero(number: Any, sign: float) -> bool:
+    """Whether a number is the zero of a sign; integers have the positive one."""
+    return number == 0 and math.copysign(1.0, number) == sign
+
+
+@rule("divide")
+def by_power_of_two(step: Instruction, facts: Facts) -> Found:
+    """``x / 4`` is ``x * 0.25``: both round the same number, and a product is faster."""
+    x, y = step.operands
+    kind, divisor = step.outs[0].kind, facts.number(y)
+    if divisor is None or type(y) is Variable or kind.dtype.kind != "f" or kind != kind_of(x):
+        return None
+    fraction, exponent = math.frexp(divisor)
+    if abs(fraction) != 0.5 or abs(exponent) > np.finfo(kind.dtype).maxexp - 2:
+        return None
+    if type(y) in (int, float):
+        return applied(step, "multiply", x, 1 / divisor)
+    inverse = np.divide(1, y)
+    return applied(step, "multiply", x, inverse) if inverse.dtype == kind_of(y).dtype else None
+
+
+@rule("positive")
+def plain(step: Instruction, facts: Facts) -> Found:
+    """``+x`` is ``x``: nothing is ever written to, so there is no need of a copy."""
+    return Same(step.operands[0])
+
+
+# --- powers -------------------------------------------------------------------------
+
+
+@rule("multiply")
+def times_itself(step: Instruction, facts: Facts) -> Found:
+    """``x * x`` is the square, which reads one array."""
+    x, y = step.operands
+    if x is not y or kind_of(x).is_number or kind_of(x).dtype.kind not in "iuf":
+        return None  # truth values have no square that is one
+    return applied(step, "square", x)
+
+
+@rule("power")
+def to_constant_power(step: Instruction, facts: Facts) -> Found:
+    """``x ** 2.0`` and the like are products, which take a hundredth of the time."""
+    x, y = step.operands
+    exponent = facts.number(y)
+    return _product(step, x, exponent) if step.outs[0].kind.dtype.kind == "f" else None
+
+
+@rule("integer_power")
+def to_integer_power(step: Instruction, facts: Facts) -> Found:
+    """``x ** 3`` is ``square(x) * x``."""
+    return _product(step, step.operands[0], step.params["exponent"])
+
+
+def _product(step: Instruction, x: Any, exponent: Any) -> Found:
+    kind = step.outs[0].kind
+    if kind != kind_of(x) or kind.is_number or kind.dtype.kind not in "iuf":
+        return None  # Python's integers have no bounds
+    if exponent == -1 and kind.dtype.kind == "f":
+        return applied(step, "reciprocal", x)
+    if exponent not in range(1, _MOST + 1):
+        return None
+    if exponent == 1:
+        return Same(x)
+    made: list[Instruction] = []
+    known = x
+    for bit in f"{int(exponent):b}"[1:]:
+        known, square = between(step, kind, "square", known)
+        made.append(square)
+        if bit == "1":
+            known, product = between(step, kind, "multiply", known, x)
+            made.append(product)
+    last = made.pop()
+    return [*made, applied(step, last.primitive.name, *last.operands)]
+
+
+# --- functions of themselves --------------------------------------------------------
+
+
+@rule("maximum", "minimum")
+def of_itself(step: Instruction, facts: Facts) -> Found:
+    """The larger of ``x`` and ``x`` is ``x``."""
+    x, y = step.operands
+    return Same(x) if x is y else None
+
+
+@rule("relu", "real_abs", "floor", "ceil", "trunc", "round")
+def again(step: Instruction, facts: Facts) -> Found:
+    """What these functions give they leave as it is."""
+    (x,) = step.operands
+    return Same(x) if facts.made_by(x, step.primitive.name) else None
+
+
+@rule("logical_not", "bitwise_invert", "conj")
+def back(step: Instruction, facts: Facts) -> Found:
+    """What these functions do they undo."""
+    maker = facts.made_by(step.operands[0], step.primitive.name)
+    return Same(maker.operands[0]) if maker else None
+
+
+@rule("real", "conj")
+def of_reals(step: Instruction, facts: Facts) -> Found:
+    """The real part, and the conjugate, of a real number is itself."""
+    (x,) = step.operands
+    return Same(x) if kind_of(x).dtype.kind == "f" else None
+
+
+@rule("astype_inexact", "astype_exact")
+def to_its_dtype(step: Instruction, facts: Facts) -> Found:
+    """Nothing changes from a dtype to itself, nor to a wider one and back."""
+    (x,) = step.operands
+    kind = step.outs[0].kind
+    if kind_of(x) == kind:
+        return Same(x)
+    maker = facts.made_by(x, "astype_inexact", "astype_exact")
+    if maker is None:
+        return None
+    first = maker.operands[0]
+    return Same(first) if np.can_cast(kind_of(first).dtype, kind_of(x).dtype, "safe") else None

@@ -1,0 +1,17 @@
+"""Products of matrices that are simpler."""
+
+from fdbr.compiler.ir.program import Instruction, kind_of
+from fdbr.compiler.passes.rules.table import Facts, Found, applied, rule
+
+
+@rule("matmul")
+def of_vectors(step: Instruction, facts: Facts) -> Found:
+    """Columns times rows are products of elements, which a kernel writes as fast as memory takes.
+
+    Of few matrices the BLAS does it as well.
+    """
+    x, y = step.operands
+    kind = kind_of(x)
+    if len(kind.shape) < 3 or kind.shape[-1] != 1 or step.outs[0].kind.dtype.kind not in "fc":
+        return None
+    return applied(step, "multiply", x, y)

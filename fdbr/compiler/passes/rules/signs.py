@@ -1,0 +1,110 @@
+"""Negations, which sums, differences and constants take up.
+
+The sign of a zero stays: so ``-(x - y)`` is not ``y - x``, which is 0.0 where they are equal.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from fdbr.backend import lock
+from fdbr.compiler.ir.program import Instruction, Variable, kind_of
+from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, instead, rule
+
+
+@rule("negative")
+def twice(step: Instruction, facts: Facts) -> Found:
+    """``-(-x)`` is ``x``."""
+    maker = facts.made_by(step.operands[0], "negative")
+    return Same(maker.operands[0]) if maker else None
+
+
+@rule("multiply")
+def by_minus_one(step: Instruction, facts: Facts) -> Found:
+    """``x * -1`` is ``-x``; not of complex numbers, where infinity times -1 has a NaN."""
+    for x, y in (step.operands, step.operands[::-1]):
+        kind = kind_of(x)
+        if facts.number(y) == -1 and kind == step.outs[0].kind and kind.dtype.kind in "if":
+            return applied(step, "negative", x)
+    return None
+
+
+@rule("add")
+def plus_negative(step: Instruction, facts: Facts) -> Found:
+    """``x + (-y)`` is ``x - y``."""
+    for x, y in (step.operands, step.operands[::-1]):
+        taken = _taken(step, facts, y)
+        if taken is not None:
+            return applied(step, "subtract", x, taken)
+    return None
+
+
+@rule("subtract")
+def minus_negative(step: Instruction, facts: Facts) -> Found:
+    """``x - (-y)`` is ``x + y``."""
+    x, y = step.operands
+    taken = _taken(step, facts, y)
+    return None if taken is None else applied(step, "add", x, taken)
+
+
+def _taken(step: Instruction, facts: Facts, operand: Any) -> Any:
+    """What an operand is the negation of, if it may be taken up."""
+    maker = facts.only_made_by(operand, "negative")
+    if maker is None:
+        return None
+    # A narrower integer may be its own negation, and an unsigned one has none of its width.
+    mine = operand.kind.dtype
+    return maker.operands[0] if mine.kind in "fc" or mine == step.outs[0].kind.dtype else None
+
+
+@rule("negative")
+def of_multiple(step: Instruction, facts: Facts) -> Found:
+    """``-(x * 2)`` is ``x * -2``, and ``-(x / 3)`` is ``x / -3``."""
+    maker = facts.only_made_by(step.operands[0], "multiply", "divide")
+    if maker is None or step.outs[0].kind.dtype.kind != "f":
+        return None
+    for position, operand in enumerate(maker.operands):
+        negated = _negated(operand)
+        if negated is not None:
+            operands = list(maker.operands)
+            operands[position] = negated
+            return applied(step, maker.primitive.name, *operands)
+    return None
+
+
+@rule("multiply", "divide")
+def of_negatives(step: Instruction, facts: Facts) -> Found:
+    """``-x * -y`` is ``x * y``, and ``-x * 2`` is ``x * -2``."""
+    if step.outs[0].kind.dtype.kind != "f":
+        return None
+    makers = [facts.only_made_by(operand, "negative") for operand in step.operands]
+    if not any(makers):
+        return None
+    inner = [
+        _negated(operand) if maker is None else maker.operands[0]
+        for maker, operand in zip(makers, step.operands, strict=True)
+    ]
+    floating = all(
+        maker is None or kind_of(o).dtype.kind == "f"
+        for maker, o in zip(makers, inner, strict=True)
+    )
+    return instead(step, *inner) if floating and all(o is not None for o in inner) else None
+
+
+@rule("square", "real_abs", "cos", "cosh")
+def of_negative(step: Instruction, facts: Facts) -> Found:
+    """Even functions are the same of ``-x`` and of ``x``."""
+    (x,) = step.operands
+    maker = facts.only_made_by(x, "negative")
+    return instead(step, maker.operands[0]) if maker and x.kind.dtype.kind == "f" else None
+
+
+def _negated(constant: Any) -> Any:
+    """A constant with the other sign, where every one has one."""
+    if type(constant) is Variable:
+        return None
+    if type(constant) in (int, float):
+        return -constant
+    if isinstance(constant, np.ndarray | np.generic) and constant.dtype.kind == "f":
+        return lock(np.negative(constant)) if constant.ndim == 0 else None
+    return None

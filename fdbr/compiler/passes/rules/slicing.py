@@ -1,0 +1,152 @@
+"""Parts of parts, and of what was put together from parts."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fdbr.backend import lock
+from fdbr.compiler.ir.program import Instruction, kind_of
+from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, rule
+from fdbr.compiler.passes.rules.views import View, view_of
+
+_LARGE = 1 << 20  # bytes from which on zeros are made when the program runs
+
+
+def _taken(step: Instruction) -> View | None:
+    """What a slice takes, if a key without an ellipsis can give a result of the same kind."""
+    kind = step.outs[0].kind
+    if kind.is_array and not kind.shape:
+        return None
+    return view_of(kind_of(step.operands[0]).shape, step.params["key"])
+
+
+@rule("slice")
+def everything(step: Instruction, facts: Facts) -> Found:
+    """What takes all elements in their order is another shape of the array."""
+    (x,) = step.operands
+    kind = step.outs[0].kind
+    if not kind.is_array or kind_of(x).size != kind.size:
+        return None
+    if not _is_whole(kind_of(x).shape, step.params["key"]):
+        return None
+    return Same(x) if kind_of(x) == kind else applied(step, "reshape", x, to=kind.shape)
+
+
+@rule("unslice")
+def everywhere(step: Instruction, facts: Facts) -> Found:
+    """What is put in all places leaves no zeros."""
+    (x,) = step.operands
+    shape = step.params["shape"]
+    if not kind_of(x).is_array or not _is_whole(shape, step.params["key"]):
+        return None
+    return applied(step, "reshape", x, to=shape)
+
+
+def _is_whole(shape: tuple[int, ...], key: Any) -> bool:
+    view = view_of(shape, key)
+    return view is not None and all(
+        n == 1 if type(places) is int else places == range(n)
+        for places, n in zip(view.axes, shape, strict=True)
+    )
+
+
+@rule("slice")
+def of_slice(step: Instruction, facts: Facts) -> Found:
+    """A part of a part is a part of the whole."""
+    maker = facts.made_by(step.operands[0], "slice")
+    if maker is None or _taken(step) is None:
+        return None
+    shape = kind_of(maker.operands[0]).shape
+    first = view_of(shape, maker.params["key"])
+    both = first and first.then(step.params["key"])
+    return applied(step, "slice", maker.operands[0], key=both.key(shape)) if both else None
+
+
+@rule("unslice")
+def of_unslice(step: Instruction, facts: Facts) -> Found:
+    """A part that is put in a part is put in the whole."""
+    maker = facts.made_by(step.operands[0], "unslice")
+    if maker is None:
+        return None
+    shape = step.params["shape"]
+    first = view_of(shape, step.params["key"])
+    both = first and first.then(maker.params["key"])
+    if not both:
+        return None
+    return applied(step, "unslice", maker.operands[0], shape=shape, key=both.key(shape))
+
+
+@rule("slice")
+def of_embedded(step: Instruction, facts: Facts) -> Found:
+    """What is taken from a part among zeros is taken from the part, or is zero."""
+    maker = facts.made_by(step.operands[0], "unslice", "pad_zeros")
+    view = _taken(step) if maker else None
+    if maker is None or view is None or None in view.layout:
+        return None
+    x, outer = maker.operands[0], _embedding(maker)
+    if outer is None or None in outer.layout:
+        return None
+    key: list[Any] = []
+    for mine, theirs in zip(view.axes, outer.axes, strict=True):
+        if _is_apart(mine, theirs):
+            return _zeros(step)
+        part = _within(mine, theirs)
+        if part is _UNKNOWN:
+            return None
+        key += part
+    return applied(step, "slice", x, key=tuple(key))
+
+
+def _embedding(maker: Instruction) -> View | None:
+    """Where among zeros an operand is put."""
+    if maker.primitive.name == "unslice":
+        return view_of(maker.params["shape"], maker.params["key"])
+    lengths = kind_of(maker.operands[0]).shape
+    starts = [before for before, _ in maker.params["widths"]]
+    axes = tuple(range(start, start + n) for start, n in zip(starts, lengths, strict=True))
+    return View(axes, tuple(range(len(axes))))
+
+
+_UNKNOWN: list[Any] = [...]
+
+
+def _within(mine: Any, theirs: Any) -> list[Any]:
+    """The part of a key that takes places on an axis, of what lies at other places of it."""
+    if type(theirs) is int:  # on this axis it has no length
+        if type(mine) is int:
+            return []
+        return [None] if list(mine) == [theirs] else _UNKNOWN
+    if type(mine) is int:
+        return [theirs.index(mine)]
+    if not mine or mine[0] not in theirs or mine[-1] not in theirs or mine.step % theirs.step:
+        return _UNKNOWN
+    indices = range(
+        theirs.index(mine[0]), theirs.index(mine[-1]) + 1, abs(mine.step // theirs.step)
+    )
+    return (
+        [slice(indices.start, indices.stop, indices.step)]
+        if mine.step * theirs.step > 0
+        else _UNKNOWN
+    )
+
+
+def _is_apart(mine: Any, theirs: Any) -> bool:
+    """Whether places on an axis are none of other places."""
+    if type(mine) is int and type(theirs) is int:
+        return mine != theirs
+    if type(mine) is int or type(theirs) is int:
+        place, places = (mine, theirs) if type(mine) is int else (theirs, mine)
+        return place not in places
+    if not mine or not theirs:
+        return False
+    return max(mine[0], mine[-1]) < min(theirs[0], theirs[-1]) or max(theirs[0], theirs[-1]) < min(
+        mine[0], mine[-1]
+    )
+
+
+def _zeros(step: Instruction) -> Found:
+    kind = step.outs[0].kind
+    if not kind.is_array or math.prod(kind.shape) * kind.dtype.itemsize > _LARGE:
+        return None
+    return Same(lock(np.zeros(kind.shape, dtype=kind.dtype)))

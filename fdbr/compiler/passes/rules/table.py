@@ -1,0 +1,153 @@
+"""The table of rules, and what a rule can know of a program.
+
+A rule is a function ``rule(step, facts)``.  It gives `None` where it does not apply; else what
+stands for the step: `Same` as an operand that there is already; an instruction with the step's
+outputs; or several, of which the last one has them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fdbr.compiler.ir.program import Instruction, Kind, Variable
+from fdbr.core import Primitive, registry
+
+__all__ = ["Facts", "Rule", "Same", "applied", "between", "instead", "rule", "rules_for"]
+
+
+@attrs.frozen(slots=True)
+class Same:
+    """What stands for a step: an operand whose value is the step's.
+
+    It is taken only if its kind is the step's too.
+    """
+
+    operand: Any
+
+
+Found = Same | Instruction | Sequence[Instruction] | None
+Rule = Callable[[Instruction, "Facts"], Found]
+
+_rules: dict[str, list[Rule]] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Enter a rule for primitives, or for all of a kind, whose names are given."""
+
+    def enter(function: Rule) -> Rule:
+        for name in names:
+            _rules.setdefault(name, []).append(function)
+        return function
+
+    return enter
+
+
+def rules_for(primitive: Primitive) -> list[Rule]:
+    """The rules for a primitive, in the order in which they are tried."""
+    return [*_rules.get(primitive.name, ()), *_rules.get(primitive.kind, ())]
+
+
+def applied(step: Instruction, name: str, *operands: Any, **params: Any) -> Instruction:
+    """The application of a primitive whose result is the step's."""
+    return Instruction(registry[name], operands, params, step.outs, False, step.region)
+
+
+def instead(step: Instruction, *operands: Any) -> Instruction:
+    """The step with other operands."""
+    return Instruction(step.primitive, operands, step.params, step.outs, step.several, step.region)
+
+
+def between(
+    step: Instruction, kind: Kind, name: str, *operands: Any, **params: Any
+) -> tuple[Variable, Instruction]:
+    """A new variable, and the instruction that makes it for the step."""
+    variable = Variable(kind)
+    made = Instruction(registry[name], operands, params, (variable,), False, step.region)
+    return variable, made
+
+
+class Facts:
+    """What a rule can ask: how variables are made, and what constants are.
+
+    Attributes
+    ----------
+    makers
+        The instruction by which each variable is made.
+    waits
+        Whether a rule did not apply only because somebody else read an operand.
+    """
+
+    __slots__ = ("_elements", "_reads", "makers", "waits")
+
+    def __init__(self, reads: Mapping[Variable, int]) -> None:
+        self.makers: dict[Variable, Instruction] = {}
+        self.waits = False
+        self._reads = reads
+        self._elements: dict[int, Any] = {}
+
+    def made_by(self, operand: Any, *names: str) -> Instruction | None:
+        """The instruction that made an operand, if it is of one of these primitives."""
+        if type(operand) is not Variable:
+            return None
+        maker = self.makers.get(operand)
+        return maker if maker is not None and maker.primitive.name in names else None
+
+    def only_made_by(self, operand: Any, *names: str) -> Instruction | None:
+        """`made_by`, if nobody else reads the operand: its instruction will be of no more use."""
+        maker = self.made_by(operand, *names)
+        if maker is None or self._reads.get(operand) == 1:
+            return maker
+        self.waits = True
+        return None
+
+    def element(self, operand: Any) -> Any:
+        """The element that is all elements of a constant, as a scalar of its dtype.
+
+        It is a number for a constant that is one, and `None` if there is no such element.
+        """
+        kind = type(operand)
+        if kind is Variable:
+            maker = self.made_by(operand, "full_like")
+            return None if maker is None else _filling(maker)
+        if kind is not np.ndarray:
+            return operand if kind in _NUMBERS or isinstance(operand, np.generic) else None
+        key = id(operand)
+        if key not in self._elements:
+            self._elements[key] = _common_element(operand)
+        return self._elements[key]
+
+    def number(self, operand: Any) -> Any:
+        """The element as a number of Python, if there is one and it is real."""
+        element = self.element(operand)
+        if element is None or type(element) in (bool, int, float):
+            return element
+        return element.item() if getattr(element, "dtype", np.dtype("O")).kind in "biuf" else None
+
+
+_NUMBERS = frozenset({bool, int, float, complex})
+
+
+def _filling(maker: Instruction) -> Any:
+    kind = maker.outs[0].kind
+    value = maker.params["value"]
+    if kind.type is not np.ndarray or not kind.size or np.ndim(value):
+        return None
+    return np.asarray(value).astype(kind.dtype)[()]
+
+
+def _common_element(array: Any) -> Any:
+    """The element that all elements of an array are, to the bit."""
+    if array.size == 0 or array.dtype.kind not in "biufc":
+        return None
+    first = array[(0,) * array.ndim]
+    if not any(array.strides) or array.size == 1:
+        return first
+    if array.dtype.kind == "c":
+        return None  # there are more kinds of zero
+    if array[(-1,) * array.ndim] != first or not (array == first).all():
+        return None
+    if first == 0 and array.dtype.kind == "f" and (np.signbit(array) != np.signbit(first)).any():
+        return None
+    return first

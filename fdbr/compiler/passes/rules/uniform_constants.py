@@ -1,0 +1,95 @@
+"""Constants whose elements are all equal, and choices that are made beforehand."""
+
+from typing import Any
+
+import numpy as np
+
+from fdbr.backend import lock
+from fdbr.compiler.ir.program import Instruction, kind_of
+from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, instead, rule
+
+_LARGE = 1 << 20  # bytes from which on an array is made when the program runs
+
+
+@rule("elementwise", "where")
+def of_one_number(step: Instruction, facts: Facts) -> Found:
+    """A constant with one number as all elements is that number, in an array of no dimension.
+
+    So is a variable that is a broadcast one: it broadcasts by itself.
+    """
+    kind = step.outs[0].kind
+    if not kind.shape or not kind.is_array:
+        return None
+    operands = list(step.operands)
+    shapes = [kind_of(operand).shape for operand in operands]
+    changed = False
+    for position, shape in enumerate(shapes):
+        if not shape:
+            continue
+        smaller = _smaller(operands[position], facts)
+        if smaller is None:
+            continue
+        others = [*shapes[:position], smaller.shape, *shapes[position + 1 :]]
+        if np.broadcast_shapes(*others) == kind.shape:
+            operands[position], shapes, changed = smaller.value, others, True
+    return instead(step, *operands) if changed else None
+
+
+class _Smaller:
+    __slots__ = ("shape", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.shape = kind_of(value).shape
+
+
+def _smaller(operand: Any, facts: Facts) -> _Smaller | None:
+    """What broadcasts to an operand."""
+    maker = facts.made_by(operand, "broadcast_to")
+    if maker is not None:
+        return _Smaller(maker.operands[0])
+    element = facts.element(operand)
+    return None if element is None else _Smaller(lock(np.asarray(element)))
+
+
+@rule("full_like")
+def filled(step: Instruction, facts: Facts) -> Found:
+    """What does not depend on its operand's elements is a constant, if it is not large."""
+    kind = step.outs[0].kind
+    if not kind.is_array or kind.size * kind.dtype.itemsize > _LARGE:
+        return None
+    return Same(lock(np.full(kind.shape, step.params["value"], dtype=kind.dtype)))
+
+
+@rule("where")
+def decided(step: Instruction, facts: Facts) -> Found:
+    """A choice by a condition that is the same everywhere is what it chooses."""
+    condition, x, y = step.operands
+    element = facts.element(condition)
+    if element is None:
+        return None
+    chosen, kind = x if element else y, step.outs[0].kind
+    mine = kind_of(chosen)
+    if mine == kind or not kind.is_array or not mine.is_array:
+        return Same(chosen)
+    if mine.dtype == kind.dtype:
+        return applied(step, "broadcast_to", chosen, to=kind.shape)
+    if mine.shape != kind.shape:
+        return None
+    name = "astype_inexact" if kind.dtype.kind in "fc" else "astype_exact"
+    return applied(step, name, chosen, to=kind.dtype)
+
+
+@rule("where")
+def between_equals(step: Instruction, facts: Facts) -> Found:
+    """A choice between ``x`` and ``x`` is ``x``."""
+    _, x, y = step.operands
+    return Same(x) if x is y else None
+
+
+@rule("where")
+def by_the_contrary(step: Instruction, facts: Facts) -> Found:
+    """A choice by a negation is the contrary choice."""
+    condition, x, y = step.operands
+    maker = facts.only_made_by(condition, "logical_not")
+    return instead(step, maker.operands[0], y, x) if maker else None

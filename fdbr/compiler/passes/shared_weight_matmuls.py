@@ -1,0 +1,192 @@
+"""Products of many matrices with one weight: one product of all their rows."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fdbr.compiler.ir.program import (
+    Instruction,
+    Kind,
+    Program,
+    Step,
+    Variable,
+    kind_of,
+)
+from fdbr.compiler.passes.steps import last_regions
+from fdbr.core import registry
+
+__all__ = ["merge_shared_weights"]
+
+_PRODUCTS = frozenset({"matmul", "matmul_transposed", "affine"})
+_FEW = 4  # products from which on it pays
+_ROWS = 128  # rows of one from which on it pays no more
+_ALL_ROWS = 16  # rows of all together below which it does not pay
+
+Node = list[Instruction]
+"""Instructions that run one after the other."""
+
+
+def merge_shared_weights(program: Program) -> Program:
+    """The program with products that share a weight done at once, between two guards.
+
+    The steps are brought in the order that this needs, which stays the recorded one where it can.
+    """
+    orders = {
+        frozenset(map(id, step.operands)): step.operands
+        for step in program.steps
+        if type(step) is Instruction and step.primitive.name == "concat" and not step.params["axis"]
+    }
+    regions = last_regions(program)
+    steps: list[Step] = []
+    segment: list[Instruction] = []
+    changed = False
+    for step in (*program.steps, None):
+        if type(step) is Instruction:
+            segment.append(step)
+            continue
+        waiting = True
+        while waiting and (groups := list(_groups(segment, regions))):
+            segment, merged, waiting = _merged(segment, groups, orders)
+            changed |= merged
+        steps += segment
+        segment = []
+        if step is not None:
+            steps.append(step)
+    return program.replace(steps) if changed else program
+
+
+# --- what belongs together ----------------------------------------------------------
+
+
+def _groups(segment: Sequence[Instruction], regions: dict[Variable, int]) -> Iterator[Node]:
+    """Products that share a weight, of which none depends on another, where it pays."""
+    found: dict[Any, list[int]] = {}
+    for place, step in enumerate(segment):
+        if step.primitive.name in _PRODUCTS and (key := _weight(step)) is not None:
+            last = max([regions.get(v, 0) for v in step.reads], default=0)
+            found.setdefault((key, last), []).append(place)
+    groups = [places for places in found.values() if len(places) >= _FEW]
+    if not groups:
+        return
+    own = {place: 1 << number for number, places in enumerate(groups) for place in places}
+    behind: dict[Variable, int] = {}  # the groups on whose products a variable depends, as bits
+    free: set[int] = set()
+    for place, step in enumerate(segment):
+        before = 0
+        for operand in step.operands:
+            if type(operand) is Variable:
+                before |= behind.get(operand, 0)
+        mine = own.get(place, 0)
+        if mine and not before & mine:
+            free.add(place)
+        if before | mine:
+            behind.update(dict.fromkeys(step.outs, before | mine))
+    for places in groups:
+        group = [segment[place] for place in places if place in free]
+        rows = sum(step.outs[0].kind.shape[0] for step in group)
+        if len(group) >= _FEW and rows >= _ALL_ROWS:
+            yield group
+
+
+def _weight(step: Instruction) -> Any:
+    """What is equal for products with one weight; `None` for one that is not worth it."""
+    x, weight, *bias = step.operands
+    mine, theirs = kind_of(x), kind_of(weight)
+    if not (mine.is_array and theirs.is_array and len(mine.shape) == len(theirs.shape) == 2):
+        return None
+    if not 0 < mine.shape[0] <= _ROWS or any(len(kind_of(b).shape) != 1 for b in bias):
+        return None
+    return step.primitive, step.region, mine.dtype, *map(id, (weight, *bias))
+
+
+# --- doing it -----------------------------------------------------------------------
+
+
+def _merged(
+    segment: list[Instruction], groups: list[Node], orders: dict[Any, Any]
+) -> tuple[list[Instruction], bool, bool]:
+    """The steps with groups merged; whether any was; and whether others may be now, in part.
+
+    Each group can be merged alone; but two may need each other's results before their own.
+    """
+    kept = groups
+    order = _ordered(segment, groups)
+    if order is None:
+        kept = []
+        for group in groups:
+            found = _ordered(segment, [*kept, group])
+            if found is not None:
+                kept.append(group)
+                order = found
+    if order is None:
+        return segment, False, False
+    steps: list[Instruction] = []
+    for node in order:
+        steps += node if len(node) == 1 else _one_product(node, orders)
+    return steps, True, len(kept) < len(groups)
+
+
+def _ordered(segment: list[Instruction], groups: list[Node]) -> list[Node] | None:
+    """The steps in their order, each group together; `None` if there is no such order.
+
+    A group runs when the first of its results is needed, and what it needs runs before: that
+    alone moves.
+    """
+    nodes = [*groups, *([step] for step in segment)]
+    grouped = {step for group in groups for step in group}
+    makers = {out: i for i, node in enumerate(nodes) for step in node for out in step.outs}
+    makers |= {out: i for i, group in enumerate(groups) for step in group for out in step.outs}
+    first = len(groups)
+    roots = [first + i for i, step in enumerate(segment) if step not in grouped]
+    order: list[Node] = []
+    begun, done = set[int](), set[int]()
+    stack = [*range(first), *reversed(roots)]
+    while stack:
+        number = stack[-1]
+        if number in done:
+            stack.pop()
+            continue
+        needed = [] if number in begun else _needed(nodes[number], makers, done)
+        if not needed:
+            stack.pop()
+            done.add(number)
+            order.append(nodes[number])
+        elif begun.isdisjoint(needed):
+            begun.add(number)
+            stack += needed
+        else:
+            return None
+    return order
+
+
+def _needed(node: Node, makers: dict[Variable, int], done: set[int]) -> list[int]:
+    """The nodes that are yet to run before a node, the last one first."""
+    needed = {
+        makers[operand]
+        for step in node
+        for operand in step.operands
+        if type(operand) is Variable and operand in makers
+    }
+    return sorted(needed - done, reverse=True) if needed else []
+
+
+def _one_product(group: Node, orders: dict[Any, Any]) -> Iterator[Instruction]:
+    """The rows joined, their product with the weight, and its parts."""
+    first = group[0]
+    inputs = [step.operands[0] for step in group]
+    order = orders.get(frozenset(map(id, inputs)))
+    if order is not None and len(order) == len(inputs):  # there is a joined array already
+        by_input = {id(step.operands[0]): step for step in group}
+        group = [by_input[id(x)] for x in order]
+        inputs = list(order)
+    rows = [step.outs[0].kind.shape[0] for step in group]
+    kind, out = kind_of(inputs[0]), first.outs[0].kind
+    x = Variable(Kind(kind.type, (sum(rows), kind.shape[1]), kind.dtype))
+    whole = Variable(Kind(out.type, (sum(rows), out.shape[1]), out.dtype))
+    yield Instruction(registry["concat"], tuple(inputs), {"axis": 0}, (x,), False, first.region)
+    operands = (x, *first.operands[1:])
+    yield Instruction(first.primitive, operands, first.params, (whole,), False, first.region)
+    start = 0
+    for step, count in zip(group, rows, strict=True):
+        key = {"key": slice(start, start + count)}
+        yield Instruction(registry["slice"], (whole,), key, step.outs, False, first.region)
+        start += count

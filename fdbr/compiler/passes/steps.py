@@ -1,0 +1,118 @@
+"""What passes share: steps with other operands, who reads what, and what a kernel can do."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from fdbr.compiler.backends.cpu.broadcast_layout import place
+from fdbr.compiler.backends.cpu.element_code import is_elementwise
+from fdbr.compiler.ir.program import (
+    Fused,
+    Guard,
+    Instruction,
+    Program,
+    Small,
+    Step,
+    Variable,
+    kind_of,
+)
+
+__all__ = [
+    "count_reads",
+    "fits",
+    "last_regions",
+    "readers_of",
+    "renamed",
+    "renamed_all",
+    "renamed_outputs",
+]
+
+Names = Mapping[Variable, Any]
+"""What stands for a variable now: another variable, or a constant."""
+
+
+def renamed(step: Step, names: Names) -> Step:
+    """A step that reads other operands; itself where it reads none that has another name."""
+    if type(step) is Instruction:
+        operands = step.operands
+        for operand in operands:
+            if type(operand) is Variable and operand in names:
+                break
+        else:
+            return step
+        return Instruction(step.primitive, renamed_all(operands, names), *_rest(step))
+    if type(step) is Guard:
+        if step.operand not in names:
+            return step
+        return Guard(names[step.operand], step.question, step.answer, step.index)
+    assert isinstance(step, Fused | Small)
+    steps: Any = tuple(renamed(inner, names) for inner in step.steps)
+    return attrs.evolve(step, steps=steps)
+
+
+def _rest(step: Instruction) -> tuple[Any, ...]:
+    return step.params, step.outs, step.several, step.region
+
+
+def renamed_all(operands: Iterable[Any], names: Names) -> tuple[Any, ...]:
+    """Operands with those replaced that have another name."""
+    return tuple(
+        [
+            names.get(operand, operand) if type(operand) is Variable else operand
+            for operand in operands
+        ]
+    )
+
+
+def renamed_outputs(program: Program, steps: Iterable[Step], names: Names) -> Program:
+    """A program with other steps, whose outputs have other names."""
+    return program.replace(steps, renamed_all(program.outputs, names))
+
+
+def count_reads(program: Program) -> dict[Variable, int]:
+    """How often each variable is read, by steps and as an output."""
+    counts: dict[Variable, int] = {}
+    for step in program.steps:
+        operands = step.operands if type(step) is Instruction else step.reads
+        for operand in operands:
+            if type(operand) is Variable:
+                counts[operand] = counts.get(operand, 0) + 1
+    for operand in program.outputs:
+        if type(operand) is Variable:
+            counts[operand] = counts.get(operand, 0) + 1
+    return counts
+
+
+def readers_of(program: Program) -> dict[Variable, list[Step]]:
+    """The steps that read each variable."""
+    readers: dict[Variable, list[Step]] = {}
+    for step in program.steps:
+        for variable in step.reads:
+            readers.setdefault(variable, []).append(step)
+    return readers
+
+
+def fits(step: Instruction, kernel: Fused) -> bool:
+    """Whether a kernel can do a step too, for each of its elements."""
+    if not is_elementwise(step) or step.outs[0].kind.shape != kernel.domain:
+        return False
+    shapes = [kind_of(operand).shape for operand in step.operands]
+    return all(place(shape, kernel.domain, kernel.split) is not None for shape in shapes)
+
+
+def last_regions(program: Program) -> dict[Variable, int]:
+    """The last run that was repeated to save memory of those on which a variable depends.
+
+    Variables that depend on none are left out.  What depends on different ones is not to be
+    brought together, or the memory of all of them would be taken at once.
+    """
+    regions: dict[Variable, int] = {}
+    if not any(type(step) is Instruction and step.region for step in program.steps):
+        return regions
+    for step in program.steps:
+        if type(step) is Instruction:
+            last = max([step.region, *(regions.get(v, 0) for v in step.reads)])
+            if last:
+                regions.update(dict.fromkeys(step.outs, last))
+    return regions

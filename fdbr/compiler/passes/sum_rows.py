@@ -1,0 +1,33 @@
+"""Sums of rows that no kernel does are left to the BLAS."""
+
+import attrs
+
+from fdbr.compiler.ir.program import Instruction, Program, Step, kind_of
+from fdbr.core import registry
+
+__all__ = ["sum_rows"]
+
+
+def sum_rows(program: Program) -> Program:
+    """The program with sums along the first axis of matrices as the engine does them.
+
+    >>> import numpy as np
+    >>> from fdbr.compiler.capture.tracing import capture
+    >>> f = lambda xs: [xs[0].sum(axis=0)]
+    >>> print(sum_rows(capture(f, f, [np.ones((2, 3))]).program))
+    program <lambda>(v0: float64[2,3])
+      v1: float64[3] = sum_of_rows(v0)
+      return v1
+    """
+    return program.replace(map(_by_blas, program.steps))
+
+
+def _by_blas(step: Step) -> Step:
+    if (
+        type(step) is Instruction
+        and step.primitive.name == "sum"
+        and step.params == {"axes": (0,), "keepdims": False}
+        and len(kind_of(step.operands[0]).shape) == 2
+    ):
+        return attrs.evolve(step, primitive=registry["sum_of_rows"], params={})
+    return step

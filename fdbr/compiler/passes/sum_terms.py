@@ -1,0 +1,114 @@
+"""Sums of many terms of one form, of which one operation makes the sum of all.
+
+A *sum* is a tree of additions of values of one kind whose intermediate results nobody else
+reads.  The forms of its terms are in `terms`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, is_variable, kind_of
+from fdbr.compiler.passes.dce import dce
+from fdbr.compiler.passes.steps import count_reads
+from fdbr.compiler.passes.term_forms import FORMS, Lookup, Merged
+from fdbr.core import registry
+
+__all__ = ["merge_sums"]
+
+
+@attrs.define(eq=False)
+class _Sum:
+    """A tree of additions: its terms, and its additions, the last of which is the sum."""
+
+    terms: list[Any]
+    additions: list[Instruction]
+
+
+def merge_sums(program: Program) -> Program:
+    """The program with terms of one form in one step for each sum."""
+    reads = count_reads(program)
+    lookup = Lookup(program, reads)
+    plans: dict[Step, list[Merged]] = {}
+    inner: set[Step] = set()
+    gone: set[Any] = set()
+    for tree in _sums(program, reads):
+        merged = [found for form in FORMS for found in form(tree.terms, lookup)]
+        if merged:
+            plans[tree.additions[-1]] = merged
+            inner.update(tree.additions[:-1])
+            gone.update(term for found in merged for term in found.terms)
+    if not plans:
+        return program
+    return dce(program.replace(_rewritten(program, plans, inner, gone)))
+
+
+def _sums(program: Program, reads: dict[Variable, int]) -> Iterator[_Sum]:
+    """The sums of the program with two terms or more."""
+    open_sums: dict[Variable, _Sum] = {}
+    for step in program.steps:
+        if type(step) is not Instruction or step.primitive.name != "add":
+            continue
+        out = step.outs[0]
+        if not out.kind.is_array or any(kind_of(x) != out.kind for x in step.operands):
+            continue
+        whole: _Sum | None = None
+        for x in step.operands:
+            part = open_sums.get(x) if is_variable(x) and reads[x] == 1 else None
+            if part is None or part.additions[-1].region != step.region:
+                part = _Sum([x], [])
+            else:
+                del open_sums[x]
+            whole = part if whole is None else _joined(whole, part)
+        assert whole is not None
+        whole.additions.append(step)
+        open_sums[out] = whole
+    yield from open_sums.values()
+
+
+def _joined(a: _Sum, b: _Sum) -> _Sum:
+    if len(a.terms) < len(b.terms):
+        a, b = b, a  # so that all takes linear time
+    a.terms += b.terms
+    a.additions += b.additions
+    return a
+
+
+def _rewritten(
+    program: Program, plans: dict[Step, list[Merged]], inner: set[Step], gone: set[Any]
+) -> Iterator[Step]:
+    """The steps, with the terms that are gone left out of their sums and added at the end."""
+    names: dict[Any, Any] = {}
+    for step in program.steps:
+        if step not in inner and step not in plans:
+            yield step
+            continue
+        assert type(step) is Instruction
+        left = [names.get(x, x) if is_variable(x) else x for x in step.operands]
+        left = [x for x in left if not (is_variable(x) and x in gone)]
+        if step in plans:
+            yield from _finished(step, left, plans[step])
+        elif len(left) == 2:
+            yield Instruction(
+                step.primitive, tuple(left), step.params, step.outs, False, step.region
+            )
+        elif left:
+            names[step.outs[0]] = left[0]
+        else:
+            gone.add(step.outs[0])
+
+
+def _finished(root: Instruction, left: list[Any], merged: list[Merged]) -> Iterator[Step]:
+    """The steps of merged terms, and their addition to what is left of a sum."""
+    parts = list(left)
+    only = not parts and len(merged) == 1
+    for found in merged:
+        out = root.outs[0] if only else Variable(root.outs[0].kind)
+        yield from found.steps(out, root.region)
+        parts.append(out)
+    total = parts[0]
+    for position, part in enumerate(parts[1:], 2):
+        out = root.outs[0] if position == len(parts) else Variable(root.outs[0].kind)
+        yield Instruction(registry["add"], (total, part), {}, (out,), False, root.region)
+        total = out

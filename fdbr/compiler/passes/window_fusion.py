@@ -1,0 +1,71 @@
+"""Steps around windows that one kernel does: `relu` after a convolution, and before `max_pool`."""
+
+from typing import Any
+
+from fdbr.compiler.ir.program import Instruction, Program, Step, kind_of
+from fdbr.compiler.passes.dce import dce
+from fdbr.compiler.passes.program_primitives import PULLED, WITH_RELU
+from fdbr.compiler.passes.rules.table import Facts
+from fdbr.compiler.passes.steps import count_reads
+from fdbr.core import Primitive
+
+__all__ = ["fuse_windows"]
+
+
+def fuse_windows(program: Program) -> Program:
+    """Join steps around windows; those that nobody reads any more are dropped."""
+    if not any(type(s) is Instruction and s.primitive.name in _FINDERS for s in program.steps):
+        return program
+    facts = Facts(count_reads(program))
+    steps: list[Step] = []
+    for step in program.steps:
+        if type(step) is Instruction:
+            find = _FINDERS.get(step.primitive.name)
+            step = (find and find(step, facts)) or step
+            facts.makers.update(dict.fromkeys(step.outs, step))
+        steps.append(step)
+    return dce(program.replace(steps))
+
+
+def _made(step: Instruction, primitive: Primitive, operands: Any, params: Any) -> Instruction:
+    return Instruction(primitive, tuple(operands), params, step.outs, False, step.region)
+
+
+def _relu(step: Instruction, facts: Facts) -> Instruction | None:
+    """``relu(conv(...))``, where nobody else reads what the convolution gives."""
+    maker = facts.only_made_by(step.operands[0], *WITH_RELU)
+    if maker is None:
+        return None
+    return _made(step, WITH_RELU[maker.primitive.name], maker.operands, maker.params)
+
+
+def _to_winners(step: Instruction, facts: Facts) -> Instruction | None:
+    """``to_winners(ct, window_winners(x, out))``."""
+    ct, winners = step.operands
+    suffix = step.primitive.name.removeprefix("to_winners")
+    maker = facts.only_made_by(winners, f"window_winners{suffix}")
+    if maker is None or kind_of(ct).dtype != step.outs[0].kind.dtype:
+        return None
+    params = {**step.params, "positive": False}
+    return _made(step, PULLED[step.primitive.name], (ct, *maker.operands), params)
+
+
+def _multiply(step: Instruction, facts: Facts) -> Instruction | None:
+    """``pulled_windows(ct, x, out) * (x > 0)``."""
+    for pulled, sign in (step.operands, step.operands[::-1]):
+        maker = facts.only_made_by(pulled, "pulled_windows", "pulled_windows_last")
+        mask = facts.made_by(sign, "greater")
+        if maker is None or mask is None or maker.params["positive"]:
+            continue
+        x, least = mask.operands
+        if x is maker.operands[1] and type(least) in (int, float) and least == 0:
+            return _made(step, maker.primitive, maker.operands, {**maker.params, "positive": True})
+    return None
+
+
+_FINDERS = {
+    "relu": _relu,
+    "to_winners": _to_winners,
+    "to_winners_last": _to_winners,
+    "multiply": _multiply,
+}

@@ -1,0 +1,199 @@
+"""A jitted function in reverse mode: on the tape it is one entry, whose rule is a program."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr import tree
+from fdbr.backend import protect
+from fdbr.compiler.cache import Cache
+from fdbr.compiler.capture.signature import put_together, sign
+from fdbr.compiler.ir.program import Kind, Program
+from fdbr.compiler.outputs import published
+from fdbr.compiler.partition import Partition
+from fdbr.compiler.specializations import CompiledTrace, Specialization
+from fdbr.core import Tracer, ended, escaped, retain_from
+from fdbr.reverse import ReverseTracer
+from fdbr.transforms import vjp
+
+__all__ = ["Differentiated", "Form"]
+
+Compiled = tuple[Program, Callable[..., tuple[Any, ...]]]
+
+
+class Form:
+    """What makes a result of the outputs of a forward program.
+
+    Attributes
+    ----------
+    halves
+        What is known of the two passes.
+    structure
+        The structure of the result.
+    program, run
+        The backward program, and what runs it.
+    """
+
+    __slots__ = ("partition", "program", "run", "structure")
+
+    def __init__(self, partition: Partition, structure: Any, compiled: Compiled) -> None:
+        self.partition = partition
+        self.structure = structure
+        self.program, self.run = compiled
+
+
+class Differentiated:
+    """One call of a jitted function with values that a transformation in reverse mode traces.
+
+    Parameters
+    ----------
+    cache, compiler
+        Those of the jitted function.
+    leaves, structure
+        The arguments.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        compiler: Callable[[Program], Compiled],
+        leaves: list[Any],
+        structure: Any,
+    ) -> None:
+        self.cache = cache
+        self.compiler = compiler
+        self.structure = structure
+        self.mine = tuple(isinstance(leaf, Tracer) for leaf in leaves)
+        self.tracers = [leaf for leaf, mine in zip(leaves, self.mine, strict=True) if mine]
+        self.trace: Any = self.tracers[0]._trace
+        self.leaves = leaves
+
+    def result(self) -> Any:
+        """The result; `NotImplemented` where the function itself is to be called.
+
+        That is where other transformations are at work.
+        """
+        trace = self.trace
+        for tracer in self.tracers:
+            if type(tracer) is not ReverseTracer or tracer._trace is not trace:
+                return NotImplemented
+            if isinstance(tracer.value, Tracer):
+                return NotImplemented
+        if ended(trace):
+            raise escaped(trace, "fdbr.jit")
+        values = self.values = [self._kept(leaf) for leaf in self.leaves]
+        kinds = (self.mine, *sign(self.structure, values)[0])
+        self.entry = entry = self.cache.entry((None, *kinds), values, self.structure)
+        used = entry.wanted
+        if used is not None:
+            entry = self.cache.entry((used, *kinds), values, self.structure)
+        outs, recording, why = entry.replay(entry.chosen(values), self.cache.bound)
+        if recording is None and why:
+            recording = self._record(entry, used, why)
+            outs = recording and recording.run(*entry.chosen(values))
+        return NotImplemented if recording is None else self._traced(outs, recording.form)
+
+    def _kept(self, leaf: Any) -> Any:
+        """What a leaf holds, as it stays until the backward pass."""
+        if isinstance(leaf, ReverseTracer):
+            leaf.value = retain_from(self.trace, leaf.value)
+            return leaf.value
+        return protect(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+    def _record(self, entry: Specialization, used: Any, why: str) -> CompiledTrace | None:
+        structure: Any = None
+
+        def flat(leaves: list[Any]) -> list[Any]:
+            nonlocal structure
+            args, kwargs = put_together(self.structure, leaves)
+            found, structure = tree.flatten(self.cache.f(*args, **kwargs))
+            return found
+
+        flat.__qualname__ = self.cache.name
+        partition = Partition(flat, self.mine, used)
+        recorded, environment = self.cache.capture(
+            entry,
+            lambda traced: partition.capture(entry.filled(self.values, traced)),
+            self.values,
+            self.structure,
+        )
+        if recorded.obstacle:
+            return None
+        programs = partition.divided(recorded.program)
+        if programs is None:
+            entry.give_up("its backward pass takes decisions")
+            entry.skip(entry.obstacle)
+            return None
+        recorded.program = programs[0]
+        form = Form(partition, structure, self.compiler(programs[1]))
+        recording = CompiledTrace(recorded, self.compiler(programs[0]), environment, form, why)
+        entry.add(recording)
+        return recording
+
+    def _traced(self, outs: tuple[Any, ...], form: Form) -> Any:
+        """The result, with what depends on the traced values traced."""
+        own = form.partition.own
+        values, residuals = outs[: len(own)], outs[len(own) :]
+        results = published(values, self.values)
+        if form.partition.places:
+            parents = [self.tracers[i].node for i in form.partition.places]
+            pull = self._pull(form, residuals)
+            mine = tuple(value for value, yes in zip(values, own, strict=True) if yes)
+            traced = iter(self.trace.joint(f"jit({self.cache.name})", mine, parents, pull))
+            results = [
+                next(traced) if yes else result for result, yes in zip(results, own, strict=True)
+            ]
+        return tree.unflatten(form.structure, results)
+
+    def _pull(self, form: Form, residuals: tuple[Any, ...]) -> Callable[[list[Any]], list[Any]]:
+        """The rule of the call: from the cotangents of results to those of parents."""
+        self.leaves = self.tracers = []  # the tape refers to parents by itself
+        partition, entry = form.partition, self.entry
+
+        def pull(cotangents: list[Any]) -> list[Any]:
+            pairs = list(zip(cotangents, partition.seeds, strict=True))
+            if any((ct is None) is not (kind is None) for ct, kind in pairs):
+                # The next call records a backward pass for the cotangents that there ever were.
+                wanted = entry.wanted or (False,) * len(pairs)
+                entry.wanted = tuple(
+                    ct is not None or old for ct, old in zip(cotangents, wanted, strict=True)
+                )
+            if any(
+                ct is not None and (kind is None or isinstance(ct, Tracer)) for ct, kind in pairs
+            ):
+                return self._pulled(partition, cotangents)
+            seeds = [_seed(ct, kind) for ct, kind in pairs if kind is not None]
+            try:
+                return list(form.run(*residuals, *seeds))
+            except Exception:  # the function itself raises it better
+                return self._pulled(partition, cotangents)
+
+        return pull
+
+    def _pulled(self, partition: Partition, cotangents: list[Any]) -> list[Any]:
+        """The cotangents of parents by the function itself."""
+
+        def flat(*primals: Any) -> list[Any]:
+            given = iter(primals)
+            leaves = [
+                next(given) if mine else value
+                for value, mine in zip(self.values, self.mine, strict=True)
+            ]
+            args, kwargs = put_together(self.structure, leaves)
+            outs = tree.leaves(self.cache.f(*args, **kwargs))
+            return [out for out, own in zip(outs, partition.own, strict=True) if own]
+
+        flat.__qualname__ = self.cache.name
+        primals = [value for value, mine in zip(self.values, self.mine, strict=True) if mine]
+        slopes = vjp(flat, *primals)[1](cotangents)
+        return [slopes[i] for i in partition.places]
+
+
+def _seed(cotangent: Any, kind: Kind) -> Any:
+    """A cotangent as the program takes it."""
+    if cotangent is None:
+        return np.zeros(kind.shape, kind.dtype) if kind.is_array else kind.dtype.type(0)
+    if kind.is_array or not isinstance(cotangent, np.ndarray):
+        return cotangent
+    return cotangent[()]

@@ -1,0 +1,106 @@
+"""What was recorded, and why, to be read."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from fdbr.compiler.specializations import CompiledTrace, Specialization
+
+__all__ = ["Kept", "Report", "report_of"]
+
+
+@attrs.frozen
+class Kept:
+    """One recording.
+
+    Attributes
+    ----------
+    arguments
+        The kinds of the leaves of the arguments.
+    answers
+        The decisions that Python control flow took.
+    steps
+        How many steps there were as recorded, and after the passes.
+    runs
+        How often it was replayed.
+    why
+        Why it was recorded.
+    """
+
+    arguments: tuple[str, ...]
+    answers: tuple[Any, ...]
+    steps: tuple[int, int]
+    runs: int
+    why: str
+
+
+@attrs.frozen
+class Report:
+    """What there is of a jitted function; print it to read it.
+
+    Attributes
+    ----------
+    name
+        The function's.
+    recordings
+        One `Kept` for each.
+    eager
+        How often the function was run as it is, without a recording.
+    obstacles
+        Why, the last time for each kind of arguments.
+    """
+
+    name: str
+    recordings: tuple[Kept, ...]
+    eager: int
+    obstacles: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {_count(len(self.recordings), 'recording')}"]
+        for number, kept in enumerate(self.recordings, 1):
+            before, after = kept.steps
+            lines.append(f"{number}. for {_short(kept.arguments)}, {kept.why}")
+            lines.append(
+                f"   {_count(before, 'step')}, {after} after the passes, replayed "
+                f"{_count(kept.runs, 'time')}"
+            )
+            if kept.answers:
+                lines.append(f"   decisions: {_short(kept.answers)}")
+        if self.eager:
+            lines.append(f"run without a recording {_count(self.eager, 'time')}:")
+            lines += [f"   {obstacle}" for obstacle in self.obstacles]
+        return "\n".join(lines)
+
+
+def report_of(name: str, entries: Iterable[Specialization]) -> Report:
+    """The report on the recordings of a function."""
+    entries = list(entries)
+    return Report(
+        name,
+        tuple(_kept(recording) for entry in entries for recording in entry.recordings),
+        sum(entry.eager for entry in entries),
+        tuple(dict.fromkeys(entry.obstacle for entry in entries if entry.eager)),
+    )
+
+
+def _kept(recording: CompiledTrace) -> Kept:
+    return Kept(
+        tuple(str(variable.kind) for variable in recording.raw.inputs),
+        recording.answers,
+        (len(recording.raw.steps), len(recording.program.steps)),
+        recording.runs,
+        recording.why,
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _short(values: tuple[Any, ...], most: int = 8) -> str:
+    """Some values in a row, the first of many."""
+    texts = [str(value) for value in values]
+    more = len(texts) - most
+    shown = ", ".join(text if len(text) <= 40 else f"{text[:37]}..." for text in texts[:most])
+    return f"{shown or 'no arguments'}{f', and {more} more' * (more > 0)}"

@@ -1,0 +1,245 @@
+"""The recordings for arguments of the same kinds, and which of them holds."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fdbr.compiler.capture.captures import Environment, ImpureError
+from fdbr.compiler.capture.constants import first_changed
+from fdbr.compiler.capture.tracing import Captured
+from fdbr.compiler.ir.guards import same
+from fdbr.compiler.ir.interpreter import GuardFailure
+from fdbr.compiler.ir.program import Program
+from fdbr.core import describe
+
+__all__ = ["Specialization", "CompiledTrace"]
+
+_PATIENCE = 8  # recordings in a row that may be given up before they were replayed
+
+
+class CompiledTrace:
+    """A program that can be run, and when it holds.
+
+    Attributes
+    ----------
+    raw, program
+        The program as it was recorded, and after the passes.
+    run
+        A function from the inputs to the outputs.
+    answers
+        The decisions.
+    environment
+        What was around the function.
+    shared
+        Arrays from elsewhere that others can write to, with copies.
+    form
+        What makes a result of the outputs.
+    why
+        Why it was recorded.
+    counter
+        How often it was replayed, as a list of one number.
+    hit
+        What a call that fits it does, once it was replayed: see `hits`.
+    """
+
+    __slots__ = (
+        "_next",
+        "answers",
+        "counter",
+        "environment",
+        "form",
+        "hit",
+        "program",
+        "raw",
+        "run",
+        "shared",
+        "why",
+    )
+
+    def __init__(
+        self,
+        recorded: Captured,
+        compiled: tuple[Program, Callable[..., tuple[Any, ...]]],
+        environment: Environment,
+        form: Any,
+        why: str,
+    ) -> None:
+        self.raw = recorded.program
+        self.program, self.run = compiled
+        self.answers = recorded.answers
+        self.environment = environment
+        self.shared = recorded.constants.shared()
+        self.form = form
+        self.why = why
+        self.counter = [0]
+        self.hit: Callable[..., Any] | None = None
+        self._next: dict[Any, CompiledTrace] = {}
+
+    @property
+    def runs(self) -> int:
+        """How often it was replayed."""
+        return self.counter[0]
+
+    def after(
+        self, miss: GuardFailure, others: Sequence["CompiledTrace"]
+    ) -> "CompiledTrace | None":
+        """The recording that goes on where this one did not hold, if there is one."""
+        key = miss.index, repr(miss.answer)
+        found = self._next.get(key)
+        if found is None:
+            known = (*self.answers[: miss.index], miss.answer)
+            for other in others:
+                theirs = other.answers[: len(known)]
+                if len(theirs) == len(known) and all(map(same, theirs, known)):
+                    found = self._next[key] = other
+                    break
+        return found
+
+
+class Specialization:
+    """The recordings for arguments of the same kinds: structure, shapes, dtypes, static leaves.
+
+    Attributes
+    ----------
+    name
+        What messages call the function.
+    moving
+        The positions of the leaves that may differ from call to call; `None` if all may.
+    recordings
+        The one that held last comes first.
+    eager
+        How often the function was run without a recording.
+    obstacle
+        Why, the last time.
+    used
+        When it was used last, as a number that grows.
+    wanted
+        Of a function that is differentiated: which results have had cotangents, if not all
+        have.
+    """
+
+    __slots__ = (
+        "_wasted",
+        "eager",
+        "moving",
+        "name",
+        "obstacle",
+        "recordings",
+        "used",
+        "wanted",
+    )
+
+    def __init__(self, name: str, moving: list[int] | None) -> None:
+        self.name = name
+        self.moving = moving
+        self.recordings: tuple[CompiledTrace, ...] = ()
+        self.eager = 0
+        self.obstacle = ""
+        self.used = 0
+        self.wanted: tuple[bool, ...] | None = None
+        self._wasted = 0
+
+    def chosen(self, leaves: list[Any]) -> list[Any]:
+        """The leaves that may differ."""
+        return leaves if self.moving is None else [leaves[i] for i in self.moving]
+
+    def filled(self, leaves: list[Any], chosen: list[Any]) -> list[Any]:
+        """All leaves, with others in the place of those that may differ."""
+        if self.moving is None:
+            return chosen
+        filled = list(leaves)
+        for position, leaf in zip(self.moving, chosen, strict=True):
+            filled[position] = leaf
+        return filled
+
+    @property
+    def environment(self) -> Environment | None:
+        """What is around the function, if there is a recording."""
+        recordings = self.recordings
+        return recordings[0].environment if recordings else None
+
+    def add(self, recording: CompiledTrace) -> None:
+        """Put a recording first."""
+        self.recordings = (recording, *(r for r in self.recordings if r is not recording))
+
+    def waste(self, why: str) -> None:
+        """Note that a run could not be recorded, or will not be replayed."""
+        self._wasted += 1
+        self.obstacle = why
+
+    def give_up(self, why: str) -> None:
+        """Never record."""
+        self._wasted = _PATIENCE
+        self.obstacle = why
+
+    def skip(self, why: str) -> None:
+        """Note that the function is run without a recording."""
+        self.eager += 1
+        self.obstacle = why
+
+    def replay(self, leaves: Sequence[Any], bound: int) -> tuple[Any, CompiledTrace | None, str]:
+        """The outputs of the recording that holds, and which it is.
+
+        If there is none, the reason to make one is told; it is empty where none is to be made.
+        """
+        why = "the first call with arguments of these kinds"
+        recordings = self.recordings  # other threads may put other ones there
+        if recordings:
+            why = self._change(recordings)
+            if not why:
+                outs, recording, why = self._run(recordings, leaves)
+                if recording is not None or not why:
+                    return outs, recording, why
+        if self._wasted >= _PATIENCE:
+            self.skip(f"recordings are not replayed: {self.obstacle}")
+        elif len(self.recordings) >= bound:
+            self.skip(f"there are {bound} recordings, and none fits")
+        else:
+            return None, None, why
+        return None, None, ""
+
+    def _change(self, recordings: Sequence[CompiledTrace]) -> str:
+        """What has changed around the function since, if anything; recordings end with that."""
+        environment = recordings[0].environment
+        if environment.holds():
+            if (array := environment.changed_array()) is not None:
+                raise self._changed(array)
+            return ""
+        why = environment.change()
+        if any(recording.runs for recording in recordings):
+            self._wasted = 0
+        else:
+            self.waste(why)
+        self.recordings = ()
+        return why
+
+    def _run(
+        self, recordings: Sequence[CompiledTrace], leaves: Sequence[Any]
+    ) -> tuple[Any, CompiledTrace | None, str]:
+        recording: CompiledTrace | None = recordings[0]
+        why = ""
+        for _ in recordings:
+            if recording is None:
+                break
+            if recording.shared and (array := first_changed(recording.shared)) is not None:
+                raise self._changed(array)
+            try:
+                outs = recording.run(*leaves)
+            except GuardFailure as miss:
+                why = f"decision {miss.index} was {miss.answer!r} for the first time"
+                recording = recording.after(miss, recordings)
+                continue
+            except Exception as error:  # the function itself raises it better
+                self.skip(f"a replay raised {type(error).__name__}")
+                return None, None, ""
+            recording.counter[0] += 1
+            self._wasted = 0
+            if recordings[0] is not recording:
+                self.add(recording)
+            return outs, recording, ""
+        return None, None, why
+
+    def _changed(self, array: Any) -> ImpureError:
+        return ImpureError(
+            f"fdbr.jit: {self.name} uses an array {describe(array)} that is no argument, and it "
+            "has changed since it was recorded; pass it as an argument"
+        )

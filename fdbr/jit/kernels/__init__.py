@@ -1,1 +1,0 @@
-"""Compiled kernels: fused steps as loops over elements."""

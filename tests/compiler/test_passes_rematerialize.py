@@ -1,0 +1,96 @@
+"""What is cheap is computed again, and nothing changes but what kernels give out."""
+
+import numpy as np
+import pytest
+
+import fdbr
+from compiler.comparing import assert_as_eager
+from compiler.recorded import kernels_around, normal
+from fdbr import ops
+from fdbr.compiler.passes.rematerialize import rematerialize
+
+
+def both(f, *args):
+    """The kernels before and after the pass."""
+    return kernels_around(rematerialize, f, *args)
+
+
+def given_out(kernels):
+    return sum(len(kernel.outs) for kernel in kernels)
+
+
+def test_a_square_is_not_kept_where_what_is_squared_is_read_again():
+    def f(x, w):
+        y = x * x
+        a = ops.tanh(y) + x
+        return a @ w, (a @ w) * y * ops.exp(x)
+
+    before, after = both(f, normal(64, 64), normal(64, 64))
+    assert given_out(after) == given_out(before) - 1
+
+
+def test_the_way_back_through_gelu_keeps_its_value_beside_what_it_was_given():
+    def f(x, w):
+        return fdbr.grad(lambda x: ((ops.gelu(x, approximate=True) @ w) ** 2).sum())(x @ w)
+
+    before, after = both(f, normal(64, 64), normal(64, 64))
+    assert given_out(before[:1]) == given_out(after[:1]) == 1
+
+
+def test_the_way_back_through_a_product_keeps_its_expensive_factor_alone():
+    def f(x, w):
+        return fdbr.grad(lambda x: ((((x * x + 1) * ops.exp(-x)) @ w) ** 2).sum())(x @ w)
+
+    before, after = both(f, normal(64, 64), normal(64, 64))
+    assert given_out(before[:1]) > given_out(after[:1]) == 2
+
+
+def test_what_is_expensive_is_kept():
+    def f(x, w):
+        y = ops.exp(x)
+        a = y + x
+        return a @ w, (a @ w) * y * x
+
+    before, after = both(f, normal(64, 64), normal(64, 64))
+    assert given_out(before) == given_out(after)
+
+
+def test_what_others_read_is_kept():
+    def f(x, w):
+        y = x * x
+        return (ops.tanh(y) + x) @ w + y @ w, y * ops.exp(x) + (x @ w)
+
+    before, after = both(f, normal(64, 64), normal(64, 64))
+    assert given_out(before) == given_out(after)
+
+
+def test_what_leaves_the_program_is_kept():
+    def f(x, w):
+        y = x * x
+        a = (ops.tanh(y) + x) @ w
+        return y, a * y + x
+
+    before, after = both(f, normal(64, 64), normal(64, 64))
+    assert given_out(before) == given_out(after)
+
+
+def test_what_it_would_need_more_is_not_read():
+    def f(x, w):
+        y = x * 2
+        a = (ops.tanh(y) + x) @ w
+        return a * y + 1  # x is not read here
+
+    before, after = both(f, normal(64, 64), normal(64, 64))
+    assert given_out(before) == given_out(after)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_chains_of_layers_give_what_they_gave(dtype):
+    def loss(ws, x):
+        for w in ws:
+            x = ops.gelu(x @ w, approximate=True) + x * x
+        return (x**2).mean()
+
+    ws = [normal(64, 64, dtype=dtype) / 8 for _ in range(3)]
+    f = fdbr.value_and_grad(loss)
+    assert_as_eager(f, *[(ws, normal(64, 64, dtype=dtype))] * 3, ulps=64)
