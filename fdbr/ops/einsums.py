@@ -5,10 +5,12 @@ letter that an operand repeats becomes the diagonal of two axes.  Then each step
 two operands; its transposes are contractions again.
 """
 
+import functools
 import math
 import string
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,43 +54,39 @@ def einsum(subscripts: str, /, *operands: Any) -> Any:
     np.float64(3.0)
     """
     arrays = [asarray(operand) for operand in operands]
-    groups, result = _parse(subscripts, arrays)
+    if not isinstance(subscripts, str):
+        raise TypeError("fdbr.ops.einsum: the first argument must be the subscripts, a string")
+    groups, result, wrong = _parse(subscripts, tuple([x.ndim for x in arrays]))
+    if wrong:
+        raise _malformed(subscripts, arrays, wrong)
     terms = [_without_repeats(x, group) for x, group in zip(arrays, groups, strict=True)]
     _check_lengths(subscripts, terms, arrays)
-    uses = Counter(result)  # in how many operands, and in the result, each letter stands
-    uses.update(c for _, group in terms for c in group)
-    while len(terms) > 1:
-        i, j = _cheapest_pair(terms[:_WINDOW])
-        (x, of_x), (y, of_y) = terms[i], terms.pop(j)
-        uses.subtract(of_x + of_y)
-        kept = "".join(dict.fromkeys(c for c in of_x + of_y if uses[c]))
-        uses.update(kept)
-        terms[i] = _contract(x, y, of_x=of_x, of_y=of_y, to=kept), kept
+    if len(terms) > 2:
+        _reduce(terms, result)
+    if len(terms) == 2:
+        (x, of_x), (y, of_y) = terms
+        return _contract(x, y, of_x=of_x, of_y=of_y, to=result)
     x, group = terms[0]
-    x = (
-        accumulated(x, gone)
-        if (gone := tuple(i for i, c in enumerate(group) if c not in result))
-        else x
-    )
+    if len(group) > len(result):
+        x = accumulated(x, tuple([i for i, c in enumerate(group) if c not in result]))
     rest = [c for c in group if c in result]
     return permute_dims(x, tuple(rest.index(c) for c in result)) if rest != list(result) else x
 
 
-def _parse(subscripts: str, arrays: list[Any]) -> tuple[list[str], str]:
-    """The operands' letters and the result's, without ellipses."""
-    if not isinstance(subscripts, str):
-        raise TypeError("fdbr.ops.einsum: the first argument must be the subscripts, a string")
+@functools.lru_cache(maxsize=1 << 10)
+def _parse(subscripts: str, dimensions: tuple[int, ...]) -> tuple[list[str], str, str]:
+    """The operands' letters and the result's, without ellipses, and what is wrong with them."""
     left, arrow, right = subscripts.replace(" ", "").partition("->")
     groups = left.split(",")
-    if len(groups) != len(arrays):
-        raise _malformed(subscripts, arrays, f"{len(groups)} groups for {len(arrays)} operands")
+    if len(groups) != len(dimensions):
+        return [], "", f"{len(groups)} groups for {len(dimensions)} operands"
     spare = [c for c in string.ascii_letters if c not in subscripts]
-    ranks = [x.ndim - len(g.replace("...", "")) for g, x in zip(groups, arrays, strict=True)]
+    ranks = [n - len(g.replace("...", "")) for g, n in zip(groups, dimensions, strict=True)]
     wild = spare[: max((r for g, r in zip(groups, ranks, strict=True) if "..." in g), default=0)]
     full = []
     for group, rank in zip(groups, ranks, strict=True):
         if rank < 0 or (rank and "..." not in group):
-            raise _malformed(subscripts, arrays, f"{group!r} does not fit its operand's dimensions")
+            return [], "", f"{group!r} does not fit its operand's dimensions"
         full.append(group.replace("...", "".join(wild[len(wild) - rank :])))
     letters = "".join(full)
     if arrow:
@@ -97,10 +95,10 @@ def _parse(subscripts: str, arrays: list[Any]) -> tuple[list[str], str]:
         once = sorted(c for c in set(letters) if letters.count(c) == 1 and c not in wild)
         result = "".join(wild) + "".join(once)
     if not all(c in string.ascii_letters for c in letters + result):
-        raise _malformed(subscripts, arrays, "only letters, commas, '...' and '->' may appear")
+        return [], "", "only letters, commas, '...' and '->' may appear"
     if len(set(result)) < len(result) or not set(result) <= set(letters):
-        raise _malformed(subscripts, arrays, "the result repeats a letter or has one of its own")
-    return full, result
+        return [], "", "the result repeats a letter or has one of its own"
+    return full, result, ""
 
 
 def _malformed(subscripts: str, arrays: list[Any], why: str) -> ValueError:
@@ -110,6 +108,8 @@ def _malformed(subscripts: str, arrays: list[Any], why: str) -> ValueError:
 
 def _without_repeats(x: Any, group: str) -> tuple[Any, str]:
     """An operand in which no letter appears twice: repeated ones become diagonals."""
+    if len(set(group)) == len(group):
+        return x, group
     for letter in dict.fromkeys(group):
         while group.count(letter) > 1:
             i = group.index(letter)
@@ -136,10 +136,21 @@ def _check_lengths(subscripts: str, terms: list[tuple[Any, str]], arrays: list[A
                 )
 
 
+def _reduce(terms: list[tuple[Any, str]], result: str) -> None:
+    """Contract operands until two are left."""
+    uses = Counter(result)  # in how many operands, and in the result, each letter stands
+    uses.update(c for _, group in terms for c in group)
+    while len(terms) > 2:
+        i, j = _cheapest_pair(terms[:_WINDOW])
+        (x, of_x), (y, of_y) = terms[i], terms.pop(j)
+        uses.subtract(of_x + of_y)
+        kept = "".join(dict.fromkeys(c for c in of_x + of_y if uses[c]))
+        uses.update(kept)
+        terms[i] = _contract(x, y, of_x=of_x, of_y=of_y, to=kept), kept
+
+
 def _cheapest_pair(terms: list[tuple[Any, str]]) -> tuple[int, int]:
     """The two operands whose contraction takes the fewest multiplications."""
-    if len(terms) == 2:
-        return 0, 1
 
     def cost(pair: tuple[int, int]) -> int:
         lengths: dict[str, int] = {}
@@ -171,23 +182,17 @@ def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
     """
     if of_x == of_y and of_x[:-1] == to and of_x and _is_quick(x, y):
         return _inner(x, y)
-    x, of_x = _sum_alone(x, of_x, of_y + to)
-    y, of_y = _sum_alone(y, of_y, of_x + to)
-    batch = [c for c in to if c in of_x and c in of_y]
-    rows = [c for c in to if c not in of_y]
-    columns = [c for c in to if c not in of_x]
-    pairs = [c for c in of_x if c in of_y and c not in to]
-    if not pairs:
-        x, y = _spread(xp, x, of_x, to), _spread(xp, y, of_y, to)
+    plan = _plan(of_x, of_y, to)
+    x = accumulated(x, plan.alone_x) if plan.alone_x else x
+    y = accumulated(y, plan.alone_y) if plan.alone_y else y
+    b, r, p = plan.counts
+    if not p:
+        (order_x, key_x), (order_y, key_y) = plan.wide
+        x, y = _transposed(xp, x, order_x)[key_x], _transposed(xp, y, order_y)[key_y]
         return multiplied(x, y) if type(x) is type(y) is np.ndarray else xp.multiply(x, y)
-    if not rows and not columns and len(pairs) == 1 and type(x) is type(y) is np.ndarray:
-        x, y = (_spread(xp, part, group, to + pairs[0]) for part, group in ((x, of_x), (y, of_y)))
-        if _is_quick(x, y):
-            return _inner(x, y)
-        of_x = of_y = to + pairs[0]
-    x = xp.transpose(x, [of_x.index(c) for c in (*batch, *rows, *pairs)])
-    y = xp.transpose(y, [of_y.index(c) for c in (*batch, *pairs, *columns)])
-    b, r, p = len(batch), len(rows), len(pairs)
+    x, y = _transposed(xp, x, plan.order_x), _transposed(xp, y, plan.order_y)
+    if p == 1 and x.ndim == y.ndim == b + 1 and _is_quick(x, y):
+        return _inner(x, y)
     lengths = [max(m, n) for m, n in zip(x.shape[b + r :], y.shape[b : b + p], strict=True)]
     if lengths != list(x.shape[b + r :]):
         x = xp.broadcast_to(x, (*x.shape[: b + r], *lengths))
@@ -201,8 +206,73 @@ def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
     if is_added(x.dtype) and is_added(y.dtype):  # of which `matmul` makes float32
         out = out.astype(xp.result_type(x, y))
     out = out.reshape((*out.shape[:b], *shape_r, *shape_c))
-    letters = [*batch, *rows, *columns]
-    return xp.transpose(out, [letters.index(c) for c in to])[()]
+    return _transposed(xp, out, plan.order)[()]
+
+
+class _Plan(NamedTuple):
+    """How two operands are contracted.
+
+    Attributes
+    ----------
+    alone_x, alone_y
+        The axes that nobody else has, which are summed over first.
+    counts
+        How many letters name a batch, rows, and pairs.
+    order_x, order_y
+        The other axes as batch, rows and pairs, and as batch, pairs and columns; `None` if they
+        are in that order.
+    order
+        The axes of the product as those of the result.
+    wide
+        Without pairs, for each operand: its axes in the order of the result, and the key that gives
+        it an axis for each letter of that.
+    """
+
+    alone_x: tuple[int, ...]
+    alone_y: tuple[int, ...]
+    counts: tuple[int, int, int]
+    order_x: tuple[int, ...] | None
+    order_y: tuple[int, ...] | None
+    order: tuple[int, ...] | None
+    wide: tuple[Any, Any]
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _plan(of_x: str, of_y: str, to: str) -> _Plan:
+    """How operands of these letters are contracted."""
+    alone_x = tuple(i for i, c in enumerate(of_x) if c not in of_y + to)
+    alone_y = tuple(i for i, c in enumerate(of_y) if c not in of_x + to)
+    of_x = "".join(c for c in of_x if c in of_y + to)
+    of_y = "".join(c for c in of_y if c in of_x + to)
+    batch = [c for c in to if c in of_x and c in of_y]
+    rows = [c for c in to if c not in of_y]
+    columns = [c for c in to if c not in of_x]
+    pairs = [c for c in of_x if c in of_y and c not in to]
+    return _Plan(
+        alone_x,
+        alone_y,
+        (len(batch), len(rows), len(pairs)),
+        _order(of_x, [*batch, *rows, *pairs]),
+        _order(of_y, [*batch, *pairs, *columns]),
+        _order([*batch, *rows, *columns], to),
+        (_wide(of_x, to), _wide(of_y, to)),
+    )
+
+
+def _order(letters: Sequence[str], wanted: Sequence[str]) -> tuple[int, ...] | None:
+    order = tuple(letters.index(c) for c in wanted)
+    return None if order == tuple(range(len(order))) else order
+
+
+def _wide(group: str, to: str) -> tuple[Any, Any]:
+    own = [c for c in to if c in group]
+    return _order(group, own), tuple(slice(None) if c in group else None for c in to)
+
+
+def _transposed(xp: Any, x: Any, order: tuple[int, ...] | None) -> Any:
+    if order is None:
+        return x
+    return x.transpose(order) if type(x) is np.ndarray else xp.transpose(x, order)
 
 
 def _is_quick(x: Any, y: Any) -> bool:
@@ -226,20 +296,6 @@ def _inner(x: Any, y: Any) -> Any:
 
 def _products(x: Any, y: Any) -> Any:
     return (x * y).sum(axis=(1,), keepdims=True)
-
-
-def _spread(xp: Any, x: Any, group: str, to: str) -> Any:
-    """An operand with an axis for each letter of the result, of length 1 for those it lacks."""
-    x = xp.transpose(x, [group.index(c) for c in to if c in group])
-    return x[tuple(slice(None) if c in group else None for c in to)]
-
-
-def _sum_alone(x: Any, group: str, others: str) -> tuple[Any, str]:
-    """An operand summed over the letters that nobody else has."""
-    alone = tuple(i for i, c in enumerate(group) if c not in others)
-    return (
-        (accumulated(x, alone), "".join(c for c in group if c in others)) if alone else (x, group)
-    )
 
 
 def _back(

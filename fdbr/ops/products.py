@@ -307,12 +307,16 @@ def tensordot(x: Any, y: Any, /, *, axes: int | tuple[Any, Any] = 2) -> Any:
     free_y = [i for i in range(y.ndim) if i not in of_y]
     pairs = math.prod(x.shape[i] for i in of_x)
     rows, columns = [x.shape[i] for i in free_x], [y.shape[i] for i in free_y]
-    left = reshape(permute_dims(x, (*free_x, *of_x)), (math.prod(rows), pairs))
-    right = reshape(permute_dims(y, (*of_y, *free_y)), (pairs, math.prod(columns)))
+    left = reshape(_in_order(x, (*free_x, *of_x)), (math.prod(rows), pairs))
+    right = reshape(_in_order(y, (*of_y, *free_y)), (pairs, math.prod(columns)))
     out = _matmul(left, right)
     if is_added(x.dtype) and is_added(y.dtype):  # of which `matmul` makes float32
         out = astype(out, result_type(x, y))
     return reshape(out, (*rows, *columns)) if rows or columns else out[0, 0]
+
+
+def _in_order(x: Any, axes: tuple[int, ...]) -> Any:
+    return x if axes == tuple(range(x.ndim)) else permute_dims(x, axes)
 
 
 def _paired_axes(axes: Any, x: Any, y: Any) -> tuple[Sequence[int], Sequence[int]]:

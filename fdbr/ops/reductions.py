@@ -235,14 +235,14 @@ def _batch_arg(apply: Any, values: Any, batched: Any, size: int, params: Any) ->
 
 
 @constant(batch=_batch_arg)
-def _argmax(xp: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+def _argmax(xp: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     if type(x) is np.ndarray:
         return x.argmax(axis, keepdims=keepdims)
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
 @constant(batch=_batch_arg)
-def _argmin(xp: Any, x: Any, *, axis: int | None, keepdims: bool) -> Any:
+def _argmin(xp: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     if type(x) is np.ndarray:
         return x.argmin(axis, keepdims=keepdims)
     return xp.argmin(x, axis=axis, keepdims=keepdims)

@@ -33,9 +33,10 @@ def running_sum(xp: Any, x: Any, axis: int, reverse: bool) -> Any:
             sums = _summed_blocks(blocks, reverse)
             if sums is not None:
                 return sums.reshape(x.shape)
-    if not reverse:
-        return xp.cumsum(x, axis=axis)
-    return xp.flip(xp.cumsum(xp.flip(x, axis), axis=axis), axis)
+    if reverse:
+        turned = (*(slice(None),) * axis, slice(None, None, -1))
+        return running_sum(xp, x[turned], axis, False)[turned]
+    return x.cumsum(axis) if type(x) is np.ndarray else xp.cumsum(x, axis=axis)
 
 
 def _summed_blocks(x: Any, reverse: bool) -> Any:

@@ -204,9 +204,8 @@ def broadcast_to(x: Any, /, shape: Sequence[int]) -> Any:
     mine = x.shape
     if mine == to:
         return x
-    fits = len(mine) <= len(to) and all(
-        a in (1, b) for a, b in zip(reversed(mine), reversed(to), strict=False)
-    )
+    last = to[max(len(to) - len(mine), 0) :]
+    fits = len(mine) <= len(to) and all(a in (1, b) for a, b in zip(mine, last, strict=False))
     if not fits:
         raise ValueError(f"fdbr.ops.broadcast_to: shape {mine} does not broadcast to {to}")
     return _broadcast_to(x, to=to)
@@ -261,7 +260,7 @@ def squeeze(x: Any, /, axis: int | tuple[int, ...] | None = None) -> Any:
     (3, 1)
     """
     if axis is None:
-        return reshape(x, tuple(n for n in x.shape if n != 1))
+        return _reshape(x, to=tuple([n for n in x.shape if n != 1]))
     gone, shape = normalize_axes(axis, x.ndim, "squeeze"), x.shape
     for i in gone:
         if shape[i] != 1:
@@ -271,7 +270,8 @@ def squeeze(x: Any, /, axis: int | tuple[int, ...] | None = None) -> Any:
 
 @linear(x=lambda ct, axes: _flip(ct, axes=axes), batch=shifted("axes"))
 def _flip(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
-    return xp.flip(x, axes)
+    turned = slice(None, None, -1)
+    return x[tuple([turned if axis in axes else slice(None) for axis in range(x.ndim)])]
 
 
 def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
@@ -443,7 +443,7 @@ def tile(x: Any, repetitions: tuple[int, ...], /) -> Any:
 
 @linear(x=lambda ct, shape, offset: _embed_diagonal(ct, shape=shape, offset=offset), batch=aligned)
 def _diagonal(xp: Any, x: Any, *, offset: int) -> Any:
-    return xp.diagonal(x, offset, -2, -1)
+    return x.diagonal(offset, -2, -1) if type(x) is np.ndarray else xp.diagonal(x, offset, -2, -1)
 
 
 @linear(x=lambda ct, offset: _diagonal(ct, offset=offset), batch=prefixed("shape"))
