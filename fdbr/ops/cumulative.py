@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr import kernels
 from fdbr.core import host_types
 from fdbr.ops.creation import asarray, full_like, ones_like, zeros_like
 from fdbr.ops.dtypes import astype, in_single, is_traced, result_type
@@ -73,6 +74,10 @@ def _prod_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return _spread(ct, x.shape, axes) * others
 
 
+def _multiplied(x: Any) -> Any:
+    return x.prod(axis=(1,), keepdims=True)
+
+
 @opaque(
     x=(
         _prod_pull,
@@ -81,6 +86,10 @@ def _prod_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     batch=shifted("axes"),
 )
 def _prod(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    if xp is np and x.nbytes >= kernels.LEAST and x.dtype.char in "fd":
+        found = kernels.reduced("prod", _multiplied, axes, (x,))
+        if found is not None:
+            return found.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
     last = axes == tuple(range(x.ndim - len(axes), x.ndim))
     if xp is np and last and axes and x.size >= _MANY and x.dtype.char in "fdFD":
         x = _lanes(x.reshape((*x.shape[: axes[0]], -1)))

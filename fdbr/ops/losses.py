@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module, where_it_lies
-from fdbr.core import describe
+from fdbr.core import Tracer, describe
 from fdbr.floats import dtype_kind
 from fdbr.ops.activation import exp_in_place, log_softmax
 from fdbr.ops.arithmetic import maximum
@@ -13,6 +13,7 @@ from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, float_dtype, in_single
+from fdbr.ops.exponential import exp
 from fdbr.ops.indexing import along_axis
 from fdbr.ops.kinds import indexed, opaque
 from fdbr.ops.kinds.batches import spread
@@ -21,6 +22,7 @@ from fdbr.ops.kinds.large import by_rows
 from fdbr.ops.places import within
 from fdbr.ops.reductions import argmax, mean, sum
 from fdbr.ops.shape import expand_dims, moveaxis, normalize_axis, squeeze
+from fdbr.ops.squares import is_long, squared_distance
 from fdbr.threads import divide, slices
 
 __all__ = ["accuracy", "mean_squared_error", "softmax_cross_entropy"]
@@ -113,8 +115,21 @@ def _shares(axes: tuple[int, ...], x: Any) -> tuple[Any, Any, Any]:
     largest = x.max(axis=axes, keepdims=True)
     weights = exp_in_place(array_module(x), x - largest)
     total = accumulated(weights, axes, keepdims=True)
-    weights /= total
+    weights *= 1 / total
     return weights, largest, total
+
+
+def _sums(axes: tuple[int, ...], x: Any) -> tuple[Any, Any]:
+    """The largest logit, and the sum of the exponentials that the softmax is made by."""
+    largest = x.max(axis=axes, keepdims=True)
+    weights = exp_in_place(array_module(x), x - largest)
+    return largest, accumulated(weights, axes, keepdims=True)
+
+
+def _losses_alone(x: Any, labels: Any) -> Any:
+    """Each example's loss, where nobody asks for the derivative."""
+    largest, total = by_rows(_sums, (x.ndim - 1,), x)
+    return np.log(total[..., 0]) - (x[_at_labels(np, labels)] - largest[..., 0])
 
 
 @where_it_lies
@@ -193,7 +208,59 @@ def _soft_losses(logits: Any, labels: Any) -> Any:
             f"fdbr.ops.softmax_cross_entropy: probabilities {describe(labels)} must have the shape "
             f"of the logits {describe(logits)}"
         )
+    if labels.dtype == logits.dtype and is_long(logits):
+        return _soft_cross_entropy(logits, labels)[0][..., 0]
     return -sum(labels * log_softmax(logits), axis=-1)
+
+
+def _soft_values(axes: tuple[int, ...], x: Any, p: Any) -> tuple[Any, Any]:
+    away = x - x.max(axis=axes, keepdims=True)
+    xp = array_module(away)
+    away = away - xp.log(accumulated(xp.exp(away), axes, keepdims=True))
+    return away, -accumulated(p * away, axes, keepdims=True)
+
+
+def _soft_slope(axes: tuple[int, ...], logs: Any, p: Any, ct: Any) -> Any:
+    return ct * (exp(logs) * accumulated(p, axes, keepdims=True) - p)
+
+
+def _soft_pull(cts: Any, p: Any, out: Any) -> Any:
+    by_loss, by_logs = cts
+    logs = out[1]
+    axes = (logs.ndim - 1,)
+    total = None if by_loss is None else by_rows(_soft_slope, axes, logs, p, by_loss)
+    if by_logs is not None:
+        term = by_logs - exp(logs) * accumulated(by_logs, axes, keepdims=True)
+        total = term if total is None else total + term
+    return total
+
+
+def _soft_push(t: Any, p: Any, out: Any) -> tuple[Any, Any]:
+    axes = (t.ndim - 1,)
+    moved = t - accumulated(exp(out[1]) * t, axes, keepdims=True)
+    return -accumulated(p * moved, axes, keepdims=True), moved
+
+
+def _soft_weight_push(t: Any, out: Any) -> tuple[Any, Any]:
+    return -accumulated(t * out[1], (t.ndim - 1,), keepdims=True), 0 * t
+
+
+def _batch_soft(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    return apply(*(spread(v, flag, size) for v, flag in zip(values, batched, strict=True)))
+
+
+@opaque(
+    x=(_soft_pull, _soft_push),
+    p=(
+        lambda cts, out: None if cts[0] is None else -cts[0] * out[1],
+        _soft_weight_push,
+    ),
+    batch=_batch_soft,
+)
+def _soft_cross_entropy(xp: Any, x: Any, p: Any) -> Any:
+    """``-sum(p * log_softmax(x))`` along the last axis, which stays, and the logarithms."""
+    logs, losses = by_rows(_soft_values, (x.ndim - 1,), x, p)
+    return losses, logs
 
 
 def _hard_losses(logits: Any, labels: Any, counted: Any) -> Any:
@@ -221,7 +288,10 @@ def _hard_losses(logits: Any, labels: Any, counted: Any) -> Any:
             f"{classes} classes; they must lie in 0 … {classes - 1}"
             + (" (ignore_label names one that is left out)" if counted is None else "")
         )
-    losses = _cross_entropy(logits, beside(labels, logits))[0]
+    if type(logits) is np.ndarray and classes >= _FEW and not isinstance(labels, Tracer):
+        losses = _losses_alone(logits, labels)
+    else:
+        losses = _cross_entropy(logits, beside(labels, logits))[0]
     return losses if counted is None else where(beside(counted, logits), losses, 0)
 
 
@@ -268,6 +338,8 @@ def mean_squared_error(x: Any, y: Any, /) -> Any:
             f"fdbr.ops.mean_squared_error: x {describe(x)} and y {describe(y)} differ in shape; "
             "reshape or broadcast one of them first"
         )
+    if x.dtype == y.dtype and is_long(x):
+        return squared_distance(x, y, tuple(range(x.ndim))).reshape(()) / x.size
     away = x - y
     return mean(away * away)
 

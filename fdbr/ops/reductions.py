@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr import kernels
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
 from fdbr.ops.arithmetic import sqrt
@@ -18,6 +19,7 @@ from fdbr.ops.dtypes import (
 )
 from fdbr.ops.kinds import constant, linear, opaque, shape_of, shifted
 from fdbr.ops.kinds.fitting import accumulated, sum_of_rows
+from fdbr.ops.kinds.large import by_rows
 from fdbr.ops.shape import (
     _broadcast_to,
     _reshape,
@@ -25,6 +27,7 @@ from fdbr.ops.shape import (
     normalize_axis,
     reshape,
 )
+from fdbr.ops.squares import is_long, squares_about_mean
 
 __all__ = [
     "all",
@@ -51,6 +54,10 @@ _or: Any = np.logical_or.reduce
 def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a reduction's result if the axes are kept with length 1."""
     return tuple(1 if i in axes else n for i, n in enumerate(shape))
+
+
+def _rest(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([n for i, n in enumerate(shape) if i not in axes])
 
 
 def _spread(ct: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
@@ -142,6 +149,9 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
     x = x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
     freedom = _count(x.shape, axes) - correction
     freedom = freedom if freedom > 0 else 0
+    if is_long(x):
+        squares = squares_about_mean(x, axes)
+        return (squares if keepdims else _reshape(squares, to=_rest(x.shape, axes))) / freedom
     if type(x) is np.ndarray and x.ndim and dtype_kind(x.dtype) == "f":  # the same without detours
         away = x - accumulated(x, axes, keepdims=True) / _count(x.shape, axes)
         away *= away
@@ -187,13 +197,25 @@ def _extreme_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return _sum(hit * t, axes=axes, keepdims=False) / _sum(hit, axes=axes, keepdims=False)
 
 
+def _largest(axes: tuple[int, ...], x: Any) -> Any:
+    return x.max(axis=axes, keepdims=True)
+
+
+def _smallest(axes: tuple[int, ...], x: Any) -> Any:
+    return x.min(axis=axes, keepdims=True)
+
+
 @opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"))
 def _max(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
+        return by_rows(_largest, axes, x).reshape(_rest(x.shape, axes))[()]
     return np.maximum.reduce(x, axes) if type(x) is np.ndarray else x.max(axis=axes)
 
 
 @opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"))
 def _min(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+    if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
+        return by_rows(_smallest, axes, x).reshape(_rest(x.shape, axes))[()]
     return np.minimum.reduce(x, axes) if type(x) is np.ndarray else x.min(axis=axes)
 
 
