@@ -89,6 +89,9 @@ def _plan(
     gone = tuple(n if i in axes else 1 for i, n in enumerate(x.shape))
     ways = [_way(v, x.shape, kept, gone) for v in operands]
     across, (outer, middle, inner) = _axes(x.shape, axes)
+    whole = not across and outer == middle == 1
+    if whole:  # there is one result, however many parts
+        ways = [(varies, offset if varies else "0") for varies, offset in ways]
     count = middle if across else outer * inner
     if count < _SHORTEST or (across and inner < _NARROW) or (not across and inner < _SHORTEST):
         raise InexpressibleError("few elements")
@@ -96,7 +99,7 @@ def _plan(
     fold = Fold(across, exact, tuple([offset for _, offset in ways]))
     kinds = [(v.dtype, *way) for v, way in zip(operands, ways, strict=True)]
     source, outs, several = traced(name, function, kinds, fold, _source)
-    parted = not across and outer == middle == 1 and _are_totals(outs)
+    parted = whole and _are_totals(outs)
     finish = [(_COMBINED[out.detail], kept) for out in outs] if parted else []
     plan = _Parts(finish) if parted else Plan()
     plan.turned, plan.single, plan.copied, plan.several = False, [], [], several

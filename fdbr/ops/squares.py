@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from fdbr import kernels
+from fdbr.ops.arithmetic import negative
 from fdbr.ops.kinds import elementwise, opaque, shifted
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.kinds.fitting import accumulated
@@ -50,7 +51,7 @@ def _batch_pair(apply: Any, values: Any, batched: Any, size: int, params: Any) -
 @opaque(
     first=lambda ct, x, y: _scaled_distance(x, y, 2 * ct),
     x=(lambda slope: slope, _distance_push),
-    y=(lambda slope: -slope, lambda t, x, y, axes: -_distance_push(t, x, y, axes)),
+    y=(lambda slope: negative(slope), lambda t, x, y, axes: -_distance_push(t, x, y, axes)),
     batch=_batch_pair,
 )
 def _squared_distance(xp: Any, x: Any, y: Any, *, axes: tuple[int, ...]) -> Any:

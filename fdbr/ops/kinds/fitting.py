@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr import kernels
 from fdbr.core import Tracer, dispatch, registry
 from fdbr.floats import dtype_kind, is_short
 from fdbr.ops.kinds.totals import MANY, ones, total
@@ -95,6 +96,7 @@ def sum_of_rows(value: Any) -> Any:
         type(value) is np.ndarray
         and value.ndim == 2
         and len(value) <= _ROWS
+        and value.nbytes < kernels.LEAST
         and value.dtype.char in "fd"
     ):
         return ones(len(value), value.dtype).dot(value)

@@ -30,7 +30,7 @@ def total(value: Any, axes: Any) -> Any:
     last = next((i for i in reversed(every) if i not in axes), -1)  # of those that stay
     count = math.prod(value.shape[last + 1 :])
     kept = [i for i in every if i not in axes]
-    if value.nbytes >= kernels.LEAST and (count > 1 or axes != set(range(len(axes)))):
+    if value.nbytes >= kernels.LEAST:  # whose threads are not in the way of what comes next
         found = kernels.reduced("total", _added, tuple(sorted(axes)), (value,))
         if found is not None:
             return found.reshape([value.shape[i] for i in kept])[()]
