@@ -44,7 +44,7 @@ _GRAIN = 1 << 10
 _PIECE = 1 << 9  # places that are looked at before they are used
 
 # The words of a kernel's table.
-_TABLE = "x index out count line lines base step stack bytes one which total wrong".split()
+_TABLE = "x index out count line lines base step stack bytes apart which total wrong".split()
 
 
 def moves(dtype: Any) -> bool:
@@ -267,7 +267,7 @@ def _scattering(word: str, size: int, along: bool, added: str) -> str:
 
     def move(s: str) -> str:
         text = f"""{_place(memory, bool(size), along, s)}
-  %value.at{s} = mul i64 %v{s}, {"%one" if size else "%bytes"}
+  %value.at{s} = mul i64 %v{s}, %apart
   %from{s} = getelementptr {memory}, ptr %x, i64 %value.at{s}"""
         if size:
             text += f"\n  %value{s} = load {memory}, ptr %from{s}, align 1"
@@ -366,7 +366,7 @@ class _Course:
             "step": inner if self.each else unit,
             "stack": count * (inner if self.each else unit),
             "bytes": unit,
-            "one": 1,
+            "apart": unit,
             "which": 0,
             "total": self.outer,
             "wrong": 0,
@@ -408,13 +408,12 @@ def scattered(
     """Write values to the places of an array, or add them; whether all places are there.
 
     Of several for one place the last one stays.  Parameters are those of `gathered`; ``values``
-    may also be one number, in a row of its own.
+    may also be one number, for all places.
     """
     course = _Course(shape, index, each, out.itemsize, add)
     if values.size == 1:
-        if not course.size:
-            values = np.full(shape[2], values.reshape(-1)[0], out.dtype)
-        course.words["one"] = 0
+        values = np.full(1 if each else shape[2], values.reshape(-1), out.dtype)
+        course.words["apart"] = 0
     source = _scattering(
         _WORDS[index.dtype], course.size, course.each, ADDED[out.dtype] if add else ""
     )

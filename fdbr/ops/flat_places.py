@@ -48,7 +48,7 @@ def read_at(xp: Any, x: Any, key: Any) -> Any:
 
 def put_at(out: Any, key: Any, values: Any) -> None:
     """``out[key] = values`` for values of the key's shape, or one; the last for a place stays."""
-    if write_along(out, key, np.asarray(values), add=False):
+    if write_along(out, key, np.asarray(values, out.dtype), add=False):
         return
     rows = only_axis(key, out.ndim) is not None or not out.flags.c_contiguous
     places = None if rows else named(out.shape, key)

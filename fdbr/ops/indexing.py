@@ -18,6 +18,7 @@ from fdbr.deferred import Deferred
 from fdbr.floats import dtype_kind, is_short
 from fdbr.ops.along import read_along
 from fdbr.ops.buffers import where_they_lie
+from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray, holds_array
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
@@ -545,7 +546,7 @@ def _replaced(ct: Any, indices: Any, key: Key) -> Any:
     taken = _gather(ct, *indices, key=key)
     if not indices:
         return taken
-    return taken * astype(_last_named(ct, *indices, key=key), ct.dtype)
+    return where(_last_named(ct, *indices, key=key), taken, 0)
 
 
 def _copied(xp: Any, x: Any) -> Any:

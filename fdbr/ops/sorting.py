@@ -11,11 +11,15 @@ import numpy as np
 from fdbr.backend import array_module, where_it_lies
 from fdbr.core import describe
 from fdbr.floats import dtype_kind
+from fdbr.kernels import LEAST
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import is_traced
+from fdbr.ops.flat_places import put_at
 from fdbr.ops.kinds import constant, indexed, shifted
 from fdbr.ops.kinds.batches import spread
+from fdbr.ops.orders import ordered, ranked_places
 from fdbr.ops.shape import flip, normalize_axis
+from fdbr.threads import divide, parts
 
 __all__ = ["argsort", "sort", "top_k"]
 
@@ -49,13 +53,38 @@ def _pick(xp: Any, x: Any, places: Any, *, axis: int) -> Any:
 def _place(xp: Any, x: Any, places: Any, *, length: int, axis: int) -> Any:
     """The elements put at some places along an axis of zeros."""
     out = xp.zeros((*x.shape[:axis], length, *x.shape[axis + 1 :]), dtype=x.dtype)
-    xp.put_along_axis(out, places, x, axis)
+    if xp is np and places.size >= _MANY:
+        put_at(out, _own_places(out, places, axis), x)
+    else:
+        xp.put_along_axis(out, places, x, axis)
     return out
+
+
+def _own_places(x: Any, places: Any, axis: int) -> Any:
+    """The key that names places along an axis, and on the others each its own."""
+    ones = (1,) * (x.ndim - 1)
+    key = [np.arange(n).reshape((*ones[:i], -1, *ones[i:])) for i, n in enumerate(x.shape)]
+    key[axis] = places
+    return tuple(key)
 
 
 @constant(batch=shifted("axis"))
 def _argsort(xp: Any, x: Any, *, axis: int, stable: bool) -> Any:
-    return xp.argsort(x, axis=axis, kind="stable" if stable else None)
+    found = ordered(x, axis) if xp is np else None
+    if found is not None:
+        return found
+    kind: Any = "stable" if stable else None
+    if xp is not np or x.nbytes < LEAST or x.shape[axis] == x.size:
+        return xp.argsort(x, axis=axis, kind=kind)
+    rows = np.moveaxis(x, axis, -1)
+    lines = rows.reshape(-1, rows.shape[-1])
+    out = np.empty(lines.shape, np.intp)
+
+    def work(piece: slice) -> None:
+        out[piece] = np.argsort(lines[piece], axis=-1, kind=kind)
+
+    divide(work, parts(len(lines), x.size >> 15))
+    return np.moveaxis(out.reshape(rows.shape), -1, axis)
 
 
 # --- sorting ------------------------------------------------------------------------
@@ -137,13 +166,16 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
 @constant(batch=shifted("axis"))
 def _ranked_places(xp: Any, x: Any, *, ranks: tuple[int, ...], axis: int) -> Any:
     """The places of the elements that would come to some places of the sorted axis."""
+    places = ranked_places(x, ranks, axis) if xp is np else None
+    if places is not None:
+        return places
     if xp is not np or x.size < _MANY:
         order = xp.argsort(x, axis=axis, kind="stable")
         return xp.take(order, xp.asarray(ranks), axis=axis)
     x = np.moveaxis(x, axis, -1)
     found = np.partition(x, sorted(set(ranks)), axis=-1)
-    places = [_place_of(x, found[..., rank, None], rank) for rank in ranks]
-    return np.moveaxis(np.stack(places, axis=-1), -1, axis)
+    each = [_place_of(x, found[..., rank, None], rank) for rank in ranks]
+    return np.moveaxis(np.stack(each, axis=-1), -1, axis)
 
 
 def _place_of(x: Any, value: Any, rank: int) -> Any:

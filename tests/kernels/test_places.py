@@ -134,6 +134,23 @@ def test_what_is_moved_has_the_derivative_of_what_it_was(case):
     np.testing.assert_array_equal(pullback(ct)[0], desired)
 
 
+@given(arrays_and_places(), st.booleans())
+def test_what_was_written_has_the_derivative_of_its_place(case, one):
+    x, key = case[0], key_of(*case)
+    region = outcome(lambda: x[key])
+    if x.dtype not in (np.float32, np.float64) or isinstance(region, list):
+        return
+    values = np.asarray(x.dtype.type(3)) if one else region
+    _, pullback = fdbr.vjp(lambda x, y: ops.at(x)[key].set(y), x, values)
+    ct = np.random.default_rng(0).integers(-4, 5, x.shape).astype(x.dtype)
+    of_x, of_values = pullback(ct)
+    last, order = np.full(x.shape, -1), np.arange(region.size).reshape(region.shape)
+    last[key] = order
+    np.testing.assert_array_equal(of_x, np.where(last < 0, ct, 0))
+    share = np.where(last[key] == order, ct[key], 0)
+    np.testing.assert_array_equal(of_values, share.sum() if one else share)
+
+
 @pytest.mark.parametrize("shape", [(1, 50, 1), (1, 50, 40), (9, 50, 1), (2, 50, 7)])
 @pytest.mark.parametrize("each", [False, True])
 def test_sums_have_the_same_bits_on_every_number_of_threads(monkeypatch, shape, each):
