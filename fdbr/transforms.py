@@ -456,18 +456,13 @@ class Pullback:
         for i, (node, kind) in enumerate(self._ends):
             seed = seeds[i]
             if type(seed) is not np.ndarray or seed.shape != kind.shape or seed.dtype != kind.dtype:
-                seed = seeds[i] = fitted(seed, kind, self._named(i))
+                seed = seeds[i] = fitted(seed, kind, _Place(self._name, self._structure, i))
             if node is not None and seed is not None:
                 roots.append((node, seed))
                 if not is_locked(seed):
                     theirs.add(id(owner(seed)))
         cotangents = backward(roots)
         return tuple([one.gradient(cotangents, theirs, self._zeros) for one in self._inputs])
-
-    def _named(self, place: int) -> str:
-        """How messages call the cotangent of a leaf of the output."""
-        path = "" if self._structure is None else tree.paths_of(self._structure)[place]
-        return f"fdbr.vjp: the cotangent of {self._name}{path and ' at ' + path}"
 
     def _leaves(self, cotangent: Any) -> list[Any]:
         if self._structure is None:
@@ -484,12 +479,27 @@ class Pullback:
         return f"<pullback of {self._name}>"
 
 
-def fitted(ct: Any, kind: Kind, where: str) -> Any:
-    """A cotangent as backward takes it, or an error if it does not fit its output."""
+class _Place:
+    """What messages call the cotangent of a leaf of the output, found out if there is one."""
+
+    __slots__ = ("_name", "_number", "_structure")
+
+    def __init__(self, name: str, structure: tree.Structure | None, number: int) -> None:
+        self._name = name
+        self._structure = structure
+        self._number = number
+
+    def __str__(self) -> str:
+        path = "" if self._structure is None else tree.paths_of(self._structure)[self._number]
+        return f"fdbr.vjp: the cotangent of {self._name}{path and ' at ' + path}"
+
+
+def fitted(ct: Any, kind: Kind, where: object) -> Any:
+    """A cotangent as backward takes it, or an error, which says ``where``, if it does not fit."""
     if ct is None:
         return None
     if isinstance(ct, Tracer) and ended(ct._trace):
-        raise escaped(ct._trace, where)
+        raise escaped(ct._trace, str(where))
     shape, dtype = kind.shape, kind.dtype
     if type(ct) in (int, float, complex) and shape == () and dtype_kind(dtype) in "fc":
         if type(ct) is complex and dtype_kind(dtype) == "f":
