@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["address_of", "cache_directory", "digest", "kept", "placed", "processor"]
+__all__ = ["address_of", "cache_directory", "digest", "kept", "placed", "processor", "vector_bytes"]
 
 _FORMAT = b"fdbr kernel 3\n"
 _loaded: dict[str, tuple[int, Any]] = {}  # address and owner of the code, by source
@@ -54,6 +54,12 @@ def processor() -> str:
     llvm = _llvm()
     version = ".".join(map(str, llvm.llvm_version_info))
     return digest(version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+
+
+def vector_bytes() -> int:
+    """How long the processor's vectors are."""
+    features = _llvm().get_host_cpu_features()
+    return 64 if features.get("avx512f") else 32 if features.get("avx") else 16
 
 
 def address_of(source: str) -> int:

@@ -66,9 +66,9 @@ def test_the_normal_distribution_is_exact_to_seven_digits():
 @pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid", "log"])
 @pytest.mark.parametrize("code", ["f4", "f8"])
 def test_loops_over_functions_vectorise(name, code):
-    from fdbr.compiler.backends.cpu import compiling, launching
+    from fdbr.compiler.backends.cpu import compiling, language
 
-    scope = dict(NAMES, data=launching.data)
+    scope = dict(NAMES, data=language.data)
     source = (
         "def kernel(table, start, stop, thread):\n"
         f"    a = data(table, 0, {code}(0))\n    o = data(table, 1, {code}(0))\n"

@@ -7,7 +7,7 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 
-from fdbr.compiler.backends.cpu.launching import data, stride
+from fdbr.compiler.backends.cpu.language import NAMES as ARRAYS
 from fdbr.compiler.backends.cpu.mathematics import NAMES
 from fdbr.compiler.backends.cpu.register_tiles import NAMES as TILES
 from fdbr.compiler.backends.cpu.streaming import NAMES as STREAMING
@@ -39,13 +39,13 @@ def _key(source: str) -> str:
 def _library_version() -> str:
     """A digest of the functions that kernels call."""
     folder = Path(__file__).parent
-    names = "mathematics.py", "launching.py", "register_tiles.py", "streaming.py"
+    names = "mathematics.py", "language.py", "register_tiles.py", "streaming.py"
     texts = [(folder / name).read_text() for name in names]
     return digest(*texts)
 
 
 def _compiled(source: str) -> tuple[str, bytes]:
-    scope = dict(NAMES | TILES | STREAMING, data=data, stride=stride)
+    scope = NAMES | ARRAYS | TILES | STREAMING
     exec(compile(source, "<fdbr kernel>", "exec"), scope)
     made = numba.cfunc(_SIGNATURE, error_model="numpy")(scope["kernel"])
     _, _, (code, _) = made._library.serialize_using_object_code()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.compiler.backends.cpu import conv_tiles as tiles
+from fdbr.compiler.backends.cpu import vectors
 from fdbr.compiler.backends.cpu.conv_kernels import (
     Layout,
     Weights,
@@ -81,7 +81,7 @@ def _conv_kernel(xp: Any, x: Any, y: Any, *, geometry: Geometry, groups: int) ->
     layout = _layout_of_windows(arranged.shape, arranged.strides, geometry, counts, groups)
     y = _arranged(y, ((0, 0),) * len(counts), 1)
     out = np.empty((len(y), x.shape[1] // groups, *geometry.kernel), x.dtype)
-    if groups == 1 and y[0].size <= _SHORT and len(layout.taps) >= tiles.lanes(x.dtype.str[1:]):
+    if groups == 1 and y[0].size <= _SHORT and len(layout.taps) >= vectors.lanes(x.dtype.str[1:]):
         _run_short(arranged, layout, y, length, out)
         return out
     rows = offsets(math.prod(counts[:-1]), length * x.itemsize)
@@ -150,7 +150,7 @@ def _fit(arrays: tuple[Any, ...], length: int) -> bool:
         dtype.str[1:] in _CODES
         and dtype.isnative
         and all(array.dtype == dtype and array.size for array in arrays)
-        and length >= tiles.lanes(dtype.str[1:])
+        and length >= vectors.lanes(dtype.str[1:])
     )
 
 

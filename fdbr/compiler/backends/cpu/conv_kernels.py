@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.compiler.backends.cpu import conv_tiles as tiles
+from fdbr.compiler.backends.cpu import vectors
 from fdbr.compiler.backends.cpu.compiling import address_of
 from fdbr.compiler.backends.cpu.launching import launch_on, thread_count
 
@@ -25,7 +25,7 @@ _CACHED = 1 << 18  # bytes that stay in a processor's cache
 
 _HEAD = """# tiles {digest}
 from fdbr.compiler.backends.cpu.conv_tiles import inner, product, take, word
-from fdbr.compiler.backends.cpu.launching import pointer
+from fdbr.compiler.backends.cpu.language import pointer
 """
 
 _CORRELATION = """
@@ -143,7 +143,7 @@ def offsets(count: int, step: int) -> Any:
 
 @functools.cache
 def _digest() -> str:
-    return hashlib.sha256(Path(tiles.__file__).read_bytes()).hexdigest()
+    return hashlib.sha256((Path(__file__).parent / "conv_tiles.py").read_bytes()).hexdigest()
 
 
 @functools.cache
@@ -156,7 +156,7 @@ def _kernel(kind: str, code: str, outputs: int = 1, wide: int = 1, positive: boo
         "wide": wide,
         "size": np.dtype(code).itemsize,
         "positive": positive,
-        "block": wide * tiles.lanes(code),
+        "block": wide * vectors.lanes(code),
     }
     return address_of((_HEAD + _TEXTS[kind]).format(**names))
 
@@ -171,16 +171,16 @@ def _launch(kernel: int, table: list[int], units: int, work: int, threads: int) 
     launch_on(threads, kernel, words.buffer_info()[0], threads)
 
 
-def _tile(outputs: int, vectors: int) -> tuple[int, int]:
+def _tile(outputs: int, across: int) -> tuple[int, int]:
     """The tile that takes the least time, with what lies over the edges."""
-    fitting = [tile for tile in tiles.CORRELATE if tile[0] <= outputs and tile[1] <= vectors]
+    fitting = [tile for tile in vectors.CORRELATE if tile[0] <= outputs and tile[1] <= across]
     if not fitting:
-        high = min(outputs, tiles.CORRELATE[0][0])
-        return high, min(vectors, max(2, 16 // high), 8)
+        high = min(outputs, vectors.CORRELATE[0][0])
+        return high, min(across, max(2, 16 // high), 8)
 
     def time(tile: tuple[int, int]) -> int:
         high, wide = tile
-        return -(-outputs // high) * -(-vectors // wide) * (high * wide + _STEP)
+        return -(-outputs // high) * -(-across // wide) * (high * wide + _STEP)
 
     return min(fitting, key=time)
 
@@ -217,10 +217,10 @@ def run_correlation(
         Whether zero is written in the place of what is less.
     """
     code, outputs = out.dtype.str[1:], len(out) // groups
-    high, wide = _tile(outputs, length // tiles.lanes(code))
+    high, wide = _tile(outputs, length // vectors.lanes(code))
     # So many outputs at a time that their weights stay in the cache while all rows come by.
     part = max(1, _CACHED // ((len(layout.taps) + 1) * out.itemsize * high)) * high
-    across = -(-length // (wide * tiles.lanes(code)))
+    across = -(-length // (wide * vectors.lanes(code)))
     units = across * len(rows) * -(-outputs // part) * groups
     table = [
         *(x.ctypes.data, layout.taps.ctypes.data, layout.rows.ctypes.data, layout.group),
@@ -252,7 +252,7 @@ def run_inner(
         Into how many parts channels and outputs are divided.
     """
     code, outputs, taps = out.dtype.str[1:], len(y) // groups, len(layout.taps)
-    high, wide = min(tiles.INNER[0], outputs), min(tiles.INNER[1], taps)
+    high, wide = min(vectors.INNER[0], outputs), min(vectors.INNER[1], taps)
     part = max(1, _CACHED // ((high + wide) * length * out.itemsize))
     units = -(-outputs // high) * -(-taps // wide) * groups
     threads = min(thread_count(), units)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.backends.cpu import conv_tiles as tiles
+from fdbr.compiler.backends.cpu import vectors
 from fdbr.compiler.backends.cpu.conv_kernels import (
     Layout,
     Weights,
@@ -36,7 +36,7 @@ def multiply(a: Any, b: Any, out: Any = None) -> Any:
         return np.dot(a, b, out=out)
     rows, columns = len(a), b.shape[1]
     out = np.empty((rows, columns), a.dtype) if out is None else out
-    vector, size = tiles.lanes(a.dtype.str[1:]), a.itemsize
+    vector, size = vectors.lanes(a.dtype.str[1:]), a.itemsize
     if columns >= vector and b.strides[1] == size:
         taps = offsets(b.shape[0], b.strides[0])
         weights = Weights(offsets(a.shape[1], a.strides[1]), a.strides[0], 0)

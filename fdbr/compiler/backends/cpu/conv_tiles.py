@@ -8,28 +8,18 @@ sum has its own through the whole loop.  All addresses and distances are in byte
 import functools
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["CORRELATE", "INNER", "inner", "lanes", "product", "take", "word"]
+from fdbr.compiler.backends.cpu.vectors import lanes
+from fdbr.kernels.machine import vector_bytes
+
+__all__ = ["inner", "product", "take", "word"]
 
 _WORD = ir.IntType(64)
 _REALS = {"f4": (ir.FloatType(), 4), "f8": (ir.DoubleType(), 8)}
-
-_features = llvm.get_host_cpu_features()
-_WIDTH = 64 if _features.get("avx512f") else 32 if _features.get("avx") else 16  # of a vector
-
-# Outputs and vectors of a tile: with them and what they are made of, registers are full.
-CORRELATE = ((6, 4), (8, 3), (4, 4)) if _WIDTH == 64 else ((3, 3), (4, 2), (2, 3))
-INNER = (4, 6) if _WIDTH == 64 else (2, 4)
-
-
-def lanes(code: str) -> int:
-    """How many numbers a vector has."""
-    return _WIDTH // _REALS[code][1]
 
 
 class _Builder:
@@ -124,7 +114,7 @@ def product(code, outputs, wide, positive):
                 at = b.times(8, loop.index)
                 place = builder.add(x, b.load(offsets, at, _WORD))
                 weight = builder.add(weights, b.load(weight_offsets, at, _WORD))
-                vectors = [b.load(place, i * _WIDTH, b.vector) for i in range(wide)]
+                vectors = [b.load(place, i * vector_bytes(), b.vector) for i in range(wide)]
                 for o in range(outputs):
                     factor = b.spread(b.load(weight, steps[o], b.real))
                     for slot, vector in zip(slots[o], vectors, strict=True):
@@ -137,7 +127,7 @@ def product(code, outputs, wide, positive):
                         zero = ir.Constant(b.vector, None)
                         below = builder.fcmp_ordered("<", total, zero)
                         total = builder.select(below, zero, total)
-                    b.store(total, row, i * _WIDTH)
+                    b.store(total, row, i * vector_bytes())
             return context.get_dummy_value()
 
         return types.void(*[types.intp] * 9), generate
@@ -176,11 +166,11 @@ def inner(code, outputs, wide):
                 x_row = b.load(x_rows, b.times(8, row), _WORD)
                 y_row = builder.add(y, b.load(y_rows, b.times(8, row), _WORD))
                 with cgutils.for_range(builder, count, intp=_WORD) as loop:
-                    at = b.times(_WIDTH, loop.index)
+                    at = b.times(vector_bytes(), loop.index)
                     add_products(x_row, y_row, at, lambda p, at: b.load(p, at, b.vector))
                 with builder.if_then(builder.icmp_unsigned("!=", rest, _WORD(0))):
                     load = functools.partial(_load_some, b, rest)
-                    add_products(x_row, y_row, b.times(_WIDTH, count), load)
+                    add_products(x_row, y_row, b.times(vector_bytes(), count), load)
             for o in range(outputs):
                 for i, slot in enumerate(slots[o]):
                     b.store(_total(b, builder.load(slot)), out, (o * wide + i) * b.size)

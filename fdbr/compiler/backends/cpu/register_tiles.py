@@ -4,24 +4,14 @@ A tile is some rows by some vectors; each step along the inner axis takes an ele
 of the first operand times the vectors of a row of the second one.
 """
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["NAMES", "TILE", "address", "lanes"]
+from fdbr.compiler.backends.cpu.vectors import lanes
 
-_FEATURES = llvm.get_host_cpu_features()
-_BYTES = 64 if _FEATURES.get("avx512f") else 32 if _FEATURES.get("avx") else 16
-
-TILE = (8, 2) if _BYTES == 64 else (4, 2)
-"""The most rows and vectors of a tile: as many as there are registers for."""
-
-
-def lanes(itemsize: int) -> int:
-    """The elements of a vector."""
-    return _BYTES // itemsize
+__all__ = ["NAMES", "address"]
 
 
 @intrinsic
@@ -56,7 +46,7 @@ def tile(  # type: ignore[no-untyped-def]
     """
     height, width = rows.literal_value, vectors.literal_value
     itemsize = 4 if like == types.float32 else 8
-    count = lanes(itemsize)
+    count = lanes(f"f{itemsize}")
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         element = context.get_value_type(like)

@@ -49,7 +49,7 @@ def is_small_product(step: Instruction, uses: int = 1) -> bool:
 
 def _has_wide_vectors() -> bool:
     """Whether one thread of a kernel does what the BLAS does on two with its shorter vectors."""
-    from fdbr.compiler.backends.cpu.register_tiles import TILE  # numba is loaded when it is needed
+    from fdbr.compiler.backends.cpu.vectors import TILE  # LLVM is loaded when it is needed
 
     return TILE[0] >= 8
 
@@ -120,10 +120,10 @@ def _tiles(rows: int, depth: int, columns: int, code: str, size: int) -> list[st
 
     Where tiles do not fill it, the last ones lie over those before, and do some of it again.
     """
-    from fdbr.compiler.backends.cpu.register_tiles import TILE, lanes
+    from fdbr.compiler.backends.cpu.vectors import TILE, lanes
 
     height = math.ceil(rows / math.ceil(rows / TILE[0]))
-    count = lanes(size)
+    count = lanes(code)
     width = TILE[1] if columns >= TILE[1] * count else 1
     whole, rest = divmod(columns, width * count)
     starts = [(f"range({whole})", f"j * {width * count * size}", width)]
