@@ -8,7 +8,16 @@ import numpy as np
 from fdbr.kernels import LEAST
 from fdbr.kernels.places import ADDED, gathered, moves, scattered
 
-__all__ = ["only_axis", "places_of", "read_along", "write_along"]
+__all__ = ["few", "only_axis", "places_of", "read_along", "write_along"]
+
+
+def few(shape: tuple[int, ...], key: Any, itemsize: int) -> bool:
+    """Whether a key names so few elements that NumPy's own indexing takes least time."""
+    most = math.prod(shape) * itemsize
+    for part in key if type(key) is tuple else (key,):
+        if type(part) is np.ndarray:
+            most *= part.size
+    return most < LEAST
 
 
 def only_axis(key: Any, ndim: int) -> int | None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.kernels import LEAST
-from fdbr.ops.along import only_axis, places_of, read_along, write_along
+from fdbr.ops.along import few, only_axis, places_of, read_along, write_along
 from fdbr.threads import divide
 
 __all__ = ["add_at", "added_at", "last_named", "put_at", "read_at", "region_shape"]
@@ -27,6 +27,8 @@ _STACK = 64  # how often at the most
 def read_at(xp: Any, x: Any, key: Any) -> Any:
     """``x[key]``, in row-major order."""
     if xp is not np or not isinstance(x, np.ndarray):
+        return x[key]
+    if few(x.shape, key, x.itemsize):
         return x[key]
     found = read_along(x, key)
     if found is not None:
@@ -48,6 +50,9 @@ def read_at(xp: Any, x: Any, key: Any) -> Any:
 
 def put_at(out: Any, key: Any, values: Any) -> None:
     """``out[key] = values`` for values of the key's shape, or one; the last for a place stays."""
+    if few(out.shape, key, out.itemsize):
+        out[key] = values
+        return
     if write_along(out, key, np.asarray(values, out.dtype), add=False):
         return
     rows = only_axis(key, out.ndim) is not None or not out.flags.c_contiguous
@@ -223,7 +228,8 @@ class Region:
         if not places or places[-1] - places[0] >= len(places):
             before = 0
         self.before, self.behind = tuple(basic[:before]), tuple(basic[before:])
-        self.named = np.broadcast_shapes(*(getattr(part, "shape", ()) for part in self.arrays))
+        shapes = [getattr(part, "shape", ()) for part in self.arrays]
+        self.named = shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -498,12 +498,13 @@ class Place:
         return tuple(i if isinstance(i, Tracer) else keep(i) for i in self._indices)
 
     def _values(self, values: Any, verb: str) -> Any:
-        if type(self._x) is np.ndarray and not self._indices:
-            shape = _slice(self._x, key=self._key).shape
+        if {type(self._x), *map(type, self._indices)} == {np.ndarray}:
+            shape = region_shape(self._x.shape, _join(self._key, self._indices))
         else:
             shape = _region(self._x, *self._indices, key=self._key).shape
-        xp = array_module(self._x)
-        values = asarray(values) if holds_array(values) else xp.asarray(values)
+        if type(values) is not np.ndarray:
+            xp = array_module(self._x)
+            values = asarray(values) if holds_array(values) else xp.asarray(values)
         if values.dtype.kind == "c" and self._x.dtype.kind != "c":
             raise TypeError(
                 f"fdbr.ops.at: {verb} of complex values {describe(values)} in {describe(self._x)} "

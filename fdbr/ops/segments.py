@@ -81,6 +81,8 @@ def segment_sum(data: Any, segment_ids: Any, /, num_segments: int | None = None)
 
 def _along(index: Any, axis: int) -> tuple[Any, ...]:
     """The key that names for each element of ``index`` its own place, but on the axis."""
+    if index.ndim == 1:
+        return (index,)
     xp = array_module(index)
     key: list[Any] = []
     for i, n in enumerate(index.shape):
