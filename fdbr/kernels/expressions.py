@@ -101,6 +101,11 @@ class Node:
     def __bool__(self) -> bool:
         raise InexpressibleError("a decision by values")
 
+    def __getitem__(self, key: Any) -> "Node":
+        if key != ():
+            raise InexpressibleError("elements one by one")
+        return self
+
     def __iter__(self) -> Any:
         raise InexpressibleError("elements one by one")
 
@@ -138,7 +143,7 @@ class Node:
             raise InexpressibleError("powers")
         if abs(exponent) > _FEW and not self.single:
             raise InexpressibleError("a power that loses digits")
-        if not -1 <= exponent <= _FEW and self.single and self.dtype != _DOUBLE:
+        if abs(exponent) > _FEW and self.dtype != _DOUBLE:
             return (self.astype(_DOUBLE) ** exponent).astype(self.dtype)
         if exponent < 0:
             return 1 / self**-exponent

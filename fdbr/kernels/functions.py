@@ -12,6 +12,7 @@ from fdbr.kernels.exponential import *
 from fdbr.kernels.gammas import *
 from fdbr.kernels.normal import *
 from fdbr.kernels.remainders import *
+from fdbr.kernels.turns import *
 
 __all__ = [
     name

@@ -126,8 +126,20 @@ def ndtri(x: Node) -> Node:
     return where(w == math.inf, copysign(w, q), out)
 
 
-@in_double
 def erfinv(x: Node) -> Node:
     """By a polynomial in ``log(1 - x**2)`` (Giles, Approximating the erfinv function, 2010)."""
+    return _erfinv_single(x) if x.dtype == _SINGLE else _erfinv(x)
+
+
+def _erfinv_single(x: Node) -> Node:
+    """With its logarithm in single precision: of its error the root takes a half."""
     w = -log((1 - x) * (1 + x))
-    return where(w == math.inf, copysign(w, x), _quantile(x, w) + 0)  # of -0 it is 0, as SciPy's
+    t = w.astype(np.float64) * (1 / _BEND) - 1
+    out = x * polynomial(t, table.ERFINV_SINGLE[::-1]).astype(_SINGLE) + 0
+    return where(w == math.inf, copysign(w, x), out)  # of -0 it is 0, as SciPy's
+
+
+@in_double
+def _erfinv(x: Node) -> Node:
+    w = -log((1 - x) * (1 + x))
+    return where(w == math.inf, copysign(w, x), _quantile(x, w) + 0)

@@ -38,39 +38,50 @@ def nextafter(x: Any, y: Any) -> Node:
 
 # --- remainders ---------------------------------------------------------------------
 
-_STEP = 28  # bits of a quotient whose product with a single number is exact in double precision
-_STEPS = 10  # of those in the quotient of any two single numbers
+_STEP = 48  # bits of a quotient that is exact to one unit
+_STEPS = 6  # of those in the quotient of any two single numbers
 
 
 def _left(x: Node, y: Node) -> Node:
-    """What is left of ``x`` by whole multiples of ``y``, with the sign of ``x``, exactly."""
-    rest, divisor = absolute(x), absolute(y)
+    """What is left of ``x`` by whole multiples of ``y``, of either sign, and less than ``y``.
+
+    A product with a rounded quotient is subtracted exactly: what remains is a multiple of the last
+    place of one of the two numbers, and not larger than half of what was subtracted.  Quotients
+    are rounded to multiples of powers of 2, as a sum with a large number does it.
+    """
+    rest, divisor = x, absolute(y)
     inverse = 1 / divisor
     for k in range(_STEPS - 1, -1, -1):
-        unit = divisor * 2.0 ** (_STEP * k)
-        quotient = floor(rest * (inverse * 2.0 ** (-_STEP * k)))
-        rest = fma(-quotient, unit, rest)  # one unit too many or too few at most
-        rest = where(rest < 0, rest + unit, rest)
-        rest = where(rest >= unit, rest - unit, rest)
-    rest = where(divisor == math.inf, absolute(x), rest)
-    defined = (divisor > 0) & (absolute(x) < math.inf)
-    return copysign(where(defined, rest, math.nan * x * y), x)
+        large = 1.5 * 2.0 ** (52 + _STEP * k)
+        quotient = fma(rest, inverse, large) - large
+        rest = fma(-quotient, divisor, rest)
+    rest = where((divisor == math.inf) & (absolute(x) < math.inf), x, rest)
+    return where(divisor == 0, math.nan, rest)
+
+
+def _other_sign(x: Node, y: Node) -> Node:
+    return (x < 0) & (y > 0) | (x > 0) & (y < 0)
 
 
 @in_double
 def remainder(x: Any, y: Any) -> Node:
     x, y = both(x, y)
     rest = _left(x, y)
-    other = (rest < 0) & (y > 0) | (rest > 0) & (y < 0)
-    return where(rest == 0, copysign(rest, y), where(other, rest + y, rest))
+    return where(rest == 0, copysign(rest, y), where(_other_sign(rest, y), rest + y, rest))
+
+
+@in_double
+def _of_dividends_sign(x: Node, y: Node) -> Node:
+    rest = _left(x, y)
+    return where(_other_sign(rest, x), rest + copysign(absolute(y), x), rest)
 
 
 def floor_divide(x: Any, y: Any) -> Node:
     """As NumPy does it, with its roundings."""
     x, y = both(x, y)
-    rest = in_double(_left)(x, y)
+    rest = _of_dividends_sign(x, y)
     quotient = (x - rest) / y
-    quotient = where((rest < 0) & (y > 0) | (rest > 0) & (y < 0), quotient - 1, quotient)
+    quotient = where(_other_sign(rest, y), quotient - 1, quotient)
     whole = floor(quotient)
     whole = where(quotient - whole > 0.5, whole + 1, whole)
     out = where(quotient == 0, copysign(full_like(whole, 0), x / y), whole)

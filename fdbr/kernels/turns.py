@@ -10,9 +10,9 @@ from typing import Any
 
 from fdbr.kernels.arithmetic import floor, round, where
 from fdbr.kernels.expressions import Node
-from fdbr.kernels.formulas import polynomial
+from fdbr.kernels.formulas import in_double, polynomial
 
-__all__ = ["of_half_turns", "turns"]
+__all__ = ["sinpi"]
 
 # 1 / (2 pi) in pieces of 24 bits: as many as single numbers of any size need.
 _DIGITS = "0.159154943091895335768883763372514362034459645740456448747667344058896797634226535"
@@ -46,10 +46,16 @@ def of_half_turns(x: Node, quarters: int = 0) -> tuple[Node, Node]:
     square = angle * angle
     sine = angle * polynomial(square, _SINE[::-1])
     cosine = polynomial(square, _COSINE[::-1])
-    quadrant = quarter + quarters
-    quadrant = quadrant - 4 * floor(0.25 * quadrant)
+    quadrant = quarter - 4 * floor(0.25 * quarter) + quarters
+    quadrant = where(quadrant >= 4, quadrant - 4, quadrant)
     turned = (quadrant == 1) | (quadrant == 3)
     first, second = where(turned, cosine, sine), where(turned, sine, cosine)
     behind = quadrant >= 2
     left = (quadrant == 1) | (quadrant == 2)
     return where(behind, -first, first), where(left, -second, second)
+
+
+@in_double
+def sinpi(x: Node, quarters: int = 0) -> Node:
+    """``sin(pi * (x + quarters / 2))``."""
+    return of_half_turns(x, quarters)[0]

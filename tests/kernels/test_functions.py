@@ -176,6 +176,19 @@ def test_oscillations_keep_their_phase_however_far_out(name, x, exact):
     assert ulps(found, np.full(100, exact)) <= 0.51
 
 
+@pytest.mark.parametrize("quarters", range(4))
+def test_sines_of_multiples_of_pi_lose_no_digit(quarters):
+    x = everywhere("float32")
+    x = x[np.isfinite(x)]
+    found = kernels.elementwise(("sinpi", quarters), lambda x: functions.sinpi(x, quarters), (x,))
+    rest = (x - 2 * np.rint(x / 2)).astype(float)  # exactly
+    quarter = np.rint(2 * rest)
+    angle = np.pi * (rest - quarter / 2)
+    sines = np.array([np.sin(angle), np.cos(angle), -np.sin(angle), -np.cos(angle)])
+    exact = np.take_along_axis(sines, ((quarter + quarters) % 4).astype(int)[None], 0)[0]
+    assert ulps(found + 0, exact + 0) <= 0.51
+
+
 def test_derivatives_in_double_precision_have_kernels_where_operands_are_single():
     x = np.linspace(0.1, 0.9, 100, dtype="float32")
     wide = lambda x: functions.erfinv(x.astype(float) * 1.0)
@@ -187,5 +200,5 @@ def test_every_function_is_tested_here():
     elsewhere = {"ERF", "ERF_END", "TAIL", "TAIL_RATE", "dtype", "asarray", "result_type"}
     elsewhere |= {"full_like", "zeros_like", "ones_like", "where", "absolute", "fma", "gaussian"}
     elsewhere |= {"logical_and", "logical_or", "logical_not"}  # in test_calling.py
-    tested = {*UNARY, *BINARY, *TO_THE_LAST_BIT, *OF_ORDERS}
+    tested = {"sinpi", *UNARY, *BINARY, *TO_THE_LAST_BIT, *OF_ORDERS}
     assert set(functions.__all__) == tested | elsewhere

@@ -17,7 +17,7 @@ __all__ = ["cbrt", "expit", "lambertw", "log_expit", "logit", "sinc", "softplus"
 
 _NEAR = 1.0  # up to which sinc's derivatives are sums of powers
 _TERMS = 12
-_TINY = 2.0**-24  # whose sine is itself, in every dtype
+_TINY, _LEAST = 2.0**-30, 2.0**-24  # whose sine is itself; the latter in dtypes of two bytes
 
 
 @elementwise(x=lambda x: expit(x) * expit(-x), heavy=True)
@@ -71,15 +71,23 @@ def _sinc(xp: Any, x: Any, *, order: int) -> Any:
         return _sinc.primitive.value(xp, x.astype(np.float64), order=order).astype(x.dtype)
     t = math.pi * x
     if order == 0:
-        t = xp.where(t == 0, _TINY, t)
-        return (xp.sin(t) / t)[()]
+        t = xp.where(t == 0, _TINY if t.itemsize > 2 else _LEAST, t)
+        return (_sine(xp, x, t, 0) / t)[()]
     reach = _NEAR + order
     near = abs(t) < reach
     far = xp.where(near, reach, t)
-    out = xp.sin(far) / far
+    out = _sine(xp, x, far, 0) / far
     for n in range(1, order + 1):
-        out = (xp.sin(far + n * (math.pi / 2)) - n * out) / far
+        out = (_sine(xp, x, far, n) - n * out) / far
     return xp.where(near, _sinc_series(xp.where(near, t, 0), order), out)[()]
+
+
+def _sine(xp: Any, x: Any, t: Any, n: int) -> Any:
+    """``sin(t + n * pi / 2)``; where ``t`` is ``pi * x``, kernels have it to the last digit."""
+    if hasattr(xp, "sinpi"):
+        found = xp.sinpi(x, n)
+        return found if n else xp.where(x == 0, t, found)
+    return xp.sin(t + n * (math.pi / 2)) if n else xp.sin(t)
 
 
 def _sinc_series(t: Any, order: int) -> Any:
