@@ -9,6 +9,7 @@ operation does to an element, or to a row, at once: with vectors, and on all thr
 - `machine`: from there to machine code, which is kept on disk
 - `pool`: threads
 - `calling`, `reducing`: all of it for arrays
+- `windows`: convolutions
 """
 
 from fdbr.kernels import functions

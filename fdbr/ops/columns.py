@@ -6,6 +6,9 @@ last: then a copy of windows moves long runs of memory, whatever the kernel.  Re
 views in the order ``(N, C, *spatial)`` of arrays that lie so in memory; what is computed from
 them element by element keeps this order, so the next convolution needs no rearrangement.
 
+Where channels are few, above all where each has its own weights, the products are computed one by
+one instead.
+
 The columns are made block by block, always in the same memory, so that they stay in the
 processor's caches and memory does not grow with the kernel.
 """
@@ -19,11 +22,16 @@ from typing import Any
 
 import numpy as np
 
+from fdbr import kernels
+from fdbr.kernels.windows import Windows, by_position, over_windows
+from fdbr.ops.kinds.fitting import accumulated
 from fdbr.ops.windows import Geometry, Sizes
 from fdbr.threads import divide
 
 __all__ = ["correlate", "correlate_kernel", "correlate_transposed"]
 
+_INPUTS = 32  # channels of a group, up to which products are computed one by one
+_FEW = 4  # the same, where elements of neighbouring windows do not lie side by side
 _KEPT = 1 << 24  # bytes of memory that stays, at most, for each use
 _BLOCK = 1 << 22  # bytes of columns at a time on a CPU
 _LARGE_BLOCK = 1 << 28  # and elsewhere, where launching an operation costs more
@@ -35,6 +43,10 @@ def correlate(xp: Any, x: Any, weight: Any, bias: Any, geometry: Geometry, group
     if xp is np and _is_pointwise(geometry):
         return _mixed(x.astype(dtype, copy=False), weight.astype(dtype, copy=False), bias, groups)
     counts = geometry.counts(x.shape[2:])
+    if xp is np and _is_direct(x, geometry, weight.shape[0], groups):
+        found = over_windows(x, weight, bias, _places(geometry), counts, groups)
+        if found is not None:
+            return found
     outputs = weight.shape[0]
     matrix = _by_group(weight.astype(dtype, copy=False), groups)
     out = xp.empty((outputs, *counts, x.shape[0]), dtype=dtype)
@@ -100,6 +112,10 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
         rows, columns = _pixels(of_x, of_y, groups=groups)
         total = np.matmul(columns, rows.swapaxes(-1, -2)).sum(axis=0)
         return total.reshape((y.shape[1], x.shape[1] // groups, *geometry.kernel))
+    if xp is np and _is_direct(x, geometry, y.shape[1], groups):
+        found = by_position(x, y, _places(geometry), x.shape[1] // groups)
+        if found is not None:
+            return accumulated(found, 0)
     y = _examples_last(xp, y.astype(dtype, copy=False))
     parts: dict[int, Any] = {}
 
@@ -109,6 +125,24 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
     _by_blocks(xp, work, x.astype(dtype, copy=False), geometry, groups)
     total = functools.reduce(_add, (parts[start] for start in sorted(parts)))
     return total.reshape((y.shape[0], x.shape[1] // groups, *geometry.kernel))
+
+
+# --- few channels -------------------------------------------------------------------
+
+
+def _is_direct(x: Any, geometry: Geometry, outputs: int, groups: int) -> bool:
+    """Whether columns would take longer to make than the products take one by one."""
+    if x.nbytes < kernels.LEAST or not x.flags.c_contiguous:
+        return False
+    inputs = x.shape[1] // groups
+    if geometry.stride[-1] == 1:
+        return inputs <= _INPUTS
+    return inputs <= _FEW and outputs <= _FEW * groups
+
+
+def _places(geometry: Geometry) -> Windows:
+    before = tuple([low for low, _ in geometry.padding])
+    return Windows(geometry.kernel, geometry.stride, before, geometry.dilation)
 
 
 # --- kernels of one element ---------------------------------------------------------

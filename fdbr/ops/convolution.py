@@ -13,6 +13,7 @@ from fdbr.ops import columns
 from fdbr.ops.creation import asarray
 from fdbr.ops.kinds import fit, multilinear, opaque
 from fdbr.ops.kinds.batches import spread
+from fdbr.ops.kinds.fitting import accumulated
 from fdbr.ops.shape import moveaxis, reshape
 from fdbr.ops.windows import (
     Geometry,
@@ -119,7 +120,7 @@ def _along_channels(bias: Any, rank: int) -> Any:
         lambda t, x, geometry, groups: _conv(x, t, geometry=geometry, groups=groups),
     ),
     bias=(
-        lambda ct, like: fit(ct.sum(axis=(0, *range(2, ct.ndim))), like),
+        lambda ct, like: fit(accumulated(ct, (0, *range(2, ct.ndim))), like),
         lambda t, geometry: _along_channels(t, len(geometry.kernel)),
     ),
     batch=_batch_biased,
