@@ -218,7 +218,10 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
         if any(s not in ((), shape) for s in shapes):
             raise InexpressibleError("operands in several orders")
         shape, shapes = shape[::-1], [s[::-1] for s in shapes]
-    rows, columns, inner, patterns = _patterns(shapes, shape)
+    stepped = {} if plan.turned else _stepped(operands, shapes, shape)
+    rows, columns, inner, patterns, steps = _patterns(shapes, shape, stepped)
+    if stepped and not steps:
+        rows, columns, inner, patterns, steps = _patterns(shapes, shape, {})
     layout = loops.Layout(rows == 1, columns < _NARROW, tuple([offset for _, offset in patterns]))
     kinds = [(dtype, *pattern) for dtype, pattern in zip(dtypes, patterns, strict=True)]
     source, (out, *more), plan.several = traced(name, function, kinds, layout, loops.source)
@@ -231,10 +234,25 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
         for i, (v, dtype) in enumerate(zip(operands, dtypes, strict=True))
         if i in plan.single
         or type(v) is not np.ndarray
-        or not (v.flags.f_contiguous if plan.turned else v.flags.c_contiguous)
+        or not (i in steps or (v.flags.f_contiguous if plan.turned else v.flags.c_contiguous))
     ]
     plan.divide(layout.flat, rows, columns, inner)
+    plan.lengths = *plan.lengths, *steps.values()
     return plan
+
+
+def _stepped(
+    operands: Sequence[Any], shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]
+) -> dict[int, tuple[int, ...]]:
+    """The steps from element to element of operands whose rows are apart, by their places."""
+    return {
+        i: tuple([step // v.itemsize for step in v.strides])
+        for i, v in enumerate(operands)
+        if type(v) is np.ndarray
+        and shapes[i] == shape
+        and not v.flags.c_contiguous
+        and all(step % v.itemsize == 0 for step in v.strides)
+    }
 
 
 def _is_single(value: Any) -> bool:
@@ -243,8 +261,10 @@ def _is_single(value: Any) -> bool:
 
 
 def _patterns(
-    shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]
-) -> tuple[int, int, int, list[tuple[bool, str]]]:
+    shapes: Sequence[tuple[int, ...]],
+    shape: tuple[int, ...],
+    stepped: dict[int, tuple[int, ...]],
+) -> tuple[int, int, int, list[tuple[bool, str]], dict[int, int]]:
     """How operands lie in a matrix that has the elements of the result.
 
     Returns
@@ -253,26 +273,38 @@ def _patterns(
         How many there are; and how long the inner one is of the axes that were joined to rows.
     patterns
         For each operand whether it varies along columns, and by what rows (see `loops.Layout`).
+    steps
+        How many elements the rows are apart of those operands of ``stepped`` whose rows are; none
+        if there is another one among them.
     """
     ndim = len(shape)
-    masks = []
-    for axis, length in enumerate(shape):
-        if length != 1:
-            here = [len(s) - ndim + axis for s in shapes]
-            masks.append(
-                (length, tuple(i >= 0 and s[i] != 1 for i, s in zip(here, shapes, strict=True)))
-            )
     merged: list[tuple[int, tuple[bool, ...]]] = []
-    for length, mask in masks:
-        if merged and merged[-1][1] == mask:
+    ends: list[int] = []  # the last axis of each
+    for axis, length in enumerate(shape):
+        if length == 1:
+            continue
+        here = [len(s) - ndim + axis for s in shapes]
+        mask = tuple([i >= 0 and s[i] != 1 for i, s in zip(here, shapes, strict=True)])
+        if (
+            merged
+            and merged[-1][1] == mask
+            and all(step[ends[-1]] == step[axis] * length for step in stepped.values())
+        ):
             merged[-1] = merged[-1][0] * length, mask
+            ends[-1] = axis
         else:
             merged.append((length, mask))
+            ends.append(axis)
     if not merged:
         merged = [(1, (True,) * len(shapes))]
+    columns, across = merged[-1]
+    steps = {}
+    if len(merged) == 2 and columns >= _NARROW:
+        steps = {i: step[ends[0]] for i, step in stepped.items() if step[ends[1]] == 1}
+    if len(steps) < len(stepped):
+        return 0, 0, 0, [], {}
     if len(merged) > 3:
         raise InexpressibleError("too many axes that are broadcast")
-    columns, across = merged[-1]
     outer = merged[:-1]
     rows = math.prod(length for length, _ in outer)
     inner = outer[-1][0] if outer else 1
@@ -282,5 +314,5 @@ def _patterns(
         offset = "0"
         if any(has):
             offset = "r" if all(has) else "m" if has[-1] else "d"
-        patterns.append((varies, offset))
-    return rows, columns, inner, patterns
+        patterns.append((varies, f"s{i}" if i in steps else offset))
+    return rows, columns, inner, patterns, steps

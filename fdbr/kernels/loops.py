@@ -72,7 +72,8 @@ class Layout(NamedTuple):
         Whether vectors need not fit, as in narrow rows.
     offsets
         For each operand, where a row of it begins: at row ``"r"``, row ``"r"`` modulo or divided
-        by the number of inner rows (``"m"``, ``"d"``), or ``"0"``.
+        by the number of inner rows (``"m"``, ``"d"``), or ``"0"``; or ``"s0"`` and the like, for an
+        operand whose rows are apart: by how much, the table has after the lengths.
     """
 
     flat: bool
@@ -293,7 +294,8 @@ class _Loops(Writer):
         self.layout = layout
 
     def text(self) -> str:
-        self._pointers(("columns", "inner"))
+        steps = [f"step.{offset}" for offset in self.offsets if offset.startswith("s")]
+        self._pointers(("columns", "inner", *steps))
         if self.layout.flat:
             self._uniform(lambda node: node.fixed)
             self._loop("flat", "%start", "%stop")
@@ -360,10 +362,11 @@ class _Loops(Writer):
         """How many elements there are before one."""
         if self.layout.flat:
             return index if varies else "0"
-        start = {"r": "%r", "m": "%modulo", "d": "%divided", "0": "0"}[offset]
+        step = f"%step.{offset}" if offset.startswith("s") else "%columns"
+        start = {"m": "%modulo", "d": "%divided", "0": "0"}.get(offset, "%r")
         if not varies:
             return start
-        before = self.add(f"mul i64 {start}, %columns")
+        before = self.add(f"mul i64 {start}, {step}")
         return self.add(f"add i64 {before}, {index}")
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.backend import array_module, where_it_lies
 from fdbr.core import describe, integer
+from fdbr.ops.arithmetic import subtract
 from fdbr.ops.buffers import where_they_lie
 from fdbr.ops.comparison import not_equal
 from fdbr.ops.creation import arrays, asarray
@@ -216,7 +217,7 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
     for _ in range(min(n, x.shape[axis])):  # after which nothing is left
         later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
         with where_they_lie(x.shape[-1] if x.size >= _LARGE else 0):
-            x = not_equal(later, earlier) if x.dtype.kind == "b" else later - earlier
+            x = (not_equal if x.dtype.kind == "b" else subtract)(later, earlier)
     return x
 
 

@@ -16,6 +16,7 @@ from fdbr.backend import array_module, copy_of, is_array, keep, on_device
 from fdbr.core import Tracer, describe, host_types, is_differentiated
 from fdbr.deferred import Deferred
 from fdbr.floats import dtype_kind, is_short
+from fdbr.kernels.copying import joined
 from fdbr.ops.along import read_along
 from fdbr.ops.buffers import where_they_lie
 from fdbr.ops.comparison import where
@@ -319,12 +320,41 @@ def _sum_of_slices(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
     """The sum of arrays that are zero but for a slice of each."""
     (first, shape, key), *others = terms
     dtype, wide = _of_sum(terms)
+    side_by_side = _side_by_side(terms) if others and wide is dtype else None
+    if side_by_side is not None:
+        return side_by_side
     out = np.zeros(shape, wide)
     out[key] = first
     with where_they_lie(shape[-1] if len(shape) > 1 else 0):
         for part, _, key in others:
             out[key] += part
     return out.astype(dtype, copy=False)
+
+
+def _side_by_side(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
+    """The sum of slices of one axis that together are all of it, as `split` makes them."""
+    shape = terms[0][1]
+    axis, places = None, []
+    for part, _, key in terms:
+        parts = key if type(key) is tuple else (key,)
+        for i, one in enumerate(parts):
+            if type(one) is not slice or one.step not in (None, 1):
+                return None
+            begin, end, _ = one.indices(shape[i])
+            if (begin, end) != (0, shape[i]):
+                if axis not in (None, i):
+                    return None
+                axis = i
+                places.append((begin, end, part))
+    if axis is None or len(places) != len(terms):
+        return None
+    places.sort(key=lambda place: place[0])
+    ends = [0, *(end for _, end, _ in places)]
+    if ends[-1] != shape[axis] or any(
+        begin != end for (begin, _, _), end in zip(places, ends, strict=False)
+    ):
+        return None
+    return joined([part for _, _, part in places], axis)
 
 
 @linear(x=_slice_pull, batch=_batch_slice)

@@ -9,7 +9,7 @@ from fdbr.backend import array_module
 from fdbr.core import describe, integer
 from fdbr.kernels.normal import TAIL, TAIL_RATE
 from fdbr.ops.activation import floating
-from fdbr.ops.arithmetic import abs, clipped, maximum, minimum
+from fdbr.ops.arithmetic import abs, clipped, maximum, minimum, multiply
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
 from fdbr.ops.exponential import exp, gaussian
@@ -324,7 +324,7 @@ def glu(x: Any, /, *, axis: int = -1) -> Any:
     if odd:
         raise ValueError(f"fdbr.ops.glu: axis {axis} of x {describe(x)} must be of even length")
     before = (slice(None),) * place
-    return x[(*before, slice(None, half))] * sigmoid(x[(*before, slice(half, None))])
+    return multiply(x[(*before, slice(None, half))], sigmoid(x[(*before, slice(half, None))]))
 
 
 def one_hot(indices: Any, /, num_classes: int, *, axis: int = -1, dtype: Any = float) -> Any:

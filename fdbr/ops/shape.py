@@ -11,6 +11,7 @@ from numpy.exceptions import AxisError
 
 from fdbr.backend import array_module
 from fdbr.core import integer
+from fdbr.kernels.copying import joined
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, is_number, result_type
 from fdbr.ops.kinds import aligned, fit, joining, linear, prefixed, shape_of, shifted
@@ -354,7 +355,8 @@ def _in_dtype(xp: Any, number: Any, dtype: Any) -> Any:
 
 @joining(_joined_places, _batch_joined)
 def _concat(xp: Any, *arrays: Any, axis: int) -> Any:
-    return xp.concatenate(arrays, axis=axis)
+    found = joined(arrays, axis) if xp is np else None
+    return xp.concatenate(arrays, axis=axis) if found is None else found
 
 
 def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
@@ -386,9 +388,16 @@ def _stack(xp: Any, *arrays: Any, axis: int) -> Any:
     if not alike or any(part.shape != shape or part.dtype != dtype for part in arrays):
         return xp.stack(arrays, axis=axis)
     # What is joined along an existing axis is joined at once.
-    out = np.empty((*shape[:axis], len(arrays), *shape[axis:]), dtype)
-    joined = out.reshape((*shape[:axis], len(arrays) * shape[axis], *shape[axis + 1 :]))
-    np.concatenate(arrays, axis, out=joined)
+    whole = (*shape[:axis], len(arrays), *shape[axis:])
+    found = joined(arrays, axis)
+    if found is not None:
+        return found.reshape(whole)
+    out = np.empty(whole, dtype.newbyteorder("="))
+    np.concatenate(
+        arrays,
+        axis,
+        out=out.reshape((*shape[:axis], len(arrays) * shape[axis], *shape[axis + 1 :])),
+    )
     return out
 
 

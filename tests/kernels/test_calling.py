@@ -348,3 +348,29 @@ def test_there_need_be_no_home(monkeypatch):
     assert machine.cache_directory() is None
     calling._plans.clear()
     assert (kernels.elementwise("homeless", lambda x: x + 5, (np.ones(100),)) == 6).all()
+
+
+@given(
+    st.lists(st.integers(1, 4), max_size=2),
+    st.integers(1, 30),
+    st.integers(60, 200),
+    st.lists(st.sampled_from(["whole", "part", "turned", "row", "outer", "steps"]), min_size=3),
+)
+def test_rows_may_lie_apart(stack, rows, columns, layouts):
+    rng = np.random.default_rng(rows)
+    values = []
+    for layout in layouts[:3]:
+        wide = rng.normal(size=(*stack, rows + 2, columns + 3)).astype(np.float32)
+        values.append(
+            {
+                "whole": wide[..., :rows, :columns].copy(),
+                "part": wide[..., 1:-1, 2:-1],
+                "turned": wide[..., -2:0:-1, 3:],
+                "row": wide[..., :1, 1 : columns + 1],
+                "outer": np.broadcast_to(wide[..., :1, :columns], (*stack, rows, columns)),
+                "steps": np.repeat(wide[..., :rows, :columns], 2, axis=-1)[..., ::2],
+            }[layout]
+        )
+    found = kernels.elementwise("apart", lambda x, y, z: (x + y) * z, values)
+    if found is not None:  # of so many axes
+        np.testing.assert_array_equal(found, (values[0] + values[1]) * values[2])

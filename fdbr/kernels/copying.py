@@ -1,0 +1,122 @@
+"""Copies of rows that lie apart in memory, on all threads."""
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.kernels.calling import LEAST
+from fdbr.kernels.machine import address_of
+from fdbr.kernels.pool import launch, thread_count
+
+__all__ = ["copied_into", "joined"]
+
+_SHARE = 1 << 16  # bytes that are worth a thread's waking
+
+# The table: where to, where from, how far rows are apart there, and how many bytes one has.  The
+# first part of a row goes to one thread, the next to another, where there is a single one.
+_SOURCE = """
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)
+define void @kernel(ptr noalias %table, i64 %start, i64 %stop, i64 %part) {
+entry:
+  %to = load ptr, ptr %table
+  %from.at = getelementptr i64, ptr %table, i64 1
+  %from = load ptr, ptr %from.at
+  %to.step.at = getelementptr i64, ptr %table, i64 2
+  %to.step = load i64, ptr %to.step.at
+  %from.step.at = getelementptr i64, ptr %table, i64 3
+  %from.step = load i64, ptr %from.step.at
+  %bytes.at = getelementptr i64, ptr %table, i64 4
+  %bytes = load i64, ptr %bytes.at
+  %one = icmp eq i64 %bytes, 0
+  br i1 %one, label %piece, label %next
+piece:
+  %to.piece = getelementptr i8, ptr %to, i64 %start
+  %from.piece = getelementptr i8, ptr %from, i64 %start
+  %size = sub i64 %stop, %start
+  call void @llvm.memcpy.p0.p0.i64(ptr %to.piece, ptr %from.piece, i64 %size, i1 false)
+  ret void
+next:
+  %r = phi i64 [%start, %entry], [%r.next, %row]
+  %more = icmp slt i64 %r, %stop
+  br i1 %more, label %row, label %end
+row:
+  %to.far = mul i64 %r, %to.step
+  %from.far = mul i64 %r, %from.step
+  %to.row = getelementptr i8, ptr %to, i64 %to.far
+  %from.row = getelementptr i8, ptr %from, i64 %from.far
+  call void @llvm.memcpy.p0.p0.i64(ptr %to.row, ptr %from.row, i64 %bytes, i1 false)
+  %r.next = add i64 %r, 1
+  br label %next
+end:
+  ret void
+}
+"""
+
+
+def copied_into(out: Any, x: Any) -> None:
+    """``out[...] = x`` for arrays of one shape and dtype, which do not overlap."""
+    lines = _lines(out, x) if x.nbytes >= LEAST and not x.dtype.hasobject else None
+    if lines is None:
+        out[...] = x
+        return
+    rows, out_step, x_step, size = lines
+    data = [v.__array_interface__["data"][0] for v in (out, x)]
+    table = array("q", [*data, out_step, x_step, 0 if rows == 1 else size])
+    number, grain = (size, 64) if rows == 1 else (rows, 1)
+    parts = min(8 * thread_count(), x.nbytes // _SHARE) if thread_count() > 1 else 1
+    launch(address_of(_SOURCE), table.buffer_info()[0], number, grain, max(1, min(parts, number)))
+
+
+def _lines(out: Any, x: Any) -> tuple[int, int, int, int] | None:
+    """How many rows there are, how far apart in both arrays, and of how many bytes each."""
+    rows, row, steps = 1, x.itemsize, (0, 0)
+    whole = True  # as far as the axes have been joined to one row
+    for axis in sorted(range(x.ndim), key=lambda i: (out.strides[i], -i)):
+        n, here = x.shape[axis], (out.strides[axis], x.strides[axis])
+        if n == 1:
+            continue
+        if whole and here == (row, row):
+            row *= n
+            continue
+        if whole:
+            whole, rows, steps = False, n, here
+            if row < _ROW:
+                return None
+        elif here == (steps[0] * rows, steps[1] * rows):
+            rows *= n
+        else:
+            return None
+    return (rows, *steps, row)
+
+
+_ROW = 1 << 8  # bytes of a row, below which NumPy is as good
+
+
+def joined(arrays: Sequence[Any], axis: int) -> Any:
+    """`numpy.concatenate` for large arrays of one dtype; `None` for others.
+
+    >>> import numpy as np
+    >>> joined([np.ones((1000, 200)), np.zeros((1000, 100))], 1).shape
+    (1000, 300)
+    """
+    first = arrays[0]
+    if sum(part.nbytes for part in arrays) < LEAST or any(
+        type(part) is not np.ndarray
+        or part.dtype != first.dtype
+        or not part.dtype.isnative
+        or part.ndim != first.ndim
+        or part.shape[:axis] != first.shape[:axis]
+        or part.shape[axis + 1 :] != first.shape[axis + 1 :]
+        for part in arrays
+    ):
+        return None
+    length = sum(part.shape[axis] for part in arrays)
+    out = np.empty((*first.shape[:axis], length, *first.shape[axis + 1 :]), first.dtype)
+    place = 0
+    for part in arrays:
+        end = place + part.shape[axis]
+        copied_into(out[(*(slice(None),) * axis, slice(place, end))], part)
+        place = end
+    return out

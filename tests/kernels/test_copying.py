@@ -1,0 +1,82 @@
+"""Copies of arrays whose rows lie apart, and what is joined of them."""
+
+from itertools import pairwise
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import fdbr
+from fdbr import ops
+from fdbr.backend import copy_of
+from fdbr.kernels import copying
+from fdbr.ops import indexing
+
+DTYPES = ["float32", ">f8", "complex128", "float16", "int8", "bool", "O"]
+CUTS = [slice(None), slice(1, None), slice(None, 1), slice(None, None, 2), slice(None, None, -1)]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Arrays of any size are large, and every row is long."""
+    monkeypatch.setattr(copying, "LEAST", 0)
+    monkeypatch.setattr(fdbr.kernels, "LEAST", 0)
+    monkeypatch.setattr(copying, "_ROW", 1)
+    monkeypatch.setattr(copying, "_SHARE", 64)
+    monkeypatch.setattr(copying, "thread_count", lambda: 3)
+    monkeypatch.setattr(indexing, "_MANY", 1)
+
+
+@st.composite
+def views(draw, dims=None):
+    """Arrays of any layout: parts of others, turned round and about."""
+    ndim = dims or draw(st.integers(1, 4))
+    shape = [draw(st.integers(0, 9)) for _ in range(ndim)]
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    whole = rng.integers(0, 2, [2 * n + 2 for n in shape]).astype(draw(st.sampled_from(DTYPES)))
+    whole = np.transpose(whole, draw(st.permutations(range(ndim))))
+    return whole[tuple(draw(st.sampled_from(CUTS)) for _ in shape)]
+
+
+@given(views())
+@settings(max_examples=200)
+def test_a_copy_has_the_elements_of_its_array(x):
+    found = copy_of(x)
+    assert found.dtype == x.dtype
+    assert not np.shares_memory(found, x)
+    assert found.base is None
+    np.testing.assert_array_equal(found, x)
+
+
+@given(views(), st.data())
+@settings(max_examples=200)
+def test_what_is_joined_is_what_numpy_joins(x, data):
+    axis = data.draw(st.integers(0, x.ndim - 1))
+    parts = [x, np.flip(x, 0), np.take(x, [0] * min(1, x.shape[axis]), axis), x.copy()]
+    for found, desired in [
+        (ops.concat(parts, axis=axis), np.concatenate(parts, axis)),
+        (ops.stack([x, parts[1]], axis=axis), np.stack([x, parts[1]], axis)),
+    ]:
+        assert found.dtype == desired.dtype
+        np.testing.assert_array_equal(found, desired)
+
+
+@given(st.lists(st.integers(0, 7), min_size=2, max_size=5), st.booleans(), st.integers(0, 9))
+def test_the_cotangents_of_slices_are_put_together(cuts, apart, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(5, 8))
+    ends = sorted({0, 8, *cuts}) if apart else [0, 8, 4, 6]
+
+    def split(x):
+        return tuple(x[:, i:j] for i, j in pairwise(ends))
+
+    outs, pullback = fdbr.vjp(split, x)
+    order = rng.permutation(len(outs))
+    cts = tuple(rng.normal(size=out.shape) for out in outs)
+    desired = np.zeros_like(x)
+    for (i, j), ct in zip(pairwise(ends), cts, strict=True):
+        desired[:, i:j] += ct
+    np.testing.assert_allclose(pullback(cts)[0], desired)
+    _, back = fdbr.vjp(lambda x: tuple(split(x)[k] for k in order), x)
+    np.testing.assert_allclose(back(tuple(cts[k] for k in order))[0], desired)
