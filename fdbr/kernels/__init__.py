@@ -5,6 +5,7 @@ operation does to an element, or to a row, at once: with vectors, and on all thr
 
 - `expressions`: what is computed for each element
 - `functions`: the array module of such expressions
+- `incomplete`: functions that are NaN where their formulas do not hold
 - `loops`, `folds`: LLVM's language for them, without and with reductions
 - `machine`: from there to machine code, which is kept on disk
 - `pool`: threads
@@ -12,8 +13,8 @@ operation does to an element, or to a row, at once: with vectors, and on all thr
 - `windows`: convolutions
 """
 
-from fdbr.kernels import functions
+from fdbr.kernels import functions, incomplete
 from fdbr.kernels.calling import LEAST, elementwise
 from fdbr.kernels.reducing import reduced
 
-__all__ = ["LEAST", "elementwise", "functions", "reduced"]
+__all__ = ["LEAST", "elementwise", "functions", "incomplete", "reduced"]

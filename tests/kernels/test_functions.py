@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from fdbr import kernels
+from fdbr import kernels, ops
 from fdbr.kernels import functions
 
 MOST = {"erfc": 6, "ndtr": 6, "erf": 4}  # ulps; of the others three
@@ -187,6 +187,25 @@ def test_sines_of_multiples_of_pi_lose_no_digit(quarters):
     sines = np.array([np.sin(angle), np.cos(angle), -np.sin(angle), -np.cos(angle)])
     exact = np.take_along_axis(sines, ((quarter + quarters) % 4).astype(int)[None], 0)[0]
     assert ulps(found + 0, exact + 0) <= 0.51
+
+
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
+def test_incomplete_gamma_functions_are_exact_of_everyday_numbers_and_else_nan(name):
+    rng, end = np.random.default_rng(0), everywhere("float32")[:22]
+    a = np.concatenate([rng.uniform(0, 25, 20_000), np.exp(rng.uniform(-12, 3, 20_000))])
+    x = np.concatenate([rng.uniform(0, 50, 20_000), np.exp(rng.uniform(-20, 5, 20_000))])
+    near = a * rng.uniform(0.9, 1.1, a.shape)
+    a, x = np.concatenate([a, a, end.repeat(22)]), np.concatenate([x, near, np.tile(end, 22)])
+    a, x = a.astype("float32"), x.astype("float32")
+    found = kernels.elementwise(name, getattr(kernels.incomplete, name), (a, x))
+    known = (a >= 1e-4) & (a <= 20) & (x > 0) & (x <= 3e38)
+    assert (np.isnan(found) == ~known).all()
+    exact = getattr(scipy.special, name)(a.astype(float), x.astype(float))
+    assert ulps(found[known], exact[known]) <= 0.51
+    repeated = np.resize(a, 300_000), np.resize(x, 300_000)
+    large = getattr(ops, name)(*repeated)  # where the rest is SciPy's
+    assert ulps(large, getattr(scipy.special, name)(*repeated).astype(float)) <= 1
+    assert getattr(ops, name)(1e3, np.resize(x, 300_000)).shape == (300_000,)
 
 
 def test_derivatives_in_double_precision_have_kernels_where_operands_are_single():
