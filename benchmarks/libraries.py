@@ -152,7 +152,7 @@ def start(name: str, workload: ModuleType, sizes: Any, threads: int) -> Run:
 
 def version(name: str) -> str | None:
     """A library's version; `None` where it is not installed."""
-    module = LIBRARIES[name].module
+    module = LIBRARIES[name].module if name in LIBRARIES else name
     try:
         return importlib.metadata.version(module)
     except importlib.metadata.PackageNotFoundError:

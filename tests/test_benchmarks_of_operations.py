@@ -44,7 +44,7 @@ def test_a_program_runs_and_its_gradient_is_finite(name):
 
 def test_the_command_prints_ratios_and_writes_them(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(__main__, "_limit_threads", lambda threads: None)
-    libraries = "fdbr,fdbr.jit" + ",torch" * (importlib.util.find_spec("torch") is not None)
+    libraries = "fdbr,fdbr.jit,numpy" + ",torch" * (importlib.util.find_spec("torch") is not None)
     monkeypatch.setattr(timing, "SHORTEST", 0.0)
     arguments = ["--only=power/3,sort/rows,gather", "--sizes=8", f"--libraries={libraries}"]
     __main__.main(["ops", *arguments, "--rounds=1", "--quick", f"--output={tmp_path}"])

@@ -62,7 +62,7 @@ def _parsed(arguments: list[str]) -> tuple[Any, Plan]:
     parser.add_argument("--only", default="", help="operations, or programs such as power/3: a,b,c")
     parser.add_argument("--sizes", default="8,10000,1000000", help="numbers of elements")
     parser.add_argument("--what", default="value,gradient", help="of value,gradient")
-    parser.add_argument("--libraries", default=",".join(LIBRARIES), help=f"of {LIBRARIES}")
+    parser.add_argument("--libraries", default=",".join(Plan().libraries), help=f"of {LIBRARIES}")
     parser.add_argument("--rounds", type=int, default=7, help="timed repeats of each")
     parser.add_argument("--threads", type=int, default=2, help="of each library")
     parser.add_argument("--quick", action="store_true", help="eager only, few and short repeats")

@@ -17,7 +17,8 @@ from benchmarks.worker import FailedError, Process, answering
 
 __all__ = ["LIBRARIES", "Measured", "Plan", "measure", "programs"]
 
-LIBRARIES = ("fdbr", "fdbr.jit", "torch")
+LIBRARIES = ("fdbr", "fdbr.jit", "torch", "numpy")
+"""NumPy is the floor of what is computed with it: the values of programs that it has by name."""
 REFERENCE = "torch"
 RTOL = 1e-3  # in float32, with matrices that are conditioned so and so
 
@@ -38,7 +39,7 @@ class Plan:
         See `timing.interleaved`.
     """
 
-    libraries: tuple[str, ...] = LIBRARIES
+    libraries: tuple[str, ...] = LIBRARIES[:3]
     sizes: tuple[int, ...] = (8, 10_000, 1_000_000)
     gradients: tuple[bool, ...] = (False, True)
     threads: int = 2
@@ -105,6 +106,8 @@ def _measured(
     results: dict[str, Any] = {}
     notes: dict[str, str] = {}
     for library, worker in workers.items():
+        if library == "numpy" and gradient:
+            continue
         try:
             results[library] = worker.ask((program.name, size, gradient))
         except FailedError as error:
@@ -154,6 +157,8 @@ def _steps(library: str, threads: int) -> Callable[..., Any]:
 
         torch.set_num_threads(threads)
         return _step_of_torch
+    if library == "numpy":
+        return _step_of_numpy
     if library == "fdbr.jit":
         return functools.partial(_step_of_fdbr, jitted=True)
     return _step_of_fdbr
@@ -202,6 +207,14 @@ def _step_of_fdbr(
     if jitted:
         call = fdbr.jit(call)
     return lambda state, batch: (None, call(*arguments))
+
+
+def _step_of_numpy(program: Program, arguments: tuple[Any, ...], gradient: bool) -> Any:
+    try:
+        program.ours(np, *arguments)
+    except (AttributeError, TypeError):
+        raise libraries.AbsentError("has no function of this name and arguments") from None
+    return lambda state, batch: (None, _parts(program.ours(np, *arguments)))
 
 
 def _step_of_torch(program: Program, arguments: tuple[Any, ...], gradient: bool) -> Any:

@@ -16,7 +16,8 @@ __all__ = ["MOST", "summary", "table", "write_json"]
 MOST = {8: 1.2, 1_000_000: 2.0}
 """The ratio of eager to PyTorch's that nothing shall exceed, by size."""
 
-_HEAD = ("operation", "elements", "what", *(f"{name} µs" for name in LIBRARIES), "eager /", "jit /")
+_RATIOS = {"fdbr": "eager /", "fdbr.jit": "jit /", "numpy": "numpy /"}
+_HEAD = ("operation", "elements", "what", *(f"{name} µs" for name in LIBRARIES), *_RATIOS.values())
 
 
 def table(measured: list[Measured]) -> str:
@@ -31,11 +32,11 @@ def table(measured: list[Measured]) -> str:
                 f"{each.size:,}",
                 "gradient" if each.gradient else "value",
                 *("-" if time is None else f"{1e6 * time:,.1f}" for time in times),
-                *(_ratio(each.ratio(library)) for library in ("fdbr", "fdbr.jit")),
+                *(_ratio(each.ratio(library)) for library in _RATIOS),
             )
         )
         where = f"{each.program} at {each.size:,}{', gradient' * each.gradient}"
-        notes += [f"{where}: {library} {note}" for library, note in each.notes.items()]
+        notes += [f"{where}: {name} {note}" for name, note in each.notes.items() if name != "numpy"]
     return "\n".join([*lines(cells), *notes])
 
 
@@ -49,7 +50,7 @@ def summary(measured: list[Measured]) -> str:
         ("library", "elements", "what", "programs", "mean /", "most /", "too slow")
     ]
     slow = []
-    for library in ("fdbr", "fdbr.jit"):
+    for library in _RATIOS:
         for size, gradient in sorted({(each.size, each.gradient) for each in measured}):
             of = [each for each in measured if (each.size, each.gradient) == (size, gradient)]
             ratios = [(r, each.program) for each in of if (r := each.ratio(library)) is not None]
