@@ -64,8 +64,10 @@ class Along(Folding):
             )
             for v in range(many)
         ]
+        self.waiting = {}
         for v in range(many):
             index = self.add(f"add i64 %{name}.i, {v * lanes}")
+            self.waits = v < many - 1
             self._step(reductions, stored, wanted, level, index, "", held[v])
             held[v] = self._named(reductions, f"{name}.n{v}", self.gathered)
             self.found = dict(outside)
@@ -130,6 +132,14 @@ class Along(Folding):
             if mask:
                 kind = self.vector(node.dtype)
                 value = self.add(f"select {mask}, {kind} {value}, {kind} {self._first(node)}")
+            if not mask and self._loses(node):  # several at once, for that takes long
+                if k in self.waiting:
+                    kind = self.vector(node.dtype)
+                    value = self.add(f"fadd {kind} {self.waiting[k]}, {value}")
+                self.waiting[k] = value
+                if self.waits:
+                    self.gathered.append(totals[k])
+                    continue
             self.gathered.append(self._gathered(node, totals[k], value))
         for i, out in stored:
             self._store(i, self.found[out], index, mask)

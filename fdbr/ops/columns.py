@@ -44,6 +44,7 @@ def correlate(xp: Any, x: Any, weight: Any, bias: Any, geometry: Geometry, group
         return _mixed(x.astype(dtype, copy=False), weight.astype(dtype, copy=False), bias, groups)
     counts = geometry.counts(x.shape[2:])
     if xp is np and _is_direct(x, geometry, weight.shape[0], groups):
+        x, weight = np.ascontiguousarray(x), np.ascontiguousarray(weight)
         found = over_windows(x, weight, bias, _places(geometry), counts, groups)
         if found is not None:
             return found
@@ -113,6 +114,7 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
         total = np.matmul(columns, rows.swapaxes(-1, -2)).sum(axis=0)
         return total.reshape((y.shape[1], x.shape[1] // groups, *geometry.kernel))
     if xp is np and _is_direct(x, geometry, y.shape[1], groups):
+        x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
         found = by_position(x, y, _places(geometry), x.shape[1] // groups)
         if found is not None:
             return accumulated(found, 0)
@@ -132,7 +134,7 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
 
 def _is_direct(x: Any, geometry: Geometry, outputs: int, groups: int) -> bool:
     """Whether columns would take longer to make than the products take one by one."""
-    if x.nbytes < kernels.LEAST or not x.flags.c_contiguous:
+    if x.nbytes < kernels.LEAST or not (x.flags.c_contiguous or 0 in x.strides):
         return False
     inputs = x.shape[1] // groups
     if geometry.stride[-1] == 1:
