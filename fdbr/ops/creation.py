@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import backend
 from fdbr.core import Tracer, describe, number_types
 from fdbr.ops.comparison import where
+from fdbr.ops.counting import counted
 from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype, is_number, is_short
 from fdbr.ops.kinds import constant, dtype_of
@@ -90,6 +91,24 @@ def arange(
     return backend.module_for(device).arange(start, stop, step, dtype=dtype)
 
 
+_PLAIN, _DOUBLE = (int, float), (None, float, "float64")
+
+
+def _long_linspace(start: float, stop: float, num: Any, endpoint: bool) -> Any:
+    """As NumPy's, with its roundings, in one pass; `None` where it is not long."""
+    if type(num) is not int or num < 2:
+        return None
+    step = (stop - start) / (num - 1 if endpoint else num)
+    found = counted(_on_a_line, num, step, start) if step else None
+    if found is not None and endpoint:
+        found[-1] = stop
+    return found
+
+
+def _on_a_line(i: Any, step: Any, start: Any) -> Any:
+    return i * step + start
+
+
 @backend.where_it_lies
 def linspace(
     start: Any,
@@ -122,6 +141,10 @@ def linspace(
             out = where(places == count, stop, out)  # exactly
         return out if dtype is None else astype(out, dtype)
     xp = backend.array_module(start, stop) if device is None else backend.module_for(device)
+    if xp is np and type(start) in _PLAIN and type(stop) in _PLAIN and dtype in _DOUBLE:
+        found = _long_linspace(start, stop, num, endpoint)
+        if found is not None:
+            return found
     return xp.linspace(start, stop, num, dtype=dtype, endpoint=endpoint)
 
 

@@ -7,7 +7,9 @@ import numpy as np
 
 from fdbr.backend import module_for
 from fdbr.core import integer
+from fdbr.kernels import arithmetic
 from fdbr.ops.arithmetic import divide
+from fdbr.ops.counting import counted
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype
@@ -27,6 +29,10 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     """
     n = integer("fdbr.ops.fft.fftfreq", "n", n, least=1)
     first = (n + 1) // 2
+    if device in (None, "cpu") and type(d) in (float, int) and n * d:
+        found = counted(_two_sided, n, first, n, n * d)
+        if found is not None:
+            return astype(found, float if dtype is None else dtype, copy=False)
     places = np.empty(n)
     places[:first] = np.arange(first)
     places[first:] = np.arange(first - n, 0)
@@ -41,7 +47,19 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
     array([0., 1., 2.])
     """
     n = integer("fdbr.ops.fft.rfftfreq", "n", n, least=1)
+    if module_for(device) is np and type(d) in (float, int) and n * d:
+        found = counted(_one_sided, n // 2 + 1, n * d)
+        if found is not None:
+            return astype(found, float if dtype is None else dtype, copy=False)
     return _frequencies(module_for(device).arange(n // 2 + 1, dtype=float), n, d, dtype)
+
+
+def _two_sided(i: Any, first: Any, n: Any, length: Any) -> Any:
+    return arithmetic.where(i >= first, i - n, i) / length
+
+
+def _one_sided(i: Any, length: Any) -> Any:
+    return i / length
 
 
 def _frequencies(whole: Any, n: int, d: float, dtype: Any) -> Any:
