@@ -68,5 +68,9 @@ def multiplied(x: Any, y: Any) -> Any:
             np.broadcast_to(part, part.shape[:axis] + shape[axis:]).reshape(*part.shape[:axis], row)
             for part in (x, y)
         )
+    if size * x.itemsize >= kernels.LEAST:
+        found = kernels.elementwise(operator.mul, operator.mul, (x, y))
+        if found is not None:
+            return found.reshape(shape)
     with where_they_lie(row):
         return (x * y).reshape(shape)

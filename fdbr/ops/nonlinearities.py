@@ -208,6 +208,7 @@ def silu(xp: Any, x: Any) -> Any:
     return x * (sigmoid(x) if is_traced(x) else sigmoid.primitive.value(xp, x))
 
 
+_MANY = 1 << 12  # elements from which on few of them are looked at
 _FEW = 1 << 10  # elements, below which SciPy's ndtr takes less time
 _TAIL_END = 40.0  # where it is 0 in float32
 
@@ -362,6 +363,17 @@ def one_hot(indices: Any, /, num_classes: int, *, axis: int = -1, dtype: Any = f
         raise TypeError(f"fdbr.ops.one_hot: indices must be integers, not {describe(indices)}")
     count = integer("fdbr.ops.one_hot", "num_classes", num_classes, least=0)
     place = normalize_axis(axis, indices.ndim + 1, "one_hot")
+    if type(indices) is np.ndarray and place == indices.ndim and indices.size * count >= _MANY:
+        return _marked(indices, count, dtype)
     numbers = array_module(indices).arange(count)
     numbers = numbers.reshape((-1, *(1,) * (indices.ndim - place)))
     return astype(expand_dims(indices, axis=place) == numbers, dtype)
+
+
+def _marked(indices: Any, count: int, dtype: Any) -> Any:
+    """Zeros, with 1 at each index that there is."""
+    one = astype(np.ones(1), dtype)
+    out = np.zeros((*indices.shape, count), one.dtype)
+    inside = ((indices >= 0) & (indices < count)).reshape(-1).nonzero()[0]
+    out.reshape(-1, count)[inside, indices.reshape(-1)[inside]] = one[0]
+    return out

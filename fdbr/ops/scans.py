@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from fdbr.floats import dtype_kind
+from fdbr.kernels import LEAST
+from fdbr.kernels.running import products_of_rows
 
 __all__ = ["recurrence", "running_product", "running_sum"]
 
@@ -80,6 +82,8 @@ def running_product(xp: Any, x: Any, axis: int) -> Any:
     n = x.shape[axis]
     if xp is not np or dtype_kind(x.dtype) not in "fc" or x.size < max(_MANY, _WIDE * n):
         return xp.cumprod(x, axis=axis)
+    if axis == x.ndim - 1 and x.nbytes >= LEAST and (found := products_of_rows(x)) is not None:
+        return found
     return _columns(_multiplied(_rows(x, axis)), x.shape, axis)
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops, testing
+from fdbr.ops import nonlinearities
 
 
 @given(
@@ -51,3 +52,15 @@ def test_one_hot_says_what_does_not_fit(args, message):
     axis = args[2] if len(args) == 3 else -1
     with pytest.raises((TypeError, ValueError), match=rf"^fdbr.ops.one_hot: {message}"):
         ops.one_hot(*args[:2], axis=axis)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int64", None])
+def test_many_classes_are_marked_as_few_are(monkeypatch, dtype):
+    indices = np.random.default_rng(0).integers(-3, 130, (9, 70)).astype("int16")
+    found = ops.one_hot(indices, 120, dtype=dtype)
+    desired = np.eye(120, dtype=dtype)[np.clip(indices, 0, 119)]
+    desired[(indices < 0) | (indices > 119)] = 0
+    assert found.dtype == desired.dtype
+    np.testing.assert_array_equal(found, desired)
+    monkeypatch.setattr(nonlinearities, "_marked", lambda *_: pytest.fail("many"))
+    ops.one_hot(indices[:1], 5, dtype=dtype)
