@@ -3,6 +3,8 @@
 ``python -m benchmarks [WORKLOAD ...]`` prints the tables and writes ``result/benchmarks.json``
 and ``result/benchmarks.png``; ``python -m benchmarks --list`` names the workloads.
 ``python -m benchmarks ops`` times single operations: see `benchmarks.operations`.
+``python -m benchmarks research`` times research programs from a cold start: see
+`benchmarks.research`.
 
 A workload is one module of `benchmarks.workloads` that has
 

@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks [WORKLOAD ...]`` and ``python -m benchmarks ops``."""
+"""The command line: ``python -m benchmarks [WORKLOAD ...]``, or ``ops``, or ``research``."""
 
 import argparse
 import os
@@ -15,6 +15,7 @@ from benchmarks.libraries import PEERS
 from benchmarks.measuring import Plan, Result
 from benchmarks.operations import command
 from benchmarks.operations import measuring as operations
+from benchmarks.research import command as research
 from benchmarks.workloads import CURVES, NAMES
 
 QUIET = 0.5  # the load, before the run, up to which a machine counts as idle
@@ -25,6 +26,9 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["ops"]:
         command.main(arguments[1:], _environment_of_operations)
+        return
+    if arguments[:1] == ["research"]:
+        research.main(arguments[1:], _environment_of_research)
         return
     chosen = _parsed(arguments)
     if chosen.list:
@@ -59,6 +63,11 @@ def main(arguments: list[str] | None = None) -> None:
 def _environment_of_operations(plan: operations.Plan) -> dict[str, Any]:
     _limit_threads(plan.threads)
     return _environment(Plan(plan.libraries, plan.rounds, threads=plan.threads))
+
+
+def _environment_of_research(threads: int) -> dict[str, Any]:
+    _limit_threads(threads)
+    return _environment(Plan(("fdbr", "jax"), rounds=1, threads=threads))
 
 
 def _environment(plan: Plan) -> dict[str, Any]:

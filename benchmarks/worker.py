@@ -15,13 +15,17 @@ import numpy as np
 
 from benchmarks import libraries, memory, workloads
 
-__all__ = ["FailedError", "First", "Process", "Worker", "answering"]
+__all__ = ["FailedError", "First", "LateError", "Process", "Worker", "answering"]
 
 CHECKED_CALLS = 3  # several, so that a training step's update is compared too
 
 
 class FailedError(Exception):
     """Why a library has no times."""
+
+
+class LateError(Exception):
+    """A process has not answered in time."""
 
 
 class First(NamedTuple):
@@ -47,16 +51,21 @@ class Process:
         self._process.start()
         theirs.close()
 
-    def ask(self, what: Any) -> Any:
-        """What it answers.
+    def ask(self, what: Any, within: float | None = None) -> Any:
+        """What it answers, if need be within some seconds.
 
         Raises
         ------
         FailedError
             With the reason in words.
+        LateError
+            If there is no answer in time; nothing more can be asked then.
         """
         try:
             self._pipe.send(what)
+            if within is not None and not self._pipe.poll(max(within, 0)):
+                self._process.kill()
+                raise LateError(f"no answer within {within:.1f} s")
             answer = self._pipe.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.join(5)
