@@ -15,7 +15,6 @@ processor's caches and memory does not grow with the kernel.
 
 import contextlib
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -78,17 +77,17 @@ def correlate_transposed(
     y = _examples_last(xp, y.astype(dtype, copy=False))
     channels = groups * weight.shape[1]
     out = xp.zeros((channels, *geometry.padded(size), batch), dtype=dtype)
-    positions = list(itertools.product(*map(range, geometry.kernel)))
-    row = len(positions) * channels * math.prod(counts[1:]) * batch * dtype.itemsize
+    positions = math.prod(geometry.kernel)
+    row = positions * channels * math.prod(counts[1:]) * batch * dtype.itemsize
     with _scratch(xp) as scratch:
         for block in _slices(xp, counts[0], row):
             rows = _rows(y[:, block], groups)
             here = (block.stop - block.start, *counts[1:])
-            columns = scratch("columns", (channels, len(positions), *here, batch), dtype)
+            columns = scratch("columns", (channels, positions, *here, batch), dtype)
             _product(xp, matrix, rows, columns.reshape((*matrix.shape[:-1], rows.shape[-1])))
             region = out[:, block.start * geometry.stride[0] :]
-            for number, position in enumerate(positions):
-                region[(slice(None), *geometry.place(position, here))] += columns[:, number]
+            for number, place in enumerate(geometry.places(here)):
+                region[(slice(None), *place)] += columns[:, number]
     return _batch_first(xp, out[(slice(None), *geometry.interior(size))])
 
 
@@ -221,8 +220,7 @@ def _windows(xp: Any, x: Any, geometry: Geometry) -> Any:
         return np.ndarray(shape, x.dtype, x, 0, _strides(x, geometry))  # in a tenth of the time
     strided = getattr(getattr(xp, "lib", None), "stride_tricks", None)
     if strided is None:
-        positions = itertools.product(*map(range, geometry.kernel))
-        parts = [x[(slice(None), *geometry.place(p, counts))] for p in positions]
+        parts = [x[(slice(None), *place)] for place in geometry.places(counts)]
         return xp.stack(parts, axis=1).reshape(shape)
     return strided.as_strided(x, shape, _strides(x, geometry))
 

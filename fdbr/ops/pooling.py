@@ -5,7 +5,7 @@ The primitives take arrays ``(..., *spatial)``: whatever is before the spatial a
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fdbr.backend import array_module
@@ -22,10 +22,6 @@ from fdbr.ops.shape import moveaxis, reshape
 from fdbr.ops.windows import Geometry, Sizes, padding_pairs, per_axis
 
 __all__ = ["adaptive_avg_pool", "avg_pool", "max_pool"]
-
-
-def _positions(geometry: Geometry) -> Iterator[Sizes]:
-    return itertools.product(*map(range, geometry.kernel))
 
 
 def _spatial(shape: Sizes, geometry: Geometry) -> Sizes:
@@ -90,12 +86,11 @@ def _spread_windows(xp: Any, x: Any, *, geometry: Geometry, size: Sizes) -> Any:
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
     out = xp.zeros_like(x, shape=shape)
     apart = _apart(geometry)
-    for position in _positions(geometry):
-        place = (..., *geometry.place(position, counts))
+    for place in geometry.places(counts):
         if apart:
-            out[place] = x
+            out[(..., *place)] = x
         else:
-            out[place] += x
+            out[(..., *place)] += x
     return out[(..., *geometry.interior(size))]
 
 
@@ -129,8 +124,8 @@ def _window_winners(xp: Any, x: Any, out: Any, *, geometry: Geometry) -> Any:
     last = math.prod(geometry.kernel) - 1
     winners = xp.zeros_like(out, dtype=xp.uint8 if last < 256 else xp.int64)
     lost = True  # by all positions so far: the winner's number is how often that is so
-    for position in itertools.islice(_positions(geometry), last):
-        lost = (x[(..., *geometry.place(position, counts))] != out) & lost
+    for place in geometry.places(counts)[:last]:
+        lost = (x[(..., *place)] != out) & lost
         winners += lost
     return winners
 
@@ -149,8 +144,8 @@ def _at_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry) -> Any:
     counts = _spatial(winners.shape, geometry)
     x = _padded(xp, x, geometry, 0)
     out = None
-    for number, position in enumerate(_positions(geometry)):
-        part = x[(..., *geometry.place(position, counts))] * (winners == number)
+    for number, place in enumerate(geometry.places(counts)):
+        part = x[(..., *place)] * (winners == number)
         out = part if out is None else _add(out, part)
     return out
 
@@ -169,8 +164,8 @@ def _to_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry, size: Size
     whole = zip(geometry.kernel, counts, geometry.padded(size), strict=True)
     full = apart and all(k * count == n for k, count, n in whole)
     out = (xp.empty_like if full else xp.zeros_like)(ordered, shape=shape)
-    for number, position in enumerate(_positions(geometry)):
-        part = out[(..., *geometry.place(position, counts))]
+    for number, place in enumerate(geometry.places(counts)):
+        part = out[(..., *place)]
         if apart:
             xp.multiply(ordered, winners == number, out=part)
         else:

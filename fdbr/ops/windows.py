@@ -4,6 +4,7 @@ Arrays have a batch axis, a channel axis and then the spatial axes: ``(N, C, *sp
 """
 
 import functools
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -50,10 +51,14 @@ class Geometry(NamedTuple):
         """The lengths with the padding."""
         return tuple(n + sum(pad) for n, pad in zip(size, self.padding, strict=True))
 
-    def place(self, position: Sizes, counts: Sizes) -> tuple[slice, ...]:
-        """Where one position of the kernel lies in all windows: a key of the padded axes."""
-        axes = zip(position, counts, self.stride, self.dilation, strict=True)
-        return tuple(slice(i * d, i * d + s * (m - 1) + 1, s) for i, m, s, d in axes)
+    @functools.lru_cache(maxsize=1 << 6)  # noqa: B019 (a value, and there may be many places)
+    def places(self, counts: Sizes) -> tuple[tuple[slice, ...], ...]:
+        """Where each position of the kernel lies in all windows: keys of the padded axes."""
+        axes = zip(self.kernel, counts, self.stride, self.dilation, strict=True)
+        slices = [
+            [slice(i * d, i * d + s * (m - 1) + 1, s) for i in range(k)] for k, m, s, d in axes
+        ]
+        return tuple(itertools.product(*slices))
 
     def same(self, size: Sizes) -> "Geometry":
         """With padding for ``ceil(n / stride)`` windows; an odd one is more at the end."""
