@@ -64,7 +64,7 @@ class Along(Folding):
             )
             for v in range(many)
         ]
-        self.waiting = {}
+        self.waiting: dict[int, str] = {}
         for v in range(many):
             index = self.add(f"add i64 %{name}.i, {v * lanes}")
             self.waits = v < many - 1

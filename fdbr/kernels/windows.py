@@ -207,21 +207,26 @@ class _Text:
         splat = self.spread(left, self.whole, "i64")
         return self.add(f"icmp slt {self.whole} <{self.lane}>, {splat}")
 
-    def columns(self, first: str) -> list[tuple[str, str, str]]:
-        """For each position along the last axis where the vectors begin, the places of their
-        elements, and which exist.
+    def columns(self, first: str) -> list[list[tuple[str, str, str]]]:
+        """For each position along the last axis where vectors begin, the places of their elements,
+        and which exist.
+
+        Of every other element there are two vectors, of which half is needed.
         """
         *_, steps = zip(*self.windows, strict=True)
         kernel, stride, padding, dilation = steps
         end = self.spread(f"%size{self.rank - 1}", self.whole, "i64")
-        lanes = ", ".join(f"i64 {k * stride}" for k in range(self.lanes))
-        found = []
+        step, several = (1, 2) if stride == 2 else (stride, 1)
+        lanes = ", ".join(f"i64 {k * step}" for k in range(self.lanes))
+        found: list[list[tuple[str, str, str]]] = []
         for k in range(kernel):
-            start = self.moved(k * dilation - padding, (first, stride))
-            splat = self.spread(start, self.whole, "i64")
-            places = self.add(f"add {self.whole} <{lanes}>, {splat}")
-            inside = self.add(f"icmp ult {self.whole} {places}, {end}")
-            found.append((start, places, inside))
+            found.append([])
+            for v in range(several):
+                start = self.moved(k * dilation - padding + v * self.lanes, (first, stride))
+                splat = self.spread(start, self.whole, "i64")
+                places = self.add(f"add {self.whole} <{lanes}>, {splat}")
+                inside = self.add(f"icmp ult {self.whole} {places}, {end}")
+                found[-1].append((start, places, inside))
         return found
 
     def rows(
@@ -258,13 +263,22 @@ class _Text:
             found.append((self.product([total, f"%size{self.rank - 1}"]), inside))
         return found
 
-    def elements(self, base: str, row: tuple[str, str], column: tuple[str, str, str]) -> str:
+    def elements(self, base: str, row: tuple[str, str], columns: list[tuple[str, str, str]]) -> str:
         """The elements at one position of the kernel, and 0 outside."""
+        parts = [self.vector(base, row, column) for column in columns]
+        if len(parts) == 1:
+            return parts[0]
+        order = ", ".join(f"i32 {2 * k}" for k in range(self.lanes))
+        given = ", ".join(f"{self.many} {part}" for part in parts)
+        return self.add(f"shufflevector {given}, <{self.lanes} x i32> <{order}>")
+
+    def vector(self, base: str, row: tuple[str, str], column: tuple[str, str, str]) -> str:
+        """What there is of some elements of a row, and 0 elsewhere."""
         (begin, exists), (start, places, inside) = row, column
         given = "zeroinitializer"
         mask = self.add(f"select i1 {exists}, {self.flags} {inside}, {self.flags} {given}")
         end = f"i32 {self.size}, {self.flags} {mask}, {self.zero}"
-        if self.windows.stride[-1] == 1:
+        if self.windows.stride[-1] <= 2:
             place = self.at(self.at(base, begin), start)
             return self.add(
                 f"call {self.many} @llvm.masked.load.{self.suffix}.p0(ptr {place}, {end})"
