@@ -141,7 +141,7 @@ def _shares(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
 def _plain_shares(axes: tuple[int, ...], x: Any, out: Any) -> Any:
     shares = exp_in_place(array_module(x), x - out)
     total = accumulated(shares, axes, keepdims=True)
-    shares /= where(total == 0, 1, total)
+    shares *= 1 / where(total == 0, 1, total)
     return shares
 
 

@@ -56,7 +56,7 @@ def _unscaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any) -> Any:
     total = y * -_mean(ct * y, axes)
     total += ct
     total -= mean
-    total /= scale
+    total *= 1 / scale
     return total
 
 
@@ -96,7 +96,7 @@ def _rms_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
 def _rescaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any) -> Any:
     total = y * -_mean(ct * y, axes)
     total += ct
-    total /= scale
+    total *= 1 / scale
     return total
 
 
