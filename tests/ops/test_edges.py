@@ -222,3 +222,16 @@ def test_where_a_slope_of_a_python_number_is_infinite_it_is_that_of_the_array():
         number, array = fdbr.grad(f)(0.0), fdbr.grad(f)(np.array(0.0))
         np.testing.assert_array_equal(number, array)
         assert np.isinf(number)
+
+
+@pytest.mark.parametrize("dtype", ["float32", ">f8", "complex64", "bool", "M8[s]", "O", "float16"])
+@pytest.mark.parametrize("shape", [(), (1,), (90,), (70, 1), (1, 90), (70, 90)])
+def test_what_is_repeated_often_is_a_view_that_nobody_can_write_to(dtype, shape):
+    x = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
+    for each in (x, x[..., ::-1] if shape else x):
+        found, desired = ops.broadcast_to(each, (3, 70, 90)), np.broadcast_to(each, (3, 70, 90))
+        assert found.dtype == desired.dtype
+        assert found.strides == desired.strides
+        assert np.shares_memory(found, x)
+        assert not found.flags.writeable
+        np.testing.assert_array_equal(found, desired)
