@@ -1,5 +1,6 @@
 """`jit`: the function that records, optimises and replays."""
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -8,9 +9,9 @@ from types import MethodType
 from typing import Any, overload
 
 import attrs
+import numpy as np
 
 from fdbr import tree
-from fdbr.compiler.backends.cpu.codegen import generate
 from fdbr.compiler.cache import Cache
 from fdbr.compiler.call_stub import NEVER, NO_FIT, call_stub_of
 from fdbr.compiler.capture.signature import put_together, sign, taken_apart
@@ -18,38 +19,14 @@ from fdbr.compiler.donation import Donation
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Program
 from fdbr.compiler.outputs import published
-from fdbr.compiler.passes import optimise
-from fdbr.compiler.passes.batch_last_layout import lay_batch_last
-from fdbr.compiler.passes.bias_fusion import fuse_biases
-from fdbr.compiler.passes.decompose import decompose
-from fdbr.compiler.passes.donate import donate
-from fdbr.compiler.passes.fuse_small import fuse_small
-from fdbr.compiler.passes.loop_fusion import fuse_loops
-from fdbr.compiler.passes.producer_fusion import fuse_producers
-from fdbr.compiler.passes.rematerialize import rematerialize
-from fdbr.compiler.passes.sum_rows import sum_rows
-from fdbr.compiler.passes.window_fusion import fuse_windows
 from fdbr.compiler.pullback import Differentiated, Form
 from fdbr.compiler.report import Report, report_of
 from fdbr.compiler.specializations import CompiledTrace, Specialization
+from fdbr.compiler.tiers import Code
 from fdbr.core import describe, integer, integers
 
 __all__ = ["Jitted", "jit"]
 
-Compiled = tuple[Program, Callable[..., tuple[Any, ...]]]
-_PASSES = (
-    lay_batch_last,
-    decompose,
-    optimise,
-    fuse_windows,
-    fuse_biases,
-    fuse_loops,
-    fuse_producers,
-    rematerialize,
-    fuse_small,
-    sum_rows,
-    donate,
-)
 _NOTHING: Any = (NEVER, None, None)
 _LATER: Any = object()  # stands for the function that a decorator with options will be given
 
@@ -61,8 +38,8 @@ class Jitted:
     ----------
     f
         The function.
-    compiler
-        A function from a program to the program after its passes, and what runs it.
+    code
+        From a program to what runs it.
     max_recordings, donate_argnums
         See `jit`.
     """
@@ -70,13 +47,13 @@ class Jitted:
     def __init__(
         self,
         f: Callable[..., Any],
-        compiler: Callable[[Program], Compiled],
+        code: Callable[[Program], Code],
         max_recordings: int,
         donate_argnums: tuple[int, ...] = (),
     ) -> None:
         functools.update_wrapper(self, f, updated=())
         self._f = f
-        self._compiler = compiler
+        self._code = code
         self._cache = Cache(f, max_recordings)
         self._donation = Donation(self._cache.name, donate_argnums)
         self._last = _NOTHING
@@ -105,7 +82,7 @@ class Jitted:
         leaves, structure = taken_apart(args, kwargs, self._cache.readers)
         signature, traced = sign(structure, leaves)
         if traced:
-            result = Differentiated(self._cache, self._compiler, leaves, structure).result()
+            result = Differentiated(self._cache, self._code, leaves, structure).result()
             if result is NotImplemented:
                 return self._f(*args, **kwargs)  # the transformation around it goes on inside
             return result
@@ -113,9 +90,10 @@ class Jitted:
         moving = entry.chosen(leaves)
         outs, recording, why = entry.replay(moving, self._cache.bound)
         if recording is not None:
-            if recording.hit is None:
+            if recording.hit is None and recording.code.optimised:
                 recording.hit = call_stub_of(recording, args, kwargs, self._ordered, self._donation)
-            self._last = recording.hit, entry, recording
+            if recording.hit is not None:
+                self._last = recording.hit, entry, recording
             result = tree.unflatten(recording.form, published(outs, moving))
         else:
             self._last = _NOTHING
@@ -147,20 +125,66 @@ class Jitted:
 
         recorded, environment = self._cache.capture(entry, run, leaves, structure)
         if not recorded.obstacle:
-            moving = entry.chosen(list(range(len(leaves))))
-            pairs = zip(moving, recorded.program.inputs, strict=True)
+            places = entry.chosen(list(range(len(leaves))))
+            pairs = zip(places, recorded.program.inputs, strict=True)
             given = frozenset(v for i, v in pairs if i in donated)
             recorded.program = attrs.evolve(recorded.program, donated=given)
-            compiled = self._compiler(recorded.program)
-            entry.add(CompiledTrace(recorded, compiled, environment, form, why))
+            code = self._code(recorded.program)
+            entry.add(CompiledTrace(recorded, code, environment, form, why))
+            if code.waits:
+                with contextlib.suppress(Exception):  # as in a replay: what f gave holds then
+                    moving = entry.chosen(leaves)
+                    return tree.unflatten(form, published(code.run(*moving), moving))
         return tree.unflatten(form, recorded.result)
+
+    def compile(self, *args: Any, **kwargs: Any) -> "Jitted":
+        """Compile for such arguments ahead of calls, and wait for it.
+
+        The function is run once with them, unless that has been recorded.  Nothing is given up.
+
+        Returns
+        -------
+        Jitted
+            This function itself.
+
+        Raises
+        ------
+        RuntimeError
+            If the function cannot be recorded with such arguments.
+
+        >>> import fdbr, numpy as np
+        >>> f = fdbr.jit(lambda x: np.sum(np.sin(x) ** 2)).compile(np.ones(3))
+        >>> float(f(np.zeros(3)))
+        0.0
+        """
+        if not self._ordered:
+            kwargs = dict(sorted(kwargs.items()))
+        leaves, structure = taken_apart(args, kwargs, self._cache.readers)
+        signature, traced = sign(structure, leaves)
+        if traced:
+            raise TypeError(f"fdbr.jit: {self._cache.name}.compile: an argument is traced")
+        entry = self._cache.entry(signature, leaves, structure)
+        moving = entry.chosen(leaves)
+        recording, why = entry.replay(moving, self._cache.bound)[1:]
+        if recording is None and why:
+            donated = self._donation.positions(args)
+            self._record(entry, leaves, structure, donated, why)
+            recording = entry.recordings[0] if entry.recordings else None
+        if recording is None:
+            raise RuntimeError(
+                f"fdbr.jit: {self._cache.name} cannot be compiled for these arguments, and runs "
+                f"as it is: {entry.obstacle}"
+            )
+        recording.code.finish()
+        recording.run(*moving)  # which compiles what depends on how arrays lie in memory
+        return self
 
     def programs(self) -> tuple[Program, ...]:
         """The programs that are replayed, after the passes; print one to read it."""
         entries = list(self._cache.entries.values())
         recordings = [recording for entry in entries for recording in entry.recordings]
         forms = [recording.form for recording in recordings]
-        pullbacks = [form.program for form in forms if isinstance(form, Form)]
+        pullbacks = [form.code.program for form in forms if isinstance(form, Form)]
         return (*(recording.program for recording in recordings), *pullbacks)
 
     def report(self) -> Report:
@@ -178,7 +202,7 @@ class Jitted:
             found = getattr(found, name, None)
         if found is self:  # it stands where its name says, as with the decorator
             return path
-        return Jitted, (self._f, self._compiler, self._cache.bound, self._donation.argnums)
+        return Jitted, (self._f, self._code, self._cache.bound, self._donation.argnums)
 
     def __repr__(self) -> str:
         count = sum(len(entry.recordings) for entry in list(self._cache.entries.values()))
@@ -200,12 +224,16 @@ def jit(
     *,
     donate_argnums: int | Sequence[int] = (),
     max_recordings: int = 64,
+    reproducible: bool = False,
 ) -> Jitted: ...
 
 
 @overload
 def jit(
-    *, donate_argnums: int | Sequence[int] = (), max_recordings: int = 64
+    *,
+    donate_argnums: int | Sequence[int] = (),
+    max_recordings: int = 64,
+    reproducible: bool = False,
 ) -> Callable[[Callable[..., Any]], Jitted]: ...
 
 
@@ -214,6 +242,7 @@ def jit(
     *,
     donate_argnums: int | Sequence[int] = (),
     max_recordings: int = 64,
+    reproducible: bool = False,
 ) -> Any:
     """A function that records ``f``, and replays the recording faster.
 
@@ -242,11 +271,20 @@ def jit(
         none fits run ``f`` itself.  And for how many kinds there are recordings: past it, those
         that were used least recently are dropped.
 
+    reproducible
+        Whether all calls give the same bits for the same arguments, in every process.  Then the
+        first call waits until everything is compiled; a call that cannot be recorded runs ``f``
+        itself, always.  Without it no call waits: a recording is replayed step by step at first,
+        compiled when it has been replayed for as long as that takes, and its kernels are taken
+        up one by one as they come from a process in the background.  So the last bits of results
+        depend on when a call is made.
+
     Returns
     -------
     Jitted
-        A function of the same arguments.  Print ``programs()[0]`` to read what is replayed, and
-        ``report()`` to read what was recorded and why.
+        A function of the same arguments; ``compile(*args)`` compiles ahead, and waits.  Print
+        ``programs()[0]`` to read what is replayed, and ``report()`` to read what was recorded and
+        why.
 
     Raises
     ------
@@ -268,14 +306,19 @@ def jit(
     >>> print(f.report())
     f: 2 recordings
     1. for float, the first call with arguments of these kinds
-       3 steps, 3 after the passes, replayed 1 time
+       3 steps, not compiled yet, replayed 1 time
        decisions: True
     2. for float, decision 0 was False for the first time
-       3 steps, 3 after the passes, replayed 0 times
+       3 steps, not compiled yet, replayed 0 times
        decisions: False
     """
     if f is _LATER:
-        return functools.partial(jit, donate_argnums=donate_argnums, max_recordings=max_recordings)
+        return functools.partial(
+            jit,
+            donate_argnums=donate_argnums,
+            max_recordings=max_recordings,
+            reproducible=reproducible,
+        )
     if not callable(f):
         raise TypeError(f"fdbr.jit: f must be a function, not {describe(f)}")
     bound = integer("fdbr.jit", "max_recordings", max_recordings, least=1)
@@ -286,10 +329,8 @@ def jit(
             "fdbr.jit: donate_argnums must be different positions, counted from 0, got "
             f"{donate_argnums}"
         )
-    return Jitted(f, _compile, bound, given)
-
-
-def _compile(program: Program) -> tuple[Program, Callable[..., tuple[Any, ...]]]:
-    for run in _PASSES:
-        program = run(program)
-    return program, generate(program, products=True)
+    if not isinstance(reproducible, bool | np.bool_):
+        raise TypeError(
+            f"fdbr.jit: reproducible must be True or False, not {describe(reproducible)}"
+        )
+    return Jitted(f, functools.partial(Code, waits=bool(reproducible)), bound, given)

@@ -13,13 +13,12 @@ from fdbr.compiler.ir.program import Kind, Program
 from fdbr.compiler.outputs import published
 from fdbr.compiler.partition import Partition
 from fdbr.compiler.specializations import CompiledTrace, Specialization
+from fdbr.compiler.tiers import Code
 from fdbr.core import Tracer, ended, escaped, retain_from
 from fdbr.reverse import ReverseTracer
 from fdbr.transforms import vjp
 
 __all__ = ["Differentiated", "Form"]
-
-Compiled = tuple[Program, Callable[..., tuple[Any, ...]]]
 
 
 class Form:
@@ -31,16 +30,16 @@ class Form:
         What is known of the two passes.
     structure
         The structure of the result.
-    program, run
-        The backward program, and what runs it.
+    code
+        What runs the backward program.
     """
 
-    __slots__ = ("partition", "program", "run", "structure")
+    __slots__ = ("code", "partition", "structure")
 
-    def __init__(self, partition: Partition, structure: Any, compiled: Compiled) -> None:
+    def __init__(self, partition: Partition, structure: Any, code: Code) -> None:
         self.partition = partition
         self.structure = structure
-        self.program, self.run = compiled
+        self.code = code
 
 
 class Differentiated:
@@ -57,7 +56,7 @@ class Differentiated:
     def __init__(
         self,
         cache: Cache,
-        compiler: Callable[[Program], Compiled],
+        compiler: Callable[[Program], Code],
         leaves: list[Any],
         structure: Any,
     ) -> None:
@@ -165,7 +164,7 @@ class Differentiated:
                 return self._pulled(partition, cotangents)
             seeds = [_seed(ct, kind) for ct, kind in pairs if kind is not None]
             try:
-                return list(form.run(*residuals, *seeds))
+                return list(form.code.run(*residuals, *seeds))
             except Exception:  # the function itself raises it better
                 return self._pulled(partition, cotangents)
 

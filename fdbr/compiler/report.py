@@ -21,7 +21,14 @@ class Kept:
     answers
         The decisions that Python control flow took.
     steps
-        How many steps there were as recorded, and after the passes.
+        How many steps there were as recorded, and after the passes; the same number twice, if it
+        has not gone through them yet.
+    compiled
+        Whether it has gone through the passes.
+    seconds
+        What that took, the compilation of kernels aside.
+    waiting
+        How many of its kernels were not compiled when they ran last, so that NumPy stood in.
     runs
         How often it was replayed.
     why
@@ -31,6 +38,9 @@ class Kept:
     arguments: tuple[str, ...]
     answers: tuple[Any, ...]
     steps: tuple[int, int]
+    compiled: bool
+    seconds: float
+    waiting: int
     runs: int
     why: str
 
@@ -61,9 +71,10 @@ class Report:
         for number, kept in enumerate(self.recordings, 1):
             before, after = kept.steps
             lines.append(f"{number}. for {_short(kept.arguments)}, {kept.why}")
+            how = f"{after} after the passes" if kept.compiled else "not compiled yet"
+            how += f" ({_count(kept.waiting, 'kernel')} to come)" if kept.waiting else ""
             lines.append(
-                f"   {_count(before, 'step')}, {after} after the passes, replayed "
-                f"{_count(kept.runs, 'time')}"
+                f"   {_count(before, 'step')}, {how}, replayed {_count(kept.runs, 'time')}"
             )
             if kept.answers:
                 lines.append(f"   decisions: {_short(kept.answers)}")
@@ -89,6 +100,9 @@ def _kept(recording: CompiledTrace) -> Kept:
         tuple(str(variable.kind) for variable in recording.raw.inputs),
         recording.answers,
         (len(recording.raw.steps), len(recording.program.steps)),
+        recording.code.optimised,
+        recording.code.seconds,
+        recording.code.waiting(),
         recording.runs,
         recording.why,
     )

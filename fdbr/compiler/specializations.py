@@ -9,6 +9,7 @@ from fdbr.compiler.capture.tracing import Captured
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Program
+from fdbr.compiler.tiers import Code
 from fdbr.core import describe
 
 __all__ = ["Specialization", "CompiledTrace"]
@@ -21,10 +22,10 @@ class CompiledTrace:
 
     Attributes
     ----------
-    raw, program
-        The program as it was recorded, and after the passes.
-    run
-        A function from the inputs to the outputs.
+    raw
+        The program as it was recorded.
+    code
+        What runs it.
     answers
         The decisions.
     environment
@@ -44,13 +45,12 @@ class CompiledTrace:
     __slots__ = (
         "_next",
         "answers",
+        "code",
         "counter",
         "environment",
         "form",
         "hit",
-        "program",
         "raw",
-        "run",
         "shared",
         "why",
     )
@@ -58,13 +58,13 @@ class CompiledTrace:
     def __init__(
         self,
         recorded: Captured,
-        compiled: tuple[Program, Callable[..., tuple[Any, ...]]],
+        code: Code,
         environment: Environment,
         form: Any,
         why: str,
     ) -> None:
         self.raw = recorded.program
-        self.program, self.run = compiled
+        self.code = code
         self.answers = recorded.answers
         self.environment = environment
         self.shared = recorded.constants.shared()
@@ -73,6 +73,16 @@ class CompiledTrace:
         self.counter = [0]
         self.hit: Callable[..., Any] | None = None
         self._next: dict[Any, CompiledTrace] = {}
+
+    @property
+    def program(self) -> Program:
+        """What runs: after the passes, if it has gone through them."""
+        return self.code.program
+
+    @property
+    def run(self) -> Callable[..., tuple[Any, ...]]:
+        """A function from the inputs to the outputs."""
+        return self.code.run
 
     @property
     def runs(self) -> int:

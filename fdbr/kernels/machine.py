@@ -12,7 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["address_of", "cache_directory", "digest", "kept", "placed", "processor", "vector_bytes"]
+__all__ = [
+    "address_of",
+    "cache_directory",
+    "code_of",
+    "digest",
+    "find",
+    "kept",
+    "placed",
+    "processor",
+    "vector_bytes",
+]
 
 _FORMAT = b"fdbr kernel 3\n"
 _loaded: dict[str, tuple[int, Any]] = {}  # address and owner of the code, by source
@@ -83,14 +93,24 @@ def kept(name: str, compile: Callable[[], tuple[str, bytes]]) -> tuple[int, Any]
 
     ``compile`` gives the name of a function, and an object file that has it.
     """
-    folder = cache_directory()
-    path = folder and folder / f"{name}.kernel"
-    found = path and _read(path)
-    if not found:
+    return placed(*code_of(name, compile))
+
+
+def code_of(name: str, compile: Callable[[], tuple[str, bytes]]) -> tuple[str, bytes]:
+    """The name of a function, and an object file that has it: as `kept`, but not in memory."""
+    found = find(name)
+    if found is None:
         found = compile()
-        if path:
-            _write(path, *found)
-    return placed(*found)
+        folder = cache_directory()
+        if folder:
+            _write(folder / f"{name}.kernel", *found)
+    return found
+
+
+def find(name: str) -> tuple[str, bytes] | None:
+    """What is kept on disk under a name; `None` if there is nothing."""
+    folder = cache_directory()
+    return _read(folder / f"{name}.kernel") if folder else None
 
 
 def _machine(**options: Any) -> Any:

@@ -1,5 +1,6 @@
 """What a jitted function must give: what the function itself gives."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -7,25 +8,20 @@ import numpy as np
 import fdbr
 from fdbr import tree
 from fdbr.compiler import Jitted
-from fdbr.compiler.backends.cpu.codegen import generate
 from fdbr.compiler.passes import optimise
+from fdbr.compiler.tiers import Code
 
 ULPS = 8
 
 
 def plainly(f: Any, max_recordings: int = 64) -> Jitted:
     """A function that is jitted without passes and kernels: its results are bitwise the same."""
-    return Jitted(f, lambda program: (program, generate(program)), max_recordings)
+    return Jitted(f, functools.partial(Code, passes=(), products=False), max_recordings)
 
 
 def optimised(f: Any, max_recordings: int = 64) -> Jitted:
     """A function that is jitted with passes, and without kernels."""
-
-    def compiler(program: Any) -> Any:
-        program = optimise(program)
-        return program, generate(program)
-
-    return Jitted(f, compiler, max_recordings)
+    return Jitted(f, functools.partial(Code, passes=(optimise,), products=False), max_recordings)
 
 
 def assert_as_eager(f: Any, *calls: Any, ulps: int = ULPS) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.backends.cpu.compiling import address_of
+from fdbr.compiler.backends.cpu.background import address_of
 from fdbr.compiler.backends.cpu.launching import launch_on, thread_count
 from fdbr.compiler.passes.program_primitives import PUT_LAST
 

@@ -4,7 +4,6 @@ Each step is a call of the primitive's value on arrays, without the engine in be
 are let go after their last use.
 """
 
-import builtins
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,8 +12,10 @@ import numpy as np
 
 from fdbr.compiler.backends.cpu.buffer_assignment import Plan, is_join, plan
 from fdbr.compiler.backends.cpu.small_matmuls import is_small_product, product_lines
+from fdbr.compiler.backends.cpu.stepwise import is_direct
 from fdbr.compiler.ir.guards import EXACT, same
 from fdbr.compiler.ir.interpreter import GuardFailure
+from fdbr.compiler.ir.liveness import last_uses
 from fdbr.compiler.ir.numbers import exact
 from fdbr.compiler.ir.program import (
     Fused,
@@ -30,7 +31,7 @@ from fdbr.compiler.passes.rules.views import view_of
 from fdbr.core import dispatch
 from fdbr.ops.losses import take_at_labels
 
-__all__ = ["generate", "last_uses"]
+__all__ = ["generate"]
 
 # The primitives whose results NumPy lays out in order, whatever the operands are.
 _ORDERED = frozenset({"matmul", "matmul_transposed", "affine", "rows", "add_rows"})
@@ -42,26 +43,15 @@ _KEEPING = frozenset({"add", "subtract", "multiply", "divide", "negative", "maxi
 _IN_PLACE = {"subtract_at_labels": take_at_labels}
 
 
-def last_uses(program: Program) -> dict[int, list[Variable]]:
-    """For each step, by its position, the variables that are not needed after it."""
-    kept = {output for output in program.outputs if is_variable(output)}
-    ends: dict[int, list[Variable]] = {}
-    for position in range(len(program.steps) - 1, -1, -1):
-        step = program.steps[position]
-        for variable in (*step.outs, *step.reads):
-            if variable not in kept:
-                kept.add(variable)
-                ends.setdefault(position, []).append(variable)
-    return ends
-
-
 class _Writer:
     """The lines of the function, and the values that they name."""
 
-    def __init__(self, memory: Plan, values: dict[str, Any]) -> None:
+    def __init__(self, memory: Plan, values: dict[str, Any], waits: bool) -> None:
         self.places = memory.places
         self.inside = memory.inside
         self.values = values
+        self.waits = waits
+        self.kernels: dict[str, Any] = {}  # those that are not compiled yet
         self.lines: list[str] = []
         self.gapped: set[Variable] = set()  # parts of arrays in order, which have gaps themselves
         self.turned: set[str] = set()  # the names of matrices that were laid out in order
@@ -88,24 +78,53 @@ class _Writer:
             self.scope[name] = value
         return name
 
+    def own(self, name: str, value: Callable[..., Any]) -> str:
+        """An expression for what computes a primitive: its value, or the CPU's own."""
+        found = self.values.get(name)
+        if found is not None and not self.waits:
+            from fdbr.compiler.backends.cpu.kernel import otherwise
+
+            found = otherwise(found, value)
+            self._held.append(found)  # its number is its name
+        return self.constant(value if found is None else found, "f")
+
+    def kernel(self, written: Any, threads: int, instead: Callable[[], Any]) -> str:
+        """The name of a kernel; ``instead`` makes what does the same until it is compiled."""
+        from fdbr.compiler.backends.cpu.background import address_of
+        from fdbr.compiler.backends.cpu.kernel import Kernel, native
+
+        name = f"k{len(self.kernels)}"
+        found: Any = None
+        if self.waits:
+            found = native(address_of(written.source), written.rows, threads)
+            self.scope[name] = found
+        else:
+            found = Kernel(self.scope, name, written.source, written.rows, threads, instead())
+        self.kernels[name] = found
+        return name
+
     def operand(self, operand: Any) -> str:
         """An expression for an operand."""
         return self.variable(operand) if is_variable(operand) else self.constant(operand)
 
 
-def generate(program: Program, products: bool = False) -> Callable[..., tuple[Any, ...]]:
+def generate(
+    program: Program, products: bool = False, waits: bool = True
+) -> Callable[..., tuple[Any, ...]]:
     """A function from the inputs of a program to the tuple of its outputs.
 
     It raises `GuardFailure` where a guard does not hold.  Its source is its attribute ``source``.
-    Small ``products`` may be done by kernels: then they are the BLAS's but for the last bits.
+    Small ``products`` may be done by kernels: then they are the BLAS's but for the last bits.  If
+    it does not wait for kernels to be compiled, NumPy stands in for them; they are its attribute
+    ``kernels``.
 
     A program that writes over inputs takes a list besides.  It gets an item when the first of
     them is about to be lost; without the list they are spared, and copies written over.
     """
     memory = plan(program)
-    writer = _Writer(memory, _own_values(program))
+    writer = _Writer(memory, _own_values(program), waits)
     heads = [writer.variable(variable) for variable in program.inputs]
-    ends = last_uses(program)
+    ends = last_uses(program.steps, program.outputs)
     ordered = _order_inputs(writer, program)
     reads = Counter(v for step in program.steps for v in step.reads)  # no view of it is left
     lost = program.overwritten
@@ -151,7 +170,7 @@ def generate(program: Program, products: bool = False) -> Callable[..., tuple[An
     source = f"def run({', '.join(heads)}):\n {body}\n"
     exec(compile(source, f"<fdbr.jit {program.name}>", "exec"), writer.scope)
     run = writer.scope["run"]
-    run.source = source
+    run.source, run.kernels = source, list(writer.kernels.values())
     return run
 
 
@@ -220,7 +239,7 @@ def _write_product(writer: _Writer, step: Instruction, small: bool) -> None:
     b += "" if step.primitive.name == "matmul" else ".T"
     function = "dot" if len(out.kind.shape) == 2 else "matmul"
     if function == "dot" and writer.values:
-        own = writer.constant(writer.values["matmul"], "f")
+        own = writer.own("matmul", lambda xp, a, b, out: np.dot(a, b, out))
         writer.lines.append(f"{own}(np, {a}, {b}, {name})")
     elif function == "dot":
         writer.lines.append(f"{a}.dot({b}, {name})")
@@ -279,11 +298,12 @@ def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -
         right = f"{writer.constant(whole, 'e')}({', '.join([*operands, *params])})"
     elif step.primitive.name == "permute" and kind_of(step.operands[0]).is_array:
         right = f"{operands[0]}.transpose({step.params['axes']!r})"
-    elif _is_direct(step):
-        value = writer.values.get(step.primitive.name, step.primitive.value)
+    elif is_direct(step):
+        value = step.primitive.value
         if is_variable(step.operands[0]) and step.operands[0] in own:
             value = _IN_PLACE.get(step.primitive.name, value)
-        right = f"{writer.constant(value, 'f')}({', '.join(['np', *operands, *params])})"
+        function = writer.own(step.primitive.name, value)
+        right = f"{function}({', '.join(['np', *operands, *params])})"
     else:
         primitive = writer.constant(step.primitive, "p")
         keywords = f"dict({', '.join(params)})"
@@ -301,12 +321,3 @@ def _own_values(program: Program) -> dict[str, Any]:
     )
 
     return VALUES
-
-
-def _is_direct(step: Instruction) -> bool:
-    """Whether the engine would apply the primitive's value to NumPy's arrays as they are."""
-    kinds = [kind_of(operand) for operand in step.operands]
-    return any(issubclass(k.type, np.ndarray | np.generic) for k in kinds) and all(
-        k.is_number or issubclass(k.type, np.ndarray | np.generic | builtins.type(None))
-        for k in kinds
-    )

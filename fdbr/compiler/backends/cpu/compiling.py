@@ -11,9 +11,10 @@ from fdbr.compiler.backends.cpu.language import NAMES as ARRAYS
 from fdbr.compiler.backends.cpu.mathematics import NAMES
 from fdbr.compiler.backends.cpu.register_tiles import NAMES as TILES
 from fdbr.compiler.backends.cpu.streaming import NAMES as STREAMING
-from fdbr.kernels.machine import digest, kept, processor
+from fdbr.kernels.machine import code_of as kept_code
+from fdbr.kernels.machine import digest, find, placed, processor
 
-__all__ = ["address_of"]
+__all__ = ["address_of", "code_of", "find_code"]
 
 # Kernels have many operands, which are never the same memory; without this LLVM gives up on
 # loops that would need more than a few comparisons of addresses to see it.
@@ -27,9 +28,18 @@ def address_of(source: str) -> int:
     """The address of a kernel's machine code."""
     found = _loaded.get(source)
     if found is None:
-        found = kept(_key(source), lambda: _compiled(source))
-        found = _loaded.setdefault(source, found)  # another thread may have been faster
+        found = _loaded.setdefault(source, placed(*code_of(source)))  # another was faster, maybe
     return found[0]
+
+
+def code_of(source: str) -> tuple[str, bytes]:
+    """The name of a kernel's function, and an object file that has it."""
+    return kept_code(_key(source), lambda: _compiled(source))
+
+
+def find_code(source: str) -> tuple[str, bytes] | None:
+    """The same, if it is on disk."""
+    return find(_key(source))
 
 
 def _key(source: str) -> str:

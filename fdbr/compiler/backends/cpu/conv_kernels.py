@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr.compiler.backends.cpu import vectors
-from fdbr.compiler.backends.cpu.compiling import address_of
+from fdbr.compiler.backends.cpu.background import address_of
 from fdbr.compiler.backends.cpu.launching import launch_on, thread_count
 
 __all__ = ["Layout", "Weights", "offsets", "run_correlation", "run_inner", "windows"]

@@ -1,6 +1,5 @@
 """Fused steps as statements of the program's source."""
 
-from array import array
 from typing import Any
 
 import numpy as np
@@ -21,15 +20,13 @@ def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> lis
 
     ``ordered`` are variables known to be laid out in order; what the kernel makes joins them.
     """
-    from fdbr.compiler.backends.cpu.compiling import address_of
-    from fdbr.compiler.backends.cpu.launching import direct, launch, launch_alone, thread_count
+    from fdbr.compiler.backends.cpu.kernel import by_numpy
+    from fdbr.compiler.backends.cpu.launching import thread_count
 
     written = write_small(fused) if isinstance(fused, Small) else write(fused, writer.places)
     threads = 1
     if written.rows * written.weight >= _WORTH:
         threads = max(1, min(thread_count(), written.rows))
-    scope = writer.scope
-    scope.update(array=array, launch=launch, launch_alone=launch_alone)
     lines: list[str] = []
     names: list[str] = []
     loose = _loose(fused, written, ordered, writer.gapped)
@@ -56,15 +53,9 @@ def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> lis
     names += [
         name for name, output in zip(made, written.outputs, strict=True) if output.over is None
     ]
-    address = address_of(written.source)
-    if written.rows * written.weight < _SHORT:
-        run = writer.constant(direct(address, written.rows), "k")
-        lines.append(f"{run}({', '.join(names)})")
-    else:
-        lines.append(f"t = array('q', ({''.join(f'id({name}), ' for name in names)}))")
-        kernel = f"{address}, t.buffer_info()[0], {written.rows}"
-        lines.append(f"launch_alone({kernel})" if threads == 1 else f"launch({kernel}, {threads})")
-        lines.append("del t")
+    short = threads == 1 and written.rows * written.weight < _SHORT
+    run = writer.kernel(written, 0 if short else threads, lambda: by_numpy(fused, written, threads))
+    lines.append(f"{run}({', '.join(names)})")
     if type(fused) is Small and looks_up(fused):
         lines.append(f"if {made[-1]}[0]: raise IndexError")  # the function raises it better
     for name, output in zip(made, written.outputs, strict=True):

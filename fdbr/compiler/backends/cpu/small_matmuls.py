@@ -6,8 +6,9 @@ only a second operand whose rows have gaps is laid out in order first, one matri
 """
 
 import math
-from array import array
 from typing import Any
+
+import numpy as np
 
 from fdbr.compiler.backends.cpu.element_code import CODES
 from fdbr.compiler.backends.cpu.fused_kernels import Output, Written
@@ -144,8 +145,7 @@ def _tiles(rows: int, depth: int, columns: int, code: str, size: int) -> list[st
 
 def product_lines(writer: Any, step: Instruction, out: str) -> list[str]:
     """The statements that write a product to ``out``, an array that there is."""
-    from fdbr.compiler.backends.cpu.compiling import address_of
-    from fdbr.compiler.backends.cpu.launching import launch, launch_alone, thread_count
+    from fdbr.compiler.backends.cpu.launching import thread_count
 
     once = len(step.outs[0].kind.shape) == 2
     written = write_product(step, once)
@@ -154,20 +154,23 @@ def product_lines(writer: Any, step: Instruction, out: str) -> list[str]:
         threads = max(1, min(thread_count(), written.rows))
     scratch = written.outputs[1]
     dtype = writer.constant(scratch.dtype, "d")
-    writer.scope.update(array=array, launch=launch, launch_alone=launch_alone)
     a, b = map(writer.operand, step.operands)
     lines: list[str] = []
     if once and step.primitive.name != "matmul":
         b, lines = _in_order(writer, b)
-    kernel = f"{address_of(written.source)}, t.buffer_info()[0], {written.rows}"
-    axis = -2 if step.primitive.name == "matmul_transposed" and not once else -1
+    transposed = step.primitive.name == "matmul_transposed" and not once
+
+    def by_numpy(a: Any, b: Any, out: Any, _: Any) -> None:
+        np.matmul(a, b.swapaxes(-1, -2) if transposed else b, out=out)
+
+    run = writer.kernel(written, threads, lambda: by_numpy)
+    axis = -2 if transposed else -1
     gaps = f"{b}.strides[{axis}] != {scratch.dtype.itemsize}"
     return [
         *lines,
         f"m = np.empty({(threads, *scratch.shape)!r}, {dtype}) if {gaps} else {b}",
-        f"t = array('q', (id({a}), id({b}), id({out}), id(m)))",
-        f"launch_alone({kernel})" if threads == 1 else f"launch({kernel}, {threads})",
-        "del t, m",
+        f"{run}({a}, {b}, {out}, m)",
+        "del m",
     ]
 
 

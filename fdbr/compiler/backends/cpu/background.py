@@ -1,0 +1,188 @@
+"""Kernels that are compiled in another process, while this one goes on without them.
+
+There LLVM keeps its memory and holds up nobody's threads.  The process begins with the first
+kernel that is wanted and ends with this one, and works only where nobody else wants the core.
+"""
+
+import atexit
+import contextlib
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from queue import SimpleQueue
+from typing import Any
+
+from fdbr.compiler.backends.cpu import compiling
+from fdbr.kernels.machine import placed
+
+__all__ = ["NotCompiledError", "Request", "address_of", "impatient", "request"]
+
+_log = logging.getLogger("fdbr.jit")
+_waits: ContextVar[bool] = ContextVar("waits", default=True)
+
+
+class NotCompiledError(Exception):
+    """A kernel is not there yet."""
+
+
+class Request:
+    """A kernel that is wanted.
+
+    Attributes
+    ----------
+    address
+        That of its machine code; `None` as long as there is none.
+    failed
+        Why there never will be; empty if it is not so.
+    """
+
+    __slots__ = ("_owner", "address", "failed", "source")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.address: int | None = None
+        self.failed = ""
+        self._owner: Any = None
+
+    def place(self, code: tuple[str, bytes]) -> None:
+        """Bring compiled code into memory."""
+        self.address, self._owner = placed(*code)
+
+    def wait(self) -> int:
+        """The address; what is not compiled yet is compiled here and now."""
+        if self.address is None:
+            self.address = compiling.address_of(self.source)
+        return self.address
+
+
+class _Service:
+    """The process, and a thread that asks it for one kernel after the other."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, Request] = {}
+        self.waiting: SimpleQueue[Request] = SimpleQueue()
+        self.starting = threading.Lock()
+        self.process: Any = None
+
+    def request(self, source: str) -> Request:
+        found = self.requests.get(source)
+        if found is None:
+            found = self.requests.setdefault(source, Request(source))
+            code = compiling.find_code(source)
+            if code is not None:
+                found.place(code)
+            else:
+                self.waiting.put(found)
+                # The lock is never given back: whoever has it starts the thread.
+                if self.starting.acquire(blocking=False):
+                    threading.Thread(target=self.serve, name="fdbr-compile", daemon=True).start()
+        return found
+
+    def serve(self) -> None:
+        while True:
+            wanted = self.waiting.get()
+            if wanted.address is not None:
+                continue
+            started = time.perf_counter()
+            try:
+                wanted.place(self.compiled(wanted.source))
+                _log.debug("compiled a kernel in %.2f s", time.perf_counter() - started)
+            except Exception as error:
+                wanted.failed = f"{type(error).__name__}: {error}"
+                _log.warning("NumPy computes what cannot be compiled: %s", wanted.failed)
+
+    def compiled(self, source: str) -> tuple[str, bytes]:
+        """The machine code of a kernel."""
+        try:
+            if self.process is None:
+                self.process = _started()
+            pickle.dump(source, self.process.stdin)
+            self.process.stdin.flush()
+            code, error = pickle.load(self.process.stdout)
+        except (OSError, EOFError, pickle.UnpicklingError) as gone:
+            _log.info("kernels are compiled in this process, for there is no other: %s", gone)
+            return compiling.code_of(source)
+        if code is None:
+            raise RuntimeError(error)
+        found: tuple[str, bytes] = code
+        return found
+
+
+def _started() -> Any:
+    if not sys.executable:
+        raise OSError("Python does not say where its executable is")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+        start_new_session=True,  # what interrupts this process is not meant for that one
+    )
+    atexit.register(process.kill)
+    return process
+
+
+_service = _Service()
+
+
+def _renew() -> None:
+    global _service
+    _service = _Service()  # the parent's process serves the parent
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
+def request(source: str) -> Request:
+    """Ask for a kernel; it may be there at once."""
+    return _service.request(source)
+
+
+def address_of(source: str) -> int:
+    """The address of a kernel.
+
+    Raises
+    ------
+    NotCompiledError
+        If it is not there yet, and nobody shall wait for it: see `impatient`.
+    """
+    if _waits.get():
+        return compiling.address_of(source)
+    wanted = request(source)
+    if wanted.address is None:
+        raise NotCompiledError
+    return wanted.address
+
+
+@contextlib.contextmanager
+def impatient() -> Iterator[None]:
+    """Have `address_of` not wait, in what is computed meanwhile."""
+    token = _waits.set(False)
+    try:
+        yield
+    finally:
+        _waits.reset(token)
+
+
+def serve() -> None:
+    """Compile what is asked for on the standard input, until it ends."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(19)
+    with os.fdopen(os.dup(1), "wb") as out, contextlib.suppress(EOFError, OSError):
+        os.dup2(2, 1)  # what others print does not get in between
+        while True:
+            source = pickle.load(sys.stdin.buffer)
+            try:
+                answer: Any = compiling.code_of(source), ""
+            except Exception as error:
+                answer = None, f"{type(error).__name__}: {error}"
+            pickle.dump(answer, out)
+            out.flush()

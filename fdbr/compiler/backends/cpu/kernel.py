@@ -1,0 +1,129 @@
+"""Kernels in compiled programs: by NumPy as long as their machine code is not there."""
+
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr.compiler.backends.cpu.background import NotCompiledError, Request, impatient, request
+from fdbr.compiler.backends.cpu.fused_kernels import Output, Written
+from fdbr.compiler.backends.cpu.launching import direct, launch, launch_alone
+from fdbr.compiler.backends.cpu.stepwise import stepwise, unboxed
+from fdbr.compiler.ir.program import Fused, Small, is_variable
+
+__all__ = ["Kernel", "by_numpy", "native", "otherwise"]
+
+Call = Callable[..., None]
+"""What takes the operands and the outputs of a kernel."""
+
+
+class Kernel:
+    """A kernel that is not compiled yet: a function of its operands and outputs.
+
+    Parameters
+    ----------
+    scope, name
+        Where it stands, so that the compiled one can take its place.
+    source
+        The kernel's.
+    rows, threads
+        How many rows it has, on how many threads; on none, it runs while Python waits.
+    instead
+        What does the same.
+    """
+
+    __slots__ = ("instead", "name", "request", "rows", "scope", "threads")
+
+    def __init__(
+        self, scope: dict[str, Any], name: str, source: str, rows: int, threads: int, instead: Call
+    ) -> None:
+        self.scope, self.name, self.rows, self.threads = scope, name, rows, threads
+        self.instead = instead
+        self.request: Request = request(source)
+        scope[name] = self
+        if self.request.address is not None:
+            self.settle()
+
+    def __call__(self, *arrays: Any) -> None:
+        if self.request.address is None:
+            self.instead(*arrays)
+        else:
+            self.settle()(*arrays)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the compiled kernel has taken its place."""
+        return self.scope[self.name] is not self
+
+    def settle(self) -> Call:
+        """Put the compiled kernel in the place of this one; it is waited for."""
+        found = self.scope[self.name] = native(self.request.wait(), self.rows, self.threads)
+        return found
+
+
+def native(address: int, rows: int, threads: int) -> Call:
+    """A compiled kernel as a function of arrays."""
+    if not threads:
+        return direct(address, rows)
+    if threads == 1:
+
+        def run(*arrays: Any) -> None:
+            table = array("q", map(id, arrays))
+            launch_alone(address, table.buffer_info()[0], rows)
+
+    else:
+
+        def run(*arrays: Any) -> None:
+            table = array("q", map(id, arrays))
+            launch(address, table.buffer_info()[0], rows, threads)
+
+    return run
+
+
+def by_numpy(fused: Fused | Small, written: Written, threads: int) -> Call:
+    """What a kernel does, step by step."""
+    outputs = written.outputs
+    inputs = [(i, v) for i, v in enumerate(written.inputs) if is_variable(v)]
+    made = [output for output in outputs if output.variable is not None]
+    run = stepwise([v for _, v in inputs], fused.steps, [output.variable for output in made])
+
+    def call(*arrays: Any) -> None:
+        results = run(*(unboxed(arrays[i], v.kind) for i, v in inputs))
+        given = iter(arrays[len(written.inputs) :])
+        found = iter(results)
+        for output in outputs:
+            if output.over is not None:
+                np.copyto(arrays[written.inputs.index(output.over)], next(found))
+            elif output.variable is None:
+                next(given)[...] = 0  # memory of the kernel's own, and whether an index was wrong
+            else:
+                _put(output, next(found), next(given), threads)
+
+    return call
+
+
+def _put(output: Output, result: Any, out: Any, threads: int) -> None:
+    """Write a result as a kernel does: of a sum, each thread's part, before it is divided."""
+    if not output.per_thread:
+        np.copyto(out, np.reshape(result, out.shape))
+        return
+    if threads > 1:
+        out[...] = 0
+        out = out[0]
+    np.copyto(out, np.reshape(result, out.shape))
+    if output.divisor != 1:
+        np.multiply(out, output.divisor, out=out)
+
+
+def otherwise(own: Callable[..., Any], value: Callable[..., Any]) -> Callable[..., Any]:
+    """What computes a primitive by kernels, or by its value as long as they are not compiled."""
+
+    def either(*operands: Any, **params: Any) -> Any:
+        try:
+            with impatient():
+                return own(*operands, **params)
+        except NotCompiledError:
+            return value(*operands, **params)
+
+    return either

@@ -1,0 +1,147 @@
+"""What runs a program: steps at first, and compiled code once that pays."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fdbr.compiler.backends.cpu.codegen import generate
+from fdbr.compiler.backends.cpu.stepwise import stepwise
+from fdbr.compiler.ir.program import Program
+from fdbr.compiler.passes import optimise
+from fdbr.compiler.passes.batch_last_layout import lay_batch_last
+from fdbr.compiler.passes.bias_fusion import fuse_biases
+from fdbr.compiler.passes.decompose import decompose
+from fdbr.compiler.passes.donate import donate
+from fdbr.compiler.passes.fuse_small import fuse_small
+from fdbr.compiler.passes.loop_fusion import fuse_loops
+from fdbr.compiler.passes.producer_fusion import fuse_producers
+from fdbr.compiler.passes.rematerialize import rematerialize
+from fdbr.compiler.passes.sum_rows import sum_rows
+from fdbr.compiler.passes.window_fusion import fuse_windows
+
+__all__ = ["Code", "set_patience"]
+
+_PASSES = (
+    lay_batch_last,
+    decompose,
+    optimise,
+    fuse_windows,
+    fuse_biases,
+    fuse_loops,
+    fuse_producers,
+    rematerialize,
+    fuse_small,
+    sum_rows,
+    donate,
+)
+_EVER = 1e-3  # seconds that the passes and the generation of code take, for every program
+_EACH = 1e-4  # and for each step
+
+_patience = 1.0
+
+
+def set_patience(factor: float) -> float:
+    """Change how long a program runs step by step, in what compilation takes; the old factor.
+
+    With 0, programs are compiled at once, and kernels are waited for.
+    """
+    global _patience
+    old, _patience = _patience, factor
+    return old
+
+
+class Code:
+    """A program, and what runs it.
+
+    A new one runs step by step at once.  When it has done so for as long as the passes take, it
+    goes through them; kernels of what comes out are compiled in the background, and NumPy stands
+    in for each until it is there.
+
+    Parameters
+    ----------
+    program
+        As it was captured.
+    waits
+        Whether it is compiled before it runs, so that all runs give the same bits.
+    passes
+        What it goes through.
+    products
+        Whether small products of matrices may be done by kernels.
+
+    Attributes
+    ----------
+    program
+        What runs: after the passes, if it has gone through them.
+    run
+        From the inputs to the outputs.
+    optimised
+        Whether it has gone through the passes.
+    kernels
+        Those of its kernels that may not be compiled yet.
+    seconds
+        What the passes and the generation of code took.
+    """
+
+    __slots__ = (
+        *("_limit", "_passes", "_products", "_spent"),
+        *("kernels", "optimised", "program", "run", "seconds", "waits"),
+    )
+
+    run: Callable[..., tuple[Any, ...]]
+
+    def __init__(
+        self,
+        program: Program,
+        waits: bool = False,
+        passes: Sequence[Callable[[Program], Program]] = _PASSES,
+        products: bool = True,
+    ) -> None:
+        self.program, self.waits = program, waits
+        self._passes, self._products = passes, products
+        self.optimised = False
+        self.kernels: list[Any] = []
+        self.seconds = self._spent = 0.0
+        self._limit = _patience * (_EVER + _EACH * len(program.steps))
+        if waits or not self._limit:
+            self.optimise(waits=True)
+        else:
+            self.run = self._stepwise(program)
+
+    def _stepwise(self, program: Program) -> Callable[..., tuple[Any, ...]]:
+        run: Any = None
+
+        def timed(*leaves: Any) -> tuple[Any, ...]:
+            nonlocal run
+            start = time.perf_counter()
+            run = run or stepwise(program.inputs, program.steps, program.outputs)
+            outs: tuple[Any, ...] = run(*leaves)
+            self._spent += time.perf_counter() - start
+            if self._spent >= self._limit:
+                self.optimise()
+            return outs
+
+        return timed
+
+    def optimise(self, waits: bool = False) -> None:
+        """Put the program through the passes, and generate code."""
+        start = time.perf_counter()
+        program = self.program
+        for run in self._passes:
+            program = run(program)
+        code: Any = generate(program, products=self._products, waits=waits)
+        self.program, self.run, self.optimised = program, code, True
+        self.kernels = [] if waits else code.kernels
+        self.seconds = time.perf_counter() - start
+
+    def waiting(self) -> int:
+        """How many kernels have not taken their place yet."""
+        self.kernels = [kernel for kernel in self.kernels if not kernel.settled]
+        return len(self.kernels)
+
+    def finish(self) -> None:
+        """Have everything compiled that is known to be needed, and wait for it."""
+        if not self.optimised:
+            self.optimise(waits=True)
+        for kernel in self.kernels:
+            kernel.settle()
+        self.kernels = []

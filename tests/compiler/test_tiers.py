@@ -1,0 +1,220 @@
+"""How programs come to be compiled: no call waits, unless it is asked to."""
+
+import itertools
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fdbr
+from fdbr import ops, tree
+from fdbr.compiler.backends.cpu import background
+from fdbr.compiler.tiers import set_patience
+
+SHAPE = 64, 48
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Iterator[None]:
+    """Programs run step by step at first, and nothing has been compiled before."""
+    monkeypatch.setenv("FDBR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(background, "_service", background._Service())
+    monkeypatch.setattr(background.compiling, "_loaded", {})
+    before = set_patience(1.0)
+    yield
+    set_patience(before)
+
+
+def step(params: Any, x: Any) -> Any:
+    """A gradient step of a small network, with sums, means and products of matrices."""
+
+    def loss(params: Any) -> Any:
+        weight, bias = params
+        y = ops.softmax(np.tanh(x @ weight + bias), axis=-1)
+        return np.mean((np.log(y + 1) * y) ** 2) + np.sum(np.exp(-y), axis=0).max()
+
+    value, slopes = fdbr.value_and_grad(loss)(params)
+    return tree.map(lambda p, g: p - 0.1 * g, params, slopes), value
+
+
+def arguments() -> Any:
+    generator = np.random.default_rng(0)
+    x, weight, bias = (generator.normal(size=s) for s in (SHAPE, (48, 40), (40,)))
+    return (weight, bias), x
+
+
+def agrees(found: Any, desired: Any) -> None:
+    for ours, theirs in zip(tree.leaves(found), tree.leaves(desired), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
+        assert type(ours) is type(theirs)
+
+
+def until(condition: Any, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_program_runs_step_by_step_and_compiled_once_that_pays() -> None:
+    jitted, desired = fdbr.jit(step), step(*arguments())
+    agrees(jitted(*arguments()), desired)
+    agrees(jitted(*arguments()), desired)
+    assert "not compiled yet" in str(jitted.report())
+    until(lambda: (jitted(*arguments()), jitted.report().recordings[0].compiled)[1])
+    agrees(jitted(*arguments()), desired)
+    until(lambda: (jitted(*arguments()), not jitted.report().recordings[0].waiting)[1])
+    agrees(jitted(*arguments()), desired)
+    assert "after the passes, replayed" in str(jitted.report())
+
+
+def test_numpy_stands_in_for_every_kernel_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background._Service, "serve", lambda self: None)
+    set_patience(1e-9)
+    jitted, desired = fdbr.jit(step), step(*arguments())
+    for _ in range(4):
+        agrees(jitted(*arguments()), desired)
+    assert jitted.report().recordings[0].waiting
+
+
+def test_gradients_of_a_jitted_function_are_compiled_in_the_background_too() -> None:
+    set_patience(1e-9)
+
+    def f(x: Any) -> Any:
+        return np.sum(np.tanh(x) ** 2 * np.exp(-x))
+
+    x = np.linspace(-1, 1, 3000)
+    jitted = fdbr.jit(f)
+    for _ in range(3):
+        agrees(fdbr.grad(jitted)(x), fdbr.grad(f)(x))
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_convolutions_run_before_their_kernels_are_there(
+    ready: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_patience(1e-9)
+    if not ready:
+        monkeypatch.setattr(background._Service, "serve", lambda self: None)
+    generator = np.random.default_rng(0)
+    x, w = generator.normal(size=(8, 3, 10, 10)), generator.normal(size=(4, 3, 3, 3))
+
+    def f(x: Any, w: Any) -> Any:
+        y = ops.max_pool(ops.relu(ops.conv(x, w)), (2, 2))
+        return np.sum(y**2)
+
+    jitted, desired = fdbr.jit(fdbr.grad(f, argnums=(0, 1))), fdbr.grad(f, argnums=(0, 1))(x, w)
+    for _ in range(3):
+        agrees(jitted(x, w), desired)
+    if ready:
+        agrees(jitted.compile(x, w)(x, w), desired)
+
+
+def test_compile_waits_until_no_kernel_is_left() -> None:
+    jitted = fdbr.jit(step).compile(*arguments())
+    kept = jitted.report().recordings[0]
+    assert kept.compiled
+    assert not kept.waiting
+    agrees(jitted(*arguments()), step(*arguments()))
+
+
+def test_compile_gives_nothing_up() -> None:
+    jitted = fdbr.jit(step, donate_argnums=0)
+    params, x = arguments()
+    held = list(params)
+    jitted.compile(held, x)
+    agrees(held, list(params))
+
+
+def test_compile_says_why_it_cannot() -> None:
+    def f(x: Any) -> Any:
+        return f"{x}"
+
+    with pytest.raises(RuntimeError, match=r"cannot be compiled .* runs as it is: it makes text"):
+        fdbr.jit(f).compile(1.0)
+
+
+def test_where_no_process_can_be_started_kernels_are_compiled_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "executable", "")
+    set_patience(1e-9)
+    jitted, desired = fdbr.jit(step), step(*arguments())
+    jitted(*arguments())
+    until(lambda: (jitted(*arguments()), not jitted.report().recordings[0].waiting)[1])
+    agrees(jitted(*arguments()), desired)
+
+
+def test_a_process_that_dies_is_no_loss() -> None:
+    set_patience(1e-9)
+    jitted, desired = fdbr.jit(step), step(*arguments())
+    for _ in range(2):
+        jitted(*arguments())
+    until(lambda: background._service.process is not None)
+    background._service.process.kill()
+    until(lambda: (jitted(*arguments()), not jitted.report().recordings[0].waiting)[1])
+    agrees(jitted(*arguments()), desired)
+
+
+TRAINING = """
+import sys
+import numpy as np
+import fdbr
+from fdbr import ops
+
+rng = np.random.default_rng(0)
+x, y = rng.normal(size=(64, 20)).astype("f"), rng.normal(size=(64, 1)).astype("f")
+
+@fdbr.jit(reproducible=True)
+def step(w, x, y):
+    def loss(w):
+        return np.mean((ops.gelu(x @ w[0]) @ w[1] - y) ** 2)
+    value, slopes = fdbr.value_and_grad(loss)(w)
+    return [p - 0.05 * g for p, g in zip(w, slopes)], value
+
+start, stop, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+if start:
+    held = np.load(path)
+    w = [held["a"], held["b"]]
+else:
+    w = [rng.normal(size=s).astype("f") / 5 for s in ((20, 30), (30, 1))]
+for _ in range(start, stop):
+    w, value = step(w, x, y)
+np.savez(path, a=w[0], b=w[1])
+"""
+
+
+def test_reproducible_training_that_is_resumed_ends_with_the_same_bits(tmp_path: Any) -> None:
+    """In one process, and in two; with nothing on disk, and with everything."""
+
+    def run(name: str, *turns: int) -> Any:
+        path = str(tmp_path / f"{name}.npz")
+        for start, stop in itertools.pairwise(turns):
+            command = [sys.executable, "-c", textwrap.dedent(TRAINING), str(start), str(stop), path]
+            subprocess.run(command, check=True, timeout=300)
+        found = np.load(path)
+        return found["a"], found["b"]
+
+    whole = run("whole", 0, 7)
+    for a, b in zip(whole, run("resumed", 0, 3, 7), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_first_reproducible_call_has_the_bits_of_all_others() -> None:
+    jitted = fdbr.jit(step, reproducible=True)
+    first = jitted(*arguments())
+    for _ in range(3):
+        for a, b in zip(tree.leaves(first), tree.leaves(jitted(*arguments())), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_reproducible_must_be_a_truth_value() -> None:
+    with pytest.raises(TypeError, match=r"fdbr\.jit: reproducible must be True or False, not"):
+        fdbr.jit(step, reproducible="yes")  # type: ignore[call-overload]
