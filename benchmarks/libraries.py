@@ -32,6 +32,8 @@ class Library:
         ``prepare(module, threads)``, before anything else.
     compiled
         ``compiled(module, step)``: the step that is run.
+    settled
+        ``settled(step)``: whether nothing is compiled any more while it runs.
     wait
         ``wait(module, values)`` returns when the values are computed.
     arrays
@@ -41,6 +43,7 @@ class Library:
     module: str
     prepare: Callable[[Any, int], None] = lambda module, threads: None
     compiled: Callable[[Any, Step], Step] = lambda module, step: step
+    settled: Callable[[Any], bool] = lambda step: True
     wait: Callable[[Any, Any], Any] = lambda module, values: None
     arrays: Callable[[Any, Any], list[np.ndarray]] = lambda module, result: _arrays(result)
 
@@ -64,6 +67,12 @@ def _fdbr_jit(fdbr: Any, step: Step) -> Step:
     return fdbr.jit(step, donate_argnums=0)
 
 
+def _settled(step: Any) -> bool:
+    """Whether a jitted function runs kernels alone."""
+    kept = step.report().recordings
+    return all(recording.compiled and not recording.waiting for recording in kept)
+
+
 def _prepare_torch(torch: Any, threads: int) -> None:
     torch.set_num_threads(threads)
 
@@ -79,7 +88,7 @@ def _jax_arrays(jax: Any, result: Any) -> list[np.ndarray]:
 
 LIBRARIES = {
     "fdbr": Library("fdbr", arrays=_fdbr_arrays),
-    "fdbr.jit": Library("fdbr", compiled=_fdbr_jit, arrays=_fdbr_arrays),
+    "fdbr.jit": Library("fdbr", compiled=_fdbr_jit, settled=_settled, arrays=_fdbr_arrays),
     "torch": Library("torch", _prepare_torch),
     "torch.compile": Library("torch", _prepare_torch, _torch_compile),
     "jax": Library(
@@ -98,12 +107,21 @@ WITH_NUMPY = ("fdbr", "fdbr.jit", "autograd")
 class Run:
     """A workload in one library, on its way: each call goes on from the last one's state."""
 
-    def __init__(self, step: Step, state: Any, batch: Any, wait: Any, arrays: Any) -> None:
+    def __init__(
+        self,
+        step: Step,
+        state: Any,
+        batch: Any,
+        wait: Any,
+        arrays: Any,
+        settled: Any = lambda step: True,
+    ) -> None:
         self._step = step
         self._state = state
         self._batch = batch
         self._wait = wait
         self._arrays = arrays
+        self._settled = settled
 
     def loop(self, number: int) -> float:
         """Make some calls; the seconds they took."""
@@ -115,6 +133,12 @@ class Run:
         taken = time.perf_counter() - start
         self._state = state
         return taken
+
+    def settle(self) -> None:
+        """Run until nothing is compiled any more meanwhile, for five minutes at most."""
+        end = time.monotonic() + 300
+        while not self._settled(self._step) and time.monotonic() < end:
+            self.loop(1)
 
     def results(self) -> list[np.ndarray]:
         """The arrays that the next call gives."""
@@ -147,6 +171,7 @@ def start(name: str, workload: ModuleType, sizes: Any, threads: int) -> Run:
         batch,
         lambda values: library.wait(module, values),
         lambda result: library.arrays(module, result),
+        library.settled,
     )
 
 

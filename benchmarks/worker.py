@@ -177,7 +177,9 @@ def _first(run: libraries.Run) -> First:
     start = time.perf_counter()
     results = [run.results()]
     seconds = time.perf_counter() - start
-    return First(results + [run.results() for _ in range(CHECKED_CALLS - 1)], seconds)
+    first = First(results + [run.results() for _ in range(CHECKED_CALLS - 1)], seconds)
+    run.settle()
+    return first
 
 
 def _memory(library: str, run: libraries.Run, before: int) -> dict[str, int]:

@@ -205,7 +205,7 @@ def _step_of_fdbr(
 
     call = both if gradient else value
     if jitted:
-        call = fdbr.jit(call)
+        call = fdbr.jit(call).compile(*arguments)
     return lambda state, batch: (None, call(*arguments))
 
 
