@@ -52,7 +52,8 @@ def _ratio(measured: Measured, library: str, other: str, calls: int) -> str:
     if found is None:
         return "-"
     sign, ratio = found
-    return f"{ratio:.2f}" if sign == "=" else f"{sign} {ratio:.2f}"
+    digits = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.3g}" if ratio < 1000 else f"{ratio:,.0f}"
+    return digits if sign == "=" else f"{sign} {digits}"
 
 
 def write_json(path: Path, environment: dict[str, Any], measured: list[Measured]) -> None:
