@@ -12,6 +12,7 @@ from fdbr.core import EscapedTracerError
 from fdbr.custom import custom_jvp, custom_vjp
 from fdbr.forward import jvp
 from fdbr.jacobians import hessian, hvp, jacfwd, jacrev, linearize
+from fdbr.loops import fori_loop, scan, while_loop
 from fdbr.nn import initializers
 from fdbr.ops.indexing import Place, at
 from fdbr.signatures import typed
@@ -34,6 +35,7 @@ __all__ = [
     "device_get",
     "device_put",
     "fixed_point",
+    "fori_loop",
     "frozen",
     "grad",
     "hessian",
@@ -49,6 +51,7 @@ __all__ = [
     "ops",
     "random",
     "root",
+    "scan",
     "static",
     "stop_gradient",
     "testing",
@@ -58,6 +61,7 @@ __all__ = [
     "value_and_grad",
     "vjp",
     "vmap",
+    "while_loop",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
 

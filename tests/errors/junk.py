@@ -137,6 +137,11 @@ BY_NAME: dict[str, Any] = {
     "structure": tree.structure(X),
     "leaves": [X],
     "xp": np,
+    "lower": 0,
+    "upper": 3,
+    "cond_fun": lambda val: np.bool_(False),
+    "body_fun": lambda *args: args[-1],
+    "init_val": X,
 }
 
 

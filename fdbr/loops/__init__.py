@@ -1,0 +1,6 @@
+"""Loops: `scan`, `while_loop` and `fori_loop`."""
+
+from fdbr.loops.scanning import fori_loop, scan
+from fdbr.loops.while_loops import while_loop
+
+__all__ = ["fori_loop", "scan", "while_loop"]

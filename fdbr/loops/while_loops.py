@@ -1,0 +1,110 @@
+"""`while_loop`: a loop that ends when a condition says so."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr import tree
+from fdbr.checkpointing import checkpoint as recomputed
+from fdbr.core import describe, integer
+from fdbr.loops.carries import check_carry, first_carry, kept, settled
+
+__all__ = ["while_loop"]
+
+_BOOL = np.dtype(bool)
+
+
+def while_loop(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    *,
+    checkpoint: int | None = None,
+) -> Any:
+    """Carry a value through a loop for as long as a condition holds.
+
+    It is this loop, and runs it::
+
+        def while_loop(cond_fun, body_fun, init_val):
+            val = init_val
+            while cond_fun(val):
+                val = body_fun(val)
+            return val
+
+    Reverse mode works, where JAX's refuses: the tape has as many turns as there were.  Under
+    `vmap`, examples that take different numbers of turns take different paths (see `vmap`), so each
+    ends where it would end alone.
+
+    Parameters
+    ----------
+    cond_fun
+        A pure function of the value, whose result is a truth value.
+    body_fun
+        A pure function ``body_fun(val) -> val`` of trees, whose result has the structure, shapes
+        and dtypes of ``val``.
+    init_val
+        The first value, a tree of arrays and numbers; numbers of Python take the dtype that the
+        first turn gives them.
+    checkpoint
+        `None`, or after how many turns the value is kept for a backward pass, in which the turns
+        between run again; nothing else is kept then.
+
+    Returns
+    -------
+    val
+        The last value.
+
+    Raises
+    ------
+    TypeError
+        If ``cond_fun`` does not return a scalar of dtype bool, or the structure, shapes or dtypes
+        of the value change.
+
+    >>> import fdbr, numpy as np
+    >>> def sqrt(x):
+    ...     far = lambda y: abs(y * y - x) > 1e-12
+    ...     return fdbr.while_loop(far, lambda y: (y + x / y) / 2, x)
+    >>> bool(np.isclose(fdbr.grad(sqrt)(4.0), 0.25))
+    True
+    """
+    val = first_carry("while_loop", "init_val", init_val)
+    if checkpoint is None:
+        return tree.map(kept, _turns(cond_fun, body_fun, None, val)[0])
+    most = integer("fdbr.while_loop", "checkpoint", checkpoint, least=1)
+    if _holds(cond_fun(val)):  # numbers of Python find their dtypes before the first segment
+        val, _ = settled(lambda val: (body_fun(val), None), val)
+    run = recomputed(functools.partial(_turns, cond_fun, body_fun, most))
+    goes_on = True
+    while goes_on:
+        val, goes_on = run(val)
+    return tree.map(kept, val)
+
+
+def _turns(cond_fun: Any, body_fun: Any, most: int | None, val: Any) -> tuple[Any, bool]:
+    """The value after so many turns, and whether there may be more."""
+    count = 0
+    while _holds(cond_fun(val)):
+        if count == most:
+            return val, True
+        old = val
+        if count:
+            val = body_fun(old)
+        else:
+            old, (val, _) = settled(lambda val: (body_fun(val), None), old)
+        check_carry("while_loop", "body_fun", old, val)
+        count += 1
+    return val, False
+
+
+def _holds(answer: Any) -> bool:
+    """What a condition says, or an error if it is no truth value."""
+    if answer is True or answer is False:
+        return answer
+    if getattr(answer, "dtype", None) != _BOOL or answer.shape != ():
+        raise TypeError(
+            "fdbr.while_loop: cond_fun must return a truth value, a scalar of dtype bool, not "
+            f"{describe(answer)}; to ask all elements, say np.all(…) or np.any(…)"
+        )
+    return bool(answer)
