@@ -96,7 +96,7 @@ def _environment(plan: Plan) -> dict[str, Any]:
 
 def _limit_threads(threads: int) -> None:
     """Of the processes that are begun from now on: thread pools read this when they are made."""
-    for variable in ("OMP", "OPENBLAS", "MKL", "NUMBA", "FDBR"):
+    for variable in ("OMP", "OPENBLAS", "MKL", "FDBR"):
         os.environ[f"{variable}_NUM_THREADS"] = str(threads)
     if hasattr(os, "sched_setaffinity"):  # JAX makes as many threads as there are processors
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])

@@ -25,7 +25,7 @@ from fdbr.core import describe
 __all__ = ["explaining", "guard", "guard_methods"]
 
 _OURS = frozenset(sys.stdlib_module_names) | {
-    "attr", "attrs", "cupy", "fdbr", "hypothesis", "numba", "numpy", "optree", "scipy", "tqdm",
+    "attr", "attrs", "cupy", "fdbr", "hypothesis", "llvmlite", "numpy", "optree", "scipy", "tqdm",
 }  # fmt: skip
 Function = Callable[..., Any]
 

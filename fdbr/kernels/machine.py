@@ -13,15 +13,8 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "address_of",
-    "cache_directory",
-    "code_of",
-    "digest",
-    "find",
-    "kept",
-    "placed",
-    "processor",
-    "vector_bytes",
+    *("address_of", "cache_directory", "code_of", "digest", "find", "kept", "optimized"),
+    *("optimized_code", "placed", "processor", "vector_bytes"),
 ]
 
 _FORMAT = b"fdbr kernel 3\n"
@@ -55,6 +48,9 @@ def _llvm() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    # Kernels have many operands, which are never the same memory; without this LLVM gives up on
+    # loops that would need more than a few comparisons of addresses to see it.
+    llvm.set_option("fdbr", "-runtime-memory-check-threshold=1000")
     return llvm
 
 
@@ -118,14 +114,50 @@ def _machine(**options: Any) -> Any:
 
 
 def _compiled(source: str) -> bytes:
-    llvm = _llvm()
-    module = llvm.parse_assembly(source)
+    """The object file of a module that is written for this processor."""
+    return _emitted(_parsed(source))
+
+
+def optimized_code(source: str) -> bytes:
+    """The object file of a module of which LLVM is to make vectors, and whatever else it can.
+
+    Raises
+    ------
+    RuntimeError
+        If LLVM does not understand the source.
+    """
+    return _emitted(_optimized(source))
+
+
+def optimized(source: str) -> str:
+    """What LLVM makes of a module before it chooses instructions."""
+    return str(_optimized(source))
+
+
+def _parsed(source: str) -> Any:
+    module = _llvm().parse_assembly(source)
     module.verify()
-    machine = _machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
-    )
-    found: bytes = machine.emit_object(module)
+    return module
+
+
+def _optimized(source: str) -> Any:
+    llvm, module = _llvm(), _parsed(source)
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_unrolling = False
+    passes = llvm.create_pass_builder(_this_machine(), options)
+    passes.getModulePassManager().run(module, passes)
+    return module
+
+
+def _emitted(module: Any) -> bytes:
+    found: bytes = _this_machine().emit_object(module)
     return found
+
+
+def _this_machine() -> Any:
+    llvm = _llvm()
+    features = llvm.get_host_cpu_features().flatten()
+    return _machine(cpu=llvm.get_host_cpu_name(), features=features, opt=3)
 
 
 def _write(path: Path, name: str, code: bytes) -> None:

@@ -133,7 +133,7 @@ def generate(
             _write_guard(writer, step)
         elif isinstance(step, Fused | Small):
             from fdbr.compiler.backends.cpu.kernel_calls import (
-                call_lines,  # numba is loaded when it is needed
+                call_lines,  # LLVM is loaded when it is needed
             )
 
             if isinstance(step, Fused) and lost and lost[0] in step.over.values():
@@ -317,7 +317,7 @@ def _own_values(program: Program) -> dict[str, Any]:
     if not any(name.startswith(("conv", "max_windows", "pulled_windows")) for name in names):
         return {}
     from fdbr.compiler.backends.cpu.window_kernels import (
-        VALUES,  # numba is loaded when it is needed
+        VALUES,  # LLVM is loaded when it is needed
     )
 
     return VALUES

@@ -1,26 +1,25 @@
 """From a kernel's source to the address of its machine code, which is kept as all kernels' is."""
 
+import functools
+import inspect
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
-import numba
-import numpy as np
-
-from fdbr.compiler.backends.cpu.language import NAMES as ARRAYS
-from fdbr.compiler.backends.cpu.mathematics import NAMES
-from fdbr.compiler.backends.cpu.register_tiles import NAMES as TILES
-from fdbr.compiler.backends.cpu.streaming import NAMES as STREAMING
+from fdbr.compiler.backends.cpu import (
+    conv_tiles,
+    language,
+    mathematics,
+    register_tiles,
+    streaming,
+)
+from fdbr.compiler.backends.cpu.lowering import lower
 from fdbr.kernels.machine import code_of as kept_code
-from fdbr.kernels.machine import digest, find, placed, processor
+from fdbr.kernels.machine import digest, find, optimized_code, placed, processor
 
-__all__ = ["address_of", "code_of", "find_code"]
+__all__ = ["address_of", "code_of", "find_code", "translated"]
 
-# Kernels have many operands, which are never the same memory; without this LLVM gives up on
-# loops that would need more than a few comparisons of addresses to see it.
-llvm.set_option("fdbr", "-runtime-memory-check-threshold=1000")
-
-_SIGNATURE = "void(intp, intp, intp, intp)"
+_LIBRARIES = conv_tiles, language, mathematics, register_tiles, streaming
+_FRONT_END = "kernel_functions.py", "llvm_text.py", "lowering.py", "vector_text.py"
 _loaded: dict[str, tuple[int, Any]] = {}  # address and owner of the code, by source
 
 
@@ -43,20 +42,27 @@ def find_code(source: str) -> tuple[str, bytes] | None:
 
 
 def _key(source: str) -> str:
-    return digest(source, _library_version(), numba.__version__, np.__version__, processor())
+    return digest(source, _library_version(), processor())
 
 
+@functools.cache
 def _library_version() -> str:
-    """A digest of the functions that kernels call."""
+    """A digest of the functions that kernels call, and of what translates them."""
     folder = Path(__file__).parent
-    names = "mathematics.py", "language.py", "register_tiles.py", "streaming.py"
-    texts = [(folder / name).read_text() for name in names]
-    return digest(*texts)
+    texts = [inspect.getsource(module) for module in _LIBRARIES]
+    return digest(*texts, *[(folder / name).read_text() for name in _FRONT_END])
 
 
 def _compiled(source: str) -> tuple[str, bytes]:
-    scope = NAMES | ARRAYS | TILES | STREAMING
-    exec(compile(source, "<fdbr kernel>", "exec"), scope)
-    made = numba.cfunc(_SIGNATURE, error_model="numpy")(scope["kernel"])
-    _, _, (code, _) = made._library.serialize_using_object_code()
-    return made._wrapper_name, code
+    return "kernel", optimized_code(translated(source))
+
+
+def translated(source: str) -> str:
+    """A kernel in LLVM's language."""
+    return lower(source, _scope())
+
+
+@functools.cache
+def _scope() -> dict[str, Any]:
+    """What kernels may name."""
+    return {name: made for module in _LIBRARIES for name, made in module.NAMES.items()}

@@ -6,9 +6,7 @@ a sum over *taps*, a channel and a position of the kernel each: of a tap's weigh
 """
 
 import functools
-import hashlib
 from array import array
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,13 +21,7 @@ _WORTH = 1_000_000  # multiplications from which on more threads than one pay
 _STEP = 4  # products that take as long as what a tile does besides, for each tap
 _CACHED = 1 << 18  # bytes that stay in a processor's cache
 
-_HEAD = """# tiles {digest}
-from fdbr.compiler.backends.cpu.conv_tiles import inner, product, take, word
-from fdbr.compiler.backends.cpu.language import pointer
-"""
-
-_CORRELATION = """
-tile = product({code!r}, {outputs}, {wide}, {positive})
+_CORRELATION = """tile = product({code!r}, {outputs}, {wide}, {positive})
 def kernel(table, start, stop, thread):
     x, offsets, x_rows, x_group = word(table, 2), word(table, 3), word(table, 4), word(table, 5)
     w, w_offsets, step, w_group = word(table, 6), word(table, 7), word(table, 8), word(table, 9)
@@ -56,8 +48,7 @@ def kernel(table, start, stop, thread):
         unit = take(table, 0)
 """
 
-_INNER = """
-tile = inner({code!r}, {outputs}, {wide})
+_INNER = """tile = inner({code!r}, {outputs}, {wide})
 def kernel(table, start, stop, thread):
     x, offsets, x_rows, x_group = word(table, 2), word(table, 3), word(table, 4), word(table, 5)
     y, y_step, y_rows = word(table, 6), word(table, 7), word(table, 8)
@@ -142,15 +133,9 @@ def offsets(count: int, step: int) -> Any:
 
 
 @functools.cache
-def _digest() -> str:
-    return hashlib.sha256((Path(__file__).parent / "conv_tiles.py").read_bytes()).hexdigest()
-
-
-@functools.cache
 def _kernel(kind: str, code: str, outputs: int = 1, wide: int = 1, positive: bool = False) -> int:
     """The address of a kernel with tiles of so many outputs, and vectors or taps."""
     names = {
-        "digest": _digest(),
         "code": code,
         "outputs": outputs,
         "wide": wide,
@@ -158,7 +143,7 @@ def _kernel(kind: str, code: str, outputs: int = 1, wide: int = 1, positive: boo
         "positive": positive,
         "block": wide * vectors.lanes(code),
     }
-    return address_of((_HEAD + _TEXTS[kind]).format(**names))
+    return address_of(_TEXTS[kind].format(**names))
 
 
 def _launch(kernel: int, table: list[int], units: int, work: int, threads: int) -> None:

@@ -1,47 +1,79 @@
 """What kernels see of arrays: their elements and strides, found from the arrays' objects."""
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, register_jitable
-
+from fdbr.compiler.backends.cpu.kernel_functions import intrinsic
 from fdbr.compiler.backends.cpu.launching import HEAD
+from fdbr.compiler.backends.cpu.llvm_text import Builder, Value
 
-__all__ = ["NAMES", "pointer"]
+__all__ = ["NAMES"]
 
 _STRIDES = HEAD + 24  # behind the number of dimensions and the address of the shape
 
 
+def _entry(builder: Builder, table: Value, index: Value) -> Value:
+    """An integer of a table."""
+    offset = builder.binary("*", index, builder.literal(8))
+    place = builder.pointer(builder.binary("+", table, offset))
+    return Value("i8", builder.add(f"load i64, ptr {place}"))
+
+
+def _field(builder: Builder, address: Value, offset: int) -> Value:
+    """An integer so many bytes behind an address."""
+    place = builder.pointer(builder.binary("+", address, builder.literal(offset)))
+    return Value("i8", builder.add(f"load i64, ptr {place}"))
+
+
 @intrinsic
-def _load_address(typingctx, address):  # type: ignore[no-untyped-def]
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.load(builder.inttoptr(args[0], ir.IntType(64).as_pointer()))
-
-    return types.intp(types.intp), generate
-
-
-@intrinsic
-def pointer(typingctx, address, like):  # type: ignore[no-untyped-def]
+def pointer(builder: Builder, address: Value, like: Value) -> Value:
     """A pointer to numbers of a type."""
-    to = types.CPointer(like)
-
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.inttoptr(args[0], context.get_value_type(to))
-
-    return to(types.intp, like), generate
+    return Value(f"*{like.type}", builder.pointer(address))
 
 
-@register_jitable
-def data(table, index, like):  # type: ignore[no-untyped-def]
+@intrinsic
+def data(builder: Builder, table: Value, index: Value, like: Value) -> Value:
     """A pointer to the elements of the array whose object's address stands in the table."""
-    return pointer(_load_address(_load_address(table + 8 * index) + HEAD), like)
+    start = _field(builder, _entry(builder, table, index), HEAD)
+    return Value(f"*{like.type}", builder.pointer(start))
 
 
-@register_jitable
-def stride(table, index, axis):  # type: ignore[no-untyped-def]
+@intrinsic
+def stride(builder: Builder, table: Value, index: Value, axis: Value) -> Value:
     """The bytes from one element to the next along an axis of an array of the table."""
-    strides = _load_address(_load_address(table + 8 * index) + _STRIDES)
-    return _load_address(strides + 8 * axis)
+    return _entry(builder, _field(builder, _entry(builder, table, index), _STRIDES), axis)
 
 
-NAMES = {"data": data, "stride": stride}
+@intrinsic
+def word(builder: Builder, table: Value, index: Value) -> Value:
+    """An integer of a table."""
+    return _entry(builder, table, index)
+
+
+@intrinsic
+def address(builder: Builder, pointer: Value) -> Value:
+    """A pointer as a number."""
+    return Value("i8", builder.add(f"ptrtoint {pointer.typed} to i64"))
+
+
+@intrinsic
+def at(builder: Builder, place: Value, like: Value) -> Value:
+    """The element at an address."""
+    return builder.read(Value(f"*{like.type}", builder.pointer(place)), builder.literal(0))
+
+
+@intrinsic
+def take(builder: Builder, table: Value, index: Value) -> Value:
+    """The integer of a table, which is one more for the next thread that takes it."""
+    offset = builder.binary("*", index, builder.literal(8))
+    counter = builder.pointer(builder.binary("+", table, offset))
+    return Value("i8", builder.add(f"atomicrmw add ptr {counter}, i64 1 monotonic"))
+
+
+NAMES = {
+    "data": data,
+    "stride": stride,
+    "pointer": pointer,
+    "word": word,
+    "take": take,
+    "address": address,
+    "at": at,
+}
 """What is called so in the kernel language."""

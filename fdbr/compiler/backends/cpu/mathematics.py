@@ -1,102 +1,88 @@
+# mypy: disable-error-code="no-untyped-def"
 """Functions of one element that vectorise: the library of the kernel language.
 
 Polynomials in the place of the C library's functions, which a loop would call one by one.
 Errors are below 2 units in the last place (`exp`, `log`) or 3 (`tanh`, `sigmoid`).
 """
 
-import numba
-import numpy as np
-from numba import types
-from numba.extending import intrinsic, register_jitable
+from math import inf, nan
+from typing import Any
+
+from fdbr.compiler.backends.cpu.kernel_functions import BUILTINS, function, intrinsic, of_real
+from fdbr.compiler.backends.cpu.llvm_text import TYPES, Builder, KernelError, Value
 
 __all__ = ["NAMES"]
 
-f4, f8, i4, i8 = np.float32, np.float64, np.int32, np.int64
+f4, f8, i4, i8 = (BUILTINS[name] for name in ("f4", "f8", "i4", "i8"))
+sqrt, floor, ceil = of_real("sqrt"), of_real("floor"), of_real("ceil")
 
-
-def _function(f):  # type: ignore[no-untyped-def]
-    # Products and sums may be contracted; nothing else is left to the compiler.
-    return numba.njit(fastmath={"contract"}, error_model="numpy", forceinline=True)(f)
+# Products and sums may be contracted; nothing else is left to the compiler.
+_contracted = function("contract")
 
 
 @intrinsic
-def _as_float(typingctx, bits):  # type: ignore[no-untyped-def]
+def _as_float(builder: Builder, bits: Value) -> Value:
     """The floating number of the same bits."""
-    to = types.float32 if bits == types.int32 else types.float64
-
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.bitcast(args[0], context.get_value_type(to))
-
-    return to(bits), generate
+    type = "f4" if bits.type == "i4" else "f8"
+    return Value(type, builder.add(f"bitcast {bits.typed} to {TYPES[type]}"))
 
 
 @intrinsic
-def _as_bits(typingctx, value):  # type: ignore[no-untyped-def]
+def _as_bits(builder: Builder, x: Value) -> Value:
     """The integer of the same bits."""
-    to = types.int32 if value == types.float32 else types.int64
-
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.bitcast(args[0], context.get_value_type(to))
-
-    return to(value), generate
+    type = "i4" if x.type == "f4" else "i8"
+    return Value(type, builder.add(f"bitcast {x.typed} to {TYPES[type]}"))
 
 
 @intrinsic
-def select(typingctx, condition, chosen, otherwise):  # type: ignore[no-untyped-def]
+def select(builder: Builder, condition: Value, chosen: Value, otherwise: Value) -> Value:
     """``chosen if condition else otherwise`` without a branch, which could stop vectorisation."""
-
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.select(*args)
-
-    return (chosen(types.boolean, chosen, chosen), generate) if chosen == otherwise else None
+    return builder.select(condition, chosen, otherwise)
 
 
 @intrinsic
-def _fused(typingctx, a, b, c):  # type: ignore[no-untyped-def]
+def _fused(builder: Builder, a: Value, b: Value, c: Value) -> Value:
     """``a * b + c``, rounded once."""
-
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.fma(*args)
-
-    return (a(a, a, a), generate) if a == b == c else None
+    name = f"llvm.fma.f{8 * int(a.type[1])}"
+    return Value(a.type, builder.call(name, TYPES[a.type], a.typed, b.typed, c.typed))
 
 
-@register_jitable
-def square(x):  # type: ignore[no-untyped-def]
+@function()
+def square(x):
     return x * x
 
 
-@_function
-def sign_f4(x):  # type: ignore[no-untyped-def]
+@_contracted
+def sign_f4(x):
     return select(x > 0, f4(1), select(x < 0, f4(-1), select(x == 0, f4(0), x)))  # NaN stays NaN
 
 
-@_function
-def sign_f8(x):  # type: ignore[no-untyped-def]
+@_contracted
+def sign_f8(x):
     return select(x > 0, 1.0, select(x < 0, -1.0, select(x == 0, 0.0, x)))
 
 
-@register_jitable
-def maximum(a, b):  # type: ignore[no-untyped-def]
+@function()
+def maximum(a, b):
     return select((a > b) | (a != a), a, b)
 
 
-@register_jitable
-def minimum(a, b):  # type: ignore[no-untyped-def]
+@function()
+def minimum(a, b):
     return select((a < b) | (a != a), a, b)
 
 
-@register_jitable
-def isfinite(x):  # type: ignore[no-untyped-def]
+@function()
+def isfinite(x):
     return x - x == 0
 
 
-@_function
-def exp_f4(x):  # type: ignore[no-untyped-def]
+@_contracted
+def exp_f4(x):
     """Cody and Waite's reduction and a polynomial (coefficients: Cephes, `expf`)."""
     none = x < f4(-104)  # too small for any number: rounding it to zero would take long
     y = minimum(select(none, f4(0), x), f4(89.0))
-    n = np.floor(y * f4(1.4426950408889634) + f4(0.5))
+    n = floor(y * f4(1.4426950408889634) + f4(0.5))
     r = (y - n * f4(0.693359375)) - n * f4(-2.12194440e-4)
     p = f4(1.9875691500e-4)
     p = p * r + f4(1.3981999507e-3)
@@ -111,12 +97,12 @@ def exp_f4(x):  # type: ignore[no-untyped-def]
     return select(none, f4(0), p * up * _as_float(i4((k - half + i4(127)) << i4(23))))
 
 
-@_function
-def exp_f8(x):  # type: ignore[no-untyped-def]
+@_contracted
+def exp_f8(x):
     """Cody and Waite's reduction and the Taylor polynomial of degree 13."""
     none = x < -746.0
     y = minimum(select(none, 0.0, x), 710.0)
-    n = np.floor(y * 1.4426950408889634 + 0.5)
+    n = floor(y * 1.4426950408889634 + 0.5)
     r = (y - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10
     p = 1.6059043836821613e-10
     p = p * r + 2.08767569878681e-09
@@ -137,8 +123,8 @@ def exp_f8(x):  # type: ignore[no-untyped-def]
     return select(none, 0.0, p * up * _as_float((k - half + i8(1023)) << i8(52)))
 
 
-@_function
-def log_f4(x):  # type: ignore[no-untyped-def]
+@_contracted
+def log_f4(x):
     """Reduction to [sqrt(1/2), sqrt(2)] and a polynomial (coefficients: Cephes, `logf`)."""
     small = x < f4(1.17549435e-38)
     y = select(small, x * f4(8388608.0), x)
@@ -159,12 +145,12 @@ def log_f4(x):  # type: ignore[no-untyped-def]
     p = p * r + f4(3.3333331174e-1)
     s = r * r
     out = r * s * p + e * f4(-2.12194440e-4) - f4(0.5) * s + r + e * f4(0.693359375)
-    out = select(x > 0, out, select(x == 0, f4(-np.inf), f4(np.nan)))
-    return select(x < f4(np.inf), out, x)
+    out = select(x > 0, out, select(x == 0, f4(-inf), f4(nan)))
+    return select(x < f4(inf), out, x)
 
 
-@_function
-def log_f8(x):  # type: ignore[no-untyped-def]
+@_contracted
+def log_f8(x):
     """Reduction to [sqrt(1/2), sqrt(2)] and the series in ``(m - 1) / (m + 1)``."""
     small = x < 2.2250738585072014e-308
     y = select(small, x * 18014398509481984.0, x)
@@ -187,28 +173,28 @@ def log_f8(x):  # type: ignore[no-untyped-def]
     out = e * 6.93147180369123816490e-01 - (
         (half - (s * (half + z * p) + e * 1.90821492927058770002e-10)) - r
     )
-    out = select(x > 0, out, select(x == 0, -np.inf, np.nan))
-    return select(x < np.inf, out, x)
+    out = select(x > 0, out, select(x == 0, -inf, nan))
+    return select(x < inf, out, x)
 
 
-@_function
-def log1p_f4(x):  # type: ignore[no-untyped-def]
+@_contracted
+def log1p_f4(x):
     u = f4(1) + x
     d = u - f4(1)
     safe = select(d == 0, f4(1), d)
-    return select((d == 0) | (u == f4(np.inf)), x, log_f4(u) * (x / safe))
+    return select((d == 0) | (u == f4(inf)), x, log_f4(u) * (x / safe))
 
 
-@_function
-def log1p_f8(x):  # type: ignore[no-untyped-def]
+@_contracted
+def log1p_f8(x):
     u = 1.0 + x
     d = u - 1.0
     safe = select(d == 0, 1.0, d)
-    return select((d == 0) | (u == np.inf), x, log_f8(u) * (x / safe))
+    return select((d == 0) | (u == inf), x, log_f8(u) * (x / safe))
 
 
-@_function
-def tanh_f4(x):  # type: ignore[no-untyped-def]
+@_contracted
+def tanh_f4(x):
     """A polynomial near 0 (coefficients: Cephes, `tanhf`), and by `exp` elsewhere."""
     a = abs(x)
     e = exp_f4(f4(-2) * a)
@@ -224,8 +210,8 @@ def tanh_f4(x):  # type: ignore[no-untyped-def]
     return _as_float(i4(_as_bits(y) | (_as_bits(x) & i4(-2147483648))))  # the sign of x
 
 
-@_function
-def tanh_f8(x):  # type: ignore[no-untyped-def]
+@_contracted
+def tanh_f8(x):
     """A rational function near 0 (coefficients: Cephes, `tanh`), and by `exp` elsewhere."""
     a = abs(x)
     e = exp_f8(-2.0 * a)
@@ -240,46 +226,46 @@ def tanh_f8(x):  # type: ignore[no-untyped-def]
     return _as_float(_as_bits(y) | (_as_bits(x) & i8(-9223372036854775808)))  # the sign of x
 
 
-@_function
-def sigmoid_f4(x):  # type: ignore[no-untyped-def]
+@_contracted
+def sigmoid_f4(x):
     e = exp_f4(-abs(x))
     share = f4(1) / (f4(1) + e)
     return select(x >= 0, share, e * share)
 
 
-@_function
-def sigmoid_f8(x):  # type: ignore[no-untyped-def]
+@_contracted
+def sigmoid_f8(x):
     e = exp_f8(-abs(x))
     share = 1.0 / (1.0 + e)
     return select(x >= 0, share, e * share)
 
 
-@_function
-def tanh_slope_f4(x):  # type: ignore[no-untyped-def]
+@_contracted
+def tanh_slope_f4(x):
     e = exp_f4(f4(-2) * abs(x))
     return f4(4) * e / square(f4(1) + e)
 
 
-@_function
-def tanh_slope_f8(x):  # type: ignore[no-untyped-def]
+@_contracted
+def tanh_slope_f8(x):
     e = exp_f8(-2.0 * abs(x))
     return 4.0 * e / square(1.0 + e)
 
 
-@_function
-def sigmoid_slope_f4(x):  # type: ignore[no-untyped-def]
+@_contracted
+def sigmoid_slope_f4(x):
     e = exp_f4(-abs(x))
     return e / square(f4(1) + e)
 
 
-@_function
-def sigmoid_slope_f8(x):  # type: ignore[no-untyped-def]
+@_contracted
+def sigmoid_slope_f8(x):
     e = exp_f8(-abs(x))
     return e / square(1.0 + e)
 
 
-@_function
-def gaussian_f4(x, rate):  # type: ignore[no-untyped-def]
+@_contracted
+def gaussian_f4(x, rate):
     """``exp(-rate * x**2)`` with what the square loses; beyond 20 it is 0 in any case."""
     t = minimum(abs(x), f4(20))
     s = t * t
@@ -287,16 +273,16 @@ def gaussian_f4(x, rate):  # type: ignore[no-untyped-def]
     return e - e * (rate * _fused(t, t, -s))
 
 
-@_function
-def gaussian_f8(x, rate):  # type: ignore[no-untyped-def]
+@_contracted
+def gaussian_f8(x, rate):
     t = minimum(abs(x), 40.0)
     s = t * t
     e = exp_f8(-rate * s)
     return e - e * (rate * _fused(t, t, -s))
 
 
-@_function
-def ndtr_f4(x):  # type: ignore[no-untyped-def]
+@_contracted
+def ndtr_f4(x):
     """The upper tail as `exp` times the polynomial that `fdbr.ops.gelu` has."""
     t = minimum(abs(x), f4(40))
     share = f4(1) / (f4(1) + f4(0.3) * t)
@@ -312,34 +298,29 @@ def ndtr_f4(x):  # type: ignore[no-untyped-def]
     return select(x > 0, f4(1) - tail, tail)
 
 
-@numba.njit(fastmath={"reassoc", "contract"}, error_model="numpy", forceinline=True)
-def plus(total, x):  # type: ignore[no-untyped-def]
+@function("reassoc", "contract")
+def plus(total, x):
     """The next partial sum; their order is free, so that a loop of them vectorises."""
     return total + x
 
 
-def _extreme(comparison):  # type: ignore[no-untyped-def]
+def _extreme(comparison: str) -> Any:
     @intrinsic
-    def partial(typingctx, extreme, x):  # type: ignore[no-untyped-def]
+    def partial(builder: Builder, extreme: Value, x: Value) -> Value:
         """The next partial extreme of numbers that are not NaN.
 
-        LLVM knows it as one, and vectorises it, where the choice too has the flags that say so,
-        which numba gives to comparisons alone.
+        LLVM knows it as one, and vectorises it, where the choice too has the flags that say so.
         """
-
-        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            total, new = args
-            flags = "nnan", "nsz"
-            other = builder.fcmp_ordered(comparison, new, total, flags=flags)
-            return builder.select(other, new, total, flags=flags)
-
-        return (x(x, x), generate) if extreme == x else None
+        if x.type != extreme.type or x.type not in ("f4", "f8"):
+            raise KernelError(f"no extreme is of {extreme.type} and {x.type}")
+        better = builder.add(f"fcmp nnan nsz o{comparison} {x.typed}, {extreme.text}")
+        return builder.select(Value("b1", better), x, extreme, "nnan nsz")
 
     return partial
 
 
-larger = _extreme(">")
-smaller = _extreme("<")
+larger = _extreme("gt")
+smaller = _extreme("lt")
 
 
 NAMES = {
@@ -352,15 +333,10 @@ NAMES = {
     "plus": plus,
     "larger": larger,
     "smaller": smaller,
-    "sqrt": np.sqrt,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "f4": types.float32,
-    "f8": types.float64,
-    "i4": types.int32,
-    "i8": types.int64,
-    "u1": types.uint8,
-    "inf": np.inf,
-    "nan": np.nan,
+    "sqrt": sqrt,
+    "floor": floor,
+    "ceil": ceil,
+    "inf": inf,
+    "nan": nan,
 }
 """What kernels may name."""

@@ -4,11 +4,9 @@ An ordinary store reads the line of memory that it changes first, and drives oth
 caches; these do neither.
 """
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, register_jitable
-
-from fdbr.compiler.backends.cpu.register_tiles import address
+from fdbr.compiler.backends.cpu.kernel_functions import function, intrinsic
+from fdbr.compiler.backends.cpu.language import address
+from fdbr.compiler.backends.cpu.llvm_text import Builder, Value
 
 __all__ = ["NAMES"]
 
@@ -16,21 +14,16 @@ _BYTES = 16  # of one store: allocators align memory to that, and whole lines ar
 
 
 @intrinsic
-def _store_past(typingctx, to, source):  # type: ignore[no-untyped-def]
+def _store_past(builder: Builder, to: Value, source: Value) -> None:
     """Store 16 bytes, to an address that is a multiple of it, from any other."""
-
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        vector = ir.VectorType(ir.IntType(8), _BYTES).as_pointer()
-        value = builder.load(builder.inttoptr(args[1], vector), align=1)
-        stored = builder.store(value, builder.inttoptr(args[0], vector), align=_BYTES)
-        mark = builder.module.add_metadata([ir.IntType(32)(1)])
-        stored.set_metadata("nontemporal", mark)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp), generate
+    vector = f"<{_BYTES} x i8>"
+    value = builder.add(f"load {vector}, ptr {builder.pointer(source)}, align 1")
+    to_pointer = builder.pointer(to)
+    builder.module.declared["!0 = !{i32 1}"] = None
+    builder.do(f"store {vector} {value}, ptr {to_pointer}, align {_BYTES}, !nontemporal !0")
 
 
-@register_jitable
+@function()
 def stream(out, first, scratch, start, count, size):  # type: ignore[no-untyped-def]
     """Copy elements, each of some bytes, past the caches."""
     to = address(out) + first * size
@@ -46,14 +39,9 @@ def stream(out, first, scratch, start, count, size):  # type: ignore[no-untyped-
 
 
 @intrinsic
-def settle(typingctx):  # type: ignore[no-untyped-def]
+def settle(builder: Builder) -> None:
     """Wait until others see what was stored past the caches."""
-
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), generate
+    builder.do("fence seq_cst")
 
 
 NAMES = {"stream": stream, "settle": settle}

@@ -1,0 +1,104 @@
+"""The functions that the kernel language has: those that are written in it, and intrinsics.
+
+An *intrinsic* writes its instructions itself.  A *function* is Python's, in the kernel language;
+it becomes one of LLVM's for the types of the arguments that it is called with, and disappears where
+it is called.
+"""
+
+import ast
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from fdbr.compiler.backends.cpu.llvm_text import TYPES, Builder, KernelError, Value
+
+__all__ = ["BUILTINS", "Function", "Intrinsic", "function", "intrinsic", "of_real"]
+
+
+class Intrinsic:
+    """What writes its instructions itself."""
+
+    def __init__(self, write: Callable[..., Value | None]) -> None:
+        self.write = write
+        self.code = write.__code__
+
+    def takes(self, count: int) -> bool:
+        """Whether it can be called with so many arguments."""
+        least, several = self.code.co_argcount - 1, bool(self.code.co_flags & inspect.CO_VARARGS)
+        return count >= least if several else count == least
+
+
+class Function:
+    """What is written in the kernel language, and called from it."""
+
+    def __init__(self, python: Callable[..., Any], flags: str) -> None:
+        self.python, self.flags = python, flags
+
+    def takes(self, count: int) -> bool:
+        return count == len(self.tree.args.args)
+
+    @functools.cached_property
+    def tree(self) -> ast.FunctionDef:
+        found = ast.parse(textwrap.dedent(inspect.getsource(self.python))).body[0]
+        assert isinstance(found, ast.FunctionDef)
+        return found
+
+
+def intrinsic(write: Callable[..., Value | None]) -> Any:
+    """A function of a builder and of values, which writes what kernels that call it do."""
+    return Intrinsic(write)
+
+
+def function(*flags: str) -> Callable[[Callable[..., Any]], Any]:
+    """A function in the kernel language, for arguments of all types for which it has a meaning.
+
+    The ``flags`` say what LLVM may do with its floating operations.
+    """
+    return lambda python: Function(python, " ".join(flags))
+
+
+def _cast(type: str) -> Intrinsic:
+    return Intrinsic(lambda builder, x: builder.strong(builder.cast(x, type)))
+
+
+def _of_integers(name: str) -> Callable[..., Value]:
+    def write(builder: Builder, *values: Value) -> Value:
+        out, *rest = builder.alike(*values)
+        if out.type != "i8":
+            raise KernelError(f"{name} is for i8, not for {out.type}")
+        for value in rest:
+            text = builder.call(f"llvm.s{name}.i64", "i64", out.typed, value.typed)
+            out = Value("i8", text)
+        return out
+
+    return write
+
+
+def _absolute(builder: Builder, x: Value) -> Value:
+    if x.type in ("f4", "f8"):
+        return _FABS.write(builder, x)
+    return builder.select(builder.compare("<", x, builder.literal(0)), builder.negative(x), x)
+
+
+def of_real(name: str) -> Any:
+    """One of LLVM's functions of a floating number."""
+
+    def write(builder: Builder, x: Value) -> Value:
+        if x.type not in ("f4", "f8"):
+            raise KernelError(f"{name} is for f4 and f8, not for {x.type}")
+        suffix = f"f{8 * int(x.type[1])}"
+        return Value(x.type, builder.call(f"llvm.{name}.{suffix}", TYPES[x.type], x.typed))
+
+    return Intrinsic(write)
+
+
+_FABS = of_real("fabs")
+BUILTINS: dict[str, Any] = {
+    **{type: _cast(type) for type in TYPES if type != "b1"},
+    "abs": Intrinsic(_absolute),
+    "max": Intrinsic(_of_integers("max")),
+    "min": Intrinsic(_of_integers("min")),
+}
+"""What can be called everywhere."""
