@@ -5,12 +5,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
-import numpy as np
 
 from fdbr.compiler.capture.captures import Environment, ImpureError, RandomStates
 from fdbr.compiler.capture.paths import exact, one_level
-from fdbr.compiler.capture.signature import Reader, is_moving, nodes, paths, put_together
-from fdbr.compiler.capture.tracing import Captured, capture
+from fdbr.compiler.capture.signature import (
+    Reader,
+    is_moving,
+    is_special,
+    nodes,
+    paths,
+    put_together,
+)
+from fdbr.compiler.capture.tracing import AbandonedError, Captured, capture
 from fdbr.compiler.specializations import Specialization
 from fdbr.core import name_of
 
@@ -53,8 +59,8 @@ class Cache:
             entry = Specialization(self.name, None if len(positions) == len(leaves) else positions)
             self.use(entry)
             for leaf in leaves:
-                if isinstance(leaf, np.matrix | np.ma.MaskedArray):  # operators mean other things
-                    entry.give_up(f"a {type(leaf).__name__} is no plain array")
+                if is_special(leaf):
+                    entry.give_up(f"a {type(leaf).__name__} has operators of its own")
             self.entries[key] = entry
             if len(self.entries) > self.bound:
                 pairs = list(self.entries.items())  # at once, for other threads may add some
@@ -73,8 +79,10 @@ class Cache:
         run: Callable[[list[Any]], list[Any]],
         leaves: Sequence[Any],
         structure: Any,
-    ) -> tuple[Captured, Environment]:
+    ) -> tuple[Captured, Environment] | None:
         """Record a run, and make sure that the function is pure as far as one can see.
+
+        `None` is the result where the run is not what it is without being recorded.
 
         What it finds bound anew after a first run may have been made for all later ones, so it
         is run once more then.
@@ -86,8 +94,15 @@ class Cache:
         impurity = None
         for _ in range(2):
             environment = entry.environment or Environment(roots)
+            if environment.obstacle:
+                entry.refuse(environment.obstacle)
+                return None
             states = RandomStates(environment.generators)
-            recorded = capture(run, self.f, moving, environment.arrays)
+            try:
+                recorded = capture(run, self.f, moving, environment.arrays)
+            except AbandonedError as error:
+                entry.refuse(str(error))
+                return None
             if (keeper := environment.keeper()) is not None:
                 raise ImpureError(
                     f"fdbr.jit: {self.name} keeps a traced value in {keeper}, where a replay would "

@@ -123,7 +123,11 @@ class Jitted:
             found, form = tree.flatten(self._f(*args, **kwargs))
             return found
 
-        recorded, environment = self._cache.capture(entry, run, leaves, structure)
+        found = self._cache.capture(entry, run, leaves, structure)
+        if found is None:
+            args, kwargs = put_together(structure, leaves)
+            return self._f(*args, **kwargs)
+        recorded, environment = found
         if not recorded.obstacle:
             places = entry.chosen(list(range(len(leaves))))
             pairs = zip(places, recorded.program.inputs, strict=True)

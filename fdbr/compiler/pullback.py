@@ -111,12 +111,15 @@ class Differentiated:
 
         flat.__qualname__ = self.cache.name
         partition = Partition(flat, self.mine, used)
-        recorded, environment = self.cache.capture(
+        captured = self.cache.capture(
             entry,
             lambda traced: partition.capture(entry.filled(self.values, traced)),
             self.values,
             self.structure,
         )
+        if captured is None:
+            return None
+        recorded, environment = captured
         if recorded.obstacle:
             return None
         programs = partition.divided(recorded.program)

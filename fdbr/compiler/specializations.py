@@ -128,6 +128,7 @@ class Specialization:
     """
 
     __slots__ = (
+        "_cause",
         "_wasted",
         "eager",
         "moving",
@@ -147,6 +148,7 @@ class Specialization:
         self.used = 0
         self.wanted: tuple[bool, ...] | None = None
         self._wasted = 0
+        self._cause = ""
 
     def chosen(self, leaves: list[Any]) -> list[Any]:
         """The leaves that may differ."""
@@ -174,12 +176,17 @@ class Specialization:
     def waste(self, why: str) -> None:
         """Note that a run could not be recorded, or will not be replayed."""
         self._wasted += 1
-        self.obstacle = why
+        self._cause = self.obstacle = why
 
     def give_up(self, why: str) -> None:
         """Never record."""
         self._wasted = _PATIENCE
-        self.obstacle = why
+        self._cause = self.obstacle = why
+
+    def refuse(self, why: str) -> None:
+        """Note that the function is run as it is, and will be."""
+        self.give_up(why)
+        self.skip(why)
 
     def skip(self, why: str) -> None:
         """Note that the function is run without a recording."""
@@ -200,7 +207,7 @@ class Specialization:
                 if recording is not None or not why:
                     return outs, recording, why
         if self._wasted >= _PATIENCE:
-            self.skip(f"recordings are not replayed: {self.obstacle}")
+            self.skip(f"recordings are not replayed: {self._cause}")
         elif len(self.recordings) >= bound:
             self.skip(f"there are {bound} recordings, and none fits")
         else:

@@ -115,7 +115,8 @@ def test_a_call_is_replayed_only_for_arguments_of_the_same_kinds(places):
     for number, place in enumerate(places):
         for _ in range(2):
             jitted(ARGUMENTS[place])
-            assert count(jitted) == len(set(places[: number + 1]))
+            met = set(places[: number + 1])
+            assert count(jitted) == sum(type(ARGUMENTS[one]) is not np.recarray for one in met)
 
 
 @pytest.mark.parametrize("keyword", [False, True])

@@ -3,10 +3,10 @@
 A recording holds as long as they are what they were.
 """
 
-import collections
 import operator
 import random
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
 from types import CellType
 from typing import Any
 
@@ -14,14 +14,12 @@ import numpy as np
 
 from fdbr.backend import is_locked
 from fdbr.compiler.capture.constants import first_changed, snapshot
-from fdbr.compiler.capture.free_variables import Reach
+from fdbr.compiler.capture.free_variables import GENERATORS, Reach, parts_of
 from fdbr.compiler.capture.paths import Scope
+from fdbr.compiler.capture.spaces import MISSING
 from fdbr.core import Tracer
 
 __all__ = ["Environment", "ImpureError", "RandomStates"]
-
-_GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
-_CONTAINERS = (dict, list, set, collections.deque)
 
 
 class ImpureError(RuntimeError):
@@ -42,52 +40,110 @@ class Environment:
         The arrays among what variables are bound to that somebody can write to, with copies.
     generators
         The random generators that it can reach.
+    obstacle
+        What cannot be watched, and why, in words; empty if there is nothing.
     traced
         Whether there is a traced value of a transformation around it.
     """
 
-    __slots__ = ("_cells", "_containers", "_names", "_variables", "arrays", "generators", "traced")
+    __slots__ = (
+        "_buffers",
+        "_cells",
+        "_codes",
+        "_containers",
+        "_counts",
+        "_lasts",
+        "_locked",
+        "_mentioned",
+        "_names",
+        "_objects",
+        "_orders",
+        "_types",
+        "_variables",
+        "arrays",
+        "generators",
+        "obstacle",
+        "traced",
+    )
 
     def __init__(self, roots: Iterable[Any]) -> None:
         reach = Reach(roots)
         # Flat, for they are looked through at every call.
         self._variables = [
-            (space.get, name, space.get(name))
+            (space.get, name, space.get(name, MISSING))
             for _, space, names in reach.spaces.values()
             for name in names
         ]
-        self._cells = [(cell, cell.cell_contents) for _, cell in reach.cells.values()]
-        self._containers = [
-            (value, _inside(value)) for value in reach.values if isinstance(value, _CONTAINERS)
-        ]
+        self._cells = [(cell, _contents(cell)) for _, cell in reach.cells.values()]
+        self._codes = [(f, f.__code__, f.__defaults__, f.__kwdefaults__) for f in reach.functions]
+        self._orders = [(cls, cls.__mro__) for cls in reach.classes]
+        self._types = [(_reference(value), type(value)) for value in reach.instances]
+        self._objects = [(own, set(own)) for own in reach.objects]
+        self._mentioned = None if reach.any_name else frozenset(reach.names)
+        self._counts = [len(own) for own in reach.objects]
+        self._lasts = [next(reversed(own), None) for own in reach.objects]
+        self._containers = [(value, parts_of(value)) for value in reach.containers]
+        self._buffers = [(value, bytes(value)) for value in reach.buffers]
         self.arrays = [
             (array, snapshot(array)) for array in reach.arrays.values() if not is_locked(array)
         ]
+        # Who undoes a lock may write.
+        self._locked = [array for array in reach.arrays.values() if is_locked(array)]
         # What messages call the variables, and then the cells.
         self._names = [
             f"{label}{name}" for label, _, names in reach.spaces.values() for name in names
         ]
         self._names += [name for name, _ in reach.cells.values()]
         self.generators = [value for value in reach.values if _is_generator(value)]
+        self.obstacle = reach.obstacle
         self.traced = any(isinstance(value, Tracer) for value in reach.values)
 
     def holds(self) -> bool:
         """Whether all is bound as it was, and the containers hold what they held."""
         for get, name, value in self._variables:
-            if get(name) is not value:
+            if get(name, MISSING) is not value:
                 return False
         for cell, value in self._cells:
             if _contents(cell) is not value:
                 return False
-        return self.contains()
+        for f, *parts in self._codes:
+            if any(map(operator.is_not, (f.__code__, f.__defaults__, f.__kwdefaults__), parts)):
+                return False
+        if any(cls.__mro__ is not order for cls, order in self._orders):
+            return False
+        if any(type(value()) is not cls for value, cls in self._types):
+            return False
+        return self.contains() and not self._has_more()
+
+    def _has_more(self) -> bool:
+        """Whether objects have more attributes than they had, which code mentions.
+
+        What it does not mention may be added.
+        """
+        for own, known in self._objects:
+            more = own.keys() - known
+            if self._mentioned is None:
+                if more:
+                    return True
+            elif not self._mentioned.isdisjoint(more):
+                return True
+            known |= more
+        self._count()
+        return False
+
+    def _count(self) -> None:
+        self._counts[:] = [len(own) for own, _ in self._objects]
+        self._lasts[:] = [next(reversed(own), None) for own, _ in self._objects]
 
     def contains(self) -> bool:
-        """Whether the containers hold what they held."""
+        """Whether the containers hold what they held, and arrays are locked that were."""
         for container, parts in self._containers:
-            found = _inside(container)
+            found = parts_of(container)
             if len(found) != len(parts) or not all(map(operator.is_, found, parts)):
                 return False
-        return True
+        if any(array.flags.writeable for array in self._locked):
+            return False
+        return all(bytes(buffer) == found for buffer, found in self._buffers)
 
     def changes(self, scope: Scope) -> list[str]:
         """What `holds` and `changed_array` ask, as expressions that are true of what changed.
@@ -95,9 +151,32 @@ class Environment:
         They raise `ValueError` where a cell is empty now.
         """
         name = scope.name
-        found = [f"{name(get)}({key!r}) is not {name(old)}" for get, key, old in self._variables]
-        found += [f"{name(cell)}.cell_contents is not {name(old)}" for cell, old in self._cells]
-        if self._containers:
+        found = []
+        for get, key, old in self._variables:
+            now = f"{name(get)}({key!r})" if type(key) is str else f"{name(get)}({name(key)})"
+            if old is None or old is MISSING:
+                now = f"{now[:-1]}, {name(MISSING)})"
+            found.append(f"{now} is not {name(old)}")
+        for cell, old in self._cells:
+            now = f"{name(cell)}.cell_contents"
+            now = f"{name(_contents)}({name(cell)})" if old is MISSING else now
+            found.append(f"{now} is not {name(old)}")
+        for f, code, *defaults in self._codes:
+            found.append(f"{name(f)}.__code__ is not {name(code)}")
+            for attribute, old, count in (
+                ("__defaults__", defaults[0], code.co_argcount),
+                ("__kwdefaults__", defaults[1], code.co_kwonlyargcount),
+            ):
+                if count:
+                    found.append(f"{name(f)}.{attribute} is not {name(old)}")
+        found += [f"{name(cls)}.__mro__ is not {name(order)}" for cls, order in self._orders]
+        found += [f"type({name(value)}()) is not {name(cls)}" for value, cls in self._types]
+        counts, lasts = name(self._counts), name(self._lasts)
+        for i, (own, _) in enumerate(self._objects):
+            found.append(f"len({name(own)}) != {counts}[{i}]")
+            if isinstance(own, dict):
+                found.append(f"next(reversed({name(own)}), None) is not {lasts}[{i}]")
+        if self._containers or self._locked or self._buffers:
             found.append(f"not {name(self.contains)}()")
         if self.arrays:
             found.append(f"{name(self.changed_array)}() is not None")
@@ -105,7 +184,7 @@ class Environment:
 
     def rebound(self, kind: type = object) -> str | None:
         """What messages call the first variable that is bound to something else of a kind now."""
-        now = [get(name) for get, name, _ in self._variables]
+        now = [get(name, MISSING) for get, name, _ in self._variables]
         now += [_contents(cell) for cell, _ in self._cells]
         before = [value for _, _, value in self._variables]
         before += [value for _, value in self._cells]
@@ -129,32 +208,35 @@ class Environment:
         if name is None and any(
             isinstance(part, Tracer) and not any(part is one for one in before)
             for value, before in self._containers
-            for part in _inside(value)
+            for part in parts_of(value)
         ):
             return "a list or dict around it"
         return name
 
     def settle(self) -> None:
         """Take the containers as they are now."""
-        self._containers = [(value, _inside(value)) for value, _ in self._containers]
+        self._containers = [(value, parts_of(value)) for value, _ in self._containers]
+        self._count()
+
+
+def _reference(value: Any) -> Callable[[], Any]:
+    """What gives an object, and does not keep it if there are weak references to such objects."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: value
 
 
 def _contents(cell: CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # nothing is bound to it any more
-        return None
-
-
-def _inside(container: Any) -> list[Any]:
-    if isinstance(container, dict):
-        return [*container, *container.values()]
-    return list(container)
+        return MISSING
 
 
 def _is_generator(value: Any) -> bool:
     """Whether it is a random generator with a state; the system's has none."""
-    return isinstance(value, _GENERATORS) and not isinstance(value, random.SystemRandom)
+    return isinstance(value, GENERATORS) and not isinstance(value, random.SystemRandom)
 
 
 class RandomStates:
@@ -193,7 +275,7 @@ def _state(generator: Any) -> Any:
         return generator.getstate()
     if isinstance(generator, np.random.RandomState):
         return _plain(generator.get_state(legacy=False))
-    return _plain(generator.bit_generator.state)
+    return _plain(getattr(generator, "bit_generator", generator).state)
 
 
 def _plain(state: Any) -> Any:

@@ -96,14 +96,18 @@ def first_changed(pairs: Iterable[tuple[Any, Any]]) -> Any:
 
 
 def same_elements(array: Any, copy: Any) -> bool:
-    """Whether an array still is as its copy, element by element; NaN is NaN here."""
+    """Whether an array still is as its copy, bit by bit: -0.0 is not 0.0, and NaN is NaN."""
     if not isinstance(array, np.ndarray):
         return _all_same([(array, copy)])
     if array.shape != copy.shape or array.dtype != copy.dtype:
         return False
-    if bool((array == copy).all()):
-        return True
-    return array.dtype.kind in "fc" and np.array_equal(array, copy, equal_nan=True)
+    if array.dtype.kind == "c":
+        return same_elements(array.real, copy.real) and same_elements(array.imag, copy.imag)
+    if array.dtype.kind == "f" and array.itemsize <= 8:
+        array, copy = array.view(f"u{array.itemsize}"), copy.view(f"u{array.itemsize}")
+    elif array.dtype.kind in "fV":
+        return bool(array.tobytes() == copy.tobytes())
+    return bool((array == copy).all())
 
 
 def _all_same(pairs: list[tuple[Any, Any]]) -> bool:

@@ -1,47 +1,101 @@
-"""Which variables and attributes functions can see, found from their code.
+"""What functions can see, found from their code and from the objects that it leads to.
 
-The search follows functions, methods and classes of the user's own modules.  What installed
-libraries do inside is theirs.
+The search follows functions, descriptors, methods and classes of the user's own modules, and what
+they hold.  What installed libraries do inside is theirs.
 """
 
-import dis
+import array
+import collections
+import contextlib
 import functools
+import gc
+import importlib.util
 import inspect
+import io
+import operator
+import os
+import random
 import sys
 import sysconfig
+import weakref
 from collections.abc import Iterable, Mapping
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
+import attrs
 import numpy as np
 import optree
 
 from fdbr.classes import NAMESPACE
+from fdbr.compiler.capture.mentions import ASKING, Mentions, mentions
+from fdbr.compiler.capture.signature import is_special
+from fdbr.compiler.capture.spaces import MISSING, Space, asked, slots_of
 from fdbr.core import Tracer
 
-__all__ = ["Reach"]
+__all__ = ["GENERATORS", "Reach", "parts_of"]
 
+GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 _LIBRARIES = sys.stdlib_module_names | {"fdbr"}
 _INSTALLED = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-_VARIABLES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL"})
-_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"})
-_ENDS = (bool, int, float, complex, str, bytes, type(None), Tracer)
+_ENDS = (bool, int, float, complex, str, bytes, type(None), Tracer, np.generic, np.dtype)
+_CONTAINERS = (dict, list, set, collections.deque, MappingProxyType)
+_UNCHANGING = (tuple, frozenset)
+_BUFFERS = (bytearray, array.array, memoryview)
+
+# The modules, in C, whose functions give other values at other times.
+_CLOCKS = frozenset({"time", "posix", "nt", "_random", "_io", "io", "_socket", "select"})
+_STEADY = frozenset({"sleep", "fspath", "abort", "_exit"})
+_READING = frozenset({"load", "loadtxt", "genfromtxt", "fromfile", "fromregex"})
+
+# And the methods of classes, by their module, that do so.
+_METHODS = {
+    "datetime": frozenset({"now", "today", "utcnow"}),
+    "pathlib": frozenset(
+        "read_text read_bytes open exists stat iterdir glob is_file is_dir".split()
+    ),
+}
+_ANEW = "which no replay would call anew"
+_KEPT = 64  # results of a memoised function that are looked at
 
 
-class _Slots:
-    """The attributes of an object that has no dictionary of them."""
+def parts_of(container: Any) -> list[Any]:
+    """What a container holds, as its own class says, not a class that is derived from it."""
+    if isinstance(container, collections.OrderedDict):
+        order = collections.OrderedDict
+        return [*order.keys(container), *order.values(container)]
+    if isinstance(container, dict):
+        return [*dict.keys(container), *dict.values(container)]
+    if isinstance(container, list):
+        return list(list.__iter__(container))
+    if isinstance(container, set):
+        return list(set.__iter__(container))
+    if isinstance(container, collections.deque):
+        return list(collections.deque.__iter__(container))
+    if isinstance(container, MappingProxyType):
+        return [*container, *container.values()]
+    if isinstance(container, np.ndarray):
+        found: list[Any] = container.ravel().tolist()  # of objects
+        return found
+    return list(container)
 
-    def __init__(self, value: Any) -> None:
-        self._value = value
-        declared = [vars(cls).get("__slots__", ()) for cls in type(value).__mro__]
-        self.names = [n for names in declared for n in ((names,) if type(names) is str else names)]
 
-    def get(self, name: str) -> Any:
-        """The value of an attribute; `None` if it has none."""
-        return getattr(self._value, name, None)
+@attrs.define
+class _Open:
+    """Where attributes are looked for that code mentions."""
 
-
-Space = Mapping[str, Any] | _Slots
+    label: str
+    space: Space
+    candidates: Iterable[str]
+    watched: bool = True
+    whole: bool = False  # whether code that looks for any attribute may find it here
+    asked: set[str] = attrs.field(factory=set)
 
 
 class Reach:
@@ -57,7 +111,19 @@ class Reach:
     values
         The objects that were found.
     arrays
-        Those that are NumPy's arrays.
+        Those that are NumPy's arrays, by identity.
+    functions, classes
+        The user's functions and classes.
+    objects
+        Dictionaries of objects and classes to which attributes may be added.
+    instances
+        The objects of the user's classes.
+    names, any_name
+        The attributes that code mentions, and whether it may read others, too.
+    containers, buffers
+        Containers that can change, and what holds bytes that can.
+    obstacle
+        What cannot be watched, and why, in words; empty if there is nothing.
     """
 
     def __init__(self, roots: Iterable[Any]) -> None:
@@ -65,17 +131,35 @@ class Reach:
         self.cells: dict[int, tuple[str, CellType]] = {}
         self.values: list[Any] = []
         self.arrays: dict[int, np.ndarray] = {}
-        self._names: set[str] = set()  # the attributes that code mentions, of whatever it is
-        self._open: list[tuple[str, Space, Iterable[str]]] = []  # where they are looked for
+        self.functions: list[FunctionType] = []
+        self.classes: list[type] = []
+        self.objects: list[Any] = []
+        self.instances: list[Any] = []
+        self.containers: list[Any] = []
+        self.buffers: list[Any] = []
+        self.obstacle = ""
+        self.names: set[str] = set()  # the attributes that code mentions, of whatever it is
+        self.any_name = False  # whether it may mention others
+        self._open: list[_Open] = []
         self._seen: set[int] = set()
         self._waiting = list(roots)
         self._home = _home(self._waiting)
         while self._waiting:
             while self._waiting:
                 self._visit(self._waiting.pop())
-            for label, space, names in self._open:
-                for name in self._names.intersection(names):
-                    self._watch(label, space, name)
+            for place in self._open:
+                self._look(place)
+
+    def _look(self, place: _Open) -> None:
+        names = self.names.intersection(place.candidates)
+        if self.any_name and place.whole:
+            names = set(place.candidates)
+        for name in names - place.asked:
+            place.asked.add(name)
+            if place.watched:
+                self._watch(place.label, place.space, name)
+            else:
+                self._waiting.append(place.space.get(name))
 
     def _watch(self, label: str, space: Space, name: str) -> None:
         names = self.spaces.setdefault(id(space), (label, space, []))[2]
@@ -83,76 +167,231 @@ class Reach:
             names.append(name)
             self._waiting.append(space.get(name))
 
+    def _refuse(self, why: str) -> None:
+        self.obstacle = self.obstacle or why
+
     def _visit(self, value: Any) -> None:
         if id(value) in self._seen:
             return
         self._seen.add(id(value))
         self.values.append(value)
-        if isinstance(value, _ENDS):
+        if isinstance(value, _ENDS) or value is MISSING:
             return
         if isinstance(value, np.ndarray):
-            self.arrays[id(value)] = value
+            self._visit_array(value)
         elif isinstance(value, FunctionType):
             self._visit_function(value)
         elif isinstance(value, type):
             self._visit_class(value)
         elif isinstance(value, MethodType):
             self._waiting += (value.__func__, value.__self__)
+        elif isinstance(value, BuiltinFunctionType):
+            self._visit_builtin(value)
         elif isinstance(value, functools.partial):
-            self._waiting += (value.func, *value.args, *value.keywords.values())
-        elif isinstance(value, property):
-            self._waiting.append(value.fget)
+            self._waiting += (value.func, value.args, value.keywords, vars(value))
+        elif isinstance(value, property | staticmethod | classmethod | functools.cached_property):
+            made_of = (getattr(value, name, None) for name in ("fget", "__func__", "func"))
+            self._waiting += filter(None, made_of)
         elif isinstance(value, ModuleType):
-            if not _is_library(vars(value)):
-                self._open.append((f"{value.__name__}.", vars(value), vars(value)))
+            self._visit_module(value)
+        elif isinstance(value, GENERATORS):
+            pass  # whether it was drawn from is looked at
+        elif (found := asked(value)) is not None:
+            space, names = found
+            self._open.append(_Open(f"{type(value).__name__}.", space, names or self.names))
+            self.names.update(names)
+            if isinstance(value, weakref.ref):
+                self._waiting.append(value())
         else:
             self._visit_object(value)
 
+    def _visit_array(self, value: np.ndarray) -> None:
+        if is_special(value):
+            self._refuse(f"it can see a {type(value).__name__}, which has operators of its own")
+        elif value.dtype.hasobject:
+            self.containers.append(value)
+            self._waiting += parts_of(value)
+        else:
+            self.arrays[id(value)] = value
+
+    def _visit_builtin(self, value: Any) -> None:
+        """A function in C; `time.time` and its like, and the readings of an object of C's."""
+        module = value.__module__ or ""
+        if module in _CLOCKS and value.__name__ not in _STEADY:
+            self._refuse(f"it can call {value.__name__} of {module}, {_ANEW}")
+        elif module.startswith("numpy") and value.__name__ in _READING:
+            self._refuse(f"it can call {module}.{value.__name__}, {_ANEW}")
+        if not isinstance(value.__self__, ModuleType):
+            self._waiting.append(value.__self__)
+
+    def _visit_module(self, value: ModuleType) -> None:
+        space = vars(value)
+        self._open.append(_Open(f"{value.__name__}.", space, space))
+        if not _is_library(space) and "__getattr__" in space:
+            self._waiting.append(space["__getattr__"])
+
     def _visit_function(self, function: FunctionType) -> None:
-        self._waiting += function.__defaults__ or ()
-        self._waiting += (function.__kwdefaults__ or {}).values()
+        self._waiting += (function.__defaults__, function.__kwdefaults__)
         space = function.__globals__
         foreign = space is not self._home and _is_library(space)
         names = function.__code__.co_freevars
         for name, cell in zip(names, function.__closure__ or (), strict=True):
-            try:
+            with contextlib.suppress(ValueError):  # nothing is bound to it
                 self._waiting.append(cell.cell_contents)
-            except ValueError:  # nothing is bound to it
-                continue
             if not foreign:
                 self.cells[id(cell)] = name, cell
         if foreign:
+            self._visit_foreign(function)
             return
-        variables, attributes, set_attributes = _mentioned(function.__code__)
-        self._names |= attributes
-        self._open.append((f"{function.__name__}.", vars(function), vars(function)))
-        if function.__name__ != "__init__":  # that of a new object is of no interest
-            self._names |= set_attributes
-        for name in variables:
-            if name in space:
-                self._watch("", space, name)
+        self.functions.append(function)
+        found = mentions(function.__code__)
+        self._mention(found, function.__name__ != "__init__")  # of what is new, it sets them
+        if found.any_variable:
+            self._refuse(f"it looks for variables by name, with {found.any_variable}")
+        own = vars(function)
+        self._open.append(_Open(f"{function.__name__}.", own, own))
+        if not found.variables.isdisjoint(ASKING):
+            self.objects.append(own)
+        builtin = space.get("__builtins__", {})
+        builtin = vars(builtin) if isinstance(builtin, ModuleType) else builtin
+        for name in found.variables:
+            self._watch("", space, name)
+            if name not in space:
+                self._watch("", builtin, name)
+        for name, level in found.modules:
+            self._import(name, level, space)
+
+    def _mention(self, found: Mentions, sets: bool = True) -> None:
+        self.names |= found.attributes
+        self.any_name |= found.any_attribute
+        if sets:
+            self.names |= found.set_attributes
+
+    def _import(self, name: str, level: int, space: Mapping[str, Any]) -> None:
+        """Watch a module that code imports."""
+        if level:
+            try:
+                name = importlib.util.resolve_name("." * level + name, space.get("__package__"))
+            except (ImportError, TypeError, ValueError):  # nor can it be imported
+                return
+        self._watch("module ", sys.modules, name)
+
+    def _visit_foreign(self, function: FunctionType) -> None:
+        """A function of a library: of what it is made of by the user, and what it asks itself."""
+        space = function.__globals__
+        self._waiting.append(getattr(function, "__wrapped__", None))
+        if _is_ours(space):
+            return
+        module = str(space.get("__name__"))
+        if module.startswith("numpy") and function.__name__ in _READING:
+            self._refuse(f"it can call numpy.{function.__name__}, {_ANEW}")
+        if not _is_standard(space):
+            return
+        for name in mentions(function.__code__).variables:
+            value = space.get(name)
+            if isinstance(value, BuiltinFunctionType) or type(value) is type(os.environ):
+                self._waiting.append(value)
 
     def _visit_class(self, cls: type) -> None:
         """Its attributes, and the methods that Python calls by itself."""
+        if _is_library_class(cls):
+            found = self.names & _METHODS.get(cls.__module__.partition(".")[0], frozenset())
+            if found:
+                self._refuse(f"it can call {cls.__qualname__}.{min(found)}, {_ANEW}")
+            return
+        self.classes.append(cls)
+        if type(cls) is not type:
+            self._waiting.append(type(cls))
+        names = {name for base in cls.__mro__ for name in vars(base)}
+        self.names.update(*[vars(base).get("__match_args__", ()) for base in cls.__mro__])
         for base in cls.__mro__:
-            if not _is_library_class(base):
-                self._open.append((f"{base.__name__}.", vars(base), vars(base)))
-                self._waiting += [part for name, part in vars(base).items() if name[:2] == "__"]
+            space = vars(base)
+            watched = not _is_library_class(base)
+            if watched:
+                self.objects.append(space)
+                self._open.append(_Open(f"{base.__name__}.", space, names))
+            elif base is not object and not _is_ours({"__name__": base.__module__}):
+                self._open.append(_Open("", space, tuple(space), watched=False))
+            for name, part in space.items():
+                if name[:2] == "__" and name not in ("__dict__", "__weakref__"):
+                    if watched:
+                        self._waiting.append(part)
+                    elif isinstance(part, FunctionType) and base is not object:
+                        self._mention(mentions(part.__code__), sets=False)
 
     def _visit_object(self, value: Any) -> None:
         cls = type(value)
         self._waiting.append(cls)
-        if not optree.tree_is_leaf(value, namespace=NAMESPACE):
+        if isinstance(value, _CONTAINERS):
+            self.containers.append(value)
+            self._waiting += parts_of(value)
+            self._waiting.append(getattr(value, "default_factory", None))
+        elif isinstance(value, _UNCHANGING):
+            self._waiting += value
+        elif isinstance(value, _BUFFERS):
+            self.buffers.append(value)
+        elif not optree.tree_is_leaf(value, namespace=NAMESPACE):
             self._waiting += optree.tree_flatten_one_level(value, namespace=NAMESPACE)[0]
-        elif hasattr(value, "__dict__"):
-            if not _is_ours({"__name__": cls.__module__}):
-                # An attribute may hide that of the class.
-                self._open.append((f"{cls.__name__}.", vars(value), {*vars(value), *dir(cls)}))
+            self._waiting += getattr(value, "__dict__", {}).values()
+            slots: Any = slots_of(value) or {}
+            self._waiting += [slots.get(name) for name in slots]
+            return
+        if cls.__module__ == "builtins" or _is_ours({"__name__": cls.__module__}):
+            if hasattr(value, "__next__"):
+                self._refuse(f"it can read from a {cls.__name__}, which is used up")
             # What wraps a function, as `jit` does, shows it here.
-            self._waiting += filter(inspect.isroutine, vars(value).values())
-        elif not _is_library_class(cls):
-            slots = _Slots(value)
-            self._open.append((f"{cls.__name__}.", slots, slots.names))
+            self._waiting += filter(inspect.isroutine, getattr(value, "__dict__", {}).values())
+        elif _is_library_class(cls):
+            self._visit_library_object(value)
+        else:
+            self._visit_own_object(value)
+
+    def _visit_own_object(self, value: Any) -> None:
+        cls = type(value)
+        label = f"{cls.__name__}."
+        self.instances.append(value)
+        if hasattr(value, "__dict__"):
+            own = vars(value)
+            # An attribute may hide that of the class.
+            names = {*own, *(name for base in cls.__mro__ for name in vars(base))}
+            self._open.append(_Open(label, own, names, whole=True))
+            self.objects.append(own)
+            self._waiting += filter(inspect.isroutine, own.values())
+        if (slots := slots_of(value)) is not None:
+            self._open.append(_Open(label, slots, slots, whole=True))
+
+    def _visit_library_object(self, value: Any) -> None:
+        """An object of a library's class, whose methods may read any of its attributes."""
+        if isinstance(value, functools._lru_cache_wrapper):
+            self._visit_memory(value)
+        elif isinstance(value, operator.attrgetter | operator.methodcaller):
+            for text in value.__reduce__()[1]:
+                self.names.update(str(text).split("."))
+        elif isinstance(value, io.IOBase):
+            if not value.closed and value.readable():
+                self._refuse(f"it can read from a file ({type(value).__name__})")
+        elif hasattr(type(value), "__next__"):
+            self._refuse(f"it can read from a {type(value).__name__}, which is used up")
+        elif not any(map(inspect.isfunction, _members(type(value)))):
+            self._visit_own_object(value)  # it has no method in Python
+        elif hasattr(value, "__dict__"):
+            own = vars(value)
+            self.containers.append(own)
+            self._waiting += [part for part in own.values() if not _is_library_object(part)]
+
+    def _visit_memory(self, value: Any) -> None:
+        """A memoised function: what it remembers stays, or it is asked again."""
+        self._waiting.append(value.__wrapped__)
+        for part in gc.get_referents(value):
+            if type(part) is dict and part is not vars(value):
+                self._open.append(_Open("the memory of ", part, (), watched=False))
+                names = list(part)[-_KEPT:]
+                self.spaces[id(part)] = f"{value.__name__}'s memory: ", part, names
+                self._waiting += [found for found in part.values() if not _is_library_object(found)]
+
+
+def _members(cls: type) -> list[Any]:
+    return [part for base in cls.__mro__ for part in vars(base).values()]
 
 
 def _home(roots: Iterable[Any]) -> dict[str, Any] | None:
@@ -169,10 +408,12 @@ def _is_ours(space: Mapping[str, Any]) -> bool:
     return str(space.get("__name__")).partition(".")[0] == "fdbr"
 
 
+def _is_standard(space: Mapping[str, Any]) -> bool:
+    return str(space.get("__name__")).partition(".")[0] in _LIBRARIES
+
+
 def _is_library(space: Mapping[str, Any]) -> bool:
-    if str(space.get("__name__")).partition(".")[0] in _LIBRARIES:
-        return True
-    return str(space.get("__file__", "")).startswith(_INSTALLED)
+    return _is_standard(space) or str(space.get("__file__", "")).startswith(_INSTALLED)
 
 
 def _is_library_class(cls: type) -> bool:
@@ -180,22 +421,8 @@ def _is_library_class(cls: type) -> bool:
     return _is_library(vars(module) if module else {"__name__": cls.__module__})
 
 
-@functools.lru_cache(maxsize=1024)
-def _mentioned(code: CodeType) -> tuple[frozenset[str], ...]:
-    """The variables, the attributes and the attributes to be set that code mentions.
-
-    Functions within it are included.
-    """
-    found: tuple[set[str], ...] = set(), set(), set()
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in _VARIABLES:
-            found[0].add(instruction.argval)
-        elif instruction.opname in _ATTRIBUTES:
-            found[1].add(instruction.argval)
-        elif instruction.opname == "STORE_ATTR":
-            found[2].add(instruction.argval)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            for names, more in zip(found, _mentioned(constant), strict=True):
-                names |= more
-    return tuple(map(frozenset, found))
+def _is_library_object(value: Any) -> bool:
+    """Whether it is an object that is no container, of a library's class."""
+    if isinstance(value, (*_ENDS, *_CONTAINERS, *_UNCHANGING, FunctionType, MethodType, type)):
+        return False
+    return not isinstance(value, np.ndarray) and _is_library_class(type(value))

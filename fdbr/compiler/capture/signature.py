@@ -10,7 +10,7 @@ from fdbr.backend import is_array
 from fdbr.compiler.capture.paths import Scope, details, exact, is_leaf, one_level
 from fdbr.core import Tracer
 
-__all__ = ["is_moving", "nodes", "paths", "put_together", "sign", "taken_apart"]
+__all__ = ["is_moving", "is_special", "nodes", "paths", "put_together", "sign", "taken_apart"]
 
 Reader = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
 """What reads the details of arguments of one structure."""
@@ -90,6 +90,12 @@ def sign(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], bool]:
         else:
             signature.append((None, exact(leaf)))
     return tuple(signature), traced
+
+
+def is_special(value: Any) -> bool:
+    """Whether an array may have operators that mean other things than those of arrays."""
+    kind = type(value)
+    return issubclass(kind, np.ndarray) and kind is not np.ndarray and kind is not np.memmap
 
 
 def is_moving(leaf: Any) -> bool:

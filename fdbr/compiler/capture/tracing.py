@@ -1,19 +1,26 @@
 """Recording: a function is run on real values, and each step and decision is noted."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from fdbr import core
 from fdbr.array import decided, refusing
 from fdbr.compiler.capture.constants import Constants
+from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.ir.guards import EACH, to_list
 from fdbr.compiler.ir.numbers import apply
 from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, kind_of
 from fdbr.core import Primitive, Trace, Tracer
 
-__all__ = ["CaptureTrace", "CaptureTracer", "Captured", "capture"]
+__all__ = [
+    "AbandonedError",
+    "CaptureTrace",
+    "CaptureTracer",
+    "Captured",
+    "capture",
+]
 
 _MOST = 50_000  # steps of a program: Python takes 0.2 ms to compile one
 _harmless = frozenset({"ignore", "warn", "print"})
@@ -25,6 +32,10 @@ _refuse_array = refusing(
     "B = ops.at(B)[key].set(x); to join values, ops.stack or ops.concat. Where code must see the "
     "numbers, x.tolist() gives them, and the recording then holds for them alone."
 )
+
+
+class AbandonedError(RuntimeError):
+    """A function does something that no recording shows, and is to be run as it is."""
 
 
 class CaptureTracer(Tracer):
@@ -59,9 +70,11 @@ class CaptureTrace(Trace):
         The arrays that came from elsewhere.
     obstacle
         Why the recording cannot be replayed; empty if it can.
+    abandoned
+        Whether not even this run gives what the function gives.
     """
 
-    __slots__ = ("_errors", "answers", "constants", "obstacle", "steps")
+    __slots__ = ("_errors", "abandoned", "answers", "constants", "obstacle", "steps")
 
     def __init__(self, function: Any, known: Any = ()) -> None:
         super().__init__("jit", function)
@@ -69,6 +82,7 @@ class CaptureTrace(Trace):
         self.answers: list[Any] = []
         self.constants = Constants(known)
         self.obstacle = ""
+        self.abandoned = False
         self._errors = np.geterr()
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -112,7 +126,14 @@ class CaptureTrace(Trace):
         if isinstance(value, Tracer):
             self.obstacle = f"it uses a traced value of {value._trace}, which is no argument"
             return value
+        if is_special(value):
+            self.abandon(f"a {type(value).__name__} has operators of its own")
         return self.constants.keep(value)
+
+    def abandon(self, why: str) -> NoReturn:
+        """End the recording: what the function would give is not what it gives when recorded."""
+        self.obstacle, self.abandoned = why, True
+        raise AbandonedError(f"fdbr.jit: {self.origin[1]} cannot be recorded: {why}")
 
     def setting(self, value: Any) -> Any:
         """A keyword of a primitive: traced values in it become plain, which is a decision."""
@@ -204,9 +225,15 @@ def capture(
     for leaf in leaves:
         trace.borrow(leaf)
     inputs = tuple(Variable(kind_of(leaf)) for leaf in leaves)
-    out = core.run(
-        trace, f, [CaptureTracer(trace, *pair) for pair in zip(leaves, inputs, strict=True)]
-    )
+    traced = [CaptureTracer(trace, *pair) for pair in zip(leaves, inputs, strict=True)]
+    try:
+        out = core.run(trace, f, traced)
+    except Exception as error:
+        if trace.abandoned and not isinstance(error, AbandonedError):
+            raise AbandonedError(trace.obstacle) from error
+        raise
+    if trace.abandoned:  # and the function caught the error
+        raise AbandonedError(trace.obstacle)
     outputs, result = [], []
     for leaf in out:
         if type(leaf) is CaptureTracer and leaf._trace is trace:

@@ -1,0 +1,134 @@
+"""Which names code mentions, read from its instructions."""
+
+import dis
+import functools
+import keyword
+from collections.abc import Iterator, Sequence
+from types import CodeType
+from typing import Any
+
+import attrs
+
+__all__ = ["ASKING", "Mentions", "mentions"]
+
+_VARIABLES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
+_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
+_CALLS = frozenset({"PRECALL", "CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+
+# What looks for attributes by names that stand nowhere in the code that calls it.
+_SPYING = frozenset(
+    {
+        *("vars", "dir", "__dict__", "__getattribute__", "asdict", "astuple", "evolve", "replace"),
+        *("copy", "deepcopy", "getmembers", "dumps"),
+    }
+)
+_BY_NAME = frozenset({"getattr", "hasattr", "attrgetter"})
+ASKING = frozenset({"getattr", "hasattr", "vars", "dir"})
+"""Functions that ask for attributes that may not be there."""
+
+_VARIABLES_BY_NAME = frozenset({"eval", "exec", "globals"})
+
+
+@attrs.frozen
+class Mentions:
+    """The names in some code, and in functions within it.
+
+    Attributes
+    ----------
+    variables
+        Those of global variables and builtins.
+    attributes, set_attributes
+        Those of attributes, and those that are only set.
+    modules
+        Modules that are imported: the name, and how far up a relative name begins.
+    any_attribute
+        Whether attributes may be read by other names, too.
+    any_variable
+        What may read variables by other names, too; empty if nothing does.
+    """
+
+    variables: frozenset[str] = frozenset()
+    attributes: frozenset[str] = frozenset()
+    set_attributes: frozenset[str] = frozenset()
+    modules: frozenset[tuple[str, int]] = frozenset()
+    any_attribute: bool = False
+    any_variable: str = ""
+
+    def __or__(self, other: "Mentions") -> "Mentions":
+        return Mentions(
+            self.variables | other.variables,
+            self.attributes | other.attributes,
+            self.set_attributes | other.set_attributes,
+            self.modules | other.modules,
+            self.any_attribute or other.any_attribute,
+            self.any_variable or other.any_variable,
+        )
+
+
+@functools.lru_cache(maxsize=1024)
+def mentions(code: CodeType) -> Mentions:
+    """What code mentions."""
+    steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+    names: dict[bool, set[str]] = {
+        kind: {step.argval for step in steps if step.opname in table}
+        for kind, table in ((False, _VARIABLES), (True, _ATTRIBUTES))
+    }
+    found = Mentions(
+        frozenset(names[False]),
+        frozenset(names[True]).union(_texts(code.co_consts)),
+        frozenset(step.argval for step in steps if step.opname == "STORE_ATTR"),
+        frozenset(_imports(steps)),
+        not _SPYING.isdisjoint(names[False] | names[True]) or _asks_by_name(steps),
+        min(_VARIABLES_BY_NAME & names[False], default=""),
+    )
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= mentions(constant)
+    return found
+
+
+def _texts(constants: Any) -> Iterator[str]:
+    """The names in constants: patterns of ``match`` and functions such as `getattr` take them."""
+    for constant in constants:
+        if type(constant) is str and len(constant) < 80:
+            yield from filter(_is_name, constant.split("."))
+        elif type(constant) in (tuple, frozenset):
+            yield from _texts(constant)
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
+def _imports(steps: Sequence[dis.Instruction]) -> Iterator[tuple[str, int]]:
+    for position, step in enumerate(steps):
+        if step.opname == "IMPORT_NAME":  # before it stand how far up, and what is taken from it
+            level, parts = (steps[position - i].argval for i in (2, 1))
+            above = step.argval
+            yield above, level
+            for part in parts or () if not above else ():
+                yield part, level
+            while "." in above:
+                above = above.rpartition(".")[0]
+                yield above, level
+
+
+def _asks_by_name(steps: Sequence[dis.Instruction]) -> bool:
+    """Whether `getattr` or one like it is given a name that is no constant."""
+    for position, step in enumerate(steps):
+        if step.opname not in _VARIABLES | _ATTRIBUTES or step.argval not in _BY_NAME:
+            continue
+        given = []
+        for other in steps[position + 1 :]:
+            if other.opname in _CALLS:
+                break
+            given.append(other)
+        else:
+            return True  # it is passed on
+        last = other.argval if isinstance(other.argval, int) else 0
+        if other.opname == "CALL_FUNCTION_EX" or other.opname == "CALL_KW":
+            return True
+        name = len(given) - (2 if last == 3 and step.argval == "getattr" else 1)
+        if name < 0 or given[name].opname != "LOAD_CONST" or type(given[name].argval) is not str:
+            return True
+    return False

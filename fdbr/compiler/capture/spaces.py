@@ -1,0 +1,104 @@
+"""Where variables and attributes live: what is asked for them by name, as a mapping is."""
+
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from types import MemberDescriptorType
+from typing import Any
+
+__all__ = ["MISSING", "Slots", "Space", "asked", "slots_of"]
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING: Any = _Missing()
+"""What stands for the value of a variable that is not bound."""
+
+
+class Slots:
+    """The attributes of an object that do not lie in its dictionary.
+
+    It does not keep the object, if there are weak references to such objects.
+    """
+
+    def __init__(self, value: Any, members: Mapping[str, Any]) -> None:
+        self._members = members
+        try:
+            self._value = weakref.ref(value)
+        except TypeError:
+            self._value = lambda: value  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of an attribute."""
+        value = self._value()
+        try:
+            return default if value is None else self._members[name].__get__(value)
+        except AttributeError:
+            return default
+
+
+def slots_of(value: Any) -> Slots | None:
+    """The slots of an object; `None` if it has none."""
+    members: dict[str, Any] = {}
+    for cls in type(value).__mro__:
+        for name, part in vars(cls).items():
+            if type(part) is MemberDescriptorType:
+                members.setdefault(name, part)
+    return Slots(value, members) if members else None
+
+
+class _Local:
+    """The attributes that a thread sees of what each has its own of."""
+
+    def __init__(self, value: threading.local) -> None:
+        self._value = value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of an attribute."""
+        return getattr(self._value, name, default)
+
+
+class _Context:
+    """The value of a context variable."""
+
+    def __init__(self, variable: "ContextVar[Any]") -> None:
+        self._variable = variable
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """That value."""
+        return self._variable.get(default)
+
+
+class _Referent:
+    """Whether what a weak reference refers to is there."""
+
+    def __init__(self, reference: "weakref.ref[Any]") -> None:
+        self._reference = reference
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """That."""
+        return self._reference() is not None
+
+
+Space = Mapping[str, Any] | Slots | _Local | _Context | _Referent
+
+
+def asked(value: Any) -> tuple[Space, list[str]] | None:
+    """For an object that is asked for a value that it does not hold: how, and by what names.
+
+    There are no names where any may be asked for.
+    """
+    if isinstance(value, threading.local):
+        return _Local(value), []
+    if isinstance(value, ContextVar):
+        return _Context(value), [value.name]
+    if isinstance(value, weakref.ref):
+        return _Referent(value), ["what is referred to"]
+    return None
