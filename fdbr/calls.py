@@ -76,6 +76,8 @@ def apply(call: Call, leaves: Leaves) -> tuple[Any, ...]:
         _check_arguments(call, top, (outs, slopes))
         return tuple(map(top.output, outs, slopes))
     if not isinstance(top, ReverseTrace):  # it records steps, whatever they belong to
+        if hasattr(top, "call"):  # it keeps the rule, too
+            return tuple(top.call(call, leaves))
         below = [value for value in values if isinstance(value, Tracer)]
         for value in below:
             top.constant(value)

@@ -314,6 +314,8 @@ def _as_arrays(args: tuple[Any, ...], where: str) -> tuple[Any, ...]:
 
 def _of_numbers(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply a primitive to nothing but Python numbers, which are weak and have no methods."""
+    if primitive.kind == "program":  # whose steps take numbers as they are
+        return primitive.value(np, *args, **params)
     if primitive.kind != "elementwise":
         return primitive.value(np, *[np.asarray(arg)[()] for arg in args], **params)
     out = primitive.value(np, *args, **params)

@@ -33,6 +33,8 @@ class Kept:
         How often it was replayed.
     why
         Why it was recorded.
+    unrolled
+        Why loops in it were recorded turn by turn.
     """
 
     arguments: tuple[str, ...]
@@ -43,6 +45,7 @@ class Kept:
     waiting: int
     runs: int
     why: str
+    unrolled: tuple[str, ...]
 
 
 @attrs.frozen
@@ -78,6 +81,7 @@ class Report:
             )
             if kept.answers:
                 lines.append(f"   decisions: {_short(kept.answers)}")
+            lines += [f"   {why}" for why in kept.unrolled]
         if self.eager:
             lines.append(f"run without a recording {_count(self.eager, 'time')}:")
             lines += [f"   {obstacle}" for obstacle in self.obstacles]
@@ -105,6 +109,7 @@ def _kept(recording: CompiledTrace) -> Kept:
         recording.code.waiting(),
         recording.runs,
         recording.why,
+        recording.unrolled,
     )
 
 

@@ -32,6 +32,8 @@ class CompiledTrace:
         What was around the function.
     shared
         Arrays from elsewhere that others can write to, with copies.
+    unrolled
+        Why loops in it were recorded turn by turn.
     form
         What makes a result of the outputs.
     why
@@ -52,6 +54,7 @@ class CompiledTrace:
         "hit",
         "raw",
         "shared",
+        "unrolled",
         "why",
     )
 
@@ -68,6 +71,7 @@ class CompiledTrace:
         self.answers = recorded.answers
         self.environment = environment
         self.shared = recorded.constants.shared()
+        self.unrolled = recorded.unrolled
         self.form = form
         self.why = why
         self.counter = [0]

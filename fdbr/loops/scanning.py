@@ -1,13 +1,17 @@
 """`scan` and `fori_loop`: loops whose number of turns is known before they begin."""
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from fdbr import tree
 from fdbr.backend import is_array
+from fdbr.compiler.capture.tracing import capturing
 from fdbr.core import Tracer, describe, integer
+from fdbr.loops.bodies import NoBodyError
 from fdbr.loops.carries import first_carry, kept
+from fdbr.loops.staging import scan_staged
 from fdbr.loops.turns import Counter, Rows, scan_turns, segments
 
 __all__ = ["fori_loop", "scan", "segment_size"]
@@ -84,12 +88,20 @@ def scan(
     """
     carry = first_carry("scan", "init", init)
     rows = _rows(xs, length)
-    _check_unroll("scan", unroll)
     size = segment_size("scan", checkpoint, rows.length)
-    return _run("scan", f, carry, rows, reverse, size)
+    return _run("scan", f, carry, rows, reverse, size, _turns_at_once("scan", unroll))
 
 
-def _run(function: str, f: Any, carry: Any, rows: Any, reverse: bool, size: int) -> Any:
+def _run(
+    function: str, f: Any, carry: Any, rows: Any, reverse: bool, size: int, unroll: int
+) -> Any:
+    """The loop: one instruction of what is captured, or else a loop of Python."""
+    captured = capturing.get()
+    if captured is not None and rows.length:
+        try:
+            return scan_staged(function, f, carry, rows, reverse, size, unroll)
+        except NoBodyError as why:
+            captured.unrolled[f"fdbr.{function} is recorded turn by turn: {why}"] = None
     if size:
         return segments(function, f, carry, rows, reverse, size)
     return scan_turns(function, f, carry, rows, reverse)
@@ -145,13 +157,13 @@ def fori_loop(
     """
     numbers = range(integer("fdbr.fori_loop", "lower", lower), _stop(upper))
     carry = first_carry("fori_loop", "init_val", init_val)
-    _check_unroll("fori_loop", unroll)
+    at_once = _turns_at_once("fori_loop", unroll)
     size = segment_size("fori_loop", checkpoint, len(numbers))
 
     def turn(val: Any, i: Any) -> tuple[Any, Any]:
         return body_fun(i, val), None
 
-    return _run("fori_loop", turn, carry, Counter(numbers), False, size)[0]
+    return _run("fori_loop", turn, carry, Counter(numbers), False, size, at_once)[0]
 
 
 def _stop(upper: Any) -> int:
@@ -183,9 +195,11 @@ def _rows(xs: Any, length: Any) -> Rows:
     return Rows([kept(leaf) for leaf in leaves], structure, next(iter(lengths)))
 
 
-def _check_unroll(function: str, unroll: Any) -> None:
-    if not isinstance(unroll, bool):
-        integer(f"fdbr.{function}", "unroll", unroll, least=1)
+def _turns_at_once(function: str, unroll: Any) -> int:
+    """How many turns go into a program at once."""
+    if isinstance(unroll, bool):
+        return sys.maxsize if unroll else 1
+    return integer(f"fdbr.{function}", "unroll", unroll, least=1)
 
 
 def segment_size(function: str, checkpoint: Any, length: int) -> int:

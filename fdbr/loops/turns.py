@@ -13,7 +13,7 @@ from fdbr.core import Tracer, describe, number_types, plain
 from fdbr.loops.carries import check_carry, kept, settled
 from fdbr.ops.kinds.fitting import shape_of
 
-__all__ = ["Counter", "Rows", "pair", "scan_turns", "segments"]
+__all__ = ["Counter", "Rows", "Turn", "joined", "pair", "scan_turns", "segments"]
 
 Turn = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -29,13 +29,30 @@ class Rows:
         The number of turns.
     """
 
-    __slots__ = ("leaves", "length", "structure")
+    __slots__ = ("leaves", "length", "size", "structure")
 
-    def __init__(self, leaves: Sequence[Any], structure: Any, length: int) -> None:
+    base = numbers = None  # it has no integers, as `Counter` has
+
+    def __init__(self, leaves: Sequence[Any], structure: Any, length: int, size: int = 1) -> None:
         self.leaves, self.structure, self.length = leaves, structure, length
+        self.size = size  # of what a part has
 
     def __getitem__(self, index: int) -> Any:
-        return tree.unflatten(self.structure, [leaf[index] for leaf in self.leaves])
+        return self.row([leaf[index] for leaf in self.leaves])
+
+    def row(self, leaves: Sequence[Any]) -> Any:
+        """A row that is made of these leaves."""
+        return tree.unflatten(self.structure, leaves)
+
+    def parts(self, size: int) -> "Rows":
+        """Parts of so many rows in the place of rows; there must be no row left."""
+        count = self.length // size
+        leaves = [ops.reshape(leaf, (count, size, *leaf.shape[1:])) for leaf in self.leaves]
+        return Rows(leaves, self.structure, count, size)
+
+    def inside(self, part: Any) -> "Rows":
+        """The rows in one of the parts."""
+        return Rows(tree.leaves(part), self.structure, self.size)
 
     def part(self, start: int, stop: int) -> "Rows":
         """The rows from one to before another."""
@@ -59,10 +76,13 @@ class Counter:
         The number of turns.
     """
 
-    __slots__ = ("base", "length", "numbers")
+    __slots__ = ("base", "length", "numbers", "size", "step")
 
-    def __init__(self, numbers: range, base: Any = 0) -> None:
+    leaves: Sequence[Any] = ()  # there are no rows, as `Rows` has
+
+    def __init__(self, numbers: range, base: Any = 0, size: int = 1, step: int = 1) -> None:
         self.numbers, self.base, self.length = numbers, base, len(numbers)
+        self.size, self.step = size, step  # of what a part has
 
     def __getitem__(self, index: int) -> Any:
         return self.base + self.numbers[index]
@@ -74,6 +94,14 @@ class Counter:
     def zeros(self) -> Any:
         """A number."""
         return self.base
+
+    def parts(self, size: int) -> "Counter":
+        """The first numbers of parts of so many."""
+        return Counter(self.numbers[::size], self.base, size, self.numbers.step)
+
+    def inside(self, first: Any) -> "Counter":
+        """The numbers in one of the parts."""
+        return Counter(range(0, self.size * self.step, self.step), first)
 
 
 def pair(function: str, out: Any) -> tuple[Any, Any]:
@@ -163,16 +191,18 @@ def segments(
         parts.append(ys)
     if not parts:
         return scan_turns(function, f, carry, rows, reverse)
-    ordered = parts[::-1] if reverse else parts
-    return carry, tree.map(lambda *leaves: _joined(leaves), *ordered)
+    return carry, joined(parts[::-1] if reverse else parts)
 
 
 def _segment(function: str, f: Turn, reverse: bool, carry: Any, rows: Any) -> tuple[Any, Any]:
     return scan_turns(function, f, carry, rows, reverse)
 
 
-def _joined(leaves: Sequence[Any]) -> Any:
-    if len(leaves) == 1:
-        return leaves[0]
-    out = ops.concat(leaves)
-    return out if isinstance(out, Tracer) else lock(out)
+def joined(parts: Sequence[Any]) -> Any:
+    """Trees of stacked results, one after the other."""
+
+    def one(*leaves: Any) -> Any:
+        out = leaves[0] if len(leaves) == 1 else ops.concat(leaves)
+        return out if isinstance(out, Tracer) else lock(out)
+
+    return tree.map(one, *parts)

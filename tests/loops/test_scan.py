@@ -25,6 +25,24 @@ def test_a_scan_gives_what_the_loop_of_python_gives(how, program, reverse, check
     assert_allclose(transform(scan)(w, init, xs), transform(loop)(w, init, xs))
 
 
+@pytest.mark.parametrize("how", TRANSFORMED)
+@settings(max_examples=6)
+@given(loops(least=1), st.booleans(), CHECKPOINTS, st.sampled_from([1, 2, True]))
+def test_a_jitted_scan_gives_what_the_loop_of_python_gives(
+    how, program, reverse, checkpoint, unroll
+):
+    f, w, init, xs, length = program
+    options = {"reverse": reverse, "checkpoint": checkpoint, "unroll": unroll}
+    scan = lambda w, init, xs: fdbr.scan(f(w), init, xs, **options)
+    loop = lambda w, init, xs: by_hand(f(w), init, xs, length, reverse)
+    transform = TRANSFORMED[how]
+    jitted = fdbr.jit(transform(scan))
+    want = transform(loop)(w, init, xs)
+    for _ in range(3):  # captured, replayed, and replayed by a call stub
+        assert_allclose(jitted(w, init, xs), want)
+    assert len(jitted.report().recordings) == 1
+
+
 @given(loops(), st.booleans(), CHECKPOINTS)
 def test_results_have_their_shapes_without_a_turn_too(program, reverse, checkpoint):
     f, w, init, xs, length = program

@@ -1,6 +1,7 @@
 """Recording: a function is run on real values, and each step and decision is noted."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,9 +21,13 @@ __all__ = [
     "CaptureTracer",
     "Captured",
     "capture",
+    "capturing",
 ]
 
 _MOST = 50_000  # steps of a program: Python takes 0.2 ms to compile one
+capturing: ContextVar["CaptureTrace | None"] = ContextVar("capturing", default=None)
+"""What goes on to be captured here, if anything does."""
+
 _harmless = frozenset({"ignore", "warn", "print"})
 
 
@@ -72,9 +77,13 @@ class CaptureTrace(Trace):
         Why the recording cannot be replayed; empty if it can.
     abandoned
         Whether not even this run gives what the function gives.
+    unrolled
+        Why loops among the steps are not one step each.
     """
 
-    __slots__ = ("_errors", "abandoned", "answers", "constants", "obstacle", "steps")
+    __slots__ = (
+        *("_errors", "abandoned", "answers", "constants", "obstacle", "steps", "unrolled"),
+    )
 
     def __init__(self, function: Any, known: Any = ()) -> None:
         super().__init__("jit", function)
@@ -83,6 +92,7 @@ class CaptureTrace(Trace):
         self.constants = Constants(known)
         self.obstacle = ""
         self.abandoned = False
+        self.unrolled: dict[str, None] = {}
         self._errors = np.geterr()
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -189,9 +199,11 @@ class Captured:
         The arrays that came from elsewhere.
     obstacle
         Why the program cannot be run again; empty if it can.
+    unrolled
+        Why loops in it are not one step each.
     """
 
-    __slots__ = ("answers", "constants", "obstacle", "program", "result")
+    __slots__ = ("answers", "constants", "obstacle", "program", "result", "unrolled")
 
     def __init__(self, trace: CaptureTrace, program: Program, result: list[Any]) -> None:
         self.program = program
@@ -199,6 +211,7 @@ class Captured:
         self.answers = tuple(trace.answers)
         self.constants = trace.constants
         self.obstacle = trace.obstacle
+        self.unrolled = tuple(trace.unrolled)
 
 
 def capture(
@@ -226,12 +239,15 @@ def capture(
         trace.borrow(leaf)
     inputs = tuple(Variable(kind_of(leaf)) for leaf in leaves)
     traced = [CaptureTracer(trace, *pair) for pair in zip(leaves, inputs, strict=True)]
+    token = capturing.set(trace)
     try:
         out = core.run(trace, f, traced)
     except Exception as error:
         if trace.abandoned and not isinstance(error, AbandonedError):
             raise AbandonedError(trace.obstacle) from error
         raise
+    finally:
+        capturing.reset(token)
     if trace.abandoned:  # and the function caught the error
         raise AbandonedError(trace.obstacle)
     outputs, result = [], []

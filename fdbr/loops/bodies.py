@@ -1,0 +1,211 @@
+"""The body of a loop as a program: what is captured once, whatever the number of turns.
+
+A body is run on the values of the first turn, and its steps are noted.  Traced values that it sees
+from around it, and arrays that somebody can write to, become inputs of the program, so that
+transformations around the loop find them among its operands.  What a transformation around must
+know of (`stop_gradient`, custom derivatives, loops within) stays a step.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr import calls, core
+from fdbr.backend import is_locked
+from fdbr.batching import BatchTracer
+from fdbr.compiler.capture.tracing import AbandonedError, CaptureTrace, CaptureTracer, capture
+from fdbr.compiler.ir.numbers import exact
+from fdbr.compiler.ir.program import Instruction, Program, Variable, kind_of
+from fdbr.compiler.tiers import Code
+from fdbr.core import Primitive, Tracer
+from fdbr.ops.kinds.rules import Rules, Unknown
+
+__all__ = ["Body", "NoBodyError", "Step", "evaluate", "example", "stage"]
+
+
+class NoBodyError(BaseException):
+    """A body is no program: it takes decisions, or does what a replay would not do.
+
+    It is no `Exception`, for code that is captured must not catch it.
+    """
+
+
+class Step(Primitive):
+    """A primitive of staged programs, which ``function`` applies to traced values of any kind."""
+
+    __slots__ = ("_function",)
+
+    def __init__(
+        self, name: str, value: Callable[..., Any], function: Callable[..., Any] | None = None
+    ) -> None:
+        # No call of the initializer, which makes an entry of the registry of operations.
+        refused = Unknown(f"fdbr.{name}: a program cannot be differentiated here")
+        self.name, self.kind, self.value = name, "program", value
+        self.rules = Rules(lambda index: refused)
+        self.forward, self.batch = None, None
+        self._function = function
+
+    def apply(self, *args: Any, **params: Any) -> Any:
+        if self._function is None:
+            return super().apply(*args, **params)
+        return self._function(*args, **params)
+
+    def explain(self, error: Exception, args: Any) -> Exception:
+        return error
+
+
+_STOP = Step("stop_gradient", lambda xp, x: x, core.stop_gradient)
+_CALL = Step(
+    "call",
+    lambda xp, *leaves, call: tuple(call.value(*leaves)),
+    lambda *leaves, call: calls.apply(call, leaves),
+)
+
+
+class _StageTrace(CaptureTrace):
+    """The run of a body on example values."""
+
+    __slots__ = ("found", "lifted", "stopped")
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self.found: list[Any] = []  # what became an input,
+        self.lifted: dict[int, CaptureTracer] = {}  # and what stands for it
+        self.stopped: set[Variable] = set()
+
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        own = tuple(self.own(arg) if _is_outer(arg, self) else arg for arg in args)
+        out = super().process(primitive, own, params)
+        if self.obstacle:
+            raise NoBodyError(self.obstacle)
+        return out
+
+    def own(self, value: Any) -> CaptureTracer:
+        """What stands for a value from around the body."""
+        known = self.lifted.get(id(value))
+        if known is None:
+            shown = example(value)
+            known = CaptureTracer(self, shown, Variable(kind_of(shown)))
+            self.lifted[id(value)] = known
+            self.found.append(value)
+        return known
+
+    def lower(self, tracer: Any) -> Any:
+        if tracer.variable in self.stopped:
+            return tracer
+        made = CaptureTracer(self, tracer.value, Variable(tracer.variable.kind))
+        self.steps.append(Instruction(_STOP, (tracer.variable,), {}, (made.variable,)))
+        self.stopped.add(made.variable)
+        return made
+
+    def call(self, call: Any, leaves: Sequence[Any]) -> Any:
+        """Note an operation whose derivative is stated."""
+        shown = [leaf.value if type(leaf) is CaptureTracer else leaf for leaf in leaves]
+        stage(lambda given: list(call.value(*given)), [example(leaf) for leaf in shown])
+        return self.process(_CALL, tuple(leaves), {"call": call})
+
+    def decide(self, tracer: Any, kind: Callable[[Any], Any]) -> Any:
+        raise NoBodyError(
+            f"its body asks for {kind.__name__}() of a value that differs by the turn"
+        )
+
+    def show(self, tracer: Tracer) -> Any:
+        raise NoBodyError("its body makes text of a value")
+
+
+def _is_outer(arg: Any, trace: Any) -> bool:
+    """Whether an operand is to be an input: another trace's, or an array that may change."""
+    if isinstance(arg, Tracer):
+        return arg._trace is not trace
+    return hasattr(arg, "dtype") and hasattr(arg, "shape") and not is_locked(arg)
+
+
+def example(value: Any) -> Any:
+    """A plain value of the kind that a traced one has: of a batch, the first example's."""
+    while isinstance(value, Tracer):
+        if type(value) is BatchTracer:
+            first = example(value.value)
+            return first[0] if len(first) else first.sum(0)
+        value = value.value
+    if isinstance(value, np.ndarray) and not value.ndim:
+        return value[()]
+    return value
+
+
+class Body:
+    """A body that was captured.
+
+    Attributes
+    ----------
+    program
+        Its inputs are those that it was given, and then what it found around it.
+    found
+        What that was.
+    outs
+        The results on the example values.
+    """
+
+    __slots__ = ("_code", "found", "outs", "program")
+
+    def __init__(self, program: Program, found: list[Any], outs: list[Any]) -> None:
+        self.program, self.found, self.outs = program, found, outs
+        self._code: Code | None = None
+
+    def code(self, leaves: Sequence[Any]) -> Code:
+        """What runs it; it is made with the leaves of a first run."""
+        if self._code is None:
+            with np.errstate(all="ignore"):  # the turn that follows will warn
+                captured = capture(lambda given: evaluate(self.program, given), self, leaves)
+            if captured.obstacle or captured.answers:
+                raise RuntimeError(
+                    f"fdbr.jit: a loop's body cannot be captured: {captured.obstacle}"
+                )
+            self._code = Code(captured.program)
+        return self._code
+
+
+def stage(f: Callable[[list[Any]], list[Any]], leaves: Sequence[Any]) -> Body:
+    """Capture a body, a function of leaves, on example values.
+
+    Raises
+    ------
+    NoBodyError
+        If it cannot be captured.
+    """
+    with np.errstate(all="ignore"):  # the first turn will warn
+        trace = _StageTrace(f)
+        inputs = [CaptureTracer(trace, leaf, Variable(kind_of(leaf))) for leaf in leaves]
+        try:
+            out = core.run(trace, f, inputs)
+        except AbandonedError as error:
+            raise NoBodyError(str(error)) from None
+        outs = [trace.own(leaf) if _is_outer(leaf, trace) else leaf for leaf in out]
+    if trace.obstacle:
+        raise NoBodyError(trace.obstacle)
+    outputs, shown = [], []
+    for leaf in outs:
+        mine = type(leaf) is CaptureTracer
+        outputs.append(leaf.variable if mine else leaf)
+        shown.append(leaf.value if mine else leaf)
+    lifted = [trace.own(value) for value in trace.found]
+    heads = tuple(tracer.variable for tracer in (*inputs, *lifted))
+    program = Program(trace.origin[1], heads, tuple(trace.steps), tuple(outputs))
+    return Body(program, trace.found, shown)
+
+
+def evaluate(program: Program, leaves: Sequence[Any]) -> list[Any]:
+    """The outputs of a staged program on arrays or traced values of any transformation."""
+    values: dict[Any, Any] = dict(zip(program.inputs, leaves, strict=True))
+
+    def value(operand: Any) -> Any:
+        return values[operand] if type(operand) is Variable else operand
+
+    for step in program.steps:
+        assert isinstance(step, Instruction)
+        args = tuple(map(value, step.operands))
+        whole = exact(step.primitive, map(type, args))
+        apply = step.primitive.apply if whole is None else whole
+        out = apply(*args, **step.params)
+        values.update(zip(step.outs, out if step.several else (out,), strict=True))
+    return [value(output) for output in program.outputs]

@@ -1,0 +1,217 @@
+"""A jitted loop is one instruction, whose body is captured once, whatever the number of turns."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fdbr
+from fdbr import nn, ops, random
+from fdbr.testing import assert_allclose
+from loops.programs import TRANSFORMED, by_hand
+
+W, H = np.array([[0.5, 0.2], [-0.3, 0.4]]), np.array([0.1, -0.2])
+
+
+def rnn(w, h, xs):
+    """The states of a recurrent network."""
+
+    def step(h, x):
+        h = np.tanh(w @ h + x)
+        return h, h * x
+
+    return fdbr.scan(step, h, xs)
+
+
+def loss(w, h, xs):
+    h, ys = rnn(w, h, xs)
+    return ops.sum(h**2) + ops.sum(np.sin(ys))
+
+
+WHOLE = {
+    "value": rnn,
+    "gradient": fdbr.grad(loss, (0, 1, 2)),
+    "jvp": lambda *args: fdbr.jvp(rnn, args, args),
+    "hvp": lambda w, *rest: fdbr.hvp(lambda w: loss(w, *rest), (w,), (w,)),
+    "hessian": lambda w, *rest: fdbr.hessian(lambda w: loss(w, *rest))(w),
+    "vmap": lambda w, h, xs: fdbr.vmap(rnn, (None, 0, 0))(
+        w, np.stack([h, h]), np.stack([xs, xs + 1])
+    ),
+}
+
+
+@pytest.mark.parametrize("how", WHOLE)
+def test_the_size_of_a_program_does_not_depend_on_the_number_of_turns(how):
+    sizes = set()
+    for length in (2, 3, 17):
+        f = fdbr.jit(WHOLE[how])
+        xs = np.linspace(-1, 1, 2 * length).reshape(length, 2)
+        assert_allclose(f(W, H, xs), WHOLE[how](W, H, xs))
+        sizes.add(f.report().recordings[0].steps[0])
+    assert len(sizes) == 1
+    assert any(step.primitive.name == "scan" for step in f.programs()[0].steps if step.outs)
+
+
+@pytest.mark.parametrize("length", [1, 2, 50])
+@pytest.mark.parametrize("checkpoint", [None, 7])
+def test_a_body_is_run_once_whatever_the_number_of_turns(length, checkpoint):
+    runs = []
+
+    def f(h, x):
+        runs.append(None)
+        return np.tanh(h * x), h
+
+    jitted = fdbr.jit(fdbr.grad(lambda h, xs: fdbr.scan(f, h, xs, checkpoint=checkpoint)[0]))
+    for _ in range(3):
+        jitted(np.float64(0.5), np.full(length, 1.1))
+    left = checkpoint is not None and length > checkpoint  # 50 is no multiple of 7
+    assert len(runs) == (2 if left else 1)
+
+
+def test_decisions_on_values_around_the_loop_are_decisions_of_the_function():
+    def f(n, w, xs):
+        step = lambda h, x: ((h * w if n > 2 else h + w) + x, None)
+        return fdbr.scan(step, 0.0, xs)[0]
+
+    jitted = fdbr.jit(fdbr.grad(f, 1))
+    xs = np.array([1.0, 2.0, 3.0])
+    for n in (1, 3, 1, 3):
+        assert_allclose(jitted(n, 0.5, xs), fdbr.grad(f, 1)(n, 0.5, xs))
+    assert [r.answers for r in jitted.report().recordings] == [(True,), (False,)]
+    assert not any(r.unrolled for r in jitted.report().recordings)
+
+
+def test_a_loop_whose_body_decides_is_recorded_turn_by_turn_and_the_report_says_why():
+    def f(xs):
+        step = lambda h, x: (h + x if h > 0 else h * x, h)
+        return fdbr.scan(step, 0.5, xs)
+
+    jitted = fdbr.jit(f)
+    for xs in (np.array([1.0, -3.0, 2.0]), np.array([1.0, 3.0, 2.0])):
+        for _ in range(2):
+            assert_allclose(jitted(xs), f(xs))
+    assert len(jitted.report().recordings) == 2
+    assert "fdbr.scan is recorded turn by turn: its body asks for bool()" in str(jitted.report())
+
+
+def test_stop_gradient_and_stated_derivatives_hold_within_a_body():
+    @fdbr.custom_vjp
+    def twice(x):
+        return 2 * x
+
+    twice.defvjp(lambda x: (2 * x, x), lambda x, ct: (ct * 100,))
+
+    def f(w, xs):
+        step = lambda h, x: (fdbr.stop_gradient(h * w) + twice(w * x) * h, None)
+        return fdbr.scan(step, np.float64(1.0), xs)[0]
+
+    xs = np.array([0.5, 0.25, 2.0])
+    for g in (fdbr.grad(f), fdbr.grad(f, 1), fdbr.grad(fdbr.grad(f))):
+        jitted = fdbr.jit(g)
+        assert_allclose(jitted(0.7, xs), g(0.7, xs))
+        assert_allclose(jitted(0.7, xs), g(0.7, xs))
+        assert not jitted.report().recordings[0].unrolled
+
+
+def test_loops_nest():
+    def f(w, xs):
+        inner = lambda h, x: (np.tanh(w * h + x), h)
+        outer = lambda h, row: fdbr.scan(inner, h, row, reverse=True)
+        h, ys = fdbr.scan(outer, np.float64(0.1), xs)
+        return h + ops.sum(ys**2)
+
+    w, xs = 0.7, np.linspace(-1, 1, 12).reshape(3, 4)
+    batched = lambda w, xs: fdbr.vmap(f, (None, 0))(w, np.stack([xs, xs * 2]))
+    for g in (f, fdbr.grad(f, (0, 1)), fdbr.grad(fdbr.grad(f)), batched):
+        jitted = fdbr.jit(g)
+        assert_allclose(jitted(w, xs), g(w, xs))
+        assert not jitted.report().recordings[0].unrolled
+
+
+def test_arrays_around_the_loop_are_seen_as_they_are():
+    seen = np.array([1.0, 2.0])
+    f = fdbr.jit(lambda h, xs: fdbr.scan(lambda h, x: (h * seen + x, seen), h, xs))
+    h, xs = np.ones(2), np.ones((2, 2))
+    for _ in range(2):
+        carry, ys = f(h, xs)
+        assert carry.tolist() == [3, 7]
+        assert ys.tolist() == [[1, 2], [1, 2]]
+    assert seen.flags.writeable
+    seen[0] = 5
+    with pytest.raises(fdbr.ImpureError):
+        f(h, xs)
+
+
+def test_random_keys_are_carried():
+    def f(key, n):
+        def step(key, _):
+            key, own = random.split(key)
+            return key, random.normal(own, (2,))
+
+        return fdbr.scan(step, key, length=4)[1] * n
+
+    key = random.key(3)
+    jitted = fdbr.jit(f)
+    assert jitted(key, 1.0).tolist() == jitted(key, 1.0).tolist() == f(key, 1.0).tolist()
+
+
+@settings(max_examples=6)
+@given(st.integers(-2, 3), st.integers(-2, 4), st.sampled_from([None, True, 2]))
+@pytest.mark.parametrize("how", TRANSFORMED)
+def test_a_jitted_fori_loop_gives_what_the_loop_of_python_gives(how, lower, upper, checkpoint):
+    def loop(w, init, xs):
+        for i in range(lower, upper):
+            init = np.sin(init * w + i * xs[i])
+        return init
+
+    def fori(w, init, xs):
+        body = lambda i, val: np.sin(val * w + i * xs[i])
+        return fdbr.fori_loop(lower, upper, body, init, checkpoint=checkpoint)
+
+    args = np.array([0.3, 0.5]), np.array([1.0, -1.0]), np.arange(10.0).reshape(5, 2)
+    jitted = fdbr.jit(TRANSFORMED[how](fori))
+    want = TRANSFORMED[how](loop)(*args)
+    for _ in range(2):
+        assert_allclose(jitted(*args), want)
+
+
+def test_numbers_of_python_are_carried_exactly():
+    f = fdbr.jit(lambda n: fdbr.fori_loop(1, 26, lambda i, val: val * i, n))
+    assert f(1) == f(1) == 15511210043330985984000000
+    h = fdbr.jit(fdbr.grad(lambda x: fdbr.fori_loop(0, 3, lambda i, val: val * x + i, x)))
+    assert h(2.0) == h(2.0) == 33.0
+
+
+def test_results_of_a_jitted_loop_are_frozen_and_arguments_stay():
+    h, xs = np.ones(2), np.ones((3, 2))
+    for step in (lambda c, x: (c, c), lambda c, x: (x, x), lambda c, x: (c + x, c)):
+        f = fdbr.jit(lambda h, xs: fdbr.scan(step, h, xs))  # noqa: B023
+        for _ in range(3):
+            carry, ys = f(h, xs)
+            assert not carry.flags.writeable
+            assert not ys.flags.writeable
+            assert not np.shares_memory(carry, h)
+            assert not np.shares_memory(carry, xs)
+    assert h.flags.writeable
+    assert h.tolist() == [1, 1]
+
+
+def test_float32_stays(xp):
+    xs = xp.asarray([[1.0, 2.0], [3.0, 4.0]], dtype=xp.float32)
+    f = lambda xs: fdbr.scan(lambda c, x: (c + x, c), 0.0 * xs[0], xs)
+    carry, ys = fdbr.jit(f)(xs)
+    want, rows = by_hand(lambda c, x: (c + x, c), 0.0 * xs[0], xs, 2)
+    assert carry.dtype == ys.dtype == want.dtype == np.float32
+    assert [float(x) for x in carry] == [float(x) for x in want]
+    assert type(ys) is type(rows) or not isinstance(ys, np.ndarray)
+
+
+def test_parameters_of_layers_may_be_used_in_a_body():
+    layer = nn.Linear.init(random.key(0), 2, 2)
+
+    def f(layer, xs):
+        return ops.sum(fdbr.scan(lambda h, x: (np.tanh(layer(h) + x), None), xs[0], xs)[0])
+
+    xs = np.linspace(-1, 1, 6).reshape(3, 2)
+    jitted = fdbr.jit(fdbr.grad(f))
+    assert_allclose(jitted(layer, xs), fdbr.grad(f)(layer, xs))
