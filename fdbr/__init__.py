@@ -7,7 +7,7 @@ from fdbr import allocation, backend, boundary, debug, nn, ops, random, testing,
 from fdbr.backend import device_get, device_put
 from fdbr.batching import vmap
 from fdbr.checkpointing import checkpoint
-from fdbr.compiler import DonatedError, ImpureError, jit
+from fdbr.compiler import DonatedError, ImpureError, disable_jit, jit
 from fdbr.core import EscapedTracerError
 from fdbr.custom import custom_jvp, custom_vjp
 from fdbr.forward import jvp
@@ -42,6 +42,7 @@ __all__ = [
     "hvp",
     "jacfwd",
     "jacrev",
+    "disable_jit",
     "jit",
     "jvp",
     "linearize",

@@ -88,9 +88,12 @@ class Primitive:
         derivative is zero.
     batch
         ``batch(apply, values, batched, size, params)`` is the operation on a batch.
+    effect
+        Whether it does something beside what it gives: such steps of a program are neither
+        dropped nor merged, and keep their order.  It is no operation of the registry then.
     """
 
-    __slots__ = ("batch", "forward", "kind", "name", "rules", "value")
+    __slots__ = ("batch", "effect", "forward", "kind", "name", "rules", "value")
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class Primitive:
         rules: Any,
         forward: Callable[..., Any] | None,
         batch: Callable[..., Any] | None,
+        effect: bool = False,
     ) -> None:
         if name in registry:
             raise ValueError(f"there is a primitive named {name!r} already")
@@ -109,7 +113,9 @@ class Primitive:
         self.rules = rules
         self.forward = forward
         self.batch = batch
-        registry[name] = self
+        self.effect = effect
+        if not effect:
+            registry[name] = self
 
     def apply(self, *args: Any, **params: Any) -> Any:
         """Apply the operation, to arrays or traced values."""
@@ -340,6 +346,24 @@ def replaying() -> Iterator[None]:
         yield
     finally:
         _replaying.reset(token)
+
+
+_silent: ContextVar[bool] = ContextVar("silent", default=False)
+
+
+@contextlib.contextmanager
+def without_effects() -> Iterator[None]:
+    """Have no effects, in a run that another one of the same follows."""
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)
+
+
+def effects_are_had() -> bool:
+    """Whether effects are to be had in what is computed at present."""
+    return not _silent.get()
 
 
 def plain(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from fdbr.compiler.capture.captures import ImpureError
 from fdbr.compiler.donation import DonatedError
-from fdbr.compiler.function import Jitted, jit
+from fdbr.compiler.function import Jitted, disable_jit, jit
 from fdbr.compiler.report import Report
 
-__all__ = ["DonatedError", "ImpureError", "Jitted", "Report", "jit"]
+__all__ = ["DonatedError", "ImpureError", "Jitted", "Report", "disable_jit", "jit"]

@@ -4,7 +4,8 @@ import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from types import MethodType
 from typing import Any, overload
 
@@ -23,10 +24,11 @@ from fdbr.compiler.pullback import Differentiated, Form
 from fdbr.compiler.report import Report, report_of
 from fdbr.compiler.specializations import CompiledTrace, Specialization
 from fdbr.compiler.tiers import Code
-from fdbr.core import describe, integer, integers
+from fdbr.core import describe, integer, integers, without_effects
 
-__all__ = ["Jitted", "jit"]
+__all__ = ["Jitted", "disable_jit", "jit"]
 
+_disabled: ContextVar[bool] = ContextVar("disabled", default=False)
 _NOTHING: Any = (NEVER, None, None)
 _LATER: Any = object()  # stands for the function that a decorator with options will be given
 
@@ -40,7 +42,7 @@ class Jitted:
         The function.
     code
         From a program to what runs it.
-    max_recordings, donate_argnums
+    max_recordings, donate_argnums, reproducible
         See `jit`.
     """
 
@@ -50,16 +52,20 @@ class Jitted:
         code: Callable[[Program], Code],
         max_recordings: int,
         donate_argnums: tuple[int, ...] = (),
+        reproducible: bool = False,
     ) -> None:
         functools.update_wrapper(self, f, updated=())
         self._f = f
         self._code = code
+        self._waits = reproducible
         self._cache = Cache(f, max_recordings)
         self._donation = Donation(self._cache.name, donate_argnums)
         self._last = _NOTHING
         self._ordered = _sees_order(f)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _disabled.get():
+            return self._f(*args, **kwargs)
         hit, entry, recording = self._last
         result = hit(args, kwargs)
         while type(result) is GuardFailure:  # what was right for the last call is not for this one
@@ -114,7 +120,9 @@ class Jitted:
         structure: Any,
         donated: Sequence[int],
         why: str,
+        runs: bool = True,
     ) -> Any:
+        """Capture a run of the function; its result, if it ``runs`` for more than that."""
         form: Any = None
 
         def run(traced: list[Any]) -> list[Any]:
@@ -123,7 +131,8 @@ class Jitted:
             found, form = tree.flatten(self._f(*args, **kwargs))
             return found
 
-        found = self._cache.capture(entry, run, leaves, structure)
+        with contextlib.nullcontext() if runs and not self._waits else without_effects():
+            found = self._cache.capture(entry, run, leaves, structure)
         if found is None:
             args, kwargs = put_together(structure, leaves)
             return self._f(*args, **kwargs)
@@ -135,10 +144,13 @@ class Jitted:
             recorded.program = attrs.evolve(recorded.program, donated=given)
             code = self._code(recorded.program)
             entry.add(CompiledTrace(recorded, code, environment, form, why))
-            if code.waits:
-                with contextlib.suppress(Exception):  # as in a replay: what f gave holds then
+            if runs and self._waits:
+                with contextlib.suppress(Exception):  # the function itself raises it better
                     moving = entry.chosen(leaves)
                     return tree.unflatten(form, published(code.run(*moving), moving))
+        if runs and self._waits:
+            args, kwargs = put_together(structure, leaves)
+            return self._f(*args, **kwargs)
         return tree.unflatten(form, recorded.result)
 
     def compile(self, *args: Any, **kwargs: Any) -> "Jitted":
@@ -169,10 +181,11 @@ class Jitted:
             raise TypeError(f"fdbr.jit: {self._cache.name}.compile: an argument is traced")
         entry = self._cache.entry(signature, leaves, structure)
         moving = entry.chosen(leaves)
-        recording, why = entry.replay(moving, self._cache.bound)[1:]
+        with without_effects():
+            recording, why = entry.replay(moving, self._cache.bound)[1:]
         if recording is None and why:
             donated = self._donation.positions(args)
-            self._record(entry, leaves, structure, donated, why)
+            self._record(entry, leaves, structure, donated, why, runs=False)
             recording = entry.recordings[0] if entry.recordings else None
         if recording is None:
             raise RuntimeError(
@@ -180,7 +193,8 @@ class Jitted:
                 f"as it is: {entry.obstacle}"
             )
         recording.code.finish()
-        recording.run(*moving)  # which compiles what depends on how arrays lie in memory
+        with without_effects():
+            recording.run(*moving)  # which compiles what depends on how arrays lie in memory
         return self
 
     def programs(self) -> tuple[Program, ...]:
@@ -206,11 +220,33 @@ class Jitted:
             found = getattr(found, name, None)
         if found is self:  # it stands where its name says, as with the decorator
             return path
-        return Jitted, (self._f, self._code, self._cache.bound, self._donation.argnums)
+        given = self._cache.bound, self._donation.argnums, self._waits
+        return Jitted, (self._f, self._code, *given)
 
     def __repr__(self) -> str:
         count = sum(len(entry.recordings) for entry in list(self._cache.entries.values()))
         return f"<fdbr.jit of {self._cache.name}: {count} recording{'s' * (count != 1)}>"
+
+
+@contextlib.contextmanager
+def disable_jit() -> Iterator[None]:
+    """Have jitted functions run as they are, as long as the block lasts, in this thread or task.
+
+    So a debugger steps through them, and every line shows what it does.
+
+    >>> import fdbr
+    >>> f = fdbr.jit(lambda x: x + 1)
+    >>> with fdbr.disable_jit():
+    ...     f(1.0)
+    2.0
+    >>> len(f.programs())
+    0
+    """
+    token = _disabled.set(True)
+    try:
+        yield
+    finally:
+        _disabled.reset(token)
 
 
 def _sees_order(f: Callable[..., Any]) -> bool:
@@ -337,4 +373,5 @@ def jit(
         raise TypeError(
             f"fdbr.jit: reproducible must be True or False, not {describe(reproducible)}"
         )
-    return Jitted(f, functools.partial(Code, waits=bool(reproducible)), bound, given)
+    waits = bool(reproducible)
+    return Jitted(f, functools.partial(Code, waits=waits), bound, given, waits)

@@ -14,7 +14,7 @@ from fdbr.compiler.outputs import published
 from fdbr.compiler.partition import Partition
 from fdbr.compiler.specializations import CompiledTrace, Specialization
 from fdbr.compiler.tiers import Code
-from fdbr.core import Tracer, ended, escaped, retain_from
+from fdbr.core import Tracer, ended, escaped, retain_from, without_effects
 from fdbr.reverse import ReverseTracer
 from fdbr.transforms import vjp
 
@@ -111,12 +111,13 @@ class Differentiated:
 
         flat.__qualname__ = self.cache.name
         partition = Partition(flat, self.mine, used)
-        captured = self.cache.capture(
-            entry,
-            lambda traced: partition.capture(entry.filled(self.values, traced)),
-            self.values,
-            self.structure,
-        )
+        with without_effects():  # the program runs next, or the function itself
+            captured = self.cache.capture(
+                entry,
+                lambda traced: partition.capture(entry.filled(self.values, traced)),
+                self.values,
+                self.structure,
+            )
         if captured is None:
             return None
         recorded, environment = captured

@@ -16,6 +16,7 @@ from fdbr.compiler.passes.fuse_small import fuse_small
 from fdbr.compiler.passes.loop_fusion import fuse_loops
 from fdbr.compiler.passes.producer_fusion import fuse_producers
 from fdbr.compiler.passes.rematerialize import rematerialize
+from fdbr.compiler.passes.schedule_guards import schedule_guards
 from fdbr.compiler.passes.sum_rows import sum_rows
 from fdbr.compiler.passes.window_fusion import fuse_windows
 
@@ -84,7 +85,7 @@ class Code:
 
     __slots__ = (
         *("_limit", "_passes", "_products", "_spent"),
-        *("kernels", "optimised", "program", "run", "seconds", "waits"),
+        *("kernels", "optimised", "program", "run", "seconds"),
     )
 
     run: Callable[..., tuple[Any, ...]]
@@ -96,7 +97,7 @@ class Code:
         passes: Sequence[Callable[[Program], Program]] = _PASSES,
         products: bool = True,
     ) -> None:
-        self.program, self.waits = program, waits
+        self.program = program
         self._passes, self._products = passes, products
         self.optimised = False
         self.kernels: list[Any] = []
@@ -109,6 +110,7 @@ class Code:
 
     def _stepwise(self, program: Program) -> Callable[..., tuple[Any, ...]]:
         run: Any = None
+        program = schedule_guards(program)  # effects last
 
         def timed(*leaves: Any) -> tuple[Any, ...]:
             nonlocal run

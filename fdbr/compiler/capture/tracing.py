@@ -5,6 +5,7 @@ from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy._core import _ufunc_config
 
 from fdbr import core
 from fdbr.array import decided, refusing
@@ -28,6 +29,9 @@ _MOST = 50_000  # steps of a program: Python takes 0.2 ms to compile one
 capturing: ContextVar["CaptureTrace | None"] = ContextVar("capturing", default=None)
 """What goes on to be captured here, if anything does."""
 
+# What NumPy does about floating errors: an object that changes with it.
+_errors: Any = getattr(_ufunc_config, "_extobj_contextvar", None)
+_errors_now: Callable[[], Any] = np.geterr if _errors is None else _errors.get
 _harmless = frozenset({"ignore", "warn", "print"})
 
 
@@ -93,7 +97,7 @@ class CaptureTrace(Trace):
         self.obstacle = ""
         self.abandoned = False
         self.unrolled: dict[str, None] = {}
-        self._errors = np.geterr()
+        self._errors = _errors_now()
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         values, operands = [], []
@@ -104,28 +108,29 @@ class CaptureTrace(Trace):
             else:
                 values.append(arg)
                 operands.append(self.constant(arg))
-        params = {name: self.setting(value) for name, value in params.items()}
+        if params:
+            params = {name: self.setting(value) for name, value in params.items()}
         try:
             out = apply(primitive, tuple(values), params)
         except Exception:
             self.obstacle = f"{primitive.name} raised an error, which the function caught"
             raise
         several = type(out) is tuple
-        self._check()
-        traced = tuple(
-            None if part is None else CaptureTracer(self, part, Variable(kind_of(part)))
-            for part in (out if several else (out,))
-        )
-        outs = tuple(Variable(kind_of(None)) if t is None else t.variable for t in traced)
+        if (errors := _errors_now()) is not self._errors or len(self.steps) >= _MOST:
+            self._check(errors)
+        traced, outs = [], []
+        for part in out if several else (out,):
+            variable = Variable(kind_of(part))
+            outs.append(variable)
+            traced.append(None if part is None else CaptureTracer(self, part, variable))
         self.steps.append(
-            Instruction(primitive, tuple(operands), params, outs, several, core.replay())
+            Instruction(primitive, tuple(operands), params, tuple(outs), several, core.replay())
         )
-        return traced if several else traced[0]
+        return tuple(traced) if several else traced[0]
 
-    def _check(self) -> None:
+    def _check(self, errors: Any) -> None:
         """See whether what goes on can be replayed at all."""
-        errors = np.geterr()
-        if errors != self._errors and not _harmless.issuperset(errors.values()):
+        if errors is not self._errors and not _harmless.issuperset(np.geterr().values()):
             self.obstacle = "it has NumPy raise errors that are none outside of it"
         if len(self.steps) >= _MOST:
             self.obstacle = f"it takes more than {_MOST} steps; jit what it repeats instead"

@@ -4,6 +4,7 @@ A program is a value.  Passes make new programs out of it, a back end runs it, a
 shows what will be run.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +23,7 @@ __all__ = [
     "Small",
     "Step",
     "Variable",
+    "has_effect",
     "is_variable",
     "kind_of",
 ]
@@ -71,10 +73,18 @@ def kind_of(value: Any) -> Kind:
     """The kind of a value or of a variable's values."""
     if type(value) is Variable:
         return value.kind
-    dtype = getattr(value, "dtype", None)
-    if dtype is None:
-        dtype = np.dtype(type(value))
-    return Kind(type(value), tuple(getattr(value, "shape", ())), dtype)
+    kind: Any = type(value)
+    try:
+        return _kind(kind, value.shape, value.dtype)
+    except AttributeError:
+        return _kind(kind, (), np.dtype(kind))
+    except TypeError:  # a shape or a dtype of another array module that has no hash
+        return Kind(kind, tuple(value.shape), value.dtype)
+
+
+@functools.lru_cache(4096)
+def _kind(kind: type, shape: Any, dtype: Any) -> Kind:
+    return Kind(kind, tuple(shape), dtype)
 
 
 @attrs.frozen(eq=False, slots=True)
@@ -209,6 +219,11 @@ class Small:
 
 
 Step = Instruction | Guard | Fused | Small
+
+
+def has_effect(step: Step) -> bool:
+    """Whether a step does something beside what it gives."""
+    return type(step) is Instruction and step.primitive.effect
 
 
 @attrs.frozen(eq=False)

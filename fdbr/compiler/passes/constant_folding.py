@@ -14,6 +14,7 @@ from fdbr.compiler.ir.program import (
     Program,
     Step,
     Variable,
+    has_effect,
     is_variable,
     kind_of,
 )
@@ -54,7 +55,7 @@ def fold_constants(program: Program) -> Program:
 
 
 def _is_foldable(step: Instruction) -> bool:
-    if any(map(is_variable, step.operands)):
+    if any(map(is_variable, step.operands)) or has_effect(step):
         return False
     made = sum(_bytes(out) for out in step.outs)
     return made <= _LARGE or made <= sum(map(_bytes, step.operands))

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable
+from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, has_effect
 from fdbr.compiler.passes.steps import renamed, renamed_outputs
 
 __all__ = ["cse"]
@@ -40,7 +40,7 @@ def cse(program: Program) -> Program:
             if question in asked:
                 continue
             asked.add(question)
-        elif type(step) is Instruction:
+        elif type(step) is Instruction and not has_effect(step):
             key = identities.of_step(step)
             first = known.setdefault(key, step.outs)
             if first is not step.outs:

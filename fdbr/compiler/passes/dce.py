@@ -1,6 +1,6 @@
 """Steps whose results nobody reads are dropped."""
 
-from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable
+from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, has_effect
 
 __all__ = ["dce"]
 
@@ -8,7 +8,7 @@ __all__ = ["dce"]
 def dce(program: Program) -> Program:
     """The program without steps that neither the outputs nor the guards depend on.
 
-    No primitive has an effect, so nothing else is lost.  Guards stay, and what they ask.
+    Guards stay, and what they ask; so do effects.
 
     >>> from fdbr.compiler.capture.tracing import capture
     >>> f = lambda xs: [xs[0] * 2, xs[0] * 3][:1]
@@ -20,7 +20,7 @@ def dce(program: Program) -> Program:
     needed = {output for output in program.outputs if type(output) is Variable}
     kept: list[Step] = []
     for step in reversed(program.steps):
-        if type(step) is not Guard and needed.isdisjoint(step.outs):
+        if type(step) is not Guard and needed.isdisjoint(step.outs) and not has_effect(step):
             continue
         kept.append(step)
         operands = step.operands if type(step) is Instruction else step.reads

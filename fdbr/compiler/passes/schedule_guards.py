@@ -1,6 +1,6 @@
 """Guards first: a decision that turns out otherwise shall have cost little."""
 
-from fdbr.compiler.ir.program import Guard, Program, Step, Variable
+from fdbr.compiler.ir.program import Guard, Program, Step, Variable, has_effect
 
 __all__ = ["schedule_guards"]
 
@@ -8,9 +8,11 @@ __all__ = ["schedule_guards"]
 def schedule_guards(program: Program) -> Program:
     """The program with each guard as early as can be: right after what it alone depends on.
 
-    What a guard does not depend on comes after the last guard.  Guards keep their order, and so
-    do the steps between two of them.  No step moves in front of a guard that was recorded before
-    it, so what the function did only because of a decision is done only after it.
+    What a guard does not depend on comes after the last guard, and effects come last of all, so
+    that none is had twice where a guard does not hold or a step fails.  Guards keep their order,
+    and so do the steps between two of them, and effects.  No step moves in front of a guard that
+    was recorded before it, so what the function did only because of a decision is done only after
+    it.
 
     >>> from fdbr.compiler.capture.tracing import capture
     >>> def f(xs):
@@ -23,10 +25,15 @@ def schedule_guards(program: Program) -> Program:
       v2: float = multiply(v0, 2)
       return v2
     """
-    if not program.guards:
+    effects = [step for step in program.steps if has_effect(step)]
+    if not program.guards and not effects:
         return program
     urgency = _first_guards(program)
     late = len(program.steps)
+    read = {variable for step in program.steps for variable in step.reads}
+    for step in effects:
+        if read.isdisjoint(step.outs):
+            urgency[step] = late + 1
     order = sorted(program.steps, key=lambda step: urgency.get(step, late))  # it is stable
     if all(a is b for a, b in zip(order, program.steps, strict=True)):
         return program

@@ -1,0 +1,111 @@
+"""Functions of Python that a program calls for what they do, and not for what they give."""
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr import core, tree
+from fdbr.core import Primitive, Tracer, describe
+
+__all__ = ["callback", "print"]
+
+
+def _call(xp: Any, *values: Any, function: Callable[..., object]) -> None:
+    if core.effects_are_had():
+        function(*values)
+
+
+_primitive = Primitive("callback", "effect", _call, None, None, None, effect=True)
+
+
+def callback(function: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+    """Call a function for its effect, under `jit` in every call.
+
+    Under transformations it is given plain values: where derivatives are taken, those that are
+    differentiated; in a batch, the arrays of all examples, with the axes of batches first.  In a
+    jitted function calls keep their order, and are made after all decisions have turned out as
+    they were recorded; so each is made once.  What `checkpoint` runs again calls nothing.
+
+    Parameters
+    ----------
+    function
+        Called as ``function(*args, **kwargs)``; what it returns is dropped.
+    *args, **kwargs
+        Trees; arrays in them are read-only.
+
+    Raises
+    ------
+    TypeError
+        If ``function`` is no function.
+
+    >>> import fdbr
+    >>> seen = []
+    >>> @fdbr.jit
+    ... def f(x):
+    ...     fdbr.debug.callback(lambda y: seen.append(float(y)), x * 2)
+    ...     return x + 1
+    >>> f(1.0), f(2.0), seen
+    (2.0, 3.0, [2.0, 4.0])
+    """
+    if not callable(function):
+        raise TypeError(
+            f"fdbr.debug.callback: function must be a function, not {describe(function)}"
+        )
+    if core.replay():
+        return
+    found, structure = tree.flatten((args, kwargs))
+    leaves = [_read_only(core.whole(leaf)) for leaf in found]
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
+
+    def call(*values: Any) -> None:
+        found = list(leaves)
+        for i, value in zip(places, values, strict=True):
+            found[i] = _read_only(value)
+        given, named = tree.unflatten(structure, found)
+        function(*given, **named)
+
+    if places:
+        _primitive.apply(*(leaves[i] for i in places), function=call)
+    elif core.effects_are_had():
+        call()
+
+
+def _read_only(value: Any) -> Any:
+    if type(value) is not np.ndarray:
+        return value
+    view = value.view()
+    view.setflags(write=False)
+    return view
+
+
+def print(template: str, *args: Any, **kwargs: Any) -> None:
+    """Print values, under `jit` in every call: ``print(template.format(*args, **kwargs))``.
+
+    It is `callback` with Python's own ``print``.
+
+    Raises
+    ------
+    TypeError
+        If ``template`` is no string.
+
+    >>> import fdbr
+    >>> @fdbr.jit
+    ... def f(x):
+    ...     fdbr.debug.print("x is {:.1f}", x)
+    ...     return x + 1
+    >>> y = f(f(1.0))
+    x is 1.0
+    x is 2.0
+    """
+    if not isinstance(template, str):
+        raise TypeError(
+            f"fdbr.debug.print: template must be a string, not {describe(template)}; to print a "
+            'value alone, write fdbr.debug.print("{}", x)'
+        )
+
+    def show(*args: Any, **kwargs: Any) -> None:
+        builtins.print(template.format(*args, **kwargs))
+
+    callback(show, *args, **kwargs)
