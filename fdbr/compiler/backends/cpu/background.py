@@ -174,10 +174,8 @@ def impatient() -> Iterator[None]:
 
 def serve() -> None:
     """Compile what is asked for on the standard input, until it ends."""
-    try:  # whoever wants the core has it: above all threads of the BLAS that others wait for
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    except (OSError, AttributeError):
-        os.nice(19)
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(19)  # whoever wants the core has it
     with os.fdopen(os.dup(1), "wb") as out, contextlib.suppress(EOFError, OSError):
         os.dup2(2, 1)  # what others print does not get in between
         while True:
