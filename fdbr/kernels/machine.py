@@ -48,9 +48,6 @@ def _llvm() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    # Kernels have many operands, which are never the same memory; without this LLVM gives up on
-    # loops that would need more than a few comparisons of addresses to see it.
-    llvm.set_option("fdbr", "-runtime-memory-check-threshold=1000")
     return llvm
 
 

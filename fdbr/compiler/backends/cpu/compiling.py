@@ -13,6 +13,7 @@ from fdbr.compiler.backends.cpu import (
     streaming,
 )
 from fdbr.compiler.backends.cpu.lowering import lower
+from fdbr.kernels import machine
 from fdbr.kernels.machine import code_of as kept_code
 from fdbr.kernels.machine import digest, find, optimized_code, placed, processor
 
@@ -47,9 +48,9 @@ def _key(source: str) -> str:
 
 @functools.cache
 def _library_version() -> str:
-    """A digest of the functions that kernels call, and of what translates them."""
+    """A digest of the functions that kernels call, and of what translates and compiles them."""
     folder = Path(__file__).parent
-    texts = [inspect.getsource(module) for module in _LIBRARIES]
+    texts = [inspect.getsource(module) for module in (*_LIBRARIES, machine)]
     return digest(*texts, *[(folder / name).read_text() for name in _FRONT_END])
 
 

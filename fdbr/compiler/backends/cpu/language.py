@@ -30,9 +30,13 @@ def pointer(builder: Builder, address: Value, like: Value) -> Value:
 
 @intrinsic
 def data(builder: Builder, table: Value, index: Value, like: Value) -> Value:
-    """A pointer to the elements of the array whose object's address stands in the table."""
-    start = _field(builder, _entry(builder, table, index), HEAD)
-    return Value(f"*{like.type}", builder.pointer(start))
+    """A pointer to the elements of the array whose object's address stands in the table.
+
+    Arrays of a table have no memory in common, unless all of them are only read.
+    """
+    place = builder.pointer(_field(builder, _entry(builder, table, index), HEAD))
+    apart = "" if index.literal is None else builder.module.apart(index.literal)
+    return Value(f"*{like.type}", place, None, apart)
 
 
 @intrinsic

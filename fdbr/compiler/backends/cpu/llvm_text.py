@@ -58,11 +58,14 @@ class Value(NamedTuple):
         What LLVM calls it.
     literal
         The number that is written down, if it is one: its type is weak.
+    apart
+        What marks the reads and writes of a pointer's elements, see `Module.apart`.
     """
 
     type: str
     text: str
     literal: Any = None
+    apart: str = ""
 
     @property
     def is_pointer(self) -> bool:
@@ -81,10 +84,29 @@ class Module:
         self.declared: dict[str, None] = {}
         self.functions: dict[Any, Any] = {}  # the name and the type of the result, by signature
         self.texts: list[str] = []
+        self.notes: dict[str, str] = {}
+        self.domain = self.note("distinct !{*}")
+        self.scopes: list[str] = []
+        self.marks: dict[Any, str] = {}
 
     def text(self) -> str:
         """All of it."""
-        return "\n".join([*self.declared, *self.texts])
+        notes = [f"{name} = {text}" for text, name in self.notes.items()]
+        return "\n".join([*self.declared, *self.texts, *notes])
+
+    def note(self, text: str) -> str:
+        """The name of a piece of metadata; a star stands for its own name."""
+        name = f"!{len(self.notes)}"
+        return self.notes.setdefault(text.replace("*", name), name)
+
+    def apart(self, memory: Any) -> str:
+        """What marks accesses to memory that has nothing in common with other such memory."""
+        if memory not in self.marks:
+            scope = self.note(f"distinct !{{*, {self.domain}}}")
+            others = self.note(f"!{{{', '.join(self.scopes)}}}")
+            self.scopes.append(scope)
+            self.marks[memory] = f", !alias.scope {self.note(f'!{{{scope}}}')}, !noalias {others}"
+        return self.marks[memory]
 
 
 class Builder:
@@ -137,8 +159,8 @@ class Builder:
     def jump(self, label: str) -> None:
         self.do(f"br label %{label}")
 
-    def branch(self, condition: str, yes: str, no: str) -> None:
-        self.do(f"br i1 {condition}, label %{yes}, label %{no}")
+    def branch(self, condition: str, yes: str, no: str, mark: str = "") -> None:
+        self.do(f"br i1 {condition}, label %{yes}, label %{no}{mark}")
 
     def call(self, name: str, result: str, *args: str) -> str:
         """A call of one of LLVM's functions; the arguments have their types before them."""
@@ -312,11 +334,12 @@ class Builder:
 
     def read(self, pointer: Value, index: Value) -> Value:
         place, type = self.element(pointer, index), pointer.type[1:]
-        return Value(type, self.add(f"load {TYPES[type]}, ptr {place}"))
+        return Value(type, self.add(f"load {TYPES[type]}, ptr {place}{pointer.apart}"))
 
     def write(self, pointer: Value, index: Value, value: Value) -> None:
         place = self.element(pointer, index)
-        self.do(f"store {self.cast(value, pointer.type[1:]).typed}, ptr {place}")
+        typed = self.cast(value, pointer.type[1:]).typed
+        self.do(f"store {typed}, ptr {place}{pointer.apart}")
 
     def pointer(self, address: Value) -> str:
         """A number as a pointer."""

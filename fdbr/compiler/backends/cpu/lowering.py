@@ -17,6 +17,8 @@ from fdbr.compiler.backends.cpu.llvm_text import Builder, KernelError, Module, V
 __all__ = ["lower"]
 
 _ARGUMENTS = [Value("i8", f"%{name}") for name in ("table", "start", "stop", "thread")]
+_FEW = 4  # rounds of a loop that is written out, so that the one around it is of vectors
+_POSITIVE = f"range(i64 0, {1 << 62})"
 _Carried = dict[str, tuple[Value, str]]
 _OPERATORS: dict[type, str] = {
     ast.Add: "+",
@@ -57,7 +59,7 @@ def lower(source: str, scope: dict[str, Any]) -> str:
     lowering = _Lowering(module, scope, "")
     lowering.body(kernel, _ARGUMENTS)
     lowering.do("ret void")
-    arguments = ", ".join(value.typed for value in _ARGUMENTS)
+    arguments = ", ".join(f"i64 {_POSITIVE} {value.text}" for value in _ARGUMENTS)
     _finish(lowering, f"void @kernel({arguments})")
     return module.text()
 
@@ -229,8 +231,9 @@ class _Lowering(Builder):
         self.lines.insert(at, f"  {index.text} = {_phi(first, before, following, self.block)}")
         self.repeat(carried, at, before)
         self.do(f"{following} = add nsw i64 {index.text}, {step.text}")
-        end = self.block
-        self.branch(self.add(f"{compare} {following}, {stop.text}"), body, after)
+        end, more = self.block, self.add(f"{compare} {following}, {stop.text}")
+        few = always and len(range(first.literal, stop.literal, step.literal or 1)) <= _FEW
+        self.branch(more, body, after, self.unrolled() if few and _is_innermost(node) else "")
         self.begin(after)
         if not always:
             for name, (old, _) in carried.items():
@@ -238,6 +241,11 @@ class _Lowering(Builder):
                     self.values[name] = self.joined(old, before, self.values[name], end)
             self.leave(outer)
         self.lose(node.target.id, "has no value after its loop")
+
+    def unrolled(self) -> str:
+        """What marks a loop that is to be written out."""
+        how = self.module.note('!{!"llvm.loop.unroll.full"}')
+        return f", !llvm.loop {self.module.note(f'distinct !{{*, {how}}}')}"
 
     def bounds(self, node: ast.For) -> tuple[Value, Value, Value]:
         """Where a loop begins, before what it ends, and its step."""
@@ -448,6 +456,11 @@ def _assigned(node: ast.For | ast.While) -> list[str]:
         node.target.id if isinstance(node, ast.For) and isinstance(node.target, ast.Name) else None
     )
     return [name for name in dict.fromkeys(names) if name != own]
+
+
+def _is_innermost(node: ast.For) -> bool:
+    inside = (part for statement in node.body for part in ast.walk(statement))
+    return not any(isinstance(part, ast.For | ast.While) for part in inside)
 
 
 def _pick(table: dict[type, Any], node: ast.AST) -> Any:

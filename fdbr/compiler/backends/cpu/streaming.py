@@ -18,9 +18,9 @@ def _store_past(builder: Builder, to: Value, source: Value) -> None:
     """Store 16 bytes, to an address that is a multiple of it, from any other."""
     vector = f"<{_BYTES} x i8>"
     value = builder.add(f"load {vector}, ptr {builder.pointer(source)}, align 1")
-    to_pointer = builder.pointer(to)
-    builder.module.declared["!0 = !{i32 1}"] = None
-    builder.do(f"store {vector} {value}, ptr {to_pointer}, align {_BYTES}, !nontemporal !0")
+    mark = builder.module.note("!{i32 1}")
+    place = builder.pointer(to)
+    builder.do(f"store {vector} {value}, ptr {place}, align {_BYTES}, !nontemporal {mark}")
 
 
 @function()
