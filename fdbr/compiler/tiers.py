@@ -6,7 +6,7 @@ from typing import Any
 
 from fdbr.compiler.backends.cpu.codegen import generate
 from fdbr.compiler.backends.cpu.stepwise import stepwise
-from fdbr.compiler.ir.program import Program
+from fdbr.compiler.ir.program import Instruction, Program
 from fdbr.compiler.passes import optimise
 from fdbr.compiler.passes.batch_last_layout import lay_batch_last
 from fdbr.compiler.passes.bias_fusion import fuse_biases
@@ -84,7 +84,7 @@ class Code:
     """
 
     __slots__ = (
-        *("_limit", "_passes", "_products", "_spent"),
+        *("_bodies", "_limit", "_passes", "_products", "_spent"),
         *("kernels", "optimised", "program", "run", "seconds"),
     )
 
@@ -99,6 +99,7 @@ class Code:
     ) -> None:
         self.program = program
         self._passes, self._products = passes, products
+        self._bodies = _bodies(program)
         self.optimised = False
         self.kernels: list[Any] = []
         self.seconds = self._spent = 0.0
@@ -128,6 +129,8 @@ class Code:
         """Put the program through the passes, and generate code."""
         start = time.perf_counter()
         program = self.program
+        for body in self._bodies if waits else ():
+            body.finish()
         for run in self._passes:
             program = run(program)
         code: Any = generate(program, products=self._products, waits=waits)
@@ -138,12 +141,21 @@ class Code:
     def waiting(self) -> int:
         """How many kernels have not taken their place yet."""
         self.kernels = [kernel for kernel in self.kernels if not kernel.settled]
-        return len(self.kernels)
+        return len(self.kernels) + sum(body.waiting() for body in self._bodies)
 
     def finish(self) -> None:
         """Have everything compiled that is known to be needed, and wait for it."""
         if not self.optimised:
             self.optimise(waits=True)
+        for body in self._bodies:
+            body.finish()
         for kernel in self.kernels:
             kernel.settle()
         self.kernels = []
+
+
+def _bodies(program: Program) -> list[Any]:
+    """The bodies of loops in a program, which are programs themselves."""
+    steps = [step for step in program.steps if isinstance(step, Instruction)]
+    values = [value for step in steps for value in step.params.values()]
+    return [body for value in values for body in getattr(value, "bodies", ())]

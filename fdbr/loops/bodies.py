@@ -144,13 +144,32 @@ class Body:
         What that was.
     outs
         The results on the example values.
+    waits
+        Whether it is compiled before it runs.
+    back
+        What takes cotangents back over it, by which inputs are differentiated.
     """
 
-    __slots__ = ("_code", "found", "outs", "program")
+    __slots__ = ("_code", "back", "found", "outs", "program", "waits")
 
     def __init__(self, program: Program, found: list[Any], outs: list[Any]) -> None:
         self.program, self.found, self.outs = program, found, outs
+        self.waits = False
         self._code: Code | None = None
+        self.back: dict[Any, Body] = {}
+
+    def finish(self) -> None:
+        """Have everything compiled, and wait for it."""
+        self.waits = True
+        if self._code is not None:
+            self._code.finish()
+        for body in self.back.values():
+            body.finish()
+
+    def waiting(self) -> int:
+        """How many kernels have not been compiled yet."""
+        codes = [body._code for body in (self, *self.back.values())]
+        return sum(code.waiting() for code in codes if code is not None)
 
     def code(self, leaves: Sequence[Any]) -> Code:
         """What runs it; it is made with the leaves of a first run."""
@@ -161,7 +180,7 @@ class Body:
                 raise RuntimeError(
                     f"fdbr.jit: a loop's body cannot be captured: {captured.obstacle}"
                 )
-            self._code = Code(captured.program)
+            self._code = Code(captured.program, self.waits)
         return self._code
 
 

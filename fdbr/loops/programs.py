@@ -24,7 +24,7 @@ from fdbr.pytrees import is_inexact
 from fdbr.reverse import ReverseTrace
 from fdbr.transforms import vjp
 
-__all__ = ["Scan", "apply"]
+__all__ = ["Scan", "apply", "for_each", "is_captured", "own_memory", "scalar", "zero"]
 
 Leaves = Sequence[Any]
 
@@ -66,6 +66,11 @@ class Scan:
         order = range(self.length)
         return reversed(order) if self.reverse else order
 
+    @property
+    def bodies(self) -> tuple[Body, ...]:
+        """The programs within."""
+        return (self.body,)
+
     def split(self, leaves: Leaves) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
         """Base, carry, rows and constants among operands, or what goes with them."""
         first = 0 if self.numbers is None else 1
@@ -90,7 +95,7 @@ class Scan:
         return f"<{self.length} turns{back} of {len(self.body.program.steps)} steps>"
 
 
-def _zero(value: Any) -> Any:
+def zero(value: Any) -> Any:
     """Zero like a leaf; what stands for a number of Python is as strong as its cotangents are."""
     zero = zero_like(value)
     return np.float64(zero) if type(zero) is float else zero
@@ -113,13 +118,13 @@ def apply(scan: Scan, operands: Leaves) -> tuple[Any, ...]:
             return rule(scan, top, operands, values, mine)
     except NoBodyError:
         return _unrolled(scan, operands)
-    if top is not None and not _is_captured(top, operands):
+    if top is not None and not is_captured(top, operands):
         return _unrolled(scan, operands)
     outs: tuple[Any, ...] = dispatch(_SCAN, tuple(operands), {"scan": scan})
     return outs
 
 
-def _is_captured(top: Any, operands: Leaves) -> bool:
+def is_captured(top: Any, operands: Leaves) -> bool:
     """Whether nothing but arrays lies below what is captured."""
     if type(top) is not CaptureTrace:
         return isinstance(top, CaptureTrace)
@@ -143,34 +148,39 @@ def _unrolled(scan: Scan, operands: Leaves) -> tuple[Any, ...]:
 
 def _run(xp: Any, *operands: Any, scan: Scan) -> tuple[Any, ...]:
     base, carry, xs, consts = scan.split(operands)
-    carry = list(map(_scalar, carry))
-    consts = list(map(_scalar, consts))
+    carry = list(map(scalar, carry))
+    consts = list(map(scalar, consts))
     code = scan.body.code(scan.first(operands))
     stacks: list[Any] = []
     for index in scan.order:
         outs = code.run(*scan.turn(index, base, carry, xs, consts))
-        carry = list(map(_scalar, outs[: scan.carried]))
+        carry = list(map(scalar, outs[: scan.carried]))
         ys = outs[scan.carried :]
         if not stacks:
             stacks = [_Stack(xp, y, scan.length) for y in ys]
         for stack, y in zip(stacks, ys, strict=True):
             stack[index] = y
-    theirs = {id(owner(operand)) for operand in operands}
-    return (*(_own(leaf, theirs) for leaf in carry), *(stack.whole(xp) for stack in stacks))
+    return (*own_memory(carry, operands), *(stack.whole(xp) for stack in stacks))
 
 
 _SCAN = Step("scan", _run, lambda *operands, scan: apply(scan, operands))
 
 
-def _scalar(leaf: Any) -> Any:
+def scalar(leaf: Any) -> Any:
+    """A scalar in the place of an array without dimensions."""
     return leaf[()] if type(leaf) is np.ndarray and not leaf.ndim else leaf
 
 
-def _own(leaf: Any, theirs: set[int]) -> Any:
-    """A result in memory that is nobody else's."""
-    if type(leaf) is np.ndarray and (is_locked(leaf) or id(owner(leaf)) in theirs):
-        return leaf.copy()
-    return leaf
+def own_memory(leaves: Leaves, operands: Leaves) -> tuple[Any, ...]:
+    """Results in memory that neither operands nor constants have, nor other results."""
+    theirs = {id(owner(operand)) for operand in operands}
+    own: list[Any] = []
+    for leaf in leaves:
+        if type(leaf) is np.ndarray and (is_locked(leaf) or id(owner(leaf)) in theirs):
+            leaf = leaf.copy()
+        theirs.add(id(owner(leaf)))
+        own.append(leaf)
+    return tuple(own)
 
 
 class _Stack:
@@ -258,11 +268,11 @@ def _pulled(
         return [*found[:first], *added, *found[first:last]]
 
     starts = [
-        _zero(out) if ct is None else ct
+        zero(out) if ct is None else ct
         for out, ct, one in zip(outs, cotangents, active, strict=False)
         if one
     ]
-    sums = [_zero(value) for value, own in zip(consts, own_consts, strict=True) if own]
+    sums = [zero(value) for value, own in zip(consts, own_consts, strict=True) if own]
     rows = [*saved, *xs, *(ct for ct in cotangents[scan.carried :] if ct is not None)]
     found = _scanned(
         body, scan, base, [*starts, *sums], rows, consts, not scan.reverse, len(starts) + len(sums)
@@ -344,7 +354,7 @@ def _forward(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Seque
         ]
 
     starts = [
-        _zero(value) if t is None else t
+        zero(value) if t is None else t
         for value, t, one in zip(carry, of_carry, active, strict=True)
         if one
     ]
@@ -405,12 +415,12 @@ def _batch(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Sequenc
                 own_carry[i] = True
                 raise _MoreInBatchError
             if own_carry[i] and not own[i]:
-                results[i] = _for_each(results[i], top.size)
+                results[i] = for_each(results[i], top.size)
         return results
 
     while True:
         starts = [
-            _for_each(value, top.size) if own and not given else value
+            for_each(value, top.size) if own and not given else value
             for value, own, given in zip(carry, own_carry, scan.split(mine)[1], strict=True)
         ]
         try:
@@ -433,7 +443,8 @@ class _MoreInBatchError(Exception):
     """A leaf of the carry that was the same for all examples differs after a turn."""
 
 
-def _for_each(value: Any, size: int) -> Any:
+def for_each(value: Any, size: int) -> Any:
+    """What all examples of a batch share, for each of them."""
     value = ops.asarray(value)
     return ops.broadcast_to(value, (size, *value.shape))
 

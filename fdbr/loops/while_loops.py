@@ -8,8 +8,11 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.checkpointing import checkpoint as recomputed
+from fdbr.compiler.capture.tracing import capturing
 from fdbr.core import describe, integer
+from fdbr.loops.bodies import NoBodyError
 from fdbr.loops.carries import check_carry, first_carry, kept, settled
+from fdbr.loops.while_programs import While, apply
 
 __all__ = ["while_loop"]
 
@@ -70,6 +73,12 @@ def while_loop(
     True
     """
     val = first_carry("while_loop", "init_val", init_val)
+    captured = capturing.get()
+    if captured is not None:
+        try:
+            return _staged(cond_fun, body_fun, val)
+        except NoBodyError as why:
+            captured.unrolled[f"fdbr.while_loop is recorded turn by turn: {why}"] = None
     if checkpoint is None:
         return tree.map(kept, _turns(cond_fun, body_fun, None, val)[0])
     most = integer("fdbr.while_loop", "checkpoint", checkpoint, least=1)
@@ -80,6 +89,35 @@ def while_loop(
     while goes_on:
         val, goes_on = run(val)
     return tree.map(kept, val)
+
+
+def _staged(cond_fun: Any, body_fun: Any, val: Any) -> Any:
+    """The loop as one instruction of what is captured."""
+    structure = tree.structure(val)
+
+    def cond(leaves: list[Any]) -> list[Any]:
+        answer = cond_fun(tree.unflatten(structure, leaves))
+        _check_answer(answer)
+        return [answer]
+
+    def turn(val: Any) -> tuple[Any, While]:
+        form: Any = None
+
+        def body(leaves: list[Any]) -> list[Any]:
+            nonlocal form
+            outs, form = tree.flatten(body_fun(tree.unflatten(structure, leaves)))
+            return outs
+
+        try:
+            loop = While(cond, body, tree.leaves(val), ())
+        except Exception as error:  # the loop itself raises it better, if it has a turn at all
+            raise NoBodyError(f"its body raises {type(error).__name__}") from error
+        return tree.unflatten(form, loop.body.outs), loop
+
+    val, (made, loop) = settled(turn, val)
+    check_carry("while_loop", "body_fun", val, made)
+    found = apply(loop, [*tree.leaves(val), *loop.found])
+    return tree.unflatten(structure, [kept(leaf) for leaf in found])
 
 
 def _turns(cond_fun: Any, body_fun: Any, most: int | None, val: Any) -> tuple[Any, bool]:
@@ -99,12 +137,17 @@ def _turns(cond_fun: Any, body_fun: Any, most: int | None, val: Any) -> tuple[An
 
 
 def _holds(answer: Any) -> bool:
-    """What a condition says, or an error if it is no truth value."""
+    """What a condition says."""
+    _check_answer(answer)
+    return bool(answer)
+
+
+def _check_answer(answer: Any) -> None:
+    """The error for what is no truth value."""
     if answer is True or answer is False:
-        return answer
+        return
     if getattr(answer, "dtype", None) != _BOOL or answer.shape != ():
         raise TypeError(
             "fdbr.while_loop: cond_fun must return a truth value, a scalar of dtype bool, not "
             f"{describe(answer)}; to ask all elements, say np.all(…) or np.any(…)"
         )
-    return bool(answer)

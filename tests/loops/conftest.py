@@ -1,10 +1,12 @@
 """What the tests of loops share."""
 
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
+from fdbr.compiler.tiers import set_patience
 
 
 @pytest.fixture
@@ -22,3 +24,11 @@ def peak() -> Callable[[Callable[[], Any]], int]:
             tracemalloc.stop()
 
     return measured
+
+
+@pytest.fixture(scope="module")
+def compiled_at_once() -> Iterator[None]:
+    """Programs are compiled before they run for the first time."""
+    before = set_patience(0.0)
+    yield
+    set_patience(before)
