@@ -2,7 +2,7 @@
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from fdbr.core import (
     stop_gradient,
 )
 
-__all__ = ["BatchTrace", "BatchTracer", "Disagreement", "take_examples", "vmap"]
+__all__ = ["BatchTrace", "BatchTracer", "Disagreement", "on_batch", "take_examples", "vmap"]
 
 _PATIENCE = 100_000  # questions that an empty batch answers; a loop may never end on its answers
 
@@ -358,6 +358,21 @@ class _Batch:
             )
         out = ops.moveaxis(out, 0, axis) if axis else out
         return out if isinstance(out, Tracer) else lock(out)
+
+
+def on_batch(
+    f: Callable[[list[Any]], Sequence[Any]], size: int, leaves: Sequence[Any], own: Sequence[bool]
+) -> tuple[list[Any], list[bool]]:
+    """The results of a function of leaves, and which of them are batches.
+
+    ``own`` tells which leaves are batches, along their first axis.  The function takes no decision
+    on which examples could disagree.
+    """
+    trace = BatchTrace("vmap", f, size, 1)
+    pairs = zip(leaves, own, strict=True)
+    outs = run(trace, f, [BatchTracer(trace, leaf) if mine else leaf for leaf, mine in pairs])
+    mine = [_mine(trace, out) for out in outs]
+    return [out.value if one else out for out, one in zip(outs, mine, strict=True)], mine
 
 
 def take_examples(values: Any, chosen: Any) -> Any:

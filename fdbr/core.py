@@ -366,6 +366,26 @@ def effects_are_had() -> bool:
     return not _silent.get()
 
 
+_refusal: ContextVar[Callable[[], None] | None] = ContextVar("refusal", default=None)
+
+
+@contextlib.contextmanager
+def refusing_effects(refuse: Callable[[], None]) -> Iterator[None]:
+    """Have a function called, which raises, where an effect is about to be had or recorded."""
+    token = _refusal.set(refuse)
+    try:
+        yield
+    finally:
+        _refusal.reset(token)
+
+
+def before_effect() -> None:
+    """To be called before an effect is had or recorded."""
+    refuse = _refusal.get()
+    if refuse is not None:
+        refuse()
+
+
 def plain(value: Any) -> Any:
     """The array or number below a traced value; of a batch, that of all examples."""
     while isinstance(value, Tracer):

@@ -55,6 +55,7 @@ def callback(function: Callable[..., object], *args: Any, **kwargs: Any) -> None
         )
     if core.replay():
         return
+    core.before_effect()
     found, structure = tree.flatten((args, kwargs))
     leaves = [_read_only(core.whole(leaf)) for leaf in found]
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]

@@ -43,7 +43,7 @@ class Step(Primitive):
         refused = Unknown(f"fdbr.{name}: a program cannot be differentiated here")
         self.name, self.kind, self.value = name, "program", value
         self.rules = Rules(lambda index: refused)
-        self.forward, self.batch = None, None
+        self.forward, self.batch, self.effect = None, None, False
         self._function = function
 
     def apply(self, *args: Any, **params: Any) -> Any:
@@ -112,6 +112,10 @@ class _StageTrace(CaptureTrace):
 
     def show(self, tracer: Tracer) -> Any:
         raise NoBodyError("its body makes text of a value")
+
+
+def _refuse_effect() -> None:
+    raise NoBodyError("its body has an effect")
 
 
 def _is_outer(arg: Any, trace: Any) -> bool:
@@ -196,7 +200,8 @@ def stage(f: Callable[[list[Any]], list[Any]], leaves: Sequence[Any]) -> Body:
         trace = _StageTrace(f)
         inputs = [CaptureTracer(trace, leaf, Variable(kind_of(leaf))) for leaf in leaves]
         try:
-            out = core.run(trace, f, inputs)
+            with core.refusing_effects(_refuse_effect):
+                out = core.run(trace, f, inputs)
         except AbandonedError as error:
             raise NoBodyError(str(error)) from None
         outs = [trace.own(leaf) if _is_outer(leaf, trace) else leaf for leaf in out]

@@ -13,10 +13,10 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import is_locked, owner
-from fdbr.batching import BatchTrace, BatchTracer
+from fdbr.batching import BatchTrace, BatchTracer, on_batch
 from fdbr.calls import innermost, zero_like
 from fdbr.compiler.capture.tracing import CaptureTrace
-from fdbr.core import Tracer, dispatch, ended, escaped, publish, run
+from fdbr.core import Tracer, dispatch, ended, escaped, publish
 from fdbr.forward import ForwardTrace, jvp
 from fdbr.loops.bodies import Body, NoBodyError, Step, evaluate, example, stage
 from fdbr.ops.kinds.fitting import dtype_of, shape_of
@@ -404,12 +404,9 @@ def _batch(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Sequenc
 
     def body(leaves: list[Any]) -> list[Any]:
         flags = [*own_base, *own_carry, *own_xs, *own_consts]
-        trace = BatchTrace("vmap", scan.body.program, top.size, 1)
-        given = [BatchTracer(trace, v) if own else v for v, own in zip(leaves, flags, strict=True)]
-        outs = run(trace, evaluate, scan.body.program, given)
-        own = [isinstance(out, BatchTracer) and out._trace is trace for out in outs]
+        program = scan.body.program
+        results, own = on_batch(lambda given: evaluate(program, given), top.size, leaves, flags)
         own_ys[:] = own[scan.carried :]
-        results = [out.value if one else out for out, one in zip(outs, own, strict=True)]
         for i in range(scan.carried):
             if own[i] and not own_carry[i]:
                 own_carry[i] = True

@@ -7,16 +7,17 @@ to none of these programs.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fdbr import core, ops
-from fdbr.batching import BatchTrace, BatchTracer
+from fdbr.batching import BatchTrace, BatchTracer, on_batch
 from fdbr.calls import innermost
 from fdbr.compiler.capture.tracing import capturing
-from fdbr.core import Tracer, dispatch, ended, escaped, publish, run
+from fdbr.core import Tracer, dispatch, ended, escaped, publish
 from fdbr.forward import ForwardTrace, jvp
 from fdbr.loops.bodies import Body, NoBodyError, Step, evaluate, example, stage
 from fdbr.loops.programs import for_each, is_captured, own_memory, scalar, zero
@@ -315,29 +316,19 @@ def _batched(
     """The loop over a whole batch, its operands, and of which leaves there is a batch."""
     own = list(mine)
 
-    def examples(leaves: Leaves) -> tuple[Any, list[Any]]:
-        trace = BatchTrace("vmap", loop, size, 1)
-        pairs = zip(leaves, own, strict=True)
-        return trace, [BatchTracer(trace, v) if one else v for v, one in pairs]
-
     def cond(leaves: list[Any]) -> list[Any]:
-        trace, given = examples(leaves)
-        found = run(trace, loop.goes_on, given)
-        return [ops.any(found.value) if _is_of(trace, found) else found]
+        outs, mine = on_batch(lambda given: [loop.goes_on(given)], size, leaves, own)
+        return [ops.any(outs[0])] if mine[0] else outs
 
     def body(leaves: list[Any]) -> list[Any]:
-        trace, given = examples(leaves)
-        outs = run(trace, _masked, loop, given)
-        results = []
-        for i, out in enumerate(outs):
-            if _is_of(trace, out):
-                if not own[i]:
-                    own[i] = True
-                    raise _MoreInBatchError
-                results.append(out.value)
-            else:
-                results.append(for_each(out, size) if own[i] else out)
-        return results
+        outs, mine = on_batch(functools.partial(_masked, loop), size, leaves, own)
+        for i, one in enumerate(mine):
+            if one and not own[i]:
+                own[i] = True
+                raise _MoreInBatchError
+            if own[i] and not one:
+                outs[i] = for_each(outs[i], size)
+        return outs
 
     while True:
         given = [
@@ -351,10 +342,6 @@ def _batched(
             continue
 
 
-def _is_of(trace: Any, value: Any) -> bool:
-    return isinstance(value, BatchTracer) and value._trace is trace
-
-
 def _masked(loop: While, leaves: Leaves) -> list[Any]:
     """A turn after which an example that has ended has what it had.
 
@@ -362,11 +349,11 @@ def _masked(loop: While, leaves: Leaves) -> list[Any]:
     is a constant then.
     """
     goes_on = loop.goes_on(leaves)
-    if not isinstance(goes_on, BatchTracer):
+    if type(goes_on) is not BatchTracer:
         return loop.turn(leaves)
     given = [
         ops.where(goes_on, leaf, core.stop_gradient(leaf))
-        if isinstance(leaf, BatchTracer) and is_inexact(leaf)
+        if type(leaf) is BatchTracer and is_inexact(leaf)
         else leaf
         for leaf in leaves
     ]

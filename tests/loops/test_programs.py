@@ -96,6 +96,24 @@ def test_a_loop_whose_body_decides_is_recorded_turn_by_turn_and_the_report_says_
     assert "fdbr.scan is recorded turn by turn: its body asks for bool()" in str(jitted.report())
 
 
+@pytest.mark.parametrize("what", ["the carry", "what is around"])
+def test_effects_in_a_body_are_had_at_every_turn_of_every_call(what):
+    seen = []
+
+    def f(w, xs):
+        def step(h, x):
+            fdbr.debug.callback(lambda y: seen.append(float(y)), h if what == "the carry" else w)
+            return h + x, None
+
+        return fdbr.scan(step, 0.0 * w, xs)[0] * w
+
+    jitted = fdbr.jit(f)
+    for count in (1, 2, 3):
+        assert jitted(0.5, np.array([1.0, 2.0])) == 1.5
+        assert seen == ([0.0, 1.0] if what == "the carry" else [0.5, 0.5]) * count
+    assert "its body has an effect" in str(jitted.report())
+
+
 def test_stop_gradient_and_stated_derivatives_hold_within_a_body():
     @fdbr.custom_vjp
     def twice(x):
