@@ -13,7 +13,7 @@ from fdbr.compiler.backends.cpu.kernel_functions import function
 from fdbr.compiler.backends.cpu.launching import launch_alone
 from fdbr.compiler.backends.cpu.llvm_text import KernelError
 from fdbr.compiler.backends.cpu.lowering import lower
-from fdbr.kernels.machine import optimized_code, placed
+from fdbr.kernels.machine import optimized, optimized_code, placed
 
 INTEGERS = [-9, -7, -6, -1, 0, 1, 2, 5, 6, 9]
 DTYPES = {"f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64}
@@ -269,3 +269,16 @@ def test_names_without_a_value_or_with_two_types_are_refused():
     assert "x is i8 before a loop" in text
     text = refused("x = 1\nfor i in range(stop):\n    x = 0.5\nstart = x")
     assert "x is i8 before a loop" in text
+
+
+@pytest.mark.parametrize(("rows", "width"), [("range(start, stop)", 8), ("range(300)", 2)])
+def test_rows_shorter_than_a_vector_are_computed_in_vectors(rows, width):
+    body = f"""
+    for r in {rows}:
+        for c in range({width}):
+            c_{width} = a[r * {width} + c] * b[c]
+            d[r * {width} + c] = exp_f4(c_{width}) + a[r * {width} + c]
+    """
+    text = optimized(translated(source(body, [(name, "f4") for name in "abcd"])))
+    assert "x float> @llvm.floor" in text
+    assert "memcheck" not in text  # the arrays lie apart

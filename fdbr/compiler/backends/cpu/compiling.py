@@ -20,7 +20,10 @@ from fdbr.kernels.machine import digest, find, optimized_code, placed, processor
 __all__ = ["address_of", "code_of", "find_code", "translated"]
 
 _LIBRARIES = conv_tiles, language, mathematics, register_tiles, streaming
-_FRONT_END = "kernel_functions.py", "llvm_text.py", "lowering.py", "vector_text.py"
+_FRONT_END = (
+    *("kernel_expressions.py", "kernel_functions.py", "llvm_text.py", "lowering.py"),
+    "vector_text.py",
+)
 _loaded: dict[str, tuple[int, Any]] = {}  # address and owner of the code, by source
 
 

@@ -7,11 +7,11 @@ assigned, which depends on nothing that happens when the kernel runs.
 """
 
 import ast
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fdbr.compiler.backends.cpu.kernel_functions import BUILTINS, Function, Intrinsic
+from fdbr.compiler.backends.cpu.kernel_expressions import OPERATORS, Expressions, phi, pick
+from fdbr.compiler.backends.cpu.kernel_functions import Function
 from fdbr.compiler.backends.cpu.llvm_text import Builder, KernelError, Module, Value
 
 __all__ = ["lower"]
@@ -20,27 +20,6 @@ _ARGUMENTS = [Value("i8", f"%{name}") for name in ("table", "start", "stop", "th
 _FEW = 4  # rounds of a loop that is written out, so that the one around it is of vectors
 _POSITIVE = f"range(i64 0, {1 << 62})"
 _Carried = dict[str, tuple[Value, str]]
-_OPERATORS: dict[type, str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.LShift: "<<",
-    ast.RShift: ">>",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-}
-_COMPARISONS: dict[type, str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-}
 
 
 def lower(source: str, scope: dict[str, Any]) -> str:
@@ -69,46 +48,35 @@ def _finish(lowering: Builder, head: str) -> None:
     lowering.module.texts.append(f"define {head} {{\nentry:\n{body}\n}}\n")
 
 
-def _called(module: Module, function: Function, types: tuple[str, ...]) -> tuple[str, str | None]:
-    """What calls a function for arguments of some types, and the type of what it gives."""
-    key = function, types
-    found = module.functions.get(key)
-    if found is None:
-        if key in module.functions:
-            raise KernelError(f"{function.tree.name} calls itself")
-        module.functions[key] = None
-        lowering = _Lowering(module, function.python.__globals__, function.flags)
-        arguments = [Value(type, f"%a{i}") for i, type in enumerate(types)]
-        result = lowering.body(function.tree, arguments)
-        kind = result.typed.split()[0] if result else "void"
-        lowering.do(f"ret {result.typed}" if result else "ret void")
-        head = f"{kind} @{function.tree.name}.{len(module.functions)}"
-        given = ", ".join([value.typed for value in arguments])
-        _finish(lowering, f"internal {head}({given}) alwaysinline")
-        found = module.functions[key] = head, result.type if result else None
-    return found
-
-
-class _Lowering(Builder):
+class _Lowering(Expressions):
     """A function of the kernel language on its way to LLVM's.
 
     Attributes
     ----------
-    values
-        What each name stands for at the place that is being written.
-    lost
-        The names that have no value there, though they had one, and why.
-    used
-        The values that were asked for by name.
+    line
+        The line that is being written.
     """
 
-    def __init__(self, module: Module, scope: dict[str, Any], flags: str) -> None:
-        super().__init__(module, flags)
-        self.scope = scope
-        self.values: dict[str, Value] = {}
-        self.lost: dict[str, str] = {}
-        self.used: set[str] = set()
-        self.line = 0
+    line = 0
+
+    def called(self, function: Function, types: tuple[str, ...]) -> tuple[str, str | None]:
+        module = self.module
+        key = function, types
+        found = module.functions.get(key)
+        if found is None:
+            if key in module.functions:
+                raise KernelError(f"{function.tree.name} calls itself")
+            module.functions[key] = None
+            lowering = _Lowering(module, function.python.__globals__, function.flags)
+            arguments = [Value(type, f"%a{i}") for i, type in enumerate(types)]
+            result = lowering.body(function.tree, arguments)
+            kind = result.typed.split()[0] if result else "void"
+            lowering.do(f"ret {result.typed}" if result else "ret void")
+            head = f"{kind} @{function.tree.name}.{len(module.functions)}"
+            given = ", ".join([value.typed for value in arguments])
+            _finish(lowering, f"internal {head}({given}) alwaysinline")
+            found = module.functions[key] = head, result.type if result else None
+        return found
 
     def body(self, tree: ast.FunctionDef, arguments: Sequence[Value]) -> Value | None:
         """Write the body, but for the return; gives the value that it returns."""
@@ -129,12 +97,10 @@ class _Lowering(Builder):
             raise
         return None
 
-    # --- statements
-
     def statements(self, nodes: Sequence[ast.stmt]) -> None:
         for node in nodes:
             self.line = node.lineno
-            _pick(_STATEMENTS, node)(self, node)
+            pick(_STATEMENTS, node)(self, node)
 
     def assign(self, node: ast.Assign) -> None:
         target, *more = node.targets
@@ -157,16 +123,8 @@ class _Lowering(Builder):
         else:
             raise KernelError("what is assigned to is a name or an element")
 
-    def bind(self, name: str, value: Value) -> None:
-        self.values[name] = self.strong(value)
-        self.lost.pop(name, None)
-
-    def lose(self, name: str, why: str) -> None:
-        self.values.pop(name, None)
-        self.lost[name] = why
-
     def assign_changed(self, node: ast.AugAssign) -> None:
-        sign = _pick(_OPERATORS, node.op)
+        sign = pick(OPERATORS, node.op)
         if isinstance(node.target, ast.Subscript):
             pointer, index = self.value(node.target.value), self.value(node.target.slice)
             changed = self.binary(sign, self.read(pointer, index), self.value(node.value))
@@ -205,11 +163,6 @@ class _Lowering(Builder):
             else:
                 self.bind(name, a if a == b else self.joined(a, first, b, second))
 
-    def joined(self, a: Value, first: str, b: Value, second: str) -> Value:
-        """The value that comes from one block or from another."""
-        self.used |= {a.text, b.text}
-        return Value(a.type, self.add(_phi(a, first, b.text, second)))
-
     def repeat_for(self, node: ast.For) -> None:
         first, stop, step = self.bounds(node)
         always = first.literal is not None and stop.literal is not None
@@ -228,7 +181,7 @@ class _Lowering(Builder):
         assert isinstance(node.target, ast.Name)
         self.bind(node.target.id, index)
         self.statements(node.body)
-        self.lines.insert(at, f"  {index.text} = {_phi(first, before, following, self.block)}")
+        self.lines.insert(at, f"  {index.text} = {phi(first, before, following, self.block)}")
         self.repeat(carried, at, before)
         self.do(f"{following} = add nsw i64 {index.text}, {step.text}")
         end, more = self.block, self.add(f"{compare} {following}, {stop.text}")
@@ -308,7 +261,7 @@ class _Lowering(Builder):
             new = self.values.get(name)
             if new is not None and new.type == old.type:
                 self.used |= {old.text, new.text}
-                lines.append(f"  {text} = {_phi(old, before, new.text, self.block)}")
+                lines.append(f"  {text} = {phi(old, before, new.text, self.block)}")
                 continue
             why = f"is {old.type} before a loop, and something else after a round"
             if text in self.used:
@@ -320,128 +273,6 @@ class _Lowering(Builder):
         """Forget, behind what may never have been done, the names that it has made."""
         for name in self.values.keys() - outer:
             self.lose(name, "may have no value")
-
-    # --- expressions
-
-    def value(self, node: ast.expr) -> Value:
-        found = _pick(_EXPRESSIONS, node)(self, node)
-        if found is None:
-            raise KernelError("a call gives nothing")
-        return found
-
-    def constant(self, node: ast.Constant) -> Value:
-        if type(node.value) not in (bool, int, float):
-            raise KernelError(f"no value is {node.value!r}")
-        return self.literal(node.value)
-
-    def named(self, node: ast.Name) -> Value:
-        return self.get(node.id)
-
-    def get(self, name: str) -> Value:
-        found = self.values.get(name)
-        if found is not None:
-            self.used.add(found.text)
-            return found
-        if name in self.lost:
-            raise KernelError(f"{name} {self.lost[name]}")
-        number = self.scope.get(name)
-        if type(number) not in (bool, int, float):
-            raise KernelError(f"nothing is called {name}")
-        return self.literal(number)
-
-    def element_of(self, node: ast.Subscript) -> Value:
-        return self.read(self.value(node.value), self.value(node.slice))
-
-    def operated(self, node: ast.BinOp) -> Value:
-        sign = _pick(_OPERATORS, node.op)
-        return self.binary(sign, self.value(node.left), self.value(node.right))
-
-    def operated_alone(self, node: ast.UnaryOp) -> Value:
-        x = self.value(node.operand)
-        if isinstance(node.op, ast.USub):
-            return self.negative(x)
-        if isinstance(node.op, ast.Not):
-            return self.invert(self.truth(x))
-        return self.invert(x) if isinstance(node.op, ast.Invert) else x
-
-    def compared(self, node: ast.Compare) -> Value:
-        """Comparisons one after the other, until one is false."""
-        signs = [_pick(_COMPARISONS, op) for op in node.ops]
-        left = self.value(node.left)
-
-        def next(sign: str, operand: ast.expr) -> Value:
-            nonlocal left
-            right = self.value(operand)
-            found = self.compare(sign, left, right)
-            left = right
-            return found
-
-        parts = [
-            functools.partial(next, sign, operand)
-            for sign, operand in zip(signs, node.comparators, strict=True)
-        ]
-        return self.until(False, parts)
-
-    def decided(self, node: ast.BoolOp) -> Value:
-        parts = [functools.partial(lambda x: self.truth(self.value(x)), x) for x in node.values]
-        return self.until(isinstance(node.op, ast.Or), parts)
-
-    def until(self, last: bool, parts: Sequence[Callable[[], Value]]) -> Value:
-        """Truth values one after the other, until one is ``last``."""
-        *others, end = parts
-        ends, after = [], self.label()
-        for part in others:
-            found, following = part(), self.label()
-            ends.append((str(last).lower(), self.block))
-            self.branch(found.text, *((after, following) if last else (following, after)))
-            self.begin(following)
-        found = end()
-        if not ends:
-            return found
-        ends.append((found.text, self.block))
-        self.jump(after)
-        self.begin(after)
-        texts = ", ".join(f"[ {text}, %{block} ]" for text, block in ends)
-        return Value("b1", self.add(f"phi i1 {texts}"))
-
-    def chosen(self, node: ast.IfExp) -> Value:
-        yes, no, after = self.label(), self.label(), self.label()
-        self.branch(self.truth(self.value(node.test)).text, yes, no)
-        self.begin(yes)
-        a, first = self.value(node.body), self.block
-        self.jump(after)
-        self.begin(no)
-        b, second = self.value(node.orelse), self.block
-        self.jump(after)
-        self.begin(after)
-        if a.literal is not None:
-            a = self.cast(a, b.type)
-        elif b.literal is not None:
-            b = self.cast(b, a.type)
-        if a.type != b.type:
-            raise KernelError(f"a value is {a.type} or {b.type}")
-        return self.joined(a, first, b, second)
-
-    def call_named(self, node: ast.Call) -> Value | None:
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
-        found = None if name in self.values else self.scope.get(name, BUILTINS.get(name))
-        if not isinstance(found, Intrinsic | Function):
-            raise KernelError(f"no function is called {ast.unparse(node.func)}")
-        args = [self.value(arg) for arg in node.args]
-        if node.keywords or not found.takes(len(args)):
-            raise KernelError(f"{name} is called with other arguments than it has")
-        if isinstance(found, Intrinsic):
-            return found.write(self, *args)
-        head, result = _called(self.module, found, tuple([arg.type for arg in args]))
-        text = f"call {head}({', '.join([self.strong(arg).typed for arg in args])})"
-        if result is None:
-            self.do(text)
-            return None
-        return Value(result, self.add(text))
-
-
-def _phi(a: Value, first: str, text: str, second: str) -> str:
-    return f"phi {a.typed.split()[0]} [ {a.text}, %{first} ], [ {text}, %{second} ]"
 
 
 def _assigned(node: ast.For | ast.While) -> list[str]:
@@ -463,14 +294,6 @@ def _is_innermost(node: ast.For) -> bool:
     return not any(isinstance(part, ast.For | ast.While) for part in inside)
 
 
-def _pick(table: dict[type, Any], node: ast.AST) -> Any:
-    """What a table has for a part of Python."""
-    try:
-        return table[type(node)]
-    except KeyError:
-        raise KernelError(f"the kernel language has no {type(node).__name__}") from None
-
-
 _STATEMENTS: dict[type, Callable[[_Lowering, Any], None]] = {
     ast.Assign: _Lowering.assign,
     ast.AugAssign: _Lowering.assign_changed,
@@ -479,15 +302,4 @@ _STATEMENTS: dict[type, Callable[[_Lowering, Any], None]] = {
     ast.While: _Lowering.repeat_while,
     ast.If: _Lowering.choose,
     ast.Pass: lambda lowering, node: None,
-}
-_EXPRESSIONS: dict[type, Callable[[_Lowering, Any], Value | None]] = {
-    ast.Constant: _Lowering.constant,
-    ast.Name: _Lowering.named,
-    ast.Subscript: _Lowering.element_of,
-    ast.BinOp: _Lowering.operated,
-    ast.UnaryOp: _Lowering.operated_alone,
-    ast.Compare: _Lowering.compared,
-    ast.BoolOp: _Lowering.decided,
-    ast.IfExp: _Lowering.chosen,
-    ast.Call: _Lowering.call_named,
 }
