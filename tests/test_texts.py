@@ -41,7 +41,7 @@ def jit(f, x):
     fdbr.jit(f)(x)
 
 
-@pytest.mark.parametrize("transform", [grad, jvp, jit])
+@pytest.mark.parametrize("transform", [grad, jvp])
 def test_texts_show_the_numbers_and_that_they_are_traced(transform):
     name = transform.__name__
     double = lambda x: 2 * x
@@ -59,6 +59,15 @@ def test_texts_show_the_numbers_and_that_they_are_traced(transform):
     assert short == (f"<traced np.float32(1.0) of {name}(run)>", "<traced 1.0>", "1.00")
 
 
+def test_under_jit_texts_are_those_that_the_function_itself_makes():
+    for x in (0.75, 2, np.array([0.5, 1.0]), np.float32(0.5)):
+        f = lambda x: (repr(x), str(x), f"{x}", "%s" % x, len(str(x)) * x)  # noqa: UP031
+        jitted = fdbr.jit(f)
+        for _ in range(3):
+            assert repr(jitted(x)) == repr(f(x))
+        assert "makes text" in str(jitted.report())
+
+
 def test_in_a_batch_they_show_those_of_all_examples():
     assert texts(vmap, lambda x: x, np.array([0.5, 1.0])) == (
         "<traced batch array([0.5, 1. ]) of vmap(run)>",
@@ -74,7 +83,7 @@ def test_in_a_batch_they_show_those_of_all_examples():
 
 
 def test_a_text_read_back_is_no_number_unless_it_was_formatted():
-    for transform in (grad, jvp, jit):
+    for transform in (grad, jvp):
         with pytest.raises(ValueError, match="could not convert"):
             transform(lambda x: float(str(x)) * x, 2.0)
         with pytest.raises(ValueError, match="could not convert"):

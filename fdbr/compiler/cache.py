@@ -1,23 +1,25 @@
 """All recordings of a function: how they are looked up, made and given up."""
 
 import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
 from fdbr.compiler.capture.captures import Environment, ImpureError, RandomStates
-from fdbr.compiler.capture.paths import exact, one_level
+from fdbr.compiler.capture.paths import exact, held_weakly, one_level
 from fdbr.compiler.capture.signature import (
     Reader,
     is_moving,
     is_special,
+    is_untouched,
     nodes,
     paths,
     put_together,
 )
 from fdbr.compiler.capture.tracing import AbandonedError, Captured, capture
-from fdbr.compiler.specializations import Specialization
+from fdbr.compiler.specializations import TWICE, Specialization
 from fdbr.core import name_of
 
 __all__ = ["Cache"]
@@ -62,16 +64,35 @@ class Cache:
                 if is_special(leaf):
                     entry.give_up(f"a {type(leaf).__name__} has operators of its own")
             self.entries[key] = entry
+            entry.references = [self._dropping(key, leaf) for leaf in leaves if not is_moving(leaf)]
             if len(self.entries) > self.bound:
                 pairs = list(self.entries.items())  # at once, for other threads may add some
                 self.entries.pop(min(pairs, key=lambda pair: pair[1].used)[0], None)
         self.use(entry)
         return entry
 
+    def _dropping(self, key: tuple[Any, ...], leaf: Any) -> Any:
+        """What drops an entry when a leaf is gone that it does not keep; `None` if it keeps it."""
+        if held_weakly(leaf) is None:
+            return None
+        entries = self.entries
+        return weakref.ref(leaf, lambda _: entries.pop(key, None))
+
     @staticmethod
     def use(entry: Specialization) -> None:
         """Note that an entry has been used just now."""
         entry.used = next(_clock)
+
+    def called(self, leaves: Sequence[Any], structure: Any) -> Any:
+        """What the function gives for some leaves; it is an error if it writes into arguments."""
+        args, kwargs = put_together(structure, leaves)
+        result = self.f(*args, **kwargs)
+        if not is_untouched(structure, args, kwargs, leaves):
+            raise ImpureError(
+                f"fdbr.jit: {self.name} assigns into a list or dict among its arguments, which a "
+                "replay would not do; return the value instead"
+            )
+        return result
 
     def capture(
         self,
@@ -96,6 +117,9 @@ class Cache:
             environment = entry.environment or Environment(roots)
             if environment.obstacle:
                 entry.refuse(environment.obstacle)
+                return None
+            if environment.has_twice(moving):
+                entry.skip(TWICE)
                 return None
             states = RandomStates(environment.generators)
             try:

@@ -15,7 +15,7 @@ from fdbr import tree
 from fdbr.backend import is_array, protect
 from fdbr.classes import fields_of
 from fdbr.compiler.capture.constants import first_changed
-from fdbr.compiler.capture.paths import Scope, children, exact, is_leaf, one_level
+from fdbr.compiler.capture.paths import Scope, children, exact, held_weakly, is_leaf, one_level
 from fdbr.compiler.capture.signature import is_moving
 from fdbr.compiler.donation import SOLE, Donation, holds
 from fdbr.compiler.ir.interpreter import GuardFailure
@@ -194,12 +194,19 @@ class _Writer:
             )
 
     def _take_static(self, value: Any, text: str) -> None:
+        if (reference := held_weakly(value)) is not None:
+            self.refuse(f"{text} is None or {text} is not {self.scope.name(reference)}()")
+            return
         same = self.scope.name(exact(value))
         self.refuse(f"{text} is not {self.scope.name(value)} and exact({text}) != {same}")
 
     def look_around(self, recording: CompiledTrace) -> None:
         """Write what makes sure that all is as it was around the function."""
-        conditions = recording.environment.changes(self.scope)
+        environment = recording.environment
+        conditions = environment.changes(self.scope)
+        if environment.identity:
+            given = "".join(f"{name}, " for name in self.moving)
+            conditions.append(f"{self.scope.name(environment.has_twice)}(({given}))")
         if recording.shared:
             self.scope["first_changed"] = first_changed
             shared = self.scope.name(recording.shared)

@@ -127,8 +127,7 @@ class Jitted:
 
         def run(traced: list[Any]) -> list[Any]:
             nonlocal form
-            args, kwargs = put_together(structure, entry.filled(leaves, traced))
-            found, form = tree.flatten(self._f(*args, **kwargs))
+            found, form = tree.flatten(self._cache.called(entry.filled(leaves, traced), structure))
             return found
 
         with contextlib.nullcontext() if runs and not self._waits else without_effects():

@@ -105,8 +105,7 @@ class Differentiated:
 
         def flat(leaves: list[Any]) -> list[Any]:
             nonlocal structure
-            args, kwargs = put_together(self.structure, leaves)
-            found, structure = tree.flatten(self.cache.f(*args, **kwargs))
+            found, structure = tree.flatten(self.cache.called(leaves, self.structure))
             return found
 
         flat.__qualname__ = self.cache.name

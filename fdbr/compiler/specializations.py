@@ -12,8 +12,9 @@ from fdbr.compiler.ir.program import Program
 from fdbr.compiler.tiers import Code
 from fdbr.core import describe
 
-__all__ = ["Specialization", "CompiledTrace"]
+__all__ = ["TWICE", "Specialization", "CompiledTrace"]
 
+TWICE = "it asks whether values are one object, and two of them are"
 _PATIENCE = 8  # recordings in a row that may be given up before they were replayed
 
 
@@ -124,6 +125,8 @@ class Specialization:
         How often the function was run without a recording.
     obstacle
         Why, the last time.
+    references
+        Weak ones to objects among the arguments: when one is gone, this is dropped.
     used
         When it was used last, as a number that grows.
     wanted
@@ -139,6 +142,7 @@ class Specialization:
         "name",
         "obstacle",
         "recordings",
+        "references",
         "used",
         "wanted",
     )
@@ -153,6 +157,7 @@ class Specialization:
         self.wanted: tuple[bool, ...] | None = None
         self._wasted = 0
         self._cause = ""
+        self.references: list[Any] = []
 
     def chosen(self, leaves: list[Any]) -> list[Any]:
         """The leaves that may differ."""
@@ -206,6 +211,9 @@ class Specialization:
         recordings = self.recordings  # other threads may put other ones there
         if recordings:
             why = self._change(recordings)
+            if not why and recordings[0].environment.has_twice(leaves):
+                self.skip(TWICE)
+                return None, None, ""
             if not why:
                 outs, recording, why = self._run(recordings, leaves)
                 if recording is not None or not why:

@@ -4,8 +4,10 @@ Machine code is kept in memory, and on disk under the user's cache directory: by
 version of LLVM, and the processor.
 """
 
+import contextlib
 import functools
 import hashlib
+import itertools
 import os
 import tempfile
 from collections.abc import Callable
@@ -18,6 +20,9 @@ __all__ = [
 ]
 
 _FORMAT = b"fdbr kernel 3\n"
+_MOST = 1 << 29  # bytes that are kept on disk
+_OFTEN = 256  # kernels that are written until the next look at them
+_writings = itertools.count()
 _loaded: dict[str, tuple[int, Any]] = {}  # address and owner of the code, by source
 
 
@@ -161,13 +166,36 @@ def _write(path: Path, name: str, code: bytes) -> None:
     """Keep machine code: written aside and renamed, so that nobody reads half of it."""
     body = f"{name}\n".encode() + code
     text = _FORMAT + hashlib.sha256(body).digest() + body
+    aside = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if next(_writings) % _OFTEN == 0:
+            _prune(path.parent)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            aside = file.name
             file.write(text)
-        os.replace(file.name, path)
-    except OSError:
-        return  # a cache that cannot be written is none
+        os.replace(aside, path)
+    except OSError:  # a cache that cannot be written is none
+        if aside is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(aside)
+
+
+def _prune(folder: Path, most: int = _MOST) -> None:
+    """Remove the files that were used least recently, if there are more bytes than are kept."""
+    found = []
+    with os.scandir(folder) as files:
+        for file in files:
+            with contextlib.suppress(OSError):  # another process has removed it
+                status = file.stat()
+                found.append((status.st_mtime, status.st_size, file.path))
+    size = sum(length for _, length, _ in found)
+    for _, length, path in sorted(found):
+        if size <= most:
+            break
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        size -= length
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:
@@ -180,6 +208,8 @@ def _read(path: Path) -> tuple[str, bytes] | None:
     body = text[start:]
     if text[:start] != _FORMAT + hashlib.sha256(body).digest():
         return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # it is of use
     name, code = body.split(b"\n", 1)
     return name.decode(), code
 

@@ -346,7 +346,7 @@ def test_large_constants_of_its_own_are_not_copied_for_every_use():
     made = []
 
     def f(x):
-        table = np.ones(1000)
+        table = np.arange(1000.0)
         made.append(0)
         return x * table + table - table
 

@@ -6,7 +6,7 @@ A recording holds as long as they are what they were.
 import operator
 import random
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import CellType
 from typing import Any
 
@@ -52,6 +52,7 @@ class Environment:
         "_codes",
         "_containers",
         "_counts",
+        "_known",
         "_lasts",
         "_locked",
         "_mentioned",
@@ -95,6 +96,7 @@ class Environment:
         ]
         self._names += [name for name, _ in reach.cells.values()]
         self.generators = [value for value in reach.values if _is_generator(value)]
+        self._known = set(reach.arrays) if reach.identity else None
         self.obstacle = reach.obstacle
         self.traced = any(isinstance(value, Tracer) for value in reach.values)
 
@@ -197,6 +199,18 @@ class Environment:
         """What does not hold any more, for reports."""
         name = self.rebound()
         return f"{name} was bound anew" if name else "a list or dict around it has changed"
+
+    @property
+    def identity(self) -> bool:
+        """Whether the function asks if two values are one object."""
+        return self._known is not None
+
+    def has_twice(self, leaves: Sequence[Any]) -> bool:
+        """Whether an argument is another one, too, or an array around a function that asks."""
+        if self._known is None:
+            return False
+        found = set(map(id, leaves))
+        return len(found) < len(leaves) or not self._known.isdisjoint(found)
 
     def changed_array(self) -> Any:
         """An array whose elements are not what they were; `None` if there is none."""

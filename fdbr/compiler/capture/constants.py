@@ -3,14 +3,16 @@
 import functools
 import operator
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fdbr.backend import is_locked, keep, lock, number_of, on_device, owner
 
-__all__ = ["Constants", "first_changed", "same_elements", "snapshot"]
+__all__ = ["Constants", "first_changed", "narrowed", "same_elements", "snapshot"]
+
+_LARGE = 4096  # bytes
 
 
 def snapshot(array: Any) -> Any:
@@ -76,6 +78,34 @@ def _is_known(pairs: list[tuple[Any, Any]]) -> bool:
         if sys.getrefcount(array) > 3 or array.base is not whole or type(whole) is not np.ndarray:
             return True
     return False
+
+
+def narrowed(operands: Sequence[Any]) -> list[Any]:
+    """The operands of what broadcasts, with one element for a constant that has one everywhere.
+
+    So the cotangents of what was added up need no memory.  The shape of the result stays.
+    """
+    found = list(operands)
+    for i, operand in enumerate(found):
+        if type(operand) is np.ndarray and operand.nbytes >= _LARGE:
+            rest = [*found[:i], *found[i + 1 :]]
+            shape = np.broadcast_shapes(*map(_shape, rest))
+            if np.broadcast_shapes(shape, operand.shape) == shape and _is_uniform(operand):
+                found[i] = lock(operand[(0,) * operand.ndim].reshape(()))
+    return found
+
+
+def _shape(operand: Any) -> tuple[int, ...]:
+    """The shape of an operand or of a variable."""
+    found: tuple[int, ...] = getattr(getattr(operand, "kind", operand), "shape", ())
+    return found
+
+
+def _is_uniform(array: Any) -> bool:
+    first = array[(0,) * array.ndim]
+    if array[(-1,) * array.ndim] != first:
+        return False
+    return same_elements(array, np.broadcast_to(first, array.shape))
 
 
 def first_changed(pairs: Iterable[tuple[Any, Any]]) -> Any:

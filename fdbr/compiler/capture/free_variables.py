@@ -122,6 +122,8 @@ class Reach:
         The attributes that code mentions, and whether it may read others, too.
     containers, buffers
         Containers that can change, and what holds bytes that can.
+    identity
+        Whether code asks if two values are one object.
     obstacle
         What cannot be watched, and why, in words; empty if there is nothing.
     """
@@ -137,6 +139,7 @@ class Reach:
         self.instances: list[Any] = []
         self.containers: list[Any] = []
         self.buffers: list[Any] = []
+        self.identity = False
         self.obstacle = ""
         self.names: set[str] = set()  # the attributes that code mentions, of whatever it is
         self.any_name = False  # whether it may mention others
@@ -264,6 +267,7 @@ class Reach:
     def _mention(self, found: Mentions, sets: bool = True) -> None:
         self.names |= found.attributes
         self.any_name |= found.any_attribute
+        self.identity |= found.identity
         if sets:
             self.names |= found.set_attributes
 

@@ -2,6 +2,7 @@
 
 import dis
 import functools
+import itertools
 import keyword
 from collections.abc import Iterator, Sequence
 from types import CodeType
@@ -43,6 +44,8 @@ class Mentions:
         Modules that are imported: the name, and how far up a relative name begins.
     any_attribute
         Whether attributes may be read by other names, too.
+    identity
+        Whether it asks if two values are one object.
     any_variable
         What may read variables by other names, too; empty if nothing does.
     """
@@ -52,6 +55,7 @@ class Mentions:
     set_attributes: frozenset[str] = frozenset()
     modules: frozenset[tuple[str, int]] = frozenset()
     any_attribute: bool = False
+    identity: bool = False
     any_variable: str = ""
 
     def __or__(self, other: "Mentions") -> "Mentions":
@@ -61,6 +65,7 @@ class Mentions:
             self.set_attributes | other.set_attributes,
             self.modules | other.modules,
             self.any_attribute or other.any_attribute,
+            self.identity or other.identity,
             self.any_variable or other.any_variable,
         )
 
@@ -79,6 +84,11 @@ def mentions(code: CodeType) -> Mentions:
         frozenset(step.argval for step in steps if step.opname == "STORE_ATTR"),
         frozenset(_imports(steps)),
         not _SPYING.isdisjoint(names[False] | names[True]) or _asks_by_name(steps),
+        "id" in names[False]
+        or any(
+            step.opname == "IS_OP" and before.opname != "LOAD_CONST"
+            for before, step in itertools.pairwise(steps)
+        ),
         min(_VARIABLES_BY_NAME & names[False], default=""),
     )
     for constant in code.co_consts:

@@ -5,7 +5,9 @@ over a tree takes longer than most of what is done there.
 """
 
 import collections
+import weakref
 from collections.abc import Iterator
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import optree
 
 from fdbr.classes import NAMESPACE, fields_of
 
-__all__ = ["Scope", "children", "details", "exact", "is_leaf", "one_level"]
+__all__ = ["Scope", "children", "details", "exact", "held_weakly", "is_leaf", "one_level"]
 
 _INDEXED = (tuple, list, dict, collections.OrderedDict, collections.defaultdict)
 
@@ -88,4 +90,17 @@ def exact(value: Any) -> Any:
         return kind, frozenset(map(exact, value))
     if kind is slice:  # slices have had a hash since Python 3.12 only
         return kind, exact((value.start, value.stop, value.step))
-    return kind, value
+    return kind, held_weakly(value) or value
+
+
+def held_weakly(value: Any) -> Any:
+    """A weak reference to an object that equals none but itself; `None` for others.
+
+    Nothing that is remembered of calls keeps such an object, as that of a jitted method.
+    """
+    kind = type(value)
+    if kind.__eq__ is not object.__eq__ or kind.__hash__ is not object.__hash__:
+        return None
+    if isinstance(value, type | FunctionType) or not kind.__weakrefoffset__:
+        return None
+    return weakref.ref(value)

@@ -1,5 +1,6 @@
 """Arguments taken apart, and their kinds: what a recording is looked up by."""
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -10,7 +11,16 @@ from fdbr.backend import is_array
 from fdbr.compiler.capture.paths import Scope, details, exact, is_leaf, one_level
 from fdbr.core import Tracer
 
-__all__ = ["is_moving", "is_special", "nodes", "paths", "put_together", "sign", "taken_apart"]
+__all__ = [
+    "is_moving",
+    "is_special",
+    "is_untouched",
+    "nodes",
+    "paths",
+    "put_together",
+    "sign",
+    "taken_apart",
+]
 
 Reader = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
 """What reads the details of arguments of one structure."""
@@ -56,6 +66,16 @@ def _reader(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reader:
 def put_together(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of that structure and those leaves: the inverse of `taken_apart`."""
     return (tuple(leaves), {}) if type(structure) is int else tree.unflatten(structure[0], leaves)
+
+
+def is_untouched(
+    structure: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]
+) -> bool:
+    """Whether arguments are made of these leaves still, or something was assigned into them."""
+    if type(structure) is int:
+        return True
+    found, now = tree.flatten((args, kwargs))
+    return bool(now == structure[0]) and all(map(operator.is_, found, leaves))
 
 
 def paths(structure: Any) -> list[str]:

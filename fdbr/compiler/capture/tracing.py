@@ -9,7 +9,7 @@ from numpy._core import _ufunc_config
 
 from fdbr import core
 from fdbr.array import decided, refusing
-from fdbr.compiler.capture.constants import Constants
+from fdbr.compiler.capture.constants import Constants, narrowed
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.ir.guards import EACH, to_list
 from fdbr.compiler.ir.numbers import apply
@@ -58,6 +58,15 @@ class CaptureTracer(Tracer):
         self._trace = trace
         self.value = value
         self.variable = variable
+
+    def __repr__(self) -> str:
+        return repr(self._trace.show(self))
+
+    def __str__(self) -> str:
+        return str(self._trace.show(self))
+
+    def __format__(self, spec: str) -> str:
+        return super().__format__(spec) if spec else str(self)
 
     def tolist(self) -> Any:
         """The elements as numbers of Python; the program holds for those numbers alone."""
@@ -116,6 +125,8 @@ class CaptureTrace(Trace):
             self.obstacle = f"{primitive.name} raised an error, which the function caught"
             raise
         several = type(out) is tuple
+        if primitive.kind == "elementwise":
+            operands = narrowed(operands)
         if (errors := _errors_now()) is not self._errors or len(self.steps) >= _MOST:
             self._check(errors)
         traced, outs = [], []

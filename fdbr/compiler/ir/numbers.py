@@ -1,7 +1,7 @@
 """Python's own numbers: what a primitive is on them.
 
-In the recorded function an operator on two integers of Python is exact, whatever their size, and
-so it is in the program.  All else follows NumPy.
+In the recorded function an operator on two integers of Python is exact, whatever their size, as is
+a comparison of two numbers, and so it is in the program.  All else follows NumPy.
 """
 
 import operator
@@ -41,9 +41,17 @@ _EXACT: dict[str, Callable[..., Any]] = {
 }
 
 
+_REAL = _WHOLE | {float}
+
+_COMPARISONS = frozenset(
+    {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
+)  # of an integer and a floating number, too: no integer is rounded for it
+
+
 def exact(primitive: Primitive, kinds: Any) -> Callable[..., Any] | None:
     """What computes a primitive of values of these types exactly; `None` if NumPy does it."""
-    return _EXACT.get(primitive.name) if _WHOLE.issuperset(kinds) else None
+    known = _REAL if primitive.name in _COMPARISONS else _WHOLE
+    return _EXACT.get(primitive.name) if known.issuperset(kinds) else None
 
 
 def apply(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:

@@ -87,21 +87,14 @@ class Plan:
     size: int
     inside: dict[Variable, Variable]
 
-    def arrays(self) -> list[Any]:
-        """A piece of memory, as the arrays that lie in it."""
-        memory = _aligned(self.size)
+    def arrays(self, memory: Any) -> list[Any]:
+        """The arrays that lie in a piece of memory of at least that size."""
         return [
             memory[start : start + kind.size * kind.dtype.itemsize]
             .view(kind.dtype)
             .reshape(kind.shape)
             for kind, start in zip(self.kinds, self.starts, strict=True)
         ]
-
-
-def _aligned(size: int) -> Any:
-    whole = np.empty(size + _ALIGNED, np.uint8)
-    start = -whole.ctypes.data % _ALIGNED
-    return whole[start : start + size]
 
 
 def is_product(step: Step) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from fdbr.compiler.backends.cpu.buffer_assignment import Plan, is_join, plan
 from fdbr.compiler.backends.cpu.small_matmuls import is_small_product, product_lines
 from fdbr.compiler.backends.cpu.stepwise import is_direct
+from fdbr.compiler.backends.cpu.workspaces import give, taker
 from fdbr.compiler.ir.guards import EXACT, same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.liveness import last_uses
@@ -162,9 +163,9 @@ def generate(
         writer.lines += _deleted(writer, ends.get(position, ()))
     outs = "".join(f"{writer.operand(output)}, " for output in program.outputs)
     if memory.size:
-        writer.scope.update(free=[], new_memory=memory.arrays)
-        writer.lines.insert(0, "memory = free.pop() if free else new_memory()")
-        writer.lines.append("free.append(memory)")
+        writer.scope.update(take=taker(memory), give=give)
+        writer.lines[:0] = ["block = take()", "memory = block.arrays"]
+        writer.lines.append("give(block)")
     body = "\n ".join([*writer.lines, f"return ({outs})"])
     heads += ["begun=None"] if lost else []
     source = f"def run({', '.join(heads)}):\n {body}\n"
@@ -283,7 +284,7 @@ def _write_guard(writer: _Writer, guard: Guard) -> None:
     value = f"{asked}({writer.operand(guard.operand)})"
     answer = writer.constant(guard.answer)
     other = f"a != {answer}" if question in EXACT else f"not same(a, {answer})"
-    back = "free.append(memory); " if writer.places else ""  # the next run wants it
+    back = "give(block); " if writer.places else ""  # the next run wants it
     writer.lines.append(f"a = {value}\n if {other}: {back}raise GuardFailure({guard.index}, a)")
 
 
