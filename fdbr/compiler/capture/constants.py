@@ -3,7 +3,7 @@
 import functools
 import operator
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -80,17 +80,18 @@ def _is_known(pairs: list[tuple[Any, Any]]) -> bool:
     return False
 
 
-def narrowed(operands: Sequence[Any]) -> list[Any]:
+def narrowed(operands: list[Any]) -> list[Any]:
     """The operands of what broadcasts, with one element for a constant that has one everywhere.
 
     So the cotangents of what was added up need no memory.  The shape of the result stays.
     """
-    found = list(operands)
-    for i, operand in enumerate(found):
+    found = operands
+    for i, operand in enumerate(operands):
         if type(operand) is np.ndarray and operand.nbytes >= _LARGE:
             rest = [*found[:i], *found[i + 1 :]]
             shape = np.broadcast_shapes(*map(_shape, rest))
             if np.broadcast_shapes(shape, operand.shape) == shape and _is_uniform(operand):
+                found = list(found)
                 found[i] = lock(operand[(0,) * operand.ndim].reshape(()))
     return found
 

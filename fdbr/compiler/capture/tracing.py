@@ -125,7 +125,7 @@ class CaptureTrace(Trace):
             self.obstacle = f"{primitive.name} raised an error, which the function caught"
             raise
         several = type(out) is tuple
-        if primitive.kind == "elementwise":
+        if len(operands) > 1 and primitive.kind == "elementwise":
             operands = narrowed(operands)
         if (errors := _errors_now()) is not self._errors or len(self.steps) >= _MOST:
             self._check(errors)
