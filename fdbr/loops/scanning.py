@@ -39,6 +39,11 @@ def scan(
 
     and a loop of Python is what it runs, under every transformation.
 
+    In a jitted function it is one instruction, whose body is recorded once, whatever the number of
+    turns; so are its derivatives and batches.  Where the body takes a decision on a value of the
+    turn or has an effect, its turns are recorded one by one instead, and `report` of the jitted
+    function says so.
+
     Parameters
     ----------
     f
@@ -125,6 +130,8 @@ def fori_loop(
             for i in range(lower, upper):
                 val = body_fun(i, val)
             return val
+
+    In a jitted function it is one instruction, as `scan` is.
 
     Parameters
     ----------

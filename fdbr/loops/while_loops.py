@@ -40,6 +40,13 @@ def while_loop(
     `vmap`, examples that take different numbers of turns take different paths (see `vmap`), so each
     ends where it would end alone.
 
+    In a jitted function it is one instruction, whose functions are recorded once, and the number of
+    turns may differ from call to call.  Its gradient keeps the value of each turn while it runs,
+    and not before.  A batch goes on until all examples have ended; those that have ended keep their
+    value.  Where a function takes a decision on a value of the turn or has an effect, and where a
+    gradient of it is differentiated, the turns are recorded one by one instead, and `report` of the
+    jitted function says so.
+
     Parameters
     ----------
     cond_fun
@@ -52,7 +59,7 @@ def while_loop(
         first turn gives them.
     checkpoint
         `None`, or after how many turns the value is kept for a backward pass, in which the turns
-        between run again; nothing else is kept then.
+        between run again; nothing else is kept then.  What is one instruction needs none.
 
     Returns
     -------
