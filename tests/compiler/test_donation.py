@@ -11,6 +11,7 @@ import fdbr
 from compiler.comparing import assert_same
 from compiler.recorded import functions, normal, treat_as_large
 from fdbr import ops, train, tree
+from fdbr.compiler.backends.cpu import kernel
 
 
 @fdbr.frozen
@@ -389,3 +390,11 @@ def test_random_programs_give_what_they_give_without(case):
             held = [a.copy() for a in args]
             assert_same(donating(list(held), ()), desired, ulps=0)
             assert_same(held, args, ulps=0)
+
+
+def test_before_its_kernel_is_there_what_is_given_up_is_written_over_though_it_is_locked():
+    array = np.zeros(3)
+    array.flags.writeable = False
+    kernel._put_over(array, np.arange(3.0))
+    assert array.tolist() == [0, 1, 2]
+    assert not array.flags.writeable

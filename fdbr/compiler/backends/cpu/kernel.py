@@ -94,13 +94,23 @@ def by_numpy(fused: Fused | Small, written: Written, threads: int) -> Call:
         found = iter(results)
         for output in outputs:
             if output.over is not None:
-                np.copyto(arrays[written.inputs.index(output.over)], next(found))
+                _put_over(arrays[written.inputs.index(output.over)], next(found))
             elif output.variable is None:
                 next(given)[...] = 0  # memory of the kernel's own, and whether an index was wrong
             else:
                 _put(output, next(found), next(given), threads)
 
     return call
+
+
+def _put_over(array: Any, result: Any) -> None:
+    """Write over what the caller gave up, as a kernel does: whether it is locked or not."""
+    locked = not array.flags.writeable
+    if locked:
+        array.flags.writeable = True
+    np.copyto(array, result)
+    if locked:
+        array.flags.writeable = False
 
 
 def _put(output: Output, result: Any, out: Any, threads: int) -> None:
