@@ -16,6 +16,7 @@ import io
 import itertools
 import operator
 import os
+import re
 import sys
 import threading
 import time
@@ -924,3 +925,39 @@ def assert_same_bits(found, desired):
     assert np.asarray(found).tobytes() == np.asarray(desired).tobytes(), (found, desired)
     if isinstance(desired, np.ma.MaskedArray):
         assert np.array_equal(found.mask, desired.mask)
+
+
+@pytest.mark.parametrize(("name", "reason"), [
+    ("globals_by_eval", "looks for variables by name, with eval"),
+    ("globals_by_name", "looks for variables by name, with globals"),
+    ("an_iterator", "read from a list_iterator, which is used up"),
+    ("a_counting_iterator", "read from a count"),
+    ("a_generator", "read from a generator"),
+    ("a_file", r"read from a file \(StringIO\)"),
+    ("a_file_by_its_name", "can call open"),
+    ("a_file_read_by_numpy", "can call numpy.load"),
+    ("time_of_day", "can call time of time"),
+    ("a_masked_array_as_operand", "MaskedArray, which has operators of its own"),
+])  # fmt: skip
+def test_the_report_says_what_cannot_be_watched(name, reason):
+    f, _ = CASES[name]()
+    jitted = fdbr.jit(f)
+    try:
+        for _ in range(3):
+            jitted(X)
+        assert re.search(reason, str(jitted.report()))
+        assert jitted.report().eager == 3
+    finally:
+        while undo:
+            undo.pop()()
+
+
+def test_what_code_does_not_mention_may_change():
+    one = Plain(rate=2.0, count=0)
+    jitted = fdbr.jit(lambda x: x * one.rate)
+    for step in range(20):
+        one.count = step
+        setattr(one, f"more_{step}", step)
+        jitted(X)
+    assert len(jitted.report().recordings) == 1
+    assert jitted.report().recordings[0].runs == 19

@@ -61,6 +61,8 @@ _METHODS = {
         "read_text read_bytes open exists stat iterdir glob is_file is_dir".split()
     ),
 }
+# What makes new objects, of which nobody has read anything.
+_MAKING = frozenset({"__init__", "__getstate__", "__setstate__", "__reduce__", "__reduce_ex__"})
 _ANEW = "which no replay would call anew"
 _KEPT = 64  # results of a memoised function that are looked at
 
@@ -248,7 +250,7 @@ class Reach:
             return
         self.functions.append(function)
         found = mentions(function.__code__)
-        self._mention(found, function.__name__ != "__init__")  # of what is new, it sets them
+        self._mention(found, function.__name__ not in _MAKING)
         if found.any_variable:
             self._refuse(f"it looks for variables by name, with {found.any_variable}")
         own = vars(function)
@@ -266,9 +268,9 @@ class Reach:
 
     def _mention(self, found: Mentions, sets: bool = True) -> None:
         self.names |= found.attributes
-        self.any_name |= found.any_attribute
         self.identity |= found.identity
         if sets:
+            self.any_name |= found.any_attribute
             self.names |= found.set_attributes
 
     def _import(self, name: str, level: int, space: Mapping[str, Any]) -> None:

@@ -48,7 +48,8 @@ def slots_of(value: Any) -> Slots | None:
     """The slots of an object; `None` if it has none."""
     members: dict[str, Any] = {}
     for cls in type(value).__mro__:
-        for name, part in vars(cls).items():
+        # Classes in C show numbers of theirs in this way, as new objects each time.
+        for name, part in vars(cls).items() if "__slots__" in vars(cls) else ():
             if type(part) is MemberDescriptorType:
                 members.setdefault(name, part)
     return Slots(value, members) if members else None
