@@ -1,5 +1,7 @@
 """A jitted loop is one instruction, whose body is captured once, whatever the number of turns."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -350,3 +352,73 @@ def test_reproducible_loops_give_the_same_bits_in_every_call(how):
         again = fdbr.tree.leaves(f(W, H, xs))
         assert [x.tobytes() for x in again] == [x.tobytes() for x in first]
     assert f.report().recordings[0].waiting == 0
+
+
+# --- jitted functions within transformations ---------------------------------------------
+
+AROUND = {
+    "grad": lambda f: fdbr.grad(f, (0, 1)),
+    "vmap": lambda f: lambda w, xs: fdbr.vmap(f, (None, 0))(w, np.stack([xs, xs + 2])),
+    "jvp": lambda f: lambda w, xs: fdbr.jvp(f, (w, xs), (w, xs)),
+    "jacrev": lambda f: fdbr.jacrev(f),
+    "hessian": lambda f: fdbr.hessian(f),
+    "vmap of grad": lambda f: (
+        lambda w, xs: fdbr.vmap(fdbr.grad(f), (None, 0))(w, np.stack([xs, xs + 2]))
+    ),
+    "grad of a jitted gradient": lambda f: fdbr.grad(fdbr.jit(fdbr.grad(f))),
+    "jit of grad of jit": lambda f: fdbr.jit(fdbr.grad(f)),
+}
+INSIDE = {
+    "scan": lambda w, xs: ops.sum(
+        fdbr.scan(lambda h, x: (np.sin(w * h + x), h * x), 0.0 * w, xs)[1]
+    ),
+    "while_loop": lambda w, xs: fdbr.while_loop(
+        lambda v: v[1] < 5, lambda v: (np.sin(w * v[0] + xs[0]), v[1] + xs[1]), (w, 0.0 * xs[0])
+    )[0],
+    "fori_loop": lambda w, xs: fdbr.fori_loop(0, 3, lambda i, v: np.sin(v * w + i * xs[i]), w),
+}
+
+
+@pytest.mark.parametrize("how", AROUND)
+@pytest.mark.parametrize("loop", INSIDE)
+def test_transformations_of_jitted_loops_give_what_they_give_without(loop, how):
+    f = INSIDE[loop]
+    jitted = AROUND[how](fdbr.jit(f))
+    for w, xs in ((0.5, np.array([1.0, 2.0, 3.0])), (0.25, np.array([0.5, 1.0, 4.0]))):
+        for _ in range(2):
+            assert_allclose(jitted(w, xs), AROUND[how](f)(w, xs))
+
+
+def test_a_jitted_loop_runs_on_arrays_of_any_module(xp, to_numpy):
+    xs = xp.reshape(xp.arange(6.0), (3, 2)) / 6
+    scan = lambda xs: fdbr.scan(lambda h, x: (ops.sin(h + x), h), xs[0], xs)[1]
+    fori = lambda xs: fdbr.fori_loop(0, 3, lambda i, v: ops.sin(v * i + xs[i]), xs[0])
+    for f in (scan, fori):
+        g = fdbr.grad(lambda xs: ops.sum(f(xs)))  # noqa: B023
+        for one in (f, g):
+            assert_allclose(to_numpy(fdbr.jit(one)(xs)), to_numpy(one(xs)))
+
+
+def test_threads_may_share_a_jitted_loop():
+    f = fdbr.jit(fdbr.grad(loss, (0, 1, 2)))
+    xs = [np.linspace(-1, 1, 20).reshape(10, 2) * k for k in range(1, 5)]
+    want = [fdbr.grad(loss, (0, 1, 2))(W, H, x) for x in xs]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda k: f(W, H, xs[k % 4]), range(40)))
+    for k, one in enumerate(found):
+        assert_allclose(one, want[k % 4])
+
+
+def test_a_carry_may_hold_one_array_twice_and_be_given_up():
+    def f(state, xs):
+        step = lambda c, x: ((c["a"] + x, c["a"] + x), None)
+        both = lambda c, x: ({"a": step(c, x)[0][0], "b": step(c, x)[0][0]}, None)
+        carry, _ = fdbr.scan(both, state, xs)
+        return {"a": carry["a"] * 2 + 1, "b": carry["b"]}
+
+    jitted = fdbr.jit(f, donate_argnums=0)
+    xs = np.ones((3, 2))
+    for _ in range(3):
+        found = jitted({"a": np.zeros(2), "b": np.zeros(2)}, xs)
+        assert found["a"].tolist() == [7, 7]
+        assert found["b"].tolist() == [3, 3]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import kernels
-from fdbr.core import Tracer, dispatch, registry
+from fdbr.core import Tracer, dispatch, number_types, plain, registry
 from fdbr.floats import dtype_kind, is_short
 from fdbr.ops.kinds.totals import MANY, ones, total
 
@@ -116,7 +116,9 @@ def in_precision(value: Any, to: Any) -> Any:
         to = _REAL[to.char]
     elif dtype.kind == "c" and to.kind != "c":  # beside the tangent of a real operand
         to = _COMPLEX.get(to.char, dtype)
-    return value if dtype == to else dispatch(registry["astype_inexact"], (value,), {"to": to})
+    if dtype == to or type(plain(value)) in number_types:
+        return value
+    return dispatch(registry["astype_inexact"], (value,), {"to": to})
 
 
 _REAL = {code: np.dtype(real) for code, real in zip("FDG", "fdg", strict=True)}
