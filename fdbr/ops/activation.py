@@ -135,7 +135,7 @@ def _shares(x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     same = x == out  # among others where both are infinite, and x - out would be NaN
     shares = exp(where(same, 0, x) - where(same, 0, out))
     total = accumulated(shares, axes, keepdims=True)  # 1, but for the rounding of out
-    return shares / where(total == 0, 1, total)
+    return shares * (1 / where(total == 0, 1, total))
 
 
 def _plain_shares(axes: tuple[int, ...], x: Any, out: Any) -> Any:
