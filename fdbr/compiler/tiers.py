@@ -20,9 +20,9 @@ from fdbr.compiler.passes.schedule_guards import schedule_guards
 from fdbr.compiler.passes.sum_rows import sum_rows
 from fdbr.compiler.passes.window_fusion import fuse_windows
 
-__all__ = ["Code", "set_patience"]
+__all__ = ["PASSES", "Code", "set_patience"]
 
-_PASSES = (
+PASSES = (
     lay_batch_last,
     decompose,
     optimise,
@@ -65,7 +65,7 @@ class Code:
     waits
         Whether it is compiled before it runs, so that all runs give the same bits.
     passes
-        What it goes through.
+        What it goes through; `PASSES`, if nothing is said.
     products
         Whether small products of matrices may be done by kernels.
 
@@ -94,11 +94,12 @@ class Code:
         self,
         program: Program,
         waits: bool = False,
-        passes: Sequence[Callable[[Program], Program]] = _PASSES,
+        passes: Sequence[Callable[[Program], Program]] | None = None,
         products: bool = True,
     ) -> None:
         self.program = program
-        self._passes, self._products = passes, products
+        self._passes = PASSES if passes is None else passes
+        self._products = products
         self._bodies = _bodies(program)
         self.optimised = False
         self.kernels: list[Any] = []

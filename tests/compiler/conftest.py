@@ -1,17 +1,28 @@
 """Programs are compiled at once here, so that kernels are tested and not what stands in for them.
 
-How they come to be compiled is what test_tiers.py is about.
+How they come to be compiled is what test_tiers.py is about.  Whatever a pass makes is checked.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from fdbr.compiler.tiers import set_patience
+from fdbr.compiler import tiers
+from fdbr.compiler.ir.check import check
+from fdbr.compiler.ir.program import Program
+
+
+def _checked(run: Callable[[Program], Program]) -> Callable[[Program], Program]:
+    def checked(program: Program) -> Program:
+        return check(run(program), program)
+
+    return checked
 
 
 @pytest.fixture(scope="package", autouse=True)
 def at_once() -> Iterator[None]:
-    before = set_patience(0.0)
-    yield
-    set_patience(before)
+    before = tiers.set_patience(0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiers, "PASSES", tuple(map(_checked, tiers.PASSES)))
+        yield
+    tiers.set_patience(before)

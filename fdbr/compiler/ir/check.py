@@ -1,0 +1,111 @@
+"""Whether a program is one: what every pass may rely on, and has to leave so."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fdbr.compiler.ir.program import (
+    Fused,
+    Guard,
+    Instruction,
+    Program,
+    Small,
+    Step,
+    Variable,
+    has_effect,
+    kind_of,
+)
+
+__all__ = ["InvalidProgramError", "check"]
+
+
+class InvalidProgramError(AssertionError):
+    """A program breaks a rule; a pass has made a mistake."""
+
+
+def check(program: Program, before: Program | None = None) -> Program:
+    """The program itself, if it keeps the rules.
+
+    - Each variable is made once, by an input or a step, before any step reads it.
+    - A kernel keeps only what its own steps make, and writes over nothing but inputs that are
+      given up, of the very kind of what is written, which no later step reads.
+    - Guards come in the order in which they were recorded.
+    - Effects are those of the program before the pass, if that is given, in the same order.
+    - Inputs, and the number and the kinds of outputs, are those of the program before.
+
+    Raises
+    ------
+    InvalidProgramError
+        If it breaks one; the message says where.
+    """
+    made: set[Variable] = set()
+
+    def make(variable: Variable, where: str) -> None:
+        _require(variable not in made, f"{where} makes {_named(variable)} a second time")
+        made.add(variable)
+
+    for variable in program.inputs:
+        make(variable, "the list of inputs")
+    last = -1
+    for number, step in enumerate(program.steps):
+        where = f"step {number} ({_title(step)})"
+        for variable in step.reads:
+            _require(variable in made, f"{where} reads {_named(variable)} before it is made")
+        if type(step) is Guard:
+            _require(step.index > last, f"{where} comes after guard {last}")
+            last = step.index
+        if isinstance(step, Fused | Small):
+            _check_kernel(step, where)
+        if type(step) is Fused:
+            _check_overwritten(program, number, step, where)
+        for variable in step.outs:
+            make(variable, where)
+    for output in program.outputs:
+        known = type(output) is not Variable or output in made
+        _require(known, f"the output {_named(output)} is never made")
+    if before is not None:
+        _compare(program, before)
+    return program
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise InvalidProgramError(message)
+
+
+def _check_kernel(step: Fused | Small, where: str) -> None:
+    inside = {out for part in step.steps for out in part.outs}
+    _require(inside.issuperset(step.outs), f"{where} keeps what it does not make")
+    known = set(step.reads)
+    for part in step.steps:
+        _require(known.issuperset(part.reads), f"{where}: {_title(part)} reads what comes later")
+        _require(not has_effect(part), f"{where}: {_title(part)} has an effect")
+        known.update(part.outs)
+
+
+def _check_overwritten(program: Program, number: int, step: Fused, where: str) -> None:
+    later = {v for other in program.steps[number + 1 :] for v in other.reads}
+    later.update(v for v in program.outputs if type(v) is Variable)
+    for out, place in step.over.items():
+        _require(place in program.donated, f"{where} writes over what is not given up")
+        _require(out.kind == place.kind, f"{where} writes {out.kind} over {place.kind}")
+        _require(place not in later, f"{where} writes over {_named(place)}, which is read later")
+
+
+def _compare(program: Program, before: Program) -> None:
+    _require(program.inputs == before.inputs, "the inputs are others than before")
+    kinds, old = ([kind_of(v) for v in p.outputs] for p in (program, before))
+    _require(kinds == old, f"the outputs are {kinds}, and were {old}")
+    mine, theirs = _effects(program.steps), _effects(before.steps)
+    _require(mine == theirs, "the effects are others than before, or in another order")
+
+
+def _effects(steps: Sequence[Step]) -> list[Any]:
+    return [step.params.get("function") for step in steps if has_effect(step)]  # type: ignore[union-attr]
+
+
+def _title(step: Step) -> str:
+    return step.primitive.name if type(step) is Instruction else type(step).__name__.lower()
+
+
+def _named(value: Any) -> str:
+    return f"the variable of kind {value.kind}" if type(value) is Variable else repr(value)
