@@ -93,10 +93,16 @@ def _check_overwritten(program: Program, number: int, step: Fused, where: str) -
 
 def _compare(program: Program, before: Program) -> None:
     _require(program.inputs == before.inputs, "the inputs are others than before")
-    kinds, old = ([kind_of(v) for v in p.outputs] for p in (program, before))
+    kinds, old = (list(map(_kind, p.outputs)) for p in (program, before))
     _require(kinds == old, f"the outputs are {kinds}, and were {old}")
     mine, theirs = _effects(program.steps), _effects(before.steps)
     _require(mine == theirs, "the effects are others than before, or in another order")
+
+
+def _kind(output: Any) -> Any:
+    """The kind of an output; its type, if it is no value that is computed with."""
+    static = isinstance(output, type) or not hasattr(output, "dtype")
+    return type(output) if static and type(output) is not Variable else kind_of(output)
 
 
 def _effects(steps: Sequence[Step]) -> list[Any]:
