@@ -236,13 +236,19 @@ class Reach:
             self._waiting.append(space["__getattr__"])
 
     def _visit_function(self, function: FunctionType) -> None:
-        self._waiting += (function.__defaults__, function.__kwdefaults__)
         space = function.__globals__
         foreign = space is not self._home and _is_library(space)
+        if foreign:
+            self._waiting += (*(function.__defaults__ or ()),)
+        else:
+            self._waiting += (function.__defaults__, function.__kwdefaults__)
         names = function.__code__.co_freevars
         for name, cell in zip(names, function.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # nothing is bound to it
-                self._waiting.append(cell.cell_contents)
+                held = cell.cell_contents
+                # A dict of ours is no user's; what it holds may be.
+                ours = type(held) is dict and _is_ours(space)
+                self._waiting += held.values() if ours else (held,)
             if not foreign:
                 self.cells[id(cell)] = name, cell
         if foreign:
