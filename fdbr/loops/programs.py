@@ -6,25 +6,32 @@ In reverse mode the scan keeps the carry of each turn besides, and a second scan
 other way, carries cotangents; it computes what is within a turn again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from fdbr import ops
-from fdbr.backend import is_locked, owner
 from fdbr.batching import BatchTrace, BatchTracer, on_batch
-from fdbr.calls import innermost, zero_like
-from fdbr.compiler.capture.tracing import CaptureTrace
+from fdbr.calls import innermost
 from fdbr.core import Tracer, dispatch, ended, escaped, publish
 from fdbr.forward import ForwardTrace, jvp
-from fdbr.loops.bodies import Body, NoBodyError, Step, evaluate, example, stage
-from fdbr.ops.kinds.fitting import dtype_of, shape_of
+from fdbr.loops.bodies import Body, NoBodyError, Step, evaluate, stage
+from fdbr.loops.leaves import (
+    Stack,
+    cut,
+    examples,
+    for_each,
+    is_captured,
+    own_memory,
+    scalar,
+    taker,
+    there,
+    zero,
+)
 from fdbr.pytrees import is_inexact
 from fdbr.reverse import ReverseTrace
 from fdbr.transforms import vjp
 
-__all__ = ["Scan", "apply", "for_each", "is_captured", "own_memory", "scalar", "zero"]
+__all__ = ["Scan", "apply"]
 
 Leaves = Sequence[Any]
 
@@ -87,22 +94,12 @@ class Scan:
     def first(self, operands: Leaves) -> list[Any]:
         """Plain values for what the body is given at the first turn."""
         index = self.length - 1 if self.reverse else 0
-        leaves = self.turn(index, *map(_examples, self.split(operands)))
-        return _examples(leaves)
+        leaves = self.turn(index, *map(examples, self.split(operands)))
+        return examples(leaves)
 
     def __repr__(self) -> str:
         back = ", from the last" if self.reverse else ""
         return f"<{self.length} turns{back} of {len(self.body.program.steps)} steps>"
-
-
-def zero(value: Any) -> Any:
-    """Zero like a leaf; what stands for a number of Python is as strong as its cotangents are."""
-    zero = zero_like(value)
-    return np.float64(zero) if type(zero) is float else zero
-
-
-def _examples(leaves: Leaves) -> list[Any]:
-    return [example(leaf) for leaf in leaves]
 
 
 def apply(scan: Scan, operands: Leaves) -> tuple[Any, ...]:
@@ -122,16 +119,6 @@ def apply(scan: Scan, operands: Leaves) -> tuple[Any, ...]:
         return _unrolled(scan, operands)
     outs: tuple[Any, ...] = dispatch(_SCAN, tuple(operands), {"scan": scan})
     return outs
-
-
-def is_captured(top: Any, operands: Leaves) -> bool:
-    """Whether nothing but arrays lies below what is captured."""
-    if type(top) is not CaptureTrace:
-        return isinstance(top, CaptureTrace)
-    return not any(
-        isinstance(leaf, Tracer) and (leaf._trace is not top or isinstance(leaf.value, Tracer))
-        for leaf in operands
-    )
 
 
 def _unrolled(scan: Scan, operands: Leaves) -> tuple[Any, ...]:
@@ -157,50 +144,13 @@ def _run(xp: Any, *operands: Any, scan: Scan) -> tuple[Any, ...]:
         carry = list(map(scalar, outs[: scan.carried]))
         ys = outs[scan.carried :]
         if not stacks:
-            stacks = [_Stack(xp, y, scan.length) for y in ys]
+            stacks = [Stack(xp, y, scan.length) for y in ys]
         for stack, y in zip(stacks, ys, strict=True):
             stack[index] = y
     return (*own_memory(carry, operands), *(stack.whole(xp) for stack in stacks))
 
 
 _SCAN = Step("scan", _run, lambda *operands, scan: apply(scan, operands))
-
-
-def scalar(leaf: Any) -> Any:
-    """A scalar in the place of an array without dimensions."""
-    return leaf[()] if type(leaf) is np.ndarray and not leaf.ndim else leaf
-
-
-def own_memory(leaves: Leaves, operands: Leaves) -> tuple[Any, ...]:
-    """Results in memory that neither operands nor constants have, nor other results."""
-    theirs = {id(owner(operand)) for operand in operands}
-    own: list[Any] = []
-    for leaf in leaves:
-        if type(leaf) is np.ndarray and (is_locked(leaf) or id(owner(leaf)) in theirs):
-            leaf = leaf.copy()
-        theirs.add(id(owner(leaf)))
-        own.append(leaf)
-    return tuple(own)
-
-
-class _Stack:
-    """What the turns give, put where it belongs; where that cannot be, when all is there."""
-
-    __slots__ = ("array", "parts")
-
-    def __init__(self, xp: Any, first: Any, length: int) -> None:
-        self.array: Any = None
-        if xp is np:
-            dtype = np.dtype(dtype_of(first)).newbyteorder("=")
-            self.array = np.empty((length, *shape_of(first)), dtype)
-        self.parts: list[Any] = [None] * (0 if xp is np else length)
-
-    def __setitem__(self, index: int, part: Any) -> None:
-        (self.parts if self.array is None else self.array)[index] = part
-
-    def whole(self, xp: Any) -> Any:
-        """All of it."""
-        return xp.stack(self.parts) if self.array is None else self.array
 
 
 # --- reverse mode -------------------------------------------------------------------
@@ -257,7 +207,7 @@ def _pulled(
     moving = [*active, *own_xs, *own_consts]
 
     def body(leaves: list[Any]) -> list[Any]:
-        take = _taker(leaves)
+        take = taker(leaves)
         heads, slopes, sums = take(len(base)), take(sum(active)), take(sum(own_consts))
         point, given_ys = take(len(carry) + len(xs)), take(sum(used[len(carry) :]))
         flags = [*(False for _ in heads), *moving]
@@ -330,11 +280,11 @@ def _forward(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Seque
     moving = [*active, *(t is not None for t in (*of_xs, *of_consts))]
 
     def body(leaves: list[Any]) -> list[Any]:
-        take = _taker(leaves)
+        take = taker(leaves)
         heads = take(len(base))
         parts = []
         for values, count in zip(
-            (carry, xs, consts), map(sum, _cut(moving, (len(carry), len(xs)))), strict=True
+            (carry, xs, consts), map(sum, cut(moving, (len(carry), len(xs)))), strict=True
         ):
             parts.append((take(len(values)), take(count)))
         full = [value for part, _ in parts for value in part]
@@ -344,13 +294,12 @@ def _forward(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Seque
             lambda *full: evaluate(scan.body.program, [*heads, *full]), tuple(full), pushed
         )
         slopes = [s if one else None for s, one in zip(slopes, outputs, strict=True)]
-        cut = scan.carried
-        rest = [s for s in slopes[cut:] if s is not None]
+        last = scan.carried
         return [
-            *out[:cut],
-            *(s for s in slopes[:cut] if s is not None),
-            *out[cut:],
-            *rest,
+            *out[:last],
+            *there(slopes[:last]),
+            *out[last:],
+            *there(slopes[last:]),
         ]
 
     starts = [
@@ -363,32 +312,17 @@ def _forward(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Seque
         scan,
         base,
         [*carry, *starts],
-        [*xs, *_there(of_xs)],
-        [*consts, *_there(of_consts)],
+        [*xs, *there(of_xs)],
+        [*consts, *there(of_consts)],
         scan.reverse,
         len(carry) + len(starts),
     )
-    take = _taker(found)
+    take = taker(found)
     last, last_slopes = take(scan.carried), iter(take(sum(active)))
     ys = take(len(outputs) - scan.carried)
     slopes = [next(last_slopes) if one else None for one in active]
     slopes += [take(1)[0] if one else None for one in outputs[scan.carried :]]
     return tuple(map(top.output, [*last, *ys], slopes))
-
-
-def _taker(leaves: Leaves) -> Callable[[int], list[Any]]:
-    """A function that takes so many of some leaves, those that come next."""
-    given = iter(leaves)
-    return lambda count: [next(given) for _ in range(count)]
-
-
-def _there(leaves: Leaves) -> list[Any]:
-    return [leaf for leaf in leaves if leaf is not None]
-
-
-def _cut(flags: Sequence[bool], counts: tuple[int, int]) -> list[Sequence[bool]]:
-    first, second = counts[0], counts[0] + counts[1]
-    return [flags[:first], flags[first:second], flags[second:]]
 
 
 # --- batches ------------------------------------------------------------------------
@@ -438,12 +372,6 @@ def _batch(scan: Scan, top: Any, operands: Leaves, values: Leaves, mine: Sequenc
 
 class _MoreInBatchError(Exception):
     """A leaf of the carry that was the same for all examples differs after a turn."""
-
-
-def for_each(value: Any, size: int) -> Any:
-    """What all examples of a batch share, for each of them."""
-    value = ops.asarray(value)
-    return ops.broadcast_to(value, (size, *value.shape))
 
 
 _RULES: dict[Any, Any] = {ReverseTrace: _reverse, ForwardTrace: _forward, BatchTrace: _batch}

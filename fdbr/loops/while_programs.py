@@ -20,7 +20,7 @@ from fdbr.compiler.capture.tracing import capturing
 from fdbr.core import Tracer, dispatch, ended, escaped, publish
 from fdbr.forward import ForwardTrace, jvp
 from fdbr.loops.bodies import Body, NoBodyError, Step, evaluate, example, stage
-from fdbr.loops.programs import for_each, is_captured, own_memory, scalar, zero
+from fdbr.loops.leaves import for_each, is_captured, own_memory, scalar, zero
 from fdbr.pytrees import is_inexact
 from fdbr.reverse import ReverseTrace
 from fdbr.transforms import vjp
