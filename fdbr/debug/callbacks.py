@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import core, tree
+from fdbr.compiler.capture.tracing import capturing
 from fdbr.core import Primitive, Tracer, describe
 
 __all__ = ["callback", "print"]
@@ -67,8 +68,11 @@ def callback(function: Callable[..., object], *args: Any, **kwargs: Any) -> None
         given, named = tree.unflatten(structure, found)
         function(*given, **named)
 
+    trace = capturing.get()
     if places:
         _primitive.apply(*(leaves[i] for i in places), function=call)
+    elif trace is not None:  # a step of the program, though it depends on nothing in it
+        trace.process(_primitive, (), {"function": call})
     elif core.effects_are_had():
         call()
 

@@ -60,7 +60,7 @@ def test_effects_keep_their_order_and_equal_ones_are_two(seen: list[Any]) -> Non
     @fdbr.jit
     def f(x: Any) -> Any:
         note(seen, x, 1)
-        note(seen, x * 0 + 5)
+        note(seen, 5.0)
         note(seen, x, 1)
         y = np.exp(x)
         note(seen, y)

@@ -9,7 +9,7 @@ from fdbr.compiler.ir.program import Fused, Program, Small, Step, Variable
 __all__ = ["FEWEST", "fuse_small"]
 
 FEWEST = 4  # steps from which on a kernel costs less than they do
-_MOST = 200  # steps of one kernel, or compiling takes long
+_MOST = 40  # steps of one kernel: LLVM's time grows faster than their number
 
 
 def fuse_small(program: Program) -> Program:
