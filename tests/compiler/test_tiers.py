@@ -1,10 +1,12 @@
 """How programs come to be compiled: no call waits, unless it is asked to."""
 
 import itertools
+import os
 import subprocess
 import sys
 import textwrap
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -161,6 +163,29 @@ def test_a_process_that_dies_is_no_loss() -> None:
     background._service.process.kill()
     until(lambda: (jitted(*arguments()), not jitted.report().recordings[0].waiting)[1])
     agrees(jitted(*arguments()), desired)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_process_that_is_forked_goes_on_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_patience(1e-9)
+    jitted, desired = fdbr.jit(step), step(*arguments())
+    with monkeypatch.context() as patch:
+        patch.setattr(background._Service, "serve", lambda self: None)
+        for _ in range(2):
+            jitted(*arguments())
+    assert jitted.report().recordings[0].waiting
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # there are threads, which wait
+        child = os.fork()
+    if not child:
+        code = 1
+        try:
+            until(lambda: (jitted(*arguments()), not jitted.report().recordings[0].waiting)[1])
+            agrees(jitted(*arguments()), desired)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 TRAINING = """

@@ -21,7 +21,7 @@ from typing import Any
 from fdbr.compiler.backends.cpu import compiling
 from fdbr.kernels.machine import placed
 
-__all__ = ["NotCompiledError", "Request", "address_of", "impatient", "request"]
+__all__ = ["NotCompiledError", "Request", "address_of", "go_on", "impatient", "request"]
 
 _log = logging.getLogger("fdbr.jit")
 _waits: ContextVar[bool] = ContextVar("waits", default=True)
@@ -79,10 +79,13 @@ class _Service:
                 found.place(code)
             else:
                 self.waiting.put(found)
-                # The lock is never given back: whoever has it starts the thread.
-                if self.starting.acquire(blocking=False):
-                    threading.Thread(target=self.serve, name="fdbr-compile", daemon=True).start()
+                self.start()
         return found
+
+    def start(self) -> None:
+        """Start the thread, if nobody has: whoever has the lock does, and never gives it back."""
+        if self.starting.acquire(blocking=False):
+            threading.Thread(target=self.serve, name="fdbr-compile", daemon=True).start()
 
     def serve(self) -> None:
         while True:
@@ -134,7 +137,11 @@ _service = _Service()
 
 def _renew() -> None:
     global _service
-    _service = _Service()  # the parent's process serves the parent
+    old, _service = _service, _Service()  # the parent's process serves the parent
+    _service.requests.update(old.requests)
+    for wanted in old.requests.values():
+        if wanted.address is None and not wanted.failed:
+            _service.waiting.put(wanted)
 
 
 if hasattr(os, "register_at_fork"):
@@ -144,6 +151,11 @@ if hasattr(os, "register_at_fork"):
 def request(source: str) -> Request:
     """Ask for a kernel; it may be there at once."""
     return _service.request(source)
+
+
+def go_on() -> None:
+    """Have what is waited for compiled, in a process that was forked meanwhile, too."""
+    _service.start()
 
 
 def address_of(source: str) -> int:

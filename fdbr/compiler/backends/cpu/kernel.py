@@ -6,7 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.backends.cpu.background import NotCompiledError, Request, impatient, request
+from fdbr.compiler.backends.cpu.background import (
+    NotCompiledError,
+    Request,
+    go_on,
+    impatient,
+    request,
+)
 from fdbr.compiler.backends.cpu.fused_kernels import Output, Written
 from fdbr.compiler.backends.cpu.launching import direct, launch, launch_alone
 from fdbr.compiler.backends.cpu.stepwise import stepwise, unboxed
@@ -47,6 +53,7 @@ class Kernel:
 
     def __call__(self, *arrays: Any) -> None:
         if self.request.address is None:
+            go_on()
             self.instead(*arrays)
         else:
             self.settle()(*arrays)
