@@ -10,9 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.compiler.backends.cpu.background import address_of
 from fdbr.compiler.backends.cpu.buffer_assignment import Plan, is_join, plan
+from fdbr.compiler.backends.cpu.kernel import Kernel, native, otherwise
+from fdbr.compiler.backends.cpu.kernel_calls import call_lines
 from fdbr.compiler.backends.cpu.small_matmuls import is_small_product, product_lines
 from fdbr.compiler.backends.cpu.stepwise import is_direct
+from fdbr.compiler.backends.cpu.window_kernels import VALUES
 from fdbr.compiler.backends.cpu.workspaces import give, taker
 from fdbr.compiler.ir.guards import EXACT, same
 from fdbr.compiler.ir.interpreter import GuardFailure
@@ -83,17 +87,12 @@ class _Writer:
         """An expression for what computes a primitive: its value, or the CPU's own."""
         found = self.values.get(name)
         if found is not None and not self.waits:
-            from fdbr.compiler.backends.cpu.kernel import otherwise
-
             found = otherwise(found, value)
             self._held.append(found)  # its number is its name
         return self.constant(value if found is None else found, "f")
 
     def kernel(self, written: Any, threads: int, instead: Callable[[], Any]) -> str:
         """The name of a kernel; ``instead`` makes what does the same until it is compiled."""
-        from fdbr.compiler.backends.cpu.background import address_of
-        from fdbr.compiler.backends.cpu.kernel import Kernel, native
-
         name = f"k{len(self.kernels)}"
         found: Any = None
         if self.waits:
@@ -133,10 +132,6 @@ def generate(
         if isinstance(step, Guard):
             _write_guard(writer, step)
         elif isinstance(step, Fused | Small):
-            from fdbr.compiler.backends.cpu.kernel_calls import (
-                call_lines,  # LLVM is loaded when it is needed
-            )
-
             if isinstance(step, Fused) and lost and lost[0] in step.over.values():
                 writer.lines += _begin(writer, lost)
             writer.lines += call_lines(writer, step, ordered)
@@ -317,8 +312,4 @@ def _own_values(program: Program) -> dict[str, Any]:
     names = {step.primitive.name for step in program.steps if isinstance(step, Instruction)}
     if not any(name.startswith(("conv", "max_windows", "pulled_windows")) for name in names):
         return {}
-    from fdbr.compiler.backends.cpu.window_kernels import (
-        VALUES,  # LLVM is loaded when it is needed
-    )
-
     return VALUES

@@ -158,9 +158,11 @@ def _launch(kernel: int, table: list[int], units: int, work: int, threads: int) 
 
 def _tile(outputs: int, across: int) -> tuple[int, int]:
     """The tile that takes the least time, with what lies over the edges."""
-    fitting = [tile for tile in vectors.CORRELATE if tile[0] <= outputs and tile[1] <= across]
+    fitting = [
+        tile for tile in vectors.correlation_tiles() if tile[0] <= outputs and tile[1] <= across
+    ]
     if not fitting:
-        high = min(outputs, vectors.CORRELATE[0][0])
+        high = min(outputs, vectors.correlation_tiles()[0][0])
         return high, min(across, max(2, 16 // high), 8)
 
     def time(tile: tuple[int, int]) -> int:
@@ -237,7 +239,7 @@ def run_inner(
         Into how many parts channels and outputs are divided.
     """
     code, outputs, taps = out.dtype.str[1:], len(y) // groups, len(layout.taps)
-    high, wide = min(vectors.INNER[0], outputs), min(vectors.INNER[1], taps)
+    high, wide = map(min, vectors.inner_tile(), (outputs, taps))
     part = max(1, _CACHED // ((high + wide) * length * out.itemsize))
     units = -(-outputs // high) * -(-taps // wide) * groups
     threads = min(thread_count(), units)

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 
 from fdbr.compiler.backends.cpu.fused_kernels import Output, Written, write
+from fdbr.compiler.backends.cpu.kernel import by_numpy
+from fdbr.compiler.backends.cpu.launching import thread_count
 from fdbr.compiler.backends.cpu.memory_order import in_one_order
 from fdbr.compiler.backends.cpu.small_kernels import looks_up, write_small
 from fdbr.compiler.ir.program import Fused, Small, Variable, kind_of
@@ -20,9 +22,6 @@ def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> lis
 
     ``ordered`` are variables known to be laid out in order; what the kernel makes joins them.
     """
-    from fdbr.compiler.backends.cpu.kernel import by_numpy
-    from fdbr.compiler.backends.cpu.launching import thread_count
-
     written = write_small(fused) if isinstance(fused, Small) else write(fused, writer.places)
     threads = 1
     if written.rows * written.weight >= _WORTH:

@@ -12,6 +12,8 @@ import numpy as np
 
 from fdbr.compiler.backends.cpu.element_code import CODES
 from fdbr.compiler.backends.cpu.fused_kernels import Output, Written
+from fdbr.compiler.backends.cpu.launching import thread_count
+from fdbr.compiler.backends.cpu.vectors import lanes, product_tile
 from fdbr.compiler.ir.program import Instruction, kind_of
 
 __all__ = ["is_small_product", "product_lines", "write_product"]
@@ -50,9 +52,7 @@ def is_small_product(step: Instruction, uses: int = 1) -> bool:
 
 def _has_wide_vectors() -> bool:
     """Whether one thread of a kernel does what the BLAS does on two with its shorter vectors."""
-    from fdbr.compiler.backends.cpu.vectors import TILE  # LLVM is loaded when it is needed
-
-    return TILE[0] >= 8
+    return product_tile()[0] >= 8
 
 
 def _lengths(step: Instruction) -> tuple[int, int, int]:
@@ -121,11 +121,10 @@ def _tiles(rows: int, depth: int, columns: int, code: str, size: int) -> list[st
 
     Where tiles do not fill it, the last ones lie over those before, and do some of it again.
     """
-    from fdbr.compiler.backends.cpu.vectors import TILE, lanes
-
-    height = math.ceil(rows / math.ceil(rows / TILE[0]))
+    most_rows, most_vectors = product_tile()
+    height = math.ceil(rows / math.ceil(rows / most_rows))
     count = lanes(code)
-    width = TILE[1] if columns >= TILE[1] * count else 1
+    width = most_vectors if columns >= most_vectors * count else 1
     whole, rest = divmod(columns, width * count)
     starts = [(f"range({whole})", f"j * {width * count * size}", width)]
     if rest:
@@ -145,8 +144,6 @@ def _tiles(rows: int, depth: int, columns: int, code: str, size: int) -> list[st
 
 def product_lines(writer: Any, step: Instruction, out: str) -> list[str]:
     """The statements that write a product to ``out``, an array that there is."""
-    from fdbr.compiler.backends.cpu.launching import thread_count
-
     once = len(step.outs[0].kind.shape) == 2
     written = write_product(step, once)
     threads = 1

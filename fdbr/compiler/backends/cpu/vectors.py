@@ -4,21 +4,24 @@ import numpy as np
 
 from fdbr.kernels.machine import vector_bytes
 
-__all__ = ["CORRELATE", "INNER", "TILE", "lanes"]
+__all__ = ["correlation_tiles", "inner_tile", "lanes", "product_tile"]
 
-_BYTES = vector_bytes()
 
-TILE = (8, 2) if _BYTES == 64 else (4, 2)
-"""The most rows and vectors of a tile of a matrix product."""
+def product_tile() -> tuple[int, int]:
+    """The most rows and vectors of a tile of a matrix product."""
+    return (8, 2) if vector_bytes() == 64 else (4, 2)
 
-CORRELATE = ((6, 4), (8, 3), (4, 4)) if _BYTES == 64 else ((3, 3), (4, 2), (2, 3))
-"""The outputs and vectors of tiles of convolutions: with them and what they are made of, registers
-are full."""
 
-INNER = (4, 6) if _BYTES == 64 else (2, 4)
-"""The same of tiles of the gradients of their weights."""
+def correlation_tiles() -> tuple[tuple[int, int], ...]:
+    """The outputs and vectors of tiles of convolutions: with them, registers are full."""
+    return ((6, 4), (8, 3), (4, 4)) if vector_bytes() == 64 else ((3, 3), (4, 2), (2, 3))
+
+
+def inner_tile() -> tuple[int, int]:
+    """The outputs and taps of tiles of the gradients of their weights."""
+    return (4, 6) if vector_bytes() == 64 else (2, 4)
 
 
 def lanes(code: str) -> int:
     """How many numbers of a dtype a vector has."""
-    return _BYTES // np.dtype(code).itemsize
+    return vector_bytes() // np.dtype(code).itemsize

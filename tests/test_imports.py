@@ -1,0 +1,50 @@
+"""Imports run downward: no module needs, by whatever way, one that needs it."""
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import fdbr
+
+ROOT = Path(fdbr.__file__).parent
+
+# `asarray` stacks what it is given, and `stack` takes what `asarray` takes.
+MUTUAL = {("fdbr.ops.creation", "fdbr.ops.shape")}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        parts = ("fdbr", *path.relative_to(ROOT).with_suffix("").parts)
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(path: Path, known: dict[str, Path]) -> tuple[set[str], set[str]]:
+    """The modules that one imports when it is imported, and those that it imports later."""
+    first: set[str] = set()
+    later: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in known else node.module for name in names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        (later if getattr(node, "col_offset", 0) else first).update(known.keys() & names)
+    return first, later
+
+
+def test_no_modules_import_each_other():
+    known = modules()
+    graph = {name: imports(path, known)[0] for name, path in known.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError(f"these import each other: {' -> '.join(error.args[1])}") from None
+
+
+def test_no_import_is_put_off():
+    known = modules()
+    found = {(name, to) for name, path in known.items() for to in imports(path, known)[1]}
+    assert found == MUTUAL
