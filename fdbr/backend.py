@@ -129,7 +129,7 @@ def module_of(kind: type, value: Any) -> Any:
 def _ask(kind: type, value: Any) -> Any:
     if issubclass(kind, tuple(_wrappers)):
         return _BELOW
-    root = kind.__module__.partition(".")[0]
+    root = str(kind.__module__).partition(".")[0]  # of a class in C it need not be a text
     if issubclass(kind, np.ndarray | np.generic):
         return np
     if root == "cupy":

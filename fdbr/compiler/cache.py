@@ -11,6 +11,7 @@ from fdbr.compiler.capture.captures import Environment, ImpureError, RandomState
 from fdbr.compiler.capture.paths import exact, held_weakly, one_level
 from fdbr.compiler.capture.signature import (
     Reader,
+    contents,
     is_moving,
     is_special,
     is_untouched,
@@ -86,8 +87,9 @@ class Cache:
     def called(self, leaves: Sequence[Any], structure: Any) -> Any:
         """What the function gives for some leaves; it is an error if it writes into arguments."""
         args, kwargs = put_together(structure, leaves)
+        before = contents(structure, args, kwargs)
         result = self.f(*args, **kwargs)
-        if not is_untouched(structure, args, kwargs, leaves):
+        if not is_untouched(before, contents(structure, args, kwargs)):
             raise ImpureError(
                 f"fdbr.jit: {self.name} assigns into a list or dict among its arguments, which a "
                 "replay would not do; return the value instead"

@@ -33,6 +33,7 @@ import attrs
 import numpy as np
 import optree
 
+from fdbr.backend import is_array
 from fdbr.classes import NAMESPACE
 from fdbr.compiler.capture.mentions import ASKING, Mentions, mentions
 from fdbr.compiler.capture.signature import is_special
@@ -184,6 +185,8 @@ class Reach:
             return
         if isinstance(value, np.ndarray):
             self._visit_array(value)
+        elif is_array(value):
+            pass  # of another array module: it is compared with a copy
         elif isinstance(value, FunctionType):
             self._visit_function(value)
         elif isinstance(value, type):

@@ -14,6 +14,7 @@ from fdbr.core import Tracer
 __all__ = [
     "is_moving",
     "is_special",
+    "contents",
     "is_untouched",
     "nodes",
     "paths",
@@ -68,14 +69,16 @@ def put_together(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...]
     return (tuple(leaves), {}) if type(structure) is int else tree.unflatten(structure[0], leaves)
 
 
-def is_untouched(
-    structure: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Any]
-) -> bool:
-    """Whether arguments are made of these leaves still, or something was assigned into them."""
-    if type(structure) is int:
+def contents(structure: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What arguments are made of, to see later whether something was assigned into them."""
+    return None if type(structure) is int else tree.flatten((args, kwargs))
+
+
+def is_untouched(before: Any, after: Any) -> bool:
+    """Whether arguments are made of what they were made of."""
+    if before is None:
         return True
-    found, now = tree.flatten((args, kwargs))
-    return bool(now == structure[0]) and all(map(operator.is_, found, leaves))
+    return bool(before[1] == after[1]) and all(map(operator.is_, before[0], after[0]))
 
 
 def paths(structure: Any) -> list[str]:
