@@ -14,7 +14,7 @@ from fdbr.compiler.backends.cpu.background import (
     request,
 )
 from fdbr.compiler.backends.cpu.fused_kernels import Output, Written
-from fdbr.compiler.backends.cpu.launching import direct, launch, launch_alone
+from fdbr.compiler.backends.cpu.launching import direct, function_at, launch
 from fdbr.compiler.backends.cpu.stepwise import stepwise, unboxed
 from fdbr.compiler.ir.program import Fused, Small, is_variable
 
@@ -74,10 +74,11 @@ def native(address: int, rows: int, threads: int) -> Call:
     if not threads:
         return direct(address, rows)
     if threads == 1:
+        function = function_at(address)
 
         def run(*arrays: Any) -> None:
             table = array("q", map(id, arrays))
-            launch_alone(address, table.buffer_info()[0], rows)
+            function(table.buffer_info()[0], 0, rows, 0)
 
     else:
 

@@ -11,7 +11,7 @@ from fdbr.kernels import pool
 from fdbr.kernels.machine import address_of
 from fdbr.kernels.pool import thread_count
 
-__all__ = ["HEAD", "direct", "launch", "launch_alone", "launch_on", "thread_count"]
+__all__ = ["HEAD", "direct", "function_at", "launch", "launch_alone", "launch_on", "thread_count"]
 
 # A NumPy array is an object whose first field, after Python's own head, is the address of its
 # data: that is the layout of NumPy's C interface, `PyArrayObject_fields`.
@@ -71,9 +71,15 @@ def direct(kernel: int, rows: int) -> Callable[..., None]:
     return function
 
 
+def function_at(kernel: int) -> Callable[[int, int, int, int], None]:
+    """A kernel as a function of its table, its first row and the one after its last, and 0."""
+    found: Callable[[int, int, int, int], None] = _kernel_type(kernel)
+    return found
+
+
 def launch_alone(kernel: int, table: int, rows: int) -> None:
     """Run a kernel on this thread."""
-    _kernel_type(kernel)(table, 0, rows, 0)
+    function_at(kernel)(table, 0, rows, 0)
 
 
 def launch(kernel: int, table: int, rows: int, threads: int) -> None:
