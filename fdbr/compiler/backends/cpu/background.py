@@ -24,6 +24,7 @@ from fdbr.kernels.machine import placed
 __all__ = ["NotCompiledError", "Request", "address_of", "go_on", "impatient", "request"]
 
 _log = logging.getLogger("fdbr.jit")
+_NICENESS = 19
 _waits: ContextVar[bool] = ContextVar("waits", default=True)
 
 
@@ -121,7 +122,7 @@ def _started() -> Any:
     if not sys.executable:
         raise OSError("Python does not say where its executable is")
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"],
+        [sys.executable, "-P", "-c", f"from {__name__} import serve; serve({_NICENESS})"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -184,10 +185,10 @@ def impatient() -> Iterator[None]:
         _waits.reset(token)
 
 
-def serve() -> None:
+def serve(niceness: int) -> None:
     """Compile what is asked for on the standard input, until it ends."""
     with contextlib.suppress(OSError, AttributeError):
-        os.nice(19)  # whoever wants the core has it
+        os.nice(niceness)  # whoever wants the core has it
     with os.fdopen(os.dup(1), "wb") as out, contextlib.suppress(EOFError, OSError):
         os.dup2(2, 1)  # what others print does not get in between
         while True:
