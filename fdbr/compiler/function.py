@@ -106,10 +106,11 @@ class Jitted:
             if why:
                 donated = self._donation.positions(args)
                 result = self._record(entry, leaves, structure, donated, why)
-            else:
+            elif self._donation.argnums:
                 # What is given up has nodes of its own, which the result may have, too.
-                own = put_together(structure, leaves) if self._donation.argnums else (args, kwargs)
-                result = self._f(*own[0], **own[1])
+                result = self._eagerly(leaves, structure)
+            else:
+                result = self._f(*args, **kwargs)
         self._donation.take(args)
         return result
 
@@ -133,8 +134,7 @@ class Jitted:
         with contextlib.nullcontext() if runs and not self._waits else without_effects():
             found = self._cache.capture(entry, run, leaves, structure)
         if found is None:
-            args, kwargs = put_together(structure, leaves)
-            return self._f(*args, **kwargs)
+            return self._eagerly(leaves, structure)
         recorded, environment = found
         if not recorded.obstacle:
             places = entry.chosen(list(range(len(leaves))))
@@ -148,9 +148,13 @@ class Jitted:
                     moving = entry.chosen(leaves)
                     return tree.unflatten(form, published(code.run(*moving), moving))
         if runs and self._waits:
-            args, kwargs = put_together(structure, leaves)
-            return self._f(*args, **kwargs)
+            return self._eagerly(leaves, structure)
         return tree.unflatten(form, recorded.result)
+
+    def _eagerly(self, leaves: list[Any], structure: Any) -> Any:
+        """What the function itself gives for arguments that were taken apart."""
+        args, kwargs = put_together(structure, leaves)
+        return self._f(*args, **kwargs)
 
     def compile(self, *args: Any, **kwargs: Any) -> "Jitted":
         """Compile for such arguments ahead of calls, and wait for it.

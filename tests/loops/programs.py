@@ -99,3 +99,18 @@ def _batched(args):
         return ops.stack([leaf, leaf * 2 - 1, third])
 
     return tree.map(more, args)
+
+
+def counted(lower, upper, checkpoint):
+    """A loop of Python over integers, the same by `fori_loop`, and arguments for both."""
+
+    def loop(w, init, xs):
+        for i in range(lower, upper):
+            init = np.sin(init * w + i * xs[i])
+        return init
+
+    def fori(w, init, xs):
+        body = lambda i, val: np.sin(val * w + i * xs[i])
+        return fdbr.fori_loop(lower, upper, body, init, checkpoint=checkpoint)
+
+    return loop, fori, (np.array([0.3, 0.5]), np.array([1.0, -1.0]), np.arange(10.0).reshape(5, 2))

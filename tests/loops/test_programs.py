@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import nn, ops, random
 from fdbr.testing import assert_allclose
-from loops.programs import TRANSFORMED, by_hand
+from loops.programs import TRANSFORMED, by_hand, counted
 
 pytestmark = pytest.mark.usefixtures("compiled_at_once")
 
@@ -181,16 +181,7 @@ def test_random_keys_are_carried():
 @given(st.integers(-2, 3), st.integers(-2, 4), st.sampled_from([None, True, 2]))
 @pytest.mark.parametrize("how", TRANSFORMED)
 def test_a_jitted_fori_loop_gives_what_the_loop_of_python_gives(how, lower, upper, checkpoint):
-    def loop(w, init, xs):
-        for i in range(lower, upper):
-            init = np.sin(init * w + i * xs[i])
-        return init
-
-    def fori(w, init, xs):
-        body = lambda i, val: np.sin(val * w + i * xs[i])
-        return fdbr.fori_loop(lower, upper, body, init, checkpoint=checkpoint)
-
-    args = np.array([0.3, 0.5]), np.array([1.0, -1.0]), np.arange(10.0).reshape(5, 2)
+    loop, fori, args = counted(lower, upper, checkpoint)
     jitted = fdbr.jit(TRANSFORMED[how](fori))
     want = TRANSFORMED[how](loop)(*args)
     for _ in range(2):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import ops, tree
 from fdbr.testing import assert_allclose
-from loops.programs import TRANSFORMED
+from loops.programs import TRANSFORMED, counted
 
 FLOATS = st.floats(-3, 3)
 
@@ -54,16 +54,7 @@ def test_each_example_of_a_batch_takes_the_turns_that_it_takes_alone(xs):
 @settings(max_examples=10)
 @given(st.integers(-2, 3), st.integers(-2, 4), st.sampled_from([None, True, 2]))
 def test_a_fori_loop_gives_what_the_loop_of_python_gives(how, lower, upper, checkpoint):
-    def loop(w, init, xs):
-        for i in range(lower, upper):
-            init = np.sin(init * w + i * xs[i])
-        return init
-
-    def fori(w, init, xs):
-        body = lambda i, val: np.sin(val * w + i * xs[i])
-        return fdbr.fori_loop(lower, upper, body, init, checkpoint=checkpoint)
-
-    args = np.array([0.3, 0.5]), np.array([1.0, -1.0]), np.arange(10.0).reshape(5, 2)
+    loop, fori, args = counted(lower, upper, checkpoint)
     assert_allclose(TRANSFORMED[how](fori)(*args), TRANSFORMED[how](loop)(*args))
 
 
