@@ -19,7 +19,6 @@ from queue import SimpleQueue
 from typing import Any
 
 from fdbr.compiler.backends.cpu import compiling
-from fdbr.kernels.machine import placed
 
 __all__ = ["NotCompiledError", "Request", "address_of", "go_on", "impatient", "request"]
 
@@ -43,17 +42,12 @@ class Request:
         Why there never will be; empty if it is not so.
     """
 
-    __slots__ = ("_owner", "address", "failed", "source")
+    __slots__ = ("address", "failed", "source")
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.address: int | None = None
         self.failed = ""
-        self._owner: Any = None
-
-    def place(self, code: tuple[str, bytes]) -> None:
-        """Bring compiled code into memory."""
-        self.address, self._owner = placed(*code)
 
     def wait(self) -> int:
         """The address; what is not compiled yet is compiled here and now."""
@@ -75,10 +69,8 @@ class _Service:
         found = self.requests.get(source)
         if found is None:
             found = self.requests.setdefault(source, Request(source))
-            code = compiling.find_code(source)
-            if code is not None:
-                found.place(code)
-            else:
+            found.address = compiling.find_address(source)
+            if found.address is None:
                 self.waiting.put(found)
                 self.start()
         return found
@@ -95,7 +87,7 @@ class _Service:
                 continue
             started = time.perf_counter()
             try:
-                wanted.place(self.compiled(wanted.source))
+                wanted.address = compiling.load(wanted.source, self.compiled(wanted.source))
                 _log.debug("compiled a kernel in %.2f s", time.perf_counter() - started)
             except Exception as error:
                 wanted.failed = f"{type(error).__name__}: {error}"

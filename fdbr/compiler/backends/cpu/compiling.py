@@ -17,7 +17,7 @@ from fdbr.kernels import machine
 from fdbr.kernels.machine import code_of as kept_code
 from fdbr.kernels.machine import digest, find, optimized_code, placed, processor
 
-__all__ = ["address_of", "code_of", "find_code", "translated"]
+__all__ = ["address_of", "code_of", "find_address", "load", "translated"]
 
 _LIBRARIES = conv_tiles, language, mathematics, register_tiles, streaming
 _FRONT_END = (
@@ -30,9 +30,12 @@ _loaded: dict[str, tuple[int, Any]] = {}  # address and owner of the code, by so
 def address_of(source: str) -> int:
     """The address of a kernel's machine code."""
     found = _loaded.get(source)
-    if found is None:
-        found = _loaded.setdefault(source, placed(*code_of(source)))  # another was faster, maybe
-    return found[0]
+    return load(source, code_of(source)) if found is None else found[0]
+
+
+def load(source: str, code: tuple[str, bytes]) -> int:
+    """Bring a kernel's machine code into memory; its address there."""
+    return _loaded.setdefault(source, placed(*code))[0]  # another thread was faster, maybe
 
 
 def code_of(source: str) -> tuple[str, bytes]:
@@ -40,9 +43,12 @@ def code_of(source: str) -> tuple[str, bytes]:
     return kept_code(_key(source), lambda: _compiled(source))
 
 
-def find_code(source: str) -> tuple[str, bytes] | None:
-    """The same, if it is on disk."""
-    return find(_key(source))
+def find_address(source: str) -> int | None:
+    """The address of a kernel that is in memory or on disk; `None` if it has to be compiled."""
+    if source in _loaded:
+        return _loaded[source][0]
+    code = find(_key(source))
+    return None if code is None else load(source, code)
 
 
 def _key(source: str) -> str:
