@@ -6,7 +6,7 @@ from typing import Any
 from fdbr import tree
 from fdbr.backend import on_device, several
 from fdbr.core import Primitive, Trace, Tracer, describe, dispatch, publish, release, run
-from fdbr.ops.kinds.fitting import zeros_of
+from fdbr.ops.kinds.unbroadcast import zeros_of
 from fdbr.transforms import Kind, fitted, pair
 
 __all__ = ["ForwardTrace", "ForwardTracer", "check_sequences", "fitted_tangent", "jvp"]

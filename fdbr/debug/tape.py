@@ -17,7 +17,7 @@ from fdbr.debug.observing import Application, Place, current, place, run, traced
 from fdbr.debug.sources import Source, user_source
 from fdbr.deferred import settled
 from fdbr.forward import ForwardTrace
-from fdbr.ops.kinds.fitting import dtype_of, shape_of
+from fdbr.ops.kinds.unbroadcast import dtype_of, shape_of
 from fdbr.reverse import Node, ReverseTrace, ReverseTracer, _give, _pick, _place
 
 __all__ = ["Label", "is_joint", "observed_backward", "observed_trace"]

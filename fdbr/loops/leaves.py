@@ -11,7 +11,7 @@ from fdbr.calls import zero_like
 from fdbr.compiler.capture.tracing import CaptureTrace
 from fdbr.core import Tracer
 from fdbr.loops.bodies import example
-from fdbr.ops.kinds.fitting import dtype_of, shape_of
+from fdbr.ops.kinds.unbroadcast import dtype_of, shape_of
 
 __all__ = [
     "Stack",

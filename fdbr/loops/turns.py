@@ -11,7 +11,7 @@ from fdbr.backend import array_module, is_array, lock
 from fdbr.checkpointing import checkpoint
 from fdbr.core import Tracer, describe, number_types, plain
 from fdbr.loops.carries import check_carry, kept, settled
-from fdbr.ops.kinds.fitting import shape_of
+from fdbr.ops.kinds.unbroadcast import shape_of
 
 __all__ = ["Counter", "Rows", "Turn", "joined", "pair", "scan_turns", "segments"]
 

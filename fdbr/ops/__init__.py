@@ -7,28 +7,35 @@ differentiated.  Functions of deep learning stand beside those of the standard.
 from math import e, inf, nan, pi
 from types import ModuleType as _Module
 
-from fdbr.ops.activation import log_softmax, logsumexp, relu, softmax
-from fdbr.ops.arithmetic import *
 from fdbr.ops.arranging import *
-from fdbr.ops.attention import scaled_dot_product_attention
-from fdbr.ops.comparison import *
-from fdbr.ops.complex_parts import conj, imag, real
-from fdbr.ops.convolution import conv, conv_transpose
 from fdbr.ops.creation import *
 from fdbr.ops.cumulative import *
-from fdbr.ops.dropout import dropout
 from fdbr.ops.dtypes import astype, can_cast, finfo, iinfo, isdtype, result_type
-from fdbr.ops.embedding import embed
-from fdbr.ops.exponential import *
+from fdbr.ops.elementwise.arithmetic import *
+from fdbr.ops.elementwise.comparison import *
+from fdbr.ops.elementwise.complex_parts import conj, imag, real
+from fdbr.ops.elementwise.exponential import *
+from fdbr.ops.elementwise.logistic import logaddexp, sigmoid
+from fdbr.ops.elementwise.trigonometric import *
 from fdbr.ops.indexing import at, getitem, take, take_along_axis
 from fdbr.ops.inspection import *
 from fdbr.ops.inspection import VERSIONS, __array_namespace_info__
-from fdbr.ops.logistic import logaddexp, sigmoid
-from fdbr.ops.losses import accuracy, mean_squared_error, softmax_cross_entropy
-from fdbr.ops.nonlinearities import *
-from fdbr.ops.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from fdbr.ops.networks.activation import log_softmax, logsumexp, relu, softmax
+from fdbr.ops.networks.attention import scaled_dot_product_attention
+from fdbr.ops.networks.convolution import conv, conv_transpose
+from fdbr.ops.networks.dropout import dropout
+from fdbr.ops.networks.embedding import embed
+from fdbr.ops.networks.losses import accuracy, mean_squared_error, softmax_cross_entropy
+from fdbr.ops.networks.nonlinearities import *
+from fdbr.ops.networks.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    rms_norm,
+)
+from fdbr.ops.networks.pooling import adaptive_avg_pool, avg_pool, max_pool
 from fdbr.ops.padding import *
-from fdbr.ops.pooling import adaptive_avg_pool, avg_pool, max_pool
 from fdbr.ops.products import dot, einsum, inner, linear, matmul, outer, tensordot, vecdot
 from fdbr.ops.reductions import *
 from fdbr.ops.searching import *
@@ -71,7 +78,6 @@ from fdbr.ops.special import (
     zeta,
 )
 from fdbr.ops.statistics import *
-from fdbr.ops.trigonometric import *
 
 newaxis = None
 __array_api_version__ = VERSIONS[-1]

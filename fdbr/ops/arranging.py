@@ -6,11 +6,11 @@ import numpy as np
 
 from fdbr.backend import array_module, where_it_lies
 from fdbr.core import describe, integer
-from fdbr.ops.arithmetic import subtract
 from fdbr.ops.buffers import where_they_lie
-from fdbr.ops.comparison import not_equal
 from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.cumulative import cumulative_sum
+from fdbr.ops.elementwise.arithmetic import subtract
+from fdbr.ops.elementwise.comparison import not_equal
 from fdbr.ops.indexing import pick
 from fdbr.ops.kinds import aligned, linear
 from fdbr.ops.reductions import sum as _sum

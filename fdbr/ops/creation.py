@@ -7,10 +7,11 @@ import numpy as np
 
 from fdbr import backend
 from fdbr.core import Tracer, describe, number_types
-from fdbr.ops.comparison import where
+from fdbr.floats import dtype_kind
 from fdbr.ops.counting import counted
 from fdbr.ops.devices import to_device
-from fdbr.ops.dtypes import astype, is_number, is_short
+from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.kinds import constant, dtype_of
 
 __all__ = [
@@ -250,6 +251,12 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     if copy is False and out is not obj:
         raise ValueError("fdbr.ops.asarray: copy=False, but a copy is needed")
     return out.copy() if copy and out is obj else out
+
+
+def floating(x: Any) -> Any:
+    """An array of floating numbers."""
+    x = asarray(x)
+    return x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
 
 
 def _check_numbers(obj: Any) -> None:

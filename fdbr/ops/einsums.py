@@ -20,7 +20,7 @@ from fdbr.floats import is_added
 from fdbr.ops.buffers import multiplied
 from fdbr.ops.creation import asarray
 from fdbr.ops.kinds import fit, multilinear
-from fdbr.ops.kinds.fitting import accumulated
+from fdbr.ops.kinds.unbroadcast import accumulated
 from fdbr.ops.shape import broadcast_to, diagonal, moveaxis, permute_dims, reshape
 
 __all__ = ["einsum"]

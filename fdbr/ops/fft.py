@@ -14,9 +14,9 @@ import numpy as np
 from fdbr.backend import array_module
 from fdbr.core import describe
 from fdbr.floats import dtype_kind
-from fdbr.ops.complex_parts import conj
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, float_dtype
+from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
 from fdbr.ops.kinds import fit, linear, shifted
 from fdbr.ops.padding import resize

@@ -8,11 +8,11 @@ import numpy as np
 from fdbr.backend import module_for
 from fdbr.core import integer
 from fdbr.kernels import arithmetic
-from fdbr.ops.arithmetic import divide
 from fdbr.ops.counting import counted
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype
+from fdbr.ops.elementwise.arithmetic import divide
 from fdbr.ops.shape import normalize_axes, roll
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]

@@ -19,10 +19,10 @@ from fdbr.floats import dtype_kind, is_short
 from fdbr.kernels.copying import joined
 from fdbr.ops.along import read_along
 from fdbr.ops.buffers import where_they_lie
-from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray, holds_array
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.flat_places import add_at, added_at, read_at, region_shape
 from fdbr.ops.kinds import constant, indexed, linear
 from fdbr.ops.kinds.batches import align, spread

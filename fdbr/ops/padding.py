@@ -6,9 +6,9 @@ from typing import Any, Literal
 from fdbr.backend import array_module
 from fdbr.core import describe, is_differentiated
 from fdbr.floats import dtype_kind
-from fdbr.ops.arithmetic import divide
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, is_traced
+from fdbr.ops.elementwise.arithmetic import divide
 from fdbr.ops.kinds import linear
 from fdbr.ops.reductions import max, mean, min
 from fdbr.ops.shape import broadcast_to, concat, flip, normalize_axis

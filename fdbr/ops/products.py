@@ -11,11 +11,11 @@ import numpy as np
 from fdbr.core import describe
 from fdbr.deferred import Deferred
 from fdbr.floats import is_added
-from fdbr.ops.arithmetic import multiply
 from fdbr.ops.buffers import multiplied
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, in_single, result_type
 from fdbr.ops.einsums import _contract, einsum
+from fdbr.ops.elementwise.arithmetic import multiply
 from fdbr.ops.kinds import fit, multilinear, opaque
 from fdbr.ops.kinds.batches import align, spread
 from fdbr.ops.shape import (

@@ -8,7 +8,6 @@ import numpy as np
 from fdbr import kernels
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
-from fdbr.ops.arithmetic import sqrt
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import (
     astype,
@@ -17,9 +16,10 @@ from fdbr.ops.dtypes import (
     is_complex,
     is_traced,
 )
+from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.kinds import constant, linear, opaque, shape_of, shifted
-from fdbr.ops.kinds.fitting import accumulated, sum_of_rows
 from fdbr.ops.kinds.large import by_rows
+from fdbr.ops.kinds.unbroadcast import accumulated, sum_of_rows
 from fdbr.ops.shape import (
     _broadcast_to,
     _reshape,

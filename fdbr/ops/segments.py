@@ -8,17 +8,17 @@ import numpy as np
 from fdbr.backend import array_module, copy_of, where_it_lies
 from fdbr.core import describe, integer, is_differentiated
 from fdbr.floats import dtype_kind
-from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
-from fdbr.ops.embedding import _add_rows
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing import Place, in_range, pick
 from fdbr.ops.kinds import opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.places import extremes_at, put_at
 from fdbr.ops.reductions import max as _max
 from fdbr.ops.shape import broadcast_to, normalize_axis
+from fdbr.ops.table_rows import add_rows
 
 __all__ = ["gather", "scatter", "segment_sum"]
 
@@ -73,7 +73,7 @@ def segment_sum(data: Any, segment_ids: Any, /, num_segments: int | None = None)
     ids = beside(ids, data)
     outside = (ids < 0) | (ids >= num_segments)
     ids = where(outside, num_segments, ids)  # a further segment, which is left out
-    return _add_rows(data, ids, count=num_segments + 1)[:-1]
+    return add_rows(data, ids, count=num_segments + 1)[:-1]
 
 
 # --- along an axis, in PyTorch's sense ----------------------------------------------

@@ -7,10 +7,10 @@ import numpy as np
 from fdbr.backend import where_it_lies
 from fdbr.core import describe
 from fdbr.floats import dtype_kind
-from fdbr.ops.comparison import where
-from fdbr.ops.complex_parts import conj
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import astype, float_dtype
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.indexing import pick
 from fdbr.ops.kinds import fit, leading, multilinear
 from fdbr.ops.searching import searchsorted

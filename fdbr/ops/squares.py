@@ -8,11 +8,11 @@ import math
 from typing import Any
 
 from fdbr import kernels
-from fdbr.ops.arithmetic import negative
+from fdbr.ops.elementwise.arithmetic import negative
 from fdbr.ops.kinds import elementwise, opaque, shifted
 from fdbr.ops.kinds.batches import spread
-from fdbr.ops.kinds.fitting import accumulated
 from fdbr.ops.kinds.large import by_rows
+from fdbr.ops.kinds.unbroadcast import accumulated
 
 __all__ = ["is_long", "squared_distance", "squares_about_mean"]
 

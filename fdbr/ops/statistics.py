@@ -6,11 +6,11 @@ from typing import Any, Literal
 from fdbr.backend import where_it_lies
 from fdbr.core import describe, whole
 from fdbr.floats import dtype_kind
-from fdbr.ops.arithmetic import clip, floor, remainder
-from fdbr.ops.comparison import isnan, logical_or, where
 from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.cumulative import cumulative_sum
 from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short, is_traced, result_type
+from fdbr.ops.elementwise.arithmetic import clip, floor, remainder
+from fdbr.ops.elementwise.comparison import isnan, logical_or, where
 from fdbr.ops.indexing import take_along_axis
 from fdbr.ops.reductions import Axis, any, kept_shape, sum
 from fdbr.ops.shape import broadcast_to, expand_dims, moveaxis, normalize_axes, reshape

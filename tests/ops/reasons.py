@@ -10,8 +10,8 @@ import numpy as np
 from fdbr import ops
 from fdbr.core import dispatch, registry
 from fdbr.ops.indexing import _split
+from fdbr.ops.networks.windows import Geometry
 from fdbr.ops.places import within
-from fdbr.ops.windows import Geometry
 from fdbr.solvers.host import on_host
 
 X = np.array([[-1.25, 0.5], [2.0, -0.75]])

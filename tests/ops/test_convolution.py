@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import ops
-from fdbr.ops import columns
+from fdbr.ops.networks import im2col
 from fdbr.testing import assert_allclose
 from ops.cases_networks import correlated, spread
 
@@ -86,8 +86,8 @@ def test_batches_of_any_operands_are_what_a_loop_gives(setting, batched):
 
 def test_a_batch_takes_one_product_whatever_its_size(monkeypatch):
     calls = []
-    value = columns.correlate_kernel
-    monkeypatch.setattr(columns, "correlate_kernel", lambda *a: calls.append(a) or value(*a))
+    value = im2col.correlate_kernel
+    monkeypatch.setattr(im2col, "correlate_kernel", lambda *a: calls.append(a) or value(*a))
     x, w = numbers(0, 50, 2, 6), numbers(1, 3, 2, 3)
     per_example = fdbr.vmap(fdbr.grad(lambda w, x: ops.conv(x, w).sum()), in_axes=(None, 0))(w, x)
     assert per_example.shape == (50, 3, 2, 3)
@@ -144,7 +144,7 @@ def test_blocks_of_any_size_give_the_same(monkeypatch, groups):
 
     whole = everything()
     for size in (1, 500, 3000):
-        monkeypatch.setattr(columns, "_BLOCK", size)
+        monkeypatch.setattr(im2col, "_BLOCK", size)
         assert_allclose(everything(), whole, rtol=1e-12, atol=1e-12)
 
 
@@ -168,9 +168,9 @@ def test_dtypes_promote_and_gradients_keep_their_own():
 def test_a_module_without_strides_takes_its_windows_one_position_after_another():
     xp = types.SimpleNamespace(**{n: getattr(np, n) for n in dir(np) if n != "lib"})
     x, w = numbers(0, 2, 2, 5, 4), numbers(1, 3, 2, 3, 2)
-    geometry = columns.Geometry((3, 2), (2, 1), ((1, 0), (0, 1)), (1, 2))
-    mine = columns.correlate(xp, x, w, None, geometry, 1)
-    np.testing.assert_array_equal(mine, columns.correlate(np, x, w, None, geometry, 1))
+    geometry = im2col.Geometry((3, 2), (2, 1), ((1, 0), (0, 1)), (1, 2))
+    mine = im2col.correlate(xp, x, w, None, geometry, 1)
+    np.testing.assert_array_equal(mine, im2col.correlate(np, x, w, None, geometry, 1))
 
 
 # --- errors -------------------------------------------------------------------------

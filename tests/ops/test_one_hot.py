@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops, testing
-from fdbr.ops import nonlinearities
+from fdbr.ops.networks import nonlinearities
 
 
 @given(

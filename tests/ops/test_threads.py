@@ -14,8 +14,10 @@ import pytest
 import fdbr
 from fdbr import kernels, ops, threads
 from fdbr.core import registry
-from fdbr.ops import logistic, losses, nonlinearities, products
+from fdbr.ops import products
+from fdbr.ops.elementwise import logistic
 from fdbr.ops.kinds import large
+from fdbr.ops.networks import losses, nonlinearities
 from fdbr.threads import available, divide
 
 PARAMS = {

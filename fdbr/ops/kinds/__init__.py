@@ -24,11 +24,11 @@ values too, and derivatives of derivatives come by themselves.
 
 from fdbr.ops.kinds.batches import aligned, leading, prefixed, shifted
 from fdbr.ops.kinds.elementwise import elementwise
-from fdbr.ops.kinds.fitting import dtype_of, fit, shape_of
 from fdbr.ops.kinds.linear import indexed, joining, linear
 from fdbr.ops.kinds.multilinear import multilinear
 from fdbr.ops.kinds.opaque import constant, opaque, several
 from fdbr.ops.kinds.rules import Rule, Unknown
+from fdbr.ops.kinds.unbroadcast import dtype_of, fit, shape_of
 
 __all__ = [
     "Rule",

@@ -8,10 +8,10 @@ import numpy as np
 
 from fdbr import kernels
 from fdbr.ops.kinds.batches import aligned
-from fdbr.ops.kinds.fitting import dtype_of, fit, in_precision, match
 from fdbr.ops.kinds.large import LARGE, brought, evaluated, letting_go, multiplied, pulled
 from fdbr.ops.kinds.operation import operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rule, Unknown
+from fdbr.ops.kinds.unbroadcast import dtype_of, fit, in_precision, match
 
 __all__ = ["elementwise"]
 

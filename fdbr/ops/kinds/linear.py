@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fdbr.core import dispatch
-from fdbr.ops.kinds.fitting import dtype_of, fit, match, shape_of, zeros_of
 from fdbr.ops.kinds.operation import operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rules, stated_rule
+from fdbr.ops.kinds.unbroadcast import dtype_of, fit, match, shape_of, zeros_of
 
 __all__ = ["indexed", "joining", "linear"]
 

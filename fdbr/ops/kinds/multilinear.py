@@ -3,9 +3,9 @@
 from typing import Any
 
 from fdbr.core import dispatch
-from fdbr.ops.kinds.fitting import match
 from fdbr.ops.kinds.operation import operands_of, operation
 from fdbr.ops.kinds.rules import Function, stated_rule
+from fdbr.ops.kinds.unbroadcast import match
 
 __all__ = ["multilinear"]
 

@@ -6,9 +6,9 @@ import operator
 from typing import Any
 
 from fdbr.ops.kinds.batches import aligned
-from fdbr.ops.kinds.fitting import dtype_of, fit, in_precision, match
 from fdbr.ops.kinds.operation import operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rules, Unknown, names_of, saver, stated_rule
+from fdbr.ops.kinds.unbroadcast import dtype_of, fit, in_precision, match
 
 __all__ = ["constant", "opaque", "several"]
 

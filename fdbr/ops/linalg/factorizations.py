@@ -7,8 +7,8 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from fdbr.libraries import scipy_of
-from fdbr.ops.complex_parts import conj
 from fdbr.ops.creation import zeros_like
+from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.kinds import aligned, opaque
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import (

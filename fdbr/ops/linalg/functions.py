@@ -5,9 +5,9 @@ from typing import Any
 
 from fdbr.backend import array_module
 from fdbr.core import integer, stop_gradient
-from fdbr.ops.arithmetic import abs
-from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray, zeros_like
+from fdbr.ops.elementwise.arithmetic import abs
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.kinds import aligned, opaque
 from fdbr.ops.linalg.matrices import square_matrices
 from fdbr.ops.linalg.solving import inv

@@ -5,10 +5,10 @@ from typing import Any
 from numpy.linalg import LinAlgError
 
 from fdbr.core import describe, stop_gradient
-from fdbr.ops.activation import floating
-from fdbr.ops.comparison import where
-from fdbr.ops.complex_parts import conj
+from fdbr.ops.creation import floating
 from fdbr.ops.dtypes import finfo
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.kinds import aligned, linear
 from fdbr.ops.shape import _matrix_transpose
 

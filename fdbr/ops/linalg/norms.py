@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.ops.activation import floating
-from fdbr.ops.arithmetic import abs
-from fdbr.ops.comparison import where
-from fdbr.ops.complex_parts import conj, real
+from fdbr.ops.creation import floating
 from fdbr.ops.dtypes import astype, finfo, in_single
+from fdbr.ops.elementwise.arithmetic import abs
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.complex_parts import conj, real
 from fdbr.ops.kinds import opaque, shifted
 from fdbr.ops.kinds.totals import MANY
 from fdbr.ops.linalg.matrices import matrices

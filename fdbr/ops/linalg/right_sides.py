@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from fdbr.core import describe
-from fdbr.ops.activation import floating
+from fdbr.ops.creation import floating
 from fdbr.ops.kinds.batches import align
 from fdbr.ops.linalg.matrices import failure, matrices
 from fdbr.ops.shape import broadcast_shapes, expand_dims, moveaxis, reshape

@@ -9,8 +9,8 @@ from numpy.linalg import LinAlgError
 from fdbr.backend import array_module, to_numpy
 from fdbr.core import whole
 from fdbr.libraries import scipy_of
-from fdbr.ops.comparison import isfinite, where
 from fdbr.ops.dtypes import astype, result_type
+from fdbr.ops.elementwise.comparison import isfinite, where
 from fdbr.ops.kinds import aligned, opaque
 from fdbr.ops.linalg.functions import expm
 from fdbr.ops.linalg.matrices import failure, sample, square_matrices

@@ -3,9 +3,9 @@
 from typing import Any, NamedTuple
 
 from fdbr.core import stop_gradient
-from fdbr.ops.complex_parts import conj, real
 from fdbr.ops.creation import asarray, zeros_like
 from fdbr.ops.dtypes import astype, finfo
+from fdbr.ops.elementwise.complex_parts import conj, real
 from fdbr.ops.kinds import aligned, fit, leading, opaque
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import adjoint, gaps, inverse_or_zero, matrices, negligible

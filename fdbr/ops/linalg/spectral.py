@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from fdbr.ops.complex_parts import conj, real
+from fdbr.ops.elementwise.complex_parts import conj, real
 from fdbr.ops.kinds import aligned, fit, opaque
 from fdbr.ops.linalg.lapack import lapack, nan_where_impossible
 from fdbr.ops.linalg.matrices import adjoint, folded, gaps, mirrored, square_matrices

@@ -8,7 +8,7 @@ from numpy.linalg import LinAlgError
 
 from fdbr.libraries import scipy_of
 from fdbr.ops.arranging import tril, triu
-from fdbr.ops.complex_parts import conj
+from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.kinds import fit, opaque
 from fdbr.ops.linalg.lapack import lapack, nan_where_impossible
 from fdbr.ops.linalg.matrices import failure, sample, square_matrices

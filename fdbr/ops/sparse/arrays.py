@@ -13,8 +13,8 @@ import optree
 from fdbr.backend import array_module, is_array
 from fdbr.classes import NAMESPACE
 from fdbr.core import Tracer, describe, number_types
-from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.shape import broadcast_to, reshape
 from fdbr.ops.sparse.pairs import product_of_patterns
 from fdbr.ops.sparse.patterns import FORMATS, Pattern, pattern_of

@@ -10,8 +10,8 @@ to be differentiated with an error, and gives no zeros.
 
 from types import ModuleType as _Module
 
-from fdbr.ops.arithmetic import round
-from fdbr.ops.exponential import exp2, expm1, log1p
+from fdbr.ops.elementwise.arithmetic import round
+from fdbr.ops.elementwise.exponential import exp2, expm1, log1p
 from fdbr.ops.special.airy_functions import *
 from fdbr.ops.special.bessel import *
 from fdbr.ops.special.carlson import *

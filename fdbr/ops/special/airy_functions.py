@@ -8,8 +8,8 @@ True
 
 from typing import Any
 
-from fdbr.ops.arithmetic import sqrt
-from fdbr.ops.comparison import where
+from fdbr.ops.elementwise.arithmetic import sqrt
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.kinds import several
 from fdbr.ops.special.library import refuse_complex, scipy_functions, scipy_special
 

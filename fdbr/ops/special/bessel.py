@@ -13,8 +13,8 @@ these; those that are scaled by the size of a part of the argument are for real 
 
 from typing import Any
 
-from fdbr.ops.arithmetic import sign
 from fdbr.ops.dtypes import is_complex
+from fdbr.ops.elementwise.arithmetic import sign
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.far_out import FALLING, GROWING, slope_far_out
 from fdbr.ops.special.library import (

@@ -19,9 +19,9 @@ over equal steps is exact to the last digits.
 import math
 from typing import Any
 
-from fdbr.ops.arithmetic import sqrt
-from fdbr.ops.comparison import where
 from fdbr.ops.dtypes import float_dtype
+from fdbr.ops.elementwise.arithmetic import sqrt
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import refuse_complex, scipy_special
 

@@ -13,8 +13,8 @@ known, but by that which an inverse solves for.
 
 from typing import Any
 
-from fdbr.ops.arithmetic import floor, sign, sqrt
-from fdbr.ops.exponential import exp, log1p
+from fdbr.ops.elementwise.arithmetic import floor, sign, sqrt
+from fdbr.ops.elementwise.exponential import exp, log1p
 from fdbr.ops.special.gammas import betaln
 from fdbr.ops.special.incomplete import beta_density, betainc_by, gamma_density, gammainc_by
 from fdbr.ops.special.library import scipy_function

@@ -14,11 +14,11 @@ Carlson (https://dlmf.nist.gov/19.25), which do not cancel where it is 0.
 import math
 from typing import Any
 
-from fdbr.ops.arithmetic import round as rounded
-from fdbr.ops.arithmetic import sqrt
+from fdbr.ops.elementwise.arithmetic import round as rounded
+from fdbr.ops.elementwise.arithmetic import sqrt
+from fdbr.ops.elementwise.trigonometric import cos, sin
 from fdbr.ops.special.carlson import elliprd
 from fdbr.ops.special.library import scipy_function, scipy_functions
-from fdbr.ops.trigonometric import cos, sin
 
 __all__ = ["agm", "ellipe", "ellipeinc", "ellipj", "ellipk", "ellipkinc", "ellipkm1"]
 

@@ -9,9 +9,9 @@
 import math
 from typing import Any
 
-from fdbr.ops.comparison import where
 from fdbr.ops.dtypes import float_dtype
-from fdbr.ops.exponential import exp
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import scipy_function, scipy_special, unknown
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fdbr.ops.comparison import where
-from fdbr.ops.exponential import log, log1p
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.exponential import log, log1p
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import scipy_special
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.ops import vectorized
-from fdbr.ops.comparison import where
-from fdbr.ops.complex_parts import real
-from fdbr.ops.exponential import exp, gaussian
+from fdbr.ops.elementwise import vectorized
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.complex_parts import real
+from fdbr.ops.elementwise.exponential import exp, gaussian
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import scipy_special
 

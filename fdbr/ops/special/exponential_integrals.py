@@ -9,14 +9,14 @@
 import math
 from typing import Any
 
-from fdbr.ops.comparison import where
-from fdbr.ops.complex_parts import real
 from fdbr.ops.dtypes import is_complex
-from fdbr.ops.exponential import exp
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.complex_parts import real
+from fdbr.ops.elementwise.exponential import exp
+from fdbr.ops.elementwise.trigonometric import cos, cosh
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import one_less, scipy_function, scipy_functions, scipy_special
 from fdbr.ops.special.others import sinc
-from fdbr.ops.trigonometric import cos, cosh
 
 __all__ = ["exp1", "expi", "expn", "shichi", "sici", "spence"]
 

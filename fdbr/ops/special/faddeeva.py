@@ -10,12 +10,12 @@ import cmath
 import math
 from typing import Any
 
-from fdbr.ops.comparison import where
-from fdbr.ops.complex_parts import imag, real
-from fdbr.ops.exponential import exp
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.complex_parts import imag, real
+from fdbr.ops.elementwise.exponential import exp
+from fdbr.ops.elementwise.trigonometric import cos, sin
 from fdbr.ops.special.errors import asymptotic_rest, erf, log_ndtr_slope
 from fdbr.ops.special.library import scipy_function, scipy_functions
-from fdbr.ops.trigonometric import cos, sin
 
 __all__ = [
     "dawsn",

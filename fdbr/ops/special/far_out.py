@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.ops.arithmetic import abs, sign
-from fdbr.ops.comparison import where
+from fdbr.ops.elementwise.arithmetic import abs, sign
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import unknown
 

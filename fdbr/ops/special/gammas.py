@@ -4,10 +4,10 @@ import math
 from typing import Any
 
 from fdbr.core import integer
-from fdbr.ops.comparison import where
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.trigonometric import cos, sin
 from fdbr.ops.kinds import constant, elementwise
 from fdbr.ops.special.library import refuse_complex, scipy_function, scipy_special, unknown
-from fdbr.ops.trigonometric import cos, sin
 
 __all__ = [
     "beta",

@@ -6,7 +6,7 @@
 (1.0, 0.5)
 """
 
-from fdbr.ops.exponential import exp
+from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.special.library import scipy_function
 
 __all__ = ["hyp0f1", "hyp1f1", "hyp2f1", "hyperu", "log_wright_bessel", "wright_bessel"]

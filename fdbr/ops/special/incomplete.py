@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import kernels
-from fdbr.ops.comparison import where
 from fdbr.ops.dtypes import float_dtype
-from fdbr.ops.exponential import exp, log, log1p
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.exponential import exp, log, log1p
 from fdbr.ops.kinds import elementwise, large
 from fdbr.ops.special.entropies import xlog1py, xlogy
 from fdbr.ops.special.gammas import betaln, digamma, gammaln, polygamma, polygamma_value

@@ -13,8 +13,8 @@ import cmath
 import math
 from typing import Any
 
-from fdbr.ops.comparison import where
-from fdbr.ops.complex_parts import imag, real
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.complex_parts import imag, real
 from fdbr.ops.special.bessel import i0, j0, jv, k0, kv, y0
 from fdbr.ops.special.gammas import rgamma
 from fdbr.ops.special.library import scipy_function, scipy_functions

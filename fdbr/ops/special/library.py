@@ -11,8 +11,8 @@ from fdbr.backend import to_numpy
 from fdbr.core import describe, number_types
 from fdbr.kernels import LEAST, functions
 from fdbr.libraries import scipy_of
-from fdbr.ops.comparison import where
 from fdbr.ops.dtypes import float_dtype, is_complex, is_number
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.kinds import Unknown, elementwise, several
 from fdbr.ops.kinds.large import divided
 

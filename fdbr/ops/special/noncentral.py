@@ -14,7 +14,7 @@ import math
 from typing import Any
 
 from fdbr.ops.dtypes import float_dtype
-from fdbr.ops.exponential import exp, log, log1p
+from fdbr.ops.elementwise.exponential import exp, log, log1p
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.entropies import xlog1py, xlogy
 from fdbr.ops.special.errors import ndtri

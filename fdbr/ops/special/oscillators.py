@@ -13,8 +13,8 @@ True
 import math
 from typing import Any
 
+from fdbr.ops.elementwise.trigonometric import cos, cosh
 from fdbr.ops.special.library import scipy_function, scipy_functions
-from fdbr.ops.trigonometric import cos, cosh
 
 __all__ = [
     "mathieu_a",

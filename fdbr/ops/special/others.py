@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.ops import vectorized
-from fdbr.ops.exponential import exp
+from fdbr.ops.elementwise import vectorized
+from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import scipy_function, scipy_special
 

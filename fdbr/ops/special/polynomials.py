@@ -12,8 +12,8 @@ of Gegenbauer's or Jacobi's, of one degree less (https://dlmf.nist.gov/18.9).
 from typing import Any
 
 from fdbr.core import number_types
-from fdbr.ops.comparison import where
 from fdbr.ops.dtypes import astype
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.special.library import one_less, scipy_function
 
 __all__ = [

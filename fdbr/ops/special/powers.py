@@ -9,13 +9,13 @@
 import math
 from typing import Any
 
-from fdbr.ops.arithmetic import abs as absolute
-from fdbr.ops.arithmetic import sign, sqrt
-from fdbr.ops.comparison import where
-from fdbr.ops.exponential import exp, log, log1p
+from fdbr.ops.elementwise.arithmetic import abs as absolute
+from fdbr.ops.elementwise.arithmetic import sign, sqrt
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.exponential import exp, log, log1p
+from fdbr.ops.elementwise.trigonometric import sin
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import scipy_function, scipy_special
-from fdbr.ops.trigonometric import sin
 
 __all__ = [
     "boxcox",

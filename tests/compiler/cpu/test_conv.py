@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import ops
 from fdbr.compiler.backends.cpu import conv, conv_kernels, conv_matmuls
-from fdbr.ops import columns
-from fdbr.ops.windows import Geometry
+from fdbr.ops.networks import im2col
+from fdbr.ops.networks.windows import Geometry
 
 VALUES = conv.VALUES
 
@@ -61,19 +61,19 @@ def assert_all_same(geometry, groups, x, weight, y, bias):
     size = tuple(x.shape[2:])
     assert_same(
         VALUES["conv"](np, x, weight, **settings),
-        columns.correlate(np, x, weight, None, geometry, groups),
+        im2col.correlate(np, x, weight, None, geometry, groups),
     )
     assert_same(
         VALUES["conv_biased"](np, x, weight, bias, **settings),
-        columns.correlate(np, x, weight, bias, geometry, groups),
+        im2col.correlate(np, x, weight, bias, geometry, groups),
     )
     assert_same(
         VALUES["conv_kernel"](np, x, y, **settings),
-        columns.correlate_kernel(np, x, y, geometry, groups),
+        im2col.correlate_kernel(np, x, y, geometry, groups),
     )
     assert_same(
         VALUES["conv_input"](np, y, weight, size=size, **settings),
-        columns.correlate_transposed(np, y, weight, geometry, groups, size),
+        im2col.correlate_transposed(np, y, weight, geometry, groups, size),
     )
 
 
@@ -135,7 +135,7 @@ def test_other_dtypes_go_through_columns(dtype):
         part.astype(dtype) if isinstance(part, np.ndarray) else part for part in large(2, 2, 3, 8)
     )
     out = VALUES["conv_biased"](np, x, weight, bias, geometry=geometry, groups=groups)
-    assert np.array_equal(out, columns.correlate(np, x, weight, bias, geometry, groups))
+    assert np.array_equal(out, im2col.correlate(np, x, weight, bias, geometry, groups))
 
 
 def test_what_is_not_a_number_spreads_no_further_than_its_windows():
@@ -144,10 +144,10 @@ def test_what_is_not_a_number_spreads_no_further_than_its_windows():
     y[2, 1, 0, 0] = np.inf
     assert_nans = np.testing.assert_array_equal
     out = VALUES["conv_biased"](np, x, weight, bias, geometry=geometry, groups=groups)
-    expected = columns.correlate(np, x, weight, bias, geometry, groups)
+    expected = im2col.correlate(np, x, weight, bias, geometry, groups)
     assert_nans(np.isnan(out), np.isnan(expected))
     ct = VALUES["conv_input"](np, y, weight, geometry=geometry, groups=1, size=(9, 9))
-    expected = columns.correlate_transposed(np, y, weight, geometry, 1, (9, 9))
+    expected = im2col.correlate_transposed(np, y, weight, geometry, 1, (9, 9))
     assert_nans(np.isfinite(ct), np.isfinite(expected))
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fdbr.compiler.backends.cpu import pool_kernels
 from fdbr.compiler.passes.program_primitives import PULLED
 from fdbr.core import registry
-from fdbr.ops.windows import Geometry
+from fdbr.ops.networks.windows import Geometry
 
 VALUES = pool_kernels.VALUES
 

@@ -34,7 +34,7 @@ from fdbr.compiler.ir.program import (
 )
 from fdbr.compiler.passes.rules.views import view_of
 from fdbr.core import dispatch
-from fdbr.ops.losses import take_at_labels
+from fdbr.ops.networks.losses import take_at_labels
 
 __all__ = ["generate"]
 

@@ -1,4 +1,4 @@
-"""Convolutions under `jit`: like `fdbr.ops.columns`, without columns.
+"""Convolutions under `jit`: like `fdbr.ops.networks.im2col`, without columns.
 
 Arrays lie in memory as there, examples last.  A stride along the last axis is taken out of it
 when the array is put into its padding: elements of one *phase*, which are that far apart, come
@@ -22,8 +22,8 @@ from fdbr.compiler.backends.cpu.conv_kernels import (
     run_inner,
     windows,
 )
-from fdbr.ops import columns
-from fdbr.ops.windows import Geometry, Pairs, Sizes
+from fdbr.ops.networks import im2col
+from fdbr.ops.networks.windows import Geometry, Pairs, Sizes
 
 __all__ = ["VALUES"]
 
@@ -38,7 +38,7 @@ def _correlated(
     given = (x, weight) if bias is None else (x, weight, bias)
     length = counts[-1] * len(x)
     if not _fit(given, length):
-        out = columns.correlate(np, x, weight, bias, geometry, groups)
+        out = im2col.correlate(np, x, weight, bias, geometry, groups)
         return np.maximum(out, 0, out=out) if positive else out
     out = np.empty((len(weight), *counts, len(x)), x.dtype)
     arranged = _arranged(x, geometry.padding, geometry.stride[-1])
@@ -76,7 +76,7 @@ def _conv_kernel(xp: Any, x: Any, y: Any, *, geometry: Geometry, groups: int) ->
     counts = tuple(y.shape[2:])
     length = counts[-1] * len(x)
     if not _fit((x, y), length):
-        return columns.correlate_kernel(xp, x, y, geometry, groups)
+        return im2col.correlate_kernel(xp, x, y, geometry, groups)
     arranged = _arranged(x, geometry.padding, geometry.stride[-1])
     layout = _layout_of_windows(arranged.shape, arranged.strides, geometry, counts, groups)
     y = _arranged(y, ((0, 0),) * len(counts), 1)
@@ -105,7 +105,7 @@ def _conv_input(
 ) -> Any:
     step = geometry.stride[-1]
     if not _fit((y, weight), size[-1] // step * len(y)):
-        return columns.correlate_transposed(xp, y, weight, geometry, groups, size)
+        return im2col.correlate_transposed(xp, y, weight, geometry, groups, size)
     plans, padding = _phases(geometry, size, tuple(y.shape[2:]))
     arranged = _arranged(y, padding, 1)
     channels = groups * weight.shape[1]

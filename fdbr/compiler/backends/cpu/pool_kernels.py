@@ -1,4 +1,4 @@
-"""Pooling under `jit`: like the primitives of `fdbr.ops.pooling`, on all cores.
+"""Pooling under `jit`: like the primitives of `fdbr.ops.networks.pooling`, on all cores.
 
 An array lies in memory as planes, one for each index of the axes before the spatial ones, in
 which each place has some numbers side by side: those of the axes after them, as the results of
@@ -18,7 +18,7 @@ from fdbr.compiler.backends.cpu.background import address_of
 from fdbr.compiler.backends.cpu.launching import launch_on, thread_count
 from fdbr.compiler.passes.program_primitives import PULLED
 from fdbr.core import registry
-from fdbr.ops.windows import Geometry, Sizes
+from fdbr.ops.networks.windows import Geometry, Sizes
 
 __all__ = ["VALUES"]
 

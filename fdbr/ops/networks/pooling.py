@@ -11,15 +11,14 @@ from typing import Any
 from fdbr.backend import array_module
 from fdbr.core import describe
 from fdbr.floats import dtype_kind
-from fdbr.ops.activation import floating
-from fdbr.ops.creation import asarray
+from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.kinds import constant, linear, opaque
 from fdbr.ops.kinds.batches import spread
+from fdbr.ops.networks.windows import Geometry, Sizes, padding_pairs, per_axis
 from fdbr.ops.products import matmul
 from fdbr.ops.reductions import mean
 from fdbr.ops.shape import moveaxis, reshape
-from fdbr.ops.windows import Geometry, Sizes, padding_pairs, per_axis
 
 __all__ = ["adaptive_avg_pool", "avg_pool", "max_pool"]
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fdbr.ops.arithmetic import hypot, sqrt, square
 from fdbr.ops.dtypes import is_complex
+from fdbr.ops.elementwise.arithmetic import hypot, sqrt, square
 from fdbr.ops.kinds import elementwise
 
 __all__ = [

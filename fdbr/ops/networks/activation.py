@@ -7,14 +7,14 @@ import numpy as np
 
 from fdbr.backend import array_module
 from fdbr.floats import dtype_kind
-from fdbr.ops.arithmetic import clipped
-from fdbr.ops.comparison import where
-from fdbr.ops.creation import asarray
-from fdbr.ops.dtypes import astype, float_dtype, in_single
-from fdbr.ops.exponential import exp
+from fdbr.ops.creation import floating
+from fdbr.ops.dtypes import in_single
+from fdbr.ops.elementwise.arithmetic import clipped
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.kinds import elementwise, opaque, shifted
-from fdbr.ops.kinds.fitting import accumulated
 from fdbr.ops.kinds.large import along_rows, by_rows
+from fdbr.ops.kinds.unbroadcast import accumulated
 from fdbr.ops.reductions import kept_shape
 from fdbr.ops.shape import normalize_axes, reshape
 
@@ -35,12 +35,6 @@ def relu(xp: Any, x: Any) -> Any:
     if getattr(x, "size", _LARGE) < _LARGE:
         return xp.maximum(x, xp.zeros(x.shape, dtype=x.dtype))  # NumPy is slower with a number
     return clipped(xp, x, 0, inf)
-
-
-def floating(x: Any) -> Any:
-    """An array of floating numbers."""
-    x = asarray(x)
-    return x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
 
 
 def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:

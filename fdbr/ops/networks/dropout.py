@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core import Tracer, describe
-from fdbr.ops.activation import floating
-from fdbr.ops.creation import zeros_like
+from fdbr.ops.creation import floating, zeros_like
 from fdbr.ops.devices import beside
 from fdbr.ops.kinds import constant, leading
 from fdbr.ops.philox import random_words

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from fdbr.floats import dtype_kind, is_added
-from fdbr.ops import vectorized
-from fdbr.ops.comparison import bitwise_or, greater, less, not_equal, where
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.dtypes import as_weak, astype, is_complex, result_type
-from fdbr.ops.exponential import log
+from fdbr.ops.elementwise import vectorized
+from fdbr.ops.elementwise.comparison import bitwise_or, greater, less, not_equal, where
+from fdbr.ops.elementwise.exponential import log
 from fdbr.ops.kinds import aligned, dtype_of, elementwise, opaque
 
 __all__ = [

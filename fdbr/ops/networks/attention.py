@@ -5,8 +5,9 @@ from typing import Any
 
 from fdbr.backend import array_module
 from fdbr.core import describe
-from fdbr.ops.activation import floating, softmax
-from fdbr.ops.comparison import where
+from fdbr.ops.creation import floating
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.networks.activation import softmax
 from fdbr.ops.products import matmul
 from fdbr.ops.shape import matrix_transpose
 

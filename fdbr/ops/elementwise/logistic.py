@@ -11,11 +11,11 @@ import numpy as np
 import scipy.special
 
 from fdbr.floats import dtype_kind
-from fdbr.ops import vectorized
-from fdbr.ops.comparison import where
 from fdbr.ops.dtypes import is_complex
+from fdbr.ops.elementwise import vectorized
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.trigonometric import falling, tanh
 from fdbr.ops.kinds import elementwise
-from fdbr.ops.trigonometric import falling, tanh
 
 __all__ = ["logaddexp", "sigmoid", "sigmoid_slope"]
 

@@ -7,18 +7,18 @@ import numpy as np
 from fdbr.backend import array_module, where_it_lies
 from fdbr.core import Tracer, describe
 from fdbr.floats import dtype_kind
-from fdbr.ops.activation import exp_in_place, log_softmax
-from fdbr.ops.arithmetic import maximum
-from fdbr.ops.comparison import where
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, float_dtype, in_single
-from fdbr.ops.exponential import exp
+from fdbr.ops.elementwise.arithmetic import maximum
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.indexing import along_axis
 from fdbr.ops.kinds import indexed, opaque
 from fdbr.ops.kinds.batches import spread
-from fdbr.ops.kinds.fitting import accumulated
 from fdbr.ops.kinds.large import by_rows
+from fdbr.ops.kinds.unbroadcast import accumulated
+from fdbr.ops.networks.activation import exp_in_place, log_softmax
 from fdbr.ops.places import within
 from fdbr.ops.reductions import argmax, mean, sum
 from fdbr.ops.shape import expand_dims, moveaxis, normalize_axis, squeeze

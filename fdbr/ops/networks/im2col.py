@@ -23,8 +23,8 @@ import numpy as np
 
 from fdbr import kernels
 from fdbr.kernels.windows import Windows, by_position, over_windows
-from fdbr.ops.kinds.fitting import accumulated
-from fdbr.ops.windows import Geometry, Sizes
+from fdbr.ops.kinds.unbroadcast import accumulated
+from fdbr.ops.networks.windows import Geometry, Sizes
 from fdbr.threads import divide
 
 __all__ = ["correlate", "correlate_kernel", "correlate_transposed"]

@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 
 from fdbr.core import describe
-from fdbr.ops.activation import floating
-from fdbr.ops.arithmetic import sqrt
-from fdbr.ops.creation import asarray
+from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import in_single
+from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.kinds import elementwise, opaque, shifted
-from fdbr.ops.kinds.fitting import accumulated
 from fdbr.ops.kinds.large import along_rows, by_rows
+from fdbr.ops.kinds.unbroadcast import accumulated
 from fdbr.ops.shape import normalize_axes, normalize_axis, reshape
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]

@@ -8,17 +8,16 @@ import numpy as np
 from fdbr.backend import array_module
 from fdbr.core import describe, integer
 from fdbr.kernels.normal import TAIL, TAIL_RATE
-from fdbr.ops.activation import floating
-from fdbr.ops.arithmetic import abs, clipped, maximum, minimum, multiply
-from fdbr.ops.creation import asarray
+from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
-from fdbr.ops.exponential import exp, gaussian
+from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum, multiply
+from fdbr.ops.elementwise.exponential import exp, gaussian
+from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_slope
+from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.kinds import elementwise
-from fdbr.ops.logistic import sigmoid, sigmoid_slope
 from fdbr.ops.shape import expand_dims, normalize_axis
 from fdbr.ops.special.errors import ndtr
 from fdbr.ops.special.library import refuse_complex
-from fdbr.ops.trigonometric import tanh
 
 __all__ = [
     "celu",

@@ -9,13 +9,12 @@ transposes of each are the two others, and derivatives of all orders are convolu
 from typing import Any
 
 from fdbr.core import describe
-from fdbr.ops import columns
 from fdbr.ops.creation import asarray
 from fdbr.ops.kinds import fit, multilinear, opaque
 from fdbr.ops.kinds.batches import spread
-from fdbr.ops.kinds.fitting import accumulated
-from fdbr.ops.shape import moveaxis, reshape
-from fdbr.ops.windows import (
+from fdbr.ops.kinds.unbroadcast import accumulated
+from fdbr.ops.networks import im2col
+from fdbr.ops.networks.windows import (
     Geometry,
     Sizes,
     check_spatial,
@@ -23,6 +22,7 @@ from fdbr.ops.windows import (
     padding_pairs,
     per_axis,
 )
+from fdbr.ops.shape import moveaxis, reshape
 
 __all__ = ["conv", "conv_transpose"]
 
@@ -103,7 +103,7 @@ def _to_kernel(ct: Any, x: Any, shape: Any, dtype: Any, geometry: Geometry, grou
     batch=_batch((1, 0, 1), (0, 0, False, False), (0, 1, True, True)),
 )
 def _conv(xp: Any, x: Any, weight: Any, *, geometry: Geometry, groups: int) -> Any:
-    return columns.correlate(xp, x, weight, None, geometry, groups)
+    return im2col.correlate(xp, x, weight, None, geometry, groups)
 
 
 def _along_channels(bias: Any, rank: int) -> Any:
@@ -128,7 +128,7 @@ def _along_channels(bias: Any, rank: int) -> Any:
 def _conv_biased(
     xp: Any, x: Any, weight: Any, bias: Any, *, geometry: Geometry, groups: int
 ) -> Any:
-    return columns.correlate(xp, x, weight, bias, geometry, groups)
+    return im2col.correlate(xp, x, weight, bias, geometry, groups)
 
 
 @multilinear(
@@ -143,7 +143,7 @@ def _conv_biased(
 def _conv_input(
     xp: Any, y: Any, weight: Any, *, geometry: Geometry, groups: int, size: Sizes
 ) -> Any:
-    return columns.correlate_transposed(xp, y, weight, geometry, groups, size)
+    return im2col.correlate_transposed(xp, y, weight, geometry, groups, size)
 
 
 @multilinear(
@@ -156,7 +156,7 @@ def _conv_input(
     batch=_batch((1, 1, 0), (1, 1, True, False), (1, 0, True, True)),
 )
 def _conv_kernel(xp: Any, x: Any, y: Any, *, geometry: Geometry, groups: int) -> Any:
-    return columns.correlate_kernel(xp, x, y, geometry, groups)
+    return im2col.correlate_kernel(xp, x, y, geometry, groups)
 
 
 # --- for the user -------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Rows of a table by their numbers."""
+"""Rows of a table by their numbers: what reads them, and what adds to them."""
 
 import math
 from collections.abc import Sequence
@@ -9,15 +9,13 @@ import numpy as np
 from fdbr.backend import array_module
 from fdbr.core import describe
 from fdbr.deferred import Deferred
-from fdbr.ops.creation import asarray
-from fdbr.ops.devices import beside
 from fdbr.ops.flat_places import read_at
 from fdbr.ops.kinds import linear
 from fdbr.ops.kinds.batches import spread
-from fdbr.ops.places import sums_at, within
+from fdbr.ops.places import sums_at
 from fdbr.ops.shape import moveaxis, reshape
 
-__all__ = ["embed"]
+__all__ = ["add_rows", "rows_at"]
 
 
 def _numbered(indices: Any, flag: bool, size: int, count: int) -> Any:
@@ -50,7 +48,7 @@ def _batch_add(apply: Any, values: Any, batched: Any, size: int, params: Any) ->
 
 def _rows_pull(ct: Any, indices: Any, shape: tuple[int, ...]) -> Any:
     if type(ct) is not np.ndarray or type(indices) is not np.ndarray:
-        return _add_rows(ct, indices, count=shape[0])
+        return add_rows(ct, indices, count=shape[0])
     return Deferred(_sum_of_rows, (ct, indices, shape), ct.size, math.prod(shape))
 
 
@@ -60,11 +58,12 @@ def _sum_of_rows(terms: Sequence[tuple[Any, Any, tuple[int, ...]]]) -> Any:
     if others:
         rows = np.concatenate([rows.reshape((-1, *shape[1:])) for rows, _, _ in terms])
         indices = np.concatenate([indices.reshape(-1).astype(int) for _, indices, _ in terms])
-    return _add_rows(rows, indices, count=shape[0])
+    return add_rows(rows, indices, count=shape[0])
 
 
 @linear(weight=_rows_pull, batch=_batch_rows)
-def _rows(xp: Any, weight: Any, indices: Any) -> Any:
+def rows_at(xp: Any, weight: Any, indices: Any) -> Any:
+    """The rows of a table that integers name."""
     count = weight.shape[0]
     if xp is np and indices.size and not (indices.min() >= 0 and indices.max() < count):
         raise ValueError(
@@ -74,49 +73,8 @@ def _rows(xp: Any, weight: Any, indices: Any) -> Any:
     return read_at(xp, weight, indices)
 
 
-@linear(rows=lambda ct, indices: _rows(ct, indices), batch=_batch_add)
-def _add_rows(xp: Any, rows: Any, indices: Any, *, count: int) -> Any:
+@linear(rows=lambda ct, indices: rows_at(ct, indices), batch=_batch_add)
+def add_rows(xp: Any, rows: Any, indices: Any, *, count: int) -> Any:
     """A table of ``count`` rows, with each of the given ones added to that of its number."""
     shape = rows.shape[indices.ndim :]
     return sums_at(xp, (count, *shape), indices.reshape(-1), rows.reshape((-1, *shape)))
-
-
-def embed(weight: Any, indices: Any, /) -> Any:
-    """The rows of a table that integers name: ``weight[indices]``, with a fast derivative.
-
-    Parameters
-    ----------
-    weight
-        The table, shape ``(count, *row)``.
-    indices
-        Integers in ``0 … count - 1``, of any shape.
-
-    Returns
-    -------
-    array
-        Shape ``indices.shape + row``.
-
-    Raises
-    ------
-    TypeError
-        If the indices are not integers.
-    ValueError
-        If the table has no axis of rows, or an index is out of its range.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> ops.embed(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1, 1, 0]))
-    array([[3., 4.],
-           [3., 4.],
-           [1., 2.]])
-    """
-    weight, indices = asarray(weight), asarray(indices)
-    if weight.ndim < 1:
-        raise ValueError(f"fdbr.ops.embed: weight must have an axis of rows: {describe(weight)}")
-    if indices.dtype.kind not in "iu":
-        raise TypeError(f"fdbr.ops.embed: indices must be integers, not {describe(indices)}")
-    if array_module(weight) is not np:
-        count = weight.shape[0]
-        indices = within(indices, least=0, count=count, name="embed", error=ValueError)
-        indices = beside(indices, weight)
-    return _rows(weight, indices)
