@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fdbr.core import Tracer, describe, is_differentiated, stop_gradient
+from fdbr.core import Tracer, is_differentiated, stop_gradient
+from fdbr.messages import describe
 
 __all__ = [
     "decided",

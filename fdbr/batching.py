@@ -17,17 +17,9 @@ from fdbr.backend import (
     several,
     to_numpy,
 )
-from fdbr.core import (
-    Primitive,
-    Trace,
-    Tracer,
-    describe,
-    integer,
-    name_of,
-    release,
-    run,
-    stop_gradient,
-)
+from fdbr.core import Primitive, Trace, Tracer, run, stop_gradient
+from fdbr.messages import describe, integer, name_of
+from fdbr.ownership import release
 
 __all__ = ["BatchTrace", "BatchTracer", "Disagreement", "on_batch", "take_examples", "vmap"]
 

@@ -5,7 +5,8 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from fdbr.core import describe, registry
+from fdbr.core import registry
+from fdbr.messages import describe
 
 __all__ = ["blame"]
 

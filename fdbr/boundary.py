@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType, FunctionType, ModuleType, NoneType, UnionType
 from typing import Any
 
-from fdbr.core import describe
+from fdbr.messages import describe
 
 __all__ = ["explaining", "guard", "guard_methods"]
 

@@ -13,8 +13,9 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.backend import array_module, protect
 from fdbr.batching import BatchTrace, BatchTracer, take_examples, vmap
-from fdbr.core import Trace, Tracer, ended, escaped, retain
+from fdbr.core import Trace, Tracer, ended, escaped
 from fdbr.forward import ForwardTrace
+from fdbr.ownership import retain
 from fdbr.reverse import ReverseTrace
 from fdbr.transforms import vjp
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.batching import BatchTracer
-from fdbr.core import Tracer, describe, name_of, replaying
+from fdbr.core import Tracer, replaying
 from fdbr.forward import ForwardTracer
+from fdbr.messages import describe, name_of
 from fdbr.ops.kinds.large import sparing
 from fdbr.reverse import Node, ReverseTracer, backward, new_node
 

@@ -13,7 +13,6 @@ stack, so threads, generators, coroutines and exceptions have nothing to disturb
 
 import contextlib
 import itertools
-import operator
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -24,14 +23,12 @@ from fdbr.advice import advise
 from fdbr.backend import (
     array_module,
     is_locked,
-    keep,
-    lock,
     on_device,
     owner,
-    protect,
     see_through,
     several,
 )
+from fdbr.messages import describe, name_of, number_types, refuse_other_kinds
 from fdbr.pytrees import settle, settling
 
 __all__ = [
@@ -42,7 +39,6 @@ __all__ = [
     "Tracer",
     "dispatch",
     "host_types",
-    "number_types",
     "registry",
     "run",
 ]
@@ -50,9 +46,7 @@ __all__ = [
 _levels = itertools.count(1)
 _replays = itertools.count(1)
 _replaying: ContextVar[int] = ContextVar("replaying", default=0)
-number_types = frozenset({float, int, bool, complex})
 host_types = frozenset({np.ndarray, np.float64, np.float32})
-_immutable = frozenset({float, complex, np.float64, np.float32, np.bool_})
 _NUMPYS = (np.ndarray, np.number, np.bool_)  # the classes of plain values
 _OBJECTS = np.dtype(object)
 EXPLAINED = (TypeError, ValueError, IndexError, OverflowError, AttributeError)
@@ -298,16 +292,6 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
         raise primitive.explain(error, args) from error
 
 
-def refuse_other_kinds(value: Any, where: str) -> None:
-    """The error for arrays whose operators mean other things than those of arrays."""
-    if issubclass(type(value), np.matrix | np.ma.MaskedArray):
-        advice = "x.filled(value)" if isinstance(value, np.ma.MaskedArray) else "np.asarray(x)"
-        raise TypeError(
-            f"{where}: a {type(value).__name__} is no plain array: its operators mean other "
-            f"things, which have no derivatives here. Give {advice}; for a mask, use ops.where"
-        )
-
-
 def _as_arrays(args: tuple[Any, ...], where: str) -> tuple[Any, ...]:
     """The operands with arrays in the place of sequences, whose axes a batch would not see."""
     for arg in args:
@@ -346,44 +330,6 @@ def replaying() -> Iterator[None]:
         yield
     finally:
         _replaying.reset(token)
-
-
-_silent: ContextVar[bool] = ContextVar("silent", default=False)
-
-
-@contextlib.contextmanager
-def without_effects() -> Iterator[None]:
-    """Have no effects, in a run that another one of the same follows."""
-    token = _silent.set(True)
-    try:
-        yield
-    finally:
-        _silent.reset(token)
-
-
-def effects_are_had() -> bool:
-    """Whether effects are to be had in what is computed at present."""
-    return not _silent.get()
-
-
-_refusal: ContextVar[Callable[[], None] | None] = ContextVar("refusal", default=None)
-
-
-@contextlib.contextmanager
-def refusing_effects(refuse: Callable[[], None]) -> Iterator[None]:
-    """Have a function called, which raises, where an effect is about to be had or recorded."""
-    token = _refusal.set(refuse)
-    try:
-        yield
-    finally:
-        _refusal.reset(token)
-
-
-def before_effect() -> None:
-    """To be called before an effect is had or recorded."""
-    refuse = _refusal.get()
-    if refuse is not None:
-        refuse()
 
 
 def plain(value: Any) -> Any:
@@ -429,54 +375,6 @@ def is_differentiated(value: Any) -> bool:
     return isinstance(value, Tracer) and stop_gradient(value) is not value
 
 
-# --- who may write to what ----------------------------------------------------------
-
-
-def retain(value: Any) -> Any:
-    """A value that stays what it is now, for use in a backward pass.
-
-    Arrays that somebody else can write to are copied; what the library made stays itself.  A
-    traced value goes on with the copy, so that what is retained often is copied once.
-    """
-    if isinstance(value, Tracer):
-        if value._trace.borrowed:
-            value.value = retain_from(value._trace, value.value)
-        return value
-    return keep(value)
-
-
-def retain_from(trace: Trace, value: Any) -> Any:
-    """`retain`, for what a traced value of ``trace`` holds: its intermediates are private."""
-    if isinstance(value, Tracer):
-        return retain(value)
-    return keep(value) if id(owner(value)) in trace.borrowed else value
-
-
-def publish(trace: Trace, value: Any) -> Any:
-    """What a trace hands to the user: read-only, and a copy where it is the user's own memory."""
-    kind = type(value)
-    if kind is np.ndarray and value.base is None and not trace.borrowed:  # the usual case
-        value.setflags(False)
-        return value
-    if kind in _immutable:
-        return value
-    if kind is tuple:
-        return tuple(publish(trace, part) for part in value)
-    if isinstance(value, Tracer):
-        return value
-    if trace.borrowed and id(owner(value)) in trace.borrowed:
-        return protect(value)
-    return lock(value)
-
-
-def release(trace: Trace, value: Any) -> Any:
-    """`publish` at the end of a run, for what a traced value of ``trace`` in its result holds."""
-    return publish(trace, trace.admit(value))
-
-
-# --- messages -----------------------------------------------------------------------
-
-
 def escaped(trace: Trace, where: str) -> EscapedTracerError:
     """The error for a traced value that left its trace."""
     when = f"outside of {trace}" if trace.running else f"after {trace} had returned"
@@ -485,42 +383,3 @@ def escaped(trace: Trace, where: str) -> EscapedTracerError:
         "function (has_aux=True passes further results out) instead of storing it, or store "
         "fdbr.stop_gradient(value)."
     )
-
-
-def name_of(function: Any) -> str:
-    """How messages call a function."""
-    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
-
-
-def integer(function: str, name: str, value: Any, least: int | None = None) -> int:
-    """An argument as an integer, of at least ``least``; messages begin with ``function``."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{function}: {name} must be an integer, got {describe(value)}") from None
-    if least is not None and number < least:
-        raise ValueError(f"{function}: {name} must be at least {least}, got {number}")
-    return number
-
-
-def integers(function: str, name: str, value: Any) -> int | tuple[int, ...]:
-    """An argument as an integer or a tuple of them; messages begin with ``function``."""
-    if type(value) is int:
-        return value
-    try:
-        if hasattr(value, "__index__"):
-            return operator.index(value)
-        return tuple(map(operator.index, value))
-    except TypeError:
-        raise TypeError(
-            f"{function}: {name} must be an integer or a sequence of integers, not {value!r}"
-        ) from None
-
-
-def describe(value: Any) -> str:
-    """A value's dtype and shape, for messages."""
-    if hasattr(value, "dtype") and isinstance(getattr(value, "shape", None), tuple):
-        return f"{value.dtype}[{','.join(map(str, value.shape))}]"
-    if type(value) in number_types:
-        return f"{type(value).__name__} {value!r}"
-    return type(value).__name__

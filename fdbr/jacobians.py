@@ -7,8 +7,8 @@ from typing import Any, Literal
 from fdbr import ops, tree
 from fdbr.backend import array_module
 from fdbr.batching import vmap
-from fdbr.core import describe, integers, name_of
 from fdbr.forward import check_sequences, fitted_tangent, jvp
+from fdbr.messages import describe, integers, name_of
 from fdbr.ops.dtypes import is_complex
 from fdbr.transforms import Kind, grad, positions, vjp, wants_zeros
 

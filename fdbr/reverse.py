@@ -18,19 +18,10 @@ import numpy as np
 
 from fdbr.backend import on_device, several
 from fdbr.blame import blame
-from fdbr.core import (
-    EXPLAINED,
-    Primitive,
-    Trace,
-    Tracer,
-    dispatch,
-    host_types,
-    number_types,
-    publish,
-    retain,
-    retain_from,
-)
+from fdbr.core import EXPLAINED, Primitive, Trace, Tracer, dispatch, host_types
 from fdbr.deferred import Deferred, added
+from fdbr.messages import number_types
+from fdbr.ownership import publish, retain, retain_from
 from fdbr.pytrees import is_inexact, leaf_types
 
 __all__ = ["Node", "ReverseTrace", "ReverseTracer", "backward", "new_node"]

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 
-from fdbr.core import describe
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe
 
 __all__ = ["typed"]
 

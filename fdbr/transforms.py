@@ -17,20 +17,11 @@ from fdbr.backend import (
     owner,
     several,
 )
-from fdbr.core import (
-    Trace,
-    Tracer,
-    describe,
-    dispatch,
-    ended,
-    escaped,
-    integers,
-    registry,
-    release,
-    run,
-)
+from fdbr.core import Trace, Tracer, dispatch, ended, escaped, registry, run
 from fdbr.floats import dtype_kind, is_added
 from fdbr.libraries import there
+from fdbr.messages import describe, integers
+from fdbr.ownership import release
 from fdbr.reverse import Node, ReverseTrace, ReverseTracer, backward
 
 __all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp"]

@@ -4,18 +4,9 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr import core, ops
-from fdbr.core import (
-    Primitive,
-    Trace,
-    Tracer,
-    describe,
-    dispatch,
-    integer,
-    integers,
-    name_of,
-    registry,
-)
+from fdbr import ops, ownership
+from fdbr.core import Primitive, Trace, Tracer, dispatch, registry
+from fdbr.messages import describe, integer, integers, name_of
 from fdbr.ops import kinds
 
 
@@ -337,20 +328,20 @@ def test_traces_tell_what_they_are():
 def test_retain_copies_what_others_can_write_to_and_nothing_else():
     mine = fdbr.backend.lock(np.ones(3))
     yours = np.ones(3)
-    assert core.retain(mine) is mine
-    kept = core.retain(yours)
+    assert ownership.retain(mine) is mine
+    kept = ownership.retain(yours)
     assert kept is not yours
     assert not kept.flags.writeable
-    assert core.retain(3.0) == 3.0
-    assert core.retain(None) is None
+    assert ownership.retain(3.0) == 3.0
+    assert ownership.retain(None) is None
 
 
 def test_a_traced_value_goes_on_with_the_copy_that_was_made_of_it():
     x = np.ones(5000)
     tracer = fdbr.reverse.ReverseTrace("grad", len).input(x)
     assert tracer.value is x
-    assert core.retain(tracer) is tracer
+    assert ownership.retain(tracer) is tracer
     copy = tracer.value
     assert copy is not x
-    core.retain(tracer)
+    ownership.retain(tracer)
     assert tracer.value is copy

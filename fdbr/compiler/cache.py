@@ -21,7 +21,7 @@ from fdbr.compiler.capture.signature import (
 )
 from fdbr.compiler.capture.tracing import AbandonedError, Captured, capture
 from fdbr.compiler.specializations import TWICE, Specialization
-from fdbr.core import name_of
+from fdbr.messages import name_of
 
 __all__ = ["Cache"]
 

@@ -24,7 +24,8 @@ from fdbr.compiler.pullback import Differentiated, Form
 from fdbr.compiler.report import Report, report_of
 from fdbr.compiler.specializations import CompiledTrace, Specialization
 from fdbr.compiler.tiers import Code
-from fdbr.core import describe, integer, integers, without_effects
+from fdbr.effects import without_effects
+from fdbr.messages import describe, integer, integers
 
 __all__ = ["Jitted", "disable_jit", "jit"]
 

@@ -14,7 +14,9 @@ from fdbr.compiler.outputs import published
 from fdbr.compiler.partition import Partition
 from fdbr.compiler.specializations import CompiledTrace, Specialization
 from fdbr.compiler.tiers import Code
-from fdbr.core import Tracer, ended, escaped, retain_from, without_effects
+from fdbr.core import Tracer, ended, escaped
+from fdbr.effects import without_effects
+from fdbr.ownership import retain_from
 from fdbr.reverse import ReverseTracer
 from fdbr.transforms import vjp
 

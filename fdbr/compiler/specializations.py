@@ -10,7 +10,7 @@ from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Program
 from fdbr.compiler.tiers import Code
-from fdbr.core import describe
+from fdbr.messages import describe
 
 __all__ = ["TWICE", "Specialization", "CompiledTrace"]
 

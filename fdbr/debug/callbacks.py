@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import core, tree
+from fdbr import core, effects, tree
 from fdbr.compiler.capture.tracing import capturing
-from fdbr.core import Primitive, Tracer, describe
+from fdbr.core import Primitive, Tracer
+from fdbr.messages import describe
 
 __all__ = ["callback", "print"]
 
 
 def _call(xp: Any, *values: Any, function: Callable[..., object]) -> None:
-    if core.effects_are_had():
+    if effects.effects_are_had():
         function(*values)
 
 
@@ -56,7 +57,7 @@ def callback(function: Callable[..., object], *args: Any, **kwargs: Any) -> None
         )
     if core.replay():
         return
-    core.before_effect()
+    effects.before_effect()
     found, structure = tree.flatten((args, kwargs))
     leaves = [_read_only(core.whole(leaf)) for leaf in found]
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
@@ -73,7 +74,7 @@ def callback(function: Callable[..., object], *args: Any, **kwargs: Any) -> None
         _primitive.apply(*(leaves[i] for i in places), function=call)
     elif trace is not None:  # a step of the program, though it depends on nothing in it
         trace.process(_primitive, (), {"function": call})
-    elif core.effects_are_had():
+    elif effects.effects_are_had():
         call()
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from fdbr import tree
 from fdbr.backend import owner
-from fdbr.core import Tracer, describe, name_of
+from fdbr.core import Tracer
 from fdbr.debug.graph import Edge, Graph, Node
 from fdbr.debug.hooks import annotate
 from fdbr.debug.tape import Label, is_joint, parts
+from fdbr.messages import describe, name_of
 from fdbr.reverse import Node as Entry
 from fdbr.reverse import _place
 from fdbr.transforms import Pullback, vjp

@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from fdbr.backend import array_module, owner
-from fdbr.core import describe, registry
+from fdbr.core import registry
 from fdbr.debug.installing import observing
 from fdbr.debug.observing import Application, Observer
 from fdbr.debug.tables import Row, Table, Tally
 from fdbr.debug.tape import parts
 from fdbr.libraries import cuda_of
+from fdbr.messages import describe
 
 __all__ = ["Profile", "annotate", "hook", "memory", "printing", "timer"]
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import attrs
 
-from fdbr.core import Trace, Tracer, describe
+from fdbr.core import Trace, Tracer
 from fdbr.debug.installing import observing
 from fdbr.debug.observing import Observer
 from fdbr.debug.sources import Source, user_source
+from fdbr.messages import describe
 
 __all__ = ["Leak", "LeakCheck", "LeakError", "leak_check"]
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module, to_numpy
-from fdbr.core import describe
 from fdbr.debug.installing import observing
 from fdbr.debug.observing import Application, Observer
 from fdbr.debug.sources import Source
 from fdbr.debug.tape import parts
+from fdbr.messages import describe
 
 __all__ = ["NaNError", "nan_check"]
 

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from fdbr.core import Tracer, describe
+from fdbr.core import Tracer
 from fdbr.debug.sources import Source, user_source
+from fdbr.messages import describe
 
 __all__ = [
     "Application",

@@ -13,6 +13,7 @@ from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
 from fdbr.interop import numpy_basics, numpy_linalg, numpy_more, numpy_products, numpy_reductions  # noqa: F401
 from fdbr.interop.signatures import bound
+from fdbr.messages import describe, number_types
 from fdbr.ops.creation import holds_array
 from fdbr.ops.devices import to_device
 from fdbr.ops.inspection import check_version
@@ -123,7 +124,7 @@ def _equated(op: Callable[..., Any], x: Any, y: Any) -> Any:
     found = operand(x, y)
     if found is not NotImplemented:
         return op(x, found)
-    if hasattr(type(y), "__array_ufunc__") or x.__class__ in core.number_types:
+    if hasattr(type(y), "__array_ufunc__") or x.__class__ in number_types:
         return NotImplemented
     objects = np.asarray(y)
     if objects.dtype.kind == "O" and y is not None:
@@ -200,7 +201,7 @@ def _item(x: Any, *place: Any) -> Any:
     if place:
         x = ops.reshape(x, -1)[place] if len(place) == 1 else x[place]
     if x.size != 1:
-        raise ValueError(f"item() needs one element, not {core.describe(x)}")
+        raise ValueError(f"item() needs one element, not {describe(x)}")
     kind = _KINDS[x.dtype.kind]
     return number(x, kind, refuse_item) if isinstance(x, Tracer) else x.item()
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import array_module, device_put
-from fdbr.core import describe
 from fdbr.floats import dtype_kind
 from fdbr.interop.signatures import implements, refuse
+from fdbr.messages import describe
 from fdbr.ops.dtypes import is_number
 from fdbr.ops.shape import normalize_axes
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import array_module
-from fdbr.core import describe
 from fdbr.interop.signatures import implements
+from fdbr.messages import describe
 from fdbr.ops.shape import normalize_axis
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.core import describe
 from fdbr.floats import dtype_kind
 from fdbr.interop.signatures import implements, refuse
+from fdbr.messages import describe
 from fdbr.ops.dtypes import as_weak, is_short
 from fdbr.ops.reductions import kept_shape, root_of_variance
 from fdbr.ops.shape import normalize_axes

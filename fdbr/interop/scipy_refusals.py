@@ -7,7 +7,8 @@ from typing import Any
 from fdbr import ops
 from fdbr.advice import advisers
 from fdbr.array import conversions
-from fdbr.core import Tracer, describe
+from fdbr.core import Tracer
+from fdbr.messages import describe
 from fdbr.ops import special
 
 __all__ = ["advise_on_scipy", "explain_scipy"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import calls, core
+from fdbr import calls, core, effects
 from fdbr.backend import is_locked
 from fdbr.batching import BatchTracer
 from fdbr.compiler.capture.tracing import AbandonedError, CaptureTrace, CaptureTracer, capture
@@ -200,7 +200,7 @@ def stage(f: Callable[[list[Any]], list[Any]], leaves: Sequence[Any]) -> Body:
         trace = _StageTrace(f)
         inputs = [CaptureTracer(trace, leaf, Variable(kind_of(leaf))) for leaf in leaves]
         try:
-            with core.refusing_effects(_refuse_effect):
+            with effects.refusing_effects(_refuse_effect):
                 out = core.run(trace, f, inputs)
         except AbandonedError as error:
             raise NoBodyError(str(error)) from None

@@ -5,7 +5,8 @@ from typing import Any
 
 from fdbr import ops, tree
 from fdbr.backend import array_module, is_array, protect
-from fdbr.core import Tracer, describe, number_types, plain
+from fdbr.core import Tracer, plain
+from fdbr.messages import describe, number_types
 
 __all__ = ["check_carry", "first_carry", "is_weak", "kept", "settled"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from fdbr import ops
 from fdbr.batching import BatchTrace, BatchTracer, on_batch
 from fdbr.calls import innermost
-from fdbr.core import Tracer, dispatch, ended, escaped, publish
+from fdbr.core import Tracer, dispatch, ended, escaped
 from fdbr.forward import ForwardTrace, jvp
 from fdbr.loops.bodies import Body, NoBodyError, Step, evaluate, stage
 from fdbr.loops.leaves import (
@@ -27,6 +27,7 @@ from fdbr.loops.leaves import (
     there,
     zero,
 )
+from fdbr.ownership import publish
 from fdbr.pytrees import is_inexact
 from fdbr.reverse import ReverseTrace
 from fdbr.transforms import vjp

@@ -8,11 +8,12 @@ from typing import Any
 from fdbr import tree
 from fdbr.backend import is_array
 from fdbr.compiler.capture.tracing import capturing
-from fdbr.core import Tracer, describe, integer
+from fdbr.core import Tracer
 from fdbr.loops.bodies import NoBodyError
 from fdbr.loops.carries import first_carry, kept
 from fdbr.loops.staging import scan_staged
 from fdbr.loops.turns import Counter, Rows, scan_turns, segments
+from fdbr.messages import describe, integer
 
 __all__ = ["fori_loop", "scan", "segment_size"]
 

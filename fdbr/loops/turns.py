@@ -9,8 +9,9 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.backend import array_module, is_array, lock
 from fdbr.checkpointing import checkpoint
-from fdbr.core import Tracer, describe, number_types, plain
+from fdbr.core import Tracer, plain
 from fdbr.loops.carries import check_carry, kept, settled
+from fdbr.messages import describe, number_types
 from fdbr.ops.kinds.unbroadcast import shape_of
 
 __all__ = ["Counter", "Rows", "Turn", "joined", "pair", "scan_turns", "segments"]

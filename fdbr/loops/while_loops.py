@@ -9,10 +9,10 @@ import numpy as np
 from fdbr import tree
 from fdbr.checkpointing import checkpoint as recomputed
 from fdbr.compiler.capture.tracing import capturing
-from fdbr.core import describe, integer
 from fdbr.loops.bodies import NoBodyError
 from fdbr.loops.carries import check_carry, first_carry, kept, settled
 from fdbr.loops.while_programs import While, apply
+from fdbr.messages import describe, integer
 
 __all__ = ["while_loop"]
 

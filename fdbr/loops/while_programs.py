@@ -17,10 +17,11 @@ from fdbr import core, ops
 from fdbr.batching import BatchTrace, BatchTracer, on_batch
 from fdbr.calls import innermost
 from fdbr.compiler.capture.tracing import capturing
-from fdbr.core import Tracer, dispatch, ended, escaped, publish
+from fdbr.core import Tracer, dispatch, ended, escaped
 from fdbr.forward import ForwardTrace, jvp
 from fdbr.loops.bodies import Body, NoBodyError, Step, evaluate, example, stage
 from fdbr.loops.leaves import for_each, is_captured, own_memory, scalar, zero
+from fdbr.ownership import publish
 from fdbr.pytrees import is_inexact
 from fdbr.reverse import ReverseTrace
 from fdbr.transforms import vjp

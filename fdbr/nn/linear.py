@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.core import describe, integer
+from fdbr.messages import describe, integer
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen

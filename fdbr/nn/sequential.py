@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self, overload
 
 from fdbr import random, tree
-from fdbr.core import name_of
+from fdbr.messages import name_of
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen, static
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fdbr.backend import array_module, where_it_lies
-from fdbr.core import describe, integer
+from fdbr.messages import describe, integer
 from fdbr.ops.buffers import where_they_lie
 from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.cumulative import cumulative_sum

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import backend
-from fdbr.core import Tracer, describe, number_types
+from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe, number_types
 from fdbr.ops.counting import counted
 from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short

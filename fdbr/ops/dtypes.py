@@ -8,8 +8,9 @@ import numpy as np
 
 from fdbr import floats
 from fdbr.backend import array_module
-from fdbr.core import Tracer, describe
+from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe
 from fdbr.ops.devices import to_device
 from fdbr.ops.kinds import aligned, constant, fit, linear
 

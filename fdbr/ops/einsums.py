@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr import kernels
-from fdbr.core import describe
 from fdbr.floats import is_added
+from fdbr.messages import describe
 from fdbr.ops.buffers import multiplied
 from fdbr.ops.creation import asarray
 from fdbr.ops.kinds import fit, multilinear

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 
 from fdbr.backend import array_module
-from fdbr.core import describe
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, float_dtype
 from fdbr.ops.elementwise.complex_parts import conj

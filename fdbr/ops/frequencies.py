@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import module_for
-from fdbr.core import integer
 from fdbr.kernels import arithmetic
+from fdbr.messages import integer
 from fdbr.ops.counting import counted
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import to_device

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module, copy_of, is_array, keep, on_device
-from fdbr.core import Tracer, describe, host_types, is_differentiated
+from fdbr.core import Tracer, host_types, is_differentiated
 from fdbr.deferred import Deferred
 from fdbr.floats import dtype_kind, is_short
 from fdbr.kernels.copying import joined
+from fdbr.messages import describe
 from fdbr.ops.along import read_along
 from fdbr.ops.buffers import where_they_lie
 from fdbr.ops.creation import asarray, holds_array

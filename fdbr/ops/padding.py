@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from fdbr.backend import array_module
-from fdbr.core import describe, is_differentiated
+from fdbr.core import is_differentiated
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, is_traced
 from fdbr.ops.elementwise.arithmetic import divide

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core import describe
 from fdbr.floats import dtype_kind, is_short
+from fdbr.messages import describe
 from fdbr.ops import flat_places
 from fdbr.ops.kinds import constant
 

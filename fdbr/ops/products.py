@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core import describe
 from fdbr.deferred import Deferred
 from fdbr.floats import is_added
+from fdbr.messages import describe
 from fdbr.ops.buffers import multiplied
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, in_single, result_type

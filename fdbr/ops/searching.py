@@ -5,8 +5,8 @@ from typing import Any, Literal
 import numpy as np
 
 from fdbr.backend import where_it_lies
-from fdbr.core import describe
 from fdbr.kernels import LEAST
+from fdbr.messages import describe
 from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.indexing import getitem

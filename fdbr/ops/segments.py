@@ -6,8 +6,9 @@ from typing import Any, Literal
 import numpy as np
 
 from fdbr.backend import array_module, copy_of, where_it_lies
-from fdbr.core import describe, integer, is_differentiated
+from fdbr.core import is_differentiated
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe, integer
 from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single

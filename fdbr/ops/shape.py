@@ -10,8 +10,8 @@ import numpy as np
 from numpy.exceptions import AxisError
 
 from fdbr.backend import array_module
-from fdbr.core import integer
 from fdbr.kernels.copying import joined
+from fdbr.messages import integer
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, is_number, result_type
 from fdbr.ops.kinds import aligned, fit, joining, linear, prefixed, shape_of, shifted

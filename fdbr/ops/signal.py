@@ -5,8 +5,8 @@ from typing import Any, Literal
 import numpy as np
 
 from fdbr.backend import where_it_lies
-from fdbr.core import describe
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import astype, float_dtype
 from fdbr.ops.elementwise.comparison import where

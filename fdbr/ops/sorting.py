@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module, where_it_lies
-from fdbr.core import describe
 from fdbr.floats import dtype_kind
 from fdbr.kernels import LEAST
+from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.flat_places import put_at

@@ -4,8 +4,9 @@ import math
 from typing import Any, Literal
 
 from fdbr.backend import where_it_lies
-from fdbr.core import describe, whole
+from fdbr.core import whole
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe
 from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.cumulative import cumulative_sum
 from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short, is_traced, result_type

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module
-from fdbr.core import describe
 from fdbr.deferred import Deferred
+from fdbr.messages import describe
 from fdbr.ops.flat_places import read_at
 from fdbr.ops.kinds import linear
 from fdbr.ops.kinds.batches import spread

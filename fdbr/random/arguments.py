@@ -11,8 +11,9 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import array_module, is_array, lock, on_device, several
-from fdbr.core import Tracer, describe
+from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe
 from fdbr.ops.devices import beside, to_device
 
 __all__ = [

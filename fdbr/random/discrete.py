@@ -6,7 +6,8 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import array_module
-from fdbr.core import Tracer, describe, stop_gradient
+from fdbr.core import Tracer, stop_gradient
+from fdbr.messages import describe
 from fdbr.random.arguments import (
     Shape,
     all_true,

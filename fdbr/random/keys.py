@@ -6,7 +6,8 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import lock
-from fdbr.core import Tracer, describe, integer
+from fdbr.core import Tracer
+from fdbr.messages import describe, integer
 from fdbr.ops.philox import random_words
 from fdbr.random.arguments import Shape, check_key, drawing, shape_of
 

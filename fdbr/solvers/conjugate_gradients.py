@@ -7,8 +7,9 @@ from typing import Any
 from fdbr import ops, tree
 from fdbr.batching import BatchTrace, BatchTracer
 from fdbr.calls import innermost
-from fdbr.core import Trace, Tracer, describe, integer, replaying, stop_gradient
+from fdbr.core import Trace, Tracer, replaying, stop_gradient
 from fdbr.forward import ForwardTrace
+from fdbr.messages import describe, integer
 from fdbr.ops.kinds.batches import spread
 from fdbr.pytrees import paths_of
 from fdbr.reverse import ReverseTrace

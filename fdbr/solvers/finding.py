@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core import describe
 from fdbr.floats import dtype_kind
 from fdbr.jacobians import hvp
 from fdbr.libraries import scipy_of
+from fdbr.messages import describe
 from fdbr.solvers.host import plain
 from fdbr.solvers.implicit import DENSE
 from fdbr.solvers.search import Problem, find, guarded

@@ -8,10 +8,10 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.backend import array_module
 from fdbr.batching import vmap
-from fdbr.core import describe, integer
 from fdbr.custom import custom_vjp
 from fdbr.floats import dtype_kind
 from fdbr.jacobians import jacfwd
+from fdbr.messages import describe, integer
 from fdbr.solvers.host import on_host, plain
 from fdbr.solvers.stepping import SCIPY, Control, dense, dormand_prince, scipy_steps
 from fdbr.solvers.unknowns import Unknowns, real_vector

@@ -8,9 +8,9 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.backend import array_module
-from fdbr.core import describe, integer, name_of
 from fdbr.jacobians import jacfwd
 from fdbr.libraries import scipy_of
+from fdbr.messages import describe, integer, name_of
 from fdbr.solvers.host import on_host, plain
 from fdbr.solvers.implicit import DENSE, depending
 from fdbr.solvers.unknowns import Unknowns

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fdbr import ops, tree
-from fdbr.core import describe
+from fdbr.messages import describe
 from fdbr.ops.dtypes import is_complex
 
 __all__ = ["Unknowns", "real_vector"]

@@ -10,8 +10,8 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.backend import array_module, is_array, to_numpy
-from fdbr.core import describe, name_of
 from fdbr.forward import jvp
+from fdbr.messages import describe, name_of
 from fdbr.ops.dtypes import as_weak
 from fdbr.testing.chain import Link, cotangents, pulled, pushed, tangents
 from fdbr.testing.comparing import difference, element, tolerance

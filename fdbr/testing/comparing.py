@@ -6,8 +6,8 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.backend import is_array, to_numpy
-from fdbr.core import describe
 from fdbr.floats import dtype_kind, is_added, limits
+from fdbr.messages import describe
 
 __all__ = ["assert_allclose", "difference", "tolerance"]
 

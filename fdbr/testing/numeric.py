@@ -11,7 +11,7 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.backend import array_module, to_numpy
-from fdbr.core import describe, name_of
+from fdbr.messages import describe, name_of
 
 __all__ = ["Direction", "columns", "differentiated", "numerical_grad"]
 

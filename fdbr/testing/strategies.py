@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import random
-from fdbr.core import describe, integer, integers
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe, integer, integers
 
 __all__ = ["arrays", "broadcastable", "keys", "trees"]
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fdbr import random, tree
 from fdbr.backend import array_module, is_array, lock
-from fdbr.core import describe, integer
+from fdbr.messages import describe, integer
 from fdbr.tree import frozen, static
 
 __all__ = ["Batches"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import lock
-from fdbr.core import describe
+from fdbr.messages import describe
 
 __all__ = ["mnist", "read_idx"]
 

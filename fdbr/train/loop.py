@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import attrs
 
 from fdbr import tree
-from fdbr.core import integer
+from fdbr.messages import integer
 from fdbr.tree import frozen
 
 __all__ = ["Position", "Report", "Source", "fit"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fdbr.core import describe, integer
+from fdbr.messages import describe, integer
 from fdbr.train.loop import Report
 
 __all__ = ["Trigger", "every"]

@@ -13,8 +13,9 @@ import optree
 
 from fdbr import ops
 from fdbr.backend import is_array, lock
-from fdbr.core import Tracer, describe
+from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe
 from fdbr.pytrees import flatten, paths_of, rows_of, unflatten
 
 __all__ = [

@@ -8,8 +8,9 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import is_array, lock, protect
-from fdbr.core import Tracer, describe
+from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe
 from fdbr.pytrees import Structure, flatten, is_inexact, outside_buffers, unflatten
 
 __all__ = ["ravel"]

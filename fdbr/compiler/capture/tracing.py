@@ -15,6 +15,7 @@ from fdbr.compiler.ir.guards import EACH, to_list
 from fdbr.compiler.ir.numbers import apply
 from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, kind_of
 from fdbr.core import Primitive, Trace, Tracer
+from fdbr.ownership import release
 
 __all__ = [
     "AbandonedError",
@@ -270,7 +271,7 @@ def capture(
     for leaf in out:
         if type(leaf) is CaptureTracer and leaf._trace is trace:
             outputs.append(leaf.variable)
-            result.append(core.release(trace, leaf.value))
+            result.append(release(trace, leaf.value))
         else:
             _refuse_state(leaf, trace)
             outputs.append(trace.constant(trace.admit(leaf)))

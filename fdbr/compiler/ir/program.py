@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.core import Primitive, describe
+from fdbr.core import Primitive
+from fdbr.messages import describe
 
 __all__ = [
     "Fused",

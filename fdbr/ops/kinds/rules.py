@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from fdbr.core import describe
+from fdbr.messages import describe
 from fdbr.ops.kinds.unbroadcast import dtype_of, like, shape_of
 
 __all__ = ["Function", "Rule", "Rules", "Unknown", "names_of", "saver", "stated_rule"]

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import kernels
-from fdbr.core import Tracer, dispatch, number_types, plain, registry
+from fdbr.core import Tracer, dispatch, plain, registry
 from fdbr.floats import dtype_kind, is_short
+from fdbr.messages import number_types
 from fdbr.ops.kinds.totals import MANY, ones, total
 
 __all__ = [

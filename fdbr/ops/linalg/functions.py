@@ -4,7 +4,8 @@ import functools
 from typing import Any
 
 from fdbr.backend import array_module
-from fdbr.core import integer, stop_gradient
+from fdbr.core import stop_gradient
+from fdbr.messages import integer
 from fdbr.ops.creation import asarray, zeros_like
 from fdbr.ops.elementwise.arithmetic import abs
 from fdbr.ops.elementwise.comparison import where

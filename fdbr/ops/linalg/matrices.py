@@ -4,7 +4,8 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
-from fdbr.core import describe, stop_gradient
+from fdbr.core import stop_gradient
+from fdbr.messages import describe
 from fdbr.ops.creation import floating
 from fdbr.ops.dtypes import finfo
 from fdbr.ops.elementwise.comparison import where

@@ -5,7 +5,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.core import describe
+from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.einsums import _contract
 from fdbr.ops.kinds import fit, leading, multilinear

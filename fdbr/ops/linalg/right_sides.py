@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from fdbr.core import describe
+from fdbr.messages import describe
 from fdbr.ops.creation import floating
 from fdbr.ops.kinds.batches import align
 from fdbr.ops.linalg.matrices import failure, matrices

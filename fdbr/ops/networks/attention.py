@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from fdbr.backend import array_module
-from fdbr.core import describe
+from fdbr.messages import describe
 from fdbr.ops.creation import floating
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.networks.activation import softmax

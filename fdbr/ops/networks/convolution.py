@@ -8,7 +8,7 @@ transposes of each are the two others, and derivatives of all orders are convolu
 
 from typing import Any
 
-from fdbr.core import describe
+from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.kinds import fit, multilinear, opaque
 from fdbr.ops.kinds.batches import spread

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core import Tracer, describe
+from fdbr.core import Tracer
+from fdbr.messages import describe
 from fdbr.ops.creation import floating, zeros_like
 from fdbr.ops.devices import beside
 from fdbr.ops.kinds import constant, leading

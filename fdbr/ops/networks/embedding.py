@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module
-from fdbr.core import describe
+from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import beside
 from fdbr.ops.places import within

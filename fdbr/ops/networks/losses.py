@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module, where_it_lies
-from fdbr.core import Tracer, describe
+from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, float_dtype, in_single

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module
-from fdbr.core import describe, integer
 from fdbr.kernels.normal import TAIL, TAIL_RATE
+from fdbr.messages import describe, integer
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
 from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum, multiply

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.core import describe
+from fdbr.messages import describe
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import sqrt

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fdbr.backend import array_module
-from fdbr.core import describe
 from fdbr.floats import dtype_kind
+from fdbr.messages import describe
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.kinds import constant, linear, opaque

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fdbr.core import describe
+from fdbr.messages import describe
 
 __all__ = [
     "Geometry",

@@ -12,7 +12,8 @@ import optree
 
 from fdbr.backend import array_module, is_array
 from fdbr.classes import NAMESPACE
-from fdbr.core import Tracer, describe, number_types
+from fdbr.core import Tracer
+from fdbr.messages import describe, number_types
 from fdbr.ops.creation import asarray
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.shape import broadcast_to, reshape

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from fdbr.core import integer
+from fdbr.messages import integer
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.trigonometric import cos, sin
 from fdbr.ops.kinds import constant, elementwise

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import to_numpy
-from fdbr.core import describe, number_types
 from fdbr.kernels import LEAST, functions
 from fdbr.libraries import scipy_of
+from fdbr.messages import describe, number_types
 from fdbr.ops.dtypes import float_dtype, is_complex, is_number
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.kinds import Unknown, elementwise, several

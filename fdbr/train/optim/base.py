@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.core import name_of
+from fdbr.messages import name_of
 from fdbr.tree import frozen, static
 
 __all__ = ["Optimizer", "chain"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fdbr import tree
-from fdbr.core import describe
+from fdbr.messages import describe
 
 __all__ = ["Parameters", "check_state"]
 

@@ -1,0 +1,63 @@
+"""How messages call functions and values, and what they say of arguments that are none."""
+
+import operator
+from typing import Any
+
+import numpy as np
+
+__all__ = ["describe", "integer", "integers", "name_of", "number_types", "refuse_other_kinds"]
+
+number_types = frozenset({float, int, bool, complex})
+"""The types of Python's numbers."""
+
+
+def name_of(function: Any) -> str:
+    """How messages call a function."""
+    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+
+
+def describe(value: Any) -> str:
+    """A value's dtype and shape, for messages."""
+    if hasattr(value, "dtype") and isinstance(getattr(value, "shape", None), tuple):
+        return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+    if type(value) in number_types:
+        return f"{type(value).__name__} {value!r}"
+    return type(value).__name__
+
+
+# --- arguments ----------------------------------------------------------------------
+
+
+def integer(function: str, name: str, value: Any, least: int | None = None) -> int:
+    """An argument as an integer, of at least ``least``; messages begin with ``function``."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{function}: {name} must be an integer, got {describe(value)}") from None
+    if least is not None and number < least:
+        raise ValueError(f"{function}: {name} must be at least {least}, got {number}")
+    return number
+
+
+def integers(function: str, name: str, value: Any) -> int | tuple[int, ...]:
+    """An argument as an integer or a tuple of them; messages begin with ``function``."""
+    if type(value) is int:
+        return value
+    try:
+        if hasattr(value, "__index__"):
+            return operator.index(value)
+        return tuple(map(operator.index, value))
+    except TypeError:
+        raise TypeError(
+            f"{function}: {name} must be an integer or a sequence of integers, not {value!r}"
+        ) from None
+
+
+def refuse_other_kinds(value: Any, where: str) -> None:
+    """The error for arrays whose operators mean other things than those of arrays."""
+    if issubclass(type(value), np.matrix | np.ma.MaskedArray):
+        advice = "x.filled(value)" if isinstance(value, np.ma.MaskedArray) else "np.asarray(x)"
+        raise TypeError(
+            f"{where}: a {type(value).__name__} is no plain array: its operators mean other "
+            f"things, which have no derivatives here. Give {advice}; for a mask, use ops.where"
+        )
