@@ -3,7 +3,7 @@
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from fdbr.messages import describe, integer, name_of
 from fdbr.ownership import release
 
 __all__ = ["BatchTrace", "BatchTracer", "Disagreement", "on_batch", "take_examples", "vmap"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _PATIENCE = 100_000  # questions that an empty batch answers; a loop may never end on its answers
 
@@ -141,13 +144,13 @@ def _each(values: Any, size: int, kind: type) -> Any:
 
 
 def vmap(
-    f: Callable[..., Any],
+    f: Callable[P, R],
     in_axes: Any = 0,
     out_axes: Any = 0,
     *,
     axis_size: int | None = None,
     max_paths: int = 1000,
-) -> Callable[..., Any]:
+) -> Callable[P, R]:
     """A function that applies ``f`` to all examples of a batch at once.
 
     Where Python control flow in ``f`` (``if``, ``while``, ``int(x)``) asks for a decision on

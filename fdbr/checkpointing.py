@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Iterator
 from types import CellType, FunctionType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -17,8 +17,11 @@ from fdbr.reverse import Node, ReverseTracer, backward, new_node
 
 __all__ = ["checkpoint"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
+
+def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     """The same function, which keeps no intermediate values for the backward pass.
 
     In the backward pass it runs again and records then, so of its memory only the arguments

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec
 
 from fdbr import ops, tree
 from fdbr.backend import array_module
@@ -13,6 +13,8 @@ from fdbr.ops.dtypes import is_complex
 from fdbr.transforms import Kind, grad, positions, vjp, wants_zeros
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacrev", "linearize"]
+
+P = ParamSpec("P")
 
 Function = Callable[..., Any]
 
@@ -117,8 +119,11 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
 
 
 def jacfwd(
-    f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Function:
+    f: Callable[P, Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[P, Any]:
     """A function that gives the Jacobian of ``f``, column by column, all at once.
 
     It suits functions of few inputs; the work grows with their number.
@@ -181,7 +186,7 @@ def jacfwd(
 
 
 def jacrev(
-    f: Function,
+    f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
@@ -221,8 +226,11 @@ def jacrev(
 
 
 def hessian(
-    f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Function:
+    f: Callable[P, Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[P, Any]:
     """A function that gives the Hessian of ``f``: ``jacfwd(jacrev(f))``.
 
     Parameters and errors are those of `jacfwd`.

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence, Set
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from fdbr.reverse import Node, ReverseTrace, ReverseTracer, backward
 __all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp"]
 
 Function = Callable[..., Any]
+P = ParamSpec("P")
 
 _YES: tuple[bool, ...] = (True,)
 
@@ -258,12 +259,12 @@ def _trace_arguments(
 
 
 def value_and_grad(
-    f: Function,
+    f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     *,
     unused: Literal["zeros", "none"] = "zeros",
-) -> Function:
+) -> Callable[P, tuple[Any, Any]]:
     """A function that gives the value of ``f`` and its gradient.
 
     Parameters
@@ -306,12 +307,12 @@ def value_and_grad(
 
 
 def grad(
-    f: Function,
+    f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     *,
     unused: Literal["zeros", "none"] = "zeros",
-) -> Function:
+) -> Callable[P, Any]:
     """A function that gives the gradient of ``f``; see `value_and_grad`.
 
     With ``has_aux`` it gives ``(gradient, aux)``.

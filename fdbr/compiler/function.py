@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from types import MethodType
-from typing import Any, overload
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import attrs
 import numpy as np
@@ -29,12 +29,15 @@ from fdbr.messages import describe, integer, integers
 
 __all__ = ["Jitted", "disable_jit", "jit"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _disabled: ContextVar[bool] = ContextVar("disabled", default=False)
 _NOTHING: Any = (NEVER, None, None)
 _LATER: Any = object()  # stands for the function that a decorator with options will be given
 
 
-class Jitted:
+class Jitted(Generic[P, R]):
     """What `jit` returns: a function that replays recordings of another.
 
     Parameters
@@ -64,7 +67,7 @@ class Jitted:
         self._last = _NOTHING
         self._ordered = _sees_order(f)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _disabled.get():
             return self._f(*args, **kwargs)
         hit, entry, recording = self._last
@@ -264,12 +267,12 @@ def _sees_order(f: Callable[..., Any]) -> bool:
 
 @overload
 def jit(
-    f: Callable[..., Any],
+    f: Callable[P, R],
     *,
     donate_argnums: int | Sequence[int] = (),
     max_recordings: int = 64,
     reproducible: bool = False,
-) -> Jitted: ...
+) -> Jitted[P, R]: ...
 
 
 @overload
@@ -278,7 +281,7 @@ def jit(
     donate_argnums: int | Sequence[int] = (),
     max_recordings: int = 64,
     reproducible: bool = False,
-) -> Callable[[Callable[..., Any]], Jitted]: ...
+) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 
 
 def jit(

@@ -19,7 +19,7 @@ from fdbr.ops.devices import to_device
 from fdbr.ops.inspection import check_version
 from fdbr.reverse import ReverseTracer
 
-_BINARY = {
+_BINARY: dict[str, Callable[..., Any]] = {
     "add": ops.add,
     "sub": ops.subtract,
     "mul": ops.multiply,
@@ -34,7 +34,7 @@ _BINARY = {
     "lshift": ops.bitwise_left_shift,
     "rshift": ops.bitwise_right_shift,
 }
-_COMPARISONS = {
+_COMPARISONS: dict[str, Callable[..., Any]] = {
     "eq": ops.equal,
     "ne": ops.not_equal,
     "lt": ops.less,
@@ -42,7 +42,7 @@ _COMPARISONS = {
     "gt": ops.greater,
     "ge": ops.greater_equal,
 }
-_UNARY = {
+_UNARY: dict[str, Callable[..., Any]] = {
     "neg": ops.negative,
     "pos": ops.positive,
     "abs": ops.abs,

@@ -175,6 +175,6 @@ _OF_STEPS = frozenset(
 
 for _name, _ufunc in list(vars(np).items()):  # `dir` would import what NumPy imports lazily
     if isinstance(_ufunc, np.ufunc):
-        _op = _OWN.get(_name) or getattr(ops, _name, None)
+        _op: Any = _OWN.get(_name) or getattr(ops, _name, None)
         if _op is not None:
             ufuncs[_ufunc] = _in_its_dtype(_ufunc, _op) if _name in _OF_STEPS else _op

@@ -9,7 +9,7 @@ import numpy as np
 from fdbr import kernels
 from fdbr.ops.kinds.batches import aligned
 from fdbr.ops.kinds.large import LARGE, brought, evaluated, letting_go, multiplied, pulled
-from fdbr.ops.kinds.operation import operands_of, operation
+from fdbr.ops.kinds.operation import Declaration, operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rule, Unknown
 from fdbr.ops.kinds.unbroadcast import dtype_of, fit, in_precision, match
 
@@ -18,7 +18,7 @@ __all__ = ["elementwise"]
 _array = np.ndarray
 
 
-def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: Any) -> Any:
+def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: Any) -> Declaration:
     """Declare an operation that acts on each element alone, with NumPy's broadcasting.
 
     The partial derivative in an operand is a function of what it names, or the number 1 or

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from fdbr.core import dispatch
-from fdbr.ops.kinds.operation import operands_of, operation
+from fdbr.ops.kinds.operation import Declaration, operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rules, stated_rule
 from fdbr.ops.kinds.unbroadcast import dtype_of, fit, match, shape_of, zeros_of
 
 __all__ = ["indexed", "joining", "linear"]
 
 
-def linear(*, batch: Function | None = None, **transposes: Function) -> Any:
+def linear(*, batch: Function | None = None, **transposes: Function) -> Declaration:
     """Declare an operation that is linear in all the operands given here together.
 
     A transpose takes the cotangent, and what it names, to the operand's cotangent.
@@ -40,7 +40,7 @@ def _forward(primitive: Any, positions: Sequence[int] | None) -> Function:
     return forward
 
 
-def joining(places: Function, batch: Function) -> Any:
+def joining(places: Function, batch: Function) -> Declaration:
     """Declare an operation that puts any number of operands side by side.
 
     ``places(operands, params)`` are the keys by which the operands are found again in the result,
@@ -79,7 +79,7 @@ class _JoiningRule:
         return fit(ct[place], like)
 
 
-def indexed(*transposes: Function, batch: Function) -> Any:
+def indexed(*transposes: Function, batch: Function) -> Declaration:
     """Declare an operation that is linear in its first operands, at places the others tell.
 
     There is one transpose for each operand that is no index: ``transpose(cotangent, shape,

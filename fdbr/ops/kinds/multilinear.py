@@ -3,14 +3,14 @@
 from typing import Any
 
 from fdbr.core import dispatch
-from fdbr.ops.kinds.operation import operands_of, operation
+from fdbr.ops.kinds.operation import Declaration, operands_of, operation
 from fdbr.ops.kinds.rules import Function, stated_rule
 from fdbr.ops.kinds.unbroadcast import match
 
 __all__ = ["multilinear"]
 
 
-def multilinear(*, batch: Function | None = None, **transposes: Function) -> Any:
+def multilinear(*, batch: Function | None = None, **transposes: Function) -> Declaration:
     """Declare an operation that is linear in each of the operands given here alone.
 
     A transpose takes the cotangent, and what it names, to the operand's cotangent.

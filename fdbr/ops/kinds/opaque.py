@@ -3,10 +3,11 @@
 import functools
 import inspect
 import operator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Concatenate, overload
 
 from fdbr.ops.kinds.batches import aligned
-from fdbr.ops.kinds.operation import operands_of, operation
+from fdbr.ops.kinds.operation import Declaration, Operation, P, R_co, operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rules, Unknown, names_of, saver, stated_rule
 from fdbr.ops.kinds.unbroadcast import dtype_of, fit, in_precision, match
 
@@ -18,7 +19,7 @@ def opaque(
     batch: Function | None = None,
     first: Function | None = None,
     **statements: tuple[Function, Function],
-) -> Any:
+) -> Declaration:
     """Declare an operation whose rules are stated one by one.
 
     For each operand there is a pair: the reverse rule, which takes the cotangent and what it
@@ -50,7 +51,7 @@ def opaque(
     return declare
 
 
-def several(**partials: Any) -> Any:
+def several(**partials: Any) -> Declaration:
     """Declare an operation of several outputs that acts on each element alone.
 
     The statement of an operand is a function of what it names, whose result is the tuple of
@@ -116,6 +117,16 @@ def _plus(a: Any, b: Any) -> Any:
     if a is None:
         return b
     return tuple(map(_plus, a, b)) if type(a) is tuple else a + b
+
+
+@overload
+def constant(
+    value: Callable[Concatenate[Any, P], R_co], *, batch: Function = ...
+) -> Operation[P, R_co]: ...
+
+
+@overload
+def constant(*, batch: Function = ...) -> Declaration: ...
 
 
 def constant(value: Function | None = None, *, batch: Function = aligned) -> Any:

@@ -1,12 +1,30 @@
 """From a declaration to a primitive and the function that applies it."""
 
 import inspect
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from fdbr.core import Primitive, dispatch
 from fdbr.ops.kinds.rules import Function
 
-__all__ = ["operands_of", "operation"]
+__all__ = ["Declaration", "Operation", "operands_of", "operation"]
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Operation(Protocol[P, R_co]):
+    """A function of arrays, raw or traced, which applies a primitive."""
+
+    primitive: Primitive
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+class Declaration(Protocol):
+    """What makes an operation of its value: a function of an array module and of arrays."""
+
+    def __call__(self, value: Callable[Concatenate[Any, P], R_co], /) -> Operation[P, R_co]: ...
 
 
 def operands_of(value: Function) -> tuple[str, ...]:
@@ -20,7 +38,7 @@ def operation(
 ) -> Any:
     """Make the primitive, and the function that applies it.
 
-    The function has the value's name, docstring and signature without the array module.
+    The function has the value's name, docstring, source and signature without the array module.
     """
     primitive = Primitive(value.__name__.strip("_"), kind, value, rules, forward, batch)
     parameters = list(inspect.signature(value).parameters.values())[1:]
@@ -30,6 +48,8 @@ def operation(
     function.__name__ = function.__qualname__ = value.__name__
     function.__module__ = value.__module__
     function.__doc__ = value.__doc__
+    function.__signature__ = inspect.signature(function)
+    function.__wrapped__ = value
     function.primitive = primitive
     return function
 

@@ -79,7 +79,8 @@ def _batch_biased(apply: Any, values: Any, batched: Any, size: int, params: Any)
         return _unfold(apply(_fold(x, 0), weight, bias, **params), 0, size)
     out = _conv(x, weight, **params) if not any(batched[:2]) else None
     if out is None:
-        out = _conv.primitive.batch(_conv, (x, weight), batched[:2], size, params)
+        batch: Any = _conv.primitive.batch
+        out = batch(_conv, (x, weight), batched[:2], size, params)
     ones = (1,) * (weight.ndim - batched[1] - 2)
     bias = reshape(bias, (*bias.shape[:-1], *(1,) * batched[2], bias.shape[-1], *ones))
     return spread(out + bias, any(batched), size)
