@@ -35,7 +35,7 @@ def assert_streamed(f, *args):
         plain = replayed(f, args)
         patch.setattr(fused_kernels, "_LARGE", 1)
         patch.setattr(fused_kernels, "_ROW", (1, 1 << 16))
-        calling = importlib.import_module("fdbr.compiler.backends.cpu.kernel_calls")
+        calling = importlib.import_module("fdbr.compiler.backends.cpu.native_forms")
         patch.setattr(calling, "write", lambda *a: kernels.append(write(*a)) or kernels[-1])
         streamed = replayed(f, args)
     assert_same(streamed, plain, ulps=0)

@@ -14,6 +14,7 @@ from fdbr.compiler.backends.cpu.background import address_of
 from fdbr.compiler.backends.cpu.buffer_assignment import Plan, is_join, plan
 from fdbr.compiler.backends.cpu.kernel import Kernel, native, otherwise
 from fdbr.compiler.backends.cpu.kernel_calls import call_lines
+from fdbr.compiler.backends.cpu.native_forms import native_form
 from fdbr.compiler.backends.cpu.small_matmuls import is_small_product, product_lines
 from fdbr.compiler.backends.cpu.stepwise import is_direct
 from fdbr.compiler.backends.cpu.window_kernels import VALUES
@@ -129,14 +130,16 @@ def generate(
     reads = Counter(v for step in program.steps for v in step.reads)  # no view of it is left
     lost = program.overwritten
     for position, step in enumerate(program.steps):
+        form = native_form(step, memory.places)
         if isinstance(step, Guard):
             _write_guard(writer, step)
-        elif isinstance(step, Fused | Small):
+        elif form is not None:
             if isinstance(step, Fused) and lost and lost[0] in step.over.values():
                 writer.lines += _begin(writer, lost)
-            writer.lines += call_lines(writer, step, ordered)
+            writer.lines += call_lines(writer, step, form, ordered)
             writer.lines += [_unboxed(writer, out) for out in step.outs if not out.kind.is_array]
         else:
+            assert isinstance(step, Instruction)
             if step.outs[0] in memory.places:
                 if is_join(step):
                     _write_join(writer, step)

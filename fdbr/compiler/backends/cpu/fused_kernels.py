@@ -10,14 +10,13 @@ import math
 from collections.abc import Container
 from typing import Any
 
-import attrs
-
 from fdbr.compiler.backends.cpu.broadcast_layout import Place, place
 from fdbr.compiler.backends.cpu.element_code import BY_ROW, CODES, cost, element
+from fdbr.compiler.backends.cpu.written import Output, Written, literal, store, stored
 from fdbr.compiler.ir.program import Fused, Instruction, Variable, kind_of
 from fdbr.compiler.passes.loop_fusion import reduction_of
 
-__all__ = ["Output", "Written", "literal", "store", "stored", "write"]
+__all__ = ["write"]
 
 _CHEAP = 6  # additions; what costs more is kept for the next stage in the place of repeating it
 _LARGE = 24 << 20  # bytes of a result that caches will hardly hold until somebody reads it
@@ -27,57 +26,6 @@ _BLOCK = 256  # elements whose sum is taken at once before it is added to a tota
 _ROWS = 128  # rows whose sums are taken at once before they are added to totals
 _START = {"sum": "{0}(0)", "mean": "{0}(0)", "max": "{0}(-inf)", "min": "{0}(inf)"}
 _STEP = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
-
-
-@attrs.frozen
-class Output:
-    """What a kernel writes.
-
-    Attributes
-    ----------
-    variable
-        The variable, or `None` for memory that only the kernel uses.
-    shape, dtype
-        Those of the array to be made; without the first axis where each thread has its own.
-    per_thread
-        Whether each thread has one of its own: partial sums, to be added up.
-    divisor
-        By what the sum of partial sums is divided, 1 for sums and more for means.
-    over
-        The operand over whose elements it is written: it has no memory of its own then.
-    """
-
-    variable: Variable | None
-    shape: tuple[int, ...]
-    dtype: Any
-    per_thread: bool
-    divisor: int
-    over: Variable | None = None
-
-
-@attrs.frozen
-class Written:
-    """A kernel's source, and how it is called.
-
-    Attributes
-    ----------
-    source
-        The same for kernels that differ in nothing but the number of rows.
-    inputs
-        The operands that the table names first: variables and constant arrays.
-    outputs
-        What it names after them, but for those that are written over operands.
-    rows
-        The number of rows.
-    weight
-        About how many additions a row costs.
-    """
-
-    source: str
-    inputs: tuple[Any, ...]
-    outputs: tuple[Output, ...]
-    rows: int
-    weight: int
 
 
 class _Writer:
@@ -195,26 +143,6 @@ def write(fused: Fused, passed_on: Container[Variable] = ()) -> Written:
 
 def _pointer(index: int, operand: Any) -> str:
     return f"data(table, {index}, {stored(kind_of(operand).dtype)}(0))"
-
-
-def stored(dtype: Any) -> str:
-    """The dtype of elements in memory, where truth values are bytes."""
-    code = CODES[dtype]
-    return "u1" if code == "b1" else code
-
-
-def store(target: str, text: str, dtype: Any) -> str:
-    """The statement that writes an element."""
-    return f"{target} = {f'u1({text})' if CODES[dtype] == 'b1' else text}"
-
-
-def literal(value: Any, code: str) -> str:
-    """A number as the kernel language writes it."""
-    number = value.item() if hasattr(value, "item") else value
-    if code == "b1":
-        return repr(bool(number))
-    text = repr(number)
-    return f"{code}({text})"
 
 
 class _Block:

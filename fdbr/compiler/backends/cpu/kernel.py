@@ -1,7 +1,7 @@
 """Kernels in compiled programs: by NumPy as long as their machine code is not there."""
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,19 @@ from fdbr.compiler.backends.cpu.background import (
     impatient,
     request,
 )
-from fdbr.compiler.backends.cpu.fused_kernels import Output, Written
 from fdbr.compiler.backends.cpu.launching import direct, function_at, launch
 from fdbr.compiler.backends.cpu.stepwise import stepwise, unboxed
-from fdbr.compiler.ir.program import Fused, Small, is_variable
+from fdbr.compiler.backends.cpu.written import Output, Written
+from fdbr.compiler.ir.program import Instruction, is_variable
 
-__all__ = ["Kernel", "by_numpy", "native", "otherwise"]
+__all__ = ["Kernel", "RefusedError", "by_numpy", "native", "otherwise"]
 
 Call = Callable[..., None]
 """What takes the operands and the outputs of a kernel."""
+
+
+class RefusedError(Exception):
+    """A kernel found what the function that was captured raises an error for."""
 
 
 class Kernel:
@@ -89,12 +93,12 @@ def native(address: int, rows: int, threads: int) -> Call:
     return run
 
 
-def by_numpy(fused: Fused | Small, written: Written, threads: int) -> Call:
+def by_numpy(steps: Sequence[Instruction], written: Written, threads: int) -> Call:
     """What a kernel does, step by step."""
     outputs = written.outputs
     inputs = [(i, v) for i, v in enumerate(written.inputs) if is_variable(v)]
     made = [output for output in outputs if output.variable is not None]
-    run = stepwise([v for _, v in inputs], fused.steps, [output.variable for output in made])
+    run = stepwise([v for _, v in inputs], steps, [output.variable for output in made])
 
     def call(*arrays: Any) -> None:
         results = run(*(unboxed(arrays[i], v.kind) for i, v in inputs))

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.backends.cpu.fused_kernels import Output, Written, write
-from fdbr.compiler.backends.cpu.kernel import by_numpy
+from fdbr.compiler.backends.cpu.kernel import RefusedError, by_numpy
 from fdbr.compiler.backends.cpu.launching import thread_count
 from fdbr.compiler.backends.cpu.memory_order import in_one_order
-from fdbr.compiler.backends.cpu.small_kernels import looks_up, write_small
-from fdbr.compiler.ir.program import Fused, Small, Variable, kind_of
+from fdbr.compiler.backends.cpu.native_forms import parts_of
+from fdbr.compiler.backends.cpu.written import Output, Written
+from fdbr.compiler.ir.program import Fused, Step, Variable, kind_of
 
 __all__ = ["call_lines"]
 
@@ -17,28 +17,29 @@ _WORTH = 500_000  # additions from which on more threads than one pay
 _SHORT = 200_000  # additions below which other threads of Python may wait
 
 
-def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> list[str]:
-    """The statements that run fused steps.
+def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]) -> list[str]:
+    """The statements that run a step by its kernel.
 
     ``ordered`` are variables known to be laid out in order; what the kernel makes joins them.
     """
-    written = write_small(fused) if isinstance(fused, Small) else write(fused, writer.places)
     threads = 1
     if written.rows * written.weight >= _WORTH:
         threads = max(1, min(thread_count(), written.rows))
     lines: list[str] = []
     names: list[str] = []
-    loose = _loose(fused, written, ordered, writer.gapped)
-    if any(out in writer.inside for out in fused.outs) or any(o.over for o in written.outputs):
+    loose = _loose(step, written, ordered, writer.gapped)
+    if any(out in writer.inside for out in step.outs) or any(o.over for o in written.outputs):
         loose = []  # they have their places
     if loose:
         own = ", ".join(f"w{written.inputs.index(operand)}" for operand in loose)
         given = ", ".join(map(writer.operand, loose))
         lines.append(f"{own}, = in_one_order({given})")
         writer.scope["in_one_order"] = in_one_order
-    for operand in written.inputs:
+    for i, operand in enumerate(written.inputs):
         if operand in loose:
             names.append(f"w{len(names)}")
+        elif i in written.strided and kind_of(operand).is_array:
+            names.append(writer.operand(operand))
         else:
             names.append(_ordered(writer, operand, ordered, lines, len(names)))
     like = f"w{written.inputs.index(loose[0])}" if loose else ""
@@ -49,18 +50,23 @@ def call_lines(writer: Any, fused: Fused | Small, ordered: set[Variable]) -> lis
             lines.append(f"{writer.variable(output.variable)} = {made[-1]}")
         else:
             made.append(_output_lines(writer, output, threads, lines, i, like))
+    if written.refuses:
+        lines.append(f"{made[-1]}[0] = 0")
     names += [
         name for name, output in zip(made, written.outputs, strict=True) if output.over is None
     ]
     short = threads == 1 and written.rows * written.weight < _SHORT
-    run = writer.kernel(written, 0 if short else threads, lambda: by_numpy(fused, written, threads))
+    run = writer.kernel(
+        written, 0 if short else threads, lambda: by_numpy(parts_of(step), written, threads)
+    )
     lines.append(f"{run}({', '.join(names)})")
-    if type(fused) is Small and looks_up(fused):
-        lines.append(f"if {made[-1]}[0]: raise IndexError")  # the function raises it better
+    if written.refuses:
+        lines.append(f"if {made[-1]}[0]: raise RefusedError")  # the function raises it better
+        writer.scope["RefusedError"] = RefusedError
     for name, output in zip(made, written.outputs, strict=True):
         lines += _finish(writer, name, output, threads)
     if not loose:
-        ordered.update(fused.outs)
+        ordered.update(step.outs)
     gone = [
         f"w{i}"
         for i, operand in enumerate(written.inputs)
@@ -90,7 +96,7 @@ def _ordered(
 
 
 def _loose(
-    fused: Fused | Small, written: Written, ordered: set[Variable], gapped: set[Variable]
+    fused: Step, written: Written, ordered: set[Variable], gapped: set[Variable]
 ) -> list[Variable]:
     """The operands that only have to lie in one order, if that is all that the kernel needs.
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fdbr.compiler.backends.cpu.element_code import CODES
-from fdbr.compiler.backends.cpu.fused_kernels import Output, Written
 from fdbr.compiler.backends.cpu.launching import thread_count
 from fdbr.compiler.backends.cpu.vectors import lanes, product_tile
+from fdbr.compiler.backends.cpu.written import Output, Written
 from fdbr.compiler.ir.program import Instruction, kind_of
 
 __all__ = ["is_small_product", "product_lines", "write_product"]

@@ -1,0 +1,121 @@
+"""Where elements lie in memory: kernels of small arrays read through views, and copy nothing."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from fdbr.compiler.ir.program import Instruction
+from fdbr.compiler.passes.rules.views import view_of
+
+__all__ = ["LOOKS", "Look", "looked", "merged", "sliced", "steps_of"]
+
+LOOKS = frozenset({"slice", "reshape", "permute", "matrix_transpose", "broadcast_to"})
+"""The primitives whose results are operands, looked at in another way."""
+
+
+@attrs.frozen
+class Look:
+    """Elements somewhere in memory: those at ``start + sum(stride * index)``."""
+
+    memory: str
+    start: int
+    strides: tuple[int, ...]
+    shape: tuple[int, ...]
+    code: str
+
+    def at(self, indices: list[str], rank: int) -> str:
+        """The element for an index of an array of some rank to which this one broadcasts."""
+        terms = []
+        lead = rank - len(self.shape)
+        for axis, (stride, n) in enumerate(zip(self.strides, self.shape, strict=True)):
+            if stride and n != 1:
+                index = indices[lead + axis]
+                terms.append(index if stride == 1 else f"{index} * {stride}")
+        terms += [str(self.start)] if self.start or not terms else []
+        text = f"{self.memory}[{' + '.join(terms)}]"
+        return f"({text} != 0)" if self.code == "b1" else text
+
+    def place(self, indices: list[str]) -> str:
+        """The element for an index of its own, as it is written to."""
+        return attrs.evolve(self, code="").at(indices, len(indices))
+
+    def is_ordered(self) -> bool:
+        """Whether its elements lie one after the other."""
+        return all(
+            n == 1 or stride == own
+            for n, stride, own in zip(self.shape, self.strides, steps_of(self.shape), strict=True)
+        )
+
+
+def steps_of(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The steps along the axes of an array that is laid out in order, in elements."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def looked(source: Look, step: Instruction) -> Look | None:
+    """The same memory looked at in another way; `None` if that cannot be."""
+    name, shape = step.primitive.name, step.outs[0].kind.shape
+    if name == "slice":
+        return sliced(source, step.params["key"])
+    if name == "broadcast_to":
+        lead = len(shape) - len(source.shape)
+        strides = [0] * lead + [
+            0 if n == 1 else stride for n, stride in zip(source.shape, source.strides, strict=True)
+        ]
+        return attrs.evolve(source, strides=tuple(strides), shape=shape)
+    if name in ("permute", "matrix_transpose"):
+        rank = len(shape)
+        swapped = (*range(rank - 2), rank - 1, rank - 2)
+        axes = step.params["axes"] if name == "permute" else swapped
+        return attrs.evolve(source, strides=tuple(source.strides[a] for a in axes), shape=shape)
+    if source.is_ordered():
+        return attrs.evolve(source, strides=steps_of(shape), shape=shape)
+    return None
+
+
+def sliced(source: Look, key: Any) -> Look:
+    """What a key of slices and integers takes."""
+    view = view_of(source.shape, key)
+    assert view is not None
+    start = source.start
+    for place, stride in zip(view.axes, source.strides, strict=True):
+        first = place if type(place) is int else (place[0] if place else 0)  # type: ignore[index]
+        start += first * stride
+    strides, shape = [], []
+    for axis in view.layout:
+        if axis is None:
+            strides.append(0)
+            shape.append(1)
+            continue
+        places: Any = view.axes[axis]
+        strides.append(source.strides[axis] * places.step)
+        shape.append(len(places))
+    return attrs.evolve(source, start=start, strides=tuple(strides), shape=tuple(shape))
+
+
+def merged(target: Look, looks: Sequence[Look | None]) -> list[Any]:
+    """The same elements with fewer axes: two are one where all step through both as through one.
+
+    A long loop takes several elements at once, a short one inside of another does not.
+    """
+    rank = len(target.shape)
+    spread = [target, *(None if look is None else _spread(look, rank) for look in looks)]
+    shape = list(target.shape)
+    for axis in range(rank - 2, -1, -1):
+        count = shape[axis + 1]
+        if all(x is None or x.strides[axis] == x.strides[axis + 1] * count for x in spread):
+            shape[axis : axis + 2] = [shape[axis] * count]
+            for i, x in enumerate(spread):
+                if x is not None:
+                    strides = (*x.strides[:axis], *x.strides[axis + 1 :])
+                    spread[i] = attrs.evolve(x, strides=strides)
+    # An axis of one element is no axis to `at`, and has no step.
+    return [x and attrs.evolve(x, shape=tuple(shape)) for x in spread]
+
+
+def _spread(look: Look, rank: int) -> Look:
+    """Elements with as many axes as those that they broadcast to, whose steps are 0 then."""
+    strides = [0 if n == 1 else s for n, s in zip(look.shape, look.strides, strict=True)]
+    return attrs.evolve(look, strides=(0,) * (rank - len(strides)) + tuple(strides))

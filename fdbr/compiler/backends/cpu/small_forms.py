@@ -1,0 +1,195 @@
+"""Steps that kernels of small arrays do beside elementwise ones."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from fdbr.compiler.backends.cpu.looks import LOOKS, Look, looked, sliced, steps_of
+from fdbr.compiler.backends.cpu.small_writer import Writer, stored_from
+from fdbr.compiler.backends.cpu.written import stored
+from fdbr.compiler.ir.program import Instruction, kind_of
+from fdbr.compiler.passes.rules.views import view_of
+
+__all__ = ["FORMS", "Form"]
+
+_LONGEST = 256  # elements up to which a sum one after the other is as exact as NumPy's
+_REDUCTIONS = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
+
+
+@attrs.frozen
+class Form:
+    """How a kernel of small arrays does a step.
+
+    Attributes
+    ----------
+    fits
+        Whether it does a step, all of whose operands and results are small and have dtypes that
+        kernels know.
+    write
+        Writes the statements.
+    refuses
+        Whether they set ``bad`` where the function itself is to be run, for it raises an error.
+    """
+
+    fits: Callable[[Instruction], bool]
+    write: Callable[[Writer, Instruction], None]
+    refuses: bool = False
+
+
+def _is_copy(step: Instruction) -> bool:
+    first, *others = map(kind_of, (*step.operands, *step.outs))
+    if any(kind.dtype != first.dtype for kind in others):
+        return False
+    if step.primitive.name not in ("slice", "unslice"):
+        return True
+    shape = step.params.get("shape", kind_of(step.operands[0]).shape)
+    return view_of(shape, step.params["key"]) is not None
+
+
+def _is_reduction(step: Instruction) -> bool:
+    operand, out = kind_of(step.operands[0]), step.outs[0].kind
+    if operand.size > _LONGEST * out.size:
+        return False
+    return bool(operand.dtype == out.dtype and operand.dtype.kind == "f")
+
+
+def _is_lookup(step: Instruction) -> bool:
+    """Whether a step takes one element, or changes one, for each place of its index arrays."""
+    first, *rest, out = map(kind_of, (*step.operands, *step.outs))
+    if step.primitive.name == "gather":
+        places, key = rest, step.params["key"]
+        plain = type(key) is tuple and len(key) == len(first.shape) and all(map(_is_slot, key))
+        if not plain or any(place.shape != out.shape for place in places):
+            return False
+    else:
+        values, label = rest
+        places = [label]
+        if len(first.shape) != 2 or not values.shape == label.shape == first.shape[:1]:
+            return False
+        if values.dtype != out.dtype:
+            return False
+    return first.dtype == out.dtype and all(place.dtype.kind == "i" for place in places)
+
+
+def _is_slot(part: Any) -> bool:
+    return part is not None and part is not Ellipsis and type(part) not in (int, slice)
+
+
+def _look(writer: Writer, step: Instruction) -> None:
+    out, source = step.outs[0], writer.look(step.operands[0])
+    found = looked(source, step)
+    if found is not None and out not in writer.small.outs:
+        writer.looks[out] = found
+    else:
+        writer.copy(found or source, writer.target(out), found is None)
+
+
+def _unslice(writer: Writer, step: Instruction) -> None:
+    out, source = step.outs[0], writer.look(step.operands[0])
+    target = writer.target(out)
+    zero = f"{stored(out.kind.dtype)}(0)"
+    writer.loop(target.shape, lambda at: [f"{target.place(at)} = {zero}"])
+    writer.copy(source, sliced(target, step.params["key"]))
+
+
+def _look_up(writer: Writer, step: Instruction) -> None:
+    source, *rest = map(writer.look, step.operands)
+    target = writer.target(step.outs[0])
+    if step.primitive.name == "gather":
+
+        def taken(at: list[str]) -> list[str]:
+            lines, places = _checked(rest, source.shape, at)
+            return [*lines, stored_from(source, places, target.place(at))]
+
+        writer.loop(target.shape, taken)
+        return
+    values, labels = rest
+    writer.copy(source, target)
+
+    def changed(at: list[str]) -> list[str]:
+        lines, places = _checked([labels], source.shape[1:], at)
+        where = target.place([*at, *places])
+        return [*lines, f"{where} = {where} - {values.at(at, 1)}"]
+
+    writer.loop(labels.shape, changed)
+
+
+def _checked(looks: list[Look], shape: Sequence[int], at: list[str]) -> tuple[list[str], list[str]]:
+    """The statements that read indices into a shape, and see whether there are such places.
+
+    And the names of the indices, which are those of a place anyhow.
+    """
+    lines, names = [], []
+    for axis, (look, n) in enumerate(zip(looks, shape, strict=True)):
+        name = f"k{axis}"
+        lines += [
+            f"{name} = i8({look.at(at, len(at))})",
+            f"{name} = select({name} < 0, {name} + {n}, {name})",
+            f"bad |= ({name} < 0) | ({name} >= {n})",
+            f"{name} = min(max({name}, 0), {n - 1})",
+        ]
+        names.append(name)
+    return lines, names
+
+
+def _reduce(writer: Writer, step: Instruction) -> None:
+    name, out = step.primitive.name, step.outs[0]
+    source = writer.look(step.operands[0])
+    code = source.code
+    target = writer.target(out)
+    axes = frozenset(step.params["axes"])
+    count = math.prod(source.shape[axis] for axis in axes)
+    kept = [axis for axis in range(len(source.shape)) if axis not in axes]
+    strides = dict(zip(kept, steps_of(tuple(source.shape[a] for a in kept)), strict=True))
+    outer = tuple(source.shape[axis] if axis in kept else 1 for axis in range(len(source.shape)))
+    inner = tuple(source.shape[axis] if axis in axes else 1 for axis in range(len(source.shape)))
+    begin = {"max": f"{code}(-inf)", "min": f"{code}(inf)"}.get(name, f"{code}(0)")
+
+    def body(at: list[str]) -> list[str]:
+        lines = [f"t = {begin}", "nan_in = False"]
+        indices, indent = list(at), ""
+        for axis, n in enumerate(inner):
+            if n != 1:
+                lines.append(f"{indent}for j{axis} in range({n}):")
+                indices[axis] = f"j{axis}"
+                indent += "    "
+        text = source.at(indices, len(indices))
+        lines.append(f"{indent}t = {_REDUCTIONS[name]}(t, {text})")
+        if name in ("max", "min"):
+            lines.append(f"{indent}nan_in |= {text} != {text}")
+        terms = [f"{at[axis]} * {strides[axis]}" for axis in kept if at[axis] != "0"]
+        where = f"{target.memory}[{' + '.join([*terms, str(target.start)])}]"
+        total = f"t / {code}({count})" if name == "mean" else "t"
+        if name in ("max", "min"):
+            total = f"select(nan_in, {code}(nan), t)"
+        return [*lines, f"{where} = {total}"]
+
+    writer.loop(outer, body)
+
+
+def _join(writer: Writer, step: Instruction) -> None:
+    looks = [writer.look(operand) for operand in step.operands]
+    target = writer.target(step.outs[0])
+    axis = step.params["axis"] % len(target.shape)
+    start = 0
+    for look in looks:
+        if step.primitive.name == "stack":
+            key: Any = (slice(None),) * axis + (start,)
+            start += 1
+        else:
+            stop = start + look.shape[axis]
+            key = (slice(None),) * axis + (slice(start, stop),)
+            start = stop
+        writer.copy(look, sliced(target, key))
+
+
+FORMS: dict[str, Form] = {
+    **dict.fromkeys(LOOKS, Form(_is_copy, _look)),
+    **dict.fromkeys(_REDUCTIONS, Form(_is_reduction, _reduce)),
+    **dict.fromkeys(("concat", "stack"), Form(_is_copy, _join)),
+    **dict.fromkeys(("gather", "subtract_at_labels"), Form(_is_lookup, _look_up, refuses=True)),
+    "unslice": Form(_is_copy, _unslice),
+}
+"""By the names of primitives."""
