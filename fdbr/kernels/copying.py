@@ -1,4 +1,4 @@
-"""Copies of rows that lie apart in memory, on all threads."""
+"""Copies of rows that lie apart in memory, and of one number to all of it, on all threads."""
 
 from array import array
 from collections.abc import Sequence
@@ -10,9 +10,10 @@ from fdbr.kernels.calling import LEAST
 from fdbr.kernels.machine import address_of
 from fdbr.kernels.pool import launch, thread_count
 
-__all__ = ["copied_into", "joined"]
+__all__ = ["copied_into", "filled", "joined"]
 
 _SHARE = 1 << 16  # bytes that are worth a thread's waking
+_FILL = 1 << 13  # bytes of a row with which an array is filled
 
 # The table: where to, where from, how far rows are apart there, and how many bytes one has.  The
 # first part of a row goes to one thread, the next to another, where there is a single one.
@@ -57,15 +58,40 @@ end:
 
 def copied_into(out: Any, x: Any) -> None:
     """``out[...] = x`` for arrays of one shape and dtype, which do not overlap."""
-    lines = _lines(out, x) if x.nbytes >= LEAST and not x.dtype.hasobject else None
-    if lines is None:
+    if x.nbytes < LEAST or x.dtype.hasobject:
         out[...] = x
-        return
-    rows, out_step, x_step, size = lines
+    elif not any(x.strides):
+        filled(out, x[(0,) * x.ndim])
+    elif (lines := _lines(out, x)) is not None:
+        _copy(out, x, *lines)
+    else:
+        out[...] = x
+
+
+def filled(out: Any, value: Any) -> Any:
+    """An array with one number in the place of all its elements.
+
+    >>> import numpy as np
+    >>> filled(np.empty((600, 500)), 2.0).min()
+    np.float64(2.0)
+    """
+    if out.nbytes < LEAST or out.dtype.hasobject or not out.flags.forc:
+        out[...] = value
+        return out
+    elements = out.reshape(-1, order="A")
+    row = np.full(_FILL // out.itemsize, value, out.dtype)
+    rows = len(elements) // len(row)
+    _copy(elements, row, rows, row.nbytes, 0, row.nbytes)
+    elements[rows * len(row) :] = value
+    return out
+
+
+def _copy(out: Any, x: Any, rows: int, out_step: int, x_step: int, size: int) -> None:
+    """Copy so many rows of ``size`` bytes."""
     data = [v.__array_interface__["data"][0] for v in (out, x)]
     table = array("q", [*data, out_step, x_step, 0 if rows == 1 else size])
     number, grain = (size, 64) if rows == 1 else (rows, 1)
-    parts = min(8 * thread_count(), x.nbytes // _SHARE) if thread_count() > 1 else 1
+    parts = min(8 * thread_count(), rows * size // _SHARE) if thread_count() > 1 else 1
     launch(address_of(_SOURCE), table.buffer_info()[0], number, grain, max(1, min(parts, number)))
 
 

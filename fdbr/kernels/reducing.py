@@ -21,7 +21,7 @@ _NARROW = 16  # results side by side, below which vectors are nearly empty
 _LONG = 1 << 12  # elements from which on their sum is carried along with its error
 _HIGH = 1 << 10  # the same, of one vector after the other
 _MANY = 1 << 16  # elements that are worth several threads
-_CHUNK = 1 << 13  # elements of which there is a result of their own, where all are reduced
+_CHUNK = 1 << 12  # elements of which there is a result of their own, where all are reduced
 _COMBINED = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
@@ -100,6 +100,8 @@ def _plan(
     kinds = [(v.dtype, *way) for v, way in zip(operands, ways, strict=True)]
     source, outs, several = traced(name, function, kinds, fold, _source)
     parted = whole and _are_totals(outs)
+    if parted:  # parts are short, and their results are added up in pairs
+        source, outs, several = traced(name, function, kinds, fold._replace(exact=False), _source)
     finish = [(_COMBINED[out.detail], kept) for out in outs] if parted else []
     plan = _Parts(finish) if parted else Plan()
     plan.turned, plan.single, plan.copied, plan.several = False, [], [], several

@@ -1,5 +1,6 @@
 """Elements arranged anew: triangles, repetitions, grids, and differences of neighbours."""
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -166,18 +167,19 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
     if indexing not in ("xy", "ij"):
         raise ValueError(f"fdbr.ops.meshgrid: indexing is {indexing!r}, not 'xy' or 'ij'")
     parts = [asarray(array) for array in arrays]
-    if any(part.ndim > 1 for part in parts):
-        shapes = [tuple(part.shape) for part in parts]
+    shapes = [part.shape for part in parts]
+    if shapes and len(max(shapes, key=len)) > 1:
         raise ValueError(f"fdbr.ops.meshgrid: arrays of one dimension are needed, not {shapes}")
-    order = list(range(len(parts)))
+    axes = list(range(len(parts)))
     if indexing == "xy" and len(parts) > 1:
-        order[:2] = [1, 0]
-    lengths = [part.size for part in parts]
-    shape = tuple(lengths[i] for i in order)
-    return [
-        broadcast_to(reshape(part, (-1, *(1,) * (len(parts) - 1 - order.index(i)))), shape)
-        for i, part in enumerate(parts)
-    ]
+        axes[:2] = [1, 0]
+    lengths = [*map(math.prod, shapes)]
+    to = tuple([lengths[i] for i in axes])  # the exchange is its own inverse
+    grid = []
+    for part, length, axis in zip(parts, lengths, axes, strict=True):
+        behind = (1,) * (len(parts) - 1 - axis)
+        grid.append(broadcast_to(reshape(part, (length, *behind)) if behind else part, to))
+    return grid
 
 
 @where_it_lies

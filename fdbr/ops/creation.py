@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import backend
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
+from fdbr.kernels.copying import filled
 from fdbr.messages import describe, number_types
 from fdbr.ops.counting import counted
 from fdbr.ops.devices import to_device
@@ -48,7 +49,10 @@ def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     >>> ops.ones(2)
     array([1., 1.])
     """
-    return backend.module_for(device).ones(shape, dtype=dtype or float)
+    xp = backend.module_for(device)
+    if xp is np:
+        return filled(np.empty(shape, dtype or float), 1)
+    return xp.ones(shape, dtype=dtype or float)
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
@@ -76,6 +80,8 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
         return broadcast_to(value, (shape,) if single else tuple(shape))
     _check_numbers(fill_value)
     xp = backend.array_module(fill_value) if device is None else backend.module_for(device)
+    if xp is np and type(fill_value) in number_types:
+        return filled(np.empty(shape, dtype or type(fill_value)), fill_value)
     return xp.full(shape, fill_value, dtype=dtype)
 
 
@@ -173,6 +179,8 @@ def _full_like(xp: Any, x: Any, *, value: Any, dtype: Any) -> Any:
         and value == 0
     ):
         return np.zeros(x.shape, dtype or x.dtype)  # of which the system has pages that are zero
+    if xp is np and type(x) is np.ndarray and type(value) in number_types:
+        return filled(np.empty_like(x, dtype), value)
     return xp.full_like(x, value, dtype=dtype)
 
 

@@ -197,7 +197,9 @@ def _broadcast_to(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
 
 def _repeated(x: Any, to: tuple[int, ...]) -> Any:
     """The view that `numpy.broadcast_to` makes, in a fifth of the time."""
-    steps = [0 if n == 1 else step for n, step in zip(x.shape, x.strides, strict=True)]
+    steps: Any = x.strides
+    if 1 in x.shape:
+        steps = [0 if n == 1 else step for n, step in zip(x.shape, steps, strict=True)]
     out = np.ndarray(to, x.dtype, x, 0, (*(0,) * (len(to) - x.ndim), *steps))
     out.setflags(write=False)
     return out
@@ -217,14 +219,18 @@ def broadcast_to(x: Any, /, shape: Sequence[int]) -> Any:
     if mine == to:
         return x
     last = to[max(len(to) - len(mine), 0) :]
-    fits = len(mine) <= len(to) and all(a in (1, b) for a, b in zip(mine, last, strict=False))
-    if not fits:
+    if mine != last and (
+        len(mine) > len(to) or any(a != 1 and a != b for a, b in zip(mine, last, strict=False))
+    ):
         raise ValueError(f"fdbr.ops.broadcast_to: shape {mine} does not broadcast to {to}")
     return _broadcast_to(x, to=to)
 
 
 def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that shapes broadcast to together, or an error that names the function."""
+    longest = max(shapes, key=len, default=())
+    if all(shape == longest[len(longest) - len(shape) :] for shape in shapes):
+        return longest  # the usual case
     out: list[int] = []
     for position in range(1, max(map(len, shapes), default=0) + 1):
         lengths = {shape[-position] for shape in shapes if len(shape) >= position} - {1}

@@ -1,5 +1,6 @@
 """Copies of arrays whose rows lie apart, and what is joined of them."""
 
+import warnings
 from itertools import pairwise
 
 import hypothesis.strategies as st
@@ -47,6 +48,36 @@ def test_a_copy_has_the_elements_of_its_array(x):
     assert not np.shares_memory(found, x)
     assert found.base is None
     np.testing.assert_array_equal(found, x)
+
+
+@given(views(), st.sampled_from([0, 1, -1, 2.5, True, 300, 1j, np.inf]))
+@settings(max_examples=200)
+def test_an_array_filled_with_a_number_is_numpys(x, value):
+    def outcome(function):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of complex numbers that lose a part
+            try:
+                return function()
+            except Exception as error:
+                return type(error)
+
+    for ours, numpys in [
+        (lambda: ops.full_like(x, value), lambda: np.full_like(x, value)),
+        (lambda: ops.ones_like(x), lambda: np.ones_like(x)),
+        (lambda: ops.full(x.shape, value), lambda: np.full(x.shape, value)),
+        (lambda: ops.full(7, value, dtype="i2"), lambda: np.full(7, value, "i2")),
+        (lambda: ops.ones(x.shape, dtype="D"), lambda: np.ones(x.shape, "D")),
+        (
+            lambda: copy_of(np.broadcast_to(x[:1, ...], x.shape)),
+            lambda: np.broadcast_to(x[:1, ...], x.shape),
+        ),
+    ]:
+        found, desired = outcome(ours), outcome(numpys)
+        if isinstance(desired, type):
+            assert isinstance(found, type)
+        else:
+            np.testing.assert_array_equal(found, desired)
+            assert found.dtype == desired.dtype
 
 
 @given(views(), st.data())

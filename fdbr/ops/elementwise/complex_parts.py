@@ -14,9 +14,17 @@ def _real(xp: Any, x: Any) -> Any:
     return x.real
 
 
-@linear(x=lambda ct, shape, dtype: fit(ct * -1j, (shape, dtype)), batch=aligned)
+@linear(x=lambda ct, shape, dtype: fit(_imaginary(ct), (shape, dtype)), batch=aligned)
 def _imag(xp: Any, x: Any) -> Any:
     return x.imag
+
+
+@linear(x=lambda ct: imag(ct), batch=aligned)
+def _imaginary(xp: Any, x: Any) -> Any:
+    """``-1j * x`` of real ``x``, without rounding: infinities have no NaN beside them."""
+    out = xp.zeros(x.shape, dtype=xp.result_type(x.dtype, xp.complex64))
+    out.imag = -x
+    return out if out.ndim else out[()]
 
 
 @linear(x=lambda ct: conj(ct), batch=aligned)
