@@ -7,7 +7,7 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["array_peak", "known", "peak", "resident"]
+__all__ = ["array_peak", "known", "most", "peak", "resident"]
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -25,11 +25,16 @@ def resident() -> int:
     return _bytes("VmRSS")
 
 
+def most() -> int:
+    """The most bytes in use since the process began, or since `peak`."""
+    return _bytes("VmHWM")
+
+
 def peak(call: Callable[[], object]) -> int:
     """The most bytes in use during a call."""
     _CLEAR.write_text("5")  # the peak begins anew, at what the process has now
     call()
-    return _bytes("VmHWM")
+    return most()
 
 
 def array_peak(call: Callable[[], object]) -> int:

@@ -14,7 +14,7 @@ __all__ = ["best_peer", "lines", "ratio_table", "table", "write_json"]
 Cells = list[tuple[str, ...]]
 _HEAD = (
     *("library", "median µs", "min µs", "/ best", "min / best"),
-    *("first call s", "peak MB", "arrays MB"),
+    *("first call s", "whole MB", "peak MB", "arrays MB"),
 )
 
 
@@ -50,7 +50,7 @@ def table(result: Result) -> str:
                 _ratio(row, best_peer(result)),
                 _ratio(row, best_peer(result, least=True), least=True),
                 "-" if row.first_call is None else f"{row.first_call:.2f}",
-                *(_megabytes(row, name) for name in ("growth", "arrays")),
+                *(_megabytes(row, name) for name in ("whole", "growth", "arrays")),
             )
         )
     return "\n".join([f"{result.workload}: {result.title}", f"({sizes})", *lines(cells), *notes])

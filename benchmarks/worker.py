@@ -131,6 +131,8 @@ class Worker(Process):
     def memory(self) -> dict[str, int]:
         """The peaks in bytes, by name; none where the system does not tell.
 
+        ``whole``: the most that the process has had since it began, first calls, compilation and
+        timing included.
         ``growth``, the same for all libraries: by how much the process outgrows what it was after
         the library had been imported and had run (and compiled) a tiny network.  It covers
         parameters, data, what compilers left behind, and whatever a step takes at its peak.
@@ -185,8 +187,10 @@ def _first(run: libraries.Run) -> First:
 def _memory(library: str, run: libraries.Run, before: int) -> dict[str, int]:
     if not memory.known():
         return {}
+    whole = memory.most()
     memory.resident()  # what is free does not count as in use
-    found = {"growth": memory.peak(lambda: run.loop(3)) - before}
+    steps = memory.peak(lambda: run.loop(3))
+    found = {"whole": max(whole, steps), "growth": steps - before}
     if library in libraries.WITH_NUMPY:
         found["arrays"] = memory.array_peak(lambda: run.loop(1))
     return found

@@ -36,7 +36,7 @@ def test_a_workload_runs_and_gives_finite_results(name):
         assert all(np.isfinite(array).all() for array in run.results())
 
 
-@pytest.mark.parametrize("name", ["mlp", "lstm", "cnn", "transformer"])
+@pytest.mark.parametrize("name", ["mlp", "lstm", "cnn", "transformer", "gpt2", "vgg16", "resnet50"])
 def test_training_steps_lower_the_loss(name):
     workload = workloads.load(name)
     run = libraries.start("fdbr", workload, workload.TINY, threads=2)

@@ -9,6 +9,7 @@ import attrs
 NAMES = (
     *("rosen10", "mlp", "lstm", "lstm_sequence", "cnn", "transformer"),
     *("per_example", "hvp", "resnet18"),
+    *("gpt2", "vgg16", "resnet50"),
 )
 
 
