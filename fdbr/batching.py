@@ -9,7 +9,6 @@ import numpy as np
 
 from fdbr import ops, tree
 from fdbr.backend import (
-    array_module,
     is_array,
     lock,
     on_device,
@@ -18,6 +17,8 @@ from fdbr.backend import (
     to_numpy,
 )
 from fdbr.core import Primitive, Trace, Tracer, run, stop_gradient
+from fdbr.dividing import Part, joined, spread, take_examples
+from fdbr.effects import refusing_effects
 from fdbr.messages import describe, integer, name_of
 from fdbr.ownership import release
 
@@ -79,17 +80,17 @@ class BatchTrace(Trace):
         The number of examples.
     max_paths
         How many paths the batch may take that these examples are part of.
-    answers
-        The examples' answers to the question on which they disagreed, if there was one.
+    part
+        What these examples are of the whole batch.
     """
 
-    __slots__ = ("answers", "max_paths", "patience", "size")
+    __slots__ = ("max_paths", "part", "patience", "size")
 
-    def __init__(self, transformation: str, function: Any, size: int, max_paths: int) -> None:
+    def __init__(self, transformation: str, function: Any, part: Part, max_paths: int) -> None:
         super().__init__(transformation, function)
-        self.size = size
+        self.part = part
+        self.size = len(part.chosen)
         self.max_paths = max_paths
-        self.answers: Any = None
         self.patience = _PATIENCE
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -113,16 +114,26 @@ class BatchTrace(Trace):
     def whole(self, tracer: Tracer) -> Any:
         return tracer.value
 
-    def decide(self, tracer: Tracer, kind: type) -> Any:
-        values = stop_gradient(tracer.value)
-        answers = [kind(value) for value in _each(values, self.size, kind)]
-        if not answers:
+    def decide(self, tracer: Tracer, kind: Any) -> Any:
+        if not self.size:
             return self.default(kind)
-        # Numbers are the same if they are written the same: NaN is NaN, and -0.0 is not 0.0.
-        keys = answers if kind in (bool, int) else list(map(repr, answers))
-        if all(key == keys[0] for key in keys):
+        if kind is spread:  # a batch within asks it
+            return int(ops.astype(ops.any(tracer), int) + ops.astype(ops.all(tracer), int))
+        values = stop_gradient(tracer.value)
+        if self.part.asks(values):
+            answers = self.part.ask(ops.reshape(values, (self.size,)), kind)
+            if len(answers) > 1:
+                raise Disagreement(self)
+            if answers:
+                return answers[0]
+        answers = _answers(values, self.size, kind)
+        if self.part.agrees(answers, kind):
             return answers[0]
-        self.answers = np.array(keys)
+        raise Disagreement(self)
+
+    def refuse_effect(self) -> None:
+        """Have the batch divided so that no example stands in for another, whose effect it had."""
+        self.part.unfit = True
         raise Disagreement(self)
 
     def default(self, kind: type) -> Any:
@@ -136,11 +147,13 @@ class BatchTrace(Trace):
         return kind()
 
 
-def _each(values: Any, size: int, kind: type) -> Any:
-    """A batch of single numbers, one by one."""
+def _answers(values: Any, size: int, kind: Any) -> list[Any]:
+    """The answers of a batch of single numbers."""
     if isinstance(values, Tracer):
-        return values._trace.each(ops.reshape(values, (size,)), kind)
-    return to_numpy(values).reshape(size)
+        each = values._trace.each(ops.reshape(values, (size,)), kind)
+    else:
+        each = to_numpy(values).reshape(size)
+    return [kind(value) for value in each]
 
 
 def vmap(
@@ -262,25 +275,28 @@ class _Batch:
 
     def run(self, out_axes: Any, max_paths: int) -> Any:
         """The results of all examples."""
-        parts: list[tuple[Any, Any]] = []
-        waiting = [np.arange(self.size)]
+        done: list[tuple[Part, Any]] = []
+        waiting = [Part(np.arange(self.size))]
         structure = None
         while waiting:
-            chosen = waiting.pop()
-            trace = BatchTrace("vmap", self.f, len(chosen), max_paths)
+            part = waiting.pop()
+            trace = BatchTrace("vmap", self.f, part, max_paths)
             try:
-                out = self._run_part(trace, chosen)
+                out = self._run_part(trace)
             except Disagreement as question:
                 if question.trace is not trace:
                     raise
             except Exception:
-                if trace.answers is None:
+                if not part.is_divided:
                     raise
             # Here even if nothing was raised: the function may have caught the question.
-            answers = trace.answers
-            if answers is not None:
-                waiting += [chosen[answers == answer] for answer in np.unique(answers)]
-                if len(waiting) + len(parts) > max_paths:
+            if part.is_divided:
+                waiting += part.parts or ()
+                if not part.pays([*waiting, *(one for one, _ in done)]):
+                    waiting = [one for one in waiting if one.root is not part.root]
+                    done = [one for one in done if one[0].root is not part.root]
+                    waiting += part.root.divided_anew(_answers)
+                if len(waiting) + len(done) > max_paths:
                     raise RuntimeError(
                         f"fdbr.vmap: the examples of {self.name} take more than {max_paths} paths "
                         "through its control flow; write it with ops.where, or raise max_paths"
@@ -293,20 +309,22 @@ class _Batch:
                     f"examples: {structure} and {own}"
                 )
             structure = own
-            parts.append((chosen, [(_mine(trace, leaf), _value(trace, leaf)) for leaf in leaves]))
+            done.append((part, [(_mine(trace, leaf), _value(trace, leaf)) for leaf in leaves]))
         assert structure is not None
-        return self._assemble(parts, structure, out_axes)
+        return self._assemble(done, structure, out_axes)
 
-    def _run_part(self, trace: BatchTrace, chosen: Any) -> Any:
+    def _run_part(self, trace: BatchTrace) -> Any:
         leaves = list(self.leaves)
         for i, own in enumerate(self.batched):
             if own:
-                if len(chosen) < self.size:
-                    leaves[i] = take_examples(leaves[i], chosen)
+                leaves[i] = trace.part.examples(leaves[i], self.size)
                 trace.borrow(leaves[i])
                 leaves[i] = BatchTracer(trace, leaves[i])
         args, kwargs = tree.unflatten(self.structure, leaves)
-        return run(trace, self.f, *args, **kwargs)
+        if trace.part.mask is None:
+            return run(trace, self.f, *args, **kwargs)
+        with refusing_effects(trace.refuse_effect):
+            return run(trace, self.f, *args, **kwargs)
 
     def _assemble(self, parts: Any, structure: Any, out_axes: Any) -> Any:
         axes = _prefix(
@@ -314,38 +332,38 @@ class _Batch:
             tree.unflatten(structure, [v for _, v in parts[0][1]]),
             f"out_axes of {self.name}",
         )
-        order = np.argsort(np.concatenate([chosen for chosen, _ in parts]))
         out = []
         for i, (axis, path) in enumerate(zip(axes, tree.paths_of(structure), strict=True)):
-            values = [
-                (own, value, len(chosen)) for chosen, leaves in parts for own, value in [leaves[i]]
-            ]
-            out.append(self._joined(values, order, axis, path))
+            values = [(part, *leaves[i]) for part, leaves in parts]
+            out.append(self._joined(values, axis, path))
         return tree.unflatten(structure, out)
 
-    def _joined(self, values: Any, order: Any, axis: Any, path: str) -> Any:
+    def _joined(self, values: Any, axis: Any, path: str) -> Any:
         if axis is None:
-            if any(own for own, _, _ in values) or len(values) > 1:
+            if any(own for _, own, _ in values) or len(values) > 1:
                 raise ValueError(
                     f"fdbr.vmap: out_axes is None for the result{path and ' at ' + path} of "
                     f"{self.name}, which differs between examples"
                 )
-            return values[0][1]
-        for _, value, _ in values:
+            return values[0][2]
+        for _, _, value in values:
             if not is_array(value) and not isinstance(value, int | float | complex):
                 raise TypeError(
                     f"fdbr.vmap: the result{path and ' at ' + path} of {self.name} is "
                     f"{describe(value)} and no array; say out_axes=None for it, or do not return it"
                 )
-        dtype = ops.result_type(*(value for _, value, _ in values))
-        whole = [value if own else _repeated(value, n, dtype) for own, value, n in values]
-        shapes = {value.shape[1:] for value in whole}
+        dtype = ops.result_type(*(value for _, _, value in values))
+        whole = [
+            (part, value if own else _repeated(value, len(part.chosen), dtype))
+            for part, own, value in values
+        ]
+        shapes = {value.shape[1:] for _, value in whole}
         if len(shapes) > 1:
             raise ValueError(
                 f"fdbr.vmap: {self.name} returns shapes {sorted(shapes)} for different examples"
                 f"{path and ' at ' + path}; results must have one shape to be put together"
             )
-        out = whole[0] if len(whole) == 1 else take_examples(ops.concat(whole), order)
+        out = joined(whole)
         if not -out.ndim <= axis < out.ndim:
             raise ValueError(
                 f"fdbr.vmap: out_axes is {axis} for the result{path and ' at ' + path} of "
@@ -363,16 +381,11 @@ def on_batch(
     ``own`` tells which leaves are batches, along their first axis.  The function takes no decision
     on which examples could disagree.
     """
-    trace = BatchTrace("vmap", f, size, 1)
+    trace = BatchTrace("vmap", f, Part(range(size), fixed=True), 1)
     pairs = zip(leaves, own, strict=True)
     outs = run(trace, f, [BatchTracer(trace, leaf) if mine else leaf for leaf, mine in pairs])
     mine = [_mine(trace, out) for out in outs]
     return [out.value if one else out for out, one in zip(outs, mine, strict=True)], mine
-
-
-def take_examples(values: Any, chosen: Any) -> Any:
-    """Some of a batch's examples; ``chosen`` is a NumPy array of their numbers."""
-    return ops.take(values, array_module(values).asarray(chosen), axis=0)
 
 
 def _prefix(axes: Any, values: Any, where: str) -> list[Any]:

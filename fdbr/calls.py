@@ -12,8 +12,9 @@ import numpy as np
 
 from fdbr import ops, tree
 from fdbr.backend import array_module, protect
-from fdbr.batching import BatchTrace, BatchTracer, take_examples, vmap
+from fdbr.batching import BatchTrace, BatchTracer, vmap
 from fdbr.core import Trace, Tracer, ended, escaped
+from fdbr.dividing import Part, joined
 from fdbr.forward import ForwardTrace
 from fdbr.ownership import retain
 from fdbr.reverse import ReverseTrace
@@ -197,30 +198,27 @@ def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) 
 
         def one(chosen: Any, *leaves: Any) -> Any:
             outs, residuals = call.fwd(wanted, *leaves)
-            if chosen._trace.answers is None:  # else this is no path: it will be divided
+            if not chosen._trace.part.is_divided:  # else this is no path
                 kept.append(_taken_off(chosen, residuals))
             return outs
 
         outs = over(one, (0, *axes), top.size)(np.arange(top.size), *leaves)
-        return outs, kept
+        return outs, [path for path in kept if path[0].is_used]
 
     def bwd(wanted: Any, kept: list[Any], cotangents: Leaves) -> list[Any]:
-        order = np.argsort(np.concatenate([chosen for chosen, _, _, _ in kept]))
         parts = []
-        for chosen, leaves, places, structure in kept:
+        for part, leaves, places, structure in kept:
 
             def one(leaves: Any, cotangents: Any, structure: Any = structure) -> list[Any]:
                 found = call.bwd(wanted, tree.unflatten(structure, leaves), cotangents)
                 # Zeros rather than None, because another path may say otherwise.
                 return [z.make() if ct is None else ct for ct, z in zip(found, zeros, strict=True)]
 
-            given = [
-                take_examples(ct, chosen) if ct is not None and len(kept) > 1 else ct
-                for ct in cotangents
-            ]
-            parts.append(over(one, (places, 0), len(chosen))(leaves, given))
+            given = [ct if ct is None else part.examples(ct, top.size) for ct in cotangents]
+            found = over(one, (places, 0), len(part.chosen))(leaves, given)
+            parts.append([(part, ct) for ct in found])
         return [
-            None if found[0] is None else _joined(found, order) if own else _summed(found)
+            None if found[0][1] is None else joined(found) if own else _summed(found)
             for own, *found in zip(mine, *parts, strict=True)
         ]
 
@@ -246,17 +244,12 @@ def _taken_off(chosen: BatchTracer, residuals: Any) -> tuple[Any, list[Any], lis
     leaves, structure = tree.flatten(residuals)
     own = [isinstance(leaf, BatchTracer) and leaf._trace is chosen._trace for leaf in leaves]
     values = [leaf.value if mine else leaf for leaf, mine in zip(leaves, own, strict=True)]
-    return chosen.value, values, [0 if mine else None for mine in own], structure
+    return chosen._trace.part, values, [0 if mine else None for mine in own], structure
 
 
-def _joined(found: list[Any], order: Any) -> Any:
-    """The cotangents of a batched leaf, of all paths together."""
-    return found[0] if len(found) == 1 else take_examples(ops.concat(found), order)
-
-
-def _summed(found: list[Any]) -> Any:
+def _summed(found: list[tuple[Part, Any]]) -> Any:
     """The cotangent of a leaf that all examples share."""
-    return functools.reduce(ops.add, [ops.sum(ct, axis=0) for ct in found])
+    return functools.reduce(ops.add, [ops.sum(part.alone(ct), axis=0) for part, ct in found])
 
 
 # --- zeros --------------------------------------------------------------------------

@@ -141,9 +141,13 @@ class Trace:
         Whether the transformed function has yet to return.
     borrowed
         The identities of the memory owners that callers handed in and can write to.
+    records
+        Whether what Python control flow asks is asked again of other values, in runs to come.
     """
 
     __slots__ = ("borrowed", "level", "origin", "running")
+
+    records = False
 
     def __init__(self, transformation: str, function: Any) -> None:
         if settling:

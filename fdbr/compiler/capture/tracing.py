@@ -99,6 +99,8 @@ class CaptureTrace(Trace):
         *("_errors", "abandoned", "answers", "constants", "obstacle", "steps", "unrolled"),
     )
 
+    records = True
+
     def __init__(self, function: Any, known: Any = ()) -> None:
         super().__init__("jit", function)
         self.steps: list[Step] = []

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.dividing import distinct, spread
+
 __all__ = ["EACH", "EXACT", "same", "to_list"]
 
 
@@ -42,7 +44,7 @@ EACH: dict[Any, Callable[[Any], list[Any]]] = {
 }
 """For a question of one value, that of a batch of them."""
 
-EXACT: frozenset[Any] = frozenset({bool, int, bools, ints})
+EXACT: frozenset[Any] = frozenset({bool, int, bools, ints, distinct, spread})
 """The questions of whose answers all that are equal are the same."""
 
 
