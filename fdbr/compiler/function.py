@@ -180,12 +180,27 @@ class Jitted(Generic[P, R]):
         >>> float(f(np.zeros(3)))
         0.0
         """
+        entry, recording, leaves, _ = self.fitting(args, kwargs)
+        if recording is None:
+            raise RuntimeError(
+                f"fdbr.jit: {self._cache.name} cannot be compiled for these arguments, and runs "
+                f"as it is: {entry.obstacle}"
+            )
+        recording.code.finish()
+        with without_effects():
+            recording.run(*entry.chosen(leaves))  # some code depends on how arrays lie in memory
+        return self
+
+    def fitting(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Specialization, CompiledTrace | None, list[Any], Any]:
+        """What there is for such arguments, made if there was nothing; and their leaves."""
         if not self._ordered:
             kwargs = dict(sorted(kwargs.items()))
         leaves, structure = taken_apart(args, kwargs, self._cache.readers)
         signature, traced = sign(structure, leaves)
         if traced:
-            raise TypeError(f"fdbr.jit: {self._cache.name}.compile: an argument is traced")
+            raise TypeError(f"fdbr.jit: {self._cache.name}: an argument is traced")
         entry = self._cache.entry(signature, leaves, structure)
         moving = entry.chosen(leaves)
         with without_effects():
@@ -194,15 +209,7 @@ class Jitted(Generic[P, R]):
             donated = self._donation.positions(args)
             self._record(entry, leaves, structure, donated, why, runs=False)
             recording = entry.recordings[0] if entry.recordings else None
-        if recording is None:
-            raise RuntimeError(
-                f"fdbr.jit: {self._cache.name} cannot be compiled for these arguments, and runs "
-                f"as it is: {entry.obstacle}"
-            )
-        recording.code.finish()
-        with without_effects():
-            recording.run(*moving)  # which compiles what depends on how arrays lie in memory
-        return self
+        return entry, recording, leaves, structure
 
     def programs(self) -> tuple[Program, ...]:
         """The programs that are replayed, after the passes; print one to read it."""

@@ -46,6 +46,7 @@ class CompiledTrace:
     """
 
     __slots__ = (
+        "__weakref__",
         "_next",
         "answers",
         "code",

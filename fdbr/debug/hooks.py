@@ -195,6 +195,8 @@ class Profile:
 
 
 class _Timer(Observer):
+    programs = True
+
     def __init__(self, profile: Profile) -> None:
         self._tally = profile.tally
 
@@ -220,6 +222,10 @@ def timer() -> Iterator[Profile]:
     what they do beside the operations in them.  The time between operations, the bookkeeping of
     transformations and of the hooks themselves do not count.  Work on a GPU is waited for.
 
+    Of a jitted function the program is measured, step by step: what a kernel does is one row,
+    called by its operations, at the line of the last of them whose line is known.  (Inside of
+    another transformation the function itself is.)
+
     Returns
     -------
     context manager
@@ -243,6 +249,8 @@ def timer() -> Iterator[Profile]:
 
 
 class _Memory(_OnArrays):
+    programs = True
+
     def __init__(self, profile: Profile) -> None:
         self._tally = profile.tally
 
@@ -254,6 +262,8 @@ class _Memory(_OnArrays):
 
 
 class _Temporary(_OnArrays):
+    programs = True
+
     def __init__(self, profile: Profile) -> None:
         self._tally = profile.tally
 

@@ -16,6 +16,7 @@ from fdbr import batching, checkpointing, custom, forward, reverse, transforms
 from fdbr.compiler import Jitted, partition
 from fdbr.core import Primitive, registry
 from fdbr.debug.observing import Observer, Place, current, enter, leave, place, run, traced
+from fdbr.debug.programs import observed_call
 from fdbr.debug.tape import observed_backward, observed_trace
 from fdbr.ops.kinds import operation
 
@@ -135,10 +136,19 @@ def _forward(primitive: Primitive, rule: Function) -> Function:
 
 
 def _jitted(call: Function) -> Function:
-    """Run a jitted function itself, for a replay shows nothing of what it does."""
+    """Show the steps of a jitted function's program, or run the function itself.
+
+    That is what it does for observers of operations, and where it has no program.
+    """
 
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.__wrapped__(*args, **kwargs) if current() else call(self, *args, **kwargs)
+        if not (observers := current()):
+            return call(self, *args, **kwargs)
+        if all(observer.programs for observer in observers):
+            result = observed_call(self, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        return self.__wrapped__(*args, **kwargs)
 
     return watched
 

@@ -5,8 +5,9 @@ the rules of an operation apply others.  Who observes is ambient, in a context v
 threads and tasks that are not meant are not observed.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ __all__ = [
     "current",
     "enter",
     "leave",
+    "only",
     "place",
     "run",
     "within",
@@ -79,9 +81,19 @@ class Application:
 
 
 class Observer:
-    """One who is told of applications; each method may be overridden."""
+    """One who is told of applications; each method may be overridden.
+
+    Attributes
+    ----------
+    active
+        Whether it is still to be told.
+    programs
+        Whether it is told of the steps of jitted functions' programs, rather than of the
+        operations of the functions themselves.
+    """
 
     active = True
+    programs = False
 
     def sees(self, application: Application, inside: bool) -> bool:
         """Whether to be told of an application; ``inside`` one on arrays it is a detail."""
@@ -165,6 +177,16 @@ def leave(observer: Observer) -> None:
     """Tell it no more."""
     observer.active = False
     _observers.set(current())
+
+
+@contextlib.contextmanager
+def only(*observers: Observer) -> Iterator[None]:
+    """Tell these observers, and no others, in a block."""
+    token = _observers.set(observers)
+    try:
+        yield
+    finally:
+        _observers.reset(token)
 
 
 def place() -> Place:

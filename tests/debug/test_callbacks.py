@@ -136,6 +136,17 @@ def test_compiled_programs_have_effects_too(seen: list[Any]) -> None:
     assert seen == [[[2.0, 2.0]]]
 
 
+def test_an_effect_without_operands_is_had_in_a_compiled_program(seen: list[Any]) -> None:
+    def f(x: Any) -> Any:
+        debug.callback(lambda: seen.append("called"))
+        return ops.exp(x).T.reshape(-1) * 2.0
+
+    x = np.ones((300, 400))
+    compiled = fdbr.jit(f).compile(x)
+    np.testing.assert_allclose(compiled(x), f(x))
+    assert seen == ["called", "called"]
+
+
 def test_print_formats_values(capsys: pytest.CaptureFixture[str]) -> None:
     @fdbr.jit
     def f(x: Any) -> Any:

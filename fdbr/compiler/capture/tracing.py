@@ -238,6 +238,7 @@ def capture(
     origin: Any,
     leaves: Sequence[Any],
     known: Iterable[tuple[Any, Any]] = (),
+    kind: Callable[[Any, Any], CaptureTrace] = CaptureTrace,
 ) -> Captured:
     """Run a function of leaves, and record the run.
 
@@ -252,8 +253,10 @@ def capture(
         Arrays and numbers.
     known
         Arrays that the function may use and that are no arguments, with copies of them.
+    kind
+        What writes the steps down.
     """
-    trace = CaptureTrace(origin, known)
+    trace = kind(origin, known)
     for leaf in leaves:
         trace.borrow(leaf)
     inputs = tuple(Variable(kind_of(leaf)) for leaf in leaves)
