@@ -11,6 +11,7 @@ operation does to an element, or to a row, at once: with vectors, and on all thr
 - `pool`: threads
 - `calling`, `reducing`: all of it for arrays
 - `windows`: convolutions
+- `lanes`, `eliminating`, `factoring`, `small_matrices`: linear algebra of many small matrices
 """
 
 from fdbr.kernels import functions, incomplete

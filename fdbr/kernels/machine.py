@@ -16,7 +16,7 @@ from typing import Any
 
 __all__ = [
     *("address_of", "cache_directory", "code_of", "digest", "find", "kept", "optimized"),
-    *("optimized_code", "placed", "processor", "vector_bytes"),
+    *("optimized_address", "optimized_code", "placed", "processor", "vector_bytes"),
 ]
 
 _FORMAT = b"fdbr kernel 3\n"
@@ -83,6 +83,16 @@ def address_of(source: str) -> int:
         name = digest(source, processor())
         found = kept(name, lambda: ("kernel", _compiled(source)))
         found = _loaded.setdefault(source, found)  # another thread may have been faster
+    return found[0]
+
+
+def optimized_address(source: str) -> int:
+    """As `address_of`, of a module that LLVM is to improve before it chooses instructions."""
+    found = _loaded.get(source)
+    if found is None:
+        name = digest("optimized", source, processor())
+        found = kept(name, lambda: ("kernel", optimized_code(source)))
+        found = _loaded.setdefault(source, found)
     return found[0]
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from fdbr.kernels import small_matrices
 from fdbr.libraries import scipy_of
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.elementwise.complex_parts import conj
@@ -145,6 +146,9 @@ def _qr_push(t: Any, out: Any, complete: bool) -> Any:
 def _qr(xp: Any, x: Any, *, complete: bool) -> Any:
     if xp is np and x.ndim == 2 and 0 < x.size <= _SMALL and x.dtype.char in "fdFD":
         return _reflected(x, complete)
+    found = small_matrices.qr(x, complete) if xp is np else None
+    if found:
+        return found[0]
     return tuple(xp.linalg.qr(x, mode="complete" if complete else "reduced"))
 
 

@@ -3,19 +3,23 @@
 `numpy.linalg` raises an error if one matrix of a stack is singular, and computes everything in
 double precision.  The ufuncs from which it is made do neither: they compute in the precision of
 their arrays, a third faster or twice as fast, and give NaN for such a matrix alone.  They are used
-where NumPy has them; everywhere else, and on other array modules, a function of the module's
-``linalg`` is, for the matrices one by one if it raises an error.
+where NumPy has them, on several threads if there are many matrices; for stacks of small matrices
+there are kernels, which take a tenth of the time.  Everywhere else, and on other array modules, a
+function of the module's ``linalg`` is used, for the matrices one by one if it raises an error.
 """
 
 import cmath
 import functools
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from fdbr.kernels import small_matrices
 from fdbr.libraries import strict as raising
+from fdbr.threads import divide, parts
 
 __all__ = ["lapack", "nan_where_impossible"]
 
@@ -49,6 +53,11 @@ _OTHERWISE: dict[str, Any] = {
     "eigh_upper": lambda xp, x: tuple(xp.linalg.eigh(x, UPLO="U")),
     "slogdet": lambda xp, x: tuple(xp.linalg.slogdet(x)),
 }
+_KERNELS: dict[str, Any] = {
+    name: getattr(small_matrices, name) for name in ("cholesky", "det", "inv", "slogdet", "solve")
+}
+_WORTH = 1 << 21  # of the cubes of all matrices' sides together, from which on threads divide them
+_PIECES = 8
 _ITERATIVE = {
     "eigh",
     "eigh_upper",
@@ -87,16 +96,47 @@ def lapack(xp: Any, name: str, *operands: Any, strict: bool) -> Any:
             return nan_where_impossible(xp, function, *operands)
         with raising(xp):
             return function(*operands)
+    found = name in _KERNELS and _KERNELS[name](*operands)
+    if found:
+        out, right = found
+        if strict and not right:
+            raise LinAlgError(_FAILURES[name])
+        return out
     invalid: Any = "raise" if strict else "ignore"
     try:
         with np.errstate(invalid=invalid, over="ignore", divide="ignore", under="ignore"):
             if name not in _ITERATIVE or _is_finite(operands[0]):
-                return ufunc(*operands)
+                return _by_threads(ufunc, *operands)
             x = operands[0]
             hopeless = np.isinf(x) if strict else ~np.isfinite(x)
-            return _nan_where(xp, hopeless.any(axis=(-2, -1)), ufunc, x)
+            function = functools.partial(_by_threads, ufunc)
+            return _nan_where(xp, hopeless.any(axis=(-2, -1)), function, x)
     except FloatingPointError as error:
         raise LinAlgError(_FAILURES.get(name, _OTHER_FAILURE)) from error
+
+
+def _by_threads(function: Any, *operands: Any) -> Any:
+    """A function of stacks of matrices, for pieces of large ones side by side."""
+    x = operands[0]
+    side = max(x.shape[-2:], default=0)
+    lead = x.shape[:-2]
+    pieces = parts(math.prod(lead), _PIECES)
+    if not lead or len(pieces) < 2 or len(pieces) * side**3 * pieces[0].stop < _WORTH:
+        return function(*operands)
+    flat = [y.reshape(-1, *y.shape[-2:]) for y in operands]
+    found: list[Any] = [None] * len(pieces)
+
+    def work(place: int) -> None:
+        found[place] = function(*(y[pieces[place]] for y in flat))
+
+    divide(work, range(len(pieces)))
+
+    def joined(results: Any) -> Any:
+        out = np.concatenate(results)
+        return out.reshape(*lead, *out.shape[1:])
+
+    several = type(found[0]) is tuple
+    return tuple(map(joined, zip(*found, strict=True))) if several else joined(found)
 
 
 def _is_finite(x: Any) -> bool:

@@ -1,0 +1,161 @@
+"""Linear algebra of many small matrices, by kernels: the functions of `numpy.linalg` on stacks.
+
+Each gives its results, and whether a matrix has none, in whose place there is NaN.  Where no kernel
+can do it, because the matrices are few, large or no floating numbers of NumPy's, it gives `None`.
+"""
+
+import functools
+import math
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.kernels import eliminating, factoring
+from fdbr.kernels.lanes import FORMATS
+from fdbr.kernels.machine import optimized_address
+from fdbr.kernels.pool import launch, thread_count
+
+__all__ = ["MANY", "cholesky", "det", "inv", "qr", "slogdet", "solve", "substituted", "suits"]
+
+MANY = 64  # matrices of a stack, from which on a kernel pays
+_SIDE = 32  # rows and columns
+_TILE = _SIDE * _SIDE  # elements
+_PART = 1 << 13  # multiplications that are worth a thread's waking
+
+Found = tuple[Any, bool] | None
+
+
+def suits(x: Any, *others: Any) -> bool:
+    """Whether there is a kernel for some stacks of matrices."""
+    return (
+        type(x) is np.ndarray
+        and x.ndim > 2
+        and x.dtype in FORMATS
+        and math.prod(x.shape[:-2]) >= MANY
+        and all(
+            0 < y.shape[-1] * y.shape[-2] <= _TILE and max(y.shape[-2:]) <= _TILE // 8
+            for y in (x, *others)
+        )
+        and all(type(y) is np.ndarray and y.dtype == x.dtype for y in others)
+        and x.shape[-1] <= _SIDE
+    )
+
+
+@functools.cache
+def _address(write: Callable[..., str], dtype: Any, lanes: int) -> int:
+    return optimized_address(write(dtype, lanes))
+
+
+def run(
+    write: Callable[..., str], numbers: Sequence[int], arrays: Sequence[Any], work: int
+) -> bool:
+    """Run a kernel on stacks with one axis; whether all matrices have a result.
+
+    Parameters
+    ----------
+    write
+        The kernel's source, as a function of the dtype and of how many matrices go side by side.
+    numbers
+        Those of its table.
+    arrays
+        Operands and outputs, of shapes ``(count, rows, columns)``, ``(count, columns)`` or
+        ``(count,)``.
+    work
+        About how many multiplications a matrix takes.
+    """
+    first = arrays[0]
+    count = len(first)
+    lanes = 64 // first.itemsize
+    table = array("q", [count, *numbers, 0])
+    for x in arrays:
+        table.extend((x.__array_interface__["data"][0], *x.strides, *(0,) * (3 - x.ndim)))
+    units = -(-count // lanes)
+    parts = min(8 * thread_count(), units * work // _PART) if thread_count() > 1 else 1
+    address = _address(write, first.dtype, lanes)
+    launch(address, table.buffer_info()[0], units, 1, max(1, min(parts, units)))
+    return not table[1 + len(numbers)]
+
+
+def _flat(x: Any) -> Any:
+    """A stack with one axis for its matrices."""
+    return x if x.ndim == 3 else x.reshape(-1, *x.shape[-2:])
+
+
+def _whole(write: Callable[..., str], numbers: Sequence[int], work: int, *given: Any) -> Found:
+    """The result of a kernel that is as large as the last operand."""
+    out = np.empty(given[-1].shape, given[0].dtype)
+    right = run(write, numbers, [_flat(x) for x in (*given, out)], work)
+    return out, right
+
+
+def solve(a: Any, b: Any) -> Found:
+    """The solutions of ``a @ x = b``, where both have the same axes before the last two."""
+    if not suits(a, b):
+        return None
+    n, k = b.shape[-2:]
+    return _whole(eliminating.solutions, (n, k), n * n * (n + k), a, b)
+
+
+def inv(x: Any) -> Found:
+    """The inverses of matrices."""
+    if not suits(x):
+        return None
+    n = x.shape[-1]
+    return _whole(eliminating.inverses, (n, n), 2 * n**3, x)
+
+
+def cholesky(x: Any) -> Found:
+    """The lower factors of positive definite matrices."""
+    if not suits(x):
+        return None
+    n = x.shape[-1]
+    return _whole(factoring.roots, (n, n), n**3, x)
+
+
+def substituted(a: Any, b: Any, lower: bool, unit: bool) -> Found:
+    """The solutions of ``a @ x = b`` for triangles, which are all lower or all upper."""
+    if not suits(a, b):
+        return None
+    n, k = b.shape[-2:]
+    out = np.empty(b.shape, a.dtype)
+    arrays = [_flat(x) for x in (a, b, out)]
+    if not lower:  # an upper triangle is a lower one that is read from the other end
+        arrays = [arrays[0][:, ::-1, ::-1], *(x[:, ::-1] for x in arrays[1:])]
+    right = run(factoring.substitutions, (n, k, int(unit)), arrays, n * n * k)
+    return out, right
+
+
+def det(x: Any) -> Found:
+    """The determinants of matrices."""
+    if not suits(x):
+        return None
+    n = x.shape[-1]
+    out = np.empty(x.shape[:-2], x.dtype)
+    run(eliminating.determinants, (n, n), [_flat(x), out.reshape(-1)], n**3)
+    return out, True
+
+
+def slogdet(x: Any) -> Found:
+    """The signs of determinants, and the logarithms of their sizes."""
+    if not suits(x):
+        return None
+    n = x.shape[-1]
+    outs = np.empty(x.shape[:-2], x.dtype), np.empty(x.shape[:-2], x.dtype)
+    run(eliminating.logarithms, (n, n), [_flat(x), *(out.reshape(-1) for out in outs)], n**3)
+    return outs, True
+
+
+def qr(x: Any, complete: bool) -> Found:
+    """The factors of matrices that have no more columns than rows."""
+    if not suits(x) or max(x.shape[-2:]) ** 2 > _TILE:
+        return None
+    m, n = x.shape[-2:]
+    least = min(m, n)
+    columns = m if complete else least
+    q = np.empty((*x.shape[:-1], columns), x.dtype)
+    r = np.empty((*x.shape[:-2], columns, n), x.dtype)
+    numbers = m, n, least, columns
+    right = run(factoring.reflections, numbers, [_flat(y) for y in (x, q, r)], 4 * m * m * n)
+    return (q, r), right
