@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from fdbr import tree
 from fdbr.calls import Call, apply, innermost, zero_like
+from fdbr.cotangents import Kind, fitted
 from fdbr.floats import dtype_kind, is_added
 from fdbr.messages import describe, integers
-from fdbr.transforms import Kind, fitted
 
 __all__ = ["custom_jvp", "custom_vjp"]
 

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbr import tree
+from fdbr.arguments import pair
 from fdbr.backend import on_device, several
 from fdbr.core import Primitive, Trace, Tracer, dispatch, run
+from fdbr.cotangents import Kind, fitted
 from fdbr.messages import describe
 from fdbr.ops.kinds.unbroadcast import zeros_of
 from fdbr.ownership import publish, release
-from fdbr.transforms import Kind, fitted, pair
 
 __all__ = ["ForwardTrace", "ForwardTracer", "check_sequences", "fitted_tangent", "jvp"]
 

@@ -5,12 +5,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, ParamSpec
 
 from fdbr import ops, tree
+from fdbr.arguments import positions, wants_zeros
 from fdbr.backend import array_module
 from fdbr.batching import vmap
+from fdbr.cotangents import Kind
 from fdbr.forward import check_sequences, fitted_tangent, jvp
 from fdbr.messages import describe, integers, name_of
 from fdbr.ops.dtypes import is_complex
-from fdbr.transforms import Kind, grad, positions, vjp, wants_zeros
+from fdbr.transforms import grad, vjp
 
 __all__ = ["hessian", "hvp", "jacfwd", "jacrev", "linearize"]
 
