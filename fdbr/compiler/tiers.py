@@ -4,8 +4,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
+
 from fdbr.compiler.backends.cpu.codegen import generate
 from fdbr.compiler.backends.cpu.stepwise import stepwise
+from fdbr.compiler.ir.loops import LOOP, loop_of
 from fdbr.compiler.ir.program import Instruction, Program
 from fdbr.compiler.passes import optimise
 from fdbr.compiler.passes.batch_last_layout import lay_batch_last
@@ -16,6 +19,7 @@ from fdbr.compiler.passes.fuse_small import fuse_small
 from fdbr.compiler.passes.loop_fusion import fuse_loops
 from fdbr.compiler.passes.producer_fusion import fuse_producers
 from fdbr.compiler.passes.rematerialize import rematerialize
+from fdbr.compiler.passes.roll_loops import roll_loops
 from fdbr.compiler.passes.schedule_guards import schedule_guards
 from fdbr.compiler.passes.sum_rows import sum_rows
 from fdbr.compiler.passes.window_fusion import fuse_windows
@@ -23,6 +27,7 @@ from fdbr.compiler.passes.window_fusion import fuse_windows
 __all__ = ["PASSES", "Code", "set_patience"]
 
 PASSES = (
+    roll_loops,
     lay_batch_last,
     decompose,
     optimise,
@@ -132,8 +137,7 @@ class Code:
         program = self.program
         for body in self._bodies if waits else ():
             body.finish()
-        for run in self._passes:
-            program = run(program)
+        program = _passed(program, self._passes)
         code: Any = generate(program, products=self._products, waits=waits)
         self.program, self.run, self.optimised = program, code, True
         self.kernels = [] if waits else code.kernels
@@ -153,6 +157,23 @@ class Code:
         for kernel in self.kernels:
             kernel.settle()
         self.kernels = []
+
+
+def _passed(program: Program, passes: Sequence[Callable[[Program], Program]]) -> Program:
+    """A program after passes, through which the bodies of its loops go, too."""
+    for run in passes:
+        program = run(program)
+    if not any(map(loop_of, program.steps)):
+        return program
+    return program.replace([_with_body_passed(step, passes) for step in program.steps])
+
+
+def _with_body_passed(step: Any, passes: Sequence[Callable[[Program], Program]]) -> Any:
+    loop = loop_of(step)
+    if loop is None:
+        return step
+    params = {"loop": attrs.evolve(loop, body=_passed(loop.body, passes))}
+    return Instruction(LOOP, step.operands, params, step.outs, step.several, step.region)
 
 
 def _bodies(program: Program) -> list[Any]:

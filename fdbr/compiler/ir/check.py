@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fdbr.compiler.ir.loops import guards_in, loop_of, stack_kind
 from fdbr.compiler.ir.program import (
     Fused,
-    Guard,
     Instruction,
     Program,
     Small,
@@ -28,7 +28,8 @@ def check(program: Program, before: Program | None = None) -> Program:
     - Each variable is made once, by an input or a step, before any step reads it.
     - A kernel keeps only what its own steps make, and writes over nothing but inputs that are
       given up, of the very kind of what is written, which no later step reads.
-    - Guards come in the order in which they were recorded.
+    - Guards come in the order in which they were recorded; those of loops, turn by turn.
+    - A loop takes and gives what its body does, which keeps the rules itself.
     - Effects are those of the program before the pass, if that is given, in the same order.
     - Inputs, and the number and the kinds of outputs, are those of the program before.
 
@@ -50,9 +51,10 @@ def check(program: Program, before: Program | None = None) -> Program:
         where = f"step {number} ({_title(step)})"
         for variable in step.reads:
             _require(variable in made, f"{where} reads {_named(variable)} before it is made")
-        if type(step) is Guard:
-            _require(step.index > last, f"{where} comes after guard {last}")
-            last = step.index
+        for index in guards_in([step]):
+            _require(index > last, f"{where} comes after guard {last}")
+            last = index
+        _check_loop(step, where)
         if isinstance(step, Fused | Small):
             _check_kernel(step, where)
         if type(step) is Fused:
@@ -70,6 +72,27 @@ def check(program: Program, before: Program | None = None) -> Program:
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise InvalidProgramError(message)
+
+
+def _check_loop(step: Step, where: str) -> None:
+    loop = loop_of(step)
+    if loop is None:
+        return
+    assert type(step) is Instruction
+    body = check(loop.body)
+    _require(not any(map(has_effect, body.steps)), f"{where} has an effect within")
+    first, kept = loop.carried, loop.carried + loop.lasts
+    second = first + len(loop.rows)
+    data = second + len(loop.data)
+    _require(all(len(values) == loop.length for values in loop.data), f"{where} lacks data")
+    given = [kind_of(operand) for operand in step.operands]
+    taken = [variable.kind for variable in body.inputs]
+    whole = [*taken[:first], *taken[data:]]
+    _require(whole == [*given[:first], *given[second:]], f"{where} takes other kinds than it gets")
+    made = list(map(kind_of, body.outputs))
+    _require(made[:first] == taken[:first], f"{where} carries other kinds than it takes")
+    made[kept:] = [stack_kind(kind, loop.length) for kind in made[kept:]]
+    _require(made == [out.kind for out in step.outs], f"{where} makes other kinds than it says")
 
 
 def _check_kernel(step: Fused | Small, where: str) -> None:

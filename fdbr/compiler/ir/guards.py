@@ -7,7 +7,24 @@ import numpy as np
 
 from fdbr.dividing import distinct, spread
 
-__all__ = ["EACH", "EXACT", "same", "to_list"]
+__all__ = ["EACH", "EXACT", "GuardFailure", "same", "to_list"]
+
+
+class GuardFailure(Exception):
+    """A decision turned out otherwise than in the recording.
+
+    Attributes
+    ----------
+    index
+        The decision's number in the run.
+    answer
+        What it said now.
+    """
+
+    def __init__(self, index: int, answer: Any) -> None:
+        super().__init__(index, answer)
+        self.index = index
+        self.answer = answer
 
 
 def to_list(value: Any) -> Any:

@@ -1,30 +1,15 @@
 """The reference: a program run step by step, as the engine would run it."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fdbr.compiler.ir.guards import same
+from fdbr.compiler.ir.guards import GuardFailure, same
+from fdbr.compiler.ir.loops import loop_of
 from fdbr.compiler.ir.numbers import apply
 from fdbr.compiler.ir.program import Fused, Guard, Instruction, Program, Small, is_variable
 
 __all__ = ["GuardFailure", "interpret", "same"]
-
-
-class GuardFailure(Exception):
-    """A decision turned out otherwise than in the recording.
-
-    Attributes
-    ----------
-    index
-        The decision's number in the run.
-    answer
-        What it said now.
-    """
-
-    def __init__(self, index: int, answer: Any) -> None:
-        super().__init__(index, answer)
-        self.index = index
-        self.answer = answer
 
 
 def interpret(program: Program, leaves: Sequence[Any]) -> list[Any]:
@@ -46,9 +31,18 @@ def interpret(program: Program, leaves: Sequence[Any]) -> list[Any]:
             if not same(answer, step.answer):
                 raise GuardFailure(step.index, answer)
             continue
-        out = apply(step.primitive, tuple(map(value, step.operands)), dict(step.params))
+        operands = tuple(map(value, step.operands))
+        loop = loop_of(step)
+        if loop is not None:
+            out = loop.turns(functools.partial(_turn, loop.body), operands)
+        else:
+            out = apply(step.primitive, operands, dict(step.params))
         values.update(zip(step.outs, out if step.several else (out,), strict=True))
     return [value(output) for output in program.outputs]
+
+
+def _turn(body: Program, *leaves: Any) -> list[Any]:
+    return interpret(body, leaves)
 
 
 def _flat(program: Program) -> Iterator[Guard | Instruction]:

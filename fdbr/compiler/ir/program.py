@@ -288,6 +288,9 @@ class Program:
                 lines.append(f"  guard {asked} == {step.answer!r}")
             elif isinstance(step, Instruction):
                 lines.append(_line(step, named))
+                body = getattr(step.params.get("loop"), "body", None)
+                if isinstance(body, Program):
+                    lines += [f"    {line}" for line in str(body).splitlines()]
             else:
                 over = f" over {step.domain} by {step.split}" if isinstance(step, Fused) else ""
                 lines.append(f"  kernel{over}:")

@@ -7,7 +7,7 @@ import numpy as np
 from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, has_effect
 from fdbr.compiler.passes.steps import renamed, renamed_outputs
 
-__all__ = ["cse"]
+__all__ = ["Identities", "cse"]
 
 _SMALL = 1 << 12  # bytes up to which arrays are compared by their elements
 _EXACT = frozenset({bool, int, str, type(None), type(...)})
@@ -28,7 +28,7 @@ def cse(program: Program) -> Program:
       v2: float = add(v1, v1)
       return v2
     """
-    identities = _Identities()
+    identities = Identities()
     names: dict[Variable, Any] = {}
     known: dict[Any, tuple[Variable, ...]] = {}
     asked: set[Any] = set()
@@ -52,7 +52,7 @@ def cse(program: Program) -> Program:
     return renamed_outputs(program, steps, names)
 
 
-class _Identities:
+class Identities:
     """Keys that are equal for equal steps.
 
     Numbers count by their type and bits, so that 1 is neither 1.0 nor True, and 0.0 not -0.0.

@@ -1,6 +1,7 @@
 """Steps whose results nobody reads are dropped."""
 
-from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, has_effect
+from fdbr.compiler.ir.loops import is_guarded
+from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, has_effect
 
 __all__ = ["dce"]
 
@@ -20,7 +21,7 @@ def dce(program: Program) -> Program:
     needed = {output for output in program.outputs if type(output) is Variable}
     kept: list[Step] = []
     for step in reversed(program.steps):
-        if type(step) is not Guard and needed.isdisjoint(step.outs) and not has_effect(step):
+        if needed.isdisjoint(step.outs) and not has_effect(step) and not is_guarded(step):
             continue
         kept.append(step)
         operands = step.operands if type(step) is Instruction else step.reads

@@ -1,12 +1,15 @@
 """Guards first: a decision that turns out otherwise shall have cost little."""
 
-from fdbr.compiler.ir.program import Guard, Program, Step, Variable, has_effect
+from fdbr.compiler.ir.loops import is_guarded
+from fdbr.compiler.ir.program import Program, Step, Variable, has_effect
 
 __all__ = ["schedule_guards"]
 
 
 def schedule_guards(program: Program) -> Program:
     """The program with each guard as early as can be: right after what it alone depends on.
+
+    A loop with guards in it is one.
 
     What a guard does not depend on comes after the last guard, and effects come last of all, so
     that none is had twice where a guard does not hold or a step fails.  Guards keep their order,
@@ -26,9 +29,10 @@ def schedule_guards(program: Program) -> Program:
       return v2
     """
     effects = [step for step in program.steps if has_effect(step)]
-    if not program.guards and not effects:
+    guards = sum(map(is_guarded, program.steps))
+    if not guards and not effects:
         return program
-    urgency = _first_guards(program)
+    urgency = _first_guards(program, guards)
     late = len(program.steps)
     read = {variable for step in program.steps for variable in step.reads}
     for step in effects:
@@ -40,13 +44,12 @@ def schedule_guards(program: Program) -> Program:
     return program.replace(order)
 
 
-def _first_guards(program: Program) -> dict[Step, int]:
+def _first_guards(program: Program, number: int) -> dict[Step, int]:
     """For each guard, and each step that one depends on, the number of the first such guard."""
-    number = len(program.guards)
     wanted: dict[Variable, int] = {}
     urgency: dict[Step, int] = {}
     for step in reversed(program.steps):
-        if type(step) is Guard:
+        if is_guarded(step):
             number -= 1
             mine = number
         else:

@@ -192,6 +192,8 @@ def _copies(step: Instruction, shown: dict[Variable, Any]) -> bool:
 
     What stands in another order than it lies in cannot be seen in another shape.
     """
+    if step.several:
+        return False
     x, out = next(iter(step.operands), None), step.outs[0]
     name, params = step.primitive.name, step.params
     if not is_variable(x) or x not in shown:

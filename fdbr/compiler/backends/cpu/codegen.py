@@ -14,6 +14,7 @@ from fdbr.compiler.backends.cpu.background import address_of
 from fdbr.compiler.backends.cpu.buffer_assignment import Plan, is_join, plan
 from fdbr.compiler.backends.cpu.kernel import Kernel, native, otherwise
 from fdbr.compiler.backends.cpu.kernel_calls import call_lines
+from fdbr.compiler.backends.cpu.loop_calls import loop_lines
 from fdbr.compiler.backends.cpu.native_forms import native_form
 from fdbr.compiler.backends.cpu.small_matmuls import is_small_product, product_lines
 from fdbr.compiler.backends.cpu.stepwise import is_direct
@@ -22,6 +23,7 @@ from fdbr.compiler.backends.cpu.workspaces import give, taker
 from fdbr.compiler.ir.guards import EXACT, same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.liveness import last_uses
+from fdbr.compiler.ir.loops import Loop, loop_of
 from fdbr.compiler.ir.numbers import exact
 from fdbr.compiler.ir.program import (
     Fused,
@@ -138,6 +140,8 @@ def generate(
                 writer.lines += _begin(writer, lost)
             writer.lines += call_lines(writer, step, form, ordered)
             writer.lines += [_unboxed(writer, out) for out in step.outs if not out.kind.is_array]
+        elif (loop := loop_of(step)) is not None:
+            writer.lines += loop_lines(writer, step, loop, _turn(writer, loop, products))
         else:
             assert isinstance(step, Instruction)
             if step.outs[0] in memory.places:
@@ -170,6 +174,14 @@ def generate(
     exec(compile(source, f"<fdbr.jit {program.name}>", "exec"), writer.scope)
     run = writer.scope["run"]
     run.source, run.kernels = source, list(writer.kernels.values())
+    return run
+
+
+def _turn(writer: _Writer, loop: Loop, products: bool) -> Any:
+    """A function for a turn of a loop."""
+    run: Any = generate(loop.body, products, writer.waits)
+    name = f"turn {len(writer.kernels)}"
+    writer.kernels.update({f"{name}.{i}": kernel for i, kernel in enumerate(run.kernels)})
     return run
 
 

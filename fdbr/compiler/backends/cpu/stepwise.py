@@ -105,7 +105,7 @@ def _is_numpy(kind: type) -> bool:
 
 @functools.cache
 def _is_plain(kind: type) -> bool:
-    return _is_numpy(kind) or kind in (bool, int, float, complex, type(None))
+    return _is_numpy(kind) or kind in (bool, int, float, complex, type(None), tuple, slice)
 
 
 def unboxed(array: Any, kind: Kind) -> Any:

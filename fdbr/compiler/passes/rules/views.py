@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-__all__ = ["View", "part_of", "view_of"]
+__all__ = ["View", "full_key", "part_of", "view_of"]
 
 Axis = int | range
 
@@ -24,6 +24,19 @@ class View:
 
     axes: tuple[Axis, ...]
     layout: tuple[int | None, ...]
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """On each axis of the array, the first place."""
+        return tuple(axis if isinstance(axis, int) else axis.start for axis in self.axes)
+
+    @property
+    def form(self) -> Any:
+        """What two keys have in common that take parts of one form, wherever these begin."""
+        extents = tuple(
+            None if isinstance(axis, int) else (len(axis), axis.step) for axis in self.axes
+        )
+        return self.layout, extents
 
     def then(self, key: Any) -> "View | None":
         """What a key takes of the result; `None` for what no single key can say."""
@@ -66,6 +79,16 @@ def view_of(shape: Sequence[int], key: Any) -> View | None:
     """What a key takes of an array of a shape, if it has nothing but slices and integers."""
     whole = View(tuple(map(range, shape)), tuple(range(len(shape))))
     return whole.then(key)
+
+
+def full_key(shape: Sequence[int], key: Any) -> tuple[Any, ...]:
+    """A key without an ellipsis, that takes the same."""
+    parts = key if type(key) is tuple else (key,)
+    if ... not in parts:
+        return parts
+    place = parts.index(...)
+    free = len(shape) - sum(part is not None and part is not ... for part in parts)
+    return (*parts[:place], *(slice(None),) * free, *parts[place + 1 :])
 
 
 def part_of(shape: Sequence[int], key: Any) -> tuple[int, Axis] | None:

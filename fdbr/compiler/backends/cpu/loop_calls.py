@@ -1,0 +1,57 @@
+"""Loops as statements of the program's source: a loop of Python around a function for a turn."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fdbr.compiler.ir.loops import Loop, is_guarded, row_of
+
+__all__ = ["loop_lines"]
+
+
+def loop_lines(writer: Any, step: Any, loop: Loop, run: Callable[..., Any]) -> list[str]:
+    """The statements that run a loop; ``run`` is the function for a turn."""
+    first, second = loop.carried, loop.carried + len(loop.rows)
+    kept = loop.carried + loop.lasts
+    given = list(map(writer.operand, step.operands))
+    outs = list(map(writer.variable, step.outs))
+    lines = [f"{out} = {value}" for out, value in zip(outs, given[:first], strict=False)]
+    for out, variable in zip(outs[kept:], step.outs[kept:], strict=True):
+        dtype = writer.constant(variable.kind.dtype, "d")
+        lines.append(f"{out} = np.empty({variable.kind.shape!r}, {dtype})")
+    heads, sources = ["t"], [f"range({loop.length})"]
+    for i, (array, place) in enumerate(zip(given[first:second], loop.rows, strict=True)):
+        heads.append(f"x{i}")
+        sources.append(_rows(writer, array, place, loop, loop.body.inputs[first + i].kind))
+    for i, values in enumerate(loop.data):
+        heads.append(f"d{i}")
+        sources.append(writer.constant(values))
+    each = [f"y{i}" for i in range(len(outs) - kept)]
+    left = "".join(f"{name}, " for name in (*outs[:kept], *each))
+    turn = [
+        f"{writer.constant(run, 'f')}({', '.join([*outs[:first], *heads[1:], *given[second:]])})"
+    ]
+    turn = [f"{left}= {turn[0]}" if left else turn[0]]
+    turn += [f"{out}[t] = {y}" for out, y in zip(outs[kept:], each, strict=True)]
+    head = f"for {', '.join(heads)} in zip({', '.join(sources)}):"
+    block = [head, *(f" {line}" for line in turn)]
+    if any(map(is_guarded, loop.body.steps)):
+        back = "give(block); " if writer.places else ""
+        failure = f"{writer.constant(loop, 'l')}.failure(t, failure)"
+        block = ["try:", *(f" {line}" for line in block), "except GuardFailure as failure:"]
+        block.append(f" {back}raise {failure} from None")
+    lines += block
+    gone = [*each, *heads]
+    return [*lines, f"del {', '.join(gone)}"]
+
+
+def _rows(writer: Any, array: str, place: tuple[int, int], loop: Loop, kind: Any) -> str:
+    """An expression for what gives one row after the other."""
+    start, step = place
+    stop = start + step * loop.length
+    text = f"{array}[{start}:{stop if stop >= 0 else ''}:{step}]"
+    if kind.is_number:
+        return f"{text}.tolist()"
+    if kind.is_array and not kind.shape:
+        writer.scope.update(row_of=row_of)
+        return f"[row_of({text}, i, {writer.constant(kind)}) for i in range({loop.length})]"
+    return text

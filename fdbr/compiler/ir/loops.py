@@ -1,0 +1,201 @@
+"""Loops among the steps of a program: a body, itself a program, that is run turn after turn."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from fdbr.compiler.ir.guards import GuardFailure
+from fdbr.compiler.ir.program import Guard, Instruction, Kind, Program, Step, kind_of
+from fdbr.core import Primitive, registry
+
+__all__ = [
+    "ADD_PARTS",
+    "LOOP",
+    "PARTS",
+    "ROW",
+    "Loop",
+    "guards_in",
+    "is_guarded",
+    "loop_of",
+    "loops",
+    "row_of",
+    "stack_kind",
+    "with_keywords",
+]
+
+
+@attrs.frozen(eq=False)
+class Loop:
+    """The parameter of a step whose operands are ``(*carry, *arrays, *consts)``.
+
+    Its results are those of the body, whose results of each turn are stacked.
+
+    Attributes
+    ----------
+    body
+        From ``(*carry, *rows, *data, *consts)`` to ``(*carry, *lasts, *each)``: what the next turn
+        takes; what is kept of the last turn alone; and what is kept of each.  Its guards are
+        numbered from 0.
+    length
+        The number of turns, at least one.
+    carried, lasts
+        How many values go from turn to turn, and how many are kept of the last turn.
+    rows
+        For each of the arrays, the row that the first turn takes, and how far on the next one is.
+    data
+        Constants that differ between the turns: of each its values, turn by turn.
+    guard, guards
+        What is added to the numbers of the body's guards in the first turn, and from turn to turn.
+    """
+
+    body: Program
+    length: int
+    carried: int
+    lasts: int
+    rows: tuple[tuple[int, int], ...]
+    data: tuple[Sequence[Any], ...]
+    guard: int = 0
+    guards: int = 0
+
+    def failure(self, turn: int, failure: GuardFailure) -> GuardFailure:
+        """What a guard that does not hold in a turn is for those who run the program."""
+        return GuardFailure(self.guard + turn * self.guards + failure.index, failure.answer)
+
+    def turns(self, turn: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, ...]:
+        """The results, where ``turn`` runs the body."""
+        first, second = self.carried, self.carried + len(self.rows)
+        carry, arrays, consts = operands[:first], operands[first:second], operands[second:]
+        kinds = [variable.kind for variable in self.body.inputs[first:second]]
+        kept = self.carried + self.lasts
+        stacks = [
+            np.empty((self.length, *kind.shape), kind.dtype)
+            for kind in map(kind_of, self.body.outputs[kept:])
+        ]
+        outs: Sequence[Any] = ()
+        for number in range(self.length):
+            rows = [
+                row_of(array, start + number * step, kind)
+                for array, (start, step), kind in zip(arrays, self.rows, kinds, strict=True)
+            ]
+            data = [values[number] for values in self.data]
+            try:
+                outs = turn(*carry, *rows, *data, *consts)
+            except GuardFailure as failure:
+                raise self.failure(number, failure) from None
+            carry = outs[: self.carried]
+            for stack, part in zip(stacks, outs[kept:], strict=True):
+                stack[number] = part
+        return (*outs[:kept], *stacks)
+
+    def __repr__(self) -> str:
+        return f"<{self.length} turns of {len(self.body.steps)} steps>"
+
+
+def row_of(array: Any, index: int, kind: Kind) -> Any:
+    """A row of an array as a value of a kind."""
+    if kind.is_number:
+        return array[index].item()
+    return array[index, ...] if kind.is_array and not kind.shape else array[index]
+
+
+def stack_kind(kind: Kind, length: int) -> Kind:
+    """The kind of the values of all turns, put together."""
+    return Kind(np.ndarray, (length, *kind.shape), kind.dtype)
+
+
+def _plain(name: str, value: Callable[..., Any]) -> Primitive:
+    """A primitive of programs alone, which has no rules."""
+    made = Primitive.__new__(Primitive)
+    made.name, made.kind, made.value, made.rules = name, "program", value, None
+    made.forward, made.batch, made.effect = None, None, False
+    return made
+
+
+def _run(xp: Any, *operands: Any, loop: Loop) -> tuple[Any, ...]:
+    raise AssertionError("what runs a program runs its loops")
+
+
+LOOP = _plain("loop", _run)
+"""A body, run turn after turn."""
+
+ROW = _plain("row", lambda xp, array, *, index, form: row_of(array, index, form))
+"""What was put into a stack by one turn, as a value of its kind."""
+
+
+def _parts(xp: Any, x: Any, *, key: Any, steps: tuple[int, ...], count: int) -> Any:
+    """Views of parts of an array, of which each is so many places further on than the last one."""
+    first = x[(*key, ...)]
+    apart = sum(step * stride for step, stride in zip(steps, x.strides, strict=True))
+    return as_strided(first, (count, *first.shape), (apart, *first.strides), writeable=False)
+
+
+PARTS = _plain("parts", _parts)
+"""Slices of one array that lie equally far apart, as one array; ``key`` is that of the first."""
+
+
+def _put_parts(xp: Any, total: Any, parts: Any, *, key: Any, steps: tuple[int, ...]) -> Any:
+    out = total + total.dtype.type(0)  # which is what -0.0 becomes in a sum
+    first = out[(*key, ...)]
+    apart = sum(step * stride for step, stride in zip(steps, out.strides, strict=True))
+    places = as_strided(first, parts.shape, (apart, *first.strides))
+    for place, part in zip(places, parts, strict=True):  # they may overlap
+        place += part
+    return out
+
+
+ADD_PARTS = _plain("add_parts", _put_parts)
+"""The sum of an array and of arrays that are zero but for a part, of which each has another."""
+
+_made: dict[tuple[str, tuple[str, ...]], Primitive] = {}
+
+
+def with_keywords(primitive: Primitive, names: tuple[str, ...]) -> Primitive:
+    """A primitive that takes some of its keywords as operands, after the others."""
+    key = primitive.name, names
+    if key not in _made or registry.get(primitive.name) is not primitive:
+
+        def value(xp: Any, *operands: Any, **params: Any) -> Any:
+            count = len(operands) - len(names)
+            more = dict(zip(names, operands[count:], strict=True))
+            return primitive.value(xp, *operands[:count], **params, **more)
+
+        _made[key] = _plain(f"{primitive.name}_by_{'_'.join(names)}", value)
+    return _made[key]
+
+
+def loop_of(step: Step) -> Loop | None:
+    """The loop that a step is, if it is one."""
+    if type(step) is not Instruction or step.primitive is not LOOP:
+        return None
+    loop: Loop = step.params["loop"]
+    return loop
+
+
+def guards_in(steps: Iterable[Step]) -> list[int]:
+    """The numbers of the guards among steps, those in loops included."""
+    found: list[int] = []
+    for step in steps:
+        loop = loop_of(step)
+        if type(step) is Guard:
+            found.append(step.index)
+        elif loop is not None and (inside := guards_in(loop.body.steps)):
+            turns = range(loop.length)
+            found += [loop.guard + turn * loop.guards + index for turn in turns for index in inside]
+    return found
+
+
+def is_guarded(step: Step) -> bool:
+    """Whether a step is a guard, or a loop with guards in it."""
+    loop = loop_of(step)
+    return type(step) is Guard or (loop is not None and any(map(is_guarded, loop.body.steps)))
+
+
+def loops(program: Program) -> Iterator[tuple[Instruction, Loop]]:
+    """The loops among the steps."""
+    for step in program.steps:
+        loop = loop_of(step)
+        if loop is not None:
+            yield step, loop  # type: ignore[misc]

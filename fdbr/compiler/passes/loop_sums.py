@@ -1,0 +1,117 @@
+"""Sums over turns of arrays that are zero but for a part: the parts are kept, and added up later.
+
+So comes the gradient of an array of which a loop reads one part in each turn.  To add up whole
+arrays would take time in proportion to the square of the number of turns.
+"""
+
+import itertools
+from collections.abc import Container
+from typing import Any
+
+import attrs
+
+from fdbr.compiler.ir.loops import ADD_PARTS
+from fdbr.compiler.ir.program import Instruction, Variable, kind_of
+from fdbr.compiler.passes.rules.views import full_key, view_of
+from fdbr.compiler.passes.wiring import FROM, INSIDE, Turns, differs, steps_of
+
+__all__ = ["PartsSum", "sums_of"]
+
+
+@attrs.frozen(eq=False)
+class PartsSum:
+    """One of them.
+
+    Attributes
+    ----------
+    unslicing, adding
+        The numbers of the steps in a turn that it stands for.
+    part
+        The step and the result that is the part.
+    start, total
+        What is there before the loop, and the sum after it.
+    key, steps
+        Where the part of the first turn goes, and how far on the next one, along each axis.
+    """
+
+    unslicing: int
+    adding: int
+    part: tuple[int, int]
+    start: Any
+    total: Variable
+    key: tuple[Any, ...]
+    steps: tuple[int, ...]
+
+    def emit(self, emission: Any, rolled: Any) -> Variable:
+        """The total, from what the loop has kept."""
+        operands = emission.value(self.start), rolled.stack(*self.part)
+        total: Variable = emission.emit(
+            ADD_PARTS, *operands, kind=self.total.kind, key=self.key, steps=self.steps
+        )
+        return total
+
+
+def sums_of(emission: Any, turns: Turns, taken_out: Container[int]) -> list[PartsSum]:
+    """The sums in a loop, where some steps are not in its body."""
+    found = []
+    for number in range(turns.period):
+        step = emission.steps[turns.start + number]
+        if type(step) is not Instruction or step.primitive.name != "unslice":
+            continue
+        wire = turns.wires[number][0]
+        if wire[0] is not INSIDE or wire[1] in taken_out:
+            continue
+        if not differs(emission.steps, turns, number):
+            continue
+        steps = _apart(emission, turns, number)
+        adding = None if steps is None else _adding(emission, turns, number)
+        if steps is None or adding is None:
+            continue
+        sums = steps_of(emission.steps, turns, adding)
+        start = next(operand for operand in sums[0].operands if operand is not step.outs[0])
+        total = sums[-1].outs[0]
+        key = full_key(total.kind.shape, step.params["key"])
+        found.append(PartsSum(number, adding, wire[1:], start, total, key, steps))
+    return found
+
+
+def _adding(emission: Any, turns: Turns, number: int) -> int | None:
+    """The step that adds what a step gives to a total, if nothing else reads either."""
+    readers, made = emission.readers, emission.made
+    steps = steps_of(emission.steps, turns, number)
+    places = [readers.get(step.outs[0], []) for step in steps]
+    if any(len(place) != 1 for place in places):
+        return None
+    adding = places[0][0] - turns.start
+    if adding >= turns.period:
+        return None
+    sums = steps_of(emission.steps, turns, adding)
+    step, wires = sums[0], turns.wires[adding]
+    if type(step) is not Instruction or step.primitive.name != "add":
+        return None
+    others = [i for i, wire in enumerate(wires) if wire != (INSIDE, number, 0)]
+    if len(others) != 1 or wires[others[0]] != (FROM, 1, adding, 0):
+        return None
+    kind = step.outs[0].kind
+    if kind_of(step.operands[others[0]]) != kind or not kind.is_array:
+        return None
+    for total, following in itertools.pairwise(sums):
+        if readers.get(total.outs[0], []) != [made[following.outs[0]][0]]:
+            return None
+    return adding if kind_of(steps[0].operands[0]).dtype == kind.dtype else None
+
+
+def _apart(emission: Any, turns: Turns, number: int) -> tuple[int, ...] | None:
+    """How far on a key puts things from turn to turn, along each axis; `None` if it differs."""
+    views = []
+    for step in steps_of(emission.steps, turns, number):
+        view = view_of(step.params["shape"], step.params["key"])
+        if view is None:
+            return None
+        views.append(view)
+    moves = {
+        tuple(b - a for a, b in zip(one.first, other.first, strict=True))
+        for one, other in itertools.pairwise(views)
+    }
+    alike = all(view.form == views[0].form for view in views)
+    return moves.pop() if alike and len(moves) == 1 else None

@@ -1,0 +1,142 @@
+"""Where a program repeats itself: stretches of steps of which each looks like one before it.
+
+Each step gets a number that says what it does, and not to what: equal steps have equal ones.  Of
+what differs from turn to turn in a loop, as the places in a key, the number says nothing.  In the
+sequence of numbers, a loop is a stretch with a period.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fdbr.compiler.ir.program import Guard, Instruction, Step, has_effect, kind_of
+from fdbr.compiler.passes.cse import Identities
+
+__all__ = ["Stretch", "looks_of", "stretches"]
+
+_WIDTHS = 1, 4, 16  # of the parts by whose return periods are found
+_MOST = 24  # periods that are looked at
+
+
+@attrs.frozen
+class Stretch:
+    """Steps with a period.
+
+    Attributes
+    ----------
+    start, stop
+        The first step, and the one after the last.
+    period
+        How many steps later they look the same.
+    """
+
+    start: int
+    stop: int
+    period: int
+
+    @property
+    def turns(self) -> int:
+        """How often the period fits."""
+        return (self.stop - self.start) // self.period
+
+    @property
+    def saved(self) -> int:
+        """How many steps less there are if it is a loop."""
+        return (self.turns - 1) * self.period
+
+
+class _Looks:
+    """Numbers of steps, equal where steps look alike."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self._kinds: dict[int, int] = {}
+        self._held: list[Any] = []
+        self._identities = Identities()
+
+    def number(self, key: Any) -> int:
+        """The number of a key."""
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def kind(self, value: Any) -> int:
+        """The number of a value's kind."""
+        kind = kind_of(value)
+        found = self._kinds.get(id(kind))
+        if found is None:
+            self._held.append(kind)  # its address stands for it
+            found = self._kinds[id(kind)] = self.number(kind)
+        return found
+
+    def of_step(self, step: Step) -> int:
+        """The number of a step; of its own where it is to stand alone."""
+        if type(step) is Guard:
+            return self.number((step.question, repr(step.answer), self.kind(step.operand)))
+        if type(step) is not Instruction or has_effect(step):
+            return self.number(id(step))
+        values = *step.operands, *step.outs
+        if not all(_is_plain(kind_of(value).type) for value in values):
+            return self.number(id(step))
+        kinds = [self.kind(value) for value in values]
+        params: list[Any] = []
+        for name, value in step.params.items():
+            key = _shape_of_key(value) if name == "key" else self._identities.of_value(value)
+            params.append((name, key))
+        marks = len(step.operands), bool(step.region)
+        return self.number((step.primitive, *marks, *kinds, *params))
+
+
+@functools.cache
+def _is_plain(kind: type) -> bool:
+    return issubclass(kind, np.ndarray | np.generic) or kind in (bool, int, float, complex)
+
+
+def _shape_of_key(key: Any) -> Any:
+    """What a key has, whatever its places are."""
+    if type(key) is tuple:
+        return tuple(map(_shape_of_key, key))
+    if type(key) is slice:
+        return slice, key.step
+    return type(key)
+
+
+def looks_of(steps: Sequence[Step]) -> Any:
+    """An array of the numbers of steps."""
+    looks = _Looks()
+    return np.array(list(map(looks.of_step, steps)), np.int64)
+
+
+def stretches(numbers: Any) -> Iterator[Stretch]:
+    """The stretches with periods that save most, the best ones first."""
+    found = []
+    for period in _periods(numbers):
+        same = numbers[period:] == numbers[:-period]
+        edges = np.flatnonzero(np.diff(same, prepend=False, append=False))
+        for start, stop in edges.reshape(-1, 2).tolist():
+            if stop - start >= period:
+                found.append(Stretch(start, stop + period, period))
+    return iter(sorted(found, key=lambda stretch: (-stretch.saved, stretch.period)))
+
+
+def _periods(numbers: Any) -> list[int]:
+    """The distances at which parts of the sequence come back most often, and their doubles."""
+    counts: Counter[int] = Counter()
+    for width in _WIDTHS:
+        if len(numbers) < 2 * width:
+            break
+        parts = np.lib.stride_tricks.sliding_window_view(numbers, width)
+        weights = np.random.default_rng(0).integers(1, 1 << 62, width, dtype=np.int64)
+        with np.errstate(over="ignore"):
+            codes = (parts * weights).sum(axis=1)
+        order = np.argsort(codes, kind="stable")
+        again = codes[order[1:]] == codes[order[:-1]]
+        distances, many = np.unique((order[1:] - order[:-1])[again], return_counts=True)
+        best = np.argsort(-many, kind="stable")[:_MOST]
+        for distance, count in zip(distances[best].tolist(), many[best].tolist(), strict=True):
+            counts[distance] += count
+    periods = [period for period, _ in counts.most_common(_MOST)]
+    doubles = [2 * period for period in periods if 4 * period <= len(numbers)]
+    return list(dict.fromkeys([*periods, *doubles]))

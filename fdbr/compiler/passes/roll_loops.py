@@ -1,0 +1,100 @@
+"""Python's own loops, found in what they were unrolled to, become loops again."""
+
+from collections.abc import Sequence
+from itertools import islice
+
+from fdbr.compiler.ir.program import Program, Step, Variable, has_effect
+from fdbr.compiler.passes.cse import cse
+from fdbr.compiler.passes.dce import dce
+from fdbr.compiler.passes.loop_emission import Emission
+from fdbr.compiler.passes.periods import Stretch, looks_of, stretches
+from fdbr.compiler.passes.schedule_guards import schedule_guards
+from fdbr.compiler.passes.wiring import Turns, turns_of
+
+__all__ = ["LEAST", "roll_loops"]
+
+LEAST = 4000
+"""How many steps a loop must save; shorter ones are quicker as they are."""
+
+_FEWEST = 4  # turns of a loop
+_LITTLE = 8  # steps that are saved by loops over what other loops have given
+_TRIALS = 8  # stretches that are looked at for each loop
+
+
+def roll_loops(program: Program, least: int | None = None) -> Program:
+    """The program with a loop in the place of steps that repeat themselves.
+
+    A turn of the loop does what a turn of Python's loop did, in the same order, on the same
+    values; so nothing that it gives is changed.  Turns at the ends that differ from the others
+    stay as they are.
+    """
+    least = LEAST if least is None else least
+    if len(program.steps) < least:
+        return program
+    if any(map(has_effect, program.steps)):
+        program = schedule_guards(program)  # effects come after all turns
+    program = cse(dce(program))
+    refused: list[Turns] = []
+    while True:
+        found = _Search(program, least, refused).loops()
+        if not found:
+            return program
+        emission = Emission(program, found)
+        rolled = emission.program(lambda body: roll_loops(body, least))
+        costly = list(emission.costly())
+        if not costly:
+            return dce(rolled)
+        refused += costly
+
+
+class _Search:
+    """The loops in a program."""
+
+    def __init__(self, program: Program, least: int, refused: Sequence[Turns]) -> None:
+        self.steps: Sequence[Step] = program.steps
+        self.numbers = looks_of(self.steps)
+        self.least, self.refused = least, refused
+        self.made: dict[Variable, tuple[int, int]] = {}
+        for position, step in enumerate(self.steps):
+            for number, out in enumerate(step.outs):
+                self.made[out] = position, number
+
+    def loops(self) -> list[Turns]:
+        """All of them, in their order."""
+        found = self._within(0, len(self.steps), self.least)
+        for turns in list(found):
+            read = self._readers_of(turns)
+            bounds = [0, *(p for t in found for p in (t.start, t.stop)), len(self.steps)]
+            for start, stop in zip(bounds[::2], bounds[1::2], strict=True):
+                more = self._within(start, stop, _LITTLE) if stop - start > _LITTLE else []
+                found += [t for t in more if any(t.start <= p < t.stop for p in read)]
+            found.sort(key=lambda turns: turns.start)
+        return found
+
+    def _readers_of(self, turns: Turns) -> list[int]:
+        """The steps after a loop that read what its turns have made."""
+        made = {out for step in self.steps[turns.start : turns.stop] for out in step.outs}
+        later = range(turns.stop, len(self.steps))
+        return [p for p in later if not made.isdisjoint(self.steps[p].reads)]
+
+    def _within(self, start: int, stop: int, least: int) -> list[Turns]:
+        """The loops between two steps."""
+        best = self._best(start, stop, least)
+        if best is None:
+            return []
+        before = self._within(start, best.start, least)
+        return [*before, best, *self._within(best.stop, stop, least)]
+
+    def _best(self, start: int, stop: int, least: int) -> Turns | None:
+        best, most = None, least - 1
+        for stretch in islice(stretches(self.numbers[start:stop]), _TRIALS):
+            if stretch.saved <= most:
+                break
+            moved = Stretch(stretch.start + start, stretch.stop + start, stretch.period)
+            turns = turns_of(self.steps, self.made, moved)
+            if turns is None or turns.count < _FEWEST:
+                continue
+            saved = (turns.count - 1) * turns.period
+            if saved > most and not any(map(turns.overlaps, self.refused)):
+                best, most = turns, saved
+        return best
