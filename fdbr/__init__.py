@@ -14,7 +14,7 @@ from fdbr.forward import jvp
 from fdbr.jacobians import hessian, hvp, jacfwd, jacrev, linearize
 from fdbr.loops import fori_loop, scan, while_loop
 from fdbr.nn import initializers
-from fdbr.ops.indexing import Place, at
+from fdbr.ops.indexing.writing import Place, at
 from fdbr.signatures import typed
 from fdbr.solvers import Minimum, Solution, fixed_point, minimize, odeint, root
 from fdbr.transforms import grad, stop_gradient, value_and_grad, vjp

@@ -17,7 +17,9 @@ from fdbr.ops.elementwise.complex_parts import conj, imag, real
 from fdbr.ops.elementwise.exponential import *
 from fdbr.ops.elementwise.logistic import logaddexp, sigmoid
 from fdbr.ops.elementwise.trigonometric import *
-from fdbr.ops.indexing import at, getitem, take, take_along_axis
+from fdbr.ops.indexing.reading import getitem, take, take_along_axis
+from fdbr.ops.indexing.segments import *
+from fdbr.ops.indexing.writing import at
 from fdbr.ops.inspection import *
 from fdbr.ops.inspection import VERSIONS, __array_namespace_info__
 from fdbr.ops.networks.activation import log_softmax, logsumexp, relu, softmax
@@ -39,7 +41,6 @@ from fdbr.ops.padding import *
 from fdbr.ops.products import dot, einsum, inner, linear, matmul, outer, tensordot, vecdot
 from fdbr.ops.reductions import *
 from fdbr.ops.searching import *
-from fdbr.ops.segments import *
 from fdbr.ops.sets import *
 from fdbr.ops.shape import *
 from fdbr.ops.signal import *

@@ -12,7 +12,7 @@ from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.cumulative import cumulative_sum
 from fdbr.ops.elementwise.arithmetic import subtract
 from fdbr.ops.elementwise.comparison import not_equal
-from fdbr.ops.indexing import pick
+from fdbr.ops.indexing.reading import pick
 from fdbr.ops.kinds import aligned, linear
 from fdbr.ops.reductions import sum as _sum
 from fdbr.ops.searching import searchsorted

@@ -9,7 +9,7 @@ from fdbr.kernels import LEAST
 from fdbr.messages import describe
 from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.dtypes import is_traced
-from fdbr.ops.indexing import getitem
+from fdbr.ops.indexing.reading import getitem
 from fdbr.ops.kinds import constant
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.reductions import count_nonzero

@@ -14,7 +14,7 @@ from fdbr.ops.creation import arrays, asarray, ones_like
 from fdbr.ops.cumulative import cumulative_sum
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.elementwise.comparison import equal, logical_not, not_equal
-from fdbr.ops.indexing import pick
+from fdbr.ops.indexing.reading import pick
 from fdbr.ops.searching import searchsorted, true_places
 from fdbr.ops.shape import concat, reshape
 from fdbr.ops.sorting import argsort, sort

@@ -11,7 +11,7 @@ from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import astype, float_dtype
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import conj
-from fdbr.ops.indexing import pick
+from fdbr.ops.indexing.reading import pick
 from fdbr.ops.kinds import fit, leading, multilinear
 from fdbr.ops.searching import searchsorted
 from fdbr.ops.shape import concat, flip

@@ -14,7 +14,7 @@ from fdbr.kernels import LEAST
 from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import is_traced
-from fdbr.ops.flat_places import put_at
+from fdbr.ops.indexing.flat_places import put_at
 from fdbr.ops.kinds import constant, indexed, shifted
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.orders import ordered, ranked_places

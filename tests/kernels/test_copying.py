@@ -12,7 +12,7 @@ import fdbr
 from fdbr import ops
 from fdbr.backend import copy_of
 from fdbr.kernels import copying
-from fdbr.ops import indexing
+from fdbr.ops.indexing import reading
 
 DTYPES = ["float32", ">f8", "complex128", "float16", "int8", "bool", "O"]
 CUTS = [slice(None), slice(1, None), slice(None, 1), slice(None, None, 2), slice(None, None, -1)]
@@ -26,7 +26,7 @@ def small(monkeypatch):
     monkeypatch.setattr(copying, "_ROW", 1)
     monkeypatch.setattr(copying, "_SHARE", 64)
     monkeypatch.setattr(copying, "thread_count", lambda: 3)
-    monkeypatch.setattr(indexing, "_MANY", 1)
+    monkeypatch.setattr(reading, "_MANY", 1)
 
 
 @st.composite

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 import fdbr
 from fdbr import ops
 from fdbr.kernels import places, pool
-from fdbr.ops import along
+from fdbr.ops.indexing import along
 
 DTYPES = [
     "float32",

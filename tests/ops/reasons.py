@@ -9,9 +9,9 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.core import dispatch, registry
-from fdbr.ops.indexing import _split
+from fdbr.ops.indexing.keys import split
+from fdbr.ops.indexing.places import within
 from fdbr.ops.networks.windows import Geometry
-from fdbr.ops.places import within
 from fdbr.solvers.host import on_host
 
 X = np.array([[-1.25, 0.5], [2.0, -0.75]])
@@ -33,7 +33,7 @@ def _places(x: Any) -> Any:
 
 
 def _last_named(x: Any) -> Any:
-    key, indices, x = _split(np.array([0, 0]), x)
+    key, indices, x = split(np.array([0, 0]), x)
     return dispatch(registry["last_named"], (x, *indices), {"key": key})
 
 

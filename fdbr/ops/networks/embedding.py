@@ -8,8 +8,8 @@ from fdbr.backend import array_module
 from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import beside
-from fdbr.ops.places import within
-from fdbr.ops.table_rows import rows_at
+from fdbr.ops.indexing.places import within
+from fdbr.ops.indexing.table_rows import rows_at
 
 __all__ = ["embed"]
 

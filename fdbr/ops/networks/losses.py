@@ -14,13 +14,13 @@ from fdbr.ops.dtypes import astype, float_dtype, in_single
 from fdbr.ops.elementwise.arithmetic import maximum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp
-from fdbr.ops.indexing import along_axis
+from fdbr.ops.indexing.places import within
+from fdbr.ops.indexing.reading import along_axis
 from fdbr.ops.kinds import indexed, opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.kinds.large import by_rows
 from fdbr.ops.kinds.unbroadcast import accumulated
 from fdbr.ops.networks.activation import exp_in_place, log_softmax
-from fdbr.ops.places import within
 from fdbr.ops.reductions import argmax, mean, sum
 from fdbr.ops.shape import expand_dims, moveaxis, normalize_axis, squeeze
 from fdbr.ops.squares import is_long, squared_distance

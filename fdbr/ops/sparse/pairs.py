@@ -8,8 +8,8 @@ from typing import Any
 
 from fdbr.backend import array_module
 from fdbr.libraries import scipy_of
-from fdbr.ops.indexing import take
-from fdbr.ops.segments import segment_sum
+from fdbr.ops.indexing.reading import take
+from fdbr.ops.indexing.segments import segment_sum
 from fdbr.ops.shape import reshape
 from fdbr.ops.sparse.patterns import Pattern
 

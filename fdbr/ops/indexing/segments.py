@@ -13,13 +13,15 @@ from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.indexing import Place, in_range, pick
+from fdbr.ops.indexing.keys import in_range
+from fdbr.ops.indexing.places import extremes_at, put_at
+from fdbr.ops.indexing.reading import pick
+from fdbr.ops.indexing.table_rows import add_rows
+from fdbr.ops.indexing.writing import Place
 from fdbr.ops.kinds import opaque
 from fdbr.ops.kinds.batches import spread
-from fdbr.ops.places import extremes_at, put_at
 from fdbr.ops.reductions import max as _max
 from fdbr.ops.shape import broadcast_to, normalize_axis
-from fdbr.ops.table_rows import add_rows
 
 __all__ = ["gather", "scatter", "segment_sum"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fdbr.floats import dtype_kind, is_short
 from fdbr.messages import describe
-from fdbr.ops import flat_places
+from fdbr.ops.indexing import flat_places
 from fdbr.ops.kinds import constant
 
 __all__ = ["extremes_at", "last_named", "put_at", "sums_at", "within"]

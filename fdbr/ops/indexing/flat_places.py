@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.kernels import LEAST
-from fdbr.ops.along import few, only_axis, places_of, read_along, write_along
+from fdbr.ops.indexing.along import few, only_axis, places_of, read_along, write_along
 from fdbr.threads import divide
 
 __all__ = ["add_at", "added_at", "last_named", "put_at", "read_at", "region_shape"]

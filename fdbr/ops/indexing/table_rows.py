@@ -9,10 +9,10 @@ import numpy as np
 from fdbr.backend import array_module
 from fdbr.deferred import Deferred
 from fdbr.messages import describe
-from fdbr.ops.flat_places import read_at
+from fdbr.ops.indexing.flat_places import read_at
+from fdbr.ops.indexing.places import sums_at
 from fdbr.ops.kinds import linear
 from fdbr.ops.kinds.batches import spread
-from fdbr.ops.places import sums_at
 from fdbr.ops.shape import moveaxis, reshape
 
 __all__ = ["add_rows", "rows_at"]

@@ -1,0 +1,182 @@
+"""Putting elements at places of a new array."""
+
+from typing import Any
+
+import numpy as np
+
+from fdbr.backend import array_module, copy_of, keep
+from fdbr.core import Tracer, is_differentiated
+from fdbr.floats import dtype_kind, is_short
+from fdbr.messages import describe
+from fdbr.ops.creation import asarray, holds_array
+from fdbr.ops.dtypes import astype
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.indexing.batches import batch_erase, batch_last_named, batch_reading, batch_replace
+from fdbr.ops.indexing.flat_places import add_at, region_shape
+from fdbr.ops.indexing.keys import Key, join, split
+from fdbr.ops.indexing.places import last_named, put_at, sums_at
+from fdbr.ops.indexing.reading import _gather
+from fdbr.ops.kinds import constant, indexed
+from fdbr.ops.shape import broadcast_to, reshape
+
+__all__ = ["Place", "at"]
+
+
+class at:
+    """Functional updates: ``at(x)[key].set(y)`` is a copy of ``x`` with ``y`` at the key.
+
+    On traced values ``x.at[key].set(y)`` is the same.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.at(np.zeros(3))[1:].set(5.0)
+    array([0., 5., 5.])
+    >>> ops.at(np.zeros(3))[np.array([0, 0, 2])].add(1.0)
+    array([2., 0., 1.])
+    """
+
+    __slots__ = ("_x",)
+
+    def __init__(self, x: Any, /) -> None:
+        self._x = x
+
+    def __getitem__(self, key: Any) -> "Place":
+        return Place(self._x, key)
+
+    def __repr__(self) -> str:
+        return f"at({describe(self._x)})"
+
+
+class Place:
+    """Some elements of an array, by a key: see `at`."""
+
+    __slots__ = ("_indices", "_key", "_shape", "_x")
+
+    def __init__(self, x: Any, key: Any, made_here: bool = False) -> None:
+        x = asarray(x)
+        self._shape = x.shape
+        self._key, self._indices, self._x = split(key, x, made_here)
+
+    def get(self) -> Any:
+        """The elements."""
+        return _gather(self._x, *self._indices, key=self._key)
+
+    def set(self, values: Any, /) -> Any:
+        """A copy of the array with ``values``, broadcast, in the elements' place.
+
+        Where a key names an element several times, the last value counts.
+        """
+        values = self._values(values, "set")
+        return self._whole(_replace(self._x, values, *self._kept(values), key=self._key))
+
+    def add(self, values: Any, /) -> Any:
+        """A copy of the array with ``values``, broadcast, added to the elements.
+
+        Where a key names an element several times, each value is added.
+        """
+        values = self._values(values, "add")
+        return self._whole(_increase(self._x, values, *self._kept(values), key=self._key))
+
+    def _whole(self, out: Any) -> Any:
+        """A changed array in the shape of the given one."""
+        return out if out.shape == self._shape else reshape(out, self._shape)
+
+    def _kept(self, values: Any) -> tuple[Any, ...]:
+        """The indices, as the derivative in ``values`` needs them: nobody else's."""
+        if not isinstance(values, Tracer) or isinstance(self._x, Tracer):
+            return self._indices
+        return tuple(i if isinstance(i, Tracer) else keep(i) for i in self._indices)
+
+    def _values(self, values: Any, verb: str) -> Any:
+        if {type(self._x), *map(type, self._indices)} == {np.ndarray}:
+            shape = region_shape(self._x.shape, join(self._key, self._indices))
+        else:
+            shape = _region(self._x, *self._indices, key=self._key).shape
+        if type(values) is not np.ndarray:
+            xp = array_module(self._x)
+            values = asarray(values) if holds_array(values) else xp.asarray(values)
+        if values.dtype.kind == "c" and self._x.dtype.kind != "c":
+            raise TypeError(
+                f"fdbr.ops.at: {verb} of complex values {describe(values)} in {describe(self._x)} "
+                "would lose their imaginary part; make the array complex first"
+            )
+        floating = dtype_kind(values.dtype) in "fc" and dtype_kind(self._x.dtype) not in "fc"
+        if floating and is_differentiated(values):
+            raise TypeError(
+                f"fdbr.ops.at: {verb} of traced values {describe(values)} in {describe(self._x)} "
+                "would cut them off from their derivative; make the array floating first"
+            )
+        values = astype(values, self._x.dtype, copy=False)
+        while values.ndim > len(shape) and values.shape[0] == 1:
+            values = values[0]
+        try:
+            return broadcast_to(values, shape)
+        except ValueError as error:
+            raise ValueError(
+                f"fdbr.ops.at: {verb} of {describe(values)}, which does not broadcast to the "
+                f"shape {shape} of the elements at the key"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"at({describe(self._x)})[{self._key}]"
+
+
+@constant(batch=batch_reading)
+def _region(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
+    return xp.broadcast_to(xp.zeros((), dtype=bool), region_shape(x.shape, join(key, indices)))
+
+
+@constant(batch=batch_last_named)
+def _last_named(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
+    """Which of the named elements were the last to be written, if a key names some again."""
+    return last_named(xp, x.shape, join(key, indices))
+
+
+def _replaced(ct: Any, indices: Any, key: Key) -> Any:
+    """What of an update's cotangent belongs to the values that were written."""
+    taken = _gather(ct, *indices, key=key)
+    if not indices:
+        return taken
+    return where(_last_named(ct, *indices, key=key), taken, 0)
+
+
+def _copied(xp: Any, x: Any) -> Any:
+    """A copy, of numbers too."""
+    return copy_of(x) if type(x) is np.ndarray else xp.array(x)
+
+
+@indexed(
+    lambda ct, shape, indices, params: _erase(ct, *indices, **params),
+    lambda ct, shape, indices, params: _replaced(ct, indices, params["key"]),
+    batch=batch_replace,
+)
+def _replace(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
+    out = _copied(xp, x)
+    put_at(xp, out, join(key, indices), values)
+    return out
+
+
+@indexed(lambda ct, shape, indices, params: _erase(ct, *indices, **params), batch=batch_erase)
+def _erase(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
+    out = _copied(xp, x)
+    if xp is np:
+        put_at(np, out, join(key, indices), 0)
+    else:
+        out[join(key, indices)] = 0
+    return out
+
+
+@indexed(
+    lambda ct, shape, indices, params: ct,
+    lambda ct, shape, indices, params: _gather(ct, *indices, **params),
+    batch=batch_replace,
+)
+def _increase(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
+    if xp is not np or is_short(x.dtype):
+        return x + sums_at(xp, x.shape, join(key, indices), values)
+    out = copy_of(x) if type(x) is np.ndarray and x.flags.c_contiguous else np.array(x, order="C")
+    if indices:
+        add_at(out, join(key, indices), values)
+    else:
+        out[key] += values
+    return out
