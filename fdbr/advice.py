@@ -1,4 +1,4 @@
-"""What errors of NumPy's do not say: what to write instead of an assignment.
+"""Advice added to errors of NumPy's: what to write instead of an assignment.
 
 NumPy asks a traced value for its number where one is assigned to an element, and hides the error
 that it gets behind one of its own; and an array that must not be written to has nothing to say of
@@ -10,7 +10,7 @@ from collections.abc import Callable
 __all__ = ["advise", "advisers"]
 
 advisers: list[Callable[[Exception], str | None]] = []
-"""What may know more of an error: the note to add, or `None`."""
+"""Functions of an error that return the note to add, or `None`."""
 
 _LOCKED = (
     "fdbr: arrays that it hands out are never written to. Write B = ops.at(B)[key].set(x) for "

@@ -101,7 +101,7 @@ def _nothing_to_differentiate(trace: ReverseTrace, argument: Any, position: int)
 
 
 def lower(trace: ReverseTrace, leaf: Any) -> Any:
-    """What a leaf of the output is outside the transformation."""
+    """Take the trace off a leaf of the output."""
     if type(leaf) is ReverseTracer and leaf._trace is trace:
         return release(trace, leaf.value)
     return trace.admit(leaf)

@@ -1,4 +1,4 @@
-"""What makes a traced value behave as an array.
+"""Traced values behave as arrays: operators, attributes and protocols.
 
 Attributes and conversions stand here.  Operators and methods are `fdbr.ops` functions, and
 NumPy's own functions come in through its protocols; `fdbr.interop` installs both, and enters
@@ -43,7 +43,7 @@ ufunc_methods: dict[tuple[Any, str], Callable[..., Any]] = {}
 """The op for methods of ufuncs, such as ``np.add.reduce``."""
 
 functions: dict[Any, Callable[..., Any]] = {}
-"""What to call for each NumPy function that is no ufunc, with the same arguments."""
+"""Implementations of NumPy's functions that are no ufuncs, with the same arguments."""
 
 
 def install(name: str, member: Any) -> None:
@@ -66,7 +66,7 @@ def _explain(value: Any) -> None:
 
 
 def _name(value: Any) -> Any:
-    """What messages call an argument: a traced value's numbers are of no interest there."""
+    """Describe an argument for messages, a traced value without its numbers."""
     return f"<traced {describe(value)} of {value._trace}>" if isinstance(value, Tracer) else value
 
 
@@ -74,7 +74,7 @@ def _name(value: Any) -> Any:
 
 
 def fixed(name: str, instead: str) -> Callable[..., NoReturn]:
-    """What refuses that an attribute of a traced value is assigned to."""
+    """Refuse assignment to an attribute of a traced value."""
     return refusing(
         f"assignment to the {name} of {{}}: traced values are immutable. Write x = {instead}.",
         AttributeError,
@@ -95,7 +95,7 @@ _OF_NUMBERS = {"shape": (), "ndim": 0, "size": 1, "device": "cpu"}
 
 
 def _of_number(self: Any, name: str) -> Any:
-    """What a traced Python number says of itself, and the error for what nothing has."""
+    """Attributes of traced Python numbers, and the error for those that nothing has."""
     if name in _OF_NUMBERS:
         return _OF_NUMBERS[name]
     if name == "dtype":

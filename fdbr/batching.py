@@ -423,7 +423,7 @@ def _value(trace: BatchTrace, leaf: Any) -> Any:
 
 
 def _repeated(value: Any, count: int, dtype: Any) -> Any:
-    """What is the same for all examples, once for each; nobody can write to it."""
+    """Repeat a value for each example; nobody can write to it."""
     value = ops.asarray(value, dtype=dtype)
     if not isinstance(value, Tracer):
         value = protect(value)

@@ -1,4 +1,4 @@
-"""What an error inside a backward rule says of the operation to which the rule belongs."""
+"""Notes on errors inside backward rules: the operation to which the rule belongs."""
 
 import functools
 import inspect

@@ -237,7 +237,7 @@ def _over(name: str, max_paths: int, f: Any, axes: Any, size: int) -> Callable[.
 
 
 def _taken_off(chosen: BatchTracer, residuals: Any) -> tuple[Any, list[Any], list[Any], Any]:
-    """What one path of a batch keeps: whose it is, the leaves, where they are batched, the tree.
+    """The residuals of one path of a batch: its examples, leaves, batch axes and tree.
 
     What is the same for all examples stays as it is, be it an array or anything else.
     """

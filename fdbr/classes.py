@@ -124,7 +124,7 @@ def frozen(cls: type[T] | None = None, /, **options: Any) -> Any:
 
 
 def _subclass_hook(made: Any) -> Callable[..., None]:
-    """What makes subclasses nodes as well, where they forgot the decorator."""
+    """Make subclasses nodes as well, where they forgot the decorator."""
 
     def hook(cls: Any, **options: Any) -> None:
         super(made, cls).__init_subclass__(**options)

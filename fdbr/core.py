@@ -50,7 +50,7 @@ host_types = frozenset({np.ndarray, np.float64, np.float32})
 _NUMPYS = (np.ndarray, np.number, np.bool_)  # the classes of plain values
 _OBJECTS = np.dtype(object)
 EXPLAINED = (TypeError, ValueError, IndexError, OverflowError, AttributeError)
-"""What array modules raise about operands that they cannot take."""
+"""The errors that array modules raise about operands that they cannot take."""
 _plain_errors = (TypeError, IndexError, np.linalg.LinAlgError, ValueError, OverflowError)
 
 registry: dict[str, "Primitive"] = {}
@@ -162,15 +162,15 @@ class Trace:
         raise TypeError(f"{type(self).__name__} has no rule for {primitive.name}")
 
     def lower(self, tracer: "Tracer") -> Any:
-        """What `stop_gradient` leaves of a traced value of this trace."""
+        """Take this trace off a traced value, for `stop_gradient`."""
         raise TypeError(f"{type(self).__name__} has no rule for stop_gradient")
 
     def whole(self, tracer: "Tracer") -> Any:
-        """What `whole` leaves of a traced value of this trace."""
+        """Take this trace off a traced value, for `whole`."""
         return self.lower(tracer)
 
     def decide(self, tracer: "Tracer", kind: type) -> Any:
-        """What Python control flow gets of a traced value: its truth, or an integer."""
+        """Answer Python control flow about a traced value: its truth, or an integer."""
         return kind(tracer.value)
 
     def each(self, tracer: "Tracer", kind: type) -> list[Any]:
@@ -178,7 +178,7 @@ class Trace:
         return list(tracer)  # type: ignore[call-overload]
 
     def show(self, tracer: "Tracer") -> Any:
-        """What text is made of for a traced value: its plain value."""
+        """The plain value of a traced value, of which text is made."""
         return shown(tracer.value)
 
     def borrow(self, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the cotangent of a leaf must be like, as it is given and as it is handed out."""
+"""Types, shapes and dtypes of cotangents, as they are given and as they are handed out."""
 
 from collections.abc import Set
 from typing import Any
@@ -15,7 +15,7 @@ __all__ = ["Kind", "fitted"]
 
 
 class Kind:
-    """What a leaf's gradient must be like: an array, a scalar or a number, and of which dtype."""
+    """The form of a leaf's gradient: an array, a scalar or a number, and its dtype."""
 
     __slots__ = ("_number", "dtype", "shape", "type", "xp")
 

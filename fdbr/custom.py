@@ -18,7 +18,7 @@ Leaves = tuple[Any, ...]
 
 
 class _Custom:
-    """What the two kinds have in common: a function of trees, with static arguments."""
+    """The common base of both kinds: a function of trees, with static arguments."""
 
     def __init__(self, f: Function, nondiff_argnums: int | Sequence[int] = ()) -> None:
         name = f"fdbr.{type(self).__name__}"
@@ -281,7 +281,7 @@ class _Run:
         return tree.unflatten(self.result, leaves)
 
     def checked_cotangents(self, given: Any) -> list[Any]:
-        """What ``bwd`` returned, leaf by leaf."""
+        """Check the result of ``bwd``, leaf by leaf."""
         name = f"fdbr.custom_vjp: bwd of {self.custom.__name__}"
         if not isinstance(given, tuple | list) or len(given) != len(self.places):
             raise TypeError(
@@ -296,7 +296,7 @@ class _Run:
         return found
 
     def checked_tangents(self, value: Any, tangent: Any) -> list[Any]:
-        """What ``jvp`` returned as tangent, leaf by leaf."""
+        """Check the tangent that ``jvp`` returned, leaf by leaf."""
         where = f"fdbr.custom_jvp: the tangent that the rule of {self.custom.__name__} returned"
         found = _fitted_tree(tangent, value, where)
         return [

@@ -110,5 +110,5 @@ def added(a: Any, b: Any) -> Any:
 
 
 def settled(value: Any) -> Any:
-    """What a reverse rule returned, computed."""
+    """Compute a deferred result of a reverse rule."""
     return value.value() if type(value) is Deferred else value

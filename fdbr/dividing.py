@@ -26,7 +26,7 @@ _EXACT = 1 << 53
 
 
 def spread(value: Any) -> int:
-    """What the truth values in an array say: 0 if all are false, 2 if all are true, else 1."""
+    """Summarise truth values: 0 if all are false, 2 if all are true, else 1."""
     count = np.count_nonzero(value)
     return 0 if not count else 2 if count == np.size(value) else 1
 
@@ -164,7 +164,7 @@ class Part:
         return count <= _FEW or count * len(self.chosen) <= _ROWS
 
     def divided_anew(self, answers_of: Callable[..., list[Any]]) -> "list[Part]":
-        """What it is divided into by the first question, if the same always answer alike."""
+        """The division by the first question, if the same examples always answer alike."""
         self.fixed, self.parts = True, None
         values, kind = self._question
         self.agrees(answers_of(values, len(self.chosen), kind), kind)

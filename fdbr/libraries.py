@@ -1,4 +1,4 @@
-"""What stands beside an array module: SciPy's functions for its arrays, and its devices.
+"""The companions of an array module: SciPy's functions for its arrays, and its devices.
 
 NumPy has SciPy beside it, CuPy has `cupyx`.  All that fdbr does otherwise for the one than for
 the other is asked here, so that a module which behaves as CuPy does is treated as CuPy is.
@@ -44,7 +44,7 @@ def scipy_of(xp: Any, name: str) -> Any:
 
 
 def cuda_of(xp: Any) -> Any:
-    """What an array module says of devices, as CuPy does; `None` where there are none."""
+    """The device interface of an array module, such as CuPy's; `None` where there is none."""
     return getattr(xp, "cuda", None)
 
 

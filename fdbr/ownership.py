@@ -33,7 +33,7 @@ def retain_from(trace: Trace, value: Any) -> Any:
 
 
 def publish(trace: Trace, value: Any) -> Any:
-    """What a trace hands to the user: read-only, and a copy where it is the user's own memory."""
+    """Hand a value to the user: read-only, and a copy where it is the user's own memory."""
     kind = type(value)
     if kind is np.ndarray and value.base is None and not trace.borrowed:  # the usual case
         value.setflags(False)

@@ -47,7 +47,7 @@ leaf_types: set[type] = {np.ndarray, np.float32, np.float64, float, int}
 """Types that are leaves and stay leaves, whatever classes are registered."""
 
 settling: dict[str, Callable[[Any], None]] = {}
-"""What to do when a library is there, by its name: it has classes that are nodes of trees."""
+"""Functions to call when a library is imported, by its name: its classes are nodes of trees."""
 
 
 def settle() -> None:

@@ -36,7 +36,7 @@ _judged: dict[int, tuple[optree.PyTreeSpec, bool]] = {}
 
 
 def recall(tree: Any) -> Any:
-    """What is known of a tree, with its ``leaves``, a tuple, and ``structure``; or `None`."""
+    """The remembered tree with these ``leaves``, a tuple, and ``structure``; or `None`."""
     known = _known.get(id(tree))
     return known if known is not None and known() is tree else None
 

@@ -45,7 +45,7 @@ _MOST = 1 << 10  # combinations of shapes and dtypes that are known to fit
 
 @attrs.frozen
 class Pattern:
-    """What one array must be like.
+    """The shape and dtype that one array must have.
 
     Attributes
     ----------

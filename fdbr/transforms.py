@@ -244,7 +244,7 @@ class Pullback:
 
 
 class _Place:
-    """What messages call the cotangent of a leaf of the output, found out if there is one."""
+    """The name of an output leaf's cotangent in messages, found only when it is needed."""
 
     __slots__ = ("_name", "_number", "_structure")
 

@@ -73,7 +73,7 @@ class Cache:
         return entry
 
     def _dropping(self, key: tuple[Any, ...], leaf: Any) -> Any:
-        """What drops an entry when a leaf is gone that it does not keep; `None` if it keeps it."""
+        """Drop an entry when a leaf that it refers to weakly is gone; `None` if it keeps it."""
         if held_weakly(leaf) is None:
             return None
         entries = self.entries
@@ -85,7 +85,7 @@ class Cache:
         entry.used = next(_clock)
 
     def called(self, leaves: Sequence[Any], structure: Any) -> Any:
-        """What the function gives for some leaves; it is an error if it writes into arguments."""
+        """Call the function on some leaves; it is an error if it writes into arguments."""
         args, kwargs = put_together(structure, leaves)
         before = contents(structure, args, kwargs)
         result = self.f(*args, **kwargs)
@@ -185,7 +185,7 @@ def _static_fields(node: Any) -> tuple[Any, ...]:
 
 
 def _impurity(environment: Environment, states: RandomStates) -> str | None:
-    """What a run has done that no pure function does, in words."""
+    """Describe an impure act of a run; `None` if there was none."""
     if (name := states.changed()) is not None:
         return (
             f"drew from {name}, which is not an argument: a replay would give the same numbers "

@@ -49,7 +49,7 @@ def call_stub_of(
     ordered: bool,
     donation: Donation,
 ) -> CallStub:
-    """What a call that a recording fits does.
+    """Write the call stub for calls that a captured program fits.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class _Writer:
 
     @staticmethod
     def _put(is_field: bool, path: str) -> tuple[str, str]:
-        """What comes before and after a value in the statement that puts it in a part's place."""
+        """The text before and after a value in the statement that puts it in a part's place."""
         node, _, field = path.rpartition(".")
         return (f"put({node}, {field!r}, ", ")") if is_field else (f"{path} = ", "")
 
@@ -280,7 +280,7 @@ class _Writer:
                 self.lines.append(f"else: {out}.setflags(False)")
 
     def _is_given(self, out: str, output: Variable, program: Program) -> str:
-        """What is true if an output is an argument itself."""
+        """The condition that an output is an argument itself."""
         pairs = zip(self.moving, program.inputs, strict=True)
         like = [name for name, variable in pairs if variable.kind == output.kind]
         if len(like) > _FEW:

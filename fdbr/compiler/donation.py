@@ -24,7 +24,7 @@ class DonatedError(RuntimeError):
 
 
 class Donated:
-    """What stands where an array was that was given up: every use of it is an error.
+    """The mark in the place of a donated array: every use of it is an error.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def _is_open(node: Any) -> bool:
 
 @attrs.frozen(eq=False)
 class Donation:
-    """What the caller of a jitted function gives up.
+    """The arguments that the caller of a jitted function donates.
 
     Attributes
     ----------
@@ -142,4 +142,4 @@ def _alone() -> int:
 
 
 SOLE = _alone()
-"""What `sys.getrefcount` says of an array that one local variable alone refers to."""
+"""The `sys.getrefcount` of an array that one local variable alone refers to."""

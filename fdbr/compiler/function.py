@@ -38,7 +38,7 @@ _LATER: Any = object()  # stands for the function that a decorator with options 
 
 
 class Jitted(Generic[P, R]):
-    """What `jit` returns: a function that replays recordings of another.
+    """The result of `jit`: a function that replays captured programs of another.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class Jitted(Generic[P, R]):
         return tree.unflatten(form, recorded.result)
 
     def _eagerly(self, leaves: list[Any], structure: Any) -> Any:
-        """What the function itself gives for arguments that were taken apart."""
+        """Call the function itself with arguments that were taken apart."""
         args, kwargs = put_together(structure, leaves)
         return self._f(*args, **kwargs)
 
@@ -194,7 +194,7 @@ class Jitted(Generic[P, R]):
     def fitting(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Specialization, CompiledTrace | None, list[Any], Any]:
-        """What there is for such arguments, made if there was nothing; and their leaves."""
+        """Find the program for such arguments, or capture one; and their leaves."""
         if not self._ordered:
             kwargs = dict(sorted(kwargs.items()))
         leaves, structure = taken_apart(args, kwargs, self._cache.readers)
@@ -220,7 +220,7 @@ class Jitted(Generic[P, R]):
         return (*(recording.program for recording in recordings), *pullbacks)
 
     def report(self) -> Report:
-        """What was recorded, and why; print it to read it."""
+        """Report on the captured programs; print it to read it."""
         return report_of(self._cache.name, self._cache.entries.values())
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:

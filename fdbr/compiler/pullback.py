@@ -24,7 +24,7 @@ __all__ = ["Differentiated", "Form"]
 
 
 class Form:
-    """What makes a result of the outputs of a forward program.
+    """Build the result out of the outputs of a forward program.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Differentiated:
         return NotImplemented if recording is None else self._traced(outs, recording.form)
 
     def _kept(self, leaf: Any) -> Any:
-        """What a leaf holds, as it stays until the backward pass."""
+        """The value of a leaf, kept as it is until the backward pass."""
         if isinstance(leaf, ReverseTracer):
             leaf.value = retain_from(self.trace, leaf.value)
             return leaf.value

@@ -1,4 +1,4 @@
-"""What was recorded, and why, to be read."""
+"""Reports on the programs of a jitted function."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -50,7 +50,7 @@ class Kept:
 
 @attrs.frozen
 class Report:
-    """What there is of a jitted function; print it to read it.
+    """The programs of a jitted function, and their state; print it to read it.
 
     Attributes
     ----------

@@ -82,7 +82,7 @@ class CompiledTrace:
 
     @property
     def program(self) -> Program:
-        """What runs: after the passes, if it has gone through them."""
+        """The program that runs: after the passes, if it has gone through them."""
         return self.code.program
 
     @property
@@ -175,7 +175,7 @@ class Specialization:
 
     @property
     def environment(self) -> Environment | None:
-        """What is around the function, if there is a recording."""
+        """The captured environment of the function, if there is one."""
         recordings = self.recordings
         return recordings[0].environment if recordings else None
 
@@ -228,7 +228,7 @@ class Specialization:
         return None, None, ""
 
     def _change(self, recordings: Sequence[CompiledTrace]) -> str:
-        """What has changed around the function since, if anything; recordings end with that."""
+        """Describe what has changed around the function, if anything; its traces end with that."""
         environment = recordings[0].environment
         if environment.holds():
             if (array := environment.changed_array()) is not None:

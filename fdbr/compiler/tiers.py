@@ -1,4 +1,4 @@
-"""What runs a program: steps at first, and compiled code once that pays."""
+"""Tiered execution: a program runs step by step at first, and compiled once that pays."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -82,7 +82,7 @@ def draw(f: Any, /, *args: Any) -> Graph:
 
 
 def _parameter(f: Callable[..., Any], index: int) -> str:
-    """What a function calls its argument."""
+    """The name of a function's argument."""
     try:
         parameters = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):  # of functions that are not made in Python

@@ -166,7 +166,7 @@ def _result(out: Any) -> str:
 
 
 class Profile:
-    """What operations cost in a block: a table that grows while the block runs."""
+    """The cost of operations in a block: a table that grows while the block runs."""
 
     def __init__(self, unit: str) -> None:
         self.tally = Tally(unit)
@@ -183,7 +183,7 @@ class Profile:
 
     @property
     def total(self) -> float:
-        """What everything cost together."""
+        """The cost of everything together."""
         return self.table.total
 
     def by(self, *keys: str) -> Table:

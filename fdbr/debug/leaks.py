@@ -69,7 +69,7 @@ class LeakError(RuntimeError):
 
 
 class LeakCheck(Observer):
-    """What `leak_check` found.
+    """The findings of `leak_check`.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ def _names(holders: list[Any], tracer: Tracer) -> tuple[str, ...]:
 
 
 def _name(holder: Any, tracer: Tracer) -> str:
-    """What holds a value, in words."""
+    """Describe in words the object that holds a value."""
     if type(holder) is dict:
         names = [str(name) for name, value in holder.items() if value is tracer]
         module = sys.modules.get(str(holder.get("__name__")))

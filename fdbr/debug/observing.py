@@ -1,4 +1,4 @@
-"""What is observed while a program runs, and who observes it.
+"""Applications of operations, and the observers that are told of them.
 
 An *application* is one call of an operation's value, or of one of its rules.  They are nested:
 the rules of an operation apply others.  Who observes is ambient, in a context variable, so
@@ -119,7 +119,7 @@ class Observer:
 
 
 class _Clock:
-    """What happened within an application: its time, and the observers' share of it."""
+    """Time spent within an application, and the observers' share of it."""
 
     __slots__ = ("inner", "overhead")
 

@@ -1,4 +1,4 @@
-"""What jitted functions do, told to observers: the steps of their programs, kernel by kernel."""
+"""Observe the programs of jitted functions: their steps, kernel by kernel."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -100,7 +100,7 @@ def _step(step: Step, origins: Mapping[Variable, _Origin]) -> _Told:
 
 
 def _name(step: Instruction | Fused | Small) -> str:
-    """What a step is called: by the operations that it does."""
+    """Name a step by the operations that it does."""
     if isinstance(step, Instruction):
         return step.primitive.name
     names = list(dict.fromkeys(part.primitive.name for part in step.steps))

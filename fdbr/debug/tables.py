@@ -16,7 +16,7 @@ _KEYS = ("op", "direction", "source")
 
 @attrs.frozen
 class Row:
-    """What one operation cost at one line in one direction.
+    """The cost of one operation at one line in one direction.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Table:
 
     @property
     def total(self) -> float:
-        """What everything cost together."""
+        """The cost of everything together."""
         return sum(row.total for row in self.rows)
 
     @property
@@ -151,7 +151,7 @@ class Tally:
             self._sums[key] = (calls + 1, total + amount, max(largest, amount))
 
     def table(self) -> Table:
-        """What there is until now."""
+        """The table of everything added until now."""
         with self._lock:
             found = list(self._sums.items())
         rows = [

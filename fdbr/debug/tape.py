@@ -78,7 +78,7 @@ class _Reverse(ReverseTrace):
 
 
 class _Noting(Trace):
-    """What traces of the other kinds have in common: they have no tape to write to."""
+    """The common base of observed traces that have no tape to write to."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What other libraries find when they meet a traced value: NumPy's and SciPy's protocols.
+"""The protocols by which NumPy and SciPy find fdbr when they meet a traced value.
 
 Importing it gives traced values their operators and methods, and enters NumPy's functions.
 """

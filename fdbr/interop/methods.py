@@ -95,7 +95,7 @@ def _combined(op: Callable[..., Any], x: Any, y: Any) -> Any:
 
 
 def operand(x: Any, y: Any) -> Any:
-    """What NumPy makes of the other operand beside an array, if that is numeric.
+    """The other operand as NumPy converts it beside an array, if it is numeric.
 
     Sequences become arrays.  What is no array may itself know what to do with us.
     """

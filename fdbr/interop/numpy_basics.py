@@ -1,4 +1,4 @@
-"""What arrays are, their shapes and their elements: NumPy's functions on traced values.
+"""NumPy's functions about shapes and elements of arrays, on traced values.
 
 Every entry has NumPy's parameters; see `fdbr.interop.signatures` for those that it lacks.
 """

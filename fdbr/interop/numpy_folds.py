@@ -142,7 +142,7 @@ def _accumulate(ufunc: Any, op: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _steps(ufunc: Any, op: Callable[..., Any], x: Any) -> Any:
-    """What comes of the rows up to each; in a logarithmic number of steps if the order is free."""
+    """Fold the rows up to each; in a logarithmic number of steps if the order is free."""
     if ufunc not in _ASSOCIATIVE:
         out = [x[0]]
         for i in range(1, x.shape[0]):

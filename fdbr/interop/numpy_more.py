@@ -295,7 +295,7 @@ def _sort_complex(a: Any) -> Any:
 
 
 def _parting(name: str, sort: Callable[..., Any]) -> None:
-    """What is sorted as a whole is parted at every place; NumPy says which there are."""
+    """Check the places as NumPy does; a sorted array is partitioned at all of them."""
 
     @implements(name, refuses=_FIELDS)
     def part(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect") -> Any:

@@ -1,4 +1,4 @@
-"""What NumPy's functions do that has no meaning for traced values: the errors that say so."""
+"""Errors for NumPy's functions that have no meaning for traced values."""
 
 import numpy as np
 

@@ -40,7 +40,7 @@ def _unique(
 
 
 def _one_nan(values: Any, indices: Any, inverse: Any, counts: Any) -> tuple[Any, ...]:
-    """What is unique if all NaN, which come last, are one."""
+    """Mark unique elements where all NaN, which come last, count as one."""
     none = int(ops.count_nonzero(ops.isnan(values)))
     if none < 2:
         return values, indices, inverse, counts

@@ -28,7 +28,7 @@ _BEYOND = {
     "logcdf": (-np.inf, 0.0),
     "logsf": (0.0, -np.inf),
 }
-"""What the functions are below the support and above it."""
+"""The values of the functions below the support and above it."""
 
 _KINDS = {
     "rv_continuous": ("pdf", "logpdf", "cdf", "logcdf", "sf", "logsf", "ppf", "isf"),

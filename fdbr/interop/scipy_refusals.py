@@ -1,4 +1,4 @@
-"""What SciPy computes on NumPy's arrays alone: the errors, which say what to use instead."""
+"""Errors for functions that SciPy computes on NumPy's arrays alone, with what to use instead."""
 
 import sys
 import traceback
@@ -94,7 +94,7 @@ def explain_scipy(value: Any) -> None:
 
 
 def advise_on_scipy(error: Exception) -> str | None:
-    """What to use instead of a function of SciPy in which an error was raised by traced values."""
+    """The advice for an error that traced values raised inside a function of SciPy."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     roots = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame in frames]
     if roots[-1:] == ["fdbr"] and not isinstance(error, AttributeError):

@@ -16,7 +16,7 @@ from fdbr.array import functions
 __all__ = ["bound", "implements", "refuse"]
 
 _HARMLESS = frozenset({"copy", "overwrite_input", "subok"})
-"""What tells nothing about values: how memory is used, and which class the result has."""
+"""Parameters that do not change values: how memory is used, and which class the result has."""
 
 _REASONS = {
     "out": "arrays are never written to here. Take the result instead",
@@ -122,7 +122,7 @@ def _direct(own: inspect.Signature, theirs: inspect.Signature) -> tuple[float, f
 def _kept(
     given: inspect.BoundArguments, own: inspect.Signature, name: str, refuses: dict[str, str]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """What a function of the signature ``own`` is called with; the rest must change nothing."""
+    """The arguments for a function with the signature ``own``; the others must change nothing."""
     mine = own.parameters
     unnamed = sum(p.kind is _ONE for p in mine.values())
     others = any(p.kind is _OTHERS for p in mine.values())

@@ -28,7 +28,7 @@ def called(
     keepdims: bool = False,
     **dtypes: Any,
 ) -> Any:
-    """What a ufunc gives, of which ``op`` is the operation, with more than its operands.
+    """Apply ``op``, the operation of a ufunc, with further arguments of the ufunc.
 
     ``order`` and ``subok`` tell of memory and classes, and are of no account here.
     """
@@ -81,7 +81,7 @@ def _cast(
 
 
 def _kind(x: Any) -> Any:
-    """What stands for an operand: its dtype, or the type of a Python number, which is weak."""
+    """Represent an operand in promotion: by its dtype, or by the type of a Python number."""
     if not is_number(x):
         return ops.result_type(x) if isinstance(x, Tracer) else np.asarray(x).dtype
     while isinstance(x, Tracer):

@@ -151,7 +151,7 @@ def traced(
 
 
 def key_of(operands: Sequence[Any]) -> Any:
-    """What a plan depends on: dtypes, shapes and strides."""
+    """The key of a plan: dtypes, shapes and strides."""
     return tuple(
         [(v.dtype.char, v.shape, v.strides) if type(v) is np.ndarray else type(v) for v in operands]
     )

@@ -47,7 +47,7 @@ class Fold(NamedTuple):
 
 
 class Folding(Writer):
-    """What both ways have in common."""
+    """The common part of both directions."""
 
     def __init__(self, outs: Sequence[Node], operands: int, fold: Fold) -> None:
         super().__init__(outs, operands, fold.offsets)
@@ -56,7 +56,7 @@ class Folding(Writer):
         self.kept = self._kept()
 
     def _kept(self) -> Node | None:
-        """What is computed before a reduction, and kept in the first output until after it."""
+        """The part computed before a reduction, which the first output keeps until after it."""
         out = self.outs[0]
         if not out.varies or out.level == 0:
             return None
@@ -84,7 +84,7 @@ class Folding(Writer):
         return reductions, stored, [n.args[0] for n in reductions] + [out for _, out in stored]
 
     def _computed(self, wanted: Sequence[Node], level: int, index: Any, mask: str) -> None:
-        """What varies, at one place of the loop of a level."""
+        """The varying nodes at one place of the loop of a level."""
         if self.kept is not None and self.kept.level < level:
             self.found[self.kept] = self._load(
                 self.operands, "r", True, self.kept.dtype, index, mask

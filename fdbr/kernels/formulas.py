@@ -1,4 +1,4 @@
-"""What formulas of nodes are made of."""
+"""Building blocks of formulas on nodes."""
 
 import functools
 from collections.abc import Callable, Sequence

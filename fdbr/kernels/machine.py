@@ -58,7 +58,7 @@ def _llvm() -> Any:
 
 @functools.cache
 def processor() -> str:
-    """What machine code depends on beside its source."""
+    """The environment that machine code depends on beside its source."""
     llvm = _llvm()
     version = ".".join(map(str, llvm.llvm_version_info))
     return digest(version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
@@ -116,7 +116,7 @@ def code_of(name: str, compile: Callable[[], tuple[str, bytes]]) -> tuple[str, b
 
 
 def find(name: str) -> tuple[str, bytes] | None:
-    """What is kept on disk under a name; `None` if there is nothing."""
+    """Read the file kept on disk under a name; `None` if there is none."""
     folder = cache_directory()
     return _read(folder / f"{name}.kernel") if folder else None
 
@@ -142,7 +142,7 @@ def optimized_code(source: str) -> bytes:
 
 
 def optimized(source: str) -> str:
-    """What LLVM makes of a module before it chooses instructions."""
+    """Optimise a module before instructions are chosen."""
     return str(_optimized(source))
 
 

@@ -43,7 +43,7 @@ _STEPS = 6  # of those in the quotient of any two single numbers
 
 
 def _left(x: Node, y: Node) -> Node:
-    """What is left of ``x`` by whole multiples of ``y``, of either sign, and less than ``y``.
+    """The remainder of ``x`` by whole multiples of ``y``, of either sign, and less than ``y``.
 
     A product with a rounded quotient is subtracted exactly: what remains is a multiple of the last
     place of one of the two numbers, and not larger than half of what was subtracted.  Quotients

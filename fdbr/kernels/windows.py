@@ -273,7 +273,7 @@ class _Text:
         return self.add(f"shufflevector {given}, <{self.lanes} x i32> <{order}>")
 
     def vector(self, base: str, row: tuple[str, str], column: tuple[str, str, str]) -> str:
-        """What there is of some elements of a row, and 0 elsewhere."""
+        """Load elements of a row, with 0 for those outside of it."""
         (begin, exists), (start, places, inside) = row, column
         given = "zeroinitializer"
         mask = self.add(f"select i1 {exists}, {self.flags} {inside}, {self.flags} {given}")

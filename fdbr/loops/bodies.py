@@ -82,7 +82,7 @@ class _StageTrace(CaptureTrace):
         return out
 
     def own(self, value: Any) -> CaptureTracer:
-        """What stands for a value from around the body."""
+        """The operand that represents a value from around the body."""
         known = self.lifted.get(id(value))
         if known is None:
             shown = example(value)
@@ -176,7 +176,7 @@ class Body:
         return sum(code.waiting() for code in codes if code is not None)
 
     def code(self, leaves: Sequence[Any]) -> Code:
-        """What runs it; it is made with the leaves of a first run."""
+        """The compiled body; it is made with the leaves of a first run."""
         if self._code is None:
             with np.errstate(all="ignore"):  # the turn that follows will warn
                 captured = capture(lambda given: evaluate(self.program, given), self, leaves)

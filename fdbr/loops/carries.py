@@ -1,4 +1,4 @@
-"""What a loop carries from turn to turn: a tree whose structure, shapes and dtypes stay."""
+"""The values carried from turn to turn: a tree whose structure, shapes and dtypes stay."""
 
 from collections.abc import Callable
 from typing import Any

@@ -57,7 +57,7 @@ def own_memory(leaves: Leaves, operands: Leaves) -> tuple[Any, ...]:
 
 
 class Stack:
-    """What the turns give, put where it belongs; where that cannot be, when all is there."""
+    """Collect the results of turns, in place where that is possible."""
 
     __slots__ = ("array", "parts")
 
@@ -94,7 +94,7 @@ def there(leaves: Leaves) -> list[Any]:
 
 
 def for_each(value: Any, size: int) -> Any:
-    """What all examples of a batch share, for each of them."""
+    """Repeat for each example what all examples of a batch share."""
     value = ops.asarray(value)
     return ops.broadcast_to(value, (size, *value.shape))
 

@@ -88,7 +88,7 @@ class Scan:
         return given[:first], given[first:second], given[second:third], given[third:]
 
     def turn(self, index: int, base: Leaves, carry: Leaves, xs: Leaves, consts: Leaves) -> Any:
-        """What the body is given."""
+        """The arguments of the body."""
         heads = [value + self.numbers[index] for value in base] if self.numbers else []
         return [*heads, *carry, *(x[index] for x in xs), *consts]
 

@@ -106,7 +106,7 @@ class Counter:
 
 
 def pair(function: str, out: Any) -> tuple[Any, Any]:
-    """What a turn returned, or an error if it is no pair."""
+    """The result of a turn, or an error if it is no pair."""
     if not isinstance(out, tuple) or len(out) != 2:
         raise TypeError(
             f"fdbr.{function}: f must return a pair (carry, y), not {describe(out)}; where there "

@@ -144,7 +144,7 @@ def _turns(cond_fun: Any, body_fun: Any, most: int | None, val: Any) -> tuple[An
 
 
 def _holds(answer: Any) -> bool:
-    """What a condition says."""
+    """The answer of a condition."""
     _check_answer(answer)
     return bool(answer)
 

@@ -229,7 +229,7 @@ def _back_of(
     slopes: Leaves,
     sums: Leaves,
 ) -> Callable[..., Any]:
-    """What takes cotangents back over a turn."""
+    """Make the pullback of a turn."""
 
     def back(leaves: list[Any]) -> list[Any]:
         given, added = leaves[: len(slopes)], leaves[len(slopes) : len(slopes) + len(sums)]

@@ -135,7 +135,7 @@ class Constant:
 
 
 made = (Normal, Uniform, VarianceScaling, Orthogonal, Constant)
-"""What the functions below make: functions of a key, a shape and a dtype."""
+"""An initializer: a function of a key, a shape and a dtype."""
 
 
 def lecun_normal() -> VarianceScaling:

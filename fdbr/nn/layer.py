@@ -1,4 +1,4 @@
-"""What all layers have in common."""
+"""The base class of layers."""
 
 from typing import TYPE_CHECKING, Any, Self
 

@@ -123,7 +123,7 @@ def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fa
 
 
 def _factors(x: Any, dtype: Any) -> Any:
-    """What is to be multiplied; of traced integers that are small, as NumPy has it, larger ones."""
+    """The factors of a product; small integers are widened, as NumPy does."""
     x = asarray(x) if dtype is None else astype(asarray(x), dtype)
     if is_traced(x) and dtype is None and x.dtype.kind in "iub":
         return astype(x, result_type(x.dtype, "u8" if x.dtype.kind == "u" else "i8"))
@@ -141,7 +141,7 @@ def _cumsum(xp: Any, x: Any, *, axis: int, reverse: bool) -> Any:
 
 
 def _earlier(x: Any, axis: int, first: Any, reverse: bool = False) -> Any:
-    """What comes before each element along an axis, or behind it: for one of them a number."""
+    """Shift along an axis by one, with a number in the place of the element that is missing."""
     end = x[_places(axis, 1)]
     filler = ones_like(end) if first else zeros_like(end)
     if reverse:

@@ -93,7 +93,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
 
 
 def _type_of(value: Any) -> Any:
-    """What stands for an operand in promotion: its dtype, or a Python number, which is weak."""
+    """Represent an operand in promotion: by its dtype, or by a Python number, which is weak."""
     if is_number(value):
         while isinstance(value, Tracer):
             value = value.value

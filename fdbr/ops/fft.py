@@ -53,7 +53,7 @@ _LONG = 1 << 15  # and from which on several threads are
 
 
 def _library(xp: Any, x: Any) -> tuple[Any, dict[str, Any]]:
-    """What transforms an array: SciPy takes a third of NumPy's time, and has threads."""
+    """The module that transforms an array: SciPy takes a third of NumPy's time, and has threads."""
     if xp is not np or x.size < _MANY:
         return xp, {}
     importlib.import_module("scipy.fft")

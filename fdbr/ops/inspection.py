@@ -1,4 +1,4 @@
-"""What the namespace says of itself, as the Array API asks; its dtypes; exchange of arrays."""
+"""The Array API's inspection functions, its dtypes, and the exchange of arrays."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ class NamespaceInfo:
     """The capabilities, devices and dtypes of `fdbr.ops`."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What the standard leaves open.
+        """The capabilities that the standard leaves open.
 
         Boolean indices and results whose shape depends on the elements are there, under `vmap`
         too; an array has up to 64 dimensions.
@@ -100,7 +100,7 @@ class NamespaceInfo:
 
 
 def __array_namespace_info__() -> NamespaceInfo:
-    """What the namespace says of itself: see the Array API standard.
+    """The inspection object of the namespace: see the Array API standard.
 
     >>> from fdbr import ops
     >>> ops.__array_namespace_info__().dtypes(kind="bool")

@@ -356,7 +356,7 @@ def _at(axis: int, place: Any) -> Any:
 
 
 def _parts(arrays: Sequence[Any]) -> list[Any]:
-    """What is to be joined, as arrays; Python numbers among it are weak, as everywhere."""
+    """Convert the operands of a join to arrays; Python numbers among them are weak."""
     if set(map(type, arrays)) == {np.ndarray}:
         return list(arrays)
     parts = [part if is_number(part) else asarray(part) for part in arrays]

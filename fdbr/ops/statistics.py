@@ -166,7 +166,7 @@ _LINES = {  # of the methods that join the elements by lines: where the places b
 
 
 def _between(ordered: Any, n: Any, q: Any, method: str) -> Any:
-    """What stands at the parts ``q`` of the first ``n`` elements along the first axis."""
+    """The quantiles ``q`` of the first ``n`` sorted elements along the first axis."""
     if method in ("inverted_cdf", "averaged_inverted_cdf"):
         place = n * q - 1
     elif method == "closest_observation":

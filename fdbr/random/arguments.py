@@ -1,4 +1,4 @@
-"""What the functions of this package ask of their arguments, and how they give their results."""
+"""Checks of arguments, and the form of results, for the functions of this package."""
 
 import functools
 import inspect
@@ -141,7 +141,7 @@ def check_order(
 
 
 def give(values: Any, dtype: Any) -> Any:
-    """What a distribution returns: of its dtype, read-only, an array even where 0-d."""
+    """Finish a distribution's result: of its dtype, read-only, an array even where 0-d."""
     if isinstance(values, Tracer):
         return ops.astype(values, dtype)
     with np.errstate(over="ignore"):  # a draw beyond a small dtype's range is infinite in it

@@ -28,7 +28,7 @@ _PRODUCTS = ("Newton-CG", "trust-ncg", "trust-krylov")  # use products with the 
 
 @frozen
 class Solution:
-    """What `root` and `fixed_point` found.
+    """The result of `root` and `fixed_point`.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Solution:
 
 @frozen
 class Minimum:
-    """What `minimize` found.
+    """The result of `minimize`.
 
     Attributes
     ----------
@@ -240,7 +240,7 @@ def _solution(problem: Problem, search: Any) -> Solution:
 
 
 def _as_many(problem: Problem, found: Any) -> Any:
-    """What a function returned, as a vector of as many numbers as there are unknowns."""
+    """Convert a function's result to a vector of as many numbers as there are unknowns."""
     vector = real_vector(found)
     if vector.shape[0] != problem.unknowns.size:
         raise ValueError(

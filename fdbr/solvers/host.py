@@ -52,7 +52,7 @@ def on_host(
 
 
 def plain(function: str, value: Any) -> Any:
-    """What a user's function returned within `on_host`, as a NumPy array."""
+    """Convert the result of a user's function within `on_host` to a NumPy array."""
     if isinstance(value, Tracer):
         raise TypeError(
             f"fdbr.{function}: the function uses a traced value of {value._trace}, which is not "

@@ -50,7 +50,7 @@ class Problem:
         self.minimum = False
 
     def at(self, vector: Vector, args: Any) -> Any:
-        """What the user's function returns."""
+        """The result of the user's function."""
         return self.f(self.unknowns.tree(vector, self.x0), *args)
 
     def method(self, given: Any, known: tuple[str, ...], small: str, large: str) -> str:
@@ -64,7 +64,7 @@ class Problem:
         return given
 
     def unsolved(self, iterations: int, error: float) -> RuntimeError:
-        """What is raised where no solution was found."""
+        """The error for a solution that was not found."""
         return RuntimeError(
             f"fdbr.{self.name}: no solution of {name_of(self.f)} was found in {iterations} "
             f"iterations; the residual is {error:.3g}. Start nearer to it, raise maxiter or tol, "

@@ -24,7 +24,7 @@ SCIPY = "RK23", "DOP853", "Radau", "BDF", "LSODA"
 
 @attrs.frozen
 class Control:
-    """What bounds the steps: see `odeint`."""
+    """The bounds of the steps: see `odeint`."""
 
     rtol: float
     atol: float

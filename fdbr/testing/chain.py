@@ -40,7 +40,7 @@ class Link:
     names: list[str]
 
     def under(self, *modes: str) -> str:
-        """What messages call a transformation of it."""
+        """The name of a transformation of it in messages."""
         return " of ".join((*modes, *self.chain))
 
 

@@ -247,7 +247,7 @@ class _Check:
 
 
 def _by_differences(link: Link, args: Any, seed: int) -> dict[str, list[Any]]:
-    """What the derivatives of a link should be, by mode."""
+    """The expected derivatives of a link, by mode."""
 
     def values(*args: Any) -> list[Any]:
         return [to_numpy(leaf) for leaf in _floating(link.call(*args))]

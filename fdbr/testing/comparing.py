@@ -68,7 +68,7 @@ def _assert_leaf(
 
 
 def tolerance(table: dict[int, float], *arrays: Any) -> float:
-    """What the least precise of the arrays allows; 0 if all are exact."""
+    """The tolerance that the least precise of the arrays allows; 0 if all are exact."""
     inexact = [a.dtype for a in arrays if dtype_kind(a.dtype) in "fc"]
     return max((_allowed(table, dtype) for dtype in inexact), default=0.0)
 
@@ -80,7 +80,7 @@ def _allowed(table: dict[int, float], dtype: Any) -> float:
 
 
 def difference(a: Any, b: Any, rtol: float, atol: float, said: str = "is {}, not {}") -> str:
-    """What is wrong with the worst element of a NumPy array, or nothing."""
+    """Describe the worst element of a NumPy array; empty if all are right."""
     kind = complex if "c" in (a.dtype.kind, b.dtype.kind) else float
     a, b = a.astype(kind), b.astype(kind)
     with np.errstate(all="ignore"):

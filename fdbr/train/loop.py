@@ -15,7 +15,7 @@ __all__ = ["Position", "Report", "Source", "fit"]
 
 
 class Source(Protocol):
-    """What `fit` takes batches from; `Batches` is one."""
+    """The protocol of the batches that `fit` takes; `Batches` fulfils it."""
 
     def __len__(self) -> int:
         """The number of batches in an epoch."""
@@ -52,7 +52,7 @@ def _metrics_text(metrics: Mapping[str, Any] | None) -> str:
 
 @frozen
 class Report:
-    """What is known after an iteration.
+    """The report of one iteration.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a function uses that is no argument: the variables, containers and arrays around it.
+"""The captures of a function: the variables, containers and arrays around it.
 
 A recording holds as long as they are what they were.
 """
@@ -27,7 +27,7 @@ class ImpureError(RuntimeError):
 
 
 class Environment:
-    """What is around a function, and how it was.
+    """The captured environment of a function.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class Environment:
         return all(bytes(buffer) == found for buffer, found in self._buffers)
 
     def changes(self, scope: Scope) -> list[str]:
-        """What `holds` and `changed_array` ask, as expressions that are true of what changed.
+        """The checks of `holds` and `changed_array`, as expressions that are true of changes.
 
         They raise `ValueError` where a cell is empty now.
         """
@@ -185,7 +185,7 @@ class Environment:
         return found
 
     def rebound(self, kind: type = object) -> str | None:
-        """What messages call the first variable that is bound to something else of a kind now."""
+        """The name of the first variable that is bound to something else of a kind now."""
         now = [get(name, MISSING) for get, name, _ in self._variables]
         now += [_contents(cell) for cell, _ in self._cells]
         before = [value for _, _, value in self._variables]
@@ -196,7 +196,7 @@ class Environment:
         return None
 
     def change(self) -> str:
-        """What does not hold any more, for reports."""
+        """Describe the first check that fails, for reports."""
         name = self.rebound()
         return f"{name} was bound anew" if name else "a list or dict around it has changed"
 
@@ -217,7 +217,7 @@ class Environment:
         return first_changed(self.arrays)
 
     def keeper(self) -> str | None:
-        """What messages call a variable or container that holds a traced value only now."""
+        """The name of a variable or container that holds a traced value only now."""
         name = self.rebound(Tracer)
         if name is None and any(
             isinstance(part, Tracer) and not any(part is one for one in before)
@@ -234,7 +234,7 @@ class Environment:
 
 
 def _reference(value: Any) -> Callable[[], Any]:
-    """What gives an object, and does not keep it if there are weak references to such objects."""
+    """A function that returns an object, without keeping it alive where weak references allow."""
     try:
         return weakref.ref(value)
     except TypeError:
@@ -276,7 +276,7 @@ class RandomStates:
         ]
 
     def changed(self) -> str | None:
-        """What messages call a generator that was drawn from since; `None` if there is none."""
+        """The name of a generator that was drawn from since; `None` if there is none."""
         names = ["np.random", "random", *(f"a {type(g).__name__}" for g in self._generators)]
         for name, before, now in zip(names, self._states, self._read(), strict=True):
             if before != now:

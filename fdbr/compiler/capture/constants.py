@@ -21,7 +21,7 @@ def snapshot(array: Any) -> Any:
 
 
 class Constants:
-    """What a recording takes from around it, each array as it was when it was used.
+    """The constants of a trace, each array as it was when it was used.
 
     An array that somebody can write to stands in the program as a copy.
 
@@ -38,7 +38,7 @@ class Constants:
         self._copies: dict[int, tuple[Any, Any]] = {}
 
     def keep(self, value: Any) -> Any:
-        """What stands for a value in the program."""
+        """The operand that represents a value in the program."""
         if type(value) is list or type(value) is tuple:
             return lock(np.array(value))
         if not hasattr(value, "dtype") or isinstance(value, type) or is_locked(value):

@@ -1,4 +1,4 @@
-"""What functions can see, found from their code and from the objects that it leads to.
+"""Find the variables and objects that functions can see, from their code.
 
 The search follows functions, descriptors, methods and classes of the user's own modules, and what
 they hold.  What installed libraries do inside is theirs.
@@ -69,7 +69,7 @@ _KEPT = 64  # results of a memoised function that are looked at
 
 
 def parts_of(container: Any) -> list[Any]:
-    """What a container holds, as its own class says, not a class that is derived from it."""
+    """The items of a container, by its built-in class's methods, not by overridden ones."""
     if isinstance(container, collections.OrderedDict):
         order = collections.OrderedDict
         return [*order.keys(container), *order.values(container)]
@@ -102,7 +102,7 @@ class _Open:
 
 
 class Reach:
-    """What some functions and objects can see.
+    """The variables and objects that some functions can see.
 
     Attributes
     ----------

@@ -72,7 +72,7 @@ class Mentions:
 
 @functools.lru_cache(maxsize=1024)
 def mentions(code: CodeType) -> Mentions:
-    """What code mentions."""
+    """The names and attributes that code mentions."""
     steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
     names: dict[bool, set[str]] = {
         kind: {step.argval for step in steps if step.opname in table}

@@ -80,7 +80,7 @@ def details(node: Any, at: str, scope: Scope) -> Iterator[str]:
 
 
 def exact(value: Any) -> Any:
-    """What equals that of another value only if both are the same in value and type."""
+    """A key that equals another value's only if both are the same in value and type."""
     kind = type(value)
     if isinstance(value, float | complex | np.generic):
         return kind, repr(value)  # -0.0 is not 0.0, and NaN is NaN

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 Reader = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...]]
-"""What reads the details of arguments of one structure."""
+"""Readers of the details of arguments, by structure."""
 
 _MOST = 1024  # readers
 _numbers = frozenset({int, float, complex})
@@ -70,7 +70,7 @@ def put_together(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...]
 
 
 def contents(structure: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What arguments are made of, to see later whether something was assigned into them."""
+    """The containers in the arguments, to see later whether something was assigned into them."""
     return None if type(structure) is int else tree.flatten((args, kwargs))
 
 

@@ -16,7 +16,7 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
-"""What stands for the value of a variable that is not bound."""
+"""The mark of a variable that is not bound."""
 
 
 class Slots:

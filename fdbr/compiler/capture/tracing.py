@@ -28,7 +28,7 @@ __all__ = [
 
 _MOST = 50_000  # steps of a program: Python takes 0.2 ms to compile one
 capturing: ContextVar["CaptureTrace | None"] = ContextVar("capturing", default=None)
-"""What goes on to be captured here, if anything does."""
+"""The trace that captures here, if one does."""
 
 # What NumPy does about floating errors: an object that changes with it.
 _errors: Any = getattr(_ufunc_config, "_extobj_contextvar", None)
@@ -204,7 +204,7 @@ class CaptureTrace(Trace):
 
 
 class Captured:
-    """What a recording gave.
+    """The result of a capture.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What Python control flow asks of values, and when two answers are one."""
+"""The questions of Python control flow to values, and equality of their answers."""
 
 from collections.abc import Callable
 from typing import Any

@@ -61,7 +61,7 @@ class Loop:
     guards: int = 0
 
     def failure(self, turn: int, failure: GuardFailure) -> GuardFailure:
-        """What a guard that does not hold in a turn is for those who run the program."""
+        """Translate a guard failure inside a turn for the caller of the program."""
         return GuardFailure(self.guard + turn * self.guards + failure.index, failure.answer)
 
     def turns(self, turn: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, ...]:
@@ -122,7 +122,7 @@ LOOP = _plain("loop", _run)
 """A body, run turn after turn."""
 
 ROW = _plain("row", lambda xp, array, *, index, form: row_of(array, index, form))
-"""What was put into a stack by one turn, as a value of its kind."""
+"""Read one turn's entry of a stack, as a value of its kind."""
 
 
 def _parts(xp: Any, x: Any, *, key: Any, steps: tuple[int, ...], count: int) -> Any:

@@ -49,7 +49,7 @@ _COMPARISONS = frozenset(
 
 
 def exact(primitive: Primitive, kinds: Any) -> Callable[..., Any] | None:
-    """What computes a primitive of values of these types exactly; `None` if NumPy does it."""
+    """Python's exact function for a primitive of such values; `None` if NumPy computes it."""
     known = _REAL if primitive.name in _COMPARISONS else _WHOLE
     return _EXACT.get(primitive.name) if known.issuperset(kinds) else None
 

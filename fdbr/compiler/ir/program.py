@@ -32,7 +32,7 @@ __all__ = [
 
 @attrs.frozen(slots=True)
 class Kind:
-    """What is known of a value before the program runs.
+    """The type, shape and dtype of a value, known before the program runs.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What depends on nothing but constants is computed once."""
+"""Constant folding: compute steps that depend on constants alone."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is computed twice is computed once."""
+"""Common subexpression elimination: compute equal steps once."""
 
 from typing import Any
 

@@ -45,7 +45,7 @@ def _is_part(emission: Any, turns: Turns, number: int) -> bool:
 
 
 def _sequences(emission: Any, turns: Turns) -> Any:
-    """What differs from turn to turn, of which rows of arrays are to be made."""
+    """Values that differ from turn to turn, which become rows of arrays."""
     for number, wires in enumerate(turns.wires):
         if _is_part(emission, turns, number):
             yield [step.outs[0] for step in steps_of(emission.steps, turns, number)]
@@ -123,7 +123,7 @@ class Body:
 
     @property
     def inputs(self) -> list[Variable]:
-        """What the body is given."""
+        """The arguments of the body."""
         return [
             *(variable for variable, _, _ in self._carry.values()),
             *(variable for variable, _ in self._arrays),
@@ -133,7 +133,7 @@ class Body:
 
     @property
     def operands(self) -> list[Any]:
-        """What the loop is given."""
+        """The operands of the loop."""
         return [
             *(value for _, value, _ in self._carry.values()),
             *(array for _, (array, _, _) in self._arrays),
@@ -142,7 +142,7 @@ class Body:
 
     @property
     def outputs(self) -> list[Variable]:
-        """What is carried to the next turn."""
+        """The values carried to the next turn."""
         return [following for _, _, following in self._carry.values()]
 
     @property
@@ -253,7 +253,7 @@ class Body:
         return None if row is None else (row,)
 
     def _carried(self, place: tuple[int, int], starts: Sequence[Any]) -> Variable:
-        """What was made so many turns ago as there are first values."""
+        """The values made as many turns ago as there are first values."""
         identity = Identities().of_value
         keys = [v if type(v) is Variable else identity(v) for v in starts]
         key = (place, *keys)

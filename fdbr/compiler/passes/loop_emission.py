@@ -155,7 +155,7 @@ class Emission:
     # --- values --------------------------------------------------------------------
 
     def value(self, operand: Any) -> Any:
-        """What a value of the old program is in the new one."""
+        """The value in the new program for one of the old program."""
         if type(operand) is not Variable:
             return operand
         if operand in self._names:
@@ -185,7 +185,7 @@ class Emission:
     # --- sequences of values -------------------------------------------------------
 
     def label(self, operand: Any) -> Any:
-        """What a value is a part of, and which: see `runs`."""
+        """The whole that a value is a part of, and which part: see `runs`."""
         if type(operand) is not Variable:
             return None
         position, result = self.made.get(operand, (-1, 0))

@@ -95,7 +95,7 @@ def _is_plain(kind: type) -> bool:
 
 
 def _shape_of_key(key: Any) -> Any:
-    """What a key has, whatever its places are."""
+    """The structure of a key, whatever its places are."""
     if type(key) is tuple:
         return tuple(map(_shape_of_key, key))
     if type(key) is slice:

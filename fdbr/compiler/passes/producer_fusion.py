@@ -1,4 +1,4 @@
-"""What a later kernel makes of an earlier one's results is made there, if less is kept for it."""
+"""Move cheap consumers into the kernel of their producer, if less memory is kept then."""
 
 from collections.abc import Iterable
 from typing import Any

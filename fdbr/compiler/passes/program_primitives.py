@@ -84,7 +84,7 @@ def _put_last(xp: Any, x: Any) -> Any:
 
 
 PUT_LAST = _derived(registry["permute"], "put_last", _put_last)
-"""What brings examples from the first axis to the last one."""
+"""The primitive that moves examples from the first axis to the last one."""
 
 
 # --- several in one -----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What is cheap to compute is computed again, in the place of being kept for a later kernel."""
+"""Recompute cheap results in consumers instead of storing them."""
 
 from typing import Any
 

@@ -88,7 +88,7 @@ def _groups(segment: Sequence[Instruction], regions: dict[Variable, int]) -> Ite
 
 
 def _weight(step: Instruction) -> Any:
-    """What is equal for products with one weight; `None` for one that is not worth it."""
+    """The key of products that share a weight; `None` for one that is not worth it."""
     x, weight, *bias = step.operands
     mine, theirs = kind_of(x), kind_of(weight)
     if not (mine.is_array and theirs.is_array and len(mine.shape) == len(theirs.shape) == 2):

@@ -74,7 +74,7 @@ def _round(program: Program, facts: Facts) -> Program:
 
 
 def _first(rules: list[Rule], step: Instruction, facts: Facts) -> Any:
-    """What the first rule that applies gives."""
+    """Apply the first rule that fits."""
     for rule in rules:
         found = rule(step, facts)
         if found is not None and (

@@ -1,4 +1,4 @@
-"""What passes share: steps with other operands, who reads what, and what a kernel can do."""
+"""Helpers of passes: renaming operands, finding readers, and asking what a kernel can do."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Names = Mapping[Variable, Any]
-"""What stands for a variable now: another variable, or a constant."""
+"""Replacements of variables: other variables, or constants."""
 
 
 def renamed(step: Step, names: Names) -> Step:

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 INSIDE, SAME, FROM, VARIED = "inside", "same", "from", "varied"
-"""What an operand is: made in the same turn; the same in all; made so many turns ago; any other."""
+"""The role of an operand: of the same turn; the same in all; of so many turns ago; any other."""
 
 _FURTHEST = 6  # turns back that a value is read
 
@@ -67,12 +67,12 @@ class Turns:
 
 
 def operands_of(step: Any) -> tuple[Any, ...]:
-    """What a step reads, constants included."""
+    """The operands of a step, constants included."""
     return (step.operand,) if type(step) is Guard else step.operands
 
 
 class _Reader:
-    """What the turns of a stretch read."""
+    """The operands of the turns of a stretch."""
 
     def __init__(self, steps: Sequence[Step], made: Made, stretch: Stretch) -> None:
         self.steps, self.made = steps, made
@@ -80,7 +80,7 @@ class _Reader:
         self._identities = Identities()
 
     def wires(self, turn: int) -> tuple[tuple[Any, ...], ...]:
-        """What the operands of a turn's steps are."""
+        """The roles of the operands of a turn's steps."""
         base = self.start + turn * self.period
         return tuple(
             tuple(

@@ -1,4 +1,4 @@
-"""What NumPy and SciPy compute one element at a time, in passes over whole arrays.
+"""Functions that NumPy and SciPy compute one element at a time, in passes over whole arrays.
 
 Each function takes NumPy arrays of real floating numbers (`suits` says which), and gives what
 NumPy's or SciPy's gives to within some units in the last place.  Where its formula does not hold,

@@ -41,7 +41,7 @@ def places_of(key: Any) -> Any:
 
 
 class _Course:
-    """What a kernel has to know of a key: see `gathered`.
+    """The description of a key for kernels: see `gathered`.
 
     Attributes
     ----------

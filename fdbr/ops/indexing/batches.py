@@ -37,7 +37,7 @@ class _Layout:
         return (SLOT, *self.key), [numbers, *self.indices]
 
     def settle(self, out: Any) -> Any:
-        """What was read with `numbered` indices, with its axes as NumPy would have them."""
+        """Put the axes of an array read with `numbered` indices where NumPy has them."""
         if not self.together or not self.before:
             return out
         here = range(1, 1 + self.rank)
@@ -52,7 +52,7 @@ class _Layout:
 
 
 def batch_reading(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
-    """What is read of a batch."""
+    """Read from a batch."""
     x, *indices = values
     key = params["key"]
     if not indices:
@@ -66,7 +66,7 @@ def batch_reading(apply: Any, values: Any, batched: Any, size: int, params: Any)
 
 
 def batch_scatter(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
-    """What is added to the zeros of a batch."""
+    """Add to the zeros of a batch."""
     x, *indices = values
     key, shape = params["key"], params["shape"]
     if not indices:

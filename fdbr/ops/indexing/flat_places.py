@@ -114,7 +114,7 @@ def _summed_rows(shape: tuple[int, ...], axis: int, index: Any, values: Any) -> 
 
 
 class Places:
-    """What index arrays for all axes name, piece by piece: temporary arrays stay in the caches.
+    """Read at index arrays for all axes, piece by piece: temporary arrays stay in the caches.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Places:
 
 
 def named(shape: tuple[int, ...], key: Any) -> Places | None:
-    """What index arrays name together; `None` if they leave axes to others, or are few."""
+    """Read at index arrays for all axes; `None` if they leave axes to others, or are few."""
     parts = list(key if type(key) is tuple else (key,))
     axis = only_axis(key, len(shape))
     if axis is not None:

@@ -133,7 +133,7 @@ def _last_named(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
 
 
 def _replaced(ct: Any, indices: Any, key: Key) -> Any:
-    """What of an update's cotangent belongs to the values that were written."""
+    """The part of an update's cotangent that belongs to the values that were written."""
     taken = _gather(ct, *indices, key=key)
     if not indices:
         return taken

@@ -22,7 +22,7 @@ class Operation(Protocol[P, R_co]):
 
 
 class Declaration(Protocol):
-    """What makes an operation of its value: a function of an array module and of arrays."""
+    """Make an operation of its value: a function of an array module and of arrays."""
 
     def __call__(self, value: Callable[Concatenate[Any, P], R_co], /) -> Operation[P, R_co]: ...
 

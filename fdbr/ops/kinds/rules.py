@@ -30,7 +30,7 @@ class Rule:
 
 
 class Unknown:
-    """What stands for the statement of an operand by which the derivative is not known.
+    """The statement of an operand whose derivative is not known.
 
     As a rule, it refuses to be recorded: whoever differentiates by the operand gets an error
     in the forward pass, and nobody gets zeros.
@@ -91,7 +91,7 @@ def _tuple_source(names: list[str], table: dict[str, str]) -> str:
 
 
 def names_of(statement: Function, first: int = 1) -> list[str]:
-    """What a statement names after its first parameters."""
+    """The names of a statement's parameters after the first ones."""
     return list(inspect.signature(statement).parameters)[first:]
 
 

@@ -37,7 +37,7 @@ def dtype_of(value: Any) -> Any:
 
 
 def like(value: Any, out: Any) -> Any:
-    """What `fit` must know of an operand: `None` where it is as the output is."""
+    """The shape and dtype of an operand, for `fit`; `None` where they are the output's."""
     shape, dtype = shape_of(value), dtype_of(value)
     return None if shape == shape_of(out) and dtype == dtype_of(out) else (shape, dtype)
 

@@ -1,4 +1,4 @@
-"""What the functions of linear algebra ask of their matrices, and small parts they share."""
+"""Checks of matrices, and small parts that the functions of linear algebra share."""
 
 from typing import Any
 
@@ -96,7 +96,7 @@ def half_triangle(xp: Any, x: Any) -> Any:
 
 
 def negligible(values: Any) -> Any:
-    """What of eigenvalues or singular values is rounding: their number times eps of the largest."""
+    """The bound below which values are rounding: their number times eps of the largest."""
     held = abs(stop_gradient(values))
     count = held.shape[-1]
     return held.max(axis=-1, keepdims=True) * (count * finfo(held.dtype).eps) if count else held

@@ -67,7 +67,7 @@ def correlate(xp: Any, x: Any, weight: Any, bias: Any, geometry: Geometry, group
 def correlate_transposed(
     xp: Any, y: Any, weight: Any, geometry: Geometry, groups: int, size: Sizes
 ) -> Any:
-    """What `correlate` does transposed: each window gets ``weight * y``, and windows add up."""
+    """The transpose of `correlate`: each window gets ``weight * y``, and windows add up."""
     turned = geometry.turned(tuple(y.shape[2:]), size)
     if turned is not None and weight.shape[0] <= 2 * groups * weight.shape[1]:
         return correlate(xp, y, _turned(xp, weight, groups), None, turned, groups)

@@ -1,4 +1,4 @@
-"""What a model is trained to make small, and how well it does."""
+"""Losses and accuracy."""
 
 from typing import Any
 

@@ -96,7 +96,7 @@ modfresnelm = scipy_functions(
 
 
 def _voigt(x: Any, sigma: Any, gamma: Any) -> tuple[Any, Any]:
-    """What the profile is made of: its argument, and the derivative of `wofz` there."""
+    """The argument of the profile, and the derivative of `wofz` there."""
     z = (x + 1j * gamma) / (math.sqrt(2) * sigma)
     return z, _wofz_slope(z, wofz(z)) / (2 * math.sqrt(math.pi) * sigma * sigma)
 

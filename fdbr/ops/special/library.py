@@ -90,7 +90,7 @@ def _function(xp: Any, name: str) -> Any:
 
 
 def unknown(function: str, operand: str) -> Unknown:
-    """What stands for a derivative that is not known: an error that says so."""
+    """Make the rule of a derivative that is not known: an error that says so."""
     return Unknown(
         f"scipy.special.{function}: no derivative in {operand} is known, which is {{}}; give "
         f"fdbr.stop_gradient({operand}) to hold it constant"

@@ -1,4 +1,4 @@
-"""What an optimizer is, and how optimizers are composed."""
+"""The `Optimizer` type, and how optimizers are composed."""
 
 from collections.abc import Callable
 from typing import Any

@@ -283,7 +283,7 @@ def _write_copy(writer: _Writer, step: Instruction) -> None:
 
 
 def _unboxed(writer: _Writer, variable: Variable) -> str:
-    """What takes a scalar of NumPy, or a number of Python, out of the array that a kernel made."""
+    """Take a scalar of NumPy, or a number of Python, out of the array that a kernel made."""
     name = writer.variable(variable)
     return f"{name} = {name}{'.item()' if variable.kind.is_number else '[()]'}"
 
@@ -323,7 +323,7 @@ def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -
 
 
 def _own_values(program: Program) -> dict[str, Any]:
-    """What computes primitives in the place of their values, in programs with windows."""
+    """The CPU's own values of primitives, in programs with windows."""
     names = {step.primitive.name for step in program.steps if isinstance(step, Instruction)}
     if not any(name.startswith(("conv", "max_windows", "pulled_windows")) for name in names):
         return {}

@@ -74,5 +74,5 @@ def translated(source: str) -> str:
 
 @functools.cache
 def _scope() -> dict[str, Any]:
-    """What kernels may name."""
+    """The names that kernels may use."""
     return {name: made for module in _LIBRARIES for name, made in module.NAMES.items()}

@@ -16,7 +16,7 @@ __all__ = ["NAMES"]
 
 
 def product(code: str, outputs: int, wide: int, positive: bool) -> Any:
-    """What computes a tile of a correlation, or of what `relu` makes of it.
+    """Compute a tile of a correlation, or of its `relu`.
 
     ``out[o, i] = bias[o] + sum(weights[o, weight_offsets[k]] * x[offsets[k] + i])`` for each of
     some outputs ``o`` and vectors ``i``, with the sum over ``count`` numbers ``k``.
@@ -63,7 +63,7 @@ def product(code: str, outputs: int, wide: int, positive: bool) -> Any:
 
 
 def inner(code: str, outputs: int, wide: int) -> Any:
-    """What computes a tile of inner products.
+    """Compute a tile of inner products.
 
     ``out[o, k] = sum(y[o, rows_of_y[r] + j] * x[offsets[k] + rows[r] + j])`` with the sum over
     rows and the ``length`` numbers ``j`` of each.
@@ -112,4 +112,4 @@ def inner(code: str, outputs: int, wide: int) -> Any:
 
 
 NAMES = {"inner": inner, "product": product}
-"""What sources of convolutions make their tiles of."""
+"""The names that sources of convolutions may use."""

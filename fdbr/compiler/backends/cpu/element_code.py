@@ -74,7 +74,7 @@ _LOGIC = {
 }
 
 BY_ROW = frozenset({"subtract_at_labels"})
-"""What acts on a matrix by the column ``c``, with operands of one element a row after the first."""
+"""Primitives that act on a matrix by its column ``c``; other operands have one element a row."""
 
 _EXPENSIVE = frozenset(
     {

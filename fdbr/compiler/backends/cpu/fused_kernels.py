@@ -263,7 +263,7 @@ def _flat_body(writer: _Writer) -> list[str]:
 
 
 def _totals(names: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """What begins totals, adds a partial sum to each, and writes them down.
+    """Write the code that begins totals, adds a partial sum to each, and stores them.
 
     Rounding errors are carried along (Kahan, *Further remarks on reducing truncation errors*,
     1965), so that a total is as exact as NumPy's, which adds in pairs.

@@ -21,7 +21,7 @@ from fdbr.compiler.ir.program import Instruction, is_variable
 __all__ = ["Kernel", "RefusedError", "by_numpy", "native", "otherwise"]
 
 Call = Callable[..., None]
-"""What takes the operands and the outputs of a kernel."""
+"""A callable that takes the operands and the outputs of a kernel."""
 
 
 class RefusedError(Exception):
@@ -94,7 +94,7 @@ def native(address: int, rows: int, threads: int) -> Call:
 
 
 def by_numpy(steps: Sequence[Instruction], written: Written, threads: int) -> Call:
-    """What a kernel does, step by step."""
+    """Run a kernel's work step by step."""
     outputs = written.outputs
     inputs = [(i, v) for i, v in enumerate(written.inputs) if is_variable(v)]
     made = [output for output in outputs if output.variable is not None]
@@ -139,7 +139,7 @@ def _put(output: Output, result: Any, out: Any, threads: int) -> None:
 
 
 def otherwise(own: Callable[..., Any], value: Callable[..., Any]) -> Callable[..., Any]:
-    """What computes a primitive by kernels, or by its value as long as they are not compiled."""
+    """Compute a primitive by kernels, or by its value as long as they are not compiled."""
 
     def either(*operands: Any, **params: Any) -> Any:
         try:

@@ -34,7 +34,7 @@ _COMPARISONS: dict[type, str] = {
 
 
 class Expressions(Builder):
-    """What writes expressions.
+    """A writer of expressions.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Expressions(Builder):
         self.used: set[str] = set()
 
     def called(self, function: Function, types: tuple[str, ...]) -> tuple[str, str | None]:
-        """What calls a function for arguments of some types, and the type of what it gives."""
+        """The call of a function for arguments of some types, and its result's type."""
         raise NotImplementedError
 
     # --- names
@@ -192,12 +192,12 @@ class Expressions(Builder):
 
 
 def phi(a: Value, first: str, text: str, second: str) -> str:
-    """What is one value if it comes from one block, and another of its type from another."""
+    """A phi node: one value from one block, and another of its type from another."""
     return f"phi {a.typed.split()[0]} [ {a.text}, %{first} ], [ {text}, %{second} ]"
 
 
 def pick(table: dict[type, Any], node: ast.AST) -> Any:
-    """What a table has for a part of Python."""
+    """Look up a node of Python's syntax, or raise an error that names it."""
     try:
         return table[type(node)]
     except KeyError:

@@ -18,7 +18,7 @@ __all__ = ["BUILTINS", "Function", "Intrinsic", "function", "intrinsic", "of_rea
 
 
 class Intrinsic:
-    """What writes its instructions itself."""
+    """A function that writes its instructions itself."""
 
     def __init__(self, write: Callable[..., Value | None]) -> None:
         self.write = write
@@ -31,7 +31,7 @@ class Intrinsic:
 
 
 class Function:
-    """What is written in the kernel language, and called from it."""
+    """A function written in the kernel language, and called from it."""
 
     def __init__(self, python: Callable[..., Any], flags: str) -> None:
         self.python, self.flags = python, flags
@@ -101,4 +101,4 @@ BUILTINS: dict[str, Any] = {
     "max": Intrinsic(_of_integers("max")),
     "min": Intrinsic(_of_integers("min")),
 }
-"""What can be called everywhere."""
+"""The functions that can be called everywhere."""

@@ -1,4 +1,4 @@
-"""What kernels see of arrays: their elements and strides, found from the arrays' objects."""
+"""Access to arrays from kernels: elements and strides, found from the arrays' objects."""
 
 from fdbr.compiler.backends.cpu.kernel_functions import intrinsic
 from fdbr.compiler.backends.cpu.launching import HEAD
@@ -80,4 +80,4 @@ NAMES = {
     "address": address,
     "at": at,
 }
-"""What is called so in the kernel language."""
+"""The names of the kernel language."""

@@ -38,7 +38,7 @@ define ptr @kernel(ptr %own, i64 %table, i64 %count) {{
 
 
 class _Method(ctypes.Structure):
-    """What Python knows of a function in C: `PyMethodDef`."""
+    """The C structure `PyMethodDef`."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),

@@ -78,7 +78,7 @@ class Value(NamedTuple):
 
 
 class Module:
-    """What stands beside a kernel: functions, and declarations of LLVM's own."""
+    """The module of a kernel: its functions, and declarations of LLVM's own."""
 
     def __init__(self) -> None:
         self.declared: dict[str, None] = {}
@@ -100,7 +100,7 @@ class Module:
         return self.notes.setdefault(text.replace("*", name), name)
 
     def apart(self, memory: Any) -> str:
-        """What marks accesses to memory that has nothing in common with other such memory."""
+        """The metadata of accesses to memory that does not alias other such memory."""
         if memory not in self.marks:
             scope = self.note(f"distinct !{{*, {self.domain}}}")
             others = self.note(f"!{{{', '.join(self.scopes)}}}")

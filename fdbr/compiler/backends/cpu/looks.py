@@ -76,7 +76,7 @@ def looked(source: Look, step: Instruction) -> Look | None:
 
 
 def sliced(source: Look, key: Any) -> Look:
-    """What a key of slices and integers takes."""
+    """The view that a key of slices and integers takes."""
     view = view_of(source.shape, key)
     assert view is not None
     start = source.start

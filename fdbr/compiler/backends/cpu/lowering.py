@@ -196,7 +196,7 @@ class _Lowering(Expressions):
         self.lose(node.target.id, "has no value after its loop")
 
     def unrolled(self) -> str:
-        """What marks a loop that is to be written out."""
+        """The metadata of a loop that is to be unrolled."""
         how = self.module.note('!{!"llvm.loop.unroll.full"}')
         return f", !llvm.loop {self.module.note(f'distinct !{{*, {how}}}')}"
 

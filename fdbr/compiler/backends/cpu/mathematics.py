@@ -339,4 +339,4 @@ NAMES = {
     "inf": inf,
     "nan": nan,
 }
-"""What kernels may name."""
+"""The names that kernels may use."""

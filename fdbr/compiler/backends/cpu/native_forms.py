@@ -16,7 +16,7 @@ from fdbr.compiler.ir.program import Fused, Guard, Instruction, Small, Step, Var
 __all__ = ["NATIVE", "native_form", "parts_of"]
 
 NATIVE: dict[str, Callable[[Instruction], Written | None]] = {}
-"""What writes the kernel of an instruction, by the names of primitives; it may decline."""
+"""Writers of kernels of single instructions, by the names of primitives; a writer may decline."""
 
 
 def native_form(step: Step, passed_on: Container[Variable] = ()) -> Written | None:

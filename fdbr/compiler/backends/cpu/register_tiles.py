@@ -49,4 +49,4 @@ def tile(
 
 
 NAMES = {"tile": tile}
-"""What kernels of products may name."""
+"""The names that kernels of products may use."""

@@ -104,7 +104,7 @@ def write_product(step: Instruction, ordered: bool = False) -> Written:
 
 
 def _offset(number: int, shape: tuple[int, ...], lead: tuple[int, ...]) -> str:
-    """What has to be added to the address of an operand, for row ``r`` of the domain."""
+    """The offset of an operand's address for row ``r`` of the domain."""
     terms, after = "", 1
     for axis in range(len(lead) - 1, -1, -1):
         own = axis - (len(lead) - len(shape))

@@ -83,7 +83,7 @@ def _check(guard: Guard) -> Callable[[Any], None]:
 
 
 def function_of(step: Instruction) -> Callable[..., Any]:
-    """What computes a step from its operands and keywords."""
+    """The function that computes a step from its operands and keywords."""
     whole = exact(step.primitive, [kind_of(operand).type for operand in step.operands])
     if whole is not None:
         return whole

@@ -45,4 +45,4 @@ def settle(builder: Builder) -> None:
 
 
 NAMES = {"stream": stream, "settle": settle}
-"""What is called so in the kernel language."""
+"""The names of the kernel language."""

@@ -1,4 +1,4 @@
-"""What computes the steps of programs with convolutions and pooling, by the primitives' names."""
+"""The CPU's own values of convolutions and pooling, by the primitives' names."""
 
 from collections.abc import Callable
 from typing import Any

@@ -12,7 +12,7 @@ __all__ = ["Output", "Written", "literal", "store", "stored"]
 
 @attrs.frozen
 class Output:
-    """What a kernel writes.
+    """An output of a kernel.
 
     Attributes
     ----------

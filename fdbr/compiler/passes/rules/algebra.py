@@ -139,14 +139,14 @@ def of_itself(step: Instruction, facts: Facts) -> Found:
 
 @rule("relu", "real_abs", "floor", "ceil", "trunc", "round")
 def again(step: Instruction, facts: Facts) -> Found:
-    """What these functions give they leave as it is."""
+    """Simplify idempotent functions: ``f(f(x)) = f(x)``."""
     (x,) = step.operands
     return Same(x) if facts.made_by(x, step.primitive.name) else None
 
 
 @rule("logical_not", "bitwise_invert", "conj")
 def back(step: Instruction, facts: Facts) -> Found:
-    """What these functions do they undo."""
+    """Simplify involutions: ``f(f(x)) = x``."""
     maker = facts.made_by(step.operands[0], step.primitive.name)
     return Same(maker.operands[0]) if maker else None
 

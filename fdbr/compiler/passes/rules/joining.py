@@ -1,4 +1,4 @@
-"""What was taken apart and is put together again, and the contrary."""
+"""Rules for joining: simplify parts of joined arrays, and joins of parts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -82,7 +82,7 @@ def _arranged(step: Instruction, x: Any, axis: int, length: int | None) -> list[
 
 @rule("slice")
 def of_joined(step: Instruction, facts: Facts) -> Found:
-    """What is taken from a part of joined arrays is taken from the one that it is."""
+    """Take a slice of joined arrays from the operand that it lies in."""
     maker = facts.made_by(step.operands[0], "concat", "stack")
     kind = step.outs[0].kind
     if maker is None or (kind.is_array and not kind.shape):

@@ -43,7 +43,7 @@ def transposed(step: Instruction, facts: Facts) -> Found:
 
 @rule("flip")
 def flipped(step: Instruction, facts: Facts) -> Found:
-    """What is reversed twice is as it was."""
+    """Simplify two reversals: ``flip(flip(x)) = x``."""
     (x,) = step.operands
     maker = facts.made_by(x, "flip")
     again = maker is not None and sorted(maker.params["axes"]) == sorted(step.params["axes"])
@@ -73,7 +73,7 @@ def repeated(step: Instruction, facts: Facts) -> Found:
 
 @rule("sum", "mean", "max", "min")
 def over_nothing(step: Instruction, facts: Facts) -> Found:
-    """What is reduced over axes of length 1, or over none, is what was there."""
+    """Replace a reduction over axes of length 1, or over none, by its operand."""
     (x,) = step.operands
     mine, kind = kind_of(x), step.outs[0].kind
     if mine.dtype != kind.dtype or mine.size != kind.size or not mine.size:

@@ -48,7 +48,7 @@ def minus_negative(step: Instruction, facts: Facts) -> Found:
 
 
 def _taken(step: Instruction, facts: Facts, operand: Any) -> Any:
-    """What an operand is the negation of, if it may be taken up."""
+    """The negated operand, if the negation may be absorbed."""
     maker = facts.only_made_by(operand, "negative")
     if maker is None:
         return None

@@ -14,7 +14,7 @@ _LARGE = 1 << 20  # bytes from which on zeros are made when the program runs
 
 
 def _taken(step: Instruction) -> View | None:
-    """What a slice takes, if a key without an ellipsis can give a result of the same kind."""
+    """The view that a slice takes, if a key without an ellipsis gives a result of the same kind."""
     kind = step.outs[0].kind
     if kind.is_array and not kind.shape:
         return None
@@ -23,7 +23,7 @@ def _taken(step: Instruction) -> View | None:
 
 @rule("slice")
 def everything(step: Instruction, facts: Facts) -> Found:
-    """What takes all elements in their order is another shape of the array."""
+    """Replace a slice of all elements in their order by a reshape."""
     (x,) = step.operands
     kind = step.outs[0].kind
     if not kind.is_array or kind_of(x).size != kind.size:
@@ -35,7 +35,7 @@ def everything(step: Instruction, facts: Facts) -> Found:
 
 @rule("unslice")
 def everywhere(step: Instruction, facts: Facts) -> Found:
-    """What is put in all places leaves no zeros."""
+    """Replace writing to all places of zeros by the written values."""
     (x,) = step.operands
     shape = step.params["shape"]
     if not kind_of(x).is_array or not _is_whole(shape, step.params["key"]):
@@ -79,7 +79,7 @@ def of_unslice(step: Instruction, facts: Facts) -> Found:
 
 @rule("slice")
 def of_embedded(step: Instruction, facts: Facts) -> Found:
-    """What is taken from a part among zeros is taken from the part, or is zero."""
+    """Take a slice of a part among zeros from the part, or replace it by zeros."""
     maker = facts.made_by(step.operands[0], "unslice", "pad_zeros")
     view = _taken(step) if maker else None
     if maker is None or view is None or None in view.layout:

@@ -19,7 +19,7 @@ __all__ = ["Facts", "Rule", "Same", "applied", "between", "instead", "rule", "ru
 
 @attrs.frozen(slots=True)
 class Same:
-    """What stands for a step: an operand whose value is the step's.
+    """The replacement of a step: an operand with the same value.
 
     It is taken only if its kind is the step's too.
     """
@@ -69,7 +69,7 @@ def between(
 
 
 class Facts:
-    """What a rule can ask: how variables are made, and what constants are.
+    """The facts that rules can ask for: how variables are made, and the values of constants.
 
     Attributes
     ----------

@@ -44,7 +44,7 @@ class _Smaller:
 
 
 def _smaller(operand: Any, facts: Facts) -> _Smaller | None:
-    """What broadcasts to an operand."""
+    """The smaller value that broadcasts to an operand."""
     maker = facts.made_by(operand, "broadcast_to")
     if maker is not None:
         return _Smaller(maker.operands[0])
@@ -54,7 +54,7 @@ def _smaller(operand: Any, facts: Facts) -> _Smaller | None:
 
 @rule("full_like")
 def filled(step: Instruction, facts: Facts) -> Found:
-    """What does not depend on its operand's elements is a constant, if it is not large."""
+    """Replace a small result that does not depend on its operand's elements by a constant."""
     kind = step.outs[0].kind
     if not kind.is_array or kind.size * kind.dtype.itemsize > _LARGE:
         return None

@@ -12,7 +12,7 @@ Axis = int | range
 
 @attrs.frozen
 class View:
-    """What a key takes of an array.
+    """The part of an array that a key takes.
 
     Attributes
     ----------
@@ -32,14 +32,14 @@ class View:
 
     @property
     def form(self) -> Any:
-        """What two keys have in common that take parts of one form, wherever these begin."""
+        """The common part of two keys that take parts of one form, wherever these begin."""
         extents = tuple(
             None if isinstance(axis, int) else (len(axis), axis.step) for axis in self.axes
         )
         return self.layout, extents
 
     def then(self, key: Any) -> "View | None":
-        """What a key takes of the result; `None` for what no single key can say."""
+        """Compose with a key of the result; `None` where no single key can express it."""
         parts = _parts(key, len(self.layout))
         if parts is None:
             return None
@@ -76,7 +76,7 @@ class View:
 
 
 def view_of(shape: Sequence[int], key: Any) -> View | None:
-    """What a key takes of an array of a shape, if it has nothing but slices and integers."""
+    """The view that a key of slices and integers takes of an array; `None` for other keys."""
     whole = View(tuple(map(range, shape)), tuple(range(len(shape))))
     return whole.then(key)
 
