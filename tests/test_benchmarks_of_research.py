@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import __main__, libraries, research, worker
+from benchmarks import __main__, ablation, libraries, research, worker
 from benchmarks.measuring import disagreement
 from benchmarks.research import measuring, report, running
 from benchmarks.research.measuring import Measured
@@ -97,3 +97,10 @@ def test_libraries_that_are_absent_or_disagree_are_named(monkeypatch):
     assert "disagrees with fdbr in call 1: 8, not 4" in measured.notes["fdbr.jit"]
     with pytest.raises(libraries.AbsentError, match="not installed: pip install nobody"):
         running.start("nobody", "heat")
+
+
+def test_an_ablation_has_a_ratio_for_each_pass(capsys):
+    ablation.main(["adam", "--tiny", "--rounds", "1", "--shortest", "0.0001"])
+    heads, row = capsys.readouterr().out.splitlines()
+    assert row.startswith("adam")
+    assert len(row.split()) == len(heads.split()) + 2  # the name, and a unit
