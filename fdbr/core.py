@@ -85,9 +85,14 @@ class Primitive:
     effect
         Whether it does something beside what it gives: such steps of a program are neither
         dropped nor merged, and keep their order.  It is no operation of the registry then.
+    elementwise
+        Whether each element of its value depends on nothing but the elements of the operands at
+        the same place, after broadcasting.
+
+    One that is not ``registered`` is no operation of the registry, but a part of programs alone.
     """
 
-    __slots__ = ("batch", "effect", "forward", "kind", "name", "rules", "value")
+    __slots__ = ("batch", "effect", "elementwise", "forward", "kind", "name", "rules", "value")
 
     def __init__(
         self,
@@ -98,8 +103,11 @@ class Primitive:
         forward: Callable[..., Any] | None,
         batch: Callable[..., Any] | None,
         effect: bool = False,
+        elementwise: bool = False,
+        registered: bool = True,
     ) -> None:
-        if name in registry:
+        registered = registered and not effect
+        if registered and name in registry:
             raise ValueError(f"there is a primitive named {name!r} already")
         self.name = name
         self.kind = kind
@@ -108,7 +116,8 @@ class Primitive:
         self.forward = forward
         self.batch = batch
         self.effect = effect
-        if not effect:
+        self.elementwise = elementwise
+        if registered:
             registry[name] = self
 
     def apply(self, *args: Any, **params: Any) -> Any:

@@ -82,9 +82,9 @@ class _Installation:
         if primitive.forward is not None:
             self._replace(primitive, "forward", _forward(primitive, primitive.forward))
 
-    def _declared(self, *args: Any) -> Primitive:
+    def _declared(self, *args: Any, **facts: Any) -> Primitive:
         """A primitive that is declared now; its forward rule may be given a moment later."""
-        primitive = Primitive(*args)
+        primitive = Primitive(*args, **facts)
         with self._lock:
             if self._count:
                 self._watch(primitive)

@@ -8,20 +8,31 @@ import numpy as np
 from fdbr.kernels.expressions import FLOATS, InexpressibleError, Node, joined
 
 __all__ = [
-    *("abs", "absolute", "add", "asarray", "ceil", "divide", "equal", "floor"),
+    *(
+        "abs",
+        "absolute",
+        "add",
+        "asarray",
+        "astype",
+        "bitwise_and",
+        "bitwise_invert",
+        "bitwise_not",
+    ),
+    *("bitwise_or", "bitwise_xor", "ceil", "divide", "equal", "floor", "invert", "isinf"),
     *("fma", "full_like", "greater", "greater_equal", "hypot", "isfinite", "isnan", "less"),
     *(
         "less_equal",
         "logical_and",
         "logical_not",
         "logical_or",
+        "logical_xor",
         "maximum",
         "minimum",
         "multiply",
         "negative",
     ),
-    *("not_equal", "ones_like", "positive", "reciprocal", "result_type", "round", "sign", "sqrt"),
-    *("square", "subtract", "trunc", "where", "zeros_like", "dtype"),
+    *("not_equal", "ones_like", "positive", "reciprocal", "result_type", "round", "sign"),
+    *("signbit", "sqrt", "square", "subtract", "trunc", "where", "zeros_like", "dtype"),
 ]
 
 dtype = np.dtype
@@ -96,6 +107,10 @@ def asarray(x: Node) -> Node:
     return x
 
 
+def astype(x: Node, dtype: Any, copy: bool = True) -> Node:
+    return x.astype(dtype)
+
+
 def result_type(*values: Any) -> Any:
     return np.result_type(*(v.dtype if isinstance(v, Node) else v for v in values))
 
@@ -149,16 +164,44 @@ def greater_equal(x: Any, y: Any) -> Node:
     return joined("ge", x, y)
 
 
-def logical_and(x: Node, y: Node) -> Node:
-    return x & y
+def truth(x: Any) -> Any:
+    """Whether a number is not 0."""
+    return x.astype(np.bool_) if isinstance(x, Node) else bool(x)
 
 
-def logical_or(x: Node, y: Node) -> Node:
-    return x | y
+def logical_and(x: Any, y: Any) -> Node:
+    return joined("and", truth(x), truth(y))
+
+
+def logical_or(x: Any, y: Any) -> Node:
+    return joined("or", truth(x), truth(y))
+
+
+def logical_xor(x: Any, y: Any) -> Node:
+    return joined("xor", truth(x), truth(y))
 
 
 def logical_not(x: Node) -> Node:
+    return ~truth(x)
+
+
+def bitwise_and(x: Any, y: Any) -> Node:
+    return joined("and", x, y)
+
+
+def bitwise_or(x: Any, y: Any) -> Node:
+    return joined("or", x, y)
+
+
+def bitwise_xor(x: Any, y: Any) -> Node:
+    return joined("xor", x, y)
+
+
+def bitwise_invert(x: Node) -> Node:
     return ~x
+
+
+invert = bitwise_not = bitwise_invert
 
 
 def isnan(x: Node) -> Node:
@@ -167,6 +210,15 @@ def isnan(x: Node) -> Node:
 
 def isfinite(x: Node) -> Node:
     return x - x == 0
+
+
+def isinf(x: Node) -> Node:
+    return absolute(floating(x)) == math.inf
+
+
+def signbit(x: Node) -> Node:
+    bits = floating(x).graph.node("bits", FLOATS[x.dtype], (x,))
+    return bits < 0
 
 
 def where(condition: Node, x: Any, y: Any) -> Node:

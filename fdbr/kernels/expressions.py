@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-__all__ = ["FLOATS", "Graph", "InexpressibleError", "Node"]
+__all__ = ["FLOATS", "INTEGERS", "Graph", "InexpressibleError", "Node"]
 
 FLOATS = {np.dtype(np.float32): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.int64)}
 """The floating dtypes of kernels, with the integers of the same width."""
 
+INTEGERS = frozenset(FLOATS.values())
+"""The dtypes of integers in kernels."""
+
 _BOOL = np.dtype(np.bool_)
+_EXACT = frozenset({_BOOL, np.dtype(np.float32)})  # what single precision holds without a loss
 _DOUBLE = np.dtype(np.float64)
 _FEW = 6  # the highest power that is multiplied out without a loss of digits
 _MOST = 64  # the highest of single numbers, in double precision
@@ -90,7 +94,7 @@ class Node:
         self.fixed = all(arg.fixed for arg in args)
         self.single = all(arg.single for arg in args)
         if op == "operand":
-            self.single = dtype != _DOUBLE
+            self.single = dtype in _EXACT
             self.varies, self.fixed = detail[1], detail[2]
         elif op == "reduced":
             self.level, self.varies = self.level + 1, False
@@ -121,18 +125,25 @@ class Node:
 
         __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _of_two
         __truediv__ = __rtruediv__ = __lt__ = __le__ = __gt__ = __ge__ = __and__ = __or__ = _of_two
+        __xor__ = _of_two
         __eq__ = __ne__ = _of_two  # type: ignore[assignment]
 
     def __neg__(self) -> "Node":
+        if self.dtype in INTEGERS:
+            return joined("sub", 0, self)
         return self.graph.node("neg", _floating(self.dtype), (self,))
 
     def __pos__(self) -> "Node":
         return self
 
     def __abs__(self) -> "Node":
+        if self.dtype in INTEGERS:
+            return self.graph.node("select", self.dtype, (self < 0, -self, self))
         return self.graph.node("abs", _floating(self.dtype), (self,))
 
     def __invert__(self) -> "Node":
+        if self.dtype in INTEGERS:
+            return joined("sub", -1, self)
         if self.dtype != _BOOL:
             raise InexpressibleError("~ of numbers")
         return self.graph.node("not", _BOOL, (self,))
@@ -187,9 +198,13 @@ class Node:
         dtype = np.dtype(dtype)
         if dtype == self.dtype:
             return self
-        if dtype not in FLOATS or (self.dtype not in FLOATS and self.dtype != _BOOL):
-            raise InexpressibleError("conversions to integers")
-        return self.graph.node("cast", dtype, (self,))
+        if dtype == _BOOL:
+            return joined("ne", self, 0)
+        if dtype in INTEGERS and self.dtype in FLOATS:
+            raise InexpressibleError("conversions of floating numbers to integers")
+        if dtype not in FLOATS and dtype not in INTEGERS:
+            raise InexpressibleError(f"numbers of dtype {dtype}")
+        return self.graph.node("number" if self.dtype in INTEGERS else "cast", dtype, (self,))
 
     def any(self) -> Any:
         """Whether one element is true: nobody knows."""
@@ -208,8 +223,8 @@ def brought(graph: Graph, values: tuple[Any, ...]) -> list[Node]:
     """Operands in their common dtype; Python's numbers are weak."""
     kinds = [value.dtype if isinstance(value, Node | np.generic) else value for value in values]
     dtype = np.result_type(*kinds)
-    if dtype not in FLOATS and dtype != _BOOL:
-        raise InexpressibleError("arithmetic of integers")
+    if dtype not in FLOATS and dtype not in INTEGERS and dtype != _BOOL:
+        raise InexpressibleError(f"arithmetic of dtype {dtype}")
     return [
         value.astype(dtype) if isinstance(value, Node) else graph.constant(value, dtype)
         for value in values
@@ -223,12 +238,25 @@ def joined(op: str, *values: Any) -> Node:
         raise InexpressibleError("an operation on numbers alone")
     nodes = brought(graph, values)
     dtype = nodes[0].dtype
-    if dtype == _BOOL and op not in ("and", "or", "eq", "ne"):
+    if dtype == _BOOL and op not in _LOGIC:
         raise InexpressibleError("arithmetic of truth values")
+    if dtype in FLOATS and op in ("and", "or", "xor"):
+        raise InexpressibleError("bits of floating numbers")
+    if dtype in INTEGERS:
+        if op == "div":
+            return joined(op, *(node.astype(_DOUBLE) for node in nodes))
+        if op in ("maximum", "minimum"):
+            test = graph.node("gt" if op == "maximum" else "lt", _BOOL, tuple(nodes))
+            return graph.node("select", dtype, (test, *nodes))
+        if op not in _COMPARISONS and op not in _WHOLE:
+            raise InexpressibleError("arithmetic of integers")
+        op = _WHOLE.get(op, op)
     return graph.node(op, _BOOL if op in _COMPARISONS else dtype, tuple(nodes))
 
 
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+_LOGIC = frozenset({"and", "or", "xor", "eq", "ne"})
+_WHOLE = {op: f"i{op}" for op in ("add", "sub", "mul", "and", "or", "xor")}  # of integers
 
 
 def _operator(op: str, turned: bool = False) -> Any:
@@ -243,5 +271,5 @@ def _operator(op: str, turned: bool = False) -> Any:
 for _name, _op in {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}.items():
     setattr(Node, f"__{_name}__", _operator(_op))
     setattr(Node, f"__r{_name}__", _operator(_op, turned=True))
-for _op in _COMPARISONS | {"and", "or"}:
+for _op in _COMPARISONS | {"and", "or", "xor"}:
     setattr(Node, f"__{_op}__", _operator(_op))

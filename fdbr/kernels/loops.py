@@ -34,10 +34,13 @@ _INFIX = {
     "div": "fdiv",
     "and": "and",
     "or": "or",
+    "xor": "xor",
     "iadd": "add",
     "isub": "sub",
     "iand": "and",
     "ior": "or",
+    "imul": "mul",
+    "ixor": "xor",
     "shl": "shl",
     "ashr": "ashr",
     "eq": "fcmp oeq",
@@ -46,6 +49,11 @@ _INFIX = {
     "le": "fcmp ole",
     "gt": "fcmp ogt",
     "ge": "fcmp oge",
+}
+_WHOLE = {
+    "eq": "icmp eq",
+    "ne": "icmp ne",
+    **{op: f"icmp s{op}" for op in ("lt", "le", "gt", "ge")},
 }
 _CALLS = {
     "abs": "fabs",
@@ -189,8 +197,10 @@ class Writer:
             number, varies, _ = node.detail
             return self._load(number, self.offsets[number], varies, node.dtype, index, mask)
         if node.op in _INFIX:
-            given = self.vector(node.args[0].dtype)
-            return self.add(f"{_INFIX[node.op]} {given} {args[0]}, {args[1]}")
+            how, given = _INFIX[node.op], self.vector(node.args[0].dtype)
+            if how.startswith("fcmp") and node.args[0].dtype not in FLOATS:
+                how = _WHOLE[node.op]
+            return self.add(f"{how} {given} {args[0]}, {args[1]}")
         if node.op in _CALLS:
             return self.intrinsic(_CALLS[node.op], node.dtype, *args)
         if node.op == "neg":
@@ -203,10 +213,13 @@ class Writer:
         given = node.args[0].dtype
         if node.op in ("bits", "float"):
             return self.add(f"bitcast {self.vector(given)} {args[0]} to {kind}")
-        if node.op == "number":
-            return self.add(f"sitofp {self.vector(given)} {args[0]} to {kind}")
-        assert node.op == "cast", node.op
-        how = "uitofp" if given not in FLOATS else "fpext" if given.itemsize == 4 else "fptrunc"
+        assert node.op in ("number", "cast"), node.op
+        if given in FLOATS:
+            how = "fpext" if given.itemsize == 4 else "fptrunc"
+        elif node.dtype in FLOATS:
+            how = "sitofp" if node.op == "number" else "uitofp"
+        else:
+            how = "zext" if node.op == "cast" else "sext" if given.itemsize == 4 else "trunc"
         return self.add(f"{how} {self.vector(given)} {args[0]} to {kind}")
 
     def _spread(self, number: str, kind: str) -> str:

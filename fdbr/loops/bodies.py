@@ -39,11 +39,9 @@ class Step(Primitive):
     def __init__(
         self, name: str, value: Callable[..., Any], function: Callable[..., Any] | None = None
     ) -> None:
-        # No call of the initializer, which makes an entry of the registry of operations.
         refused = Unknown(f"fdbr.{name}: a program cannot be differentiated here")
-        self.name, self.kind, self.value = name, "program", value
-        self.rules = Rules(lambda index: refused)
-        self.forward, self.batch, self.effect = None, None, False
+        rules = Rules(lambda index: refused)
+        super().__init__(name, "program", value, rules, None, None, registered=False)
         self._function = function
 
     def apply(self, *args: Any, **params: Any) -> Any:

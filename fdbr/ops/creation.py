@@ -169,7 +169,7 @@ def eye(
     return backend.module_for(device).eye(n_rows, n_cols, k=k, dtype=dtype or float)
 
 
-@constant
+@constant(elementwise=True)
 def _full_like(xp: Any, x: Any, *, value: Any, dtype: Any) -> Any:
     if (
         xp is np

@@ -31,14 +31,14 @@ __all__ = [
 ]
 
 
-@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned)
+@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned, elementwise=True)
 def _astype_inexact(xp: Any, x: Any, *, to: Any) -> Any:
     if getattr(x, "dtype", None) is not None and x.dtype.kind == "c" and to.kind != "c":
         x = x.real
     return xp.asarray(x).astype(to)
 
 
-@constant
+@constant(elementwise=True)
 def _astype_exact(xp: Any, x: Any, *, to: Any) -> Any:
     return xp.asarray(x).astype(to)
 

@@ -108,10 +108,7 @@ def stack_kind(kind: Kind, length: int) -> Kind:
 
 def _plain(name: str, value: Callable[..., Any]) -> Primitive:
     """A primitive of programs alone, which has no rules."""
-    made = Primitive.__new__(Primitive)
-    made.name, made.kind, made.value, made.rules = name, "program", value, None
-    made.forward, made.batch, made.effect = None, None, False
-    return made
+    return Primitive(name, "program", value, None, None, None, registered=False)
 
 
 def _run(xp: Any, *operands: Any, loop: Loop) -> tuple[Any, ...]:

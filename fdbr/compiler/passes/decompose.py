@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 import attrs
 import numpy as np
 
-from fdbr.compiler.backends.cpu.element_code import CODES
+from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.backends.cpu.small_kernels import is_small
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, kind_of

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from fdbr.compiler.backends.cpu.buffer_assignment import is_fresh, is_large
-from fdbr.compiler.backends.cpu.element_code import is_elementwise
+from fdbr.compiler.backends.cpu.formulas import is_elementwise
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Variable, is_variable
 from fdbr.compiler.passes.steps import readers_of
 

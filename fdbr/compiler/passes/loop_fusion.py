@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from fdbr.compiler.backends.cpu.broadcast_layout import place, splits
-from fdbr.compiler.backends.cpu.element_code import BY_ROW, CODES, is_elementwise
+from fdbr.compiler.backends.cpu.element_code import BY_ROW
+from fdbr.compiler.backends.cpu.formulas import CODES, formula_of, is_elementwise
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, kind_of
 from fdbr.compiler.passes.steps import readers_of
 
@@ -18,9 +19,7 @@ _LONG = 12  # steps from which on a kernel pays however small it is
 _ROWS = 8  # rows, so that threads can share them
 _MOST = 60  # steps of one kernel: LLVM's time grows faster than their number
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min"})
-_SLOW = frozenset(
-    {"exp", "tanh", "tanh_slope", "sigmoid", "sigmoid_slope", "log", "log1p", "gaussian"}
-)
+_SLOW = 8  # additions that an element costs, from which on a kernel pays for one operation
 VIEWS = frozenset({"reshape", "broadcast_to"})
 
 
@@ -338,7 +337,13 @@ def _worth(group: _Group, readers: Any, kept: set[Variable]) -> list[Instruction
 
 
 def _pays_alone(steps: list[Instruction]) -> bool:
-    return any(s.primitive.name in _SLOW or _repeats_all(s) for s in steps)
+    return any(_is_slow(s) or _repeats_all(s) for s in steps)
+
+
+def _is_slow(step: Instruction) -> bool:
+    """Whether it takes NumPy more than one instruction an element."""
+    found = formula_of(step)
+    return found is not None and found.is_composed and found.cost >= _SLOW
 
 
 def _repeats_all(step: Instruction) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from fdbr.compiler.backends.cpu.broadcast_layout import place
-from fdbr.compiler.backends.cpu.element_code import is_elementwise
+from fdbr.compiler.backends.cpu.formulas import is_elementwise
 from fdbr.compiler.ir.program import (
     Fused,
     Guard,

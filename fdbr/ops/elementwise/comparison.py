@@ -36,6 +36,7 @@ __all__ = [
     x=lambda ct, condition, like: fit(where(condition, ct, 0), like),
     y=lambda ct, condition, like: fit(where(condition, 0, ct), like),
     batch=aligned,
+    elementwise=True,
 )
 def where(xp: Any, condition: Any, x: Any, y: Any) -> Any:
     """``x`` where the condition is true and ``y`` elsewhere, with broadcasting.

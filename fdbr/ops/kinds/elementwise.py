@@ -57,7 +57,7 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
             return match(total, out)
 
         value = evaluated(value, heavy is True)
-        function = operation(value, "elementwise", rules, forward, aligned)
+        function = operation(value, "elementwise", rules, forward, aligned, elementwise=True)
         return letting_go(function) if _names_only_out(partials, value) else function
 
     return declare

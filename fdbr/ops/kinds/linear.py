@@ -11,17 +11,21 @@ from fdbr.ops.kinds.unbroadcast import dtype_of, fit, match, shape_of, zeros_of
 __all__ = ["indexed", "joining", "linear"]
 
 
-def linear(*, batch: Function | None = None, **transposes: Function) -> Declaration:
+def linear(
+    *, batch: Function | None = None, elementwise: bool = False, **transposes: Function
+) -> Declaration:
     """Declare an operation that is linear in all the operands given here together.
 
-    A transpose takes the cotangent, and what it names, to the operand's cotangent.
+    A transpose takes the cotangent, and what it names, to the operand's cotangent.  An operation
+    may say that it acts on each element alone, as `elementwise` ones do: a compiler may join it
+    with others then.
     """
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
         rules = [stated_rule(transposes.get(n), operands, i) for i, n in enumerate(operands)]
         positions = [operands.index(name) for name in transposes]
-        function = operation(value, "linear", rules, None, batch)
+        function = operation(value, "linear", rules, None, batch, elementwise=elementwise)
         function.primitive.forward = _forward(function.primitive, positions)
         return function
 

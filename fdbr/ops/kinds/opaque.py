@@ -121,19 +121,23 @@ def _plus(a: Any, b: Any) -> Any:
 
 @overload
 def constant(
-    value: Callable[Concatenate[Any, P], R_co], *, batch: Function = ...
+    value: Callable[Concatenate[Any, P], R_co], *, batch: Function = ..., elementwise: bool = ...
 ) -> Operation[P, R_co]: ...
 
 
 @overload
-def constant(*, batch: Function = ...) -> Declaration: ...
+def constant(*, batch: Function = ..., elementwise: bool = ...) -> Declaration: ...
 
 
-def constant(value: Function | None = None, *, batch: Function = aligned) -> Any:
+def constant(
+    value: Function | None = None, *, batch: Function = aligned, elementwise: bool = False
+) -> Any:
     """Declare an operation whose derivative is zero wherever it exists.
 
-    It acts element by element, unless it states how else it acts on a batch.
+    It broadcasts as elementwise operations do, unless it states how else it acts on a batch.  It
+    may say that it acts on each element alone: a compiler may join it with others then.
     """
     if value is None:
-        return lambda value: constant(value, batch=batch)
-    return operation(value, "constant", Rules(lambda index: None), None, batch)
+        return lambda value: constant(value, batch=batch, elementwise=elementwise)
+    rules = Rules(lambda index: None)
+    return operation(value, "constant", rules, None, batch, elementwise=elementwise)

@@ -34,13 +34,18 @@ def operands_of(value: Function) -> tuple[str, ...]:
 
 
 def operation(
-    value: Function, kind: str, rules: Any, forward: Function | None, batch: Function | None
+    value: Function,
+    kind: str,
+    rules: Any,
+    forward: Function | None,
+    batch: Function | None,
+    **facts: Any,
 ) -> Any:
-    """Make the primitive, and the function that applies it.
+    """Make the primitive, of which some more facts may be known, and the function that applies it.
 
     The function has the value's name, docstring, source and signature without the array module.
     """
-    primitive = Primitive(value.__name__.strip("_"), kind, value, rules, forward, batch)
+    primitive = Primitive(value.__name__.strip("_"), kind, value, rules, forward, batch, **facts)
     parameters = list(inspect.signature(value).parameters.values())[1:]
     scope = {"dispatch": dispatch, "primitive": primitive, "none": {}}
     scope |= {f"default_{p.name}": p.default for p in parameters}

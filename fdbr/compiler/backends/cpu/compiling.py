@@ -7,8 +7,8 @@ from typing import Any
 
 from fdbr.compiler.backends.cpu import (
     conv_tiles,
+    intrinsics,
     language,
-    mathematics,
     register_tiles,
     streaming,
 )
@@ -19,7 +19,7 @@ from fdbr.kernels.machine import digest, find, optimized_code, placed, processor
 
 __all__ = ["address_of", "code_of", "find_address", "load", "translated"]
 
-_LIBRARIES = conv_tiles, language, mathematics, register_tiles, streaming
+_LIBRARIES = conv_tiles, language, intrinsics, register_tiles, streaming
 _FRONT_END = (
     *("kernel_expressions.py", "kernel_functions.py", "llvm_text.py", "lowering.py"),
     "vector_text.py",

@@ -11,7 +11,8 @@ from collections.abc import Container
 from typing import Any
 
 from fdbr.compiler.backends.cpu.broadcast_layout import Place, place
-from fdbr.compiler.backends.cpu.element_code import BY_ROW, CODES, cost, element
+from fdbr.compiler.backends.cpu.element_code import BY_ROW, Elements, cost
+from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.backends.cpu.written import Output, Written, literal, store, stored
 from fdbr.compiler.ir.program import Fused, Instruction, Variable, kind_of
 from fdbr.compiler.passes.loop_fusion import reduction_of
@@ -42,6 +43,7 @@ class _Writer:
         self.finals: list[Instruction] = []
         self.inputs: dict[Any, tuple[str, Any]] = {}
         self.outputs: list[Output] = []
+        self.elements = Elements()
         self.head: list[str] = []
         self.kept: dict[Variable, str] = {}  # full values that are kept from stage to stage
         self.streamed: dict[Variable, str] = {}  # what is written past the caches, and from where
@@ -137,7 +139,7 @@ def write(fused: Fused, passed_on: Container[Variable] = ()) -> Written:
             lines.append(f"o{i} = data(table, {count}, {stored(output.dtype)}(0))")
             count += 1
     text = "\n".join("    " + line for line in [*lines, *writer.head, *body])
-    source = f"def kernel(table, start, stop, thread):\n{text}\n"
+    source = f"{writer.elements.source}def kernel(table, start, stop, thread):\n{text}\n"
     return Written(source, inputs, tuple(writer.outputs), writer.rows, weight)
 
 
@@ -183,7 +185,7 @@ class _Block:
         else:
             of_rows = step.primitive.name in BY_ROW
             pairs = [self.value(o, known, of_rows and i > 0) for i, o in enumerate(step.operands)]
-            text = element(step, [t for t, _ in pairs], [c for _, c in pairs])
+            text = writer.elements.element(step, [t for t, _ in pairs], [c for _, c in pairs])
             code = CODES[operand.kind.dtype]
         name = f"x{len(self.names) + len(known)}_{self.level}{'r' if self.row else ''}"
         self.lines.append(f"{name} = {text}")

@@ -31,16 +31,33 @@ class Intrinsic:
 
 
 class Function:
-    """A function written in the kernel language, and called from it."""
+    """A function written in the kernel language, and called from it.
 
-    def __init__(self, python: Callable[..., Any], flags: str) -> None:
-        self.python, self.flags = python, flags
+    Attributes
+    ----------
+    scope
+        What it may name.
+    flags
+        What LLVM may do with its floating operations.
+    tree
+        Its text, taken apart.
+    """
+
+    def __init__(self, tree: ast.FunctionDef, scope: dict[str, Any], flags: str = "") -> None:
+        self.tree, self.scope, self.flags = tree, scope, flags
 
     def takes(self, count: int) -> bool:
         return count == len(self.tree.args.args)
 
+
+class Library(Function):
+    """A function that stands in a module of Python's."""
+
+    def __init__(self, python: Callable[..., Any], flags: str) -> None:
+        self.python, self.scope, self.flags = python, python.__globals__, flags
+
     @functools.cached_property
-    def tree(self) -> ast.FunctionDef:
+    def tree(self) -> ast.FunctionDef:  # type: ignore[override]
         found = ast.parse(textwrap.dedent(inspect.getsource(self.python))).body[0]
         assert isinstance(found, ast.FunctionDef)
         return found
@@ -56,7 +73,7 @@ def function(*flags: str) -> Callable[[Callable[..., Any]], Any]:
 
     The ``flags`` say what LLVM may do with its floating operations.
     """
-    return lambda python: Function(python, " ".join(flags))
+    return lambda python: Library(python, " ".join(flags))
 
 
 def _cast(type: str) -> Intrinsic:

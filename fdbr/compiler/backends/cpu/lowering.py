@@ -23,15 +23,16 @@ _Carried = dict[str, tuple[Value, str]]
 
 
 def lower(source: str, scope: dict[str, Any]) -> str:
-    """A module in LLVM's language with the function ``kernel`` of a source.
+    """A module in LLVM's language with the last function of a source, ``kernel``.
 
-    ``scope`` has what the source may name.
+    ``scope`` has what the source may name beside the functions that stand before it.
     """
     tree = ast.parse(source)
     scope = dict(scope)
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):
             kernel = statement
+            scope[kernel.name] = Function(kernel, scope)
         else:
             exec(compile(ast.Module([statement], []), "<fdbr kernel>", "exec"), scope)
     module = Module()
@@ -67,7 +68,7 @@ class _Lowering(Expressions):
             if key in module.functions:
                 raise KernelError(f"{function.tree.name} calls itself")
             module.functions[key] = None
-            lowering = _Lowering(module, function.python.__globals__, function.flags)
+            lowering = _Lowering(module, function.scope, function.flags)
             arguments = [Value(type, f"%a{i}") for i, type in enumerate(types)]
             result = lowering.body(function.tree, arguments)
             kind = result.typed.split()[0] if result else "void"

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.backends.cpu.element_code import CODES, cost, element, is_elementwise
+from fdbr.compiler.backends.cpu.element_code import cost
+from fdbr.compiler.backends.cpu.formulas import CODES, is_elementwise
 from fdbr.compiler.backends.cpu.looks import merged
 from fdbr.compiler.backends.cpu.small_forms import FORMS
 from fdbr.compiler.backends.cpu.small_writer import Writer
@@ -70,7 +71,7 @@ def write_small(small: Small) -> Written:
         writer.outputs.append(Output(None, (1,), np.dtype(bool), False, 1))
     text = "\n".join("    " + line for line in [*heads, *writer.lines])
     inputs = tuple(operand for _, operand in writer.inputs.values())
-    source = f"def kernel(table, start, stop, thread):\n{text}\n"
+    source = f"{writer.elements.source}def kernel(table, start, stop, thread):\n{text}\n"
     weight = sum(
         cost(step) * max(kind_of(o).size for o in (*step.operands, *step.outs))
         for step in small.steps
@@ -93,7 +94,7 @@ def _elementwise(writer: Writer, step: Instruction) -> None:
             texts.append(literal(operand, code) if look is None else look.at(at, len(at)))
             codes.append(code)
         place = target.place(at)
-        return [store(place, element(step, texts, codes), out.kind.dtype)]
+        return [store(place, writer.elements.element(step, texts, codes), out.kind.dtype)]
 
     writer.loop(target.shape, body)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.backends.cpu.element_code import CODES
+from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.backends.cpu.launching import thread_count
 from fdbr.compiler.backends.cpu.vectors import lanes, product_tile
 from fdbr.compiler.backends.cpu.written import Output, Written

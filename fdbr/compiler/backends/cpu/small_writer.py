@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from fdbr.compiler.backends.cpu.element_code import CODES
+from fdbr.compiler.backends.cpu.element_code import Elements
+from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.backends.cpu.looks import Look, steps_of
 from fdbr.compiler.backends.cpu.written import Output
 from fdbr.compiler.ir.program import Small, Variable, kind_of
@@ -17,11 +18,14 @@ class Writer:
     ----------
     lines
         The statements.  Where they set ``bad``, the function itself is run: it raises an error.
+    elements
+        What computes elements.
     """
 
     def __init__(self, small: Small) -> None:
         self.small = small
         self.lines: list[str] = []
+        self.elements = Elements()
         self.inputs: dict[Any, tuple[str, Any]] = {}
         self.outputs: list[Output] = []
         self.looks: dict[Any, Look] = {}

@@ -4,7 +4,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backends.cpu.element_code import CODES
+from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.ir.program import Variable
 
 __all__ = ["Output", "Written", "literal", "store", "stored"]

@@ -1,0 +1,94 @@
+# mypy: disable-error-code="no-untyped-def"
+"""Functions of the kernel language that are one instruction, or a few.
+
+Functions of numbers (`exp`, `tanh` and their kin) are none of them: they come from the values of
+operations, as formulas of these (`formulas`).
+"""
+
+from math import inf, nan
+from typing import Any
+
+from fdbr.compiler.backends.cpu.kernel_functions import BUILTINS, function, intrinsic, of_real
+from fdbr.compiler.backends.cpu.llvm_text import TYPES, Builder, KernelError, Value
+
+__all__ = ["NAMES"]
+
+f4, f8, i4, i8 = (BUILTINS[name] for name in ("f4", "f8", "i4", "i8"))
+
+
+@intrinsic
+def number(builder: Builder, bits: Value) -> Value:
+    """The floating number of the same bits."""
+    type = "f4" if bits.type == "i4" else "f8"
+    return Value(type, builder.add(f"bitcast {bits.typed} to {TYPES[type]}"))
+
+
+@intrinsic
+def bits(builder: Builder, x: Value) -> Value:
+    """The integer of the same bits."""
+    type = "i4" if x.type == "f4" else "i8"
+    return Value(type, builder.add(f"bitcast {x.typed} to {TYPES[type]}"))
+
+
+@intrinsic
+def select(builder: Builder, condition: Value, chosen: Value, otherwise: Value) -> Value:
+    """``chosen if condition else otherwise`` without a branch, which could stop vectorisation."""
+    return builder.select(condition, chosen, otherwise)
+
+
+def _of_reals(name: str) -> Any:
+    """One of LLVM's functions of several floating numbers of one type."""
+
+    def write(builder: Builder, *values: Value) -> Value:
+        first, *_ = values = tuple(builder.alike(*values))
+        if first.type not in ("f4", "f8"):
+            raise KernelError(f"{name} is for f4 and f8, not for {first.type}")
+        suffix = f"f{8 * int(first.type[1])}"
+        texts = [value.typed for value in values]
+        return Value(first.type, builder.call(f"llvm.{name}.{suffix}", TYPES[first.type], *texts))
+
+    return intrinsic(write)
+
+
+@function()
+def isfinite(x):
+    return x - x == 0
+
+
+@function("reassoc", "contract")
+def plus(total, x):
+    """The next partial sum; their order is free, so that a loop of them vectorises."""
+    return total + x
+
+
+def _extreme(comparison: str) -> Any:
+    @intrinsic
+    def partial(builder: Builder, extreme: Value, x: Value) -> Value:
+        """The next partial extreme of numbers that are not NaN.
+
+        LLVM knows it as one, and vectorises it, where the choice too has the flags that say so.
+        """
+        if x.type != extreme.type or x.type not in ("f4", "f8"):
+            raise KernelError(f"no extreme is of {extreme.type} and {x.type}")
+        better = builder.add(f"fcmp nnan nsz o{comparison} {x.typed}, {extreme.text}")
+        return builder.select(Value("b1", better), x, extreme, "nnan nsz")
+
+    return partial
+
+
+NAMES = {
+    "number": number,
+    "bits": bits,
+    "select": select,
+    "isfinite": isfinite,
+    "plus": plus,
+    "larger": _extreme("gt"),
+    "smaller": _extreme("lt"),
+    "fma": _of_reals("fma"),
+    "maximum": _of_reals("maximum"),
+    "minimum": _of_reals("minimum"),
+    **{name: of_real(name) for name in ("sqrt", "floor", "ceil", "trunc", "rint")},
+    "inf": inf,
+    "nan": nan,
+}
+"""The names that kernels may use."""

@@ -1,0 +1,156 @@
+"""Elementwise operations in kernels: exact, and one kernel with others, a user's too."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import fdbr
+from compiler.comparing import assert_as_eager
+from compiler.recorded import normal, recorded
+from fdbr import ops
+from fdbr.compiler.backends.cpu import compiling
+from fdbr.compiler.backends.cpu.fused_kernels import write
+from fdbr.compiler.ir.program import Fused
+from fdbr.compiler.passes.loop_fusion import fuse_loops
+from fdbr.kernels import machine
+from fdbr.ops.kinds import elementwise
+
+EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 88.7, 88.73, -87.4, -103.9, -110.0]
+EDGES += [709.7, 709.8, -745.0, -746.0, 0.625, 1.0, -1.0, 1e-310, 1e-40, 1e308, 3e38]
+
+FUNCTIONS = {
+    "exp": (np.exp, 2),
+    "log": (np.log, 2),
+    "log1p": (np.log1p, 3),
+    "tanh": (np.tanh, 3),
+    "sign": (np.sign, 0),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 4),
+}
+
+
+def points(dtype):
+    generator = np.random.default_rng(0)
+    spread = [generator.normal(size=20_000) * s for s in (1e-4, 0.1, 1, 10, 60)]
+    with np.errstate(over="ignore"):
+        return np.concatenate([*spread, EDGES]).astype(dtype)
+
+
+def compiled(f):
+    return fdbr.jit(f, reproducible=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_exact_to_a_few_units_in_the_last_place(name, dtype):
+    reference, ulps = FUNCTIONS[name]
+    x = points(dtype)
+    f = getattr(ops, name)
+    with np.errstate(all="ignore"):
+        exact = reference(x.astype(np.longdouble)).astype(dtype)
+        found, _ = compiled(lambda x: (f(x), f(x) * 2))(x)
+        same = (found == exact) | (np.isnan(found) & np.isnan(exact))
+        assert np.isfinite(exact[~same]).all()
+        distance = np.abs(found[~same].astype(np.longdouble) - exact[~same])
+        assert (distance <= ulps * np.spacing(np.abs(exact[~same]))).all()
+    assert np.array_equal(np.signbit(found[same & (x == 0)]), np.signbit(exact[same & (x == 0)]))
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid", "log", "erf", "copysign"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_loops_over_formulas_vectorise(name, dtype):
+    f = getattr(ops, name)
+    two = len(inspect.signature(f).parameters) == 2
+    x = np.abs(normal(5000)).astype(dtype)
+    kernels, _ = kernels_of(lambda x: (f(x, 1 - x) if two else f(x)) * 2, x)
+    if dtype == np.float64 and name == "erf":  # of doubles SciPy's is as fast as any
+        assert not kernels
+        return
+    text = machine.optimized(compiling.translated(write(kernels[0]).source))
+    assert f"x {'float' if dtype == np.float32 else 'double'}>" in text
+
+
+# --- a user's operations ---------------------------------------------------------------
+
+
+@elementwise(x=lambda out, x: out * (1 - 2 * x * x) / x)
+def ricker(xp, x):
+    """``x * exp(-x**2)``, and a constant of NumPy's."""
+    return np.float32(1.5) * x * xp.exp(-(x**2))
+
+
+@elementwise(x=lambda y, gain: gain * ops.cos(y), y=lambda x, y, gain: -gain * x * ops.sin(y))
+def swayed(xp, x, y, *, gain):
+    """It chooses by a keyword, which is known, and by values, through `where`."""
+    out = xp.where(x > y, x * 2, abs(y))
+    return gain * out if gain > 1 else out + 1
+
+
+@elementwise(x=None)
+def decided(xp, x):
+    """It decides by values, so that no formula says what it computes."""
+    return x if x.sum() > 0 else -x
+
+
+def kernels_of(f, *args):
+    program = fuse_loops(recorded(f, *args)[0])
+    return [step for step in program.steps if type(step) is Fused], program.steps
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_operation_of_a_user_is_one_kernel_with_its_neighbours(dtype):
+    x = normal(100, 60).astype(dtype)
+
+    def f(x):
+        y = ricker(ops.tanh(x)) + 1
+        return ops.sqrt(swayed(y, x, gain=2.5) ** 2 + 1)
+
+    def slopes(x):
+        return fdbr.grad(lambda x: ops.sum(ricker(x * 2) * ops.tanh(x)))(x)
+
+    kernels, steps = kernels_of(f, x)
+    assert len(kernels) == len(steps) == 1
+    assert_as_eager(f, (x,), (x * 3,))
+    kernels, steps = kernels_of(slopes, x)
+    assert len(kernels) == len([step for step in steps if step.outs[0].kind.shape]) == 1
+    assert_as_eager(slopes, (x,), (x * 3,))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 4), (100, 60)])
+def test_it_gives_what_it_gives_alone_in_kernels_of_all_sizes(shape):
+    x, y = normal(*shape), np.asarray(normal(*shape, seed=1), np.float64)
+
+    def f(x, y, n):
+        a = ricker(x) + ops.logical_xor(x > 0, y > 0) * n
+        return a, swayed(a, y, gain=0.5), ops.copysign(ops.hypot(a, 2.0), y), ricker(y) < x
+
+    assert_as_eager(f, (x, y, 2), (y, x, -1))
+
+
+def test_what_decides_by_values_runs_as_it_is():
+    x = normal(100, 60)
+    f = lambda x: decided(ops.tanh(x) * 2) + 1
+    assert len(kernels_of(f, x)[1]) > 1
+    assert_as_eager(f, (x,), (-x,))
+
+
+INTEGERS = {
+    "sums": lambda x, n: (x + n) * n - x,
+    "bits": lambda x, n: ops.bitwise_xor(ops.bitwise_and(x, 6), ops.bitwise_invert(n)),
+    "comparisons": lambda x, n: (x < n) | (x == 2) ^ (n >= 0.5),
+    "extremes": lambda x, n: ops.maximum(ops.abs(x), n) - ops.minimum(x, -n),
+    "quotients": lambda x, n: x / 4 + ops.exp(x * 0.5),
+    "choices": lambda x, n: ops.where(x > 0, x, n) + ops.where(x > 1, 2, 3),
+    "casts": lambda x, n: ops.astype(x, bool) ^ ops.astype(n, np.float32).astype(bool),
+    "of numbers": lambda x, n: ops.tanh(n) + ops.sqrt(ops.abs(x)),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_and_truth_values_are_elements_too(name, dtype):
+    x = np.arange(-3000, 3000).reshape(100, 60).astype(dtype)
+    n = x[::-1] // 7
+    x[0, :3] = np.iinfo(dtype).max, np.iinfo(dtype).min, 0
+    with np.errstate(all="ignore"):
+        assert_as_eager(INTEGERS[name], (x, n), (x[:2, :3], n[:2, :3]))
