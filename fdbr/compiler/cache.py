@@ -1,6 +1,9 @@
 """All recordings of a function: how they are looked up, made and given up."""
 
+import contextlib
+import functools
 import itertools
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,6 +12,7 @@ import attrs
 
 from fdbr.compiler.capture.captures import Environment, ImpureError, RandomStates
 from fdbr.compiler.capture.paths import exact, held_weakly, one_level
+from fdbr.compiler.capture.places import Key, Place
 from fdbr.compiler.capture.signature import (
     Reader,
     contents,
@@ -19,7 +23,12 @@ from fdbr.compiler.capture.signature import (
     paths,
     put_together,
 )
-from fdbr.compiler.capture.tracing import AbandonedError, Captured, capture
+from fdbr.compiler.capture.tracing import (
+    AbandonedError,
+    Captured,
+    CaptureTrace,
+    capture,
+)
 from fdbr.compiler.specializations import TWICE, Specialization
 from fdbr.messages import name_of
 
@@ -41,6 +50,8 @@ class Cache:
         What there is.
     readers
         What reads the details of arguments, by their structure: see `taken_apart`.
+    known
+        The variables around the function that change from call to call, by their keys.
     """
 
     def __init__(self, f: Callable[..., Any], bound: int) -> None:
@@ -49,6 +60,7 @@ class Cache:
         self.bound = bound
         self.entries: dict[Any, Specialization] = {}
         self.readers: dict[Any, Reader] = {}
+        self.known: dict[Key, Place | None] = {}
 
     def entry(self, key: tuple[Any, ...], leaves: Sequence[Any], structure: Any) -> Specialization:
         """The recordings for arguments of a signature."""
@@ -65,6 +77,9 @@ class Cache:
                 if is_special(leaf):
                     entry.give_up(f"a {type(leaf).__name__} has operators of its own")
             self.entries[key] = entry
+            if all(held_weakly(leaf) is None for leaf in leaves if not is_moving(leaf)):
+                entry.known = self.known  # else it is known as long as there is that leaf
+            entry.take_inputs()
             entry.references = [self._dropping(key, leaf) for leaf in leaves if not is_moving(leaf)]
             if len(self.entries) > self.bound:
                 pairs = list(self.entries.items())  # at once, for other threads may add some
@@ -107,6 +122,34 @@ class Cache:
 
         `None` is the result where the run is not what it is without being recorded.
 
+        What is around the function and changes from call to call is an input of the program, if it
+        can be: the run with traced values in its place may fail where the function itself does not.
+        """
+        try:
+            if entry.inputs:
+                with contextlib.suppress(Exception):
+                    found = self._captured(entry, entry.with_inputs(run), leaves, structure)
+                    if found is not None and not found[0].obstacle:
+                        return found
+                entry.withdraw_inputs()
+            found = self._captured(entry, run, leaves, structure)
+        except AbandonedError as error:
+            entry.refuse(str(error))
+            return None
+        if found is not None and (why := found[0].obstacle):
+            entry.waste(why)
+            entry.skip(why)
+        return found
+
+    def _captured(
+        self,
+        entry: Specialization,
+        run: Callable[[list[Any]], list[Any]],
+        leaves: Sequence[Any],
+        structure: Any,
+    ) -> tuple[Captured, Environment] | None:
+        """What a run gave.
+
         What it finds bound anew after a first run may have been made for all later ones, so it
         is run once more then.
         """
@@ -116,7 +159,7 @@ class Cache:
             roots += (type(node), *_static_fields(node))
         impurity = None
         for _ in range(2):
-            environment = entry.environment or Environment(roots)
+            environment = entry.environment or Environment(roots, entry.inputs)
             if environment.obstacle:
                 entry.refuse(environment.obstacle)
                 return None
@@ -124,16 +167,15 @@ class Cache:
                 entry.skip(TWICE)
                 return None
             states = RandomStates(environment.generators)
+            others = frozenset(sys._current_frames()) if entry.inputs else frozenset()
+            kind = functools.partial(CaptureTrace, others=others)
             try:
-                recorded = capture(run, self.f, moving, environment.arrays)
-            except AbandonedError as error:
-                entry.refuse(str(error))
-                return None
-            if (keeper := environment.keeper()) is not None:
-                raise ImpureError(
-                    f"fdbr.jit: {self.name} keeps a traced value in {keeper}, where a replay would "
-                    "put none; return it instead"
-                )
+                recorded = capture(run, self.f, moving, environment.arrays, kind)
+                self._check_kept(environment)
+            except Exception:
+                if entry.inputs:
+                    environment.untrace()
+                raise
             impurity = _impurity(environment, states)
             if impurity is None:
                 break
@@ -143,10 +185,14 @@ class Cache:
         environment.settle()
         if environment.traced:
             recorded.obstacle = "it sees a traced value that is no argument"
-        if recorded.obstacle:
-            entry.waste(recorded.obstacle)
-            entry.skip(recorded.obstacle)
         return recorded, environment
+
+    def _check_kept(self, environment: Environment) -> None:
+        if (keeper := environment.keeper()) is not None:
+            raise ImpureError(
+                f"fdbr.jit: {self.name} keeps a traced value in {keeper}, where a replay would "
+                "put none; return it instead"
+            )
 
     def _check_static(self, leaves: Sequence[Any], structure: Any) -> None:
         try:

@@ -71,6 +71,8 @@ def call_stub_of(
             writer.take(arg, f"args[{i}]", i in donation.argnums)
         for name in sorted(kwargs):
             writer.take(kwargs[name], f"kwargs.get({name!r}, no_fit)")
+        for place in recording.environment.inputs:
+            writer.take(place.get(), f"{writer.scope.name(place.get)}()")
     except _UnknownNodeError:
         return NEVER
     writer.look_around(recording)

@@ -141,8 +141,8 @@ class Jitted(Generic[P, R]):
             return self._eagerly(leaves, structure)
         recorded, environment = found
         if not recorded.obstacle:
-            places = entry.chosen(list(range(len(leaves))))
-            pairs = zip(places, recorded.program.inputs, strict=True)
+            places = range(len(leaves)) if entry.moving is None else entry.moving
+            pairs = zip(places, recorded.program.inputs, strict=False)
             given = frozenset(v for i, v in pairs if i in donated)
             recorded.program = attrs.evolve(recorded.program, donated=given)
             code = self._code(recorded.program)

@@ -89,10 +89,12 @@ class Differentiated:
         used = entry.wanted
         if used is not None:
             entry = self.cache.entry((used, *kinds), values, self.structure)
-        outs, recording, why = entry.replay(entry.chosen(values), self.cache.bound)
+        moving = [self._kept(value) for value in entry.chosen(values)]
+        outs, recording, why = entry.replay(moving, self.cache.bound)
         if recording is None and why:
             recording = self._record(entry, used, why)
-            outs = recording and recording.run(*entry.chosen(values))
+            moving = [self._kept(value) for value in entry.chosen(values)]
+            outs = recording and recording.run(*moving)
         return NotImplemented if recording is None else self._traced(outs, recording.form)
 
     def _kept(self, leaf: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr.compiler.capture.captures import Environment, ImpureError
 from fdbr.compiler.capture.constants import first_changed
+from fdbr.compiler.capture.places import Key, Place, replaced
 from fdbr.compiler.capture.tracing import Captured
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
@@ -126,6 +127,10 @@ class Specialization:
         How often the function was run without a recording.
     obstacle
         Why, the last time.
+    inputs
+        The variables around the function whose numbers and arrays are inputs of its programs.
+    known
+        Those that could be, by their keys, and `None` for those that turned out not to be.
     references
         Weak ones to objects among the arguments: when one is gone, this is dropped.
     used
@@ -139,6 +144,8 @@ class Specialization:
         "_cause",
         "_wasted",
         "eager",
+        "inputs",
+        "known",
         "moving",
         "name",
         "obstacle",
@@ -159,19 +166,44 @@ class Specialization:
         self._wasted = 0
         self._cause = ""
         self.references: list[Any] = []
+        self.inputs: tuple[Place, ...] = ()
+        self.known: dict[Key, Place | None] = {}
 
     def chosen(self, leaves: list[Any]) -> list[Any]:
-        """The leaves that may differ."""
-        return leaves if self.moving is None else [leaves[i] for i in self.moving]
+        """The leaves that may differ, and those around the function that do."""
+        chosen = leaves if self.moving is None else [leaves[i] for i in self.moving]
+        if self.inputs:
+            return [*chosen, *(leaf for place in self.inputs for leaf in place.leaves())]
+        return chosen
 
     def filled(self, leaves: list[Any], chosen: list[Any]) -> list[Any]:
         """All leaves, with others in the place of those that may differ."""
         if self.moving is None:
-            return chosen
+            return chosen[: len(leaves)]
         filled = list(leaves)
-        for position, leaf in zip(self.moving, chosen, strict=True):
+        for position, leaf in zip(self.moving, chosen, strict=False):
             filled[position] = leaf
         return filled
+
+    def with_inputs(self, run: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], Any]:
+        """A run that is given values for what is around the function, too."""
+        count = sum(len(place.leaves()) for place in self.inputs)
+
+        def filled(leaves: list[Any]) -> list[Any]:
+            with replaced(self.inputs, leaves[len(leaves) - count :]):
+                return run(leaves[: len(leaves) - count])
+
+        return filled
+
+    def withdraw_inputs(self) -> None:
+        """Take what is around the function for what it is."""
+        self.known.update((place.key, None) for place in self.inputs)
+        self.inputs, self.recordings = (), ()
+
+    def take_inputs(self) -> None:
+        """Have what is known to change, and can be, be inputs of the programs to come."""
+        places = [place for place in self.known.values() if place is not None]
+        self.inputs = tuple(place for place in places if place.fits())
 
     @property
     def environment(self) -> Environment | None:
@@ -235,7 +267,12 @@ class Specialization:
                 raise self._changed(array)
             return ""
         why = environment.change()
-        if any(recording.runs for recording in recordings):
+        moved = [place for place in environment.moved() if place.key not in self.known]
+        self.known.update((place.key, place) for place in moved)
+        self.take_inputs()
+        if moved:
+            why += ", and is an argument from now on"
+        elif any(recording.runs for recording in recordings):
             self._wasted = 0
         else:
             self.waste(why)

@@ -147,7 +147,7 @@ def _origins(
 
     with only(Observer()), without_effects():
         captured = capture(
-            again,
+            entry.with_inputs(again),
             function,
             entry.chosen(leaves),
             recording.environment.arrays,

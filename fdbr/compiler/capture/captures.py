@@ -12,11 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from fdbr import tree
 from fdbr.backend import is_locked
 from fdbr.compiler.capture.constants import first_changed, snapshot
 from fdbr.compiler.capture.free_variables import GENERATORS, Reach, parts_of
 from fdbr.compiler.capture.paths import Scope
+from fdbr.compiler.capture.places import (
+    Place,
+    items_of,
+    kind_of_value,
+    of_cell,
+    of_item,
+    of_space,
+)
 from fdbr.compiler.capture.spaces import MISSING
+from fdbr.compiler.capture.tracing import CaptureTracer
 from fdbr.core import Tracer
 
 __all__ = ["Environment", "ImpureError", "RandomStates"]
@@ -33,6 +43,8 @@ class Environment:
     ----------
     roots
         The function, and what else is to be watched: types and static leaves of its arguments.
+    inputs
+        The places that are inputs of programs, and not watched.
 
     Attributes
     ----------
@@ -52,6 +64,7 @@ class Environment:
         "_codes",
         "_containers",
         "_counts",
+        "_inputs",
         "_known",
         "_lasts",
         "_locked",
@@ -59,6 +72,9 @@ class Environment:
         "_names",
         "_objects",
         "_orders",
+        "_owners",
+        "_spaces",
+        "_takes_inputs",
         "_types",
         "_variables",
         "arrays",
@@ -67,8 +83,11 @@ class Environment:
         "traced",
     )
 
-    def __init__(self, roots: Iterable[Any]) -> None:
-        reach = Reach(roots)
+    def __init__(self, roots: Iterable[Any], inputs: Sequence[Place] = ()) -> None:
+        self._inputs = {place.key: (place, kind_of_value(place.get())) for place in inputs}
+        reach = Reach(roots, self._inputs)
+        self._spaces, self._owners = list(reach.spaces.values()), reach.owners
+        self._takes_inputs = not (reach.identity or reach.plain_only)
         # Flat, for they are looked through at every call.
         self._variables = [
             (space.get, name, space.get(name, MISSING))
@@ -83,7 +102,7 @@ class Environment:
         self._mentioned = None if reach.any_name else frozenset(reach.names)
         self._counts = [len(own) for own in reach.objects]
         self._lasts = [next(reversed(own), None) for own in reach.objects]
-        self._containers = [(value, parts_of(value)) for value in reach.containers]
+        self._containers = [(value, self._parts(value)) for value in reach.containers]
         self._buffers = [(value, bytes(value)) for value in reach.buffers]
         self.arrays = [
             (array, snapshot(array)) for array in reach.arrays.values() if not is_locked(array)
@@ -108,6 +127,9 @@ class Environment:
         for cell, value in self._cells:
             if _contents(cell) is not value:
                 return False
+        for place, kind in self._inputs.values():
+            if kind is None or kind_of_value(place.get()) != kind:
+                return False
         for f, *parts in self._codes:
             if any(map(operator.is_not, (f.__code__, f.__defaults__, f.__kwdefaults__), parts)):
                 return False
@@ -116,6 +138,52 @@ class Environment:
         if any(type(value()) is not cls for value, cls in self._types):
             return False
         return self.contains() and not self._has_more()
+
+    def _parts(self, container: Any) -> list[Any]:
+        return parts_of(container, self._inputs)
+
+    def moved(self) -> list[Place]:
+        """The places whose numbers and arrays have changed, and nothing else about them.
+
+        There is none in functions that would notice that they are traced.
+        """
+        if not self._takes_inputs:
+            return []
+        return [place for place, before in self._changed() if _like(before, place)]
+
+    def untrace(self) -> None:
+        """Put plain values in the places of traced ones, which a run has left around it."""
+        places = [place for place, _ in self._changed()]
+        for container, _ in self._containers:
+            items = items_of(container, self._parts(container))
+            places += [of_item(container, name, "") for name, _ in items]
+        for place in places:
+            value = place.get()
+            if any(type(leaf) is CaptureTracer for leaf in tree.leaves(value)):
+                place.put(tree.map(_untraced, value))
+
+    def _changed(self) -> list[tuple[Place, Any]]:
+        """The places that hold something else than they did, with what they held."""
+        found: list[tuple[Place | None, Any]] = []
+        old = iter(self._variables)
+        for label, space, names in self._spaces:
+            for name in names:
+                before = next(old)[2]
+                if space.get(name, MISSING) is not before:
+                    owner = self._owners.get(id(space))
+                    found.append((of_space(space, owner, name, f"{label}{name}"), before))
+        names = self._names[len(self._variables) :]
+        for (cell, before), name in zip(self._cells, names, strict=True):
+            if _contents(cell) is not before:
+                found.append((of_cell(cell, name), before))
+        for container, parts in self._containers:
+            now = self._parts(container)
+            if len(now) == len(parts):
+                items = zip(items_of(container, parts), items_of(container, now), strict=True)
+                for (key, before), (other, after) in items:
+                    if key is other and before is not after:
+                        found.append((of_item(container, key, f"an item {key!r}"), before))
+        return [(place, before) for place, before in found if place is not None]
 
     def _has_more(self) -> bool:
         """Whether objects have more attributes than they had, which code mentions.
@@ -140,7 +208,7 @@ class Environment:
     def contains(self) -> bool:
         """Whether the containers hold what they held, and arrays are locked that were."""
         for container, parts in self._containers:
-            found = parts_of(container)
+            found = self._parts(container)
             if len(found) != len(parts) or not all(map(operator.is_, found, parts)):
                 return False
         if any(array.flags.writeable for array in self._locked):
@@ -201,6 +269,11 @@ class Environment:
         return f"{name} was bound anew" if name else "a list or dict around it has changed"
 
     @property
+    def inputs(self) -> list[Place]:
+        """The places that are inputs of programs."""
+        return [place for place, _ in self._inputs.values()]
+
+    @property
     def identity(self) -> bool:
         """Whether the function asks if two values are one object."""
         return self._known is not None
@@ -222,14 +295,14 @@ class Environment:
         if name is None and any(
             isinstance(part, Tracer) and not any(part is one for one in before)
             for value, before in self._containers
-            for part in parts_of(value)
+            for part in self._parts(value)
         ):
             return "a list or dict around it"
         return name
 
     def settle(self) -> None:
         """Take the containers as they are now."""
-        self._containers = [(value, parts_of(value)) for value, _ in self._containers]
+        self._containers = [(value, self._parts(value)) for value, _ in self._containers]
         self._count()
 
 
@@ -239,6 +312,16 @@ def _reference(value: Any) -> Callable[[], Any]:
         return weakref.ref(value)
     except TypeError:
         return lambda: value
+
+
+def _untraced(leaf: Any) -> Any:
+    return leaf.value if type(leaf) is CaptureTracer else leaf
+
+
+def _like(before: Any, place: Place) -> bool:
+    """Whether what a place holds is of the kind of what it held."""
+    kind = kind_of_value(before)
+    return kind is not None and kind == kind_of_value(place.get())
 
 
 def _contents(cell: CellType) -> Any:

@@ -18,7 +18,7 @@ import random
 import sys
 import sysconfig
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -36,6 +36,7 @@ import optree
 from fdbr.backend import is_array
 from fdbr.classes import NAMESPACE
 from fdbr.compiler.capture.mentions import ASKING, Mentions, mentions
+from fdbr.compiler.capture.places import Key, items_of, key_of
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.capture.spaces import MISSING, Space, asked, slots_of
 from fdbr.core import Tracer
@@ -68,8 +69,20 @@ _ANEW = "which no replay would call anew"
 _KEPT = 64  # results of a memoised function that are looked at
 
 
-def parts_of(container: Any) -> list[Any]:
-    """The items of a container, by its built-in class's methods, not by overridden ones."""
+def parts_of(container: Any, inputs: Collection[Key] = ()) -> list[Any]:
+    """The items of a container, by its built-in class's methods, not by overridden ones.
+
+    In the place of items that are inputs stands nothing.
+    """
+    found = _parts(container)
+    if inputs:
+        for position, (name, _) in enumerate(items_of(container, found)):
+            if (id(container), name) in inputs:
+                found[position + (len(found) // 2 if isinstance(container, dict) else 0)] = MISSING
+    return found
+
+
+def _parts(container: Any) -> list[Any]:
     if isinstance(container, collections.OrderedDict):
         order = collections.OrderedDict
         return [*order.keys(container), *order.values(container)]
@@ -125,14 +138,20 @@ class Reach:
         The attributes that code mentions, and whether it may read others, too.
     containers, buffers
         Containers that can change, and what holds bytes that can.
+    owners
+        The classes whose attributes spaces are, by the identity of the space.
     identity
         Whether code asks if two values are one object.
+    plain_only
+        Whether nothing around it may be traced: code asks for types, or remembers results.
     obstacle
         What cannot be watched, and why, in words; empty if there is nothing.
     """
 
-    def __init__(self, roots: Iterable[Any]) -> None:
+    def __init__(self, roots: Iterable[Any], inputs: Collection[Key] = ()) -> None:
+        self._inputs = inputs
         self.spaces: dict[int, tuple[str, Space, list[str]]] = {}
+        self.owners: dict[int, type] = {}
         self.cells: dict[int, tuple[str, CellType]] = {}
         self.values: list[Any] = []
         self.arrays: dict[int, np.ndarray] = {}
@@ -143,6 +162,7 @@ class Reach:
         self.containers: list[Any] = []
         self.buffers: list[Any] = []
         self.identity = False
+        self.plain_only = False
         self.obstacle = ""
         self.names: set[str] = set()  # the attributes that code mentions, of whatever it is
         self.any_name = False  # whether it may mention others
@@ -168,6 +188,8 @@ class Reach:
                 self._waiting.append(place.space.get(name))
 
     def _watch(self, label: str, space: Space, name: str) -> None:
+        if self._inputs and key_of(space, self.owners.get(id(space)), name) in self._inputs:
+            return
         names = self.spaces.setdefault(id(space), (label, space, []))[2]
         if name not in names:
             names.append(name)
@@ -247,6 +269,8 @@ class Reach:
             self._waiting += (function.__defaults__, function.__kwdefaults__)
         names = function.__code__.co_freevars
         for name, cell in zip(names, function.__closure__ or (), strict=True):
+            if (id(cell), None) in self._inputs:
+                continue
             with contextlib.suppress(ValueError):  # nothing is bound to it
                 held = cell.cell_contents
                 # A dict of ours is no user's; what it holds may be.
@@ -278,6 +302,7 @@ class Reach:
     def _mention(self, found: Mentions, sets: bool = True) -> None:
         self.names |= found.attributes
         self.identity |= found.identity
+        self.plain_only |= "type" in found.variables
         if sets:
             self.any_name |= found.any_attribute
             self.names |= found.set_attributes
@@ -324,6 +349,7 @@ class Reach:
             watched = not _is_library_class(base)
             if watched:
                 self.objects.append(space)
+                self.owners[id(space)] = base
                 self._open.append(_Open(f"{base.__name__}.", space, names))
             elif base is not object and not _is_ours({"__name__": base.__module__}):
                 self._open.append(_Open("", space, tuple(space), watched=False))
@@ -339,7 +365,7 @@ class Reach:
         self._waiting.append(cls)
         if isinstance(value, _CONTAINERS):
             self.containers.append(value)
-            self._waiting += parts_of(value)
+            self._waiting += parts_of(value, self._inputs)
             self._waiting.append(getattr(value, "default_factory", None))
         elif isinstance(value, _UNCHANGING):
             self._waiting += value
@@ -397,6 +423,7 @@ class Reach:
     def _visit_memory(self, value: Any) -> None:
         """A memoised function: what it remembers stays, or it is asked again."""
         self._waiting.append(value.__wrapped__)
+        self.plain_only = True
         for part in gc.get_referents(value):
             if type(part) is dict and part is not vars(value):
                 self._open.append(_Open("the memory of ", part, (), watched=False))

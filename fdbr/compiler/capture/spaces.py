@@ -32,8 +32,16 @@ class Slots:
         except TypeError:
             self._value = lambda: value  # type: ignore[assignment]
 
+        self.identity = id(value)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._members)
+
+    def put(self, name: str, value: Any) -> None:
+        """Bind an attribute anew."""
+        owner = self._value()
+        if owner is not None:
+            self._members[name].__set__(owner, value)
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of an attribute."""

@@ -1,5 +1,6 @@
 """Recording: a function is run on real values, and each step and decision is noted."""
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, NoReturn
@@ -93,16 +94,25 @@ class CaptureTrace(Trace):
         Whether not even this run gives what the function gives.
     unrolled
         Why loops among the steps are not one step each.
+    others
+        The threads that were there before, and may find traced values around the function.
+    closed
+        Whether it has come to its end, after which only those may still have such values.
     """
 
     __slots__ = (
-        *("_errors", "abandoned", "answers", "constants", "obstacle", "steps", "unrolled"),
+        *("_errors", "abandoned", "answers", "closed", "constants", "obstacle", "others", "steps"),
+        "unrolled",
     )
 
     records = True
 
-    def __init__(self, function: Any, known: Any = ()) -> None:
+    def __init__(
+        self, function: Any, known: Any = (), others: frozenset[int] = frozenset()
+    ) -> None:
         super().__init__("jit", function)
+        self.others = others - {threading.get_ident()}
+        self.closed = False
         self.steps: list[Step] = []
         self.answers: list[Any] = []
         self.constants = Constants(known)
@@ -111,7 +121,19 @@ class CaptureTrace(Trace):
         self.unrolled: dict[str, None] = {}
         self._errors = _errors_now()
 
+    def _is_elsewhere(self) -> bool:
+        """Whether another thread has found a traced value of this, which it goes on without."""
+        if threading.get_ident() not in self.others:
+            if self.closed:
+                raise core.escaped(self, "fdbr.jit")
+            return False
+        self.obstacle = "another thread uses what is around it at the same time"
+        return True
+
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if self.others and self._is_elsewhere():
+            own = [arg.value if isinstance(arg, CaptureTracer) else arg for arg in args]
+            return apply(primitive, tuple(own), params)
         values, operands = [], []
         for arg in args:
             if type(arg) is CaptureTracer and arg._trace is self:
@@ -182,6 +204,8 @@ class CaptureTrace(Trace):
         return CaptureTracer(self, below, tracer.variable)
 
     def decide(self, tracer: Any, kind: Callable[[Any], Any]) -> Any:
+        if self.others and self._is_elsewhere():
+            return kind(tracer.value)
         if core.ended(self):
             raise core.escaped(self, f"fdbr.jit: {kind.__name__}()")
         try:
@@ -270,6 +294,7 @@ def capture(
         raise
     finally:
         capturing.reset(token)
+        trace.closed, trace.running = True, bool(trace.others)
     if trace.abandoned:  # and the function caught the error
         raise AbandonedError(trace.obstacle)
     outputs, result = [], []
