@@ -11,13 +11,17 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import array_module, device_put
-from fdbr.floats import dtype_kind
+from fdbr.floats import dtype_kind, is_added
 from fdbr.interop.signatures import implements, refuse
 from fdbr.messages import describe
+from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import is_number
 from fdbr.ops.shape import normalize_axes
 
-__all__ = ["as_tuple", "cast", "checked_order", "flattened", "within"]
+__all__ = [
+    *("as_tuple", "cast", "checked_order", "flattened", "in_numpys", "in_their_dtype"),
+    "within",
+]
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
@@ -307,6 +311,26 @@ def _round(a: Any, decimals: int = 0) -> Any:
         return ops.round(a)
     out = ops.round(a * 10**decimals) / 10**decimals
     return out if is_number(a) else ops.astype(out, a.dtype, copy=False)
+
+
+def in_numpys(x: Any) -> Any:
+    """An array of floating numbers as those functions take it that ask for a dtype of NumPy's own.
+
+    Of others, as bfloat16, they make float64.
+    """
+    return ops.astype(x, np.float64) if is_added(x.dtype) else x
+
+
+def in_their_dtype(out: Any, *operands: Any) -> Any:
+    """A product in the dtype of its factors.
+
+    NumPy's ufuncs multiply matrices of bfloat16 and the like in float32; its older functions round
+    that.
+    """
+    if dtype_kind(out.dtype) != "f":
+        return out
+    dtype = ops.result_type(*arrays(*operands))
+    return ops.astype(out, dtype) if is_added(dtype) else out
 
 
 _NOT_GIVEN = np._NoValue

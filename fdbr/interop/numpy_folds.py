@@ -12,6 +12,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.array import ufunc_methods
+from fdbr.floats import dtype_kind
 from fdbr.interop.numpy_reductions import extreme_but_nan, reduced
 from fdbr.interop.numpy_ufuncs import ufuncs
 from fdbr.interop.signatures import refuse
@@ -20,6 +21,16 @@ from fdbr.ops.shape import normalize_axis
 
 _NOT_GIVEN = np._NoValue
 
+
+def _logsumexp(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """`fdbr.ops.logsumexp` in the ufunc's dtype; of no elements it is -inf."""
+    if dtype_kind(x.dtype) not in "fc":
+        x = ops.astype(x, np.logaddexp.resolve_dtypes((x.dtype, x.dtype, None))[-1])
+    if 0 in [x.shape[i] for i in axis]:
+        return ops.full_like(ops.sum(x, axis=axis, keepdims=keepdims), -math.inf)
+    return ops.logsumexp(x, axis=axis, keepdims=keepdims)
+
+
 _REDUCTIONS: dict[Any, Callable[..., Any]] = {
     np.add: ops.sum,
     np.multiply: ops.prod,
@@ -27,7 +38,7 @@ _REDUCTIONS: dict[Any, Callable[..., Any]] = {
     np.minimum: ops.min,
     np.logical_and: ops.all,
     np.logical_or: ops.any,
-    np.logaddexp: ops.logsumexp,
+    np.logaddexp: _logsumexp,
 }
 _RUNNING: dict[Any, Callable[..., Any]] = {
     np.add: ops.cumulative_sum,
@@ -83,7 +94,7 @@ def _folding(ufunc: Any, op: Callable[..., Any]) -> Callable[..., Any]:
                 f"{name}: there is no element over axes {axis}, and it has no identity"
             )
         else:
-            out = ops.full(tuple(rest), ufunc.identity, dtype=op(rows, rows).dtype)
+            out = ops.full(tuple(rest), ufunc.reduce(np.empty(0, x.dtype)))
         return ops.reshape(out, kept) if keepdims else out
 
     return fold
@@ -134,7 +145,7 @@ def _accumulate(ufunc: Any, op: Callable[..., Any]) -> Callable[..., Any]:
         if ufunc in _RUNNING:
             return _RUNNING[ufunc](x, axis=axis, dtype=dtype)
         if not x.shape[axis]:
-            return x
+            return op(x, x)  # whose dtype may be another
         rows = ops.moveaxis(x, axis, 0)
         return ops.moveaxis(_steps(ufunc, op, rows), 0, axis)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
+from fdbr.interop.numpy_basics import in_numpys, in_their_dtype
 from fdbr.interop.signatures import implements, refuse
 from fdbr.ops import linalg
 from fdbr.ops.linalg.matrices import adjoint, matrices, mirrored, square_matrices
@@ -26,10 +27,34 @@ def enter(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 # --- by the same arguments ----------------------------------------------------------
 
-for _name in """cholesky cross det diagonal eig eigvals inv matmul matrix_norm matrix_power
-    matrix_transpose multi_dot norm outer slogdet solve svdvals tensordot trace vecdot
-    vector_norm""".split():
+for _name in """cholesky cross det diagonal eig eigvals inv matmul matrix_power matrix_transpose
+    slogdet solve svdvals tensordot trace vecdot""".split():
     enter(_name)(getattr(linalg, _name))
+
+
+@enter("outer")
+def _outer(x1: Any, x2: Any, /) -> Any:
+    return in_their_dtype(linalg.outer(x1, x2), x1, x2)
+
+
+@enter("multi_dot")
+def _multi_dot(arrays: Any) -> Any:
+    return in_their_dtype(linalg.multi_dot(arrays), *arrays)
+
+
+@enter("norm")
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    return linalg.norm(in_numpys(x), ord, axis, keepdims)
+
+
+@enter("matrix_norm")
+def _matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    return linalg.matrix_norm(in_numpys(x), keepdims=keepdims, ord=ord)
+
+
+@enter("vector_norm")
+def _vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    return linalg.vector_norm(in_numpys(x), axis=axis, keepdims=keepdims, ord=ord)
 
 
 # --- factorizations -----------------------------------------------------------------
@@ -91,7 +116,7 @@ _NOT_GIVEN = np._NoValue
 
 @enter("pinv")
 def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = _NOT_GIVEN) -> Any:
-    a = mirrored(a) if hermitian else a
+    a = mirrored(a) if hermitian and a.size else a
     if rtol is _NOT_GIVEN:
         return linalg.pinv(a, rtol=1e-15 if rcond is None else rcond)
     if rcond is not None:
@@ -120,12 +145,12 @@ def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
             "fdbr.ops.linalg.lstsq takes stacks of them"
         )
     if rcond is not None and rcond < 0:
-        rcond = float(ops.finfo(a.dtype).eps)
+        rcond = float(ops.finfo(ops.result_type(a, np.float32)).eps)
     solution, residuals, rank, values = linalg.lstsq(a, b, rtol=rcond)
     residuals = ops.reshape(residuals, -1)
     if a.shape[0] <= a.shape[1] or rank < a.shape[1]:
         residuals = residuals[:0]
-    return solution, residuals, rank, values
+    return solution, residuals, ops.astype(rank, np.int32), values
 
 
 @enter("cond")

@@ -178,15 +178,17 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **named: Any) -> An
 
 
 def _meshgrid(xi: Any, sparse: bool, indexing: Any) -> list[Any]:
-    full = ops.meshgrid(*(ops.reshape(x, -1) for x in arrays(*xi)), indexing=indexing)
+    rows = [ops.reshape(x, -1) for x in arrays(*xi)]
     if not sparse:
-        return full
-    order = list(range(len(full)))
+        return ops.meshgrid(*rows, indexing=indexing)
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"np.meshgrid: indexing is {indexing!r}, not 'xy' or 'ij'")
+    order = list(range(len(rows)))
     if indexing == "xy":
         order[:2] = order[:2][::-1]
     return [
-        x[tuple(slice(None) if order[axis] == i else slice(1) for axis in range(len(full)))]
-        for i, x in enumerate(full)
+        ops.reshape(x, tuple([x.shape[0] if i == axis else 1 for i in range(len(rows))]))
+        for x, axis in zip(rows, order, strict=True)
     ]
 
 

@@ -6,7 +6,6 @@ Every entry takes NumPy's arguments; see `fdbr.interop.signatures`.
 import itertools
 import math
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.batching import vmap
 from fdbr.floats import dtype_kind
+from fdbr.interop.numpy_basics import in_numpys, in_their_dtype
 from fdbr.interop.signatures import implements, refuse
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import as_weak, is_number
@@ -31,7 +31,7 @@ implements("common_type")(lambda *arrays: ops.result_type(*arrays, np.float16).t
 implements("real_if_close")(lambda a, tol=100: ops.real(a) if _is_real(a, tol) else a)
 implements("array_repr", "array_str", "array2string")(lambda a, /, *args, **how: repr(a))
 implements("sinc")(ops.sinc)
-implements("i0")(ops.i0)
+implements("i0")(lambda x: ops.i0(in_numpys(x)))
 
 
 def _is_real(a: Any, tol: float) -> bool:
@@ -62,8 +62,9 @@ def _min_scalar_type(a: Any) -> Any:
 
 @implements("angle")
 def _angle(z: Any, deg: bool = False) -> Any:
-    out = ops.atan2(ops.imag(z), ops.real(z))
-    return out * (180 / math.pi) if deg else out
+    z = ops.asarray(z)
+    out = ops.atan2(ops.imag(z) if z.dtype.kind == "c" else 0, ops.real(z))
+    return out * as_weak(180 / math.pi, out) if deg else out
 
 
 @implements("nan_to_num")
@@ -125,11 +126,26 @@ def _array_equiv(a1: Any, a2: Any) -> Any:
 
 # --- sequences ----------------------------------------------------------------------
 
-implements("convolve")(lambda a, v, mode="full": ops.convolve(a, v, mode))
-implements("correlate")(lambda a, v, mode="valid": ops.correlate(a, v, mode))
-implements("interp")(
-    lambda x, xp, fp, left=None, right=None, period=None: ops.interp(x, xp, fp, left, right, period)
-)
+
+@implements("convolve")
+def _convolve(a: Any, v: Any, mode: Any = "full") -> Any:
+    a, v = arrays(a, v)
+    return in_their_dtype(ops.convolve(a, v, mode), a, v)
+
+
+@implements("correlate")
+def _correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
+    a, v = arrays(a, v)
+    return in_their_dtype(ops.correlate(a, v, mode), a, v)
+
+
+@implements("interp")
+def _interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+) -> Any:
+    """NumPy's, which has every dtype in double precision."""
+    x, xp, fp = (ops.astype(v, np.result_type(v.dtype, float)) for v in arrays(x, xp, fp))
+    return ops.interp(x, xp, fp, left, right, period)
 
 
 @implements("trapezoid")
@@ -139,12 +155,13 @@ def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         y, x = arrays(y, x)
         steps = ops.diff(x if x.ndim == 1 else ops.moveaxis(x, axis, -1))
     y = ops.moveaxis(ops.asarray(y), axis, -1)
-    return ops.sum(steps * (y[..., 1:] + y[..., :-1]) / 2, axis=-1)
+    return ops.sum(steps * (y[..., 1:] + y[..., :-1]) / 2.0, axis=-1)
 
 
 @implements("gradient")
 def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    f = ops.asarray(f)
+    f = in_numpys(ops.asarray(f))
+    f = ops.astype(f, float) if f.dtype.kind in "biu" else f  # whose differences would wrap
     axes = normalize_axes(axis, f.ndim, "gradient")
     steps = list(varargs) * (len(axes) if len(varargs) == 1 else 1) or [1.0] * len(axes)
     if len(steps) != len(axes):
@@ -179,6 +196,7 @@ def _slopes(f: Any, step: Any, edge_order: int) -> Any:
 
 @implements("unwrap")
 def _unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Any:
+    p = in_numpys(ops.asarray(p))
     steps = ops.diff(p, axis=axis)
     wrapped = ops.remainder(steps + period / 2, period) - period / 2
     wrapped = ops.where((wrapped == -period / 2) & (steps > 0), period / 2, wrapped)
@@ -242,7 +260,10 @@ def _logspace(
 def _geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Any:
-    start, stop = (x if is_number(x) else x + 0.0 for x in arrays(start, stop))
+    start, stop = (
+        x if is_number(x) else ops.astype(x, np.result_type(x.dtype, float))
+        for x in arrays(start, stop)
+    )
     if bool(ops.any(start == 0)) or bool(ops.any(stop == 0)):
         raise ValueError("np.geomspace: 0 is on no geometric sequence; give ends that are not 0")
     sign = ops.sign(start)
@@ -279,7 +300,7 @@ def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> A
 def _apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
     axis = normalize_axis(axis, arr.ndim, "apply_along_axis")
     rows = ops.moveaxis(arr, axis, -1)
-    around, flat = rows.shape[:-1], ops.reshape(rows, (-1, rows.shape[-1]))
+    around, flat = rows.shape[:-1], ops.reshape(rows, (math.prod(rows.shape[:-1]), rows.shape[-1]))
     out = vmap(lambda row: ops.asarray(func1d(row, *args, **kwargs)))(flat)
     own = out.ndim - 1
     out = ops.reshape(out, (*around, *out.shape[1:]))
@@ -298,19 +319,21 @@ def _apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
 # --- functions that become complex where they have to -------------------------------
 
 
-def _widening(name: str, op: Callable[..., Any], least: float, most: float = math.inf) -> None:
+def _widening(name: str, least: float, most: float = math.inf) -> None:
+    op = getattr(np, name)
+
     @implements(name, module=np.lib.scimath)
     def widened(x: Any) -> Any:
         x = ops.asarray(x)
         if x.dtype.kind != "c" and bool(ops.any((x < least) | (x > most))):
             x = ops.astype(x, ops.result_type(x, np.complex64))
-        return op(x if dtype_kind(x.dtype) in "fc" else ops.astype(x, float))
+        return op(x)
 
 
 for _name in ("sqrt", "log", "log2", "log10"):
-    _widening(_name, getattr(ops, _name), 0)
-for _name in ("acos", "asin", "atanh"):
-    _widening(f"arc{_name[1:]}", getattr(ops, _name), -1, 1)
+    _widening(_name, 0)
+for _name in ("arccos", "arcsin", "arctanh"):
+    _widening(_name, -1, 1)
 
 
 @implements("logn", module=np.lib.scimath)

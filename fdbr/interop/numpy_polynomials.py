@@ -3,6 +3,7 @@
 Every entry takes NumPy's arguments; see `fdbr.interop.signatures`.
 """
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -18,24 +19,36 @@ from fdbr.ops.creation import arrays
 
 @implements("polyval")
 def _polyval(p: Any, x: Any) -> Any:
-    out: Any = 0 * x
+    p, x = arrays(p, x)
+    out: Any = ops.zeros_like(x)
     for coefficient in p:
         out = out * x + coefficient
     return out
 
 
-def _as_long(sign: int) -> Callable[[Any, Any], Any]:
+def _as_long(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def combined(a1: Any, a2: Any) -> Any:
         a, b = (ops.reshape(p, -1) for p in arrays(a1, a2))
         n = max(a.size, b.size)
-        return ops.pad(a, (n - a.size, 0)) + sign * ops.pad(b, (n - b.size, 0))
+        return op(ops.pad(a, (n - a.size, 0)), ops.pad(b, (n - b.size, 0)))
 
     return combined
 
 
-implements("polyadd")(_as_long(1))
-implements("polysub")(_as_long(-1))
-implements("polymul")(lambda a1, a2: ops.convolve(a1, a2))
+implements("polyadd")(_as_long(operator.add))
+implements("polysub")(_as_long(operator.sub))
+
+
+@implements("polymul")
+def _polymul(a1: Any, a2: Any) -> Any:
+    a, b = (_trimmed(ops.reshape(p, -1)) for p in arrays(a1, a2))
+    return functions[np.convolve](a, b)
+
+
+def _trimmed(p: Any) -> Any:
+    """Coefficients without the leading ones that are 0, but for the last one."""
+    p = functions[np.trim_zeros](p, "f")
+    return p if p.size else ops.zeros(1, dtype=p.dtype)
 
 
 @implements("polyfit")
@@ -51,7 +64,7 @@ def _polyfit(
     x, y, *weights = arrays(x, y, *([] if w is None else [w]))
     x, y = x + 0.0, y + 0.0
     n, order = x.shape[0], int(deg) + 1
-    rcond = n * ops.finfo(x.dtype).eps if rcond is None else rcond
+    rcond = n * np.finfo(x.dtype).eps if rcond is None else rcond
     matrix = functions[np.vander](x, order)
     if weights:
         matrix = matrix * weights[0][:, None]
@@ -101,7 +114,7 @@ def _polydiv(u: Any, v: Any) -> Any:
     m, n = rest.shape[0], v.shape[0]
     quotient = []
     for k in range(m - n + 1):
-        quotient.append(rest[k] / v[0])
+        quotient.append(rest[k] * (1 / v[0]))
         rest = rest - ops.pad(quotient[-1] * v, (k, m - n - k))
     while rest.shape[0] > 1 and bool(ops.abs(rest[0]) <= 1e-8):
         rest = rest[1:]
@@ -119,7 +132,9 @@ def _poly(seq_of_zeros: Any) -> Any:
             f"np.poly: a sequence of roots or a square matrix is needed, not shape {zeros.shape}"
         )
     real = zeros.ndim == 2 and zeros.dtype.kind != "c"  # a matrix whose eigenvalues come in pairs
-    zeros = linalg.eigvals(zeros) if zeros.ndim == 2 else zeros + 0.0
+    zeros = linalg.eigvals(zeros) if zeros.ndim == 2 else zeros
+    if zeros.dtype.char not in "fdFD":
+        zeros = ops.astype(zeros, float)
     if not zeros.size:
         return 1.0
     if zeros.dtype.kind == "c" and not real:

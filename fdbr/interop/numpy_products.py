@@ -11,7 +11,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import array_module
-from fdbr.interop.numpy_basics import as_tuple, cast
+from fdbr.interop.numpy_basics import as_tuple, cast, in_their_dtype
 from fdbr.interop.signatures import implements
 from fdbr.ops.shape import normalize_axis
 
@@ -19,8 +19,18 @@ from fdbr.ops.shape import normalize_axis
 
 implements("dot")(lambda a, b: ops.dot(a, b))
 implements("inner")(ops.inner)
-implements("outer")(lambda a, b: ops.outer(a, b))
-implements("vdot")(lambda a, b, /: ops.vecdot(ops.reshape(a, -1), ops.reshape(b, -1)))
+
+
+@implements("outer")
+def _outer(a: Any, b: Any) -> Any:
+    return in_their_dtype(ops.outer(a, b), a, b)
+
+
+@implements("vdot")
+def _vdot(a: Any, b: Any, /) -> Any:
+    return in_their_dtype(ops.vecdot(ops.reshape(a, -1), ops.reshape(b, -1)), a, b)
+
+
 implements("tensordot")(lambda a, b, axes=2: ops.tensordot(a, b, axes=axes))
 
 

@@ -238,7 +238,7 @@ def _spread(name: str, root: bool, pass_nan_by: bool) -> None:
                 f"np.{name}", "dtype", f"{np.dtype(dtype)} has no fractions. Give a floating dtype"
             )
         x = _floating(a, dtype)
-        to = ops.real(x).dtype if dtype is None or np.dtype(dtype).kind == "c" else dtype
+        to = ops.real(x).dtype if dtype is None else dtype
         lost = _correction(ddof, correction, name)
         if where is True and mean is _NOT_GIVEN and not pass_nan_by:
             op = ops.std if root else ops.var

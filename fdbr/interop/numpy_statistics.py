@@ -10,6 +10,8 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.array import functions
+from fdbr.floats import dtype_kind, is_added
+from fdbr.interop.numpy_basics import in_numpys
 from fdbr.interop.signatures import implements
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import in_single
@@ -64,6 +66,8 @@ def _cov(
     dtype: Any = None,
 ) -> Any:
     x = _all_variables(m, y, rowvar, dtype)
+    if not x.shape[0]:
+        return ops.zeros((0, 0))
     ddof = (0 if bias else 1) if ddof is None else ddof
     given = [w for w in (fweights, aweights) if w is not None]
     return _covariances(*arrays(x, *given), ddof=ddof, aweights=aweights)
@@ -85,9 +89,17 @@ def _covariances(x: Any, *each: Any, ddof: int, aweights: Any) -> Any:
 
 def _all_variables(x: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
     """Those of one or two arrays together."""
+    if dtype is None:  # NumPy computes in double precision
+        given = [v.dtype for v in arrays(x, *([] if y is None else [y]))]
+        dtype = np.result_type(*map(_numpys, given), float)
     x = _variables(x, rowvar)
-    x = x if y is None else ops.concat([x, _variables(y, rowvar)])
-    return x if dtype is None else ops.astype(x, dtype)
+    if y is not None and x.shape[0]:  # else NumPy does not look at the others
+        x = ops.concat([x, _variables(y, rowvar)])
+    return ops.astype(x, dtype)
+
+
+def _numpys(dtype: Any) -> Any:
+    return np.float64 if is_added(dtype) else dtype
 
 
 def _variables(m: Any, rowvar: bool) -> Any:
@@ -108,7 +120,7 @@ def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) 
 
 @in_single
 def _correlations(x: Any) -> Any:
-    c = _cov(x)
+    c = _cov(x, dtype=x.dtype)
     if not c.ndim:
         return c / c
     widths = ops.sqrt(ops.real(ops.diagonal(c)))
@@ -129,9 +141,17 @@ def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
 
 @implements("histogram_bin_edges")
 def _bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    edges = _edges(a, bins, range)
+    if _several_bins(bins):
+        return edges
+    dtype = ops.result_type(a, *([] if range is None else range))
+    return ops.astype(edges, dtype, copy=False) if dtype_kind(dtype) == "f" else edges
+
+
+def _edges(a: Any, bins: Any, range: Any) -> Any:
     if isinstance(bins, str):
         raise TypeError(f"np.histogram: bins={bins!r} of traced values; give their number or edges")
-    if getattr(bins, "ndim", 0) or isinstance(bins, list | tuple):
+    if _several_bins(bins):
         return arrays(a, bins)[1]
     if range is None:
         range = (ops.min(a), ops.max(a)) if a.size else (0, 1)
@@ -182,15 +202,17 @@ def _histogramdd(
             f"np.histogramdd: {len(each)} bins and {len(ranges)} ranges for a sample of "
             f"{len(columns)} dimensions; give one of each for each"
         )
-    edges = [_bin_edges(*of) for of in zip(columns, each, ranges, strict=True)]
+    columns = [in_numpys(x) for x in columns]
+    edges = [_edges(*of) for of in zip(columns, each, ranges, strict=True)]
     shape = tuple(edge.shape[0] - 1 for edge in edges)
     outside, place = False, 0
     for x, edge, n in zip(columns, edges, shape, strict=True):
         own = _bins(x, edge)
         outside, place = outside | (own < 0) | (own >= n), place * n + own
-    weights = ops.ones_like(columns[0], dtype=int) if weights is None else ops.asarray(weights)
+    weights = ops.ones_like(columns[0]) if weights is None else ops.asarray(weights)
+    weights = ops.astype(weights, float)
     counts = ops.segment_sum(weights, ops.where(outside, -1, place), math.prod(shape))
-    counts = ops.reshape(ops.astype(counts, float), shape)
+    counts = ops.reshape(counts, shape)
     if density:
         widths = functions[np.ix_](*map(ops.diff, edges))
         counts = counts / math.prod(widths[1:], start=widths[0]) / ops.sum(counts)

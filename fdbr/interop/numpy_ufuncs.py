@@ -69,6 +69,12 @@ def _frexp(x: Any) -> Any:
     return _ldexp(x, -exponent), exponent
 
 
+def _power(x: Any, y: Any) -> Any:
+    if type(y) is int and not is_number(x) and x.dtype.kind == "b":
+        x = ops.astype(x, int)  # the operator leaves it at int8
+    return ops.power(x, y)
+
+
 def _float_power(x: Any, y: Any) -> Any:
     dtype = np.complex128 if any(map(is_complex, (x, y))) else np.float64
     x, y = (v if is_number(v) else ops.astype(v, dtype) for v in (x, y))
@@ -115,7 +121,9 @@ def _in_its_dtype(ufunc: np.ufunc, op: Callable[..., Any]) -> Callable[..., Any]
 
     def composed(*args: Any) -> Any:
         out = op(*args)
-        dtypes = [type(x) if is_number(x) else ops.result_type(x) for x in args]
+        dtypes = [
+            type(x) if is_number(x) and type(x) is not bool else ops.result_type(x) for x in args
+        ]
         if not any(is_added(d) or getattr(d, "kind", "f") in "biu" for d in dtypes):
             return out
         outs = ufunc.resolve_dtypes((*dtypes, *(None,) * ufunc.nout))[-ufunc.nout :]
@@ -152,6 +160,7 @@ _OWN = {
     "heaviside": _heaviside,
     "invert": ops.bitwise_invert,
     "lcm": _lcm,
+    "power": _power,
     "ldexp": _ldexp,
     "left_shift": ops.bitwise_left_shift,
     "logaddexp2": _logaddexp2,

@@ -211,13 +211,19 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
     """Have a function compute in float32 if its first operand is floating of 16 bits.
 
     What is added up in half precision loses its digits from 2,048 terms on, and overflows at
-    65,504.  The result is rounded once, as that of NumPy's mean and variance.
+    65,504.  The result is rounded once, as that of NumPy's mean and variance; or it has the dtype
+    that is asked for.
     """
 
     @functools.wraps(function)
     def widened(x: Any, /, *args: Any, **params: Any) -> Any:
         if getattr(x, "itemsize", 8) > 2 or not is_short(x):  # the usual case first
             return function(x, *args, **params)
+        to = params.get("dtype")
+        if to is not None:
+            own = floats.is_short(array_module(x).dtype(to))  # in which nothing is added up
+            out = function(_wide(x), *args, **params | ({"dtype": None} if own else {}))
+            return _rounded(out, to) if own else out
         operands = [x, *args, *params.values()]
         to = result_type(*(v.dtype for v in operands if is_short(v) or _is_floating(v)))
         out = function(_wide(x), *map(_wide, args), **{k: _wide(v) for k, v in params.items()})

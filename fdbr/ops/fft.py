@@ -151,6 +151,8 @@ def _sized(x: Any, lengths: Sequence[int], axes: Sequence[int], name: str) -> An
 def _along(x: Any, n: int | None, axis: int, name: str) -> tuple[Any, int]:
     """The array with ``n`` elements along an axis, and the axis."""
     axis = normalize_axis(axis, x.ndim, f"fft.{name}")
+    if n is None and x.shape[axis]:
+        return x, axis
     return _sized(x, (x.shape[axis] if n is None else n,), (axis,), name), axis
 
 

@@ -41,6 +41,8 @@ def _pad_zeros(xp: Any, x: Any, *, widths: tuple[Pair, ...]) -> Any:
 
 def resize(x: Any, shape: Sequence[int]) -> Any:
     """The array cut off at the end of its axes, or filled up with zeros there, to a shape."""
+    if tuple(shape) == x.shape:
+        return x
     if any(n > m for n, m in zip(x.shape, shape, strict=True)):
         x = x[tuple(slice(n) for n in shape)]
     if any(n < m for n, m in zip(x.shape, shape, strict=True)):

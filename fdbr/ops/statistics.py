@@ -35,6 +35,8 @@ Method = Literal[
     "normal_unbiased",
 ]
 _METHODS: tuple[str, ...] = Method.__args__  # type: ignore[attr-defined]
+_OF_ELEMENTS = frozenset({"lower", "higher", "nearest", "inverted_cdf", "closest_observation"})
+"""Those that give elements, and nothing between them: integers stay integers."""
 
 
 @where_it_lies
@@ -134,11 +136,12 @@ def parted(
     x = asarray(x)
     if is_short(x):  # places are too large for it, and parts too fine
         options = {"axis": axis, "method": method, "keepdims": keepdims, "weights": weights}
-        dtype = result_type(x, *([q] if hasattr(q, "dtype") else [0.5]))
+        beside = [] if method in _OF_ELEMENTS else [q if hasattr(q, "dtype") else 0.5]
+        dtype = result_type(x, *beside)
         x, q = astype(x, "float32"), astype(q, "float32") if is_short(q) else q
         return astype(parted(name, x, q, **options, numbers_only=numbers_only), dtype)
     if weights is None:
-        ordered, axes, shape = _ordered(x, axis, name)
+        ordered, axes, shape = _ordered(x, axis, name, method in _OF_ELEMENTS)
     else:
         ordered, weights, axes, shape = _weighed(name, x, weights, axis, method)
     q = _parts(name, q, ordered)
@@ -151,7 +154,7 @@ def parted(
         n = sum(astype(~none, q.dtype), axis=0) if numbers_only else ordered.shape[0]
         out = _between(ordered, n, spread, method)
     spoilt = none.all(axis=0) if numbers_only else none[-1]
-    out = plain(where(spoilt, math.nan, out))
+    out = plain(where(spoilt, math.nan, out) if dtype_kind(out.dtype) == "f" else out)
     return reshape(out, (*q.shape, *kept_shape(shape, axes))) if keepdims else out
 
 
@@ -189,6 +192,8 @@ def _between(ordered: Any, n: Any, q: Any, method: str) -> Any:
     elif method == "closest_observation":
         share = where((share == 0) & _is_odd(low), 0.0, 1.0 + 0 * share)
     below, above = (_taken(ordered, clip(k, 0, n - 1)) for k in (low, low + 1))
+    if method in _OF_ELEMENTS:
+        return where(share == 0, below, above)
     line = below + (above - below) * share
     return line if method in _LINES else where(share == 0, below, where(share == 1, above, line))
 
@@ -225,9 +230,9 @@ def _weighed(
         weights = broadcast_to(weights, x.shape)
     if bool(any(whole(weights) < 0)):
         raise ValueError(f"{name}: weights must not be negative")
-    flat, axes, shape = _in_front(x, axis, name)
+    flat, axes, shape = _in_front(x, axis, name, True)
     order = argsort(flat, axis=0)
-    weights = take_along_axis(_in_front(weights, axis, name)[0], order, axis=0)
+    weights = take_along_axis(_in_front(weights, axis, name, True)[0], order, axis=0)
     return take_along_axis(flat, order, axis=0), weights, axes, shape
 
 
@@ -250,19 +255,22 @@ def _parts(name: str, q: Any, ordered: Any) -> Any:
     """The parts as an array; Python numbers among them are weak, as everywhere."""
     weak = is_number(q) or not hasattr(q, "dtype")
     q = arrays(ordered, q)[1]
-    q = astype(q, ordered.dtype) if weak or dtype_kind(q.dtype) != "f" else q
+    if weak or dtype_kind(q.dtype) != "f":
+        q = astype(q, float_dtype(ordered))
     every = whole(q)
     if not bool(((every >= 0) & (every <= 1)).all()):
         raise ValueError(f"{name}: q must lie between 0 and 1; it is {q!r}")
     return q
 
 
-def _in_front(x: Any, axis: Axis, name: str) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+def _in_front(
+    x: Any, axis: Axis, name: str, as_they_are: bool = False
+) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
     """The elements over some axes along a first one; the axes, and the whole shape."""
     x = asarray(x)
     if x.dtype.kind == "c":
         raise TypeError(f"{name}: complex numbers have no order, but x is {describe(x)}")
-    x = x if dtype_kind(x.dtype) == "f" else astype(x, float_dtype(x))
+    x = x if as_they_are or dtype_kind(x.dtype) == "f" else astype(x, float_dtype(x))
     axes = normalize_axes(axis, x.ndim, name.rpartition(".")[2])
     count = math.prod([x.shape[i] for i in axes])
     if not count:
@@ -271,8 +279,10 @@ def _in_front(x: Any, axis: Axis, name: str) -> tuple[Any, tuple[int, ...], tupl
     return reshape(first, (count, *first.shape[len(axes) :])), axes, tuple(x.shape)
 
 
-def _ordered(x: Any, axis: Axis, name: str) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+def _ordered(
+    x: Any, axis: Axis, name: str, as_they_are: bool
+) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
     """The elements over some axes, sorted along a first axis; the axes, and the whole shape."""
-    flat, axes, shape = _in_front(x, axis, name)
+    flat, axes, shape = _in_front(x, axis, name, as_they_are)
     # Of equal elements the first counts as smaller where that tells in a derivative.
     return sort(flat, axis=0, stable=is_traced(flat)), axes, shape

@@ -443,6 +443,8 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     if _is_plain_bound(min) and _is_plain_bound(max) and dtype_of(x) in _SINGLE_AND_DOUBLE:
         low, high = -math.inf if min is None else min, math.inf if max is None else max
         return _clipped(x, low=low, high=high)
+    if min is max is None:
+        return x
     if is_added(dtype_of(x)):  # for which NumPy clips in float32
         x = astype(x, np.float32)
     if min is not None:

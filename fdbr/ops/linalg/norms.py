@@ -112,6 +112,8 @@ def _vector_norm(x: Any, axes: tuple[int, ...], ord: float) -> Any:
     size = abs(x)
     if ord == 1:
         return sum(size, axis=axes)
+    if ord == inf and not size.size:
+        return sum(size, axis=axes)  # the largest size is 0 at least
     if ord in (inf, -inf):
         return (max if ord > 0 else min)(size, axis=axes)
     total = sum(size**ord, axis=axes)
@@ -165,7 +167,9 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     np.float64(4.0)
     """
     x = matrices("matrix_norm", x)
-    if ord is None or ord == "fro":
+    if 0 in x.shape[-2:] and ord in (1, 2, inf):  # the largest size is 0 at least
+        out = sum(abs(x), axis=(-2, -1))
+    elif ord is None or ord == "fro":
         out = _euclidean(x, axes=(x.ndim - 2, x.ndim - 1))
     elif ord in _SPECTRAL:
         out = _SPECTRAL[ord](svdvals(x))
