@@ -27,7 +27,7 @@ import shadow
 from hypothesis import HealthCheck, settings
 
 from fdbr import backend, kernels, libraries
-from fdbr.kernels import reducing, small_matrices
+from fdbr.kernels import matrices, reducing
 from fdbr.ops.kinds import choosing, large
 
 libraries.beside[shadow.module.__name__] = shadow.beside
@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["FDBR_TEST_JIT"] = "1"  # for ops/cases.py, also in the workers of xdist
     if config.getoption("--kernels"):
         large.LEAST = choosing.LEAST = kernels.LEAST = 0
-        reducing._SHORTEST = reducing._NARROW = small_matrices.MANY = 1
+        reducing._SHORTEST = reducing._NARROW = matrices.MANY = 1
 
 
 def _cupy() -> Any:

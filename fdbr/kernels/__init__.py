@@ -11,7 +11,8 @@ operation does to an element, or to a row, at once: with vectors, and on all thr
 - `pool`: threads
 - `calling`, `reducing`: all of it for arrays
 - `windows`: convolutions
-- `lanes`, `eliminating`, `factoring`, `small_matrices`: linear algebra of many small matrices
+- `values`, `lanes`, `rows`: kernels of matrices, side by side or one after the other
+- `eliminating`, `factoring`, `by_rows`, `lapack`, `matrices`: linear algebra
 """
 
 from fdbr.kernels import functions, incomplete

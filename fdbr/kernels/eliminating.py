@@ -7,7 +7,8 @@ singular, as it is to LAPACK.
 
 from typing import Any
 
-from fdbr.kernels.lanes import Lanes, Tile, Value
+from fdbr.kernels.lanes import Lanes, Tile
+from fdbr.kernels.values import Value
 
 __all__ = ["NUMBERS", "determinants", "inverses", "logarithms", "read", "solutions"]
 
@@ -168,12 +169,11 @@ def _product(lanes: Lanes, a: Tile, n: Value) -> tuple[Value, Value, Value]:
         new = lanes.choose(short, new * 2.0**lift, new)
         power = power - lanes.choose(short, lanes.constant(lift), 0.0)
         # The exponent of a whole number, which is left as it is if it is 0, infinite or NaN.
-        word = lanes.cast("bitcast", new, lanes.whole)
-        up = lanes.add(f"lshr {lanes.whole} {word.name}, {_many(lanes, fraction)}", lanes.whole)
+        word = lanes.cast("bitcast", new, lanes.integers)
+        up = word >> fraction
         plain = (new > 0) & (new < float("inf"))
         up = lanes.choose(plain, up - bias, 0)
-        down = lanes.add(f"shl {lanes.whole} {up.name}, {_many(lanes, fraction)}", lanes.whole)
-        mantissa = lanes.cast("bitcast", word - down, lanes.vector)
+        mantissa = lanes.cast("bitcast", word - (up << fraction), lanes.vector)
         size, power = size * mantissa, power + lanes.cast("sitofp", up, lanes.vector)
         large = (size > 2.0**0.5) & (size < float("inf"))
         return (
@@ -185,10 +185,6 @@ def _product(lanes: Lanes, a: Tile, n: Value) -> tuple[Value, Value, Value]:
     one, zero = lanes.constant(1), lanes.constant(0)
     size, power, negative = lanes.loop(0, n, factor, one, zero, odd)
     return lanes.choose(regular, size, 0.0), power, negative
-
-
-def _many(lanes: Lanes, number: int) -> str:
-    return lanes.like(number, Value(lanes, "", lanes.whole)).name
 
 
 def determinants(dtype: Any, count: int) -> str:
@@ -217,9 +213,8 @@ def determinants(dtype: Any, count: int) -> str:
 
 def _power_of_two(lanes: Lanes, power: Value) -> Value:
     fraction, bias = (52, 1023) if lanes.bits == 64 else (23, 127)
-    word = lanes.cast("fptosi", power, lanes.whole) + bias
-    moved = lanes.add(f"shl {lanes.whole} {word.name}, {_many(lanes, fraction)}", lanes.whole)
-    return lanes.cast("bitcast", moved, lanes.vector)
+    word = lanes.cast("fptosi", power, lanes.integers) + bias
+    return lanes.cast("bitcast", word << fraction, lanes.vector)
 
 
 def logarithms(dtype: Any, count: int) -> str:

@@ -3,7 +3,8 @@
 from typing import Any
 
 from fdbr.kernels.eliminating import NUMBERS, read
-from fdbr.kernels.lanes import Lanes, Tile, Value
+from fdbr.kernels.lanes import Lanes, Tile
+from fdbr.kernels.values import Value
 
 __all__ = ["REFLECTION_NUMBERS", "reflections", "roots", "substitutions"]
 

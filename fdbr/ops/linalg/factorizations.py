@@ -1,13 +1,11 @@
 """Factorizations into triangular and orthogonal matrices."""
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.kernels import small_matrices
-from fdbr.libraries import scipy_of
+from fdbr.kernels import matrices as kernels
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.kinds import aligned, opaque
@@ -144,38 +142,10 @@ def _qr_push(t: Any, out: Any, complete: bool) -> Any:
 
 @opaque(x=(_qr_pull, _qr_push), batch=aligned)
 def _qr(xp: Any, x: Any, *, complete: bool) -> Any:
-    if xp is np and x.ndim == 2 and 0 < x.size <= _SMALL and x.dtype.char in "fdFD":
-        return _reflected(x, complete)
-    found = small_matrices.qr(x, complete) if xp is np else None
+    found = kernels.qr(x, complete) if xp is np else None
     if found:
         return found[0]
     return tuple(xp.linalg.qr(x, mode="complete" if complete else "reduced"))
-
-
-def _reflected(x: Any, complete: bool) -> Any:
-    """The factors of a small matrix by SciPy's LAPACK, in half of the time of NumPy's function.
-
-    Householder's reflections are left below the upper triangle, and made into a matrix.  For large
-    matrices SciPy's threads would be in the way of NumPy's.
-    """
-    factor, unfold = _reflections(x.dtype.char)
-    m, n = x.shape
-    work = _WORK * max(m, n)
-    held, scales, _, _ = factor(x, lwork=work)
-    r = np.triu(held if complete else held[:n])
-    if complete:
-        held = np.concatenate([held, np.zeros((m, m - n), x.dtype)], axis=1)
-    return np.ascontiguousarray(unfold(held, scales, lwork=work)[0]), r
-
-
-_SMALL = 32 * 32  # elements
-_WORK = 64  # numbers of working space for each row
-
-
-@functools.cache
-def _reflections(dtype: str) -> Any:
-    names = ("geqrf", "ungqr" if dtype in "FD" else "orgqr")
-    return scipy_of(np, "linalg.lapack").get_lapack_funcs(names, dtype=dtype)
 
 
 def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:

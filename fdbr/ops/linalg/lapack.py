@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.kernels import small_matrices
+from fdbr.kernels import matrices as kernels
+from fdbr.kernels.blas import alone
 from fdbr.libraries import strict as raising
-from fdbr.threads import divide, parts
+from fdbr.threads import available, divide, parts
 
 __all__ = ["lapack", "nan_where_impossible"]
 
@@ -54,10 +55,11 @@ _OTHERWISE: dict[str, Any] = {
     "slogdet": lambda xp, x: tuple(xp.linalg.slogdet(x)),
 }
 _KERNELS: dict[str, Any] = {
-    name: getattr(small_matrices, name) for name in ("cholesky", "det", "inv", "slogdet", "solve")
+    name: getattr(kernels, name) for name in ("cholesky", "det", "inv", "slogdet", "solve")
 }
 _WORTH = 1 << 21  # of the cubes of all matrices' sides together, from which on threads divide them
 _PIECES = 8
+_SMALL, _LARGE = 32, 160  # sides up to which, and from which on, libraries use one thread, several
 _ITERATIVE = {
     "eigh",
     "eigh_upper",
@@ -118,10 +120,10 @@ def lapack(xp: Any, name: str, *operands: Any, strict: bool) -> Any:
 def _by_threads(function: Any, *operands: Any) -> Any:
     """A function of stacks of matrices, for pieces of large ones side by side."""
     x = operands[0]
-    side = max(x.shape[-2:], default=0)
     lead = x.shape[:-2]
-    pieces = parts(math.prod(lead), _PIECES)
-    if not lead or len(pieces) < 2 or len(pieces) * side**3 * pieces[0].stop < _WORTH:
+    count, side = math.prod(lead), max(x.shape[-2:], default=0)
+    pieces = parts(count, _PIECES)
+    if len(pieces) < 2 or count * side**3 < _WORTH or side > _LARGE or available() < 2:
         return function(*operands)
     flat = [y.reshape(-1, *y.shape[-2:]) for y in operands]
     found: list[Any] = [None] * len(pieces)
@@ -129,7 +131,10 @@ def _by_threads(function: Any, *operands: Any) -> Any:
     def work(place: int) -> None:
         found[place] = function(*(y[pieces[place]] for y in flat))
 
-    divide(work, range(len(pieces)))
+    with alone() as possible:
+        if not possible and side > _SMALL:
+            return function(*operands)
+        divide(work, range(len(pieces)))
 
     def joined(results: Any) -> Any:
         out = np.concatenate(results)

@@ -1,17 +1,16 @@
 """Equations with triangular matrices."""
 
-import functools
 from typing import Any
 
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.kernels import small_matrices
+from fdbr.kernels import matrices as kernels
 from fdbr.libraries import scipy_of
 from fdbr.ops.arranging import tril, triu
 from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.kinds import fit, opaque
-from fdbr.ops.linalg.lapack import lapack, nan_where_impossible
+from fdbr.ops.linalg.lapack import nan_where_impossible
 from fdbr.ops.linalg.matrices import failure, sample, square_matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
 from fdbr.ops.shape import _matrix_transpose
@@ -19,8 +18,6 @@ from fdbr.ops.shape import _matrix_transpose
 __all__ = ["solve_triangular", "substitute"]
 
 _BLOCK = 16  # rows of triangles up to which one unknown is found after the other
-_SIDE = 64  # rows of one triangle that are eliminated at once, for more columns than
-_FEW = 8
 
 
 def _read(x: Any, lower: bool, unit: bool) -> Any:
@@ -55,7 +52,7 @@ def _substitute(xp: Any, a: Any, b: Any, *, lower: bool, unit: bool, strict: boo
     a, b = same_leading(xp, "solve_triangular", a.astype(dtype, copy=False), b)
     b = b.astype(dtype, copy=False)
 
-    found = small_matrices.substituted(a, b, lower, unit) if xp is np else None
+    found = kernels.substituted(a, b, lower, unit) if xp is np else None
     if found:
         out, right = found
         if strict and not right:
@@ -95,31 +92,26 @@ def _substituted(xp: Any, a: Any, b: Any, lower: bool, unit: bool) -> Any:
     library = scipy_of(xp, "linalg")
     if a.ndim == 2 and a.shape[-1] > _BLOCK and xp is not np and library is not None:
         return library.solve_triangular(a, b, lower=lower, unit_diagonal=unit, check_finite=False)
-    if xp is np and a.ndim == 2 and a.size and b.size and a.dtype.char in "fdFD":
-        if b.shape[-1] <= _FEW:
-            return _by_columns(a.dtype.char, unit)(a, b, lower)
-        solve = functools.partial(_by_elimination, unit)
-        return _by_halves(xp, a, b, lower, _SIDE, solve)
     with np.errstate(all="ignore"):
-        return _by_halves(xp, a, b, lower, _BLOCK, functools.partial(_by_rows, unit))
+        return _by_halves(xp, a, b, lower, unit)
 
 
-def _by_halves(xp: Any, a: Any, b: Any, lower: bool, most: int, solve: Any) -> Any:
-    """Substitution in one half of the unknowns, then in the other, down to ``most`` of them."""
+def _by_halves(xp: Any, a: Any, b: Any, lower: bool, unit: bool) -> Any:
+    """Substitution in one half of the unknowns, then in the other, as long as they are many."""
     n = a.shape[-1]
-    if n <= most:
-        return solve(a, b, lower)
+    if n <= _BLOCK:
+        return _by_rows(a, b, lower, unit)
     h = n // 2
     first, last = slice(None, h), slice(h, None)
     if not lower:
         first, last = last, first
-    known = _by_halves(xp, a[..., first, first], b[..., first, :], lower, most, solve)
+    known = _by_halves(xp, a[..., first, first], b[..., first, :], lower, unit)
     rest = b[..., last, :] - a[..., last, first] @ known
-    found = _by_halves(xp, a[..., last, last], rest, lower, most, solve)
+    found = _by_halves(xp, a[..., last, last], rest, lower, unit)
     return xp.concatenate([known, found] if lower else [found, known], axis=-2)
 
 
-def _by_rows(unit: bool, a: Any, b: Any, lower: bool) -> Any:
+def _by_rows(a: Any, b: Any, lower: bool, unit: bool) -> Any:
     """One unknown after the other, of all matrices of a stack at once."""
     out = b.copy()
     n = a.shape[-1]
@@ -129,38 +121,6 @@ def _by_rows(unit: bool, a: Any, b: Any, lower: bool) -> Any:
         rest = slice(i + 1, None) if lower else slice(i)
         out[..., rest, :] -= a[..., rest, i, None] * out[..., i, None, :]
     return out
-
-
-# SciPy's BLAS is not NumPy's, and where both use threads, those of the one wait for the other's,
-# which takes milliseconds.  For one column SciPy's has none.
-
-
-@functools.cache
-def _by_columns(dtype: str, unit: bool) -> Any:
-    """LAPACK's triangular solver, for one matrix and one column at a time."""
-    trtrs = scipy_of(np, "linalg.lapack").get_lapack_funcs("trtrs", dtype=dtype)
-
-    def solve(a: Any, b: Any, lower: bool) -> Any:
-        out = np.empty_like(b)
-        for i in range(b.shape[-1]):
-            # The transpose lies as LAPACK expects it.
-            x, _ = trtrs(a.T, b[:, i : i + 1], lower=not lower, trans=1, unitdiag=unit)
-            out[:, i] = x[:, 0]
-        return out
-
-    return solve
-
-
-def _by_elimination(unit: bool, a: Any, b: Any, lower: bool) -> Any:
-    """NumPy's general solver, which in an upper triangle finds nothing to eliminate or exchange.
-
-    A lower triangle is an upper one read from the other end.
-    """
-    a = _read(a, lower, unit)
-    a = a + np.eye(a.shape[-1], dtype=a.dtype) if unit else a
-    if lower:
-        return lapack(np, "solve", a[::-1, ::-1], b[::-1], strict=True)[::-1]
-    return lapack(np, "solve", a, b, strict=True)
 
 
 _TRANSPOSED = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}

@@ -1,7 +1,8 @@
-"""Linear algebra of many small matrices, by kernels: the functions of `numpy.linalg` on stacks.
+"""Linear algebra by kernels: the functions of `numpy.linalg` on NumPy's arrays.
 
-Each gives its results, and whether a matrix has none, in whose place there is NaN.  Where no kernel
-can do it, because the matrices are few, large or no floating numbers of NumPy's, it gives `None`.
+Each gives its results, and whether all matrices have one; in the place of others there is NaN.
+Where no kernel can do it better than NumPy's functions, because of the number, the size or the
+dtype of the matrices, it gives `None`.
 """
 
 import functools
@@ -12,16 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.kernels import eliminating, factoring
-from fdbr.kernels.lanes import FORMATS
+from fdbr.kernels import by_rows, eliminating, factoring, lapack
 from fdbr.kernels.machine import optimized_address
 from fdbr.kernels.pool import launch, thread_count
+from fdbr.kernels.rows import memory_of
+from fdbr.kernels.values import FORMATS
 
 __all__ = ["MANY", "cholesky", "det", "inv", "qr", "slogdet", "solve", "substituted", "suits"]
 
 MANY = 64  # matrices of a stack, from which on a kernel pays
 _SIDE = 32  # rows and columns
 _TILE = _SIDE * _SIDE  # elements
+_PANEL = 1 << 16  # elements of a matrix that has its rows beside each other in a cache
+_TRIANGLE = 128  # rows
 _PART = 1 << 13  # multiplications that are worth a thread's waking
 
 Found = tuple[Any, bool] | None
@@ -44,19 +48,23 @@ def suits(x: Any, *others: Any) -> bool:
 
 
 @functools.cache
-def _address(write: Callable[..., str], dtype: Any, lanes: int) -> int:
-    return optimized_address(write(dtype, lanes))
+def _address(write: Callable[..., str], dtype: Any, count: int) -> int:
+    return optimized_address(write(dtype, count))
 
 
-def run(
-    write: Callable[..., str], numbers: Sequence[int], arrays: Sequence[Any], work: int
+def _run(
+    write: Callable[..., str],
+    numbers: Sequence[int],
+    arrays: Sequence[Any],
+    work: int,
+    panels: Sequence[tuple[int, int]] = (),
 ) -> bool:
     """Run a kernel on stacks with one axis; whether all matrices have a result.
 
     Parameters
     ----------
     write
-        The kernel's source, as a function of the dtype and of how many matrices go side by side.
+        The kernel's source, as a function of the dtype and of how many elements a vector has.
     numbers
         Those of its table.
     arrays
@@ -64,29 +72,33 @@ def run(
         ``(count,)``.
     work
         About how many multiplications a matrix takes.
+    panels
+        For a kernel of one matrix after the other, the shapes of its panels.
     """
     first = arrays[0]
-    count = len(first)
-    lanes = 64 // first.itemsize
+    count, lanes = len(first), 64 // first.itemsize
     table = array("q", [count, *numbers, 0])
     for x in arrays:
         table.extend((x.__array_interface__["data"][0], *x.strides, *(0,) * (3 - x.ndim)))
-    units = -(-count // lanes)
+    units = count if panels else -(-count // lanes)
     parts = min(8 * thread_count(), units * work // _PART) if thread_count() > 1 else 1
-    address = _address(write, first.dtype, lanes)
-    launch(address, table.buffer_info()[0], units, 1, max(1, min(parts, units)))
+    parts = max(1, min(parts, units))
+    if panels:
+        memory = np.empty((parts, memory_of(lanes, *panels) * 64), np.uint8)
+        table.extend((memory.__array_interface__["data"][0], memory.shape[1], 0, 0))
+    launch(_address(write, first.dtype, lanes), table.buffer_info()[0], units, 1, parts)
     return not table[1 + len(numbers)]
 
 
 def _flat(x: Any) -> Any:
     """A stack with one axis for its matrices."""
-    return x if x.ndim == 3 else x.reshape(-1, *x.shape[-2:])
+    return x if x.ndim == 3 else x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
 
 
 def _whole(write: Callable[..., str], numbers: Sequence[int], work: int, *given: Any) -> Found:
     """The result of a kernel that is as large as the last operand."""
     out = np.empty(given[-1].shape, given[0].dtype)
-    right = run(write, numbers, [_flat(x) for x in (*given, out)], work)
+    right = _run(write, numbers, [_flat(x) for x in (*given, out)], work)
     return out, right
 
 
@@ -116,15 +128,20 @@ def cholesky(x: Any) -> Found:
 
 def substituted(a: Any, b: Any, lower: bool, unit: bool) -> Found:
     """The solutions of ``a @ x = b`` for triangles, which are all lower or all upper."""
-    if not suits(a, b):
+    small = suits(a, b)
+    if not small and not (_is_known(a) and _is_known(b) and a.dtype == b.dtype):
         return None
     n, k = b.shape[-2:]
+    if a.dtype not in FORMATS or n > _TRIANGLE or n * k > 4 * _PANEL:
+        return lapack.substituted(a, b, lower, unit)
     out = np.empty(b.shape, a.dtype)
     arrays = [_flat(x) for x in (a, b, out)]
     if not lower:  # an upper triangle is a lower one that is read from the other end
         arrays = [arrays[0][:, ::-1, ::-1], *(x[:, ::-1] for x in arrays[1:])]
-    right = run(factoring.substitutions, (n, k, int(unit)), arrays, n * n * k)
-    return out, right
+    numbers, work = (n, k, int(unit)), n * n * k
+    if small:
+        return out, _run(factoring.substitutions, numbers, arrays, work)
+    return out, _run(by_rows.substitutions, numbers, arrays, work // 16, [(n, k)])
 
 
 def det(x: Any) -> Found:
@@ -133,7 +150,7 @@ def det(x: Any) -> Found:
         return None
     n = x.shape[-1]
     out = np.empty(x.shape[:-2], x.dtype)
-    run(eliminating.determinants, (n, n), [_flat(x), out.reshape(-1)], n**3)
+    _run(eliminating.determinants, (n, n), [_flat(x), out.reshape(-1)], n**3)
     return out, True
 
 
@@ -143,19 +160,27 @@ def slogdet(x: Any) -> Found:
         return None
     n = x.shape[-1]
     outs = np.empty(x.shape[:-2], x.dtype), np.empty(x.shape[:-2], x.dtype)
-    run(eliminating.logarithms, (n, n), [_flat(x), *(out.reshape(-1) for out in outs)], n**3)
+    _run(eliminating.logarithms, (n, n), [_flat(x), *(out.reshape(-1) for out in outs)], n**3)
     return outs, True
 
 
 def qr(x: Any, complete: bool) -> Found:
     """The factors of matrices that have no more columns than rows."""
-    if not suits(x) or max(x.shape[-2:]) ** 2 > _TILE:
+    if not _is_known(x):
         return None
     m, n = x.shape[-2:]
-    least = min(m, n)
-    columns = m if complete else least
+    columns = m if complete else n
+    if x.dtype not in FORMATS or m * columns > _PANEL:
+        return lapack.factors(x, complete), True
     q = np.empty((*x.shape[:-1], columns), x.dtype)
     r = np.empty((*x.shape[:-2], columns, n), x.dtype)
-    numbers = m, n, least, columns
-    right = run(factoring.reflections, numbers, [_flat(y) for y in (x, q, r)], 4 * m * m * n)
-    return (q, r), right
+    arrays, work = [_flat(y) for y in (x, q, r)], 4 * m * n * columns
+    if suits(x) and m * m <= _TILE:
+        return (q, r), _run(factoring.reflections, (m, n, n, columns), arrays, work)
+    panels = [(m, n), (m, columns), (n, m), (1, n)]
+    return (q, r), _run(by_rows.reflections, (m, n, columns), arrays, work // 16, panels)
+
+
+def _is_known(x: Any) -> bool:
+    """Whether matrices are NumPy's and of a dtype of LAPACK's, and there are any."""
+    return type(x) is np.ndarray and x.dtype in lapack.PREFIXES and x.size > 0

@@ -4,16 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops
-from fdbr.kernels import small_matrices
+from fdbr.kernels import matrices
 from fdbr.ops.linalg import lapack
 from fdbr.testing import check_grads
 
-COUNT = small_matrices.MANY + 3  # matrices, of which the last do not fill a vector
+COUNT = matrices.MANY + 3  # matrices, of which the last do not fill a vector
 
 
 def _laid_out(x: Any, layout: str) -> Any:
@@ -65,7 +65,7 @@ def test_solutions_have_the_residuals_of_elimination_with_exchanged_rows(
 ) -> None:
     a, generator = drawn
     b = _laid_out(generator.standard_normal((*a.shape[:-1], k)).astype(a.dtype), layout)
-    assert small_matrices.suits(a, b)
+    assert matrices.suits(a, b)
     x = ops.linalg.solve(a, b)
     assert x.dtype == a.dtype
     assert x.flags.c_contiguous
@@ -253,3 +253,61 @@ def test_large_stacks_are_divided_among_threads(name: str, monkeypatch: pytest.M
         x[1, 2] = 0
         with pytest.raises(np.linalg.LinAlgError, match=name):
             function(x)
+
+
+MEDIUM = [(33, 33), (1, 40, 35), (3, 70, 20), (130, 130), (2, 300, 280)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("shape", MEDIUM)
+def test_matrices_of_any_size_are_factored_with_the_precision_of_lapack(
+    shape: Any, dtype: Any
+) -> None:
+    generator = np.random.default_rng(3)
+    x = generator.standard_normal(shape) + 1j * generator.standard_normal(shape)
+    x = (x if np.dtype(dtype).kind == "c" else x.real).astype(dtype)
+    for mode in ("reduced", "complete"):
+        q, r = ops.linalg.qr(x, mode=mode)
+        expected = np.linalg.qr(x, mode=mode)
+        assert q.dtype == r.dtype == x.dtype
+        assert q.shape == expected.Q.shape
+        assert r.shape == expected.R.shape
+        np.testing.assert_array_equal(r, np.triu(r))
+        eps = np.finfo(dtype).eps * shape[-2] * 16
+        assert np.abs(q.swapaxes(-1, -2).conj() @ q - np.eye(q.shape[-1])).max() <= eps
+        assert np.abs(q @ r - x).max() <= eps * np.abs(x).max()
+        signs = np.sign(np.diagonal(expected.R.real, 0, -2, -1))
+        np.testing.assert_array_equal(np.sign(np.diagonal(r.real, 0, -2, -1)), signs)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("n", [1, 2, 17, 33, 100, 129, 200])
+@given(
+    lower=st.booleans(),
+    unit=st.booleans(),
+    k=st.sampled_from([1, 3, 40]),
+    lead=st.sampled_from([(), (2,), (2, 1)]),
+    layout=LAYOUTS,
+)
+@settings(max_examples=8)
+def test_triangles_of_any_size_are_solved(
+    n: int, dtype: Any, lower: bool, unit: bool, k: int, lead: Any, layout: str
+) -> None:
+    generator = np.random.default_rng(n)
+    a, b = (
+        (generator.standard_normal(shape) + 1j * generator.standard_normal(shape)) / n
+        for shape in ((*lead, n, n), (*lead, n, k))
+    )
+    a = a + 2 * np.eye(n)
+    a, b = ((y if np.dtype(dtype).kind == "c" else y.real).astype(dtype) for y in (a, b))
+    a, b = _laid_out(a, layout) if lead else a, _laid_out(b, layout) if lead else b
+    x = ops.linalg.solve_triangular(a, b, lower=lower, unit_diagonal=unit)
+    read = np.tril(a, -unit) if lower else np.triu(a, unit)
+    read = read + np.eye(n, dtype=dtype) if unit else read
+    assert x.dtype == dtype
+    assert np.abs(read @ x - b).max() <= 16 * n * np.finfo(dtype).eps * np.abs(x).max() * 3
+    if not unit:
+        a = a.copy()
+        a[..., n // 2, n // 2] = 0
+        with pytest.raises(np.linalg.LinAlgError, match=r"linalg.solve_triangular: .* zero on"):
+            ops.linalg.solve_triangular(a, b, lower=lower)
