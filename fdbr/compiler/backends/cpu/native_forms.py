@@ -9,13 +9,14 @@ are compiled.
 from collections.abc import Callable, Container
 
 from fdbr.compiler.backends.cpu.fused_kernels import write
+from fdbr.compiler.backends.cpu.loop_kernels import write_loop
 from fdbr.compiler.backends.cpu.small_kernels import write_small
 from fdbr.compiler.backends.cpu.written import Written
 from fdbr.compiler.ir.program import Fused, Guard, Instruction, Small, Step, Variable
 
 __all__ = ["NATIVE", "native_form", "parts_of"]
 
-NATIVE: dict[str, Callable[[Instruction], Written | None]] = {}
+NATIVE: dict[str, Callable[[Instruction], Written | None]] = {"loop": write_loop}
 """Writers of kernels of single instructions, by the names of primitives; a writer may decline."""
 
 

@@ -17,7 +17,7 @@ from fdbr.compiler.backends.cpu.small_writer import Writer
 from fdbr.compiler.backends.cpu.written import Output, Written, literal, store, stored
 from fdbr.compiler.ir.program import Instruction, Small, Variable, kind_of
 
-__all__ = ["is_small", "write_small"]
+__all__ = ["is_small", "write_small", "write_step"]
 
 _MOST = 1024  # elements of an array up to which it counts as small
 
@@ -45,11 +45,7 @@ def write_small(small: Small) -> Written:
     """The kernel for steps on small arrays; it has one row."""
     writer = Writer(small)
     for step in small.steps:
-        form = FORMS.get(step.primitive.name)
-        if form is None:
-            _elementwise(writer, step)
-        else:
-            form.write(writer, step)
+        write_step(writer, step)
     for code in writer.scratch:
         dtype = next(d for d, name in CODES.items() if name == code)
         writer.outputs.append(Output(None, (writer.scratch[code],), dtype, False, 1))
@@ -77,6 +73,15 @@ def write_small(small: Small) -> Written:
         for step in small.steps
     )
     return Written(source, inputs, tuple(writer.outputs), 1, weight, refuses)
+
+
+def write_step(writer: Writer, step: Instruction) -> None:
+    """The statements that do a step."""
+    form = FORMS.get(step.primitive.name)
+    if form is None:
+        _elementwise(writer, step)
+    else:
+        form.write(writer, step)
 
 
 def _elementwise(writer: Writer, step: Instruction) -> None:

@@ -9,11 +9,14 @@ import numpy as np
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.liveness import last_uses
+from fdbr.compiler.ir.loops import Loop, loop_of
 from fdbr.compiler.ir.numbers import exact
 from fdbr.compiler.ir.program import (
+    Fused,
     Guard,
     Instruction,
     Kind,
+    Small,
     Step,
     Variable,
     is_variable,
@@ -84,12 +87,24 @@ def _check(guard: Guard) -> Callable[[Any], None]:
 
 def function_of(step: Instruction) -> Callable[..., Any]:
     """The function that computes a step from its operands and keywords."""
+    loop = loop_of(step)
+    if loop is not None:
+        return _looped(loop)
     whole = exact(step.primitive, [kind_of(operand).type for operand in step.operands])
     if whole is not None:
         return whole
     if is_direct(step):
         return functools.partial(step.primitive.value, np)
     return lambda *operands, **params: dispatch(step.primitive, operands, params)
+
+
+def _looped(loop: Loop) -> Callable[..., Any]:
+    """The function that runs a loop, whose body may have kernels."""
+    parts: list[Any] = []
+    for step in loop.body.steps:
+        parts += step.steps if isinstance(step, Fused | Small) else [step]
+    turn = stepwise(loop.body.inputs, parts, loop.body.outputs)
+    return lambda *operands, **_: loop.turns(turn, operands)
 
 
 def is_direct(step: Instruction) -> bool:
