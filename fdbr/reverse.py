@@ -24,7 +24,7 @@ from fdbr.messages import number_types
 from fdbr.ownership import publish, retain, retain_from
 from fdbr.pytrees import is_inexact, leaf_types
 
-__all__ = ["Node", "ReverseTrace", "ReverseTracer", "backward", "new_node"]
+__all__ = ["Node", "ReverseTrace", "ReverseTracer", "backward", "entries", "new_node"]
 
 Node = tuple[int, Sequence[tuple[Any, Any, tuple[Any, ...]]], str]
 """``(number, edges, name)``.
@@ -42,6 +42,11 @@ _SMALL = 1 << 14  # bytes up to which an input is copied at once
 def new_node(edges: Sequence[tuple[Any, Any, tuple[Any, ...]]], name: str) -> Node:
     """The next entry of the tape."""
     return next(_count), edges, name
+
+
+def entries() -> int:
+    """A number that grows by one for each entry that any tape gets, and for each call."""
+    return -next(_count)
 
 
 class ReverseTracer(Tracer):

@@ -27,6 +27,7 @@ import shadow
 from hypothesis import HealthCheck, settings
 
 from fdbr import backend, kernels, libraries
+from fdbr.compiler.budget import ANY, Budget
 from fdbr.kernels import matrices, reducing
 from fdbr.ops.kinds import choosing, large
 
@@ -96,6 +97,17 @@ def xp(request: pytest.FixtureRequest) -> Iterator[Any]:
         if request.param == "shadow":
             patch.setattr(libraries, "accelerator", lambda: shadow.module)
         yield {"numpy": np, "shadow": shadow.module}[request.param]
+
+
+@pytest.fixture(autouse=True)
+def captured_at_once() -> Iterator[None]:
+    """Jitted functions are captured in their first call, so that tests are of their programs.
+
+    Otherwise they would run as they are, until what captures take has been earned.
+    """
+    before, Budget.steps_to_capture = Budget.steps_to_capture, lambda self: ANY
+    yield
+    Budget.steps_to_capture = before
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from fdbr.compiler.capture.tracing import (
     CaptureTrace,
     capture,
 )
-from fdbr.compiler.specializations import TWICE, Specialization
+from fdbr.compiler.specializations import EARLY, TWICE, Specialization
 from fdbr.messages import name_of
 
 __all__ = ["Cache"]
@@ -117,8 +117,11 @@ class Cache:
         run: Callable[[list[Any]], list[Any]],
         leaves: Sequence[Any],
         structure: Any,
+        limit: int,
     ) -> tuple[Captured, Environment] | None:
-        """Record a run, and make sure that the function is pure as far as one can see.
+        """Record a run, of at most ``limit`` steps, and make sure that the function is pure.
+
+        That is as far as one can see.
 
         `None` is the result where the run is not what it is without being recorded.
 
@@ -128,15 +131,25 @@ class Cache:
         try:
             if entry.inputs:
                 with contextlib.suppress(Exception):
-                    found = self._captured(entry, entry.with_inputs(run), leaves, structure)
-                    if found is not None and not found[0].obstacle:
-                        return found
+                    whole = entry.with_inputs(run)
+                    found = self._captured(entry, whole, leaves, structure, limit)
+                    if found is not None and (found[0].cut == limit or not found[0].obstacle):
+                        return self._noted(entry, found, limit)
                 entry.withdraw_inputs()
-            found = self._captured(entry, run, leaves, structure)
+            found = self._captured(entry, run, leaves, structure, limit)
         except AbandonedError as error:
             entry.refuse(str(error))
             return None
-        if found is not None and (why := found[0].obstacle):
+        return None if found is None else self._noted(entry, found, limit)
+
+    def _noted(
+        self, entry: Specialization, found: tuple[Captured, Environment], limit: int
+    ) -> tuple[Captured, Environment]:
+        """What was found, and a note of why it is no program, if it is none."""
+        if found[0].cut == limit:
+            entry.budget.cut(limit)
+            entry.skip(EARLY)
+        elif why := found[0].obstacle:
             entry.waste(why)
             entry.skip(why)
         return found
@@ -147,6 +160,7 @@ class Cache:
         run: Callable[[list[Any]], list[Any]],
         leaves: Sequence[Any],
         structure: Any,
+        limit: int,
     ) -> tuple[Captured, Environment] | None:
         """What a run gave.
 
@@ -168,7 +182,7 @@ class Cache:
                 return None
             states = RandomStates(environment.generators)
             others = frozenset(sys._current_frames()) if entry.inputs else frozenset()
-            kind = functools.partial(CaptureTrace, others=others)
+            kind = functools.partial(CaptureTrace, others=others, limit=limit)
             try:
                 recorded = capture(run, self.f, moving, environment.arrays, kind)
                 self._check_kept(environment)

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import inspect
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from types import MethodType
@@ -13,8 +14,10 @@ import attrs
 import numpy as np
 
 from fdbr import tree
+from fdbr.compiler.backends.cpu.background import is_busy
+from fdbr.compiler.budget import ANY
 from fdbr.compiler.cache import Cache
-from fdbr.compiler.call_stub import NEVER, NO_FIT, call_stub_of
+from fdbr.compiler.call_stub import NEVER, NO_FIT, CallStub, call_stub_of
 from fdbr.compiler.capture.signature import put_together, sign, taken_apart
 from fdbr.compiler.donation import Donation
 from fdbr.compiler.ir.interpreter import GuardFailure
@@ -22,10 +25,11 @@ from fdbr.compiler.ir.program import Program
 from fdbr.compiler.outputs import published
 from fdbr.compiler.pullback import Differentiated, Form
 from fdbr.compiler.report import Report, report_of
-from fdbr.compiler.specializations import CompiledTrace, Specialization
+from fdbr.compiler.specializations import EARLY, CompiledTrace, Specialization
 from fdbr.compiler.tiers import Code
 from fdbr.effects import without_effects
 from fdbr.messages import describe, integer, integers
+from fdbr.reverse import entries
 
 __all__ = ["Jitted", "disable_jit", "jit"]
 
@@ -34,6 +38,7 @@ R = TypeVar("R")
 
 _disabled: ContextVar[bool] = ContextVar("disabled", default=False)
 _NOTHING: Any = (NEVER, None, None)
+_SHORT = 1e-4  # seconds of a call in which it counts how one is looked up
 _LATER: Any = object()  # stands for the function that a decorator with options will be given
 
 
@@ -53,7 +58,7 @@ class Jitted(Generic[P, R]):
     def __init__(
         self,
         f: Callable[..., Any],
-        code: Callable[[Program], Code],
+        code: Callable[..., Code],
         max_recordings: int,
         donate_argnums: tuple[int, ...] = (),
         reproducible: bool = False,
@@ -64,7 +69,7 @@ class Jitted(Generic[P, R]):
         self._waits = reproducible
         self._cache = Cache(f, max_recordings)
         self._donation = Donation(self._cache.name, donate_argnums)
-        self._last = _NOTHING
+        self._last: Any = _NOTHING
         self._ordered = _sees_order(f)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -84,6 +89,7 @@ class Jitted(Generic[P, R]):
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result for arguments of any kind."""
+        start = time.perf_counter()
         self._donation.check(args)
         if not self._ordered:
             kwargs = dict(sorted(kwargs.items()))
@@ -92,31 +98,99 @@ class Jitted(Generic[P, R]):
         leaves, structure = taken_apart(args, kwargs, self._cache.readers)
         signature, traced = sign(structure, leaves)
         if traced:
-            result = Differentiated(self._cache, self._code, leaves, structure).result()
-            if result is NotImplemented:
-                return self._f(*args, **kwargs)  # the transformation around it goes on inside
+            call = Differentiated(self._cache, self._code, leaves, structure, self._waits)
+            result = call.result()
+            if result is NotImplemented:  # the transformation around it goes on inside
+                return self._timed(call.entry, args, kwargs)
             return result
         entry = self._cache.entry(signature, leaves, structure)
-        moving = entry.chosen(leaves)
+        if not self._waits and entry.rests():
+            result = self._as_it_is(entry, args, kwargs, leaves, structure)
+        else:
+            result = self._replayed(entry, args, kwargs, leaves, structure, start)
+        self._donation.take(args)
+        return result
+
+    def _replayed(
+        self,
+        entry: Specialization,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: list[Any],
+        structure: Any,
+        start: float,
+    ) -> Any:
+        """The result of the recording that holds, or of a new one, or of the function itself."""
+        moving, budget = entry.chosen(leaves), entry.budget
         outs, recording, why = entry.replay(moving, self._cache.bound)
         if recording is not None:
-            if recording.hit is None and recording.code.optimised:
+            if recording.hit is None and recording.code.is_best(budget.eager):
                 recording.hit = call_stub_of(recording, args, kwargs, self._ordered, self._donation)
             if recording.hit is not None:
                 self._last = recording.hit, entry, recording
             result = tree.unflatten(recording.form, published(outs, moving))
-        else:
-            self._last = _NOTHING
+            entry.replayed(recording, time.perf_counter() - start)
+            return result
+        self._last = _NOTHING
+        if entry.recordings:
+            budget.spend(time.perf_counter() - start)
+        limit = ANY if self._waits else budget.steps_to_capture()
+        if not (why and limit):
             if why:
-                donated = self._donation.positions(args)
-                result = self._record(entry, leaves, structure, donated, why)
-            elif self._donation.argnums:
-                # What is given up has nodes of its own, which the result may have, too.
-                result = self._eagerly(leaves, structure)
-            else:
-                result = self._f(*args, **kwargs)
-        self._donation.take(args)
+                entry.skip(EARLY)
+            return self._as_it_is(entry, args, kwargs, leaves, structure)
+        start = time.perf_counter()
+        donated = self._donation.positions(args)
+        result = self._record(entry, leaves, structure, donated, why, limit)
+        budget.replayed(time.perf_counter() - start)
         return result
+
+    def _as_it_is(
+        self,
+        entry: Specialization,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: list[Any],
+        structure: Any,
+    ) -> Any:
+        """What the function itself gives, and a note of how long it took."""
+        if self._donation.argnums:
+            # What is given up has nodes of its own, which the result may have, too.
+            args, kwargs = put_together(structure, leaves)
+        result = self._timed(entry, args, kwargs)
+        if not self._donation.argnums and len(self._cache.entries) == 1:
+            seconds = entry.resting()
+            if entry.budget.eager < _SHORT and seconds > _SHORT:
+                self._last = self._resting(entry, seconds), entry, None
+        return result
+
+    def _timed(
+        self, entry: Specialization | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        before, start = entries(), time.perf_counter()
+        result = self._f(*args, **kwargs)
+        if entry is not None:
+            seconds = time.perf_counter() - start
+            entry.budget.ran(seconds, entries() - before, disturbed=is_busy())
+        return result
+
+    def _resting(self, entry: Specialization, seconds: float) -> CallStub:
+        """What runs the function as it is, as long as nothing else is to be thought of."""
+        f, taken, runs = self._f, 0.0, 0
+
+        def hit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            nonlocal taken, runs
+            if taken > seconds:
+                entry.budget.ran(taken / runs, runs=runs, disturbed=is_busy())
+                return NO_FIT
+            entry.eager += 1
+            start = time.perf_counter()
+            result = f(*args, **kwargs)
+            taken += time.perf_counter() - start
+            runs += 1
+            return result
+
+        return hit
 
     def _record(
         self,
@@ -125,9 +199,10 @@ class Jitted(Generic[P, R]):
         structure: Any,
         donated: Sequence[int],
         why: str,
+        limit: int = ANY,
         runs: bool = True,
     ) -> Any:
-        """Capture a run of the function; its result, if it ``runs`` for more than that."""
+        """Capture at most so many steps of a run; its result, if it ``runs`` for more than that."""
         form: Any = None
 
         def run(traced: list[Any]) -> list[Any]:
@@ -136,7 +211,7 @@ class Jitted(Generic[P, R]):
             return found
 
         with contextlib.nullcontext() if runs and not self._waits else without_effects():
-            found = self._cache.capture(entry, run, leaves, structure)
+            found = self._cache.capture(entry, run, leaves, structure, limit)
         if found is None:
             return self._eagerly(leaves, structure)
         recorded, environment = found
@@ -145,7 +220,7 @@ class Jitted(Generic[P, R]):
             pairs = zip(places, recorded.program.inputs, strict=False)
             given = frozenset(v for i, v in pairs if i in donated)
             recorded.program = attrs.evolve(recorded.program, donated=given)
-            code = self._code(recorded.program)
+            code = self._code(recorded.program, alone=False)
             entry.add(CompiledTrace(recorded, code, environment, form, why))
             if runs and self._waits:
                 with contextlib.suppress(Exception):  # the function itself raises it better
@@ -328,10 +403,11 @@ def jit(
     reproducible
         Whether all calls give the same bits for the same arguments, in every process.  Then the
         first call waits until everything is compiled; a call that cannot be recorded runs ``f``
-        itself, always.  Without it no call waits: a recording is replayed step by step at first,
-        compiled when it has been replayed for as long as that takes, and its kernels are taken
-        up one by one as they come from a process in the background.  So the last bits of results
-        depend on when a call is made.
+        itself, always.  Without it no call waits, and all of them together take a tenth longer
+        than ``f`` at most: ``f`` runs as it is, until a tenth of what that took pays for a
+        recording; a recording is replayed step by step, until it pays for the passes; and its
+        kernels are taken up one by one as they come from a process in the background.  So the
+        last bits of results depend on when a call is made.
 
     Returns
     -------
@@ -352,7 +428,7 @@ def jit(
         If ``donate_argnums`` are negative or not different, or ``max_recordings`` is less than 1.
 
     >>> import fdbr, numpy as np
-    >>> @fdbr.jit
+    >>> @fdbr.jit(reproducible=True)
     ... def f(x):
     ...     return x * 2 if x > 0 else -x
     >>> f(1.5), f(-1.0), f(2.5)
@@ -360,10 +436,10 @@ def jit(
     >>> print(f.report())
     f: 2 recordings
     1. for float, the first call with arguments of these kinds
-       3 steps, not compiled yet, replayed 1 time
+       3 steps, 3 after the passes, replayed 1 time
        decisions: True
     2. for float, decision 0 was False for the first time
-       3 steps, not compiled yet, replayed 0 times
+       3 steps, 3 after the passes, replayed 0 times
        decisions: False
     """
     if f is _LATER:

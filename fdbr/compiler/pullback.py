@@ -1,5 +1,6 @@
 """A jitted function in reverse mode: on the tape it is one entry, whose rule is a program."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -7,12 +8,13 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.backend import protect
+from fdbr.compiler.budget import ANY
 from fdbr.compiler.cache import Cache
 from fdbr.compiler.capture.signature import put_together, sign
-from fdbr.compiler.ir.program import Kind, Program
+from fdbr.compiler.ir.program import Kind
 from fdbr.compiler.outputs import published
 from fdbr.compiler.partition import Partition
-from fdbr.compiler.specializations import CompiledTrace, Specialization
+from fdbr.compiler.specializations import EARLY, CompiledTrace, Specialization
 from fdbr.compiler.tiers import Code
 from fdbr.core import Tracer, ended, escaped
 from fdbr.effects import without_effects
@@ -53,16 +55,26 @@ class Differentiated:
         Those of the jitted function.
     leaves, structure
         The arguments.
+    waits
+        Whether it is compiled before it runs.
+
+    Attributes
+    ----------
+    entry
+        The recordings for such arguments, if there may be some.
     """
 
     def __init__(
         self,
         cache: Cache,
-        compiler: Callable[[Program], Code],
+        compiler: Callable[..., Code],
         leaves: list[Any],
         structure: Any,
+        waits: bool,
     ) -> None:
         self.cache = cache
+        self.waits = waits
+        self.entry: Specialization | None = None
         self.compiler = compiler
         self.structure = structure
         self.mine = tuple(isinstance(leaf, Tracer) for leaf in leaves)
@@ -89,12 +101,24 @@ class Differentiated:
         used = entry.wanted
         if used is not None:
             entry = self.cache.entry((used, *kinds), values, self.structure)
+            entry.budget = self.entry.budget
+        if not self.waits and entry.rests():
+            return NotImplemented
+        start = time.perf_counter()
         moving = [self._kept(value) for value in entry.chosen(values)]
         outs, recording, why = entry.replay(moving, self.cache.bound)
         if recording is None and why:
-            recording = self._record(entry, used, why)
+            budget = self.entry.budget
+            limit = ANY if self.waits else budget.steps_to_capture()
+            if not limit:
+                entry.skip(EARLY)
+                return NotImplemented
+            recording = self._record(entry, used, why, limit)
             moving = [self._kept(value) for value in entry.chosen(values)]
             outs = recording and recording.run(*moving)
+            budget.replayed(time.perf_counter() - start)
+        elif recording is not None:
+            entry.replayed(recording, time.perf_counter() - start)
         return NotImplemented if recording is None else self._traced(outs, recording.form)
 
     def _kept(self, leaf: Any) -> Any:
@@ -104,7 +128,9 @@ class Differentiated:
             return leaf.value
         return protect(leaf) if isinstance(leaf, np.ndarray) else leaf
 
-    def _record(self, entry: Specialization, used: Any, why: str) -> CompiledTrace | None:
+    def _record(
+        self, entry: Specialization, used: Any, why: str, limit: int
+    ) -> CompiledTrace | None:
         structure: Any = None
 
         def flat(leaves: list[Any]) -> list[Any]:
@@ -120,6 +146,7 @@ class Differentiated:
                 lambda traced: partition.capture(entry.filled(self.values, traced)),
                 self.values,
                 self.structure,
+                limit,
             )
         if captured is None:
             return None
@@ -133,7 +160,8 @@ class Differentiated:
             return None
         recorded.program = programs[0]
         form = Form(partition, structure, self.compiler(programs[1]))
-        recording = CompiledTrace(recorded, self.compiler(programs[0]), environment, form, why)
+        code = self.compiler(programs[0], alone=False)
+        recording = CompiledTrace(recorded, code, environment, form, why)
         entry.add(recording)
         return recording
 
@@ -156,6 +184,7 @@ class Differentiated:
         """The rule of the call: from the cotangents of results to those of parents."""
         self.leaves = self.tracers = []  # the tape refers to parents by itself
         partition, entry = form.partition, self.entry
+        assert entry is not None
 
         def pull(cotangents: list[Any]) -> list[Any]:
             pairs = list(zip(cotangents, partition.seeds, strict=True))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fdbr.compiler.budget import Budget, patience
 from fdbr.compiler.capture.captures import Environment, ImpureError
 from fdbr.compiler.capture.constants import first_changed
 from fdbr.compiler.capture.places import Key, Place, replaced
@@ -13,9 +14,12 @@ from fdbr.compiler.ir.program import Program
 from fdbr.compiler.tiers import Code
 from fdbr.messages import describe
 
-__all__ = ["TWICE", "Specialization", "CompiledTrace"]
+__all__ = ["EARLY", "TWICE", "Specialization", "CompiledTrace"]
 
 TWICE = "it asks whether values are one object, and two of them are"
+EARLY = "it has not run for as long yet as it would take to record it"
+_SLOWER = "replays take longer than the function itself"
+_REST = 20  # calls
 _PATIENCE = 8  # recordings in a row that may be given up before they were replayed
 
 
@@ -135,6 +139,8 @@ class Specialization:
         Weak ones to objects among the arguments: when one is gone, this is dropped.
     used
         When it was used last, as a number that grows.
+    budget
+        What may be spent on recordings and their compilation.
     wanted
         Of a function that is differentiated: which results have had cotangents, if not all
         have.
@@ -143,6 +149,7 @@ class Specialization:
     __slots__ = (
         "_cause",
         "_wasted",
+        "budget",
         "eager",
         "inputs",
         "known",
@@ -159,6 +166,7 @@ class Specialization:
         self.name = name
         self.moving = moving
         self.recordings: tuple[CompiledTrace, ...] = ()
+        self.budget = Budget()
         self.eager = 0
         self.obstacle = ""
         self.used = 0
@@ -234,6 +242,40 @@ class Specialization:
         """Note that the function is run without a recording."""
         self.eager += 1
         self.obstacle = why
+
+    def rests(self) -> bool:
+        """Whether the function is to run as it is, although there are recordings.
+
+        That is where replays are known to be slower, and while they have cost too much.  What there
+        is goes on towards compiled code meanwhile.
+        """
+        budget, recordings = self.budget, self.recordings
+        if not (recordings and budget.eager and patience()):
+            return False
+        code = recordings[0].code
+        if not budget.overdrawn:
+            if not code.is_slower(budget.eager):
+                return False
+            if code.settled and budget.affords(2 * code.pace):  # it may be otherwise now
+                return False
+        code.advance(budget)
+        self.skip(_SLOWER)
+        return True
+
+    def resting(self) -> float:
+        """Seconds for which the function may run as it is, before anything else is thought of."""
+        budget = self.budget
+        if self.recordings or self._wasted >= _PATIENCE:
+            return _REST * budget.eager
+        return budget.missing / 2
+
+    def replayed(self, recording: CompiledTrace, seconds: float) -> None:
+        """Note how long a replay took."""
+        code = recording.code
+        code.took(seconds)
+        self.budget.replayed(seconds)
+        if not code.settled:
+            code.advance(self.budget)
 
     def replay(self, leaves: Sequence[Any], bound: int) -> tuple[Any, CompiledTrace | None, str]:
         """The outputs of the recording that holds, and which it is.

@@ -1,5 +1,6 @@
 """Tiered execution: a program runs step by step at first, and compiled once that pays."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,6 +9,7 @@ import attrs
 
 from fdbr.compiler.backends.cpu.codegen import generate
 from fdbr.compiler.backends.cpu.stepwise import stepwise
+from fdbr.compiler.budget import Budget, kernel_takes, passes_take, patience, set_patience
 from fdbr.compiler.ir.loops import LOOP, loop_of
 from fdbr.compiler.ir.program import Instruction, Program
 from fdbr.compiler.passes import optimise
@@ -40,28 +42,16 @@ PASSES = (
     sum_rows,
     donate,
 )
-_EVER = 1e-3  # seconds that the passes and the generation of code take, for every program
-_EACH = 1e-4  # and for each step
-
-_patience = 1.0
-
-
-def set_patience(factor: float) -> float:
-    """Change how long a program runs step by step, in what compilation takes; the old factor.
-
-    With 0, programs are compiled at once, and kernels are waited for.
-    """
-    global _patience
-    old, _patience = _patience, factor
-    return old
+_AT_ONCE = 8  # kernels of one program that are compiled at a time
+_TRIED = 3  # runs after which it is known how long one takes
 
 
 class Code:
     """A program, and what runs it.
 
-    A new one runs step by step at once.  When it has done so for as long as the passes take, it
-    goes through them; kernels of what comes out are compiled in the background, and NumPy stands
-    in for each until it is there.
+    A new one runs step by step at once.  When there is a budget for it, it goes through the passes;
+    kernels of what comes out are compiled in the background, and NumPy stands in for each until it
+    is there.
 
     Parameters
     ----------
@@ -73,6 +63,8 @@ class Code:
         What it goes through; `PASSES`, if nothing is said.
     products
         Whether small products of matrices may be done by kernels.
+    alone
+        Whether its own runs pay for it; else whoever calls `advance` has a budget for it.
 
     Attributes
     ----------
@@ -82,15 +74,19 @@ class Code:
         From the inputs to the outputs.
     optimised
         Whether it has gone through the passes.
+    settled
+        Whether all its kernels are there, too, so that it will run as it does now.
     kernels
         Those of its kernels that may not be compiled yet.
     seconds
         What the passes and the generation of code took.
+    pace
+        The seconds that the fastest run took, since it runs as it does now.
     """
 
     __slots__ = (
-        *("_bodies", "_limit", "_passes", "_products", "_spent"),
-        *("kernels", "optimised", "program", "run", "seconds"),
+        *("_alone", "_bodies", "_passes", "_products", "_run", "_runs"),
+        *("kernels", "optimised", "pace", "program", "run", "seconds", "settled"),
     )
 
     run: Callable[..., tuple[Any, ...]]
@@ -101,35 +97,74 @@ class Code:
         waits: bool = False,
         passes: Sequence[Callable[[Program], Program]] | None = None,
         products: bool = True,
+        alone: bool = True,
     ) -> None:
         self.program = program
         self._passes = PASSES if passes is None else passes
         self._products = products
+        self._alone = alone
         self._bodies = _bodies(program)
-        self.optimised = False
+        self.optimised = self.settled = False
         self.kernels: list[Any] = []
-        self.seconds = self._spent = 0.0
-        self._limit = _patience * (_EVER + _EACH * len(program.steps))
-        if waits or not self._limit:
+        self.seconds = 0.0
+        if waits or not patience():
             self.optimise(waits=True)
         else:
-            self.run = self._stepwise(program)
+            self._start(_stepwise(program))
 
-    def _stepwise(self, program: Program) -> Callable[..., tuple[Any, ...]]:
-        run: Any = None
-        program = schedule_guards(program)  # effects last
+    def _start(self, run: Callable[..., tuple[Any, ...]]) -> None:
+        """Have something run from now on."""
+        self._run, self._runs, self.pace = run, 0, math.inf
+        self.run = self._accounting(run) if self._alone and not self.settled else run
 
-        def timed(*leaves: Any) -> tuple[Any, ...]:
-            nonlocal run
+    def _accounting(self, run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+        budget = Budget()
+
+        def accounted(*leaves: Any) -> tuple[Any, ...]:
             start = time.perf_counter()
-            run = run or stepwise(program.inputs, program.steps, program.outputs)
-            outs: tuple[Any, ...] = run(*leaves)
-            self._spent += time.perf_counter() - start
-            if self._spent >= self._limit:
-                self.optimise()
+            outs = run(*leaves)
+            budget.ran(time.perf_counter() - start)
+            self.advance(budget)
             return outs
 
-        return timed
+        return accounted
+
+    def took(self, seconds: float) -> None:
+        """Note how long a run took, all around it included."""
+        self._runs += 1
+        if self._runs > 1:  # the first one prepares what runs
+            self.pace = min(self.pace, seconds)
+
+    def is_slower(self, seconds: float) -> bool:
+        """Whether runs are known to take longer than that."""
+        return self._runs > _TRIED and self.pace > seconds
+
+    def is_best(self, eager: float) -> bool:
+        """Whether it is to run like this for ever, and not as the function itself does."""
+        return self.settled and (not eager or self.pace <= eager)
+
+    def advance(self, budget: Budget) -> None:
+        """Go on towards compiled code, as far as there is a budget for it."""
+        if not self.optimised:
+            if budget.affords(passes_take(len(self.program.steps))):
+                self.optimise()
+                budget.spend(self.seconds)
+        elif not self.settled:
+            self.kernels = [kernel for kernel in self.kernels if not kernel.settled]
+            self._ask(budget)
+            self._settle()
+
+    def _ask(self, budget: Budget) -> None:
+        """Have kernels compiled in the background, first those that take NumPy longest."""
+        coming = [kernel for kernel in self.kernels if not kernel.asked]
+        if not coming or len(self.kernels) - len(coming) >= _AT_ONCE:
+            return
+        takes = sum(kernel_takes(kernel.length) for kernel in self.kernels if kernel.asked)
+        for kernel in sorted(coming, key=_seconds, reverse=True):
+            takes += kernel_takes(kernel.length)
+            if not budget.affords(takes):
+                break
+            kernel.ask()
 
     def optimise(self, waits: bool = False) -> None:
         """Put the program through the passes, and generate code."""
@@ -139,9 +174,17 @@ class Code:
             body.finish()
         program = _passed(program, self._passes)
         code: Any = generate(program, products=self._products, waits=waits)
-        self.program, self.run, self.optimised = program, code, True
-        self.kernels = [] if waits else code.kernels
+        self.program, self.optimised = program, True
+        self.kernels = [] if waits else [kernel for kernel in code.kernels if not kernel.settled]
+        self._start(code)
+        self._settle()
         self.seconds = time.perf_counter() - start
+
+    def _settle(self) -> None:
+        """See whether all kernels are there."""
+        if not self.kernels:
+            self.settled = True
+            self._start(self._run)
 
     def waiting(self) -> int:
         """How many kernels have not taken their place yet."""
@@ -157,6 +200,26 @@ class Code:
         for kernel in self.kernels:
             kernel.settle()
         self.kernels = []
+        self._settle()
+
+
+def _seconds(kernel: Any) -> float:
+    return float(kernel.seconds)
+
+
+def _stepwise(program: Program) -> Callable[..., tuple[Any, ...]]:
+    """What runs a program step by step, which is made by its first run."""
+    made: Any = None
+
+    def run(*leaves: Any) -> tuple[Any, ...]:
+        nonlocal made
+        if made is None:
+            ordered = schedule_guards(program)  # effects last
+            made = stepwise(ordered.inputs, ordered.steps, ordered.outputs)
+        outs: tuple[Any, ...] = made(*leaves)
+        return outs
+
+    return run
 
 
 def _passed(program: Program, passes: Sequence[Callable[[Program], Program]]) -> Program:

@@ -10,6 +10,7 @@ from numpy._core import _ufunc_config
 
 from fdbr import core
 from fdbr.array import decided, refusing
+from fdbr.compiler.budget import ANY
 from fdbr.compiler.capture.constants import Constants, narrowed
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.ir.guards import EACH, to_list
@@ -98,21 +99,30 @@ class CaptureTrace(Trace):
         The threads that were there before, and may find traced values around the function.
     closed
         Whether it has come to its end, after which only those may still have such values.
+    limit
+        How many steps it may take.
+    cut
+        Whether it took more steps than it may: what is computed since is not traced any more.
     """
 
     __slots__ = (
-        *("_errors", "abandoned", "answers", "closed", "constants", "obstacle", "others", "steps"),
-        "unrolled",
+        *("_errors", "abandoned", "answers", "closed", "constants", "cut", "limit", "obstacle"),
+        *("others", "steps", "unrolled"),
     )
 
     records = True
 
     def __init__(
-        self, function: Any, known: Any = (), others: frozenset[int] = frozenset()
+        self,
+        function: Any,
+        known: Any = (),
+        others: frozenset[int] = frozenset(),
+        limit: int = ANY,
     ) -> None:
         super().__init__("jit", function)
         self.others = others - {threading.get_ident()}
-        self.closed = False
+        self.closed = self.cut = False
+        self.limit = min(limit, _MOST)
         self.steps: list[Step] = []
         self.answers: list[Any] = []
         self.constants = Constants(known)
@@ -144,6 +154,8 @@ class CaptureTrace(Trace):
                 operands.append(self.constant(arg))
         if params:
             params = {name: self.setting(value) for name, value in params.items()}
+        if self.cut:
+            return apply(primitive, tuple(values), params)
         try:
             out = apply(primitive, tuple(values), params)
         except Exception:
@@ -152,8 +164,10 @@ class CaptureTrace(Trace):
         several = type(out) is tuple
         if len(operands) > 1 and primitive.kind == "elementwise":
             operands = narrowed(operands)
-        if (errors := _errors_now()) is not self._errors or len(self.steps) >= _MOST:
+        if (errors := _errors_now()) is not self._errors or len(self.steps) >= self.limit:
             self._check(errors)
+            if self.cut:
+                return out
         traced, outs = [], []
         for part in out if several else (out,):
             variable = Variable(kind_of(part))
@@ -168,8 +182,9 @@ class CaptureTrace(Trace):
         """See whether what goes on can be replayed at all."""
         if errors is not self._errors and not _harmless.issuperset(np.geterr().values()):
             self.obstacle = "it has NumPy raise errors that are none outside of it"
-        if len(self.steps) >= _MOST:
-            self.obstacle = f"it takes more than {_MOST} steps; jit what it repeats instead"
+        if len(self.steps) >= self.limit:
+            self.obstacle = f"it takes more than {self.limit} steps; jit what it repeats instead"
+            self.cut = True
             self.steps.clear()
 
     def constant(self, value: Any) -> Any:
@@ -179,7 +194,7 @@ class CaptureTrace(Trace):
             return value
         if is_special(value):
             self.abandon(f"a {type(value).__name__} has operators of its own")
-        return self.constants.keep(value)
+        return None if self.cut else self.constants.keep(value)
 
     def abandon(self, why: str) -> NoReturn:
         """End the recording: what the function would give is not what it gives when recorded."""
@@ -213,8 +228,9 @@ class CaptureTrace(Trace):
         except Exception:
             self.obstacle = f"{kind.__name__}() raised an error, which the function caught"
             raise
-        self.steps.append(Guard(tracer.variable, kind, answer, len(self.answers)))
-        self.answers.append(answer)
+        if not self.cut:
+            self.steps.append(Guard(tracer.variable, kind, answer, len(self.answers)))
+            self.answers.append(answer)
         return answer
 
     def show(self, tracer: Tracer) -> Any:
@@ -244,9 +260,11 @@ class Captured:
         Why the program cannot be run again; empty if it can.
     unrolled
         Why loops in it are not one step each.
+    cut
+        After how many steps it was cut off, if that was done; it has no program then.
     """
 
-    __slots__ = ("answers", "constants", "obstacle", "program", "result", "unrolled")
+    __slots__ = ("answers", "constants", "cut", "obstacle", "program", "result", "unrolled")
 
     def __init__(self, trace: CaptureTrace, program: Program, result: list[Any]) -> None:
         self.program = program
@@ -255,6 +273,7 @@ class Captured:
         self.constants = trace.constants
         self.obstacle = trace.obstacle
         self.unrolled = tuple(trace.unrolled)
+        self.cut = trace.cut and trace.limit
 
 
 def capture(
@@ -305,7 +324,7 @@ def capture(
         else:
             _refuse_state(leaf, trace)
             outputs.append(trace.constant(trace.admit(leaf)))
-            result.append(outputs[-1])
+            result.append(leaf if trace.cut else outputs[-1])
     program = Program(trace.origin[1], inputs, tuple(trace.steps), tuple(outputs))
     return Captured(trace, program, result)
 

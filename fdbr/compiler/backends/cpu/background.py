@@ -20,10 +20,32 @@ from typing import Any
 
 from fdbr.compiler.backends.cpu import compiling
 
-__all__ = ["NotCompiledError", "Request", "address_of", "go_on", "impatient", "request"]
+__all__ = [
+    "NotCompiledError",
+    "Request",
+    "address_of",
+    "ask",
+    "go_on",
+    "impatient",
+    "is_busy",
+    "wanted",
+]
 
 _log = logging.getLogger("fdbr.jit")
 _NICENESS = 19
+_PACKAGES = (
+    *("fdbr", "fdbr.compiler", "fdbr.compiler.backends", "fdbr.compiler.backends.cpu"),
+    "fdbr.kernels",
+)
+# Packages without all that they import: that takes longer than to compile a dozen kernels.
+_PROGRAM = """
+import sys, types
+for name, path in {packages!r}.items():
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = path
+from fdbr.compiler.backends.cpu.serving import serve
+serve({niceness})
+"""
 _waits: ContextVar[bool] = ContextVar("waits", default=True)
 
 
@@ -40,14 +62,17 @@ class Request:
         That of its machine code; `None` as long as there is none.
     failed
         Why there never will be; empty if it is not so.
+    asked
+        Whether it is to be compiled in the background.
     """
 
-    __slots__ = ("address", "failed", "source")
+    __slots__ = ("address", "asked", "failed", "source")
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.address: int | None = None
         self.failed = ""
+        self.asked = False
 
     def wait(self) -> int:
         """The address; what is not compiled yet is compiled here and now."""
@@ -63,17 +88,22 @@ class _Service:
         self.requests: dict[str, Request] = {}
         self.waiting: SimpleQueue[Request] = SimpleQueue()
         self.starting = threading.Lock()
+        self.unanswered = 0
         self.process: Any = None
 
-    def request(self, source: str) -> Request:
+    def wanted(self, source: str) -> Request:
         found = self.requests.get(source)
         if found is None:
             found = self.requests.setdefault(source, Request(source))
             found.address = compiling.find_address(source)
-            if found.address is None:
-                self.waiting.put(found)
-                self.start()
         return found
+
+    def ask(self, wanted: Request) -> None:
+        if not wanted.asked and wanted.address is None:
+            wanted.asked = True
+            self.unanswered += 1
+            self.waiting.put(wanted)
+        self.start()
 
     def start(self) -> None:
         """Start the thread, if nobody has: whoever has the lock does, and never gives it back."""
@@ -83,6 +113,7 @@ class _Service:
     def serve(self) -> None:
         while True:
             wanted = self.waiting.get()
+            self.unanswered = self.waiting.qsize() + 1
             if wanted.address is not None:
                 continue
             started = time.perf_counter()
@@ -92,6 +123,7 @@ class _Service:
             except Exception as error:
                 wanted.failed = f"{type(error).__name__}: {error}"
                 _log.warning("NumPy computes what cannot be compiled: %s", wanted.failed)
+            self.unanswered = self.waiting.qsize()
 
     def compiled(self, source: str) -> tuple[str, bytes]:
         """The machine code of a kernel."""
@@ -113,8 +145,10 @@ class _Service:
 def _started() -> Any:
     if not sys.executable:
         raise OSError("Python does not say where its executable is")
+    packages = {name: list(sys.modules[name].__path__) for name in _PACKAGES}
+    program = _PROGRAM.format(packages=packages, niceness=_NICENESS)
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", f"from {__name__} import serve; serve({_NICENESS})"],
+        [sys.executable, "-P", "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -133,7 +167,7 @@ def _renew() -> None:
     old, _service = _service, _Service()  # the parent's process serves the parent
     _service.requests.update(old.requests)
     for wanted in old.requests.values():
-        if wanted.address is None and not wanted.failed:
+        if wanted.asked and wanted.address is None and not wanted.failed:
             _service.waiting.put(wanted)
 
 
@@ -141,13 +175,23 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew)
 
 
-def request(source: str) -> Request:
-    """Ask for a kernel; it may be there at once."""
-    return _service.request(source)
+def wanted(source: str) -> Request:
+    """A kernel that is wanted; it may be there at once."""
+    return _service.wanted(source)
+
+
+def ask(request: Request) -> None:
+    """Have a kernel compiled in the background."""
+    _service.ask(request)
+
+
+def is_busy() -> bool:
+    """Whether something is being compiled in the background."""
+    return _service.unanswered > 0
 
 
 def go_on() -> None:
-    """Have what is waited for compiled, in a process that was forked meanwhile, too."""
+    """Have what was asked for compiled, in a process that was forked meanwhile, too."""
     _service.start()
 
 
@@ -161,10 +205,11 @@ def address_of(source: str) -> int:
     """
     if _waits.get():
         return compiling.address_of(source)
-    wanted = request(source)
-    if wanted.address is None:
+    found = wanted(source)
+    if found.address is None:
+        ask(found)
         raise NotCompiledError
-    return wanted.address
+    return found.address
 
 
 @contextlib.contextmanager
@@ -175,19 +220,3 @@ def impatient() -> Iterator[None]:
         yield
     finally:
         _waits.reset(token)
-
-
-def serve(niceness: int) -> None:
-    """Compile what is asked for on the standard input, until it ends."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.nice(niceness)  # whoever wants the core has it
-    with os.fdopen(os.dup(1), "wb") as out, contextlib.suppress(EOFError, OSError):
-        os.dup2(2, 1)  # what others print does not get in between
-        while True:
-            source = pickle.load(sys.stdin.buffer)
-            try:
-                answer: Any = compiling.code_of(source), ""
-            except Exception as error:
-                answer = None, f"{type(error).__name__}: {error}"
-            pickle.dump(answer, out)
-            out.flush()

@@ -1,5 +1,6 @@
 """Kernels in compiled programs: by NumPy as long as their machine code is not there."""
 
+import time
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,9 +10,10 @@ import numpy as np
 from fdbr.compiler.backends.cpu.background import (
     NotCompiledError,
     Request,
+    ask,
     go_on,
     impatient,
-    request,
+    wanted,
 )
 from fdbr.compiler.backends.cpu.launching import direct, function_at, launch
 from fdbr.compiler.backends.cpu.stepwise import stepwise, unboxed
@@ -41,31 +43,59 @@ class Kernel:
         How many rows it has, on how many threads; on none, it runs while Python waits.
     instead
         What does the same.
+
+    Attributes
+    ----------
+    request
+        What it is compiled by.
+    seconds
+        How long ``instead`` has run.
     """
 
-    __slots__ = ("instead", "name", "request", "rows", "scope", "threads")
+    __slots__ = ("instead", "name", "request", "rows", "scope", "seconds", "threads")
 
     def __init__(
         self, scope: dict[str, Any], name: str, source: str, rows: int, threads: int, instead: Call
     ) -> None:
         self.scope, self.name, self.rows, self.threads = scope, name, rows, threads
         self.instead = instead
-        self.request: Request = request(source)
+        self.request: Request = wanted(source)
+        self.seconds = 0.0
         scope[name] = self
         if self.request.address is not None:
             self.settle()
 
     def __call__(self, *arrays: Any) -> None:
         if self.request.address is None:
-            go_on()
+            if self.request.asked:
+                go_on()
+            start = time.perf_counter()
             self.instead(*arrays)
+            self.seconds += time.perf_counter() - start
         else:
             self.settle()(*arrays)
 
     @property
+    def length(self) -> int:
+        """That of its source."""
+        return len(self.request.source)
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is being compiled."""
+        return self.request.asked
+
+    def ask(self) -> None:
+        """Have it compiled in the background."""
+        ask(self.request)
+
+    @property
     def settled(self) -> bool:
-        """Whether the compiled kernel has taken its place."""
-        return self.scope[self.name] is not self
+        """Whether the compiled kernel has taken its place, or never will."""
+        request = self.request
+        if request.address is not None and self.scope[self.name] is self:
+            self.settle()
+        return request.address is not None or bool(request.failed)
 
     def settle(self) -> Call:
         """Put the compiled kernel in the place of this one; it is waited for."""
