@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import array_module, protect
+from fdbr.backend import array_module
 from fdbr.batching import BatchTrace, BatchTracer, vmap
 from fdbr.core import Trace, Tracer, ended, escaped
 from fdbr.dividing import Part, joined
 from fdbr.forward import ForwardTrace
-from fdbr.ownership import retain
+from fdbr.ownership import apart, retain
 from fdbr.reverse import ReverseTrace
 from fdbr.transforms import vjp
 
@@ -104,26 +104,21 @@ def _pulled(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any
     """Reverse mode by a reverse rule."""
     outs, residuals = call.fwd(mine, *values)
     _check_arguments(call, top, (outs, residuals))
+    outs = apart(outs, values, residuals)
     residuals = tree.map(retain, residuals)
     zeros = [_Zero(out) for out in outs]
 
     def pull(cotangents: list[Any]) -> list[Any]:
         full = [z.fill(ct) for ct, z in zip(cotangents, zeros, strict=True)]
-        found = call.bwd(mine, residuals, full)
-        return [_own(ct) for ct, own in zip(found, mine, strict=True) if own]
+        found = apart(call.bwd(mine, residuals, full), full)
+        return [ct for ct, own in zip(found, mine, strict=True) if own]
 
     return outs, pull
 
 
-def _own(cotangent: Any) -> Any:
-    """A cotangent that a user's rule gave: a view may be one of an array of theirs."""
-    is_view = type(cotangent) is np.ndarray and cotangent.base is not None
-    return protect(cotangent) if is_view else cotangent
-
-
 def _pulled_back(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any:
     """Reverse mode by a forward rule: the transpose of its linear part."""
-    outs = apply(call, values)
+    outs = apart(apply(call, values), values)
     _check_arguments(call, top, outs)
     values = [retain(value) for value in values]
     zeros = [_Zero(out) for out in outs]
@@ -150,7 +145,8 @@ def _pulled_back(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -
 def _pushed(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> Any:
     """Forward mode by a forward rule."""
     full = [zero_like(v) if t is None else t for v, t in zip(values, tangents, strict=True)]
-    return call.rule([t is not None for t in tangents], values, full)
+    outs, slopes = call.rule([t is not None for t in tangents], values, full)
+    return apart(outs, values, slopes), apart(slopes, full, outs)
 
 
 def _pushed_back(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> Any:
@@ -158,6 +154,7 @@ def _pushed_back(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> An
     wanted = [tangent is not None for tangent in tangents]
     outs, residuals = call.fwd(wanted, *values)
     _check_arguments(call, top, (outs, residuals))
+    outs = apart(outs, values, residuals)
     moved = [i for i, tangent in enumerate(tangents) if tangent is not None]
     slopes: list[Any] = [None] * len(outs)
     moving = [i for i, out in enumerate(outs) if tree.is_inexact(out)]

@@ -1,13 +1,17 @@
 """Who may write to what a transformation keeps and hands out."""
 
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fdbr import pytrees
 from fdbr.backend import keep, lock, owner, protect
 from fdbr.core import Trace, Tracer
 
-__all__ = ["publish", "release", "retain", "retain_from"]
+__all__ = ["apart", "publish", "release", "retain", "retain_from"]
 
 _IMMUTABLE = frozenset({float, complex, np.float64, np.float32, np.bool_})
 
@@ -52,3 +56,33 @@ def publish(trace: Trace, value: Any) -> Any:
 def release(trace: Trace, value: Any) -> Any:
     """`publish` at the end of a run, for what a traced value of ``trace`` in its result holds."""
     return publish(trace, trace.admit(value))
+
+
+def apart(found: Sequence[Any], given: Iterable[Any] = (), beside: Any = None) -> list[Any]:
+    """What a function of the user gave, with copies of the arrays that it may write to later.
+
+    Whoever can write to an array holds a reference to it.  An array that ``found`` alone refers to
+    is nobody's; so is one that the function was ``given``, and hands on.  ``beside`` is a tree of
+    what else the function returned, which refers to its leaves, too.
+    """
+    handed = {id(value) for value in given}
+    more = Counter(map(id, pytrees.leaves(beside)))
+    if type(beside) is np.ndarray:  # no tree refers to it, but this frame and the caller's
+        more[id(beside)] += 1
+    counts = _references(found)
+    return [
+        protect(value)
+        if type(value) is np.ndarray
+        and value.flags.writeable
+        and (value.base is not None or count > _ALONE + more[id(value)])
+        and id(value) not in handed
+        else value
+        for value, count in zip(found, counts, strict=True)
+    ]
+
+
+def _references(found: Sequence[Any]) -> list[int]:
+    return [sys.getrefcount(value) for value in found]
+
+
+_ALONE = _references([np.empty(0)])[0]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fdbr
-from fdbr import ops
+from fdbr import ops, ownership
 
 ROWS, COLUMNS = 3, 4
 LONG = 700  # rows of an array above the size up to which inputs are copied at once
@@ -466,9 +466,55 @@ def test_a_gradient_may_be_a_view_but_keeps_little_more_memory(name):
     assert whole.nbytes <= 4 * slope.nbytes
 
 
-def test_a_view_that_the_rule_of_a_user_gives_stays_theirs():
-    kept = np.ones((2, 3))
-    f = fdbr.custom_vjp(np.sum, fwd=lambda x: (x.sum(), None), bwd=lambda residuals, ct: (kept.T,))
-    slope = fdbr.grad(f)(np.zeros((3, 2)))
-    assert not np.shares_memory(slope, kept)
+RULES = {
+    "vjp": lambda kept: fdbr.custom_vjp(lambda x: 1 * x, fwd=lambda x: (1 * x, None), bwd=(
+        lambda residuals, ct: (kept,))),
+    "vjp out": lambda kept: fdbr.custom_vjp(lambda x: kept, fwd=lambda x: (kept, kept), bwd=(
+        lambda residuals, ct: (residuals * ct,))),
+    "jvp": lambda kept: fdbr.custom_jvp(lambda x: 1 * x, jvp=lambda p, t: (1 * p[0], kept)),
+    "jvp both": lambda kept: fdbr.custom_jvp(lambda x: kept, jvp=lambda p, t: (kept, kept)),
+}  # fmt: skip
+WAYS = {
+    "grad": lambda f, x: fdbr.grad(lambda x: np.sum(f(x)))(x),
+    "vjp": lambda f, x: (lambda out, pullback: (out, pullback(np.ones(3))))(*fdbr.vjp(f, x)),
+    "jvp": lambda f, x: fdbr.jvp(f, (x,), (np.ones(3),)),
+    "vmap": lambda f, x: fdbr.vmap(fdbr.grad(lambda x: np.sum(f(x))))(x[None]),
+    "jit": lambda f, x: fdbr.jit(fdbr.grad(lambda x: np.sum(f(x))))(x),
+    "hvp": lambda f, x: fdbr.jvp(fdbr.grad(lambda x: np.sum(f(x) * x)), (x,), (np.ones(3),)),
+}
+
+
+@pytest.mark.parametrize("view", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("rule", RULES)
+def test_an_array_that_the_rule_of_a_user_gives_stays_theirs(rule, way, view):
+    kept = np.ones((1, 3)).reshape(3) if view else np.ones(3)
+    if rule.startswith("jvp") and way in ("grad", "vjp", "vmap", "jit", "hvp") and rule != "jvp":
+        pytest.skip("its tangent is no linear function of the given one")
+    try:
+        found = WAYS[way](RULES[rule](kept), np.zeros(3))
+    except TypeError:
+        assert rule == "jvp"  # nor is this one
+        return
     assert kept.flags.writeable
+    for leaf in fdbr.tree.leaves(found):
+        assert not np.shares_memory(leaf, kept)
+
+
+def test_what_only_the_result_of_a_rule_refers_to_is_not_copied(monkeypatch):
+    def refuse(array):
+        raise AssertionError("a copy")
+
+    monkeypatch.setattr(ownership, "protect", refuse)
+    x = np.ones(3)
+
+    def forward(x):
+        y = np.tanh(x)
+        return y, y
+
+    keeps = fdbr.custom_vjp(np.tanh, fwd=forward, bwd=lambda y, ct: (ct * (1 - y * y),))
+    hands_on = fdbr.custom_vjp(np.tanh, fwd=lambda x: (1 * x, x), bwd=lambda x, ct: (ct,))
+    pushes = fdbr.custom_jvp(np.tanh, jvp=lambda p, t: (np.tanh(p[0]), t[0] * 2))
+    for f in (keeps, hands_on, pushes):
+        fdbr.grad(lambda x, f=f: np.sum(f(x) * 2))(x)
+        fdbr.jvp(f, (x,), (x,))
