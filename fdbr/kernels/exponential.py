@@ -28,7 +28,7 @@ from fdbr.kernels.formulas import bits_of, both, from_bits, held, in_double, int
 from fdbr.kernels.remainders import copysign
 
 __all__ = [
-    *("entr", "exp", "exp2", "expit", "expm1", "log", "log1p", "logaddexp"),
+    *("entr", "exp", "exp2", "expit", "expm1", "log", "log10", "log1p", "log2", "logaddexp"),
     *("logit", "power", "tanh", "xlog1py", "xlogy"),
 ]
 
@@ -106,6 +106,13 @@ def expm1(x: Node) -> Node:
     return where(x == 0, x, value)
 
 
+def fourth_of_expm1(x: Node) -> Node:
+    """``(exp(x) - 1) / 4`` of what is not negative, up to a little beyond where `exp` overflows."""
+    k, r, rest = _reduced(held(x, 0.0, _EXP[floating(x).dtype][0] + 0.6))
+    power = _power_of_two(integers("isub", k, 2), x.dtype)
+    return power * rest + (power * r + (power - 0.25))
+
+
 # The polynomial of log(1 + r): Cephes' logf, by r - r**2/2 + r**3 * p(r).
 _LOG_SINGLE = (
     *(7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1),
@@ -121,8 +128,36 @@ _LOG_DOUBLE = (
 
 def log(x: Node) -> Node:
     """Reduction to [sqrt(1/2), sqrt(2)] and a polynomial."""
-    single = floating(x).dtype == _SINGLE
-    _, _, _, shift, _, (high, low), _ = _EXP[x.dtype]
+    e, r = _taken_apart(x)
+    high, low = _EXP[x.dtype][5]
+    s = r * r
+    if x.dtype == _SINGLE:
+        out = fma(e, low, r * s * polynomial(r, _LOG_SINGLE))
+        out = fma(e, high, fma(s, -0.5, out) + r)
+    else:
+        half = 0.5 * s
+        out = fma(e, high, r - (half - (_log_rest(r, half) + e * low)))
+    return _of_positive(x, out)
+
+
+def log2(x: Node) -> Node:
+    """As `log`, with the exponent as it is: powers of 2 are exact."""
+    e, r = _taken_apart(x)
+    return _of_positive(x, fma(_log_of_rest(r), 1 / math.log(2), e))
+
+
+_LOG10_2 = 0.3010299956639812, -2.8037281277851704e-18
+
+
+def log10(x: Node) -> Node:
+    e, r = _taken_apart(x)
+    rest = fma(_log_of_rest(r), 1 / math.log(10), e * _LOG10_2[1])
+    return _of_positive(x, fma(e, _LOG10_2[0], rest))
+
+
+def _taken_apart(x: Node) -> tuple[Node, Node]:
+    """An exponent of 2, and the factor beside it less 1."""
+    _, _, _, shift, _, _, _ = _EXP[floating(x).dtype]
     tiny = x < float(np.finfo(x.dtype).smallest_normal)
     y = where(tiny, x * 2.0**shift, x)
     # The exponent of y / sqrt(1/2), and y over that power of 2.
@@ -131,17 +166,26 @@ def log(x: Node) -> Node:
     k = integers("ashr", bits, shift)
     rest = integers("iand", bits, (1 << shift) - 1)
     r = from_bits(integers("iadd", rest, start), x.dtype) - 1
-    e = k.graph.node("number", x.dtype, (k,)) - where(tiny, full_like(x, shift), 0)
-    s = r * r
-    if single:
-        out = fma(e, low, r * s * polynomial(r, _LOG_SINGLE))
-        out = fma(e, high, fma(s, -0.5, out) + r)
-    else:
-        t = r / (2 + r)
-        z = t * t
-        half = 0.5 * s
-        found = t * (half + z * polynomial(z, _LOG_DOUBLE))
-        out = fma(e, high, r - (half - (found + e * low)))
+    return k.graph.node("number", x.dtype, (k,)) - where(tiny, full_like(x, shift), 0), r
+
+
+def _log_rest(r: Node, half: Node) -> Node:
+    """``log(1 + r) - r + r**2 / 2``, of which ``half`` is the last."""
+    t = r / (2 + r)
+    z = t * t
+    return t * (half + z * polynomial(z, _LOG_DOUBLE))
+
+
+def _log_of_rest(r: Node) -> Node:
+    """``log(1 + r)``."""
+    half = 0.5 * (r * r)
+    if r.dtype == _SINGLE:
+        return fma(r * r * r, polynomial(r, _LOG_SINGLE), r - half)
+    return r - (half - _log_rest(r, half))
+
+
+def _of_positive(x: Node, out: Node) -> Node:
+    """A logarithm of ``x``, where it has none, too."""
     out = where(x > 0, out, where(x == 0, full_like(x, -math.inf), math.nan))
     return where(x == math.inf, x, out)
 

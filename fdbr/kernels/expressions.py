@@ -30,11 +30,27 @@ class InexpressibleError(Exception):
 
 
 class Graph:
-    """The nodes of one kernel, of which equal ones are the same."""
+    """The nodes of one kernel, of which equal ones are the same.
 
-    def __init__(self, module: Any) -> None:
-        self.module = module  # of the arrays that nodes are
+    Attributes
+    ----------
+    module
+        The array module of nodes.
+    conditions
+        What has to be true of all elements, or else NumPy is to compute; `None` where nobody would.
+    """
+
+    def __init__(self, module: Any, guarded: bool = False) -> None:
+        self.module = module
         self.nodes: dict[Any, Node] = {}
+        self.conditions: list[Node] | None = [] if guarded else None
+
+    def require(self, condition: "Node") -> None:
+        """Have a formula used only where a condition is true of all elements."""
+        if self.conditions is None:
+            raise InexpressibleError("a formula that does not hold for all numbers")
+        if not any(known is condition for known in self.conditions):
+            self.conditions.append(condition)
 
     def node(
         self, op: str, dtype: Any, args: tuple["Node", ...] = (), detail: Any = None

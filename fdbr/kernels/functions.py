@@ -10,8 +10,10 @@ from fdbr.kernels.arithmetic import *
 from fdbr.kernels.bessel import *
 from fdbr.kernels.exponential import *
 from fdbr.kernels.gammas import *
+from fdbr.kernels.hyperbolic import *
 from fdbr.kernels.normal import *
 from fdbr.kernels.remainders import *
+from fdbr.kernels.trigonometric import *
 from fdbr.kernels.turns import *
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from fdbr.compiler.backends.cpu.buffer_assignment import is_fresh, is_large
-from fdbr.compiler.backends.cpu.formulas import is_elementwise
+from fdbr.compiler.backends.cpu.formulas import is_total
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Variable, is_variable
 from fdbr.compiler.passes.steps import readers_of
 
@@ -32,7 +32,7 @@ def donate(program: Program) -> Program:
         step
         for step in program.steps
         if type(step) is Fused
-        and all(map(is_elementwise, step.steps))
+        and all(map(is_total, step.steps))
         and outputs.issuperset(step.outs)
         and not any(out in readers for out in step.outs)
     ]

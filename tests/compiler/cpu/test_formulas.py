@@ -70,6 +70,37 @@ def test_loops_over_formulas_vectorise(name, dtype):
     assert f"x {'float' if dtype == np.float32 else 'double'}>" in text
 
 
+ANGLES = {"sin": (np.sin, 2), "cos": (np.cos, 2), "tan": (np.tan, 3)}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ANGLES)
+def test_functions_of_angles_are_exact_to_a_few_units(name, dtype):
+    (reference, ulps), f = ANGLES[name], getattr(ops, name)
+    x = points(dtype)
+    with np.errstate(all="ignore"):
+        exact = reference(x.astype(np.longdouble)).astype(dtype)
+        known = np.isnan(exact) | (np.abs(x) < 1e4)  # others NumPy reduces with less care here
+        x, exact = x[known], exact[known]
+        found, _ = compiled(lambda x: (f(x), f(x) * 2))(x)
+        same = (found == exact) | (np.isnan(found) & np.isnan(exact))
+        distance = np.abs(found[~same].astype(np.longdouble) - exact[~same])
+        assert (distance <= ulps * np.spacing(np.abs(exact[~same]))).all()
+    assert np.array_equal(np.signbit(found[x == 0]), np.signbit(exact[x == 0]))
+
+
+@pytest.mark.parametrize("shape", [(3,), (100, 60)])
+@pytest.mark.parametrize("name", ANGLES)
+def test_angles_beyond_what_kernels_reduce_are_left_to_numpy(name, shape):
+    f = lambda x: getattr(ops, name)(x * 2) + 1
+    x = normal(*shape).astype(np.float64)
+    far, farther = x.copy(), x.astype(np.float32)
+    far.flat[1], farther.flat[2], farther.flat[0] = 1e22, 3e37, np.inf
+    with np.errstate(all="ignore"):
+        assert_as_eager(f, (x,), (far,), (x,))
+        assert_as_eager(f, (x.astype(np.float32),), (farther,))
+
+
 # --- a user's operations ---------------------------------------------------------------
 
 

@@ -7,9 +7,10 @@ functions of the kernel's source.
 from collections import Counter
 from collections.abc import Sequence
 
-from fdbr.compiler.backends.cpu.formulas import CODES, Formula, formula_of
+from fdbr.compiler.backends.cpu.formulas import CODES, formula_of
 from fdbr.compiler.ir.program import Instruction
 from fdbr.kernels.expressions import Node
+from fdbr.kernels.loops import every
 
 __all__ = ["BY_ROW", "Elements", "cast", "cost"]
 
@@ -57,18 +58,32 @@ def cast(text: str, code: str, to: str) -> str:
 
 
 class Elements:
-    """The elements that one kernel computes, and the functions that it does it by."""
+    """The elements that one kernel computes, and the functions that it does it by.
+
+    Attributes
+    ----------
+    functions
+        The names of the functions, by their texts.
+    refuses
+        Whether statements set ``bad`` where NumPy is to compute instead.
+    """
 
     def __init__(self) -> None:
-        self.functions: dict[str, str] = {}  # names, by text
+        self.functions: dict[str, str] = {}
+        self.refuses = False
 
     @property
     def source(self) -> str:
         """The functions."""
         return "".join([f"def {name}({text}" for text, name in self.functions.items()])
 
-    def element(self, step: Instruction, texts: Sequence[str], codes: Sequence[str]) -> str:
-        """The expression for one element of a result, from expressions for the operands'."""
+    def element(
+        self, step: Instruction, texts: Sequence[str], codes: Sequence[str], lines: list[str]
+    ) -> str:
+        """The expression for one element of a result, from expressions for the operands'.
+
+        Statements that have to come before it are added to ``lines``.
+        """
         if step.primitive.name in BY_ROW:
             taken = cast(texts[1], codes[1], CODES[step.outs[0].kind.dtype])
             return f"select(c == {texts[2]}, {texts[0]} - {taken}, {texts[0]})"
@@ -81,10 +96,17 @@ class Elements:
             )
             if dtype is not None
         }
-        if _is_short(formula, given):
-            return _nested(formula.root, given)
-        used = [i for i in given if any(_is_operand(node, i) for node in formula.nodes)]
-        text = _body(formula, used)
+        if formula.condition is not None:
+            self.refuses = True
+            lines.append(f"bad |= not {self._computed(formula.condition, given)}")
+        return self._computed(formula.root, given)
+
+    def _computed(self, root: Node, given: dict[int, str]) -> str:
+        nodes = every([root])
+        if _is_short(nodes, given):
+            return _nested(root, given)
+        used = [i for i in given if any(_is_operand(node, i) for node in nodes)]
+        text = _body(nodes, used)
         name = self.functions.setdefault(text, f"formula{len(self.functions)}")
         return f"{name}({', '.join(given[i] for i in used)})"
 
@@ -93,12 +115,12 @@ def _is_operand(node: Node, place: int) -> bool:
     return node.op == "operand" and node.detail[0] == place
 
 
-def _is_short(formula: Formula, given: dict[int, str]) -> bool:
-    """Whether a formula is a short expression, in which nothing is computed twice."""
-    if sum(bool(node.args) for node in formula.nodes) > _FEW:
+def _is_short(nodes: Sequence[Node], given: dict[int, str]) -> bool:
+    """Whether nodes are a short expression, in which nothing is computed twice."""
+    if sum(bool(node.args) for node in nodes) > _FEW:
         return False
-    uses = Counter(arg for node in formula.nodes for arg in node.args)
-    for node in formula.nodes:
+    uses = Counter(arg for node in nodes for arg in node.args)
+    for node in nodes:
         named = node.op == "operand" and given[node.detail[0]].isidentifier()
         if uses[node] > 1 and node.op != "constant" and not named:
             return False
@@ -111,18 +133,18 @@ def _nested(node: Node, given: dict[int, str]) -> str:
     return _written(node, [_nested(arg, given) for arg in node.args])
 
 
-def _body(formula: Formula, used: Sequence[int]) -> str:
-    """A function's parameters and statements, one for each node."""
+def _body(nodes: Sequence[Node], used: Sequence[int]) -> str:
+    """A function's parameters and statements, one for each node; the last is the result."""
     names: dict[Node, str] = {}
     lines = [f"{', '.join(f'x{i}' for i in used)}):"]
-    for node in formula.nodes:
+    for node in nodes:
         if node.op == "operand":
             names[node] = f"x{node.detail[0]}"
             continue
         text = _written(node, [names[arg] for arg in node.args])
         if node.op == "constant":
             names[node] = text
-        elif node is formula.root:
+        elif node is nodes[-1]:
             lines.append(f"    return {text}")
         else:
             names[node] = f"t{len(lines)}"

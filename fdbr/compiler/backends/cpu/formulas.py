@@ -5,6 +5,7 @@ them, says what a kernel has to compute for each element: nothing about an opera
 """
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from fdbr.kernels import functions
 from fdbr.kernels.expressions import FLOATS, INTEGERS, Graph, InexpressibleError, Node
 from fdbr.kernels.loops import every
 
-__all__ = ["CODES", "Formula", "formula_of", "is_elementwise"]
+__all__ = ["CODES", "Formula", "formula_of", "is_elementwise", "is_total"]
 
 CODES = {
     np.dtype(np.float32): "f4",
@@ -43,16 +44,20 @@ class Formula:
         The node of the result.
     nodes
         All nodes, each after those that it depends on.
+    condition
+        The node of what has to be true, or else NumPy is to compute; `None` if it always does.
     operands
         The dtypes in which operands are taken; `None` for those that are numbers in the formula.
     cost
         About how many additions an element costs.
     """
 
-    __slots__ = ("cost", "nodes", "operands", "root")
+    __slots__ = ("condition", "cost", "nodes", "operands", "root")
 
     def __init__(self, root: Node, operands: Sequence[Any]) -> None:
         self.root, self.nodes, self.operands = root, every([root]), operands
+        conditions = root.graph.conditions
+        self.condition = functools.reduce(operator.and_, conditions) if conditions else None
         if len(self.nodes) > _LONG or any(node.op in _WHOLE for node in self.nodes):
             raise InexpressibleError("what is no short function of each element")
         parts = [node.op for node in self.nodes if node.args]
@@ -67,6 +72,12 @@ class Formula:
 def is_elementwise(step: Instruction) -> bool:
     """Whether a kernel can do a step, element by element."""
     return formula_of(step) is not None
+
+
+def is_total(step: Instruction) -> bool:
+    """Whether a kernel can do a step for whatever numbers it gets."""
+    found = formula_of(step)
+    return found is not None and found.condition is None
 
 
 def formula_of(step: Instruction) -> Formula | None:
@@ -126,7 +137,7 @@ def _formula(primitive: Any, keys: Any, params: Any, dtype: Any) -> Formula | No
 def _followed(value: Any, keys: Any, params: dict[str, Any], dtype: Any, to: Any) -> Formula:
     """The formula of a value function; of numbers in the dtype ``to``, if it is given."""
     common = to or _common(keys)
-    graph = Graph(functions)
+    graph = Graph(functions, guarded=True)
     given: list[Any] = []
     operands: list[Any] = []
     for i, (own, kind, number) in enumerate(keys):

@@ -10,6 +10,8 @@ import math
 from collections.abc import Container
 from typing import Any
 
+import numpy as np
+
 from fdbr.compiler.backends.cpu.broadcast_layout import Place, place
 from fdbr.compiler.backends.cpu.element_code import BY_ROW, Elements, cost
 from fdbr.compiler.backends.cpu.formulas import CODES
@@ -138,9 +140,14 @@ def write(fused: Fused, passed_on: Container[Variable] = ()) -> Written:
         else:
             lines.append(f"o{i} = data(table, {count}, {stored(output.dtype)}(0))")
             count += 1
+    refuses = writer.elements.refuses
+    if refuses:
+        wrong = writer.output(Output(None, (1,), np.dtype(bool), False, 1))
+        lines += [f"{wrong} = data(table, {count}, u1(0))", "bad = False"]
+        body += ["if bad:", f"    {wrong}[0] = u1(1)"]
     text = "\n".join("    " + line for line in [*lines, *writer.head, *body])
     source = f"{writer.elements.source}def kernel(table, start, stop, thread):\n{text}\n"
-    return Written(source, inputs, tuple(writer.outputs), writer.rows, weight)
+    return Written(source, inputs, tuple(writer.outputs), writer.rows, weight, refuses)
 
 
 def _pointer(index: int, operand: Any) -> str:
@@ -185,7 +192,8 @@ class _Block:
         else:
             of_rows = step.primitive.name in BY_ROW
             pairs = [self.value(o, known, of_rows and i > 0) for i, o in enumerate(step.operands)]
-            text = writer.elements.element(step, [t for t, _ in pairs], [c for _, c in pairs])
+            texts, codes = [t for t, _ in pairs], [c for _, c in pairs]
+            text = writer.elements.element(step, texts, codes, self.lines)
             code = CODES[operand.kind.dtype]
         name = f"x{len(self.names) + len(known)}_{self.level}{'r' if self.row else ''}"
         self.lines.append(f"{name} = {text}")

@@ -59,7 +59,7 @@ def write_small(small: Small) -> Written:
         f"{name} = data(table, {i}, {stored(dtype)}(0))"
         for i, (name, dtype) in enumerate(zip(names, dtypes, strict=True))
     ]
-    refuses = any(_refuses(step) for step in small.steps)
+    refuses = writer.elements.refuses or any(_refuses(step) for step in small.steps)
     if refuses:
         heads.append(f"wrong = data(table, {len(names)}, u1(0))")
         heads.append("bad = False")
@@ -98,8 +98,9 @@ def _elementwise(writer: Writer, step: Instruction) -> None:
             code = CODES[kind_of(operand).dtype]
             texts.append(literal(operand, code) if look is None else look.at(at, len(at)))
             codes.append(code)
-        place = target.place(at)
-        return [store(place, writer.elements.element(step, texts, codes), out.kind.dtype)]
+        lines: list[str] = []
+        text = writer.elements.element(step, texts, codes, lines)
+        return [*lines, store(target.place(at), text, out.kind.dtype)]
 
     writer.loop(target.shape, body)
 
