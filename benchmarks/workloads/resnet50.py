@@ -54,7 +54,8 @@ def make_parameters(sizes: Sizes) -> tuple[Any, list[list[Any]], Any]:
         weight = weights(outputs, inputs, kernel, kernel)
         return weight, np.ones(outputs, np.float32), np.zeros(outputs, np.float32)
 
-    stages, inputs = [], sizes.stem
+    stages: list[list[Any]] = []
+    inputs = sizes.stem
     for number, width in sizes.stages:
         stages.append([])
         for _ in range(number):

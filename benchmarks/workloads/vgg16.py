@@ -45,7 +45,8 @@ def make_parameters(sizes: Sizes) -> tuple[list[list[tuple[np.ndarray, np.ndarra
         weight *= (2 / np.prod(shape[1:])) ** 0.5
         return weight, np.zeros(shape[0], np.float32)
 
-    stages, inputs = [], 3
+    stages: list[list[Any]] = []
+    inputs = 3
     for widths in sizes.stages:
         stages.append([])
         for width in widths:

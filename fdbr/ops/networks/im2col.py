@@ -6,10 +6,11 @@ last: then a copy of windows moves long runs of memory, whatever the kernel.  Re
 views in the order ``(N, C, *spatial)`` of arrays that lie so in memory; what is computed from
 them element by element keeps this order, so the next convolution needs no rearrangement.
 
-Where channels are few, above all where each has its own weights, the products are computed one by
-one instead.
+Where kernels pay, they do that in the cache (`fdbr.kernels.correlations`); and where channels are
+few, above all where each has its own weights, they compute the products one by one instead
+(`fdbr.kernels.windows`).  Then results lie in memory as arrays do by themselves, or as ``x`` does.
 
-The columns are made block by block, always in the same memory, so that they stay in the
+Otherwise the columns are made block by block, always in the same memory, so that they stay in the
 processor's caches and memory does not grow with the kernel.
 """
 
@@ -22,13 +23,21 @@ from typing import Any
 import numpy as np
 
 from fdbr import kernels
+from fdbr.kernels.correlations import (
+    Axes,
+    axes_of,
+    correlation,
+    inner_correlation,
+    transposed_correlation,
+)
 from fdbr.kernels.windows import Windows, by_position, over_windows
 from fdbr.ops.kinds.unbroadcast import accumulated
 from fdbr.ops.networks.windows import Geometry, Sizes
 from fdbr.threads import divide
 
-__all__ = ["correlate", "correlate_kernel", "correlate_transposed"]
+__all__ = ["axes", "correlate", "correlate_kernel", "correlate_transposed"]
 
+_WORTH = 1 << 22  # multiplications for which a kernel is worth being made
 _INPUTS = 32  # channels of a group, up to which products are computed one by one
 _FEW = 4  # the same, where elements of neighbouring windows do not lie side by side
 _KEPT = 1 << 24  # bytes of memory that stays, at most, for each use
@@ -39,14 +48,19 @@ _LARGE_BLOCK = 1 << 28  # and elsewhere, where launching an operation costs more
 def correlate(xp: Any, x: Any, weight: Any, bias: Any, geometry: Geometry, groups: int) -> Any:
     """The sum over channels and positions of ``weight * x``, for each window."""
     dtype = xp.result_type(x.dtype, weight.dtype)
-    if xp is np and _is_pointwise(geometry):
-        return _mixed(x.astype(dtype, copy=False), weight.astype(dtype, copy=False), bias, groups)
     counts = geometry.counts(x.shape[2:])
-    if xp is np and _is_direct(x, geometry, weight.shape[0], groups):
-        x, weight = np.ascontiguousarray(x), np.ascontiguousarray(weight)
-        found = over_windows(x, weight, bias, _places(geometry), counts, groups)
+    if xp is np:
+        found = None
+        if _is_direct(x, geometry, weight.shape[0], groups):
+            x, weight = np.ascontiguousarray(x), np.ascontiguousarray(weight)
+            found = over_windows(x, weight, bias, _places(geometry), counts, groups)
+        elif weight.size * math.prod(counts) * len(x) >= _WORTH:
+            found = correlation(x, weight, bias, axes(geometry, tuple(x.shape[2:])), groups)
         if found is not None:
             return found
+        if _is_pointwise(geometry):
+            x, weight = x.astype(dtype, copy=False), weight.astype(dtype, copy=False)
+            return _mixed(x, weight, bias, groups)
     outputs = weight.shape[0]
     matrix = _by_group(weight.astype(dtype, copy=False), groups)
     out = xp.empty((outputs, *counts, x.shape[0]), dtype=dtype)
@@ -69,6 +83,12 @@ def correlate_transposed(
 ) -> Any:
     """The transpose of `correlate`: each window gets ``weight * y``, and windows add up."""
     turned = geometry.turned(tuple(y.shape[2:]), size)
+    direct = turned is not None and _is_direct(y, turned, groups * weight.shape[1], groups)
+    products = weight.size * math.prod(y.shape[2:]) * len(y)
+    if xp is np and not direct and products >= _WORTH:
+        found = transposed_correlation(y, weight, axes(geometry, size), groups)
+        if found is not None:
+            return found
     if turned is not None and weight.shape[0] <= 2 * groups * weight.shape[1]:
         return correlate(xp, y, _turned(xp, weight, groups), None, turned, groups)
     dtype = xp.result_type(y.dtype, weight.dtype)
@@ -107,16 +127,22 @@ def _product(xp: Any, matrix: Any, rows: Any, out: Any) -> None:
 def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -> Any:
     """The sum over examples and windows of ``y * x``, for each position of the kernel."""
     dtype = xp.result_type(x.dtype, y.dtype)
-    if xp is np and _is_pointwise(geometry):
-        of_x, of_y = (value.astype(dtype, copy=False) for value in (x, y))
-        rows, columns = _pixels(of_x, of_y, groups=groups)
-        total = np.matmul(columns, rows.swapaxes(-1, -2)).sum(axis=0)
-        return total.reshape((y.shape[1], x.shape[1] // groups, *geometry.kernel))
-    if xp is np and _is_direct(x, geometry, y.shape[1], groups):
-        x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
-        found = by_position(x, y, _places(geometry), x.shape[1] // groups)
-        if found is not None:
-            return accumulated(found, 0)
+    inputs = x.shape[1] // groups
+    if xp is np:
+        if _is_direct(x, geometry, y.shape[1], groups):
+            x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
+            found = by_position(x, y, _places(geometry), inputs)
+            if found is not None:
+                return accumulated(found, 0)
+        elif y.size * inputs * math.prod(geometry.kernel) >= _WORTH:
+            found = inner_correlation(x, y, axes(geometry, tuple(x.shape[2:])), groups)
+            if found is not None:
+                return found
+        if _is_pointwise(geometry):
+            of_x, of_y = (value.astype(dtype, copy=False) for value in (x, y))
+            rows, columns = _pixels(of_x, of_y, groups=groups)
+            total = np.matmul(columns, rows.swapaxes(-1, -2)).sum(axis=0)
+            return total.reshape((y.shape[1], inputs, *geometry.kernel))
     y = _examples_last(xp, y.astype(dtype, copy=False))
     parts: dict[int, Any] = {}
 
@@ -125,7 +151,7 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
 
     _by_blocks(xp, work, x.astype(dtype, copy=False), geometry, groups)
     total = functools.reduce(_add, (parts[start] for start in sorted(parts)))
-    return total.reshape((y.shape[0], x.shape[1] // groups, *geometry.kernel))
+    return total.reshape((y.shape[0], inputs, *geometry.kernel))
 
 
 # --- few channels -------------------------------------------------------------------
@@ -137,8 +163,16 @@ def _is_direct(x: Any, geometry: Geometry, outputs: int, groups: int) -> bool:
         return False
     inputs = x.shape[1] // groups
     if geometry.stride[-1] == 1:
-        return inputs <= _INPUTS
+        return inputs <= _INPUTS and outputs <= _INPUTS * groups
     return inputs <= _FEW and outputs <= _FEW * groups
+
+
+@functools.lru_cache(1024)
+def axes(geometry: Geometry, size: Sizes) -> Axes:
+    """How the windows of an array with spatial axes of these lengths lie, for kernels."""
+    before = [low for low, _ in geometry.padding]
+    counts = geometry.counts(size)
+    return axes_of(geometry.kernel, geometry.stride, before, geometry.dilation, counts, size)
 
 
 def _places(geometry: Geometry) -> Windows:

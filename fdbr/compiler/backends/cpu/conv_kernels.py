@@ -1,4 +1,4 @@
-"""The kernels of convolutions, and how they are run.
+"""The kernels of products beside convolutions, and how they are run.
 
 Both go through *rows*: the last spatial axis with all examples, examples last.  A correlation is
 a sum over *taps*, a channel and a position of the kernel each: of a tap's weight times a row of
@@ -15,13 +15,13 @@ from fdbr.compiler.backends.cpu import vectors
 from fdbr.compiler.backends.cpu.background import address_of
 from fdbr.compiler.backends.cpu.launching import launch_on, thread_count
 
-__all__ = ["Layout", "Weights", "offsets", "run_correlation", "run_inner", "windows"]
+__all__ = ["Layout", "Weights", "offsets", "run_correlation", "run_inner"]
 
 _WORTH = 1_000_000  # multiplications from which on more threads than one pay
 _STEP = 4  # products that take as long as what a tile does besides, for each tap
 _CACHED = 1 << 18  # bytes that stay in a processor's cache
 
-_CORRELATION = """tile = product({code!r}, {outputs}, {wide}, {positive})
+_CORRELATION = """tile = product({code!r}, {outputs}, {wide})
 def kernel(table, start, stop, thread):
     x, offsets, x_rows, x_group = word(table, 2), word(table, 3), word(table, 4), word(table, 5)
     w, w_offsets, step, w_group = word(table, 6), word(table, 7), word(table, 8), word(table, 9)
@@ -76,20 +76,7 @@ def kernel(table, start, stop, thread):
         unit = take(table, 0)
 """
 
-_WINDOWS = """
-def kernel(table, start, stop, thread):
-    x, offsets, x_rows, out = word(table, 2), word(table, 3), word(table, 4), word(table, 5)
-    taps, length, units = word(table, 6), word(table, 7), word(table, 1)
-    unit = take(table, 0)
-    while unit < units:
-        here = x + word(x_rows, unit // length) + unit % length * {size}
-        there = pointer(out + unit * taps * {size}, {code}(0))
-        for k in range(taps):
-            there[k] = pointer(here + word(offsets, k), {code}(0))[0]
-        unit = take(table, 0)
-"""
-
-_TEXTS = {"product": _CORRELATION, "inner": _INNER, "windows": _WINDOWS}
+_TEXTS = {"product": _CORRELATION, "inner": _INNER}
 
 
 class Layout(NamedTuple):
@@ -133,14 +120,13 @@ def offsets(count: int, step: int) -> Any:
 
 
 @functools.cache
-def _kernel(kind: str, code: str, outputs: int = 1, wide: int = 1, positive: bool = False) -> int:
+def _kernel(kind: str, code: str, outputs: int = 1, wide: int = 1) -> int:
     """The address of a kernel with tiles of so many outputs, and vectors or taps."""
     names = {
         "code": code,
         "outputs": outputs,
         "wide": wide,
         "size": np.dtype(code).itemsize,
-        "positive": positive,
         "block": wide * vectors.lanes(code),
     }
     return address_of(_TEXTS[kind].format(**names))
@@ -182,7 +168,6 @@ def run_correlation(
     length: int,
     bias: Any,
     groups: int,
-    positive: bool = False,
 ) -> None:
     """Write a correlation to rows of ``out``.
 
@@ -200,8 +185,6 @@ def run_correlation(
         A number for each output, with which its sums begin.
     groups
         Into how many parts channels and outputs are divided.
-    positive
-        Whether zero is written in the place of what is less.
     """
     code, outputs = out.dtype.str[1:], len(out) // groups
     high, wide = _tile(outputs, length // vectors.lanes(code))
@@ -216,7 +199,7 @@ def run_correlation(
         *(len(layout.taps), outputs, part, len(rows), length),
     ]
     work = len(layout.taps) * len(out) * len(rows) * length
-    kernel = _kernel("product", code, high, wide, positive)
+    kernel = _kernel("product", code, high, wide)
     _launch(kernel, table, units, work, min(thread_count(), units))
 
 
@@ -251,23 +234,3 @@ def run_inner(
     ]
     work = taps * len(y) * len(rows) * length
     _launch(_kernel("inner", code, high, wide), table, units, work, threads)
-
-
-def windows(x: Any, layout: Layout, length: int) -> Any:
-    """A matrix of what each window, a row, has for each tap, a column.
-
-    Parameters
-    ----------
-    x, layout
-        An array, and its taps and rows.
-    length
-        How many windows a row of ``x`` has.
-    """
-    out = np.empty((len(layout.rows) * length, len(layout.taps)), x.dtype)
-    table = [
-        *(x.ctypes.data, layout.taps.ctypes.data, layout.rows.ctypes.data),
-        *(out.ctypes.data, len(layout.taps), length),
-    ]
-    threads = min(thread_count(), len(out))
-    _launch(_kernel("windows", out.dtype.str[1:]), table, len(out), 8 * out.size, threads)
-    return out

@@ -15,8 +15,8 @@ from fdbr.compiler.backends.cpu.vector_text import Vectors
 __all__ = ["NAMES"]
 
 
-def product(code: str, outputs: int, wide: int, positive: bool) -> Any:
-    """Compute a tile of a correlation, or of its `relu`.
+def product(code: str, outputs: int, wide: int) -> Any:
+    """Compute a tile of a correlation.
 
     ``out[o, i] = bias[o] + sum(weights[o, weight_offsets[k]] * x[offsets[k] + i])`` for each of
     some outputs ``o`` and vectors ``i``, with the sum over ``count`` numbers ``k``.
@@ -50,14 +50,7 @@ def product(code: str, outputs: int, wide: int, positive: bool) -> Any:
         for o in range(outputs):
             row = v.stepped(out, out_step, o)
             for i, slot in enumerate(slots[o]):
-                total = v.get(slot)
-                if positive:
-                    below = builder.add(f"fcmp olt {v.type} {total}, zeroinitializer")
-                    total = builder.add(
-                        f"select <{v.count} x i1> {below}, {v.type} zeroinitializer, "
-                        f"{v.type} {total}"
-                    )
-                v.store(total, row, i * v.bytes)
+                v.store(v.get(slot), row, i * v.bytes)
 
     return tile
 
