@@ -244,6 +244,17 @@ def test_few_steps_stay_as_they_are() -> None:
     assert roll_loops(program) is program
 
 
+def test_products_of_large_matrices_are_joined_rather_than_rolled_up() -> None:
+    def f(w: Any, u: Any) -> Any:
+        for _ in range(200):
+            u = ops.tanh(w @ u)
+        return u
+
+    few, many = (recorded(f, np.eye(n), np.ones((n, 1)))[0] for n in (3, 40))
+    assert names(roll_loops(few))["loop"] == 1
+    assert names(roll_loops(many))["loop"] == 0
+
+
 def test_the_first_turn_of_which_a_guard_does_not_hold_is_told() -> None:
     def f(u: Any, xs: Any) -> Any:
         for i in range(20):

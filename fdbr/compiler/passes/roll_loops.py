@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from itertools import islice
 
-from fdbr.compiler.ir.program import Program, Step, Variable, has_effect
+import numpy as np
+
+from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, has_effect, kind_of
 from fdbr.compiler.passes.cse import cse
 from fdbr.compiler.passes.dce import dce
 from fdbr.compiler.passes.loop_emission import Emission
@@ -13,8 +15,12 @@ from fdbr.compiler.passes.wiring import Turns, turns_of
 
 __all__ = ["LEAST", "roll_loops"]
 
-LEAST = 4000
+LEAST = 200
 """How many steps a loop must save; shorter ones are quicker as they are."""
+
+_HEAVY = 20  # so many times as many, if turns multiply large matrices
+_LARGE = 1024  # elements of a large matrix
+_PRODUCTS = frozenset({"matmul", "matmul_transposed", "affine", "conv", "conv_biased"})
 
 _FEWEST = 4  # turns of a loop
 _LITTLE = 8  # steps that are saved by loops over what other loops have given
@@ -27,6 +33,9 @@ def roll_loops(program: Program, least: int | None = None) -> Program:
     A turn of the loop does what a turn of Python's loop did, in the same order, on the same
     values; so nothing that it gives is changed.  Turns at the ends that differ from the others
     stay as they are.
+
+    A loop must save ``least`` steps; 20 times as many if it multiplies large matrices, for products
+    of different turns can be joined as long as they are not in a loop.
     """
     least = LEAST if least is None else least
     if len(program.steps) < least:
@@ -47,12 +56,19 @@ def roll_loops(program: Program, least: int | None = None) -> Program:
         refused += costly
 
 
+def _is_heavy(step: Step) -> bool:
+    """Whether a step multiplies a large matrix."""
+    product = type(step) is Instruction and step.primitive.name in _PRODUCTS
+    return product and any(kind_of(operand).size > _LARGE for operand in step.operands)  # type: ignore[union-attr]
+
+
 class _Search:
     """The loops in a program."""
 
     def __init__(self, program: Program, least: int, refused: Sequence[Turns]) -> None:
         self.steps: Sequence[Step] = program.steps
         self.numbers = looks_of(self.steps)
+        self.heavy = np.array(list(map(_is_heavy, self.steps)))
         self.least, self.refused = least, refused
         self.made: dict[Variable, tuple[int, int]] = {}
         for position, step in enumerate(self.steps):
@@ -95,6 +111,8 @@ class _Search:
             if turns is None or turns.count < _FEWEST:
                 continue
             saved = (turns.count - 1) * turns.period
+            if self.heavy[turns.start : turns.stop].any():
+                saved //= _HEAVY
             if saved > most and not any(map(turns.overlaps, self.refused)):
                 best, most = turns, saved
         return best
