@@ -13,10 +13,9 @@ these; those that are scaled by the size of a part of the argument are for real 
 
 from typing import Any
 
-from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise.arithmetic import sign
 from fdbr.ops.kinds import elementwise
-from fdbr.ops.special.far_out import FALLING, GROWING, slope_far_out
+from fdbr.ops.special.far_out import FALLING, GROWING, slope_far_out, turning
 from fdbr.ops.special.library import (
     one_less,
     refuse_complex,
@@ -110,12 +109,20 @@ hankel2 = scipy_function(
 )
 hankel1e = scipy_function(
     *("hankel1e", "v z", "``exp(-1j * z) * hankel1(v, z)``."),
-    z=lambda v, z, out: 0.5 * (hankel1e(v - 1.0, z) - hankel1e(v + 1.0, z)) - 1j * out,
+    z=lambda v, z: _hankel_slope(hankel1e, 1, v, z),
 )
 hankel2e = scipy_function(
     *("hankel2e", "v z", "``exp(1j * z) * hankel2(v, z)``."),
-    z=lambda v, z, out: 0.5 * (hankel2e(v - 1.0, z) - hankel2e(v + 1.0, z)) + 1j * out,
+    z=lambda v, z: _hankel_slope(hankel2e, -1, v, z),
 )
+
+
+def _hankel_slope(f: Any, way: int, v: Any, z: Any) -> Any:
+    def near(z: Any) -> Any:
+        return 0.5 * (f(v - 1.0, z) - f(v + 1.0, z)) - 1j * way * f(v, z)
+
+    return slope_far_out(turning(v, way), v, z, near)
+
 
 # --- modified -----------------------------------------------------------------------
 
@@ -177,7 +184,7 @@ def _kve_slope(v: Any, z: Any) -> Any:
     def near(z: Any) -> Any:
         return kve(v, z) - _mean(kve, v, z)
 
-    return near(z) if is_complex(z) else slope_far_out(FALLING, v, z, near)
+    return slope_far_out(FALLING, v, z, near)
 
 
 def _ive_slope(v: Any, z: Any) -> Any:

@@ -1,23 +1,34 @@
-"""Derivatives of scaled modified Bessel functions far out, where recurrences cancel.
+"""Derivatives of scaled Bessel functions far out, where recurrences cancel.
 
-``exp(-x) * iv(v, x)`` and ``exp(x) * kv(v, x)`` fall as ``x**-0.5`` does, and their derivatives as
-``x**-1.5``; as differences of neighbours in order they lose a digit for each in ``x``.  Hankel's
-expansion (https://dlmf.nist.gov/10.40) has all their digits there, and so have its derivatives.
+``exp(-x) * iv(v, x)``, ``exp(x) * kv(v, x)`` and ``exp(-1j * x) * hankel1(v, x)`` fall as
+``x**-0.5`` does, and their derivatives as ``x**-1.5``; as differences of neighbours in order they
+lose a digit for each in ``x``.  Hankel's expansion (https://dlmf.nist.gov/10.40 and 10.17) has all
+their digits there, and so have its derivatives.
 """
 
 import math
 from collections.abc import Callable
 from typing import Any
 
+from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise.arithmetic import abs, sign
 from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.complex_parts import real
+from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import unknown
 
-__all__ = ["FALLING", "GROWING", "slope_far_out"]
+__all__ = ["FALLING", "GROWING", "slope_far_out", "turning"]
 
 FALLING = 1, math.sqrt(math.pi / 2)  # signs and scale: those of kv
 GROWING = -1, 1 / math.sqrt(2 * math.pi)  # and of iv
+
+
+def turning(v: Any, way: int) -> tuple[Any, Any]:
+    """Signs and scale of Hankel's functions: of the first kind ``way`` is 1, of the second -1."""
+    return 1j * way, math.sqrt(2 / math.pi) * exp(-1j * way * (v * (math.pi / 2) + math.pi / 4))
+
+
 _FAR = 30.0
 _TERMS = 18
 
@@ -26,7 +37,7 @@ _TERMS = 18
     v=unknown("ive", "v"),
     x=lambda v, x, signs, order: hankel_expansion(v, x, signs=signs, order=order + 1),
 )
-def hankel_expansion(xp: Any, v: Any, x: Any, *, signs: int, order: int) -> Any:
+def hankel_expansion(xp: Any, v: Any, x: Any, *, signs: complex, order: int) -> Any:
     """The derivative of some order of Hankel's expansion, from ``30 + v**2`` on."""
     total: Any = math.prod(-0.5 - i for i in range(order))
     term, square = total, 4.0 * v * v
@@ -38,15 +49,16 @@ def hankel_expansion(xp: Any, v: Any, x: Any, *, signs: int, order: int) -> Any:
 
 
 def slope_far_out(
-    kind: tuple[int, float], v: Any, x: Any, near: Callable[[Any], Any], parity: int = 0
+    kind: tuple[Any, Any], v: Any, x: Any, near: Callable[[Any], Any], parity: int = 0
 ) -> Any:
     """The derivative of a scaled function of order ``v``: ``near(x)``, but for large ``x``.
 
-    A function that is even or odd has the ``parity`` 1 or -1.  Others are positive numbers'.
+    A function that is even or odd has the ``parity`` 1 or -1.  Others are those of positive
+    numbers, and of complex ones to the right of 0.
     """
     size = abs(x) if parity else x
     bound = _FAR + v * v
-    far = size > bound
+    far = (abs(x) > bound) & (real(x) >= 0) if is_complex(x) else size > bound
     signs, scale = kind
     slope = scale * hankel_expansion(v, where(far, size, bound), signs=signs, order=1)
     slope = slope * sign(x) if parity == 1 else slope
