@@ -62,7 +62,7 @@ class Code:
     passes
         What it goes through; `PASSES`, if nothing is said.
     products
-        Whether small products of matrices may be done by kernels.
+        Whether kernels may do small products of matrices, and what no pass has put in one.
     alone
         Whether its own runs pay for it; else whoever calls `advance` has a budget for it.
 

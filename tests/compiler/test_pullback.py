@@ -154,6 +154,10 @@ def test_results_that_are_not_differentiated_come_back_as_they_are():
     assert runs(jitted) == [2]
 
 
+def steps_in(program):
+    return sum(len(getattr(step, "steps", (step,))) for step in program.steps)
+
+
 def test_what_nobody_differentiates_is_left_out_of_the_backward_pass():
     def f(w, x):
         hidden = ops.tanh(x @ w)
@@ -168,7 +172,7 @@ def test_what_nobody_differentiates_is_left_out_of_the_backward_pass():
         assert_same(ours, fdbr.value_and_grad(f, has_aux=True)(W * scale, X), ulps=64)
     pullbacks = [p for p in jitted.programs() if p.name.startswith("pullback")]
     assert [len(p.inputs) for p in pullbacks] == sorted(len(p.inputs) for p in pullbacks)[::-1]
-    assert len(pullbacks[1].steps) < len(pullbacks[0].steps)
+    assert steps_in(pullbacks[1]) < steps_in(pullbacks[0])
     assert runs(jitted) == [0, 2]
 
 

@@ -4,9 +4,11 @@ A result that only the program sees lies in it from its making to its last use; 
 serves others.  What leaves the program is never there.
 """
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Container, Mapping, Sequence, Set
 from itertools import accumulate
 from operator import mul
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -30,6 +32,8 @@ __all__ = ["Plan", "is_fresh", "is_join", "is_large", "is_product", "plan"]
 
 _LEAST = 4096  # bytes; below, NumPy's own cache of memory is as good
 _ALIGNED = 64
+_SOME = 100  # results, from which on small ones share places with those of their size alone
+_MANY = 500  # and from which on all do
 
 # The primitives that NumPy can have write to given memory.
 _PRODUCTS = frozenset({"matmul", "matmul_transposed", "affine"})
@@ -87,14 +91,18 @@ class Plan:
     size: int
     inside: dict[Variable, Variable]
 
-    def arrays(self, memory: Any) -> list[Any]:
-        """The arrays that lie in a piece of memory of at least that size."""
-        return [
-            memory[start : start + kind.size * kind.dtype.itemsize]
-            .view(kind.dtype)
-            .reshape(kind.shape)
-            for kind, start in zip(self.kinds, self.starts, strict=True)
-        ]
+    def arrays(self, memory: Any, places: Sequence[int] | None = None) -> list[Any]:
+        """The arrays that lie in a piece of memory of at least that size; all, or some of them."""
+        found = []
+        for place in range(len(self.kinds)) if places is None else places:
+            start, kind = self.starts[place], self.kinds[place]
+            bytes_ = memory[start : start + kind.size * kind.dtype.itemsize]
+            found.append(bytes_.view(kind.dtype).reshape(kind.shape))
+        return found
+
+    def start(self, variable: Variable) -> int:
+        """The byte of the memory at which a variable begins."""
+        return self.starts[self.places[variable]]
 
 
 def is_product(step: Step) -> bool:
@@ -119,8 +127,25 @@ def is_join(step: Step) -> bool:
     return step.params["axis"] == 0 and all(k.is_array and k.dtype == kind.dtype for k in kinds)
 
 
-def plan(program: Program) -> Plan:
-    """Plan a program's memory."""
+def plan(
+    program: Program,
+    own: Set[Variable] = frozenset(),
+    views: Container[Variable] = (),
+    scratch: Mapping[Variable, Sequence[int]] = MappingProxyType({}),
+) -> Plan:
+    """Plan a program's memory.
+
+    Parameters
+    ----------
+    program
+        The program.
+    own
+        Results that have memory of their own, however small they are.
+    views
+        Those that lie in the memory of others.
+    scratch
+        What else needs memory, from a step to another.
+    """
     roots: dict[Variable, frozenset[Variable]] = {}
     born: dict[Variable, int] = {}
     last: dict[Variable, int] = {}
@@ -138,7 +163,10 @@ def plan(program: Program) -> Plan:
             or _copies(step, shown)
         )
         for out in step.outs:
-            if made and is_large(out):
+            if out in views:
+                if below and isinstance(step, Instruction):  # others write over operands
+                    roots[out] = frozenset().union(*below)
+            elif out in own or (made and is_large(out)):
                 roots[out] = frozenset({out})
                 born[out] = last[out] = position
                 shown[out] = _lying(out.kind)
@@ -146,6 +174,9 @@ def plan(program: Program) -> Plan:
                 roots[out] = frozenset().union(*below)
     gone = {root for v in program.outputs if is_variable(v) for root in roots.get(v, ())}
     planned = [v for v in born if v not in gone]
+    for variable, (first, end) in scratch.items():
+        planned.append(variable)
+        born[variable], last[variable] = first, end
     return _packed(planned, born, last, _parts(program, set(planned), born, last))
 
 
@@ -184,7 +215,7 @@ def is_large(variable: Variable) -> bool:
 def _lying(kind: Any) -> Any:
     """An array that lies as one of that kind does, in memory that is not there: only to look at."""
     steps = accumulate(kind.shape[:0:-1], mul, initial=kind.dtype.itemsize)
-    return as_strided(np.empty(0, kind.dtype), kind.shape, tuple(steps)[::-1])
+    return as_strided(np.empty(0, kind.dtype), kind.shape, tuple(steps)[::-1] if kind.shape else ())
 
 
 def _copies(step: Instruction, shown: dict[Variable, Any]) -> bool:
@@ -228,14 +259,16 @@ def _packed(
     than the most that is needed at once, for the programs of `benchmarks`.
     """
     order = sorted((v for v in variables if v not in parts), key=lambda v: -_bytes(v))
+    many = min(_MANY, max(_SOME, sum(_bytes(v) >= _LEAST for v in order)))
     starts: dict[Variable, int] = {}
-    for variable in order:
+    for variable in order[:many]:
         near = [
             (start, start + _bytes(v))
             for v, start in starts.items()
             if born[v] <= last[variable] and born[variable] <= last[v]
         ]
         starts[variable] = _gap(sorted(near), _bytes(variable))
+    _queue(order[many:], born, last, starts)
     size = max((start + _bytes(v) for v, start in starts.items()), default=0)
     for part in reversed(parts):  # those in which others lie come after them
         whole, start = parts[part]
@@ -244,6 +277,29 @@ def _packed(
     kinds = tuple(v.kind for v in variables)
     inside = {part: whole for part, (whole, _) in parts.items()}
     return Plan(places, kinds, tuple(starts[v] for v in variables), size, inside)
+
+
+def _queue(
+    variables: Sequence[Variable],
+    born: dict[Variable, int],
+    last: dict[Variable, int],
+    starts: dict[Variable, int],
+) -> None:
+    """Places behind all others: each where one of its size was that is not needed any more."""
+    end = max((start + _bytes(v) for v, start in starts.items()), default=0)
+    free: dict[int, list[int]] = {}
+    needed: list[tuple[int, int, int]] = []
+    for variable in sorted(variables, key=born.__getitem__):
+        while needed and needed[0][0] < born[variable]:
+            _, start, size = heapq.heappop(needed)
+            free.setdefault(size, []).append(start)
+        size = _bytes(variable)
+        if free.get(size):
+            start = free[size].pop()
+        else:
+            start, end = end, end + size
+        starts[variable] = start
+        heapq.heappush(needed, (last[variable], start, size))
 
 
 def _bytes(variable: Variable) -> int:

@@ -15,8 +15,9 @@ from fdbr.compiler.backends.cpu.buffer_assignment import Plan, is_join, plan
 from fdbr.compiler.backends.cpu.kernel import Kernel, native, otherwise
 from fdbr.compiler.backends.cpu.kernel_calls import call_lines
 from fdbr.compiler.backends.cpu.loop_calls import loop_lines
-from fdbr.compiler.backends.cpu.native_forms import native_form
-from fdbr.compiler.backends.cpu.small_matmuls import is_small_product, product_lines
+from fdbr.compiler.backends.cpu.sequence_lines import Sequences
+from fdbr.compiler.backends.cpu.sequencing import Builder, Natives, Run, gathered, is_look
+from fdbr.compiler.backends.cpu.small_matmuls import product_lines
 from fdbr.compiler.backends.cpu.stepwise import is_direct
 from fdbr.compiler.backends.cpu.window_kernels import VALUES
 from fdbr.compiler.backends.cpu.workspaces import give, taker
@@ -31,6 +32,7 @@ from fdbr.compiler.ir.program import (
     Instruction,
     Program,
     Small,
+    Step,
     Variable,
     is_variable,
     kind_of,
@@ -59,8 +61,11 @@ class _Writer:
         self.inside = memory.inside
         self.values = values
         self.waits = waits
+        self.has_block = False
         self.kernels: dict[str, Any] = {}  # those that are not compiled yet
         self.lines: list[str] = []
+        self.defined: set[Variable] = set()  # what Python has a name for
+        self.exposed: dict[Variable, int] = {}  # what it has of the program's memory
         self.gapped: set[Variable] = set()  # parts of arrays in order, which have gaps themselves
         self.turned: set[str] = set()  # the names of matrices that were laid out in order
         self.scope: dict[str, Any] = {
@@ -75,6 +80,15 @@ class _Writer:
     def variable(self, variable: Variable) -> str:
         """The local variable that stands for a variable of the program."""
         return self._names.setdefault(variable, f"v{len(self._names)}")
+
+    def memory(self, variable: Variable) -> str:
+        """The array that lies in the program's memory for a variable."""
+        return f"memory[{self.exposed.setdefault(variable, len(self.exposed))}]"
+
+    def instruction(self, step: Instruction) -> str:
+        """The statement that does a step by NumPy."""
+        _write_instruction(self, step, set())
+        return self.lines.pop()
 
     def constant(self, value: Any, prefix: str = "c") -> str:
         """An expression for a constant."""
@@ -117,63 +131,65 @@ def generate(
     """A function from the inputs of a program to the tuple of its outputs.
 
     It raises `GuardFailure` where a guard does not hold.  Its source is its attribute ``source``.
-    Small ``products`` may be done by kernels: then they are the BLAS's but for the last bits.  If
+    Small ``products`` may be done by kernels, and other steps that no pass has put in one: then
+    they are NumPy's but for the last bits.  If
     it does not wait for kernels to be compiled, NumPy stands in for them; they are its attribute
     ``kernels``.
 
     A program that writes over inputs takes a list besides.  It gets an item when the first of
     them is about to be lost; without the list they are spared, and copies written over.
     """
-    memory = plan(program)
-    writer = _Writer(memory, _own_values(program), waits)
+    values = _own_values(program)
+    natives = Natives(program, products, bool(values), _passed_on(program))
+    units = gathered(program, natives)
+    steps = [step for unit in units for step in _steps_of(unit)]
+    program = program.replace(steps)
+    builder = Builder(natives)
+    sequences = Sequences(units, program.outputs, builder)
+    memory = plan(program, builder.own, builder.looks, builder.scratch)
+    code = sequences.code(memory, waits)
+    writer = _Writer(memory, values, waits)
+    writer.has_block = bool(memory.size or sequences.built)
     heads = [writer.variable(variable) for variable in program.inputs]
-    ends = last_uses(program.steps, program.outputs)
-    ordered = _order_inputs(writer, program)
+    writer.defined.update(program.inputs)
+    ordered = _order_inputs(writer, units, program.inputs)
+    ends = last_uses(units, program.outputs)  # type: ignore[arg-type]
     reads = Counter(v for step in program.steps for v in step.reads)  # no view of it is left
     lost = program.overwritten
-    for position, step in enumerate(program.steps):
-        form = native_form(step, memory.places)
-        if isinstance(step, Guard):
-            _write_guard(writer, step)
-        elif form is not None:
-            if isinstance(step, Fused) and lost and lost[0] in step.over.values():
-                writer.lines += _begin(writer, lost)
-            writer.lines += call_lines(writer, step, form, ordered)
-            writer.lines += [_unboxed(writer, out) for out in step.outs if not out.kind.is_array]
-        elif (loop := loop_of(step)) is not None:
-            writer.lines += loop_lines(writer, step, loop, _turn(writer, loop, products))
+    begun = False
+    for position, unit in enumerate(units):
+        if not begun and any(_is_over(step) for step in _steps_of(unit)):
+            writer.lines += _begin(writer, lost)
+            begun = True
+        if isinstance(unit, Run):
+            writer.lines += sequences.lines(writer, unit, code, memory, ordered)
+        elif isinstance(unit, Guard):
+            _write_guard(writer, unit)
+        elif (form := natives.form(unit)) is not None:
+            writer.lines += call_lines(writer, unit, form, ordered)
+            writer.lines += [_unboxed(writer, out) for out in unit.outs if not out.kind.is_array]
+        elif (loop := loop_of(unit)) is not None:
+            writer.lines += loop_lines(writer, unit, loop, _turn(writer, loop, products))
         else:
-            assert isinstance(step, Instruction)
-            if step.outs[0] in memory.places:
-                if is_join(step):
-                    _write_join(writer, step)
-                elif step.primitive.name == "reshape":
-                    _write_copy(writer, step)
-                else:
-                    uses = reads[step.operands[1]]
-                    small = products and is_small_product(step, uses)
-                    _write_product(writer, step, small)
-                ordered.update(step.outs)
-                writer.lines += _deleted(writer, ends.get(position, ()))
-                continue
+            assert isinstance(unit, Instruction)
             own = {v for v in ends.get(position, ()) if v in ordered and reads[v] == 1}
-            _write_instruction(writer, step, own)
-            if _is_ordered(step, ordered):
-                ordered.update(step.outs)
-            elif step.primitive.name == "slice" and step.operands[0] in ordered:
-                writer.gapped.update(step.outs)
+            small = natives.is_small_product(unit)
+            _write_by_python(writer, unit, small, own, ordered)
+        if not isinstance(unit, Run):
+            writer.defined.update(unit.outs)
         writer.lines += _deleted(writer, ends.get(position, ()))
     outs = "".join(f"{writer.operand(output)}, " for output in program.outputs)
-    if memory.size:
-        writer.scope.update(take=taker(memory), give=give)
-        writer.lines[:0] = ["block = take()", "memory = block.arrays"]
+    if writer.has_block:
+        shown = [memory.places[variable] for variable in writer.exposed]
+        writer.scope.update(take=taker(memory, shown, sequences.templates), give=give)
+        writer.lines[:0] = ["block = take()", "memory = block.arrays", "tables = block.tables"]
         writer.lines.append("give(block)")
     body = "\n ".join([*writer.lines, f"return ({outs})"])
     heads += ["begun=None"] if lost else []
     source = f"def run({', '.join(heads)}):\n {body}\n"
     exec(compile(source, f"<fdbr.jit {program.name}>", "exec"), writer.scope)
     run = writer.scope["run"]
-    run.source, run.kernels = source, list(writer.kernels.values())
+    run.source, run.kernels = source, [*writer.kernels.values(), *code.waiting.values()]
     return run
 
 
@@ -185,11 +201,51 @@ def _turn(writer: _Writer, loop: Loop, products: bool) -> Any:
     return run
 
 
-def _order_inputs(writer: _Writer, program: Program) -> set[Variable]:
+def _steps_of(unit: Step | Run) -> tuple[Step, ...]:
+    return unit.steps if isinstance(unit, Run) else (unit,)
+
+
+def _is_over(step: Step) -> bool:
+    return isinstance(step, Fused) and bool(step.over)
+
+
+def _passed_on(program: Program) -> set[Variable]:
+    """The results that steps read, and that do not leave the program."""
+    leaving = {output for output in program.outputs if is_variable(output)}
+    for step in reversed(program.steps):
+        if is_look(step) and not leaving.isdisjoint(step.outs):
+            leaving.update(step.reads)
+    return {v for step in program.steps for v in step.reads} - leaving
+
+
+def _write_by_python(
+    writer: _Writer, step: Instruction, small: bool, own: set[Variable], ordered: set[Variable]
+) -> None:
+    """Write what NumPy does; ``own`` are arrays that the program made and needs no more."""
+    if step.outs[0] in writer.places:
+        if is_join(step):
+            _write_join(writer, step)
+        elif step.primitive.name == "reshape":
+            _write_copy(writer, step)
+        else:
+            _write_product(writer, step, small)
+        ordered.update(step.outs)
+        return
+    _write_instruction(writer, step, own)
+    if _is_ordered(step, ordered):
+        ordered.update(step.outs)
+    elif step.primitive.name == "slice" and step.operands[0] in ordered:
+        writer.gapped.update(step.outs)
+
+
+def _order_inputs(
+    writer: _Writer, units: Sequence[Step | Run], inputs: Sequence[Variable]
+) -> set[Variable]:
     """Write what lays inputs out in order that kernels read; the set of those inputs."""
-    kernels = [step for step in program.steps if isinstance(step, Fused | Small)]
+    kernels = [unit for unit in units if isinstance(unit, Fused | Small)]
     read = {v for step in kernels for v in step.reads}
-    found = [v for v in program.inputs if v in read and v.kind.is_array]
+    read.update(v for unit in units if isinstance(unit, Run) for v in unit.roots)
+    found = [v for v in inputs if v in read and v.kind.is_array]
     for name in map(writer.variable, found):
         line = f"if not {name}.flags.c_contiguous: {name} = np.ascontiguousarray({name})"
         writer.lines.append(line)
@@ -234,7 +290,7 @@ def _is_run(x: Any, key: Any) -> bool:
 
 def _deleted(writer: _Writer, variables: Sequence[Variable]) -> list[str]:
     """The statement that lets variables go."""
-    names = ", ".join(map(writer.variable, variables))
+    names = ", ".join(map(writer.variable, (v for v in variables if v in writer.defined)))
     return [f"del {names}"] if names else []
 
 
@@ -242,7 +298,7 @@ def _write_product(writer: _Writer, step: Instruction, small: bool) -> None:
     """Write a product into the memory that is planned for it."""
     out = step.outs[0]
     name = writer.variable(out)
-    writer.lines.append(f"{name} = memory[{writer.places[out]}]")
+    writer.lines.append(f"{name} = {writer.memory(out)}")
     if small:
         writer.lines += product_lines(writer, step, name)
         return
@@ -262,7 +318,7 @@ def _write_product(writer: _Writer, step: Instruction, small: bool) -> None:
 def _write_join(writer: _Writer, step: Instruction) -> None:
     """Write what puts arrays one after the other, except for those that are there already."""
     name = writer.variable(step.outs[0])
-    writer.lines.append(f"{name} = memory[{writer.places[step.outs[0]]}]")
+    writer.lines.append(f"{name} = {writer.memory(step.outs[0])}")
     start = 0
     for operand in step.operands:
         if step.primitive.name == "stack":
@@ -278,7 +334,7 @@ def _write_join(writer: _Writer, step: Instruction) -> None:
 def _write_copy(writer: _Writer, step: Instruction) -> None:
     """Write a change of shape that is a copy, into the memory that is planned for it."""
     name, x = writer.variable(step.outs[0]), writer.operand(step.operands[0])
-    writer.lines.append(f"{name} = memory[{writer.places[step.outs[0]]}]")
+    writer.lines.append(f"{name} = {writer.memory(step.outs[0])}")
     writer.lines.append(f"{name}.reshape({kind_of(step.operands[0]).shape!r})[...] = {x}")
 
 
@@ -294,7 +350,7 @@ def _write_guard(writer: _Writer, guard: Guard) -> None:
     value = f"{asked}({writer.operand(guard.operand)})"
     answer = writer.constant(guard.answer)
     other = f"a != {answer}" if question in EXACT else f"not same(a, {answer})"
-    back = "give(block); " if writer.places else ""  # the next run wants it
+    back = "give(block); " if writer.has_block else ""  # the next run wants it
     writer.lines.append(f"a = {value}\n if {other}: {back}raise GuardFailure({guard.index}, a)")
 
 

@@ -15,7 +15,7 @@ from fdbr.compiler.backends.cpu.background import (
     impatient,
     wanted,
 )
-from fdbr.compiler.backends.cpu.launching import direct, function_at, launch
+from fdbr.compiler.backends.cpu.launching import function_at, launch
 from fdbr.compiler.backends.cpu.stepwise import stepwise, unboxed
 from fdbr.compiler.backends.cpu.written import Output, Written
 from fdbr.compiler.ir.program import Instruction, is_variable
@@ -40,7 +40,7 @@ class Kernel:
     source
         The kernel's.
     rows, threads
-        How many rows it has, on how many threads; on none, it runs while Python waits.
+        How many rows it has, on how many threads.
     instead
         What does the same.
 
@@ -105,8 +105,6 @@ class Kernel:
 
 def native(address: int, rows: int, threads: int) -> Call:
     """A compiled kernel as a function of arrays."""
-    if not threads:
-        return direct(address, rows)
     if threads == 1:
         function = function_at(address)
 

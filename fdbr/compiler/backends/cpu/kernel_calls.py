@@ -14,7 +14,6 @@ from fdbr.compiler.ir.program import Fused, Step, Variable, kind_of
 __all__ = ["call_lines"]
 
 _WORTH = 500_000  # additions from which on more threads than one pay
-_SHORT = 200_000  # additions below which other threads of Python may wait
 
 
 def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]) -> list[str]:
@@ -55,10 +54,7 @@ def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]
     names += [
         name for name, output in zip(made, written.outputs, strict=True) if output.over is None
     ]
-    short = threads == 1 and written.rows * written.weight < _SHORT
-    run = writer.kernel(
-        written, 0 if short else threads, lambda: by_numpy(parts_of(step), written, threads)
-    )
+    run = writer.kernel(written, threads, lambda: by_numpy(parts_of(step), written, threads))
     lines.append(f"{run}({', '.join(names)})")
     if written.refuses:
         lines.append(f"if {made[-1]}[0]: raise RefusedError")  # the function raises it better
@@ -124,7 +120,7 @@ def _output_lines(
     if like and not output.per_thread:
         lines.append(f"{name} = np.empty_like({like}, {dtype})")
     elif output.variable in writer.places:
-        lines.append(f"{name} = memory[{writer.places[output.variable]}]")
+        lines.append(f"{name} = {writer.memory(output.variable)}")
     else:
         lines.append(f"{name} = np.empty({output.variable.kind.shape!r}, {dtype})")
     return name

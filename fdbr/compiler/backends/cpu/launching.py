@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from fdbr.kernels import pool
-from fdbr.kernels.machine import address_of
 from fdbr.kernels.pool import thread_count
 
-__all__ = ["HEAD", "direct", "function_at", "launch", "launch_alone", "launch_on", "thread_count"]
+__all__ = ["HEAD", "function_at", "launch", "launch_alone", "launch_on", "method", "thread_count"]
 
 # A NumPy array is an object whose first field, after Python's own head, is the address of its
 # data: that is the layout of NumPy's C interface, `PyArrayObject_fields`.
@@ -19,22 +18,7 @@ HEAD: int = object.__basicsize__
 
 _kernel_type = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
 
-# Runs the kernel whose address and number of rows stand in the array ``own``; gives `None`.
-_DIRECT = f"""
-@_Py_NoneStruct = external global i8
-declare void @Py_IncRef(ptr)
-
-define ptr @kernel(ptr %own, i64 %table, i64 %count) {{
-  %place = getelementptr i8, ptr %own, i64 {HEAD}
-  %words = load ptr, ptr %place
-  %kernel = load ptr, ptr %words
-  %second = getelementptr i64, ptr %words, i64 1
-  %rows = load i64, ptr %second
-  call void %kernel(i64 %table, i64 0, i64 %rows, i64 0)
-  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct
-}}
-"""
+_descriptions: list[Any] = []  # which functions of Python refer to
 
 
 class _Method(ctypes.Structure):
@@ -48,27 +32,22 @@ class _Method(ctypes.Structure):
     )
 
 
-@functools.cache
-def _method() -> Any:
-    # `METH_FASTCALL`: the function is given the address of a table of its arguments' addresses,
-    # which is what kernels take.
-    return _Method(b"kernel", address_of(_DIRECT), 0x0080, None)
-
-
 _new_function = ctypes.pythonapi.PyCFunction_NewEx
 _new_function.argtypes = ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p
 _new_function.restype = ctypes.py_object
 
 
-def direct(kernel: int, rows: int) -> Callable[..., None]:
-    """A function of arrays that runs a kernel on them, on this thread.
+@functools.cache
+def method(code: int) -> Callable[..., Any]:
+    """A function in C as one of Python: of `None`, where its arguments are, and how many.
 
-    Nothing of Python's runs meanwhile: it is for kernels that take no longer than a call does.
+    There the addresses of the arguments' objects are, one after the other.
     """
-    function: Callable[..., None] = _new_function(
-        ctypes.byref(_method()), np.array([kernel, rows], np.int64), None
-    )
-    return function
+    fastcall = 0x0080  # `METH_FASTCALL`
+    description = _Method(b"kernel", code, fastcall, None)
+    _descriptions.append(description)
+    made: Callable[..., Any] = _new_function(ctypes.byref(description), None, None)
+    return made
 
 
 def function_at(kernel: int) -> Callable[[int, int, int, int], None]:

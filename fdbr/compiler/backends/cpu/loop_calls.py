@@ -35,7 +35,7 @@ def loop_lines(writer: Any, step: Any, loop: Loop, run: Callable[..., Any]) -> l
     head = f"for {', '.join(heads)} in zip({', '.join(sources)}):"
     block = [head, *(f" {line}" for line in turn)]
     if any(map(is_guarded, loop.body.steps)):
-        back = "give(block); " if writer.places else ""
+        back = "give(block); " if writer.has_block else ""
         failure = f"{writer.constant(loop, 'l')}.failure(t, failure)"
         block = ["try:", *(f" {line}" for line in block), "except GuardFailure as failure:"]
         block.append(f" {back}raise {failure} from None")

@@ -12,9 +12,10 @@ from fdbr.compiler.backends.cpu.written import stored
 from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.views import view_of
 
-__all__ = ["FORMS", "Form"]
+__all__ = ["FORMS", "Form", "pad_key"]
 
 _LONGEST = 256  # elements up to which a sum one after the other is as exact as NumPy's
+_TINY = 256  # multiplications up to which the BLAS takes longer to begin than a loop to end
 _REDUCTIONS = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
 
 
@@ -185,11 +186,60 @@ def _join(writer: Writer, step: Instruction) -> None:
         writer.copy(look, sliced(target, key))
 
 
+def _pads(step: Instruction) -> bool:
+    return _is_copy(step) and all(min(pair) >= 0 for pair in step.params["widths"])
+
+
+def _pad(writer: Writer, step: Instruction) -> None:
+    out, source = step.outs[0], writer.look(step.operands[0])
+    target = writer.target(out)
+    zero = f"{stored(out.kind.dtype)}(0)"
+    writer.loop(target.shape, lambda at: [f"{target.place(at)} = {zero}"])
+    writer.copy(source, sliced(target, pad_key(step)))
+
+
+def pad_key(step: Instruction) -> tuple[slice, ...]:
+    """Where in the result of a padding the operand is."""
+    widths, shape = step.params["widths"], kind_of(step.operands[0]).shape
+    return tuple([slice(first, first + n) for (first, _), n in zip(widths, shape, strict=True)])
+
+
+def _is_tiny_product(step: Instruction) -> bool:
+    """Whether a product is of matrices or vectors for which the BLAS is too far away."""
+    a, b, out = map(kind_of, (*step.operands, *step.outs))
+    if max(len(a.shape), len(b.shape)) > 2 or out.dtype.kind != "f" or not a.shape or not b.shape:
+        return False
+    return bool(a.dtype == b.dtype == out.dtype and out.size * a.shape[-1] <= _TINY)
+
+
+def _multiply(writer: Writer, step: Instruction) -> None:
+    a, b = map(writer.look, step.operands)
+    target = writer.target(step.outs[0])
+    depth, code = a.shape[-1], target.code
+    down, along = (1, 0) if step.primitive.name == "matmul_transposed" else (0, 1)
+
+    def body(at: list[str]) -> list[str]:
+        row = [at[0]] if len(a.shape) == 2 else []
+        column = [at[-1]] if len(b.shape) == 2 else []
+        place = ["k", *column] if down < along else [*column, "k"]
+        term = f"{a.at([*row, 'k'], len(a.shape))} * {b.at(place, len(b.shape))}"
+        return [
+            f"t = {code}(0)",
+            f"for k in range({depth}):",
+            f"    t = t + {term}",
+            f"{target.place(at)} = t",
+        ]
+
+    writer.loop(target.shape, body)
+
+
 FORMS: dict[str, Form] = {
     **dict.fromkeys(LOOKS, Form(_is_copy, _look)),
     **dict.fromkeys(_REDUCTIONS, Form(_is_reduction, _reduce)),
     **dict.fromkeys(("concat", "stack"), Form(_is_copy, _join)),
     **dict.fromkeys(("gather", "subtract_at_labels"), Form(_is_lookup, _look_up, refuses=True)),
+    **dict.fromkeys(("matmul", "matmul_transposed"), Form(_is_tiny_product, _multiply)),
     "unslice": Form(_is_copy, _unslice),
+    "pad_zeros": Form(_pads, _pad),
 }
 """By the names of primitives."""

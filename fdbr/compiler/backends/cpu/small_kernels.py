@@ -5,19 +5,20 @@ operations.  What only looks at an array in another way (slices, reshapes, permu
 broadcasts) is no operation at all.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fdbr.compiler.backends.cpu.element_code import cost
 from fdbr.compiler.backends.cpu.formulas import CODES, is_elementwise
-from fdbr.compiler.backends.cpu.looks import merged
+from fdbr.compiler.backends.cpu.looks import Look, merged
 from fdbr.compiler.backends.cpu.small_forms import FORMS
 from fdbr.compiler.backends.cpu.small_writer import Writer
 from fdbr.compiler.backends.cpu.written import Output, Written, literal, store, stored
 from fdbr.compiler.ir.program import Instruction, Small, Variable, kind_of
 
-__all__ = ["is_small", "write_small", "write_step"]
+__all__ = ["is_plain_loop", "is_small", "loop_weight", "write_small", "write_step"]
 
 _MOST = 1024  # elements of an array up to which it counts as small
 
@@ -27,7 +28,13 @@ def is_small(step: Any) -> bool:
     if type(step) is not Instruction or not step.outs:
         return False
     kinds = [kind_of(operand) for operand in (*step.operands, *step.outs)]
-    if any(kind.size > _MOST or not kind.size or kind.dtype not in CODES for kind in kinds):
+    return all(kind.size <= _MOST for kind in kinds) and is_plain_loop(step)
+
+
+def is_plain_loop(step: Instruction) -> bool:
+    """Whether a kernel can do a step as it does small ones: by a loop of its own."""
+    kinds = [kind_of(operand) for operand in (*step.operands, *step.outs)]
+    if any(not kind.size or kind.dtype not in CODES for kind in kinds):
         return False
     if not all(kind.is_number or _is_numpy(kind) for kind in kinds):
         return False
@@ -41,9 +48,12 @@ def _is_numpy(kind: Any) -> bool:
     return kind.type is np.ndarray or issubclass(kind.type, np.generic)
 
 
-def write_small(small: Small) -> Written:
-    """The kernel for steps on small arrays; it has one row."""
-    writer = Writer(small)
+def write_small(small: Small, lying: Callable[[Variable], Look | None] | None = None) -> Written:
+    """The kernel for steps on small arrays; it has one row.
+
+    Where operands are no arrays in order, ``lying`` says how they lie in memory.
+    """
+    writer = Writer(small, lying)
     for step in small.steps:
         write_step(writer, step)
     for code in writer.scratch:
@@ -68,10 +78,7 @@ def write_small(small: Small) -> Written:
     text = "\n".join("    " + line for line in [*heads, *writer.lines])
     inputs = tuple(operand for _, operand in writer.inputs.values())
     source = f"{writer.elements.source}def kernel(table, start, stop, thread):\n{text}\n"
-    weight = sum(
-        cost(step) * max(kind_of(o).size for o in (*step.operands, *step.outs))
-        for step in small.steps
-    )
+    weight = loop_weight(small.steps)
     return Written(source, inputs, tuple(writer.outputs), 1, weight, refuses)
 
 
@@ -82,6 +89,13 @@ def write_step(writer: Writer, step: Instruction) -> None:
         _elementwise(writer, step)
     else:
         form.write(writer, step)
+
+
+def loop_weight(steps: Sequence[Instruction]) -> int:
+    """About how many additions steps cost, each as a loop of its own."""
+    return sum(
+        cost(step) * max(kind_of(o).size for o in (*step.operands, *step.outs)) for step in steps
+    )
 
 
 def _elementwise(writer: Writer, step: Instruction) -> None:

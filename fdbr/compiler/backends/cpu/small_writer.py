@@ -1,5 +1,6 @@
 """Kernels of small arrays in the making: where values lie, and loops over their elements."""
 
+from collections.abc import Callable
 from typing import Any
 
 from fdbr.compiler.backends.cpu.element_code import Elements
@@ -22,8 +23,11 @@ class Writer:
         What computes elements.
     """
 
-    def __init__(self, small: Small) -> None:
+    def __init__(
+        self, small: Small, lying: Callable[[Variable], Look | None] | None = None
+    ) -> None:
         self.small = small
+        self.lying = lying
         self.lines: list[str] = []
         self.elements = Elements()
         self.inputs: dict[Any, tuple[str, Any]] = {}
@@ -39,7 +43,9 @@ class Writer:
             name = f"a{len(self.inputs)}"
             self.inputs[key] = (name, operand)
             shape = kind.shape
-            self.looks[key] = Look(name, 0, steps_of(shape), shape, CODES[kind.dtype])
+            found = self.lying(operand) if self.lying and type(operand) is Variable else None
+            steps = steps_of(shape) if found is None else found.strides
+            self.looks[key] = Look(name, 0, steps, shape, CODES[kind.dtype])
         return self.looks[key]
 
     def target(self, out: Variable) -> Look:

@@ -6,12 +6,13 @@ here waits: a signal handler may run a program at any point of it.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fdbr.compiler.backends.cpu.buffer_assignment import Plan
+from fdbr.compiler.backends.cpu.sequence_runner import Tables, Template
 
 __all__ = ["Block", "give", "kept_bytes", "taker"]
 
@@ -32,36 +33,42 @@ class Block:
     ----------
     memory
         Its bytes.
-    arrays
-        What lies in it, as the program has it that uses it.
+    arrays, tables
+        What lies in it, as the program has it that uses it; and what its sequences of kernels know
+        of where that is.
     """
 
-    __slots__ = ("_shown", "arrays", "memory")
+    __slots__ = ("_shown", "arrays", "memory", "tables")
 
     def __init__(self, size: int) -> None:
         whole = np.empty(size + _ALIGNED, np.uint8)
         start = -whole.ctypes.data % _ALIGNED
         self.memory = whole[start : start + size]
         self.arrays: list[Any] = []
-        self._shown: dict[int, list[Any]] = {}
+        self.tables: list[Tables] = []
+        self._shown: dict[int, tuple[list[Any], list[Tables]]] = {}
 
-    def show(self, number: int, plan: Plan) -> None:
-        """Have the arrays of a plan."""
+    def show(
+        self, number: int, plan: Plan, places: Sequence[int], templates: Sequence[Template]
+    ) -> None:
+        """Have the arrays at some places of a plan, and the tables of sequences."""
         found = self._shown.get(number)
         if found is None:
             if len(self._shown) >= _SHOWN:
                 del self._shown[next(iter(self._shown))]
-            found = self._shown[number] = plan.arrays(self.memory)
-        self.arrays = found
+            address = self.memory.ctypes.data
+            tables = [template.at(address) for template in templates]
+            found = self._shown[number] = plan.arrays(self.memory, places), tables
+        self.arrays, self.tables = found
 
 
-def taker(plan: Plan) -> Callable[[], Block]:
-    """A function that gives a block, with the arrays of a plan in it."""
+def taker(plan: Plan, places: Sequence[int], templates: Sequence[Template]) -> Callable[[], Block]:
+    """A function that gives a block, with some arrays of a plan in it, and tables of sequences."""
     number, size = next(_numbers), plan.size
 
     def take() -> Block:
         block = _taken(size)
-        block.show(number, plan)
+        block.show(number, plan, places, templates)
         return block
 
     return take

@@ -1,0 +1,300 @@
+"""A sequence: kernels and checks that run one after the other in one call.
+
+Where it stops, because a kernel is not compiled yet, Python does that step by NumPy and has it go
+on behind it.  Where a check fails, or a kernel refuses, Python says so.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fdbr.compiler.backends.cpu.background import Request, ask, go_on, wanted
+from fdbr.compiler.backends.cpu.compiling import address_of
+from fdbr.compiler.backends.cpu.kernel import RefusedError
+from fdbr.compiler.backends.cpu.looks import Look
+from fdbr.compiler.backends.cpu.sequence_runner import (
+    FIRST,
+    REFUSED,
+    Tables,
+    Template,
+    Writer,
+    runner,
+)
+from fdbr.compiler.backends.cpu.stepwise import unboxed
+from fdbr.compiler.ir.guards import same
+from fdbr.compiler.ir.interpreter import GuardFailure
+from fdbr.compiler.ir.program import Guard, Variable
+
+__all__ = ["Call", "Check", "Code", "Commands", "Slot"]
+
+
+@attrs.frozen
+class Slot:
+    """Elements that a kernel reads or writes.
+
+    Attributes
+    ----------
+    root
+        The value in whose memory they are, or a constant array.
+    look
+        Where they are in it.
+    dtype
+        What they are.
+    """
+
+    root: Any
+    look: Look
+    dtype: Any
+
+    @property
+    def key(self) -> Any:
+        """What tells it from others."""
+        return id(self.root), self.look.start, self.look.strides, self.look.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The bytes from one element to the next along each axis."""
+        return tuple(step * self.dtype.itemsize for step in self.look.strides)
+
+
+@attrs.frozen
+class Call:
+    """A kernel, called.
+
+    Attributes
+    ----------
+    code
+        A source in the kernel language, or the address of machine code.
+    slots
+        What its table has.
+    rows
+        How many there are.
+    instead
+        Makes what does the same by NumPy.
+    refuses
+        Whether the last of the slots is a byte that is set where it refuses.
+    weight
+        About how many additions it costs.
+    """
+
+    code: str | int
+    slots: tuple[Slot, ...]
+    rows: int
+    instead: Callable[[], Callable[..., None]]
+    refuses: bool = False
+    weight: int = 0
+
+
+@attrs.frozen
+class Check:
+    """A guard, whose answer follows from the bits of a value."""
+
+    guard: Guard
+    slot: Slot
+
+    @property
+    def bits(self) -> int:
+        """Those that the value must have."""
+        value = np.zeros(1, self.slot.dtype)
+        value[0] = self.guard.answer
+        bits = int(value.view(f"i{value.dtype.itemsize}")[0])
+        return bits if value.itemsize == 8 else bits & (1 << 8 * value.itemsize) - 1
+
+
+class Code:
+    """The machine code of a program's kernels: the word that stands for it in tables.
+
+    Attributes
+    ----------
+    words
+        One for each kernel; 0 as long as it is not compiled.
+    """
+
+    def __init__(self, sources: Sequence[str | int], waits: bool) -> None:
+        self.words = np.zeros(max(1, len(sources)), np.int64)
+        self.numbers: dict[str | int, int] = {}
+        self.waiting: dict[int, Awaited] = {}
+        for source in sources:
+            if source in self.numbers:
+                continue
+            number = self.numbers[source] = len(self.numbers)
+            if isinstance(source, int):
+                self.words[number] = source
+            elif waits:
+                self.words[number] = address_of(source)
+            else:
+                awaited = Awaited(wanted(source), self.words, number)
+                if not awaited.is_there:
+                    self.waiting[number] = awaited
+
+    def place(self, source: str | int) -> int:
+        """The address of the word for a kernel."""
+        return int(self.words.ctypes.data) + 8 * self.numbers[source]
+
+
+class Awaited:
+    """A kernel of sequences that is not compiled yet.
+
+    Attributes
+    ----------
+    request
+        What it is compiled by.
+    seconds
+        How long NumPy has stood in for it.
+    """
+
+    __slots__ = ("number", "request", "seconds", "words")
+
+    def __init__(self, request: Request, words: Any, number: int) -> None:
+        self.request, self.words, self.number = request, words, number
+        self.seconds = 0.0
+
+    @property
+    def length(self) -> int:
+        """That of its source."""
+        return len(self.request.source)
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is being compiled."""
+        return self.request.asked
+
+    def ask(self) -> None:
+        """Have it compiled in the background."""
+        ask(self.request)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is compiled; sequences call it from now on."""
+        if self.request.address is not None:
+            self.words[self.number] = self.request.address
+        return bool(self.words[self.number])
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is compiled, or never will be."""
+        return self.is_there or bool(self.request.failed)
+
+    def settle(self) -> None:
+        """Wait for it."""
+        self.words[self.number] = self.request.wait()
+
+
+class Commands:
+    """The records of a sequence, and how they run.
+
+    Parameters
+    ----------
+    records
+        What is done, in this order.
+    code
+        The program's kernels.
+    arguments
+        The values whose memory is given in each run, in this order.
+    starts
+        For the other values, where they are in the program's memory.
+    free
+        Whether other threads may have Python meanwhile.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[Call | Check],
+        code: Code,
+        arguments: Sequence[Any],
+        starts: dict[Variable, int],
+        free: bool,
+    ) -> None:
+        self.records = records
+        self._code = code
+        self._instead: dict[int, Any] = {}
+        self._places: dict[Any, int] = {}
+        self.kept = [slot.root for slot in _slots(records) if type(slot.root) is not Variable]
+        self.template = self._written(arguments, starts, free)
+        self.run = runner()
+
+    def _written(
+        self, arguments: Sequence[Any], starts: dict[Variable, int], free: bool
+    ) -> Template:
+        writer = Writer()
+        numbers = {id(value): i + 1 for i, value in enumerate(arguments)}
+        patches = []
+        for slot in _slots(self.records):
+            if slot.key in self._places:
+                continue
+            start = slot.look.start * slot.dtype.itemsize
+            number = numbers.get(id(slot.root))
+            inside = number is None and type(slot.root) is Variable
+            if inside:
+                first = starts[slot.root] + start
+            else:
+                first = 0 if number is not None else slot.root.ctypes.data + start
+            place = self._places[slot.key] = writer.place(first, slot.strides, inside)
+            if number is not None:
+                patches.append((number, place, start))
+        records = []
+        for record in self.records:
+            places = [self._places[slot.key] for slot in _slots([record])]
+            if isinstance(record, Check):
+                size = record.slot.dtype.itemsize
+                records.append((0, places[0], size, record.bits))
+            else:
+                byte = places[-1] if record.refuses else 0
+                records.append(
+                    (self._code.place(record.code), writer.table(places), record.rows, byte)
+                )
+        return writer.finish(patches, records, free)
+
+    def go_on(self, number: int | None, tables: Tables, *arguments: Any) -> None:
+        """Do what the runner has stopped at, and have it go on, until all is done.
+
+        Raises
+        ------
+        GuardFailure
+            If a guard does not hold.
+        RefusedError
+            If a kernel refuses.
+        """
+        while number is not None:
+            number += self._stopped(number, tables)
+            tables.words[FIRST] = number
+            number = self.run(tables.words, *arguments)
+
+    def _stopped(self, number: int, tables: Tables) -> int:
+        """Do a record by NumPy; 1, or 0 if the machine code is there by now."""
+        if number & REFUSED:
+            raise RefusedError
+        record = self.records[number]
+        arrays = [
+            tables.array(self._places[slot.key], slot.look.shape, slot.strides, slot.dtype)
+            for slot in _slots([record])
+        ]
+        if isinstance(record, Check):
+            guard = record.guard
+            answer = guard.question(unboxed(arrays[0], guard.operand.kind))
+            if not same(answer, guard.answer):
+                raise GuardFailure(guard.index, answer)
+            return 1
+        place = self._code.numbers[record.code]
+        awaited = self._code.waiting[place]
+        if awaited.is_there:
+            return 0
+        if awaited.asked:
+            go_on()
+        start = time.perf_counter()
+        if number not in self._instead:
+            self._instead[number] = record.instead()
+        self._instead[number](*arrays)
+        awaited.seconds += time.perf_counter() - start
+        return 1
+
+
+def _slots(records: Sequence[Call | Check]) -> list[Slot]:
+    return [
+        slot
+        for record in records
+        for slot in ((record.slot,) if isinstance(record, Check) else record.slots)
+    ]
