@@ -9,16 +9,18 @@ longer than without `jit` at most, however many there are and whatever the funct
 
 import sys
 
-__all__ = ["ANY", "Budget", "kernel_takes", "passes_take", "patience", "set_patience"]
+__all__ = [
+    *("ANY", "Budget", "Estimate", "capturing", "compiling", "passing"),
+    *("patience", "set_patience"),
+]
 
 ANY = sys.maxsize  # number of steps
 _SHARE = 0.08  # of the tenth: the rest is for looking up what to run
 _WEIGHT = 0.1  # of a run in the average
-_FIXED = 2e-3  # seconds that every capture takes: it looks at all that is around the function
-_STEP = 1.2e-5  # and, with what prepares the replays, for each step
+_LEAST = 0.3  # of what things took elsewhere
 _BETWEEN = 1e-5  # seconds between two operations of a function that is not differentiated
 _PER_ENTRY = 3  # steps of a program for each entry of a tape
-_ROOM = 1.3  # what an estimate may be wrong by
+_ROOM = 1.6  # what an estimate may be wrong by, and what the first replay takes to be prepared
 _SHORT = 1e-4  # seconds of a run
 
 _patience = 1.0
@@ -39,18 +41,44 @@ def patience() -> float:
     return _patience
 
 
-def passes_take(steps: int) -> float:
-    """The seconds that the passes and the generation of code take for so many steps."""
-    return 1e-3 + 1e-4 * steps
+class Estimate:
+    """The seconds that something takes, by its size, as far as this process has seen it.
 
-
-def kernel_takes(length: int) -> float:
-    """The seconds that are lost while a kernel with so long a source is compiled beside the calls.
-
-    That is half of what it takes: processors share caches and execution units, and processes wait
-    for threads that are held up.
+    Parameters
+    ----------
+    fixed, each
+        What it took where this was written, whatever the size, and for each unit of that.
     """
-    return 6e-3 + 1.2e-5 * length
+
+    def __init__(self, fixed: float, each: float) -> None:
+        self.fixed, self.each = fixed, each
+        self._factor = 1.0
+
+    def of(self, size: int) -> float:
+        """The seconds for a size."""
+        return self._factor * (self.fixed + self.each * size)
+
+    def size(self, seconds: float) -> int:
+        """For which size so many seconds do."""
+        return max(0, int((seconds / self._factor - self.fixed) / self.each))
+
+    def saw(self, size: int, seconds: float) -> None:
+        """Note what it took for a size."""
+        factor = seconds / (self.fixed + self.each * size)
+        self._factor = min(max((self._factor + factor) / 2, _LEAST), 1 / _LEAST)
+
+
+capturing = Estimate(2e-3, 8e-6)
+"""A capture, beside the run itself: it looks at all around the function; by the number of steps."""
+
+passing = Estimate(1e-3, 1e-4)
+"""The passes and the generation of code; by the number of steps."""
+
+compiling = Estimate(6e-3, 1.2e-5)
+"""What is lost while a kernel is compiled beside the calls; by the length of its source.
+
+That is half of what it takes: processors share caches and execution units, and processes wait for
+threads that are held up."""
 
 
 class Budget:
@@ -111,9 +139,9 @@ class Budget:
     @property
     def missing(self) -> float:
         """For how long the function has to run as it is before a capture may be tried."""
-        cost = _FIXED + _ROOM * _STEP * self.steps
+        cost = capturing.of(int(_ROOM * self.steps))
         if self.eager < _SHORT:  # replays step by step save nothing
-            cost += passes_take(self.steps)
+            cost += passing.of(self.steps)
         return (_patience * cost - self.balance) / _SHARE
 
     def steps_to_capture(self) -> int:
@@ -122,7 +150,7 @@ class Budget:
             return ANY
         if not self._runs or self.missing > 0:
             return 0
-        return int(min((self.balance / _patience - _FIXED) / _STEP, ANY))
+        return capturing.size(self.balance / _patience)
 
     def cut(self, steps: int) -> None:
         """Note that a capture was broken off after so many steps."""

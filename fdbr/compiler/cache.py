@@ -214,8 +214,9 @@ class Cache:
                 hash(_static_fields(node))
         except TypeError as error:
             raise self._unhashable(leaves, structure) from error
-        for leaf, path in zip(leaves, paths(structure), strict=True):
+        for i, leaf in enumerate(leaves):
             if hasattr(leaf, "__next__"):
+                path = paths(structure)[i]
                 raise TypeError(
                     f"fdbr.jit: {self.name}: the argument at {path} is a {type(leaf).__name__}, "
                     "which is used up as it is read; pass a list or an array"

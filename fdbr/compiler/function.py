@@ -38,7 +38,7 @@ R = TypeVar("R")
 
 _disabled: ContextVar[bool] = ContextVar("disabled", default=False)
 _NOTHING: Any = (NEVER, None, None)
-_SHORT = 1e-4  # seconds of a call in which it counts how one is looked up
+_LITTLE = 0.01  # of a call: what looking up may take
 _LATER: Any = object()  # stands for the function that a decorator with options will be given
 
 
@@ -105,7 +105,7 @@ class Jitted(Generic[P, R]):
             return result
         entry = self._cache.entry(signature, leaves, structure)
         if not self._waits and entry.rests():
-            result = self._as_it_is(entry, args, kwargs, leaves, structure)
+            result = self._as_it_is(entry, args, kwargs, leaves, structure, start)
         else:
             result = self._replayed(entry, args, kwargs, leaves, structure, start)
         self._donation.take(args)
@@ -138,11 +138,11 @@ class Jitted(Generic[P, R]):
         if not (why and limit):
             if why:
                 entry.skip(EARLY)
-            return self._as_it_is(entry, args, kwargs, leaves, structure)
+            return self._as_it_is(entry, args, kwargs, leaves, structure, start)
         start = time.perf_counter()
         donated = self._donation.positions(args)
         result = self._record(entry, leaves, structure, donated, why, limit)
-        budget.replayed(time.perf_counter() - start)
+        entry.captured(time.perf_counter() - start)
         return result
 
     def _as_it_is(
@@ -152,15 +152,22 @@ class Jitted(Generic[P, R]):
         kwargs: dict[str, Any],
         leaves: list[Any],
         structure: Any,
+        start: float,
     ) -> Any:
-        """What the function itself gives, and a note of how long it took."""
+        """What the function itself gives, and a note of how long it took.
+
+        Where looking for that counts, the next calls are not looked up.
+        """
         if self._donation.argnums:
             # What is given up has nodes of its own, which the result may have, too.
             args, kwargs = put_together(structure, leaves)
+            return self._timed(entry, args, kwargs)
+        lookup = time.perf_counter() - start
         result = self._timed(entry, args, kwargs)
-        if not self._donation.argnums and len(self._cache.entries) == 1:
-            seconds = entry.resting()
-            if entry.budget.eager < _SHORT and seconds > _SHORT:
+        eager, seconds = entry.budget.eager, entry.resting()
+        if lookup > _LITTLE * eager and seconds > eager:
+            entries = list(self._cache.entries.values())
+            if not any(other.recordings for other in entries if other is not entry):
                 self._last = self._resting(entry, seconds), entry, None
         return result
 

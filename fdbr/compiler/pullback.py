@@ -116,7 +116,7 @@ class Differentiated:
             recording = self._record(entry, used, why, limit)
             moving = [self._kept(value) for value in entry.chosen(values)]
             outs = recording and recording.run(*moving)
-            budget.replayed(time.perf_counter() - start)
+            entry.captured(time.perf_counter() - start)
         elif recording is not None:
             entry.replayed(recording, time.perf_counter() - start)
         return NotImplemented if recording is None else self._traced(outs, recording.form)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fdbr.compiler.budget import Budget, patience
+from fdbr.compiler.budget import Budget, capturing, patience
 from fdbr.compiler.capture.captures import Environment, ImpureError
 from fdbr.compiler.capture.constants import first_changed
 from fdbr.compiler.capture.places import Key, Place, replaced
@@ -268,6 +268,13 @@ class Specialization:
         if self.recordings or self._wasted >= _PATIENCE:
             return _REST * budget.eager
         return budget.missing / 2
+
+    def captured(self, seconds: float) -> None:
+        """Note how long a run took of which there may be a recording now."""
+        recordings, budget = self.recordings, self.budget
+        if recordings and budget.eager:
+            capturing.saw(len(recordings[0].raw.steps), max(seconds - budget.eager, 0.0))
+        budget.replayed(seconds)
 
     def replayed(self, recording: CompiledTrace, seconds: float) -> None:
         """Note how long a replay took."""

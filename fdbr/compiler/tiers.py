@@ -9,7 +9,7 @@ import attrs
 
 from fdbr.compiler.backends.cpu.codegen import generate
 from fdbr.compiler.backends.cpu.stepwise import stepwise
-from fdbr.compiler.budget import Budget, kernel_takes, passes_take, patience, set_patience
+from fdbr.compiler.budget import Budget, compiling, passing, patience, set_patience
 from fdbr.compiler.ir.loops import LOOP, loop_of
 from fdbr.compiler.ir.program import Instruction, Program
 from fdbr.compiler.passes import optimise
@@ -146,7 +146,7 @@ class Code:
     def advance(self, budget: Budget) -> None:
         """Go on towards compiled code, as far as there is a budget for it."""
         if not self.optimised:
-            if budget.affords(passes_take(len(self.program.steps))):
+            if budget.affords(passing.of(len(self.program.steps))):
                 self.optimise()
                 budget.spend(self.seconds)
         elif not self.settled:
@@ -159,9 +159,9 @@ class Code:
         coming = [kernel for kernel in self.kernels if not kernel.asked]
         if not coming or len(self.kernels) - len(coming) >= _AT_ONCE:
             return
-        takes = sum(kernel_takes(kernel.length) for kernel in self.kernels if kernel.asked)
+        takes = sum(compiling.of(kernel.length) for kernel in self.kernels if kernel.asked)
         for kernel in sorted(coming, key=_seconds, reverse=True):
-            takes += kernel_takes(kernel.length)
+            takes += compiling.of(kernel.length)
             if not budget.affords(takes):
                 break
             kernel.ask()
@@ -169,7 +169,7 @@ class Code:
     def optimise(self, waits: bool = False) -> None:
         """Put the program through the passes, and generate code."""
         start = time.perf_counter()
-        program = self.program
+        program, steps = self.program, len(self.program.steps)
         for body in self._bodies if waits else ():
             body.finish()
         program = _passed(program, self._passes)
@@ -179,6 +179,8 @@ class Code:
         self._start(code)
         self._settle()
         self.seconds = time.perf_counter() - start
+        if not waits:
+            passing.saw(steps, self.seconds)
 
     def _settle(self) -> None:
         """See whether all kernels are there."""
