@@ -16,7 +16,7 @@ from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.ir.guards import EACH, to_list
 from fdbr.compiler.ir.numbers import apply
 from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, kind_of
-from fdbr.core import Primitive, Trace, Tracer
+from fdbr.core import EXPLAINED, Primitive, Trace, Tracer, host_types, number_types, replay
 from fdbr.ownership import release
 
 __all__ = [
@@ -144,39 +144,56 @@ class CaptureTrace(Trace):
         if self.others and self._is_elsewhere():
             own = [arg.value if isinstance(arg, CaptureTracer) else arg for arg in args]
             return apply(primitive, tuple(own), params)
-        values, operands = [], []
+        values: list[Any] = []
+        operands: list[Any] = []
+        host, foreign, constants = False, False, False  # as in `dispatch`
         for arg in args:
             if type(arg) is CaptureTracer and arg._trace is self:
-                values.append(arg.value)
                 operands.append(arg.variable)
+                arg = arg.value
             else:
-                values.append(arg)
                 operands.append(self.constant(arg))
+                constants = True
+            values.append(arg)
+            kind = type(arg)
+            if kind in host_types:
+                host = True
+            elif kind not in number_types:
+                foreign = True
         if params:
             params = {name: self.setting(value) for name, value in params.items()}
         if self.cut:
             return apply(primitive, tuple(values), params)
         try:
-            out = apply(primitive, tuple(values), params)
-        except Exception:
+            if host and not foreign:
+                out = primitive.value(np, *values, **params)
+            else:
+                out = apply(primitive, tuple(values), params)
+        except Exception as error:
             self.obstacle = f"{primitive.name} raised an error, which the function caught"
+            if host and not foreign and isinstance(error, EXPLAINED):
+                raise primitive.explain(error, values) from error
             raise
-        several = type(out) is tuple
-        if len(operands) > 1 and primitive.kind == "elementwise":
+        if constants and len(operands) > 1 and primitive.kind == "elementwise":
             operands = narrowed(operands)
         if (errors := _errors_now()) is not self._errors or len(self.steps) >= self.limit:
             self._check(errors)
             if self.cut:
                 return out
-        traced, outs = [], []
-        for part in out if several else (out,):
-            variable = Variable(kind_of(part))
-            outs.append(variable)
-            traced.append(None if part is None else CaptureTracer(self, part, variable))
-        self.steps.append(
-            Instruction(primitive, tuple(operands), params, tuple(outs), several, core.replay())
-        )
-        return tuple(traced) if several else traced[0]
+        if type(out) is not tuple:
+            variable = Variable(kind_of(out))
+            region = replay()
+            self.steps.append(
+                Instruction(primitive, tuple(operands), params, (variable,), False, region)
+            )
+            return None if out is None else CaptureTracer(self, out, variable)
+        outs = tuple([Variable(kind_of(part)) for part in out])
+        self.steps.append(Instruction(primitive, tuple(operands), params, outs, True, replay()))
+        traced = [
+            None if part is None else CaptureTracer(self, part, variable)
+            for part, variable in zip(out, outs, strict=True)
+        ]
+        return tuple(traced)
 
     def _check(self, errors: Any) -> None:
         """See whether what goes on can be replayed at all."""

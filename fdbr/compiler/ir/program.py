@@ -88,7 +88,9 @@ def _kind(kind: type, shape: Any, dtype: Any) -> Kind:
     return Kind(kind, tuple(shape), dtype)
 
 
-@attrs.frozen(eq=False, slots=True)
+# Nobody changes variables and instructions: that attrs sees to it would take as long as the rest of
+# what a capture does.
+@attrs.define(eq=False, slots=True)
 class Variable:
     """A value that is known when the program runs; each is made by one step, or an input."""
 
@@ -100,7 +102,7 @@ def is_variable(operand: Any) -> bool:
     return type(operand) is Variable
 
 
-@attrs.frozen(eq=False, slots=True)
+@attrs.define(eq=False, slots=True)
 class Instruction:
     """One primitive, applied.
 
