@@ -88,11 +88,24 @@ class Primitive:
     elementwise
         Whether each element of its value depends on nothing but the elements of the operands at
         the same place, after broadcasting.
+    fresh
+        Whether its value never shares memory with an operand.
+    compound
+        Whether a compiler may follow its value function, and join the operations that it is made
+        of with others.
+    fold
+        How it combines the elements along ``axes``: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``, or
+        not at all.
+    exact
+        The function of Python's numbers that it stands for, which is not rounded.
 
     One that is not ``registered`` is no operation of the registry, but a part of programs alone.
     """
 
-    __slots__ = ("batch", "effect", "elementwise", "forward", "kind", "name", "rules", "value")
+    __slots__ = (
+        *("batch", "compound", "effect", "elementwise", "exact", "fold", "forward", "fresh"),
+        *("kind", "name", "rules", "value"),
+    )
 
     def __init__(
         self,
@@ -103,7 +116,12 @@ class Primitive:
         forward: Callable[..., Any] | None,
         batch: Callable[..., Any] | None,
         effect: bool = False,
+        *,
         elementwise: bool = False,
+        fresh: bool = False,
+        compound: bool = False,
+        fold: str = "",
+        exact: Callable[..., Any] | None = None,
         registered: bool = True,
     ) -> None:
         registered = registered and not effect
@@ -117,6 +135,10 @@ class Primitive:
         self.batch = batch
         self.effect = effect
         self.elementwise = elementwise
+        self.fresh = fresh
+        self.compound = compound
+        self.fold = fold
+        self.exact = exact
         if registered:
             registry[name] = self
 

@@ -31,7 +31,7 @@ def _inner(widths: Sequence[Pair], shape: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(before, before + n) for (before, _), n in zip(widths, shape, strict=True))
 
 
-@linear(x=lambda ct, shape, widths: ct[_inner(widths, shape)], batch=_batch_widths)
+@linear(x=lambda ct, shape, widths: ct[_inner(widths, shape)], batch=_batch_widths, fresh=True)
 def _pad_zeros(xp: Any, x: Any, *, widths: tuple[Pair, ...]) -> Any:
     shape = [n + before + after for n, (before, after) in zip(x.shape, widths, strict=True)]
     out = xp.zeros(shape, dtype=x.dtype)

@@ -174,6 +174,7 @@ def _matmul_transposed(xp: Any, x: Any, weight: Any) -> Any:
     weight=(_weight_pull, lambda t, x: x @ t.T),
     bias=(lambda ct, shape, dtype: fit(ct, (shape, dtype)), lambda t: t),
     batch=_batch_affine,
+    fresh=True,
 )
 def _affine(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
     out = x.dot(weight.T)

@@ -67,7 +67,12 @@ def _spread(ct: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     return _broadcast_to(ct, to=shape)
 
 
-@linear(x=lambda ct, shape, axes: _spread(ct, shape, axes), batch=shifted("axes"))
+@linear(
+    x=lambda ct, shape, axes: _spread(ct, shape, axes),
+    batch=shifted("axes"),
+    fold="sum",
+    fresh=True,
+)
 def _sum(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     return accumulated(x, axes, keepdims)
 
@@ -76,7 +81,7 @@ def _batch_sum_of_rows(apply: Any, values: Any, batched: Any, size: int, params:
     return _sum(values[0], axes=(1,), keepdims=False)
 
 
-@linear(x=lambda ct, shape: _spread(ct, shape, (0,)), batch=_batch_sum_of_rows)
+@linear(x=lambda ct, shape: _spread(ct, shape, (0,)), batch=_batch_sum_of_rows, fresh=True)
 def _sum_of_rows(xp: Any, x: Any) -> Any:
     """The sum along the first axis, which brings a cotangent to an operand that was repeated."""
     return sum_of_rows(x)
@@ -108,6 +113,8 @@ def _as(dtype: Any, out: Any) -> Any:
 @linear(
     x=lambda ct, shape, axes: _spread(ct / _count(shape, axes), shape, axes),
     batch=shifted("axes"),
+    fold="mean",
+    fresh=True,
 )
 def _mean(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     return accumulated(x, axes, keepdims) / _count(x.shape, axes)
@@ -205,14 +212,14 @@ def _smallest(axes: tuple[int, ...], x: Any) -> Any:
     return x.min(axis=axes, keepdims=True)
 
 
-@opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"))
+@opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"), fold="max", fresh=True)
 def _max(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
         return by_rows(_largest, axes, x).reshape(_rest(x.shape, axes))[()]
     return np.maximum.reduce(x, axes) if type(x) is np.ndarray else x.max(axis=axes)
 
 
-@opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"))
+@opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"), fold="min", fresh=True)
 def _min(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
         return by_rows(_smallest, axes, x).reshape(_rest(x.shape, axes))[()]
@@ -256,14 +263,14 @@ def _batch_arg(apply: Any, values: Any, batched: Any, size: int, params: Any) ->
     return reshape(out, (size, *(1,) * (x.ndim - 1))) if params["keepdims"] else out
 
 
-@constant(batch=_batch_arg)
+@constant(batch=_batch_arg, fresh=True)
 def _argmax(xp: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     if type(x) is np.ndarray:
         return x.argmax(axis, keepdims=keepdims)
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
-@constant(batch=_batch_arg)
+@constant(batch=_batch_arg, fresh=True)
 def _argmin(xp: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     if type(x) is np.ndarray:
         return x.argmin(axis, keepdims=keepdims)

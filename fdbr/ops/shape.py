@@ -370,7 +370,7 @@ def _in_dtype(xp: Any, number: Any, dtype: Any) -> Any:
     return xp.asarray(number, dtype=dtype) if type(number) in _NUMBERS else astype(number, dtype)
 
 
-@joining(_joined_places, _batch_joined)
+@joining(_joined_places, _batch_joined, fresh=True)
 def _concat(xp: Any, *arrays: Any, axis: int) -> Any:
     found = joined(arrays, axis) if xp is np else None
     return xp.concatenate(arrays, axis=axis) if found is None else found
@@ -397,7 +397,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
     return _concat(*parts, axis=normalize_axis(axis, parts[0].ndim, "concat"))
 
 
-@joining(_stacked_places, _batch_joined)
+@joining(_stacked_places, _batch_joined, fresh=True)
 def _stack(xp: Any, *arrays: Any, axis: int) -> Any:
     first = arrays[0]
     shape, dtype = first.shape, first.dtype

@@ -16,7 +16,6 @@ from fdbr.core import registry
 
 __all__ = ["lay_batch_last"]
 
-_REDUCTIONS = frozenset({"sum", "mean", "max", "min"})
 _STATISTICS = frozenset({"standardize", "rescale"})
 
 
@@ -95,9 +94,9 @@ class _Turning:
             return self._windows(step, *EXAMPLES_LAST[name])
         if not any(type(o) is Variable and o in self.twins for o in step.operands):
             return False
-        if name in _REDUCTIONS or name in _STATISTICS:
+        if step.primitive.fold or name in _STATISTICS:
             return self._reduction(step)
-        if step.primitive.kind == "elementwise" or name == "where":
+        if step.primitive.elementwise:
             return self._elementwise(step)
         return False
 

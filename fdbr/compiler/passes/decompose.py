@@ -20,14 +20,6 @@ __all__ = ["decompose"]
 
 _SMALL = 2048  # elements below which the whole is as fast as its parts, but in one kernel
 
-_COMPOUND = frozenset(
-    {
-        *("softmax", "log_softmax", "logsumexp", "standardize", "rescale"),
-        *("cross_entropy", "scaled_and_moved"),
-        *("gelu_tanh", "gelu", "gelu_share", "silu", "softplus", "softsign", "leaky_relu", "elu"),
-    }
-)
-
 
 def decompose(program: Program) -> Program:
     """Take compound primitives apart."""
@@ -63,7 +55,7 @@ def decompose(program: Program) -> Program:
 
 def _is_compound(step: Step) -> TypeGuard[Instruction]:
     """Whether a step is to be taken apart; arrays of other modules are no matter of kernels."""
-    if not isinstance(step, Instruction) or step.primitive.name not in _COMPOUND:
+    if not isinstance(step, Instruction) or not step.primitive.compound:
         return False
     kinds = map(kind_of, step.operands)
     return all(k.is_array or k.is_number or issubclass(k.type, np.generic) for k in kinds)

@@ -18,15 +18,14 @@ _SMALL = 2048  # elements below which NumPy is as fast as a kernel
 _LONG = 12  # steps from which on a kernel pays however small it is
 _ROWS = 8  # rows, so that threads can share them
 _MOST = 60  # steps of one kernel: LLVM's time grows faster than their number
-_REDUCTIONS = frozenset({"sum", "mean", "max", "min"})
 _SLOW = 8  # additions that an element costs, from which on a kernel pays for one operation
 VIEWS = frozenset({"reshape", "broadcast_to"})
 
 
 def reduction_of(step: Instruction) -> tuple[str, tuple[int, ...]] | None:
-    """The name and the axes of a reduction that kernels know."""
-    name = step.primitive.name
-    if name not in _REDUCTIONS or not step.operands or type(step.operands[0]) is not Variable:
+    """How a step combines elements, and the axes along which it does; `None` if it does not."""
+    name = step.primitive.fold
+    if not name or not step.operands or type(step.operands[0]) is not Variable:
         return None
     kind = step.operands[0].kind
     if CODES.get(kind.dtype) not in ("f4", "f8") or kind.dtype != step.outs[0].kind.dtype:

@@ -11,7 +11,6 @@ from typing import Any
 from fdbr.core import Primitive, registry
 
 __all__ = [
-    "DERIVED",
     "EXAMPLES_LAST",
     "PULLED",
     "PUT_LAST",
@@ -28,7 +27,7 @@ Value = Callable[..., Any]
 def _derived(primitive: Primitive, name: str, value: Value) -> Primitive:
     made = copy.copy(primitive)
     made.name, made.value, made.rules = name, value, None
-    made.kind, made.forward, made.batch = "constant", None, None
+    made.kind, made.forward, made.batch, made.fresh = "constant", None, None, True
     return made
 
 
@@ -117,9 +116,3 @@ PULLED: dict[str, Primitive] = {
     "to_winners_last": _derived(_PULLED, "pulled_windows_last", to_last(_pulled, (0, 1, 2), True)),
 }
 """``to_winners`` together with ``window_winners``."""
-
-
-DERIVED = frozenset(
-    p.name for p in (PUT_LAST, *last.values(), *WITH_RELU.values(), *PULLED.values())
-)
-"""The names of them all; none gives memory of its operands back."""

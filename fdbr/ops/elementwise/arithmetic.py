@@ -1,6 +1,7 @@
 """Sums, products, powers and what is made of them, element by element."""
 
 import math
+import operator
 from builtins import abs as abs_
 from typing import Any
 
@@ -46,7 +47,7 @@ _clip: Any = getattr(np, "_core", np).umath.clip  # what `numpy.clip` calls in t
 _MOST = 6  # the highest power that is multiplied out: its error stays below 4 ulps
 
 
-@elementwise(x=1, y=1)
+@elementwise(x=1, y=1, exact=operator.add)
 def add(xp: Any, x: Any, y: Any) -> Any:
     """The sum ``x + y``, element by element, with NumPy's broadcasting and promotion.
 
@@ -57,7 +58,7 @@ def add(xp: Any, x: Any, y: Any) -> Any:
     return xp.add(x, y)
 
 
-@elementwise(x=1, y=-1)
+@elementwise(x=1, y=-1, exact=operator.sub)
 def subtract(xp: Any, x: Any, y: Any) -> Any:
     """The difference ``x - y``, element by element.
 
@@ -68,7 +69,7 @@ def subtract(xp: Any, x: Any, y: Any) -> Any:
     return xp.subtract(x, y)
 
 
-@elementwise(x=lambda y: y, y=lambda x: x)
+@elementwise(x=lambda y: y, y=lambda x: x, exact=operator.mul)
 def multiply(xp: Any, x: Any, y: Any) -> Any:
     """The product ``x * y``, element by element.
 
@@ -83,6 +84,7 @@ def multiply(xp: Any, x: Any, y: Any) -> Any:
 @elementwise(
     x=lambda y: 1 / y if hasattr(y, "shape") or y else math.inf,  # Python's 1 / 0 is an error
     y=lambda out, y: -out / y,
+    exact=operator.truediv,
 )
 def divide(xp: Any, x: Any, y: Any) -> Any:
     """The quotient ``x / y``, element by element; of integers it is floating.
@@ -94,7 +96,7 @@ def divide(xp: Any, x: Any, y: Any) -> Any:
     return xp.divide(x, y)
 
 
-@elementwise(x=-1)
+@elementwise(x=-1, exact=operator.neg)
 def negative(xp: Any, x: Any) -> Any:
     """The negation ``-x``.
 
@@ -105,7 +107,7 @@ def negative(xp: Any, x: Any) -> Any:
     return xp.negative(x)
 
 
-@elementwise(x=1)
+@elementwise(x=1, exact=operator.pos)
 def positive(xp: Any, x: Any) -> Any:
     """A copy of ``x``.
 
@@ -116,7 +118,7 @@ def positive(xp: Any, x: Any) -> Any:
     return xp.positive(x)
 
 
-@elementwise(x=lambda x: x + x)
+@elementwise(x=lambda x: x + x, exact=lambda x: x * x)
 def square(xp: Any, x: Any) -> Any:
     """The square ``x * x``.
 
@@ -149,7 +151,11 @@ def sqrt(xp: Any, x: Any) -> Any:
     return xp.sqrt(x)
 
 
-@elementwise(x=lambda x, y: _power_by_base(x, y), y=lambda x, out: _power_by_exponent(x, out))
+@elementwise(
+    x=lambda x, y: _power_by_base(x, y),
+    y=lambda x, out: _power_by_exponent(x, out),
+    exact=operator.pow,
+)
 def _power(xp: Any, x: Any, y: Any) -> Any:
     return xp.power(x, y)
 
@@ -157,6 +163,7 @@ def _power(xp: Any, x: Any, y: Any) -> Any:
 @elementwise(
     x=lambda x, exponent: exponent * power(x, exponent - 1) if exponent else zeros_like(x),
     heavy="backward",
+    exact=lambda x, exponent: x**exponent,
 )
 def _integer_power(xp: Any, x: Any, *, exponent: int) -> Any:
     if xp is np and isinstance(x, np.ndarray | np.generic) and dtype_kind(x.dtype) == "f":
@@ -222,7 +229,7 @@ def _power_by_exponent(x: Any, out: Any) -> Any:
     return where(nonzero, out * log(where(nonzero, x, 1 + x)), 0 * out)
 
 
-@elementwise(x=lambda x: _real_sign(x))
+@elementwise(x=lambda x: _real_sign(x), exact=operator.abs)
 def _real_abs(xp: Any, x: Any) -> Any:
     return xp.abs(x)
 
@@ -272,7 +279,7 @@ def _share(won: Any, tied: Any, x: Any, y: Any) -> Any:
     return astype(won, dtype) + astype(tied, dtype) / 2
 
 
-@elementwise(x=1, y=lambda x, y: -floor_divide(x, y), heavy=True)
+@elementwise(x=1, y=lambda x, y: -floor_divide(x, y), heavy=True, exact=operator.mod)
 def remainder(xp: Any, x: Any, y: Any) -> Any:
     """The remainder of ``x / y`` with the sign of ``y``, as Python's ``%``.
 
@@ -394,7 +401,7 @@ def round(xp: Any, x: Any) -> Any:
     return xp.round(x)
 
 
-@elementwise(x=None, y=None)
+@elementwise(x=None, y=None, exact=operator.floordiv)
 def floor_divide(xp: Any, x: Any, y: Any) -> Any:
     """The quotient rounded down, as Python's ``//``; its derivative is 0 wherever it exists.
 

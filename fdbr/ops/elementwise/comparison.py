@@ -1,5 +1,6 @@
 """Comparison, logic and choice, element by element."""
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def where(xp: Any, condition: Any, x: Any, y: Any) -> Any:
     return xp.where(condition, x, y)
 
 
-@elementwise(x=None, y=None)
+@elementwise(x=None, y=None, exact=operator.eq)
 def equal(xp: Any, x: Any, y: Any) -> Any:
     """Whether ``x == y``, element by element.
 
@@ -68,7 +69,7 @@ def equal(xp: Any, x: Any, y: Any) -> Any:
         return x == y
 
 
-@elementwise(x=None, y=None)
+@elementwise(x=None, y=None, exact=operator.ne)
 def not_equal(xp: Any, x: Any, y: Any) -> Any:
     """Whether ``x != y``, element by element.
 
@@ -82,7 +83,7 @@ def not_equal(xp: Any, x: Any, y: Any) -> Any:
         return x != y
 
 
-@elementwise(x=None, y=None)
+@elementwise(x=None, y=None, exact=operator.lt)
 def less(xp: Any, x: Any, y: Any) -> Any:
     """Whether ``x < y``, element by element.
 
@@ -93,7 +94,7 @@ def less(xp: Any, x: Any, y: Any) -> Any:
     return xp.less(x, y)
 
 
-@elementwise(x=None, y=None)
+@elementwise(x=None, y=None, exact=operator.le)
 def less_equal(xp: Any, x: Any, y: Any) -> Any:
     """Whether ``x <= y``, element by element.
 
@@ -104,7 +105,7 @@ def less_equal(xp: Any, x: Any, y: Any) -> Any:
     return xp.less_equal(x, y)
 
 
-@elementwise(x=None, y=None)
+@elementwise(x=None, y=None, exact=operator.gt)
 def greater(xp: Any, x: Any, y: Any) -> Any:
     """Whether ``x > y``, element by element.
 
@@ -115,7 +116,7 @@ def greater(xp: Any, x: Any, y: Any) -> Any:
     return xp.greater(x, y)
 
 
-@elementwise(x=None, y=None)
+@elementwise(x=None, y=None, exact=operator.ge)
 def greater_equal(xp: Any, x: Any, y: Any) -> Any:
     """Whether ``x >= y``, element by element.
 
@@ -221,7 +222,7 @@ def signbit(xp: Any, x: Any) -> Any:
     return xp.signbit(x)
 
 
-@elementwise(x=None, y=None)
+@elementwise(x=None, y=None, exact=operator.and_)
 def bitwise_and(xp: Any, x: Any, y: Any) -> Any:
     """The bitwise conjunction of integers or truth values.
 
@@ -232,7 +233,7 @@ def bitwise_and(xp: Any, x: Any, y: Any) -> Any:
     return xp.bitwise_and(x, y)
 
 
-@elementwise(x=None, y=None)
+@elementwise(x=None, y=None, exact=operator.or_)
 def bitwise_or(xp: Any, x: Any, y: Any) -> Any:
     """The bitwise disjunction of integers or truth values.
 
@@ -243,7 +244,7 @@ def bitwise_or(xp: Any, x: Any, y: Any) -> Any:
     return xp.bitwise_or(x, y)
 
 
-@elementwise(x=None, y=None)
+@elementwise(x=None, y=None, exact=operator.xor)
 def bitwise_xor(xp: Any, x: Any, y: Any) -> Any:
     """The bitwise exclusive disjunction of integers or truth values.
 
@@ -254,7 +255,7 @@ def bitwise_xor(xp: Any, x: Any, y: Any) -> Any:
     return xp.bitwise_xor(x, y)
 
 
-@elementwise(x=None, y=None)
+@elementwise(x=None, y=None, exact=operator.lshift)
 def bitwise_left_shift(xp: Any, x: Any, y: Any) -> Any:
     """``x`` with its bits moved left by ``y`` of integers or truth values.
 
@@ -265,7 +266,7 @@ def bitwise_left_shift(xp: Any, x: Any, y: Any) -> Any:
     return xp.bitwise_left_shift(x, y)
 
 
-@elementwise(x=None, y=None)
+@elementwise(x=None, y=None, exact=operator.rshift)
 def bitwise_right_shift(xp: Any, x: Any, y: Any) -> Any:
     """``x`` with its bits moved right by ``y`` of integers or truth values.
 

@@ -137,7 +137,7 @@ def _slice(xp: Any, x: Any, *, key: Any) -> Any:
     return x[key]
 
 
-@linear(x=lambda ct, key: _slice(ct, key=key), batch=_batch_slice)
+@linear(x=lambda ct, key: _slice(ct, key=key), batch=_batch_slice, fresh=True)
 def _unslice(xp: Any, x: Any, *, shape: tuple[int, ...], key: Any) -> Any:
     out = xp.zeros(shape, dtype=x.dtype)
     out[key] = x
@@ -168,7 +168,7 @@ def _of_sum(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> tuple[Any, Any
     return dtype, np.dtype(np.float32) if is_short(dtype) else dtype
 
 
-@indexed(_gather_pull, batch=batch_reading)
+@indexed(_gather_pull, batch=batch_reading, fresh=True)
 def _gather(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
     return read_at(xp, x, join(key, indices))
 
@@ -176,6 +176,7 @@ def _gather(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
 @indexed(
     lambda ct, shape, indices, params: _gather(ct, *indices, key=params["key"]),
     batch=batch_scatter,
+    fresh=True,
 )
 def _scatter(xp: Any, x: Any, *indices: Any, shape: tuple[int, ...], key: Key) -> Any:
     return sums_at(xp, shape, join(key, indices), x)

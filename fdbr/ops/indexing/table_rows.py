@@ -73,7 +73,7 @@ def rows_at(xp: Any, weight: Any, indices: Any) -> Any:
     return read_at(xp, weight, indices)
 
 
-@linear(rows=lambda ct, indices: rows_at(ct, indices), batch=_batch_add)
+@linear(rows=lambda ct, indices: rows_at(ct, indices), batch=_batch_add, fresh=True)
 def add_rows(xp: Any, rows: Any, indices: Any, *, count: int) -> Any:
     """A table of ``count`` rows, with each of the given ones added to that of its number."""
     shape = rows.shape[indices.ndim :]

@@ -170,6 +170,7 @@ def _erase(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
     lambda ct, shape, indices, params: ct,
     lambda ct, shape, indices, params: _gather(ct, *indices, **params),
     batch=batch_replace,
+    fresh=True,
 )
 def _increase(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
     if xp is not np or is_short(x.dtype):

@@ -9,7 +9,7 @@ import numpy as np
 from fdbr import kernels
 from fdbr.ops.kinds.batches import aligned
 from fdbr.ops.kinds.large import LARGE, brought, evaluated, letting_go, multiplied, pulled
-from fdbr.ops.kinds.operation import Declaration, operands_of, operation
+from fdbr.ops.kinds.operation import Declaration, facts_in, operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rule, Unknown
 from fdbr.ops.kinds.unbroadcast import dtype_of, fit, in_precision, match
 
@@ -27,8 +27,10 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
     its derivatives are to be computed in double precision, and rounded once, if in single
     precision they would lose digits.  It may say that it is heavy, if value and derivative take
     ten times as long as a multiplication: large arrays are then divided among threads.
-    ``heavy="backward"`` says so of the derivative alone.
+    ``heavy="backward"`` says so of the derivative alone.  Facts may stand beside the derivatives
+    (see `fdbr.core.Primitive`).
     """
+    facts = facts_in(partials)
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
@@ -57,7 +59,9 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
             return match(total, out)
 
         value = evaluated(value, heavy is True)
-        function = operation(value, "elementwise", rules, forward, aligned, elementwise=True)
+        function = operation(
+            value, "elementwise", rules, forward, aligned, elementwise=True, **facts
+        )
         return letting_go(function) if _names_only_out(partials, value) else function
 
     return declare

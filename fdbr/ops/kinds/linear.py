@@ -4,28 +4,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from fdbr.core import dispatch
-from fdbr.ops.kinds.operation import Declaration, operands_of, operation
+from fdbr.ops.kinds.operation import Declaration, facts_in, operands_of, operation
 from fdbr.ops.kinds.rules import Function, Rules, stated_rule
 from fdbr.ops.kinds.unbroadcast import dtype_of, fit, match, shape_of, zeros_of
 
 __all__ = ["indexed", "joining", "linear"]
 
 
-def linear(
-    *, batch: Function | None = None, elementwise: bool = False, **transposes: Function
-) -> Declaration:
+def linear(*, batch: Function | None = None, **transposes: Any) -> Declaration:
     """Declare an operation that is linear in all the operands given here together.
 
-    A transpose takes the cotangent, and what it names, to the operand's cotangent.  An operation
-    may say that it acts on each element alone, as `elementwise` ones do: a compiler may join it
-    with others then.
+    A transpose takes the cotangent, and what it names, to the operand's cotangent.  Facts
+    may stand beside them (see `fdbr.core.Primitive`).
     """
+    facts = facts_in(transposes)
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
         rules = [stated_rule(transposes.get(n), operands, i) for i, n in enumerate(operands)]
         positions = [operands.index(name) for name in transposes]
-        function = operation(value, "linear", rules, None, batch, elementwise=elementwise)
+        function = operation(value, "linear", rules, None, batch, **facts)
         function.primitive.forward = _forward(function.primitive, positions)
         return function
 
@@ -44,7 +42,7 @@ def _forward(primitive: Any, positions: Sequence[int] | None) -> Function:
     return forward
 
 
-def joining(places: Function, batch: Function) -> Declaration:
+def joining(places: Function, batch: Function, **facts: Any) -> Declaration:
     """Declare an operation that puts any number of operands side by side.
 
     ``places(operands, params)`` are the keys by which the operands are found again in the result,
@@ -53,7 +51,7 @@ def joining(places: Function, batch: Function) -> Declaration:
 
     def declare(value: Function) -> Any:
         rules = Rules(lambda index: _JoiningRule(places, index), shared=places)
-        function = operation(value, "linear", rules, None, batch)
+        function = operation(value, "linear", rules, None, batch, **facts)
         function.primitive.forward = _forward(function.primitive, None)
         return function
 
@@ -83,7 +81,7 @@ class _JoiningRule:
         return fit(ct[place], like)
 
 
-def indexed(*transposes: Function, batch: Function) -> Declaration:
+def indexed(*transposes: Function, batch: Function, **facts: Any) -> Declaration:
     """Declare an operation that is linear in its first operands, at places the others tell.
 
     There is one transpose for each operand that is no index: ``transpose(cotangent, shape,
@@ -93,7 +91,7 @@ def indexed(*transposes: Function, batch: Function) -> Declaration:
 
     def declare(value: Function) -> Any:
         of = Rules(lambda i: rules[i] if i < len(rules) else None)
-        function = operation(value, "linear", of, None, batch)
+        function = operation(value, "linear", of, None, batch, **facts)
         function.primitive.forward = _forward(function.primitive, range(len(rules)))
         return function
 

@@ -3,18 +3,20 @@
 from typing import Any
 
 from fdbr.core import dispatch
-from fdbr.ops.kinds.operation import Declaration, operands_of, operation
+from fdbr.ops.kinds.operation import Declaration, facts_in, operands_of, operation
 from fdbr.ops.kinds.rules import Function, stated_rule
 from fdbr.ops.kinds.unbroadcast import match
 
 __all__ = ["multilinear"]
 
 
-def multilinear(*, batch: Function | None = None, **transposes: Function) -> Declaration:
+def multilinear(*, batch: Function | None = None, **transposes: Any) -> Declaration:
     """Declare an operation that is linear in each of the operands given here alone.
 
-    A transpose takes the cotangent, and what it names, to the operand's cotangent.
+    A transpose takes the cotangent, and what it names, to the operand's cotangent.  Facts
+    may stand beside them (see `fdbr.core.Primitive`).
     """
+    facts = facts_in(transposes)
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
@@ -29,7 +31,7 @@ def multilinear(*, batch: Function | None = None, **transposes: Function) -> Dec
                     total = term if total is None else total + term
             return match(total, out)
 
-        made: Any = operation(value, "multilinear", rules, forward, batch)
+        made: Any = operation(value, "multilinear", rules, forward, batch, **facts)
         return made
 
     return declare

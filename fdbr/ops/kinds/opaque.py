@@ -7,7 +7,15 @@ from collections.abc import Callable
 from typing import Any, Concatenate, overload
 
 from fdbr.ops.kinds.batches import aligned
-from fdbr.ops.kinds.operation import Declaration, Operation, P, R_co, operands_of, operation
+from fdbr.ops.kinds.operation import (
+    Declaration,
+    Operation,
+    P,
+    R_co,
+    facts_in,
+    operands_of,
+    operation,
+)
 from fdbr.ops.kinds.rules import Function, Rules, Unknown, names_of, saver, stated_rule
 from fdbr.ops.kinds.unbroadcast import dtype_of, fit, in_precision, match
 
@@ -18,7 +26,7 @@ def opaque(
     *,
     batch: Function | None = None,
     first: Function | None = None,
-    **statements: tuple[Function, Function],
+    **statements: Any,
 ) -> Declaration:
     """Declare an operation whose rules are stated one by one.
 
@@ -27,8 +35,10 @@ def opaque(
     and what it names to its share of the output's.  Of an operation with several outputs both
     are tuples.  `Unknown` twice stands for a derivative that is not known.  Where the reverse
     rules begin with the same work, ``first`` does it once: it takes the cotangent and what it
-    names to what they are given in the cotangent's place.
+    names to what they are given in the cotangent's place.  Facts may stand beside the pairs (see
+    `fdbr.core.Primitive`).
     """
+    facts = facts_in(statements)
 
     def declare(value: Function) -> Any:
         operands = operands_of(value)
@@ -46,7 +56,7 @@ def opaque(
 
         if first is not None:
             rules = Rules(rules.__getitem__, first=stated_rule(first, operands, 0))
-        return operation(value, "opaque", rules, forward, batch)
+        return operation(value, "opaque", rules, forward, batch, **facts)
 
     return declare
 
@@ -121,23 +131,21 @@ def _plus(a: Any, b: Any) -> Any:
 
 @overload
 def constant(
-    value: Callable[Concatenate[Any, P], R_co], *, batch: Function = ..., elementwise: bool = ...
+    value: Callable[Concatenate[Any, P], R_co], *, batch: Function = ..., **facts: Any
 ) -> Operation[P, R_co]: ...
 
 
 @overload
-def constant(*, batch: Function = ..., elementwise: bool = ...) -> Declaration: ...
+def constant(*, batch: Function = ..., **facts: Any) -> Declaration: ...
 
 
-def constant(
-    value: Function | None = None, *, batch: Function = aligned, elementwise: bool = False
-) -> Any:
+def constant(value: Function | None = None, *, batch: Function = aligned, **facts: Any) -> Any:
     """Declare an operation whose derivative is zero wherever it exists.
 
-    It broadcasts as elementwise operations do, unless it states how else it acts on a batch.  It
-    may say that it acts on each element alone: a compiler may join it with others then.
+    It broadcasts as elementwise operations do, unless it states how else it acts on a batch.
+    Facts may stand beside that (see `fdbr.core.Primitive`).
     """
     if value is None:
-        return lambda value: constant(value, batch=batch, elementwise=elementwise)
+        return lambda value: constant(value, batch=batch, **facts)
     rules = Rules(lambda index: None)
-    return operation(value, "constant", rules, None, batch, elementwise=elementwise)
+    return operation(value, "constant", rules, None, batch, **facts)

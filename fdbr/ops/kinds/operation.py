@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from fdbr.core import Primitive, dispatch
 from fdbr.ops.kinds.rules import Function
 
-__all__ = ["Declaration", "Operation", "operands_of", "operation"]
+__all__ = ["Declaration", "Operation", "facts_in", "operands_of", "operation"]
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -33,6 +33,15 @@ def operands_of(value: Function) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
 
 
+FACTS = frozenset({"compound", "elementwise", "exact", "fold", "fresh"})
+"""What a declaration may say of an operation beside its derivatives: see `Primitive`."""
+
+
+def facts_in(statements: dict[str, Any]) -> dict[str, Any]:
+    """The facts among the statements of a declaration; taken out, for the others are operands'."""
+    return {name: statements.pop(name) for name in FACTS & statements.keys()}
+
+
 def operation(
     value: Function,
     kind: str,
@@ -41,10 +50,13 @@ def operation(
     batch: Function | None,
     **facts: Any,
 ) -> Any:
-    """Make the primitive, of which some more facts may be known, and the function that applies it.
+    """Make the primitive, and the function that applies it.
 
+    Of operations that compute each element, or sums of products, the value is memory of their own.
     The function has the value's name, docstring, source and signature without the array module.
     """
+    own = kind == "multilinear" or facts.get("elementwise", False)
+    facts.setdefault("fresh", own)
     primitive = Primitive(value.__name__.strip("_"), kind, value, rules, forward, batch, **facts)
     parameters = list(inspect.signature(value).parameters.values())[1:]
     scope = {"dispatch": dispatch, "primitive": primitive, "none": {}}

@@ -66,6 +66,8 @@ def _weighted(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
         lambda t, out, axes: by_rows(_weighted, axes, out, t),
     ),
     batch=shifted("axes"),
+    compound=True,
+    fresh=True,
 )
 @along_rows
 def _softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
@@ -100,7 +102,7 @@ def _log_pulled(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
     return ct - exp(out) * accumulated(ct, axes, keepdims=True)
 
 
-@opaque(x=(_log_pull, _log_push), batch=shifted("axes"))
+@opaque(x=(_log_pull, _log_push), batch=shifted("axes"), compound=True, fresh=True)
 @along_rows
 def _log_softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     away, _ = _shifted(xp, x, axes)
@@ -147,7 +149,7 @@ def _sum_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return accumulated(t * _shares(x, out, axes), axes)
 
 
-@opaque(x=(_sum_pull, _sum_push), batch=shifted("axes"))
+@opaque(x=(_sum_pull, _sum_push), batch=shifted("axes"), compound=True, fresh=True)
 def _logsumexp(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
     out = by_rows(_log_of_sums, axes, x)
     return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]

@@ -125,6 +125,7 @@ def _along_channels(bias: Any, rank: int) -> Any:
         lambda t, geometry: _along_channels(t, len(geometry.kernel)),
     ),
     batch=_batch_biased,
+    fresh=True,
 )
 def _conv_biased(
     xp: Any, x: Any, weight: Any, bias: Any, *, geometry: Geometry, groups: int

@@ -88,7 +88,9 @@ def _cross_entropy_push(t: Any, out: Any, labels: Any) -> tuple[Any, Any]:
     return squeeze(total, axis=-1) - _chosen(t, labels), moved - out[1] * total
 
 
-@opaque(x=(_cross_entropy_pull, _cross_entropy_push), batch=_batch_examples)
+@opaque(
+    x=(_cross_entropy_pull, _cross_entropy_push), batch=_batch_examples, compound=True, fresh=True
+)
 def _cross_entropy(xp: Any, x: Any, labels: Any) -> Any:
     """Each example's loss, and the softmax, which the derivative needs."""
     if type(x) is not np.ndarray or x.nbytes < _LONG or x.shape[-1] >= _FEW:

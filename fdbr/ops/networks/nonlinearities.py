@@ -77,7 +77,7 @@ def hard_tanh(x: Any, /) -> Any:
     return _hard_limits(x, low=-1, high=1)
 
 
-@elementwise(x=lambda x, slope: slope + (1 - slope) * _positive(x), heavy=True)
+@elementwise(x=lambda x, slope: slope + (1 - slope) * _positive(x), heavy=True, compound=True)
 def _leaky_relu(xp: Any, x: Any, *, slope: float) -> Any:
     if getattr(x, "itemsize", 8) <= 2:
         slope = as_weak(slope, x)
@@ -101,7 +101,7 @@ def _elu_slope(x: Any, scale: float, alpha: float) -> Any:
     return positive + (1 - positive) * (scale / alpha) * exp(minimum(x, 0) / alpha)
 
 
-@elementwise(x=_elu_slope, heavy=True)
+@elementwise(x=_elu_slope, heavy=True, compound=True)
 def _elu(xp: Any, x: Any, *, scale: float, alpha: float) -> Any:
     below = clipped(xp, x, -math.inf, 0)
     if alpha != 1:
@@ -156,7 +156,7 @@ def selu(x: Any, /) -> Any:
 # --- smooth -------------------------------------------------------------------------
 
 
-@elementwise(x=lambda x: sigmoid(x), heavy=True)
+@elementwise(x=lambda x: sigmoid(x), heavy=True, compound=True)
 def softplus(xp: Any, x: Any) -> Any:
     """``log(1 + exp(x))``, without overflow.
 
@@ -179,7 +179,7 @@ def log_sigmoid(x: Any, /) -> Any:
     return -softplus(-x)
 
 
-@elementwise(x=lambda x: 1 / (1 + abs(x)) ** 2, heavy="backward")
+@elementwise(x=lambda x: 1 / (1 + abs(x)) ** 2, heavy="backward", compound=True)
 def softsign(xp: Any, x: Any) -> Any:
     """``x / (1 + abs(x))``.
 
@@ -195,7 +195,7 @@ def _silu_slope(x: Any) -> Any:
     return sigmoid(x) + x * sigmoid_slope(x)
 
 
-@elementwise(x=_silu_slope, heavy=True)
+@elementwise(x=_silu_slope, heavy=True, compound=True)
 def silu(xp: Any, x: Any) -> Any:
     """``x * sigmoid(x)``, also called swish.
 
@@ -237,14 +237,16 @@ def _is_fast(x: Any) -> bool:
     return type(x) is np.ndarray and x.dtype == np.float32 and x.size >= _FEW
 
 
-@elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True)
+@elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True)
 def _gelu_share(xp: Any, x: Any) -> Any:
     if not _is_fast(x):
         return ndtr.primitive.value(xp, x)
     return xp.abs((x > 0) - _upper_tail(_magnitude(x)))
 
 
-@elementwise(x=lambda x: _gelu_share(x) + x * gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True)
+@elementwise(
+    x=lambda x: _gelu_share(x) + x * gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True
+)
 def _gelu(xp: Any, x: Any) -> Any:
     if not _is_fast(x):
         return x * ndtr.primitive.value(xp, x)
@@ -261,7 +263,7 @@ def _gelu_tanh_slope(x: Any) -> Any:
     return sigmoid(share) + sigmoid_slope(share) * x * (1 + bent) * (2 * _GELU_SCALE)
 
 
-@elementwise(x=_gelu_tanh_slope, heavy=True)
+@elementwise(x=_gelu_tanh_slope, heavy=True, compound=True)
 def _gelu_tanh(xp: Any, x: Any) -> Any:
     # 1 + tanh(u) is 2 sigmoid(2 u), which keeps its digits where the tangent is next to -1.
     share = x * (2 * _GELU_SCALE + 2 * _GELU_SCALE * _GELU_CUBE * (x * x))

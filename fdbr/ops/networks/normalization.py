@@ -68,7 +68,7 @@ def _standard_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple
     return (away - y * shared) / scale, mean, 2 * scale * shared
 
 
-@opaque(x=(_standard_pull, _standard_push), batch=shifted("axes"))
+@opaque(x=(_standard_pull, _standard_push), batch=shifted("axes"), compound=True, fresh=True)
 @along_rows
 def _standardize(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> Any:
     """``(x - mean) / sqrt(variance + eps)``, the mean and the variance, which keep their axes."""
@@ -106,7 +106,7 @@ def _rms_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any,
     return (t - y * shared) / scale, 2 * scale * shared
 
 
-@opaque(x=(_rms_pull, _rms_push), batch=shifted("axes"))
+@opaque(x=(_rms_pull, _rms_push), batch=shifted("axes"), compound=True, fresh=True)
 @along_rows
 def _rescale(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> Any:
     """``x / sqrt(square + eps)`` and the mean square, which keeps its axes."""
@@ -351,7 +351,7 @@ def _aligned(value: Any, ndim: int, axes: tuple[int, ...]) -> Any:
     return reshape(value, tuple(lengths))
 
 
-@elementwise(x=lambda weight: weight, weight=lambda x: x, bias=1)
+@elementwise(x=lambda weight: weight, weight=lambda x: x, bias=1, compound=True)
 def _scaled_and_moved(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
     return x * weight + bias
 

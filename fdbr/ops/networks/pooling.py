@@ -73,13 +73,16 @@ def _batch_leading(apply: Any, values: Any, batched: Any, size: int, params: Any
         ct, geometry=geometry, size=_spatial(shape, geometry)
     ),
     batch=_batch_leading,
+    fresh=True,
 )
 def _sum_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
     counts = geometry.counts(_spatial(x.shape, geometry))
     return _reduced(xp, _padded(xp, x, geometry, 0), geometry, counts, xp.add)
 
 
-@linear(x=lambda ct, geometry: _sum_windows(ct, geometry=geometry), batch=_batch_leading)
+@linear(
+    x=lambda ct, geometry: _sum_windows(ct, geometry=geometry), batch=_batch_leading, fresh=True
+)
 def _spread_windows(xp: Any, x: Any, *, geometry: Geometry, size: Sizes) -> Any:
     counts = _spatial(x.shape, geometry)
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
@@ -109,13 +112,13 @@ def _of_first(t: Any, x: Any, out: Any, geometry: Geometry) -> Any:
     return _at_winners(t, _window_winners(x, out, geometry=geometry), geometry=geometry)
 
 
-@opaque(x=(_to_first, _of_first), batch=_batch_leading)
+@opaque(x=(_to_first, _of_first), batch=_batch_leading, fresh=True)
 def _max_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
     counts = geometry.counts(_spatial(x.shape, geometry))
     return _reduced(xp, _padded(xp, x, geometry, _lowest(xp, x)), geometry, counts, xp.maximum)
 
 
-@constant(batch=_batch_leading)
+@constant(batch=_batch_leading, fresh=True)
 def _window_winners(xp: Any, x: Any, out: Any, *, geometry: Geometry) -> Any:
     """The number of the first position in each window that holds its maximum."""
     counts = _spatial(out.shape, geometry)
@@ -137,6 +140,7 @@ def _window_winners(xp: Any, x: Any, out: Any, *, geometry: Geometry) -> Any:
         ct, winners, geometry=geometry, size=_spatial(shape, geometry)
     ),
     batch=_batch_leading,
+    fresh=True,
 )
 def _at_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry) -> Any:
     """The element of each window at the position that ``winners`` gives."""
@@ -152,6 +156,7 @@ def _at_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry) -> Any:
 @linear(
     x=lambda ct, winners, geometry: _at_winners(ct, winners, geometry=geometry),
     batch=_batch_leading,
+    fresh=True,
 )
 def _to_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry, size: Sizes) -> Any:
     """The transpose of `_at_winners`."""

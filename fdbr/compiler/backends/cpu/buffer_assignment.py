@@ -26,7 +26,6 @@ from fdbr.compiler.ir.program import (
     is_variable,
     kind_of,
 )
-from fdbr.compiler.passes.program_primitives import DERIVED
 
 __all__ = ["Plan", "is_fresh", "is_join", "is_large", "is_product", "plan"]
 
@@ -37,31 +36,6 @@ _MANY = 500  # and from which on all do
 
 # The primitives that NumPy can have write to given memory.
 _PRODUCTS = frozenset({"matmul", "matmul_transposed", "affine"})
-
-# Primitives that are not elementwise and whose results never share memory with an operand.
-_FRESH = frozenset(
-    {
-        *("sum", "sum_of_rows", "mean", "max", "min", "argmax", "argmin", "contract"),
-        *(
-            "stack",
-            "concat",
-            "rows",
-            "add_rows",
-            "gather",
-            "scatter",
-            "increase",
-            "where",
-            "unslice",
-        ),
-        *("softmax", "log_softmax", "logsumexp", "cross_entropy", "standardize", "rescale"),
-        *("conv", "conv_biased", "conv_input", "conv_kernel", "max_windows", "sum_windows"),
-        *("spread_windows", "window_winners", "at_winners", "to_winners"),
-        *("pad_zeros", "astype_inexact", "astype_exact"),
-        *_PRODUCTS,
-        *DERIVED,
-    }
-)
-
 
 Parts = dict[Variable, tuple[Variable, int]]
 """The variables that lie in the memory of others, and at which byte of it."""
@@ -243,8 +217,8 @@ def _copies(step: Instruction, shown: dict[Variable, Any]) -> bool:
 
 def is_fresh(step: Any) -> bool:
     """Whether the results of a step never share memory with its operands."""
-    primitive = step.primitive
-    return primitive.kind == "elementwise" or primitive.name in _FRESH
+    fresh: bool = step.primitive.fresh
+    return fresh
 
 
 def _packed(

@@ -12,11 +12,11 @@ from fdbr.compiler.backends.cpu.written import stored
 from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.views import view_of
 
-__all__ = ["FORMS", "Form", "pad_key"]
+__all__ = ["Form", "form_of", "pad_key"]
 
 _LONGEST = 256  # elements up to which a sum one after the other is as exact as NumPy's
 _TINY = 256  # multiplications up to which the BLAS takes longer to begin than a loop to end
-_REDUCTIONS = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
+_STEPS = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
 
 
 @attrs.frozen
@@ -136,7 +136,7 @@ def _checked(looks: list[Look], shape: Sequence[int], at: list[str]) -> tuple[li
 
 
 def _reduce(writer: Writer, step: Instruction) -> None:
-    name, out = step.primitive.name, step.outs[0]
+    name, out = step.primitive.fold, step.outs[0]
     source = writer.look(step.operands[0])
     code = source.code
     target = writer.target(out)
@@ -157,7 +157,7 @@ def _reduce(writer: Writer, step: Instruction) -> None:
                 indices[axis] = f"j{axis}"
                 indent += "    "
         text = source.at(indices, len(indices))
-        lines.append(f"{indent}t = {_REDUCTIONS[name]}(t, {text})")
+        lines.append(f"{indent}t = {_STEPS[name]}(t, {text})")
         if name in ("max", "min"):
             lines.append(f"{indent}nan_in |= {text} != {text}")
         terms = [f"{at[axis]} * {strides[axis]}" for axis in kept if at[axis] != "0"]
@@ -233,9 +233,9 @@ def _multiply(writer: Writer, step: Instruction) -> None:
     writer.loop(target.shape, body)
 
 
-FORMS: dict[str, Form] = {
+_FOLD = Form(_is_reduction, _reduce)
+_FORMS: dict[str, Form] = {
     **dict.fromkeys(LOOKS, Form(_is_copy, _look)),
-    **dict.fromkeys(_REDUCTIONS, Form(_is_reduction, _reduce)),
     **dict.fromkeys(("concat", "stack"), Form(_is_copy, _join)),
     **dict.fromkeys(("gather", "subtract_at_labels"), Form(_is_lookup, _look_up, refuses=True)),
     **dict.fromkeys(("matmul", "matmul_transposed"), Form(_is_tiny_product, _multiply)),
@@ -243,3 +243,8 @@ FORMS: dict[str, Form] = {
     "pad_zeros": Form(_pads, _pad),
 }
 """By the names of primitives."""
+
+
+def form_of(step: Instruction) -> Form | None:
+    """How kernels of small arrays do a step that is not elementwise."""
+    return _FOLD if step.primitive.fold else _FORMS.get(step.primitive.name)

@@ -13,7 +13,7 @@ import numpy as np
 from fdbr.compiler.backends.cpu.element_code import cost
 from fdbr.compiler.backends.cpu.formulas import CODES, is_elementwise
 from fdbr.compiler.backends.cpu.looks import Look, merged
-from fdbr.compiler.backends.cpu.small_forms import FORMS
+from fdbr.compiler.backends.cpu.small_forms import form_of
 from fdbr.compiler.backends.cpu.small_writer import Writer
 from fdbr.compiler.backends.cpu.written import Output, Written, literal, store, stored
 from fdbr.compiler.ir.program import Instruction, Small, Variable, kind_of
@@ -40,7 +40,7 @@ def is_plain_loop(step: Instruction) -> bool:
         return False
     if any(out.kind.is_number for out in step.outs):
         return False
-    form = FORMS.get(step.primitive.name)
+    form = form_of(step)
     return is_elementwise(step) if form is None else form.fits(step)
 
 
@@ -84,7 +84,7 @@ def write_small(small: Small, lying: Callable[[Variable], Look | None] | None = 
 
 def write_step(writer: Writer, step: Instruction) -> None:
     """The statements that do a step."""
-    form = FORMS.get(step.primitive.name)
+    form = form_of(step)
     if form is None:
         _elementwise(writer, step)
     else:
@@ -120,5 +120,5 @@ def _elementwise(writer: Writer, step: Instruction) -> None:
 
 
 def _refuses(step: Instruction) -> bool:
-    form = FORMS.get(step.primitive.name)
+    form = form_of(step)
     return form is not None and form.refuses
