@@ -1,9 +1,11 @@
 """Random programs with random control flow, each from its seed.
 
-A program is a list of statements that act on numbered arrays, some of one number, some of three,
-and on numbered integers of Python.  Every result is squashed, so that nothing grows.
+A program is a list of statements that act on numbered arrays, some of one number, some vectors,
+and on numbered integers of Python.  Every result is squashed, so that nothing grows.  Statements
+may read what is around the program, too, which changes from call to call.
 """
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -57,10 +59,41 @@ _REDUCTION = (
 )
 
 
+class Surroundings:
+    """What is around a program: an attribute, an entry of a dict, variables of a closure."""
+
+    def __init__(self, rng: np.random.Generator, size: int, dtype: Any) -> None:
+        self.rng, self.size, self.dtype = rng, size, dtype
+        self.settings = types.SimpleNamespace(rate=0.5)
+        self.table = {"shift": 0.25, "name": "some"}
+        self.weights, self.count, self.put = self._closure()
+        self.change()
+
+    def _closure(self) -> tuple[Callable[[], Any], Callable[[], int], Callable[..., None]]:
+        weights, count = np.ones(self.size, self.dtype), 1
+
+        def put(new: Any, number: int) -> None:
+            nonlocal weights, count
+            weights, count = new, number
+
+        return lambda: weights, lambda: count, put
+
+    def change(self) -> None:
+        """Bind some of it anew."""
+        if self.rng.random() < 0.5:
+            self.settings.rate = float(self.rng.uniform(-1, 1))
+        if self.rng.random() < 0.5:
+            self.table["shift"] = float(self.rng.uniform(-1, 1))
+        if self.rng.random() < 0.5:
+            weights = self.rng.uniform(-1, 1, self.size).astype(self.dtype)
+            self.put(weights, int(self.rng.integers(3)))
+
+
 class Drawing:
     """A program in the making."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, around: Surroundings | None = None) -> None:
+        self.around = around
         self.rng = np.random.Generator(np.random.Philox(seed))
         self.lines: list[str] = []
 
@@ -75,6 +108,7 @@ class Drawing:
     def block(self, length: int, depth: int) -> list[Statement]:
         """Some statements."""
         kinds = [self.unary, self.binary, self.vector, self.reduction, self.product, self.integer]
+        kinds += [self.outer] if self.around else []
         nested = [self.branch, self.loop, self.count, self.choice]
         drawn = []
         for _ in range(length):
@@ -135,9 +169,35 @@ class Drawing:
         i, j, k = self.number(INTEGERS), self.number(SCALARS), self.number(VECTORS)
 
         def run(s: State) -> None:
-            place = int(ops.floor(4 * s.scalars[j])) % 3
+            place = int(ops.floor(4 * s.scalars[j])) % s.vectors[k].shape[0]
             s.integers[i] = (s.integers[i] + place) % 5
             s.scalars[j] = s.vectors[k][place] + s.vectors[k][: place + 1].sum() / 4
+
+        return run
+
+    def outer(self) -> Statement:
+        around: Any = self.around
+        i, j, kind, bound = self.number(VECTORS), self.number(SCALARS), self.number(5), 0.3
+        settings, table, weights, count = (
+            around.settings,
+            around.table,
+            around.weights,
+            around.count,
+        )
+
+        def run(s: State) -> None:
+            if kind == 0:
+                s.vectors[i] = ops.tanh(s.vectors[i] * settings.rate + weights())
+            elif kind == 1:
+                s.scalars[j] = s.scalars[j] * (1 + table["shift"]) / 2
+            elif kind == 2:
+                for _ in range(count()):
+                    s.vectors[i] = ops.sin(s.vectors[i] + settings.rate)
+            elif kind == 3:
+                s.vectors[i] = -s.vectors[i] if settings.rate > bound else s.vectors[i] / 2
+            else:
+                s.scalars[j] = ops.tanh(s.scalars[j] + (weights() * s.vectors[i]).sum())
+                s.integers[0] = (s.integers[0] + count()) % 5
 
         return run
 
@@ -182,15 +242,17 @@ class Drawing:
         i, blocks = self.number(VECTORS), [self.block(1, depth) for _ in range(3)]
 
         def run(s: State) -> None:
-            for statement in blocks[int(ops.argmax(s.vectors[i]))]:
+            for statement in blocks[int(ops.argmax(s.vectors[i])) % 3]:
                 statement(s)
 
         return run
 
 
-def random_program(seed: int, length: int = 5, depth: int = 2) -> Callable[..., Any]:
+def random_program(
+    seed: int, length: int = 5, depth: int = 2, around: Surroundings | None = None
+) -> Callable[..., Any]:
     """The function of a seed: from a matrix, a vector, a scalar and an integer to a scalar."""
-    statements = Drawing(seed).block(length, depth)
+    statements = Drawing(seed, around).block(length, depth)
 
     def program(matrix: Any, vector: Any, scalar: Any, integer: Any) -> Any:
         state = State(matrix, vector, scalar, integer)
@@ -201,13 +263,15 @@ def random_program(seed: int, length: int = 5, depth: int = 2) -> Callable[..., 
     return program
 
 
-def random_arguments(seed: int, count: int) -> list[tuple[Any, ...]]:
+def random_arguments(
+    seed: int, count: int, size: int = 3, dtype: Any = np.float64
+) -> list[tuple[Any, ...]]:
     """Points at which to call it; some occur again."""
     rng = np.random.Generator(np.random.Philox(seed + 1_000_000))
     points = [
         (
-            rng.uniform(-1, 1, (3, 3)),
-            rng.uniform(-2, 2, 3),
+            rng.uniform(-1, 1, (size, size)).astype(dtype),
+            rng.uniform(-2, 2, size).astype(dtype),
             float(rng.uniform(-2, 2)),
             int(rng.integers(5)),
         )
