@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    *("address_of", "cache_directory", "code_of", "digest", "find", "kept", "optimized"),
+    *("Address", "address_of", "cache_directory", "code_of", "digest", "find", "kept", "optimized"),
     *("optimized_address", "optimized_code", "placed", "processor", "vector_bytes"),
 ]
 
@@ -23,7 +23,29 @@ _FORMAT = b"fdbr kernel 3\n"
 _MOST = 1 << 29  # bytes that are kept on disk
 _OFTEN = 256  # kernels that are written until the next look at them
 _writings = itertools.count()
-_loaded: dict[str, tuple[int, Any]] = {}  # address and owner of the code, by source
+
+
+class Address(int):
+    """Where machine code stands, which stays there as long as this is referred to.
+
+    Attributes
+    ----------
+    owner
+        What gives the memory back when it is gone.
+    size
+        How many bytes its object file has.
+    """
+
+    owner: Any
+    size: int
+
+    def __new__(cls, address: int, owner: Any, size: int) -> "Address":
+        made = super().__new__(cls, address)
+        made.owner, made.size = owner, size
+        return made
+
+
+_loaded: dict[str, Address] = {}  # by source; what eager mode computes with is not given back
 
 
 def cache_directory() -> Path | None:
@@ -83,7 +105,7 @@ def address_of(source: str) -> int:
         name = digest(source, processor())
         found = kept(name, lambda: ("kernel", _compiled(source)))
         found = _loaded.setdefault(source, found)  # another thread may have been faster
-    return found[0]
+    return found
 
 
 def optimized_address(source: str) -> int:
@@ -93,11 +115,11 @@ def optimized_address(source: str) -> int:
         name = digest("optimized", source, processor())
         found = kept(name, lambda: ("kernel", optimized_code(source)))
         found = _loaded.setdefault(source, found)
-    return found[0]
+    return found
 
 
-def kept(name: str, compile: Callable[[], tuple[str, bytes]]) -> tuple[int, Any]:
-    """The address and the owner of machine code that is kept under a name, or else compiled.
+def kept(name: str, compile: Callable[[], tuple[str, bytes]]) -> Address:
+    """The address of machine code that is kept under a name, or else compiled.
 
     ``compile`` gives the name of a function, and an object file that has it.
     """
@@ -147,7 +169,8 @@ def optimized(source: str) -> str:
 
 
 def _parsed(source: str) -> Any:
-    module = _llvm().parse_assembly(source)
+    llvm = _llvm()  # what it learns of a module goes with the context
+    module = llvm.parse_assembly(source, llvm.create_context())
     module.verify()
     return module
 
@@ -224,13 +247,13 @@ def _read(path: Path) -> tuple[str, bytes] | None:
     return name.decode(), code
 
 
-def placed(name: str, code: bytes) -> tuple[int, Any]:
-    """The address of a function of an object file, which is brought into memory, and its owner.
+def placed(name: str, code: bytes) -> Address:
+    """The address of a function of an object file, which is brought into memory.
 
     Each has an engine to itself: functions of different files may have the same name.
     """
     llvm = _llvm()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+    engine = llvm.create_mcjit_compiler(_parsed(""), _machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    return engine.get_function_address(name), engine
+    return Address(engine.get_function_address(name), engine, len(code))

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from queue import SimpleQueue
 from typing import Any
+from weakref import WeakValueDictionary
 
 from fdbr.compiler.backends.cpu import compiling
 
@@ -66,7 +67,7 @@ class Request:
         Whether it is to be compiled in the background.
     """
 
-    __slots__ = ("address", "asked", "failed", "source")
+    __slots__ = ("__weakref__", "address", "asked", "failed", "source")
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -85,7 +86,8 @@ class _Service:
     """The process, and a thread that asks it for one kernel after the other."""
 
     def __init__(self) -> None:
-        self.requests: dict[str, Request] = {}
+        self.requests: WeakValueDictionary[str, Request] = WeakValueDictionary()
+        self.refused: list[Request] = []  # what cannot be compiled is not tried again
         self.waiting: SimpleQueue[Request] = SimpleQueue()
         self.starting = threading.Lock()
         self.unanswered = 0
@@ -122,6 +124,7 @@ class _Service:
                 _log.debug("compiled a kernel in %.2f s", time.perf_counter() - started)
             except Exception as error:
                 wanted.failed = f"{type(error).__name__}: {error}"
+                self.refused.append(wanted)
                 _log.warning("NumPy computes what cannot be compiled: %s", wanted.failed)
             self.unanswered = self.waiting.qsize()
 
@@ -165,8 +168,8 @@ _service = _Service()
 def _renew() -> None:
     global _service
     old, _service = _service, _Service()  # the parent's process serves the parent
-    _service.requests.update(old.requests)
-    for wanted in old.requests.values():
+    _service.requests, _service.refused = old.requests, old.refused
+    for wanted in list(old.requests.values()):
         if wanted.asked and wanted.address is None and not wanted.failed:
             _service.waiting.put(wanted)
 

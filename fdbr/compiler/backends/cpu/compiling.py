@@ -2,8 +2,10 @@
 
 import functools
 import inspect
+from collections import deque
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from fdbr.compiler.backends.cpu import (
     conv_tiles,
@@ -14,8 +16,8 @@ from fdbr.compiler.backends.cpu import (
 )
 from fdbr.compiler.backends.cpu.lowering import lower
 from fdbr.kernels import machine
+from fdbr.kernels.machine import Address, digest, find, optimized_code, placed, processor
 from fdbr.kernels.machine import code_of as kept_code
-from fdbr.kernels.machine import digest, find, optimized_code, placed, processor
 
 __all__ = ["address_of", "code_of", "find_address", "load", "translated"]
 
@@ -24,18 +26,36 @@ _FRONT_END = (
     *("kernel_expressions.py", "kernel_functions.py", "llvm_text.py", "lowering.py"),
     "vector_text.py",
 )
-_loaded: dict[str, tuple[int, Any]] = {}  # address and owner of the code, by source
+_RECENT = 64  # kernels that stay in memory though no program uses them
 
 
-def address_of(source: str) -> int:
-    """The address of a kernel's machine code."""
-    found = _loaded.get(source)
-    return load(source, code_of(source)) if found is None else found[0]
+# What owns kernels in memory, by their source: as long as an address is referred to, or longer.
+_loaded: WeakValueDictionary[str, Any] = WeakValueDictionary()
+_recent: deque[Any] = deque(maxlen=_RECENT)
 
 
-def load(source: str, code: tuple[str, bytes]) -> int:
+def address_of(source: str) -> Address:
+    """The address of a kernel's machine code.
+
+    It stays in memory as long as somebody refers to the address.
+    """
+    return _in_memory(source) or load(source, code_of(source))
+
+
+def load(source: str, code: tuple[str, bytes]) -> Address:
     """Bring a kernel's machine code into memory; its address there."""
-    return _loaded.setdefault(source, placed(*code))[0]  # another thread was faster, maybe
+    found = _in_memory(source)
+    if found is None:
+        found = placed(*code)
+        found.owner.place = int(found), found.size
+        _loaded[source] = found.owner
+        _recent.append(found.owner)
+    return found
+
+
+def _in_memory(source: str) -> Address | None:
+    owner = _loaded.get(source)
+    return None if owner is None else Address(owner.place[0], owner, owner.place[1])
 
 
 def code_of(source: str) -> tuple[str, bytes]:
@@ -43,10 +63,11 @@ def code_of(source: str) -> tuple[str, bytes]:
     return kept_code(_key(source), lambda: _compiled(source))
 
 
-def find_address(source: str) -> int | None:
+def find_address(source: str) -> Address | None:
     """The address of a kernel that is in memory or on disk; `None` if it has to be compiled."""
-    if source in _loaded:
-        return _loaded[source][0]
+    found = _in_memory(source)
+    if found is not None:
+        return found
     code = find(_key(source))
     return None if code is None else load(source, code)
 

@@ -52,8 +52,10 @@ def method(code: int) -> Callable[..., Any]:
 
 def function_at(kernel: int) -> Callable[[int, int, int, int], None]:
     """A kernel as a function of its table, its first row and the one after its last, and 0."""
-    found: Callable[[int, int, int, int], None] = _kernel_type(kernel)
-    return found
+    found: Any = _kernel_type(kernel)
+    found.kernel = kernel  # which keeps it in memory
+    function: Callable[[int, int, int, int], None] = found
+    return function
 
 
 def launch_alone(kernel: int, table: int, rows: int) -> None:

@@ -117,14 +117,17 @@ class Code:
         self.words = np.zeros(max(1, len(sources)), np.int64)
         self.numbers: dict[str | int, int] = {}
         self.waiting: dict[int, Awaited] = {}
+        self._kept: list[int] = []
         for source in sources:
             if source in self.numbers:
                 continue
             number = self.numbers[source] = len(self.numbers)
             if isinstance(source, int):
                 self.words[number] = source
+                self._kept.append(source)
             elif waits:
-                self.words[number] = address_of(source)
+                self.words[number] = address = address_of(source)
+                self._kept.append(address)  # so that the machine code stays
             else:
                 awaited = Awaited(wanted(source), self.words, number)
                 if not awaited.is_there:
