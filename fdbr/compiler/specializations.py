@@ -20,6 +20,7 @@ TWICE = "it asks whether values are one object, and two of them are"
 EARLY = "it has not run for as long yet as it would take to record it"
 _SLOWER = "replays take longer than the function itself"
 _REST = 20  # calls
+_KNOWN = 256  # variables that may be inputs
 _PATIENCE = 8  # recordings in a row that may be given up before they were replayed
 
 
@@ -318,6 +319,8 @@ class Specialization:
         why = environment.change()
         moved = [place for place in environment.moved() if place.key not in self.known]
         self.known.update((place.key, place) for place in moved)
+        while len(self.known) > _KNOWN:  # of objects that are gone, most likely
+            self.known.pop(next(iter(self.known)))
         self.take_inputs()
         if moved:
             why += ", and is an argument from now on"

@@ -1,5 +1,6 @@
 """What jitted functions keep: memory, objects and texts have bounds."""
 
+import collections
 import gc
 import os
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 import fdbr
 from fdbr import ops
-from fdbr.compiler.backends.cpu import workspaces
+from fdbr.compiler.backends.cpu import compiling, workspaces
 from fdbr.kernels import machine
 
 W = np.random.default_rng(0).normal(size=(64, 64))
@@ -118,6 +119,45 @@ def test_a_jitted_method_does_not_keep_its_object(cls):
     gc.collect()
     assert [one() for one in found] == [None] * 5
     assert len(cls.method._cache.entries) == 0
+
+
+@pytest.mark.parametrize("cls", [Model, Slotted])
+def test_nor_does_it_when_attributes_have_become_inputs(cls):
+    found = []
+    for _ in range(5):
+        model = cls()
+        for step in range(4):
+            model.w = np.full(3, float(step))
+            scale = 2.0 if cls is Model else 1.0
+            assert np.array_equal(model.method(np.ones(3)), model.w * scale)
+        found.append((weakref.ref(model), weakref.ref(model.w)))
+        del model
+    gc.collect()
+    assert all(one() is None for one, _ in found)
+    assert all(array() is None for _, array in found[:-1])  # the last call is remembered
+    assert not cls.method._cache.known
+
+
+def test_machine_code_goes_with_the_last_program_that_uses_it(monkeypatch):
+    monkeypatch.setattr(compiling, "_recent", collections.deque(maxlen=2))
+    x = np.linspace(0.0, 1.0, 100)
+
+    def jitted(number):
+        f = fdbr.jit(lambda x: np.sin(x + number) * np.exp(x) + number, reproducible=True)
+        return f, f(x), f(x)
+
+    gc.collect()
+    before = len(compiling._loaded)
+    kept = [jitted(number / 7) for number in range(3)]
+    for number in range(10):
+        jitted(number / 11)
+    gc.collect()
+    assert len(compiling._loaded) <= before + 3 + 2
+    for f, first, _ in kept:  # whose code is still there
+        assert np.array_equal(f(x), first)
+    del kept, f
+    gc.collect()
+    assert len(compiling._loaded) <= before + 2
 
 
 def test_an_object_in_the_place_of_one_that_is_gone_is_another():

@@ -34,6 +34,7 @@ __all__ = [
 
 _log = logging.getLogger("fdbr.jit")
 _NICENESS = 19
+_MOST = 1000  # kernels that one process compiles: LLVM keeps a tenth of a megabyte of each
 _PACKAGES = (
     *("fdbr", "fdbr.compiler", "fdbr.compiler.backends", "fdbr.compiler.backends.cpu"),
     "fdbr.kernels",
@@ -90,7 +91,7 @@ class _Service:
         self.refused: list[Request] = []  # what cannot be compiled is not tried again
         self.waiting: SimpleQueue[Request] = SimpleQueue()
         self.starting = threading.Lock()
-        self.unanswered = 0
+        self.unanswered = self.served = 0
         self.process: Any = None
 
     def wanted(self, source: str) -> Request:
@@ -131,8 +132,13 @@ class _Service:
     def compiled(self, source: str) -> tuple[str, bytes]:
         """The machine code of a kernel."""
         try:
+            if self.served >= _MOST:
+                self.process.stdin.close()  # which ends it
+                self.process.wait()
+                self.process, self.served = None, 0
             if self.process is None:
                 self.process = _started()
+            self.served += 1
             pickle.dump(source, self.process.stdin)
             self.process.stdin.flush()
             code, error = pickle.load(self.process.stdout)
