@@ -13,7 +13,7 @@ stack, so threads, generators, coroutines and exceptions have nothing to disturb
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -174,9 +174,11 @@ class Trace:
         The identities of the memory owners that callers handed in and can write to.
     records
         Whether what Python control flow asks is asked again of other values, in runs to come.
+    finishing
+        What is called when the function has returned, and the trace is about to end.
     """
 
-    __slots__ = ("borrowed", "level", "origin", "running")
+    __slots__ = ("borrowed", "finishing", "level", "origin", "running")
 
     records = False
 
@@ -187,6 +189,7 @@ class Trace:
         self.origin = (transformation, getattr(function, "__qualname__", None) or name_of(function))
         self.running = True
         self.borrowed: set[int] = set()
+        self.finishing: Sequence[Callable[[], object]] = ()
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Apply a primitive to arguments of which at least one belongs to this trace."""
@@ -244,7 +247,10 @@ class Trace:
 def run(trace: Trace, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call the function of a trace, which ends with it."""
     try:
-        return f(*args, **kwargs)
+        out = f(*args, **kwargs)
+        for finish in trace.finishing:
+            finish()
+        return out
     except (TypeError, ValueError, AttributeError) as error:
         advise(error)
         raise

@@ -10,7 +10,7 @@ from typing import Any
 from fdbr.kernels.rows import Panel, Rows
 from fdbr.kernels.values import Value
 
-__all__ = ["REFLECTION_NUMBERS", "reflections", "substitutions"]
+__all__ = ["REFLECTION_NUMBERS", "reduced_sides", "reflections", "substitutions"]
 
 REFLECTION_NUMBERS = ("m", "n", "q")
 
@@ -47,14 +47,44 @@ def reflections(dtype: Any, count: int) -> str:
 
         rows.loop(0, n, back)
 
-        def upper(i: Value, j: Value) -> None:
-            value = rows.choose(rows.every(i > j), rows.constant(0), a.number(i, j))
-            rows.store("r", i, j, value)
-
-        rows.each(columns, n, upper)
+        _write_upper(rows, a, columns, n)
         rows.each(m, columns, lambda i, j: rows.store("q", i, j, q.number(i, j)))
 
     return rows.source(body)
+
+
+def reduced_sides(dtype: Any, count: int) -> str:
+    """A kernel for the factor ``r`` of ``a``, and ``out``, the first rows of ``q^T @ b``.
+
+    The number ``q`` is that of the columns of ``b``.
+    """
+    rows = Rows(dtype, count, REFLECTION_NUMBERS, ("a", "b", "r", "out"))
+    m, n, k = (rows.number[name] for name in REFLECTION_NUMBERS)
+    a, b, v = (rows.panel(*s) for s in ((m, n), (m, k), (n, m)))
+
+    def body() -> None:
+        rows.read("a", a, n)
+        rows.read("b", b, k)
+        v.clear()
+
+        def column(c: Value) -> None:
+            scale = _reflector(rows, a, v, c)
+            _reflect(rows, v, scale, c, a)
+            _reflect(rows, v, scale, c, b, whole=True)
+
+        rows.loop(0, n, column)
+        _write_upper(rows, a, n, n)
+        rows.each(n, k, lambda i, j: rows.store("out", i, j, b.number(i, j)))
+
+    return rows.source(body)
+
+
+def _write_upper(rows: Rows, a: Panel, height: Value, width: Value) -> None:
+    def upper(i: Value, j: Value) -> None:
+        value = rows.choose(rows.every(i > j), rows.constant(0), a.number(i, j))
+        rows.store("r", i, j, value)
+
+    rows.each(height, width, upper)
 
 
 def _vector_of(rows: Rows, column: Value) -> Value:
@@ -95,8 +125,8 @@ def _reflector(rows: Rows, a: Panel, v: Panel, c: Value) -> Value:
     return rows.choose(still, 0.0, (beta - alpha) / beta)
 
 
-def _reflect(rows: Rows, v: Panel, scale: Value, c: Value, x: Panel) -> None:
-    """Reflect the columns of ``x`` from ``c`` on.
+def _reflect(rows: Rows, v: Panel, scale: Value, c: Value, x: Panel, whole: bool = False) -> None:
+    """Reflect the columns of ``x``, or those from ``c`` on.
 
     What is before them in the same vectors is zeros, or below the triangle, where it is not read.
     """
@@ -117,7 +147,7 @@ def _reflect(rows: Rows, v: Panel, scale: Value, c: Value, x: Panel) -> None:
 
         rows.loop(c, x.height, less)
 
-    rows.across(_vector_of(rows, c), x, body)
+    rows.across(rows.index(0) if whole else _vector_of(rows, c), x, body)
 
 
 def substitutions(dtype: Any, count: int) -> str:

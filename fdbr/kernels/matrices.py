@@ -19,7 +19,19 @@ from fdbr.kernels.pool import launch, thread_count
 from fdbr.kernels.rows import memory_of
 from fdbr.kernels.values import FORMATS
 
-__all__ = ["MANY", "cholesky", "det", "inv", "qr", "slogdet", "solve", "substituted", "suits"]
+__all__ = [
+    "MANY",
+    "cholesky",
+    "det",
+    "factors",
+    "inv",
+    "qr",
+    "reduced",
+    "slogdet",
+    "solve",
+    "substituted",
+    "suits",
+]
 
 MANY = 64  # matrices of a stack, from which on a kernel pays
 _SIDE = 32  # rows and columns
@@ -166,19 +178,38 @@ def slogdet(x: Any) -> Found:
 
 def qr(x: Any, complete: bool) -> Found:
     """The factors of matrices that have no more columns than rows."""
-    if not _is_known(x):
-        return None
+    return (factors(x, complete), True) if _is_known(x) else None
+
+
+def factors(x: Any, complete: bool) -> tuple[Any, Any]:
+    """`qr` of matrices in a dtype of LAPACK's, of which there are some."""
     m, n = x.shape[-2:]
     columns = m if complete else n
     if x.dtype not in FORMATS or m * columns > _PANEL:
-        return lapack.factors(x, complete), True
+        return lapack.factors(x, complete)
     q = np.empty((*x.shape[:-1], columns), x.dtype)
     r = np.empty((*x.shape[:-2], columns, n), x.dtype)
     arrays, work = [_flat(y) for y in (x, q, r)], 4 * m * n * columns
     if suits(x) and m * m <= _TILE:
-        return (q, r), _run(factoring.reflections, (m, n, n, columns), arrays, work)
-    panels = [(m, n), (m, columns), (n, m), (1, n)]
-    return (q, r), _run(by_rows.reflections, (m, n, columns), arrays, work // 16, panels)
+        _run(factoring.reflections, (m, n, n, columns), arrays, work)
+    else:
+        panels = [(m, n), (m, columns), (n, m), (1, n)]
+        _run(by_rows.reflections, (m, n, columns), arrays, work // 16, panels)
+    return q, r
+
+
+def reduced(a: Any, b: Any) -> tuple[Any, Any]:
+    """``r`` and ``q^H @ b`` for `factors` of ``a``."""
+    m, n = a.shape[-2:]
+    k = b.shape[-1]
+    if a.dtype not in FORMATS or m * max(n, k) > _PANEL or suits(a, b):
+        q, r = factors(a, False)
+        return r, q.swapaxes(-1, -2).conj() @ b
+    r = np.empty((*a.shape[:-2], n, n), a.dtype)
+    out = np.empty((*b.shape[:-2], n, k), a.dtype)
+    arrays, panels = [_flat(x) for x in (a, b, r, out)], [(m, n), (m, k), (n, m)]
+    _run(by_rows.reduced_sides, (m, n, k), arrays, m * n * (n + k) // 8, panels)
+    return r, out
 
 
 def _is_known(x: Any) -> bool:

@@ -558,3 +558,76 @@ def test_gradients_by_both_sides_of_an_equation_share_one_solution(
     _, pullback = fdbr.vjp(f, x, y)
     assert_allclose(pullback(2.0), tuple(2 * slope for slope in both))
     assert_allclose(pullback(1.0), both)
+
+
+# --- least squares -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@given(
+    rows=st.integers(1, 9),
+    columns=st.integers(1, 9),
+    lost=st.integers(0, 2),
+    vector=st.booleans(),
+    seed=st.integers(0, 1 << 32),
+)
+def test_least_squares_are_numpys_whatever_the_rank(dtype, rows, columns, lost, vector, seed):
+    generator = np.random.default_rng(seed)
+    kept = max(1, min(rows, columns) - lost)
+    draw = lambda *shape: (
+        generator.normal(size=shape) + 1j * generator.normal(size=shape)
+        if np.dtype(dtype).kind == "c"
+        else generator.normal(size=shape)
+    )
+    a = (draw(rows, kept) @ draw(kept, columns)).astype(dtype)
+    b = draw(rows, *([] if vector else [2])).astype(dtype)
+    rtol = 1e-4 if np.finfo(dtype).eps > 1e-10 else 1e-10
+    s = np.linalg.svd(a, compute_uv=False)
+    if s[-1] > 0 and not (s[-1] < rtol * s[0] / 50 or s[-1] > rtol * s[0] * 50):
+        return  # the rank is not clear
+    found = linalg.lstsq(a, b, rtol=rtol)
+    solution, residuals, rank, values = np.linalg.lstsq(a, b, rcond=rtol)
+    condition = s[0] / s[kept - 1]
+    tolerance = 200 * np.finfo(dtype).eps * condition**2
+    if tolerance > 0.1:
+        return
+    assert found.solution.dtype == dtype
+    scale = np.abs(solution).max() + np.abs(b).max()
+    assert_allclose(found.solution, solution, rtol=tolerance, atol=tolerance * scale)
+    assert found.rank == rank
+    assert_allclose(found.singular_values, values, rtol=1e-3, atol=rtol * s[0])
+    if residuals.size:
+        left = np.abs(b - a @ solution) ** 2
+        assert_allclose(found.residuals, left.sum(axis=0), rtol=tolerance, atol=tolerance * scale)
+    assert [part is other for part, other in zip(found, found, strict=True)] == [True] * 4
+
+
+def test_what_else_is_known_of_least_squares_belongs_to_the_arrays_as_they_were():
+    a, b = matrix(4, 3, dtype=float), matrix(4, 2, dtype=float)
+    desired = list(linalg.lstsq(a.copy(), b.copy()))
+    found = linalg.lstsq(a, b)
+    a[:], b[:] = 0, 0
+    for part, expected in zip(found, desired, strict=True):
+        assert_allclose(part, expected)
+
+
+@pytest.mark.parametrize("transformed", [fdbr.jit, lambda f: lambda *x: fdbr.vjp(f, *x)[0]])
+def test_functions_that_are_transformed_return_all_of_least_squares(transformed):
+    a, b = matrix(4, 3, dtype=float), matrix(4, 2, dtype=float)
+    found = transformed(linalg.lstsq)(a, b)
+    assert repr(found).startswith("LstsqResult(solution=")
+    for part, expected in zip(found, linalg.lstsq(a, b), strict=True):
+        assert_allclose(part, expected, rtol=1e-12)
+    assert [part.shape for part in found[1:3]] == [(2,), ()]
+    solution, *_ = fdbr.vmap(linalg.lstsq)(a[None], b[None])
+    assert_allclose(solution[0], found.solution, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_least_squares_are_differentiated_in_every_rank(rank):
+    a = matrix(4, rank, dtype=float) @ matrix(rank, 3, dtype=float, seed=1)
+    b, t = matrix(4, 2, dtype=float), 0.1 * matrix(3, 3, dtype=float)
+    near = lambda t: a @ (np.eye(3) + t)  # which keeps the rank
+    check_grads(lambda t, b: linalg.lstsq(near(t), b).solution, t, b)
+    check_grads(lambda t, b: linalg.lstsq(near(t).T, b).solution, t, b[:3])
+    check_grads(lambda t, b: linalg.lstsq(near(t), b).residuals, t, b)

@@ -19,10 +19,11 @@ from typing import Any
 from fdbr.ops.linalg.determinants import det, slogdet
 from fdbr.ops.linalg.factorizations import cholesky, qr
 from fdbr.ops.linalg.functions import expm, matrix_power
+from fdbr.ops.linalg.least_squares import lstsq
 from fdbr.ops.linalg.norms import matrix_norm, norm, vector_norm
 from fdbr.ops.linalg.products import cross, kron, multi_dot, outer, trace
 from fdbr.ops.linalg.roots import logm, sqrtm
-from fdbr.ops.linalg.singular_values import lstsq, matrix_rank, pinv, svd, svdvals
+from fdbr.ops.linalg.singular_values import matrix_rank, pinv, svd, svdvals
 from fdbr.ops.linalg.solving import inv, solve
 from fdbr.ops.linalg.spectral import eig, eigh, eigvals, eigvalsh
 from fdbr.ops.linalg.triangular import solve_triangular

@@ -122,9 +122,9 @@ def _by_threads(function: Any, *operands: Any) -> Any:
     x = operands[0]
     lead = x.shape[:-2]
     count, side = math.prod(lead), max(x.shape[-2:], default=0)
-    pieces = parts(count, _PIECES)
-    if len(pieces) < 2 or count * side**3 < _WORTH or side > _LARGE or available() < 2:
+    if count < 2 or count * side**3 < _WORTH or side > _LARGE or available() < 2:
         return function(*operands)
+    pieces = parts(count, _PIECES)
     flat = [y.reshape(-1, *y.shape[-2:]) for y in operands]
     found: list[Any] = [None] * len(pieces)
 

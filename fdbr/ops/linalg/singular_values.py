@@ -3,25 +3,24 @@
 from typing import Any, NamedTuple
 
 from fdbr.core import stop_gradient
-from fdbr.ops.creation import asarray, zeros_like
+from fdbr.ops.creation import zeros_like
 from fdbr.ops.dtypes import astype, finfo
 from fdbr.ops.elementwise.complex_parts import conj, real
 from fdbr.ops.kinds import aligned, fit, leading, opaque
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import adjoint, gaps, inverse_or_zero, matrices, negligible
 from fdbr.ops.linalg.products import chain
-from fdbr.ops.linalg.right_sides import equation
 from fdbr.ops.reductions import count_nonzero
 from fdbr.ops.shape import _diagonal, concat
 
 __all__ = [
-    "LstsqResult",
     "SVDResult",
-    "lstsq",
     "matrix_rank",
     "pinv",
+    "rank_of",
     "svd",
     "svdvals",
+    "tolerance",
 ]
 
 
@@ -31,15 +30,6 @@ class SVDResult(NamedTuple):
     U: Any
     S: Any
     Vh: Any
-
-
-class LstsqResult(NamedTuple):
-    """The least-squares solution, and what else is known of the equations."""
-
-    solution: Any
-    residuals: Any
-    rank: Any
-    singular_values: Any
 
 
 # --- the decomposition --------------------------------------------------------------
@@ -182,7 +172,7 @@ def svdvals(x: Any, /) -> Any:
     return _svdvals(matrices("svdvals", x))
 
 
-def _tolerance(x: Any, rtol: Any) -> Any:
+def tolerance(x: Any, rtol: Any) -> Any:
     """The share of the largest singular value that counts as 0, with two axes after it."""
     if rtol is None:
         return float(max(x.shape[-2:]) * finfo(x.dtype).eps)
@@ -214,10 +204,11 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
     1
     """
     x = matrices("matrix_rank", stop_gradient(x))
-    return _rank(_svdvals(x), _tolerance(x, rtol))
+    return rank_of(_svdvals(x), tolerance(x, rtol))
 
 
-def _rank(values: Any, rtol: Any) -> Any:
+def rank_of(values: Any, rtol: Any) -> Any:
+    """How many singular values exceed a share of the largest."""
     values = values[..., None, :]
     return count_nonzero(values > rtol * values[..., :1], axis=(-2, -1))
 
@@ -285,49 +276,4 @@ def pinv(x: Any, /, *, rtol: Any = None) -> Any:
            [0. , 0. ]])
     """
     x = matrices("pinv", x)
-    return _pinv(x, _tolerance(x, rtol))
-
-
-def lstsq(a: Any, b: Any, /, *, rtol: Any = None) -> LstsqResult:
-    """The least-squares solution of ``a @ x = b``: of all minimisers that of least norm.
-
-    It is ``pinv(a) @ b``, and so is its derivative; see `pinv`.
-
-    Parameters
-    ----------
-    a
-        Shape ``(..., m, n)``, of any rank.
-    b
-        Shape ``(m,)``: one vector; or ``(..., m, k)``: matrices.  Leading axes broadcast.
-    rtol
-        Singular values up to this share of the largest count as 0; ``max(m, n) * eps`` by
-        default.
-
-    Returns
-    -------
-    solution
-        Shape ``(n,)`` or ``(..., n, k)``.
-    residuals
-        The sums of squares of ``b - a @ x``: shape ``()`` or ``(..., k)``.
-    rank
-        The rank of ``a``, shape ``(...)``.
-    singular_values
-        Those of ``a``, shape ``(..., min(m, n))``.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If shapes do not fit.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> a = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
-    >>> ops.linalg.lstsq(a, np.array([1.0, 3.0, 5.0])).solution.round(12)
-    array([1., 2.])
-    """
-    a, b = matrices("lstsq", a, "a"), asarray(b)
-    solution = equation("lstsq", a, b, lambda a, b: pinv(a, rtol=rtol) @ b)
-    away = b - ((a @ solution[..., None])[..., 0] if b.ndim == 1 else a @ solution)
-    residuals = real(away * conj(away)).sum(axis=-1 if b.ndim == 1 else -2)
-    values = svdvals(a)
-    return LstsqResult(solution, residuals, _rank(values, _tolerance(a, rtol)), values)
+    return _pinv(x, tolerance(x, rtol))

@@ -1,0 +1,262 @@
+"""Equations without a solution, or with many: the least-squares solutions."""
+
+import cmath
+import functools
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import optree
+
+from fdbr.backend import keep
+from fdbr.core import Tracer
+from fdbr.kernels import matrices as kernels
+from fdbr.ops.creation import asarray, zeros_like
+from fdbr.ops.elementwise.complex_parts import conj, real
+from fdbr.ops.kinds import fit, leading, opaque
+from fdbr.ops.linalg.lapack import lapack
+from fdbr.ops.linalg.matrices import adjoint, matrices
+from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
+from fdbr.ops.linalg.singular_values import rank_of, svdvals, tolerance
+from fdbr.ops.shape import _matrix_transpose, concat
+from fdbr.pytrees import NAMESPACE
+
+__all__ = ["LstsqResult", "lstsq"]
+
+
+class LstsqResult(Sequence[Any]):
+    """The least-squares solution, and what else is known of the equations.
+
+    It is used as a named tuple of its four attributes; but the solution, they are computed when
+    they are asked for.  Those of traced values are computed at the latest when the function that
+    is transformed has returned, if somebody still has them.
+
+    Attributes
+    ----------
+    solution
+        Of all minimisers that of least norm.
+    residuals
+        The sums of squares of what is left.
+    rank
+        How many singular values count.
+    singular_values
+        Those of the matrices.
+    """
+
+    _fields = ("solution", "residuals", "rank", "singular_values")
+    solution: Any
+
+    def __init__(self, solution: Any, later: Callable[[str], Any]) -> None:
+        self.solution = solution
+        self._later = later
+        if isinstance(solution, Tracer):
+            trace, found = solution._trace, weakref.ref(self)
+            trace.finishing = [*trace.finishing, lambda: tuple(found() or ())]
+
+    @functools.cached_property
+    def residuals(self) -> Any:
+        """The sums of squares of what is left."""
+        return self._later("residuals")
+
+    @functools.cached_property
+    def rank(self) -> Any:
+        """How many singular values count."""
+        return self._later("rank")
+
+    @functools.cached_property
+    def singular_values(self) -> Any:
+        """Those of the matrices."""
+        return self._later("singular_values")
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return tuple([getattr(self, name) for name in self._fields[place]])
+        return getattr(self, self._fields[place])
+
+    def __iter__(self) -> Iterator[Any]:
+        return (getattr(self, name) for name in self._fields)
+
+    def __repr__(self) -> str:
+        parts = (f"{name}={getattr(self, name)!r}" for name in self._fields)
+        return f"LstsqResult({', '.join(parts)})"
+
+
+optree.register_pytree_node(
+    LstsqResult,
+    lambda result: (tuple(result), None, LstsqResult._fields),
+    lambda _, parts: _made(*parts),
+    namespace=NAMESPACE,
+)
+
+
+def _made(*parts: Any) -> LstsqResult:
+    return LstsqResult(parts[0], dict(zip(LstsqResult._fields, parts, strict=True)).__getitem__)
+
+
+# --- the solution and its derivatives -----------------------------------------------
+
+# With the pseudoinverse P and w = b - a x the derivative is, as long as the rank stays what it is,
+#     dx = P (db - da x) + P P^H da^H w + (1 - P a) da^H P^H x.
+# What is multiplied by P is a right side, and by P^H one of the equations with a^H; P a is a^H P^H.
+
+
+def _pull_first(ct: Any, a: Any, out: Any, rtol: Any) -> Any:
+    """``P^H ct`` and ``P^H x`` beside each other, for the conjugates of all; below them ``ct``."""
+    solved = _least_squares(_matrix_transpose(a), concat([ct, conj(out)], axis=-1), rtol)
+    return concat([solved, concat([ct, zeros_like(ct)], axis=-1)], axis=-2)
+
+
+def _pull_matrix(first: Any, a: Any, b: Any, out: Any, rtol: Any, shape: Any, dtype: Any) -> Any:
+    m, k = a.shape[-2], out.shape[-1]
+    by_ct, by_x, ct = first[..., :m, :k], first[..., :m, k:], first[..., m:, :k]
+    a, x = conj(a), conj(out)
+    change = (conj(b) - a @ x) @ adjoint(_least_squares(a, by_ct, rtol)) - by_ct @ adjoint(x)
+    return fit(change + by_x @ adjoint(ct - adjoint(a) @ by_ct), (shape, dtype))
+
+
+def _pull_right(first: Any, a: Any, out: Any, shape: Any, dtype: Any) -> Any:
+    return fit(first[..., : a.shape[-2], : out.shape[-1]], (shape, dtype))
+
+
+def _push_matrix(t: Any, a: Any, b: Any, out: Any, rtol: Any) -> Any:
+    k, back = out.shape[-1], adjoint(t)
+    solved = _least_squares(adjoint(a), concat([out, back @ (b - a @ out)], axis=-1), rtol)
+    free = back @ solved[..., :k]
+    both = _least_squares(a, concat([solved[..., k:] - t @ out, a @ free], axis=-1), rtol)
+    return both[..., :k] + free - both[..., k:]
+
+
+def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    a, b, rtol = values
+    if batched[2] or getattr(rtol, "ndim", 0):
+        return leading(2)(apply, values, batched, size, params)
+
+    def solve(a: Any, b: Any, **params: Any) -> Any:
+        return apply(a, b, rtol, **params)
+
+    return batch_equation(solve, (a, b), batched[:2], size, params)
+
+
+@opaque(
+    first=_pull_first,
+    a=(_pull_matrix, _push_matrix),
+    b=(_pull_right, lambda t, a, rtol: _least_squares(a, t, rtol)),
+    batch=_batch,
+)
+def _least_squares(xp: Any, a: Any, b: Any, rtol: Any, *, strict: bool = False) -> Any:
+    dtype = xp.result_type(a, b)
+    a, b = same_leading(xp, "lstsq", a.astype(dtype, copy=False), b.astype(dtype, copy=False))
+    if xp is np and a.size and b.size and dtype.char in "fdFD":
+        found = _small(a, b, rtol) if min(a.shape[-2:]) <= _FEW else _regular(a, b, rtol)
+        if found is not None:
+            return found
+    u, s, vh = lapack(xp, "svd", a, strict=strict)
+    s = s[..., None]
+    kept = s > rtol * s[..., :1, :]
+    turned = u.swapaxes(-1, -2).conj() @ b
+    return vh.swapaxes(-1, -2).conj() @ (turned * xp.where(kept, 1 / xp.where(kept, s, 1), 0))
+
+
+def _small(a: Any, b: Any, rtol: Any) -> Any:
+    """The solution by LAPACK's function for any rank; `None` if it might not end."""
+    if _ufunc is None or not cmath.isfinite(a.sum()):
+        return None
+    share = rtol[..., 0, 0] if getattr(rtol, "ndim", 0) else rtol
+    with np.errstate(all="ignore"):
+        found, *_ = _ufunc(a, b, share)
+    return found if cmath.isfinite(found.sum()) else None
+
+
+def _regular(a: Any, b: Any, rtol: Any) -> Any:
+    """The solution for matrices of full rank, by QR; `None` if some may have none.
+
+    Norms of the triangle and of its inverse say how far it is from losing its rank.
+    """
+    wide = a.shape[-2] < a.shape[-1]
+    if wide:
+        q, r = kernels.factors(a.swapaxes(-1, -2).conj(), False)
+        triangle, side = r.swapaxes(-1, -2).conj(), b
+    else:
+        triangle, side = kernels.reduced(a, b)
+    n = triangle.shape[-1]
+    unit = np.broadcast_to(np.eye(n, dtype=b.dtype), triangle.shape)
+    with np.errstate(all="ignore"):
+        sides = np.concatenate([side, unit], axis=-1)
+        found = kernels.substituted(triangle, sides, lower=wide, unit=False)
+        if found is None or not found[1]:
+            return None
+        solved = found[0]
+        condition = _norm(triangle) * _norm(solved[..., -n:])
+        if not (rtol * condition < _SAFE).all():
+            return None
+    known = solved[..., :-n]
+    return q @ known if wide else known
+
+
+_FEW = 16  # singular values that take no longer than what avoids them
+_SAFE = 0.5
+_ufunc = getattr(getattr(np.linalg, "_umath_linalg", None), "lstsq", None)
+
+
+def _norm(x: Any) -> Any:
+    return np.linalg.norm(x, axis=(-2, -1), keepdims=True)
+
+
+def lstsq(a: Any, b: Any, /, *, rtol: Any = None) -> LstsqResult:
+    """The least-squares solution of ``a @ x = b``: of all minimisers that of least norm.
+
+    It is ``pinv(a) @ b``, computed by Householder's factorization where the rank is full, and
+    elsewhere by singular values.  The derivative is that of Golub and Pereyra (see `pinv`), which
+    holds as long as the rank stays what it is.
+
+    Parameters
+    ----------
+    a
+        Shape ``(..., m, n)``, of any rank.
+    b
+        Shape ``(m,)``: one vector; or ``(..., m, k)``: matrices.  Leading axes broadcast.
+    rtol
+        Singular values up to this share of the largest count as 0; ``max(m, n) * eps`` by
+        default.  It is not differentiated.
+
+    Returns
+    -------
+    solution
+        Shape ``(n,)`` or ``(..., n, k)``.
+    residuals
+        The sums of squares of ``b - a @ x``: shape ``()`` or ``(..., k)``.
+    rank
+        The rank of ``a``, shape ``(...)``.
+    singular_values
+        Those of ``a``, shape ``(..., min(m, n))``.
+
+    All but the solution are computed when they are asked for.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If shapes do not fit.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> a = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+    >>> ops.linalg.lstsq(a, np.array([1.0, 3.0, 5.0])).solution.round(12)
+    array([1., 2.])
+    """
+    a, b = matrices("lstsq", a, "a"), asarray(b)
+    share = tolerance(a, rtol)
+    solution = equation("lstsq", a, b, lambda a, b: _least_squares(a, b, share, strict=True))
+    a, b = (x if isinstance(x, Tracer) else keep(x) for x in (a, b))  # for later
+    values = functools.cache(lambda: svdvals(a))
+
+    def later(name: str) -> Any:
+        if name != "residuals":
+            return values() if name == "singular_values" else rank_of(values(), share)
+        away = b - ((a @ solution[..., None])[..., 0] if b.ndim == 1 else a @ solution)
+        return real(away * conj(away)).sum(axis=-1 if b.ndim == 1 else -2)
+
+    return LstsqResult(solution, later)
