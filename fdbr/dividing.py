@@ -55,13 +55,11 @@ class Part:
         Whether what it was divided from had better be divided as if it was fixed.
     mask
         Which of the chosen examples are part of it: traced truth values; `None` if all are.
-    root
-        The part, without a mask, from which parts with masks come.
     """
 
     __slots__ = (
-        *("_asked", "_first", "_known", "_question", "_thread"),
-        *("chosen", "fixed", "mask", "parts", "root", "unfit"),
+        *("_asked", "_first", "_known", "_question", "_root", "_thread"),
+        *("chosen", "fixed", "mask", "parts", "unfit"),
     )
 
     def __init__(self, chosen: Any, fixed: bool = False) -> None:
@@ -71,15 +69,20 @@ class Part:
         self.unfit = False
         self.mask: Any = None
         self._first: Any = None  # the number of the first example that is part of it
-        self.root = self
+        self._root: Part | None = None  # if it has a mask, the part without one that it is of
         self._known: list[Any] = []  # answers, in the order of the questions
         self._asked = 0
         self._thread = threading.get_ident()  # others may ask in another order the next time
 
+    @property
+    def root(self) -> "Part":
+        """The part without a mask from which it comes."""
+        return self._root or self
+
     def _masked(self, mask: Any, known: list[Any]) -> "Part":
         """A part of this one."""
         part = Part(self.chosen)
-        part.root = self.root
+        part._root = self.root
         part.mask = mask if self.mask is None else ops.logical_and(self.mask, mask)
         part._first = ops.argmax(part.mask, keepdims=True)
         part._known = known
