@@ -7,13 +7,12 @@ import numpy as np
 from mpmath import mp
 
 import fdbr
-from benchmarks.accuracy.others import Row
+from benchmarks.accuracy.others import Row, in_large
 from benchmarks.accuracy.references import Program
 
 __all__ = ["measure"]
 
 _MANTISSA = 23  # bits
-_LARGE = 1 << 19  # elements of an array that kernels compute
 _NORMAL = 2.0**-126  # the smallest number of full precision
 
 
@@ -56,12 +55,9 @@ def results(program: Program, operands: list[Any], how: str) -> list[Any]:
         return (value, *pullback(np.ones(value.shape, value.dtype)))
 
     run = fdbr.jit(everything, reproducible=True) if how == "jit" else everything
-    count = len(operands[0])
-    if how == "large":
-        operands = [np.resize(x, _LARGE) for x in operands]
+    run = in_large(run) if how == "large" else run
     with np.errstate(all="ignore"):
-        found = run(*operands)
-    return [part[:count] for part in found]
+        return list(run(*operands))
 
 
 def measure(program: Program, count: int) -> Row:

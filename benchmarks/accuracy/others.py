@@ -16,7 +16,9 @@ from fdbr import ops
 from fdbr.core import registry
 from fdbr.ops.kinds import Unknown
 
-__all__ = ["OF_VALUES", "REASONS", "Row", "losses", "others"]
+__all__ = ["LARGE", "OF_VALUES", "REASONS", "Row", "in_large", "losses", "others"]
+
+LARGE = 1 << 18  # numbers of an array that a kernel computes
 
 RANGES = ((0.05, 0.95), (0.3, 5.0), (-0.95, 0.95), (-5.0, 5.0), (1.0, 40.0))
 PARAMETERS: dict[str, dict[str, Any]] = {"leaky_relu": {"slope": 0.1}, "polygamma": {"n": 1}}
@@ -77,8 +79,8 @@ def losses(name: str, count: int) -> Row:
 
     largest: dict[bool, list[float]] = {}
     worst: tuple[float, tuple[float, ...]] = (-1.0, ())
-    for jitted in (False, True):
-        run: Callable[..., Any] = fdbr.jit(everything, reproducible=True) if jitted else everything
+    jit = fdbr.jit(everything, reproducible=True)
+    for jitted, run in ((False, everything), (False, in_large(everything)), (True, jit)):
         for operands in _operands(name, _differentiable(primitive), count):
             with np.errstate(all="ignore"):
                 exact = everything(
@@ -96,6 +98,16 @@ def losses(name: str, count: int) -> Row:
             at = int(np.argmax(total))
             worst = max(worst, (float(total[at]), tuple(float(x[at]) for x in operands)))
     return Row(tuple(largest[False]), tuple(largest[True]), worst[1])
+
+
+def in_large(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arrays that are repeated until kernels compute them, and its first results."""
+
+    def repeated(*operands: Any) -> list[Any]:
+        count = len(operands[0])
+        return [part[:count] for part in function(*(np.resize(x, LARGE) for x in operands))]
+
+    return repeated
 
 
 def _operands(name: str, differentiable: list[bool], count: int) -> Iterator[list[Any]]:
