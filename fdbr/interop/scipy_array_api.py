@@ -1,10 +1,11 @@
 """SciPy's Array API mode (``SCIPY_ARRAY_API=1``) on traced values.
 
 In that mode SciPy asks its arrays for their namespace, which of traced values is `fdbr.ops`, and
-computes with the functions found there.  Two things it takes for granted do not hold here, and
+computes with the functions found there.  Some things it takes for granted do not hold here, and
 are set right when SciPy is met in that mode: that all arrays of a call are of one class, where a
-constant beside a traced value is a plain array; and that what is no array of JAX is written to
-where its ``at(x)[key].set(y)`` asks for it, in the place of which `ops.at` stands.
+constant beside a traced value is a plain array; that what is no array of JAX is written to
+where its ``at(x)[key].set(y)`` asks for it, in the place of which `ops.at` stands; and that either
+way of a convolution can be chosen, where the direct one is compiled for NumPy's arrays alone.
 """
 
 import functools
@@ -76,6 +77,18 @@ def _on(condition: Any, values: Any, f: Callable[..., Any], named: dict[str, Any
     )
 
 
+def _by_transform(choose: Callable[..., Any]) -> Callable[..., Any]:
+    """``choose_conv_method``, for ``method="auto"`` of convolutions of traced values."""
+
+    @functools.wraps(choose)
+    def method(in1: Any, in2: Any, *args: Any, **options: Any) -> Any:
+        if isinstance(in1, Tracer) or isinstance(in2, Tracer):
+            return "fft"
+        return choose(in1, in2, *args, **options)
+
+    return method
+
+
 def _set_right(library: Any) -> None:
     namespaces: Any = sys.modules.get("scipy._lib.array_api_compat")
     if getattr(library, "SCIPY_ARRAY_API", False) and hasattr(namespaces, "array_namespace"):
@@ -88,6 +101,12 @@ def _set_places_right(library: Any) -> None:
         places._op = _updated(places._op)
 
 
+def _set_convolutions_right(library: Any) -> None:
+    mode: Any = sys.modules.get("scipy._lib._array_api")
+    if getattr(mode, "SCIPY_ARRAY_API", False) and hasattr(library, "choose_conv_method"):
+        library.choose_conv_method = _by_transform(library.choose_conv_method)
+
+
 def _set_choices_right(library: Any) -> None:
     if hasattr(library, "apply_where"):
         library.apply_where = _chosen(library.apply_where)
@@ -95,4 +114,5 @@ def _set_choices_right(library: Any) -> None:
 
 settling["scipy._lib.array_api_extra"] = _set_choices_right
 settling["scipy._lib._array_api"] = _set_right
+settling["scipy.signal._signaltools"] = _set_convolutions_right
 settling["scipy._lib.array_api_extra._lib._at"] = _set_places_right
