@@ -17,7 +17,7 @@ __all__ = [
 ANY = sys.maxsize  # number of steps
 _SHARE = 0.08  # of the tenth: the rest is for looking up what to run
 _WEIGHT = 0.1  # of a run in the average
-_LEAST = 0.3  # of what things took elsewhere
+_LEAST = 0.2  # of what things took elsewhere
 _BETWEEN = 1e-5  # seconds between two operations of a function that is not differentiated
 _PER_ENTRY = 3  # steps of a program for each entry of a tape
 _ROOM = 1.6  # what an estimate may be wrong by, and what the first replay takes to be prepared
@@ -71,7 +71,7 @@ class Estimate:
 capturing = Estimate(2e-3, 8e-6)
 """A capture, beside the run itself: it looks at all around the function; by the number of steps."""
 
-passing = Estimate(1e-3, 1e-4)
+passing = Estimate(1e-2, 1.5e-4)
 """The passes and the generation of code; by the number of steps."""
 
 compiling = Estimate(6e-3, 1.2e-5)

@@ -25,6 +25,7 @@ from fdbr.compiler.passes.roll_loops import roll_loops
 from fdbr.compiler.passes.schedule_guards import schedule_guards
 from fdbr.compiler.passes.sum_rows import sum_rows
 from fdbr.compiler.passes.window_fusion import fuse_windows
+from fdbr.kernels.machine import processor, takes_to_load
 
 __all__ = ["PASSES", "Code", "set_patience"]
 
@@ -43,7 +44,12 @@ PASSES = (
     donate,
 )
 _AT_ONCE = 8  # kernels of one program that are compiled at a time
+_FEWER = 0.7  # of the kernels that were missing when steps were faster than what has kernels
 _TRIED = 3  # runs after which it is known how long one takes
+
+
+Run = Callable[..., tuple[Any, ...]]
+"""From the inputs of a program to its outputs."""
 
 
 class Code:
@@ -85,11 +91,12 @@ class Code:
     """
 
     __slots__ = (
-        *("_alone", "_bodies", "_passes", "_products", "_run", "_runs"),
-        *("kernels", "optimised", "pace", "program", "run", "seconds", "settled"),
+        *("_alone", "_bodies", "_left", "_passes", "_products", "_run", "_runs", "_steps"),
+        *("_steps_pace", "kernels", "optimised", "pace", "program", "run", "seconds", "settled"),
     )
 
-    run: Callable[..., tuple[Any, ...]]
+    run: Run
+    _run: Run
 
     def __init__(
         self,
@@ -105,25 +112,30 @@ class Code:
         self._alone = alone
         self._bodies = _bodies(program)
         self.optimised = self.settled = False
+        self._steps: Run | None = None
+        self._runs, self.pace = 0, math.inf
         self.kernels: list[Any] = []
         self.seconds = 0.0
         if waits or not patience():
             self.optimise(waits=True)
         else:
-            self._start(_stepwise(program))
+            self._run = self._steps = _stepwise(program)
+            self._start(self._run)
 
-    def _start(self, run: Callable[..., tuple[Any, ...]]) -> None:
+    def _start(self, run: Run) -> None:
         """Have something run from now on."""
-        self._run, self._runs, self.pace = run, 0, math.inf
+        self._runs, self.pace = 0, math.inf
         self.run = self._accounting(run) if self._alone and not self.settled else run
 
-    def _accounting(self, run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    def _accounting(self, run: Run) -> Run:
         budget = Budget()
 
         def accounted(*leaves: Any) -> tuple[Any, ...]:
             start = time.perf_counter()
             outs = run(*leaves)
-            budget.ran(time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            self.took(seconds)
+            budget.ran(seconds)
             self.advance(budget)
             return outs
 
@@ -146,13 +158,16 @@ class Code:
     def advance(self, budget: Budget) -> None:
         """Go on towards compiled code, as far as there is a budget for it."""
         if not self.optimised:
-            if budget.affords(passing.of(len(self.program.steps))):
+            if budget.affords(takes_to_load() + passing.of(len(self.program.steps))):
+                start = time.perf_counter()
+                processor()
                 self.optimise()
-                budget.spend(self.seconds)
+                budget.spend(time.perf_counter() - start)
         elif not self.settled:
             self.kernels = [kernel for kernel in self.kernels if not kernel.settled]
             self._ask(budget)
             self._settle()
+            self._choose()
 
     def _ask(self, budget: Budget) -> None:
         """Have kernels compiled in the background, first those that take NumPy longest."""
@@ -176,6 +191,7 @@ class Code:
         code: Any = generate(program, products=self._products, waits=waits)
         self.program, self.optimised = program, True
         self.kernels = [] if waits else [kernel for kernel in code.kernels if not kernel.settled]
+        self._steps_pace, self._left, self._run = self.pace, math.inf, code
         self._start(code)
         self._settle()
         self.seconds = time.perf_counter() - start
@@ -185,8 +201,20 @@ class Code:
     def _settle(self) -> None:
         """See whether all kernels are there."""
         if not self.kernels:
-            self.settled = True
+            self.settled, self._steps = True, None
             self._start(self._run)
+
+    def _choose(self) -> None:
+        """Take the steps of before, as long as they are faster than NumPy in place of kernels."""
+        if self._steps is None:
+            return
+        if self._left < math.inf:  # steps run
+            if len(self.kernels) < _FEWER * self._left:
+                self._left = math.inf
+                self._start(self._run)
+        elif self.is_slower(self._steps_pace):
+            self._left = len(self.kernels)
+            self._start(self._steps)
 
     def waiting(self) -> int:
         """How many kernels have not taken their place yet."""
@@ -209,7 +237,7 @@ def _seconds(kernel: Any) -> float:
     return float(kernel.seconds)
 
 
-def _stepwise(program: Program) -> Callable[..., tuple[Any, ...]]:
+def _stepwise(program: Program) -> Run:
     """What runs a program step by step, which is made by its first run."""
     made: Any = None
 

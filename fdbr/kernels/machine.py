@@ -16,10 +16,12 @@ from typing import Any
 
 __all__ = [
     *("Address", "address_of", "cache_directory", "code_of", "digest", "find", "kept", "optimized"),
-    *("optimized_address", "optimized_code", "placed", "processor", "vector_bytes"),
+    *("optimized_address", "optimized_code", "placed", "processor", "takes_to_load"),
+    "vector_bytes",
 ]
 
 _FORMAT = b"fdbr kernel 3\n"
+_LOADING = 0.12
 _MOST = 1 << 29  # bytes that are kept on disk
 _OFTEN = 256  # kernels that are written until the next look at them
 _writings = itertools.count()
@@ -76,6 +78,11 @@ def _llvm() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm
+
+
+def takes_to_load() -> float:
+    """The seconds that LLVM takes to be imported; none if it has been."""
+    return 0.0 if _llvm.cache_info().currsize else _LOADING
 
 
 @functools.cache

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import ops
 from fdbr.compiler import function, pullback, tiers
-from fdbr.compiler.budget import Budget, capturing, compiling, passing, set_patience
+from fdbr.compiler.backends.cpu import background
+from fdbr.compiler.budget import Budget, Estimate, capturing, compiling, passing, set_patience
+from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.tiers import Code
 
 seconds = st.floats(1e-5, 1.0)
@@ -247,3 +249,49 @@ def test_all_calls_take_a_tenth_more_than_without_at_most(
             pays(eager)
             budget.ran(eager)
         assert spent <= 1.1 * calls * eager + (replay + 1) * eager + 1e-9
+
+
+def test_steps_run_on_while_they_are_faster_than_numpy_in_the_place_of_kernels(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("FDBR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(background, "_service", background._Service())
+    monkeypatch.setattr(background.compiling, "_loaded", {})
+    x, budget = np.linspace(0.0, 1.0, 5000), Budget()
+    captured = capture(lambda leaves: [np.exp(leaves[0]) * 2 + np.sqrt(leaves[0])], "f", [x])
+    code = Code(captured.program, alone=False)
+
+    def runs(seconds: float) -> None:
+        for _ in range(5):
+            np.testing.assert_allclose(code.run(x)[0], np.exp(x) * 2 + np.sqrt(x), rtol=1e-13)
+            code.took(seconds)
+
+    steps = code.run
+    runs(1e-3)
+    code.optimise()
+    compiled = code.run
+    assert code.kernels
+    runs(5e-3)
+    code.advance(budget)
+    assert code.run is steps
+    runs(1e-3)
+    code.advance(budget)
+    assert code.run is steps
+    for kernel in code.kernels:
+        kernel.request.wait()
+    code.advance(budget)
+    assert code.run is compiled
+    assert code.settled
+    runs(1e-4)
+
+
+def test_what_was_seen_decides_what_is_thought_to_come() -> None:
+    estimate = Estimate(1e-3, 1e-5)
+    assert estimate.of(100) == pytest.approx(2e-3)
+    assert estimate.size(2e-3) == 100
+    for _ in range(20):
+        estimate.saw(100, 6e-3)
+    assert estimate.of(100) == pytest.approx(6e-3)
+    assert estimate.size(6e-3) == 100
+    estimate.saw(100, 1e9)
+    assert estimate.of(100) < 0.1
