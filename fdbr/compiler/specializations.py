@@ -10,6 +10,7 @@ from fdbr.compiler.capture.places import Key, Place, replaced
 from fdbr.compiler.capture.tracing import Captured
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
+from fdbr.compiler.ir.loops import loops
 from fdbr.compiler.ir.program import Program
 from fdbr.compiler.tiers import Code
 from fdbr.messages import describe
@@ -90,6 +91,11 @@ class CompiledTrace:
     def program(self) -> Program:
         """The program that runs: after the passes, if it has gone through them."""
         return self.code.program
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a loop that holds for any number of turns."""
+        return any(loop.is_open for _, loop in loops(self.code.program))
 
     @property
     def run(self) -> Callable[..., tuple[Any, ...]]:
@@ -336,16 +342,18 @@ class Specialization:
     ) -> tuple[Any, CompiledTrace | None, str]:
         recording: CompiledTrace | None = recordings[0]
         why = ""
-        for _ in recordings:
-            if recording is None:
-                break
+        left = list(recordings)
+        while recording is not None and recording in left:
+            left.remove(recording)
             if recording.shared and (array := first_changed(recording.shared)) is not None:
                 raise self._changed(array)
             try:
                 outs = recording.run(*leaves)
             except GuardFailure as miss:
-                why = f"decision {miss.index} was {miss.answer!r} for the first time"
-                recording = recording.after(miss, recordings)
+                why = why or f"decision {miss.index} was {miss.answer!r} for the first time"
+                # Answers that loops of any number of turns have given tell nothing of those behind.
+                others = [other for other in left if other.is_open]
+                recording = recording.after(miss, recordings) or next(iter(others), None)
                 continue
             except Exception as error:  # the function itself raises it better
                 self.skip(f"a replay raised {type(error).__name__}")

@@ -19,6 +19,7 @@ from fdbr.compiler.passes.decompose import decompose
 from fdbr.compiler.passes.donate import donate
 from fdbr.compiler.passes.fuse_small import fuse_small
 from fdbr.compiler.passes.loop_fusion import fuse_loops
+from fdbr.compiler.passes.open_loops import may_open
 from fdbr.compiler.passes.producer_fusion import fuse_producers
 from fdbr.compiler.passes.rematerialize import rematerialize
 from fdbr.compiler.passes.roll_loops import roll_loops
@@ -106,6 +107,8 @@ class Code:
         products: bool = True,
         alone: bool = True,
     ) -> None:
+        if passes is None and may_open(program):  # it is to hold for other numbers of turns now
+            program = roll_loops(program)
         self.program = program
         self._passes = PASSES if passes is None else passes
         self._products = products

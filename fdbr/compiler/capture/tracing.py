@@ -1,5 +1,6 @@
 """Recording: a function is run on real values, and each step and decision is noted."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
@@ -12,6 +13,7 @@ from fdbr import core
 from fdbr.array import decided, refusing
 from fdbr.compiler.budget import ANY
 from fdbr.compiler.capture.constants import Constants, narrowed
+from fdbr.compiler.capture.loop_states import Places
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.ir.guards import EACH, to_list
 from fdbr.compiler.ir.numbers import apply
@@ -107,7 +109,7 @@ class CaptureTrace(Trace):
 
     __slots__ = (
         *("_errors", "abandoned", "answers", "closed", "constants", "cut", "limit", "obstacle"),
-        *("others", "steps", "unrolled"),
+        *("others", "places", "steps", "unrolled"),
     )
 
     records = True
@@ -125,6 +127,7 @@ class CaptureTrace(Trace):
         self.limit = min(limit, _MOST)
         self.steps: list[Step] = []
         self.answers: list[Any] = []
+        self.places = Places()
         self.constants = Constants(known)
         self.obstacle = ""
         self.abandoned = False
@@ -246,7 +249,9 @@ class CaptureTrace(Trace):
             self.obstacle = f"{kind.__name__}() raised an error, which the function caught"
             raise
         if not self.cut:
-            self.steps.append(Guard(tracer.variable, kind, answer, len(self.answers)))
+            place = self.places.number(sys._getframe(1)) if kind is bool else None
+            guard = Guard(tracer.variable, kind, answer, len(self.answers), place)
+            self.steps.append(guard)
             self.answers.append(answer)
         return answer
 

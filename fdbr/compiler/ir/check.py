@@ -90,6 +90,8 @@ def _check_loop(step: Step, where: str) -> None:
     whole = [*taken[:first], *taken[data:]]
     _require(whole == [*given[:first], *given[second:]], f"{where} takes other kinds than it gets")
     made = list(map(kind_of, body.outputs))
+    closed = not loop.is_open or (not loop.rows and not loop.data and len(made) == kept)
+    _require(closed, f"{where} has rows for some numbers of turns alone")
     _require(made[:first] == taken[:first], f"{where} carries other kinds than it takes")
     made[kept:] = [stack_kind(kind, loop.length) for kind in made[kept:]]
     _require(made == [out.kind for out in step.outs], f"{where} makes other kinds than it says")

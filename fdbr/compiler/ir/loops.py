@@ -1,5 +1,6 @@
 """Loops among the steps of a program: a body, itself a program, that is run turn after turn."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -49,6 +50,9 @@ class Loop:
         Constants that differ between the turns: of each its values, turn by turn.
     guard, guards
         What is added to the numbers of the body's guards in the first turn, and from turn to turn.
+    until
+        `None`, or the number of the guard in the body that ends the loop where it does not hold:
+        then the results are those of the turn before, and ``length`` is what it was once.
     """
 
     body: Program
@@ -59,10 +63,21 @@ class Loop:
     data: tuple[Sequence[Any], ...]
     guard: int = 0
     guards: int = 0
+    until: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a guard says how many turns there are."""
+        return self.until is not None
 
     def failure(self, turn: int, failure: GuardFailure) -> GuardFailure:
         """Translate a guard failure inside a turn for the caller of the program."""
         return GuardFailure(self.guard + turn * self.guards + failure.index, failure.answer)
+
+    def ends(self, turn: int, failure: GuardFailure) -> None:
+        """Raise what a guard that does not hold in a turn is, unless it ends the loop."""
+        if failure.index != self.until or (self.lasts and not turn):
+            raise self.failure(turn, failure) from None
 
     def turns(self, turn: Callable[..., Any], operands: Sequence[Any]) -> tuple[Any, ...]:
         """The results, where ``turn`` runs the body."""
@@ -74,8 +89,8 @@ class Loop:
             np.empty((self.length, *kind.shape), kind.dtype)
             for kind in map(kind_of, self.body.outputs[kept:])
         ]
-        outs: Sequence[Any] = ()
-        for number in range(self.length):
+        outs: Sequence[Any] = carry
+        for number in itertools.count() if self.is_open else range(self.length):
             rows = [
                 row_of(array, start + number * step, kind)
                 for array, (start, step), kind in zip(arrays, self.rows, kinds, strict=True)
@@ -84,14 +99,16 @@ class Loop:
             try:
                 outs = turn(*carry, *rows, *data, *consts)
             except GuardFailure as failure:
-                raise self.failure(number, failure) from None
+                self.ends(number, failure)
+                break
             carry = outs[: self.carried]
             for stack, part in zip(stacks, outs[kept:], strict=True):
                 stack[number] = part
         return (*outs[:kept], *stacks)
 
     def __repr__(self) -> str:
-        return f"<{self.length} turns of {len(self.body.steps)} steps>"
+        many = "any number of" if self.is_open else self.length
+        return f"<{many} turns of {len(self.body.steps)} steps>"
 
 
 def row_of(array: Any, index: int, kind: Kind) -> Any:

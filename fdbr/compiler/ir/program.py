@@ -150,12 +150,16 @@ class Guard:
         What it said.
     index
         The decision's number in the run.
+    place
+        A number that guards have in common if what Python does after one is what it does after
+        another one with the same answer, but for traced values; or `None`.
     """
 
     operand: Variable
     question: Callable[[Any], Any]
     answer: Any
     index: int
+    place: int | None = None
 
     outs = ()
 

@@ -7,6 +7,7 @@ from fdbr.compiler.ir.loops import with_keywords
 from fdbr.compiler.ir.program import Guard, Instruction, Step, Variable, kind_of
 from fdbr.compiler.passes.cse import Identities
 from fdbr.compiler.passes.loop_sums import PartsSum, sums_of
+from fdbr.compiler.passes.open_loops import opened
 from fdbr.compiler.passes.sequences import longest, runs
 from fdbr.compiler.passes.wiring import (
     FROM,
@@ -30,6 +31,11 @@ _SMALL = 256  # elements of arrays that are put together one by one
 def body_of(emission: Any, turns: Turns) -> "Body | None":
     """The body of a loop; `None` if it would cost too much to bring its operands together."""
     turns = _trimmed(emission, turns)
+    opening = opened(emission.steps, emission.made, turns)
+    if opening is not None:
+        body = Body(emission, *opening)
+        if _regions_agree(emission, body.turns) and body.build() and body.is_open:
+            return body
     if turns.count < _FEWEST or not _regions_agree(emission, turns):
         return None
     body = Body(emission, turns)
@@ -103,8 +109,9 @@ class Body:
         The repeated run that the steps belong to, if they belong to one.
     """
 
-    def __init__(self, emission: Any, turns: Turns) -> None:
+    def __init__(self, emission: Any, turns: Turns, ending: int | None = None) -> None:
         self.emission, self.turns = emission, turns
+        self._ending = ending
         self.steps: list[Step] = []
         self.taken_out: set[int] = set()
         self.sums: list[PartsSum] = []
@@ -159,6 +166,18 @@ class Body:
     def data(self) -> list[tuple[Any, ...]]:
         """Constants, turn by turn."""
         return [tuple(values) for _, values in self._data]
+
+    @property
+    def until(self) -> int | None:
+        """The number of the guard that ends the loop, if one does."""
+        if self._ending is None:
+            return None
+        return int(self._first[self._ending].index) - self.guards[0]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any number of turns is as good: nothing differs between them."""
+        return self._ending is not None and not (self._arrays or self._data or self.sums)
 
     def made(self, place: tuple[int, int]) -> Variable:
         """A result of a step of the body."""
@@ -221,7 +240,8 @@ class Body:
             operands.append(found[0])
         if type(step) is Guard:
             index = step.index - self.guards[0]
-            self.steps.append(Guard(operands[0], step.question, step.answer, index))
+            asked = step.place if number == self._ending else None
+            self.steps.append(Guard(operands[0], step.question, step.answer, index, asked))
             return True
         primitive, params = step.primitive, step.params
         if differs(self.emission.steps, self.turns, number):

@@ -9,6 +9,7 @@ from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, has_e
 from fdbr.compiler.passes.cse import cse
 from fdbr.compiler.passes.dce import dce
 from fdbr.compiler.passes.loop_emission import Emission
+from fdbr.compiler.passes.open_loops import may_open, opened
 from fdbr.compiler.passes.periods import Stretch, looks_of, stretches
 from fdbr.compiler.passes.schedule_guards import schedule_guards
 from fdbr.compiler.passes.wiring import Turns, turns_of
@@ -24,6 +25,7 @@ _PRODUCTS = frozenset({"matmul", "matmul_transposed", "affine", "conv", "conv_bi
 
 _FEWEST = 4  # turns of a loop
 _LITTLE = 8  # steps that are saved by loops over what other loops have given
+_ANY = 1 << 30  # more than any loop saves
 _TRIALS = 8  # stretches that are looked at for each loop
 
 
@@ -35,10 +37,11 @@ def roll_loops(program: Program, least: int | None = None) -> Program:
     stay as they are.
 
     A loop must save ``least`` steps; 20 times as many if it multiplies large matrices, for products
-    of different turns can be joined as long as they are not in a loop.
+    of different turns can be joined as long as they are not in a loop.  A ``while`` that holds for
+    every number of turns need not save anything.
     """
     least = LEAST if least is None else least
-    if len(program.steps) < least:
+    if len(program.steps) < least and not may_open(program):
         return program
     if any(map(has_effect, program.steps)):
         program = schedule_guards(program)  # effects come after all turns
@@ -70,6 +73,7 @@ class _Search:
         self.numbers = looks_of(self.steps)
         self.heavy = np.array(list(map(_is_heavy, self.steps)))
         self.least, self.refused = least, refused
+        self.may_open = may_open(program)
         self.made: dict[Variable, tuple[int, int]] = {}
         for position, step in enumerate(self.steps):
             for number, out in enumerate(step.outs):
@@ -104,15 +108,19 @@ class _Search:
     def _best(self, start: int, stop: int, least: int) -> Turns | None:
         best, most = None, least - 1
         for stretch in islice(stretches(self.numbers[start:stop]), _TRIALS):
-            if stretch.saved <= most:
+            if stretch.saved <= (0 if self.may_open and most < _ANY else most):
                 break
             moved = Stretch(stretch.start + start, stretch.stop + start, stretch.period)
             turns = turns_of(self.steps, self.made, moved)
-            if turns is None or turns.count < _FEWEST:
+            if turns is None or any(map(turns.overlaps, self.refused)):
                 continue
             saved = (turns.count - 1) * turns.period
+            if self.may_open and opened(self.steps, self.made, turns) is not None:
+                saved += _ANY
+            elif turns.count < _FEWEST:
+                continue
             if self.heavy[turns.start : turns.stop].any():
                 saved //= _HEAVY
-            if saved > most and not any(map(turns.overlaps, self.refused)):
+            if saved > most:
                 best, most = turns, saved
         return best

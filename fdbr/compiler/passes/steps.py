@@ -45,7 +45,7 @@ def renamed(step: Step, names: Names) -> Step:
     if type(step) is Guard:
         if step.operand not in names:
             return step
-        return Guard(names[step.operand], step.question, step.answer, step.index)
+        return attrs.evolve(step, operand=names[step.operand])
     assert isinstance(step, Fused | Small)
     steps: Any = tuple(renamed(inner, names) for inner in step.steps)
     return attrs.evolve(step, steps=steps)

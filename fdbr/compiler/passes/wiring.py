@@ -14,12 +14,14 @@ __all__ = [
     "INSIDE",
     "SAME",
     "VARIED",
+    "Made",
     "Turns",
     "differs",
     "operands_of",
     "steps_of",
     "turns_of",
     "values_of",
+    "wires_of",
 ]
 
 INSIDE, SAME, FROM, VARIED = "inside", "same", "from", "varied"
@@ -79,15 +81,15 @@ class _Reader:
         self.start, self.period = stretch.start, stretch.period
         self._identities = Identities()
 
-    def wires(self, turn: int) -> tuple[tuple[Any, ...], ...]:
-        """The roles of the operands of a turn's steps."""
+    def wires(self, turn: int, count: int | None = None) -> tuple[tuple[Any, ...], ...]:
+        """The roles of the operands of a turn's steps, or of the first of them."""
         base = self.start + turn * self.period
         return tuple(
             tuple(
                 self._wire(operand, place, number, base, turn)
                 for place, operand in enumerate(operands_of(self.steps[base + number]))
             )
-            for number in range(self.period)
+            for number in range(self.period if count is None else count)
         )
 
     def _wire(self, operand: Any, place: int, number: int, base: int, turn: int) -> Any:
@@ -159,6 +161,14 @@ def turns_of(steps: Sequence[Step], made: Made, stretch: Stretch) -> Turns | Non
         first, count = first - 1, count + 1
     turns = Turns(stretch.start + first * stretch.period, stretch.period, count, wires)
     return turns if count > 1 and reader.is_outside(turns) else None
+
+
+def wires_of(
+    steps: Sequence[Step], made: Made, turns: Turns, turn: int, count: int
+) -> tuple[tuple[Any, ...], ...]:
+    """The roles of the operands of the first steps of a turn."""
+    reader = _Reader(steps, made, Stretch(turns.start, turns.stop, turns.period))
+    return reader.wires(turn, count)
 
 
 def values_of(steps: Sequence[Step], turns: Turns, number: int, place: int) -> list[Any]:

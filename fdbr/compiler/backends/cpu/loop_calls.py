@@ -1,5 +1,6 @@
 """Loops as statements of the program's source: a loop of Python around a function for a turn."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,8 @@ def loop_lines(writer: Any, step: Any, loop: Loop, run: Callable[..., Any]) -> l
     for out, variable in zip(outs[kept:], step.outs[kept:], strict=True):
         dtype = writer.constant(variable.kind.dtype, "d")
         lines.append(f"{out} = np.empty({variable.kind.shape!r}, {dtype})")
-    heads, sources = ["t"], [f"range({loop.length})"]
+    heads, sources = ["t"], ["count()" if loop.is_open else f"range({loop.length})"]
+    writer.scope.update(count=itertools.count)
     for i, (array, place) in enumerate(zip(given[first:second], loop.rows, strict=True)):
         heads.append(f"x{i}")
         sources.append(_rows(writer, array, place, loop, loop.body.inputs[first + i].kind))
@@ -36,9 +38,9 @@ def loop_lines(writer: Any, step: Any, loop: Loop, run: Callable[..., Any]) -> l
     block = [head, *(f" {line}" for line in turn)]
     if any(map(is_guarded, loop.body.steps)):
         back = "give(block); " if writer.has_block else ""
-        failure = f"{writer.constant(loop, 'l')}.failure(t, failure)"
         block = ["try:", *(f" {line}" for line in block), "except GuardFailure as failure:"]
-        block.append(f" {back}raise {failure} from None")
+        block.append(f" try: {writer.constant(loop, 'l')}.ends(t, failure)")
+        block.append(f" except GuardFailure: {back}raise")
     lines += block
     gone = [*each, *heads]
     return [*lines, f"del {', '.join(gone)}"]

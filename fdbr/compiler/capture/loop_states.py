@@ -1,0 +1,167 @@
+"""Whether Python is where it was: what a function has around a question, but for traced values.
+
+A ``while`` asks a question at every turn.  If Python stands at the same place of the same call, and
+all that the call sees is what it was at the last turn, but for traced values, then what it does
+next can depend on nothing else than these and the answers that they give: the next turn is as the
+last one, and whatever follows the loop is the same after any number of turns.
+"""
+
+import dis
+import functools
+import inspect
+import types
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fdbr.backend import is_locked
+from fdbr.compiler.ir.program import kind_of
+from fdbr.core import Tracer, plain
+
+__all__ = ["Places"]
+
+_MOST = 2000  # values that are looked at
+_LARGE = 1 << 16  # bytes of an array that is compared by its elements
+
+_HEAP = 1 << 9  # of the flags of a class: it was made by Python code
+_GENERATING = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_SAME = (int, float, complex, bool, str, bytes, type(None), type(...), range, np.dtype, np.generic)
+_FIXED = (type, types.ModuleType, types.BuiltinFunctionType, np.ufunc)
+
+
+class _UnknownError(Exception):
+    """There is something of which nobody can tell whether it has changed."""
+
+
+class Places:
+    """Where questions were asked, and what was around them: numbers that are equal for equal ones.
+
+    Frames are kept while it is there, so that none is taken for another.
+    """
+
+    def __init__(self) -> None:
+        self._frames: dict[int, Any] = {}
+        self._numbers: dict[Any, int] = {}
+        self._held: list[Any] = []  # that no address is given to anything else
+
+    def number(self, frame: Any) -> int | None:
+        """The number for a question asked below a frame; `None` if it may not be the same again."""
+        while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "fdbr":
+            frame = frame.f_back
+        if frame is None or not _decides(frame.f_code, frame.f_lasti):
+            return None
+        try:
+            seen = _Sight(frame.f_code.co_freevars, self._held).of_variables(frame.f_locals)
+        except _UnknownError:
+            return None
+        self._frames[id(frame)] = frame
+        key = id(frame), frame.f_lasti, seen
+        return self._numbers.setdefault(key, len(self._numbers))
+
+
+@functools.lru_cache(4096)
+def _decides(code: Any, place: int) -> bool:
+    """Whether an instruction does nothing but take a branch, in no ``for``.
+
+    How far an iterator is, nobody sees; nor what a generator has had.
+    """
+    if code.co_flags & _GENERATING:
+        return False
+    decides = False
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "FOR_ITER" and instruction.offset <= place < instruction.argval:
+            return False
+        if instruction.offset == place:
+            name = instruction.opname
+            decides = ("JUMP" in name and "_IF_" in name) or name == "TO_BOOL"
+    return decides
+
+
+class _Sight:
+    """What variables have, as a value that can be compared."""
+
+    def __init__(self, watched: tuple[str, ...], held: list[Any]) -> None:
+        self._watched = watched  # variables of functions around: capture sees if arrays change
+        self._held = held
+        self._known: dict[int, int] = {}
+
+    def of_variables(self, variables: Any) -> Any:
+        """All of them, by their names."""
+        return tuple(
+            (
+                name,
+                self._one(value) if name in self._watched and _is_array(value) else self.of(value),
+            )
+            for name, value in sorted(variables.items())
+        )
+
+    def of(self, value: Any) -> Any:
+        """One value."""
+        kind = type(value)  # a traced value says that it is an instance of what it stands for
+        if issubclass(kind, _SAME):
+            return kind, value if issubclass(kind, int | str | bytes) else repr(value)
+        if issubclass(kind, _FIXED):
+            return self._one(value)
+        known = self._known.get(id(value))
+        if known is not None:
+            return "again", known
+        self._known[id(value)] = len(self._known)
+        if len(self._known) > _MOST:
+            raise _UnknownError
+        if issubclass(kind, Tracer):
+            return kind, type(plain(value)), kind_of(value)
+        return kind, self._inside(value, kind)
+
+    def _inside(self, value: Any, kind: Any) -> Any:
+        if _is_array(value):
+            return self._one(value), _elements(value)
+        if kind in (tuple, list):
+            return tuple(map(self.of, value))
+        if kind is dict:
+            return tuple([(self.of(key), self.of(part)) for key, part in value.items()])
+        if kind is types.FunctionType:
+            cells = [self._of_cell(cell) for cell in value.__closure__ or ()]
+            return self._one(value.__code__), tuple(cells), self.of(value.__defaults__)
+        if kind is types.MethodType:
+            return self.of(value.__func__), self.of(value.__self__)
+        if kind is functools.partial:
+            return self.of(value.func), self.of(value.args), self.of(value.keywords)
+        if kind is slice:
+            return tuple(map(self.of, (value.start, value.stop, value.step)))
+        if attrs.has(kind):
+            return tuple(self.of(getattr(value, field.name)) for field in attrs.fields(kind))
+        if _is_plain(kind):
+            return self.of(vars(value))
+        raise _UnknownError
+
+    def _one(self, value: Any) -> int:
+        """The number of an object, which no other one has."""
+        self._held.append(value)
+        return id(value)
+
+    def _of_cell(self, cell: Any) -> Any:
+        try:
+            return self.of(cell.cell_contents)
+        except ValueError:  # it is empty
+            return None
+
+
+@functools.lru_cache(1024)
+def _is_plain(kind: type) -> bool:
+    """Whether an object of a class has nothing but its attributes."""
+    own = [base for base in kind.__mro__ if base is not object]
+    return all(base.__flags__ & _HEAP and "__slots__" not in vars(base) for base in own)
+
+
+def _is_array(value: Any) -> bool:
+    return type(value) is np.ndarray
+
+
+def _elements(array: Any) -> Any:
+    """The elements of an array that may have changed."""
+    if is_locked(array):
+        return None
+    if array.nbytes > _LARGE or array.dtype.hasobject:
+        raise _UnknownError
+    return array.tobytes()

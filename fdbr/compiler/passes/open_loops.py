@@ -1,0 +1,63 @@
+"""Loops that hold for every number of turns: Python's ``while``.
+
+A turn begins or goes on where a guard holds, and the loop ends where it does not.  If all turns
+ask it at the same place (`Guard.place`), and what the program asks behind the last turn is the
+same once more, with the other answer, then Python does in every turn what it did in these, and
+behind any turn what it did behind the last.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fdbr.compiler.ir.program import Guard, Instruction, Program, Step
+from fdbr.compiler.passes.wiring import Made, Turns, steps_of, wires_of
+
+__all__ = ["may_open", "opened"]
+
+_FEWEST = 2  # turns
+
+
+def may_open(program: Program) -> bool:
+    """Whether guards of a program were asked at the same place."""
+    places = [step.place for step in program.steps if type(step) is Guard]
+    known = [place for place in places if place is not None]
+    return len(known) > len(set(known))
+
+
+def opened(steps: Sequence[Step], made: Made, turns: Turns) -> tuple[Turns, int] | None:
+    """The turns of such a loop, and the number of the step that ends it; `None` if it is none."""
+    for number in range(turns.period):
+        guards = steps_of(steps, turns, number)
+        place = getattr(guards[-1], "place", None)
+        if type(guards[-1]) is not Guard or place is None:
+            continue
+        same = 0
+        while same < turns.count and guards[-1 - same].place == place:
+            same += 1
+        loop = turns.without(turns.count - same, 0)
+        if same >= _FEWEST and _ends(steps, made, loop, number):
+            return loop, number
+    return None
+
+
+def _ends(steps: Sequence[Step], made: Made, turns: Turns, number: int) -> bool:
+    """Whether a turn begins behind the last one, and a guard says there that it is none."""
+    if turns.stop + number >= len(steps):
+        return False
+    first: Any = steps[turns.start + number]
+    last: Any = steps[turns.stop + number]
+    if type(last) is not Guard or last.place != first.place or last.answer == first.answer:
+        return False
+    for i in range(number):
+        one, other = steps[turns.start + i], steps[turns.stop + i]
+        if type(one) is not type(other) or not _alike(one, other):
+            return False
+    return wires_of(steps, made, turns, turns.count, number + 1) == turns.wires[: number + 1]
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two steps do the same, with whatever operands."""
+    if type(one) is Guard:
+        return bool(one.question is other.question and one.answer == other.answer)
+    assert type(one) is Instruction
+    return one.primitive is other.primitive and repr(one.params) == repr(other.params)

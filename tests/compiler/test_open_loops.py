@@ -1,0 +1,190 @@
+"""A ``while`` that Python has taken is recorded once, for every number of turns."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fdbr
+from compiler.recorded import assert_same, recorded, results
+from fdbr import ops
+from fdbr.compiler.ir.check import check
+from fdbr.compiler.ir.loops import loops
+from fdbr.compiler.passes.roll_loops import roll_loops
+
+
+def newton(x: Any) -> Any:
+    y = x * 1.0
+    while abs(y * y - x) > 1e-9 * x:
+        y = (y + x / y) / 2
+    return y
+
+
+def newton_with_break(x: Any) -> Any:
+    y = x * 1.0
+    while True:
+        if abs(y * y - x) < 1e-9 * x:
+            break
+        y = (y + x / y) / 2
+    return y
+
+
+def two_values(x: Any) -> Any:
+    a, b, limit = x, 1.0 + 0 * x, {"least": 1e-6}
+    while a - b > limit["least"] * a or b - a > limit["least"] * a:
+        a, b = (a + b) / 2, ops.sqrt(a * b)
+    return a + b
+
+
+def one_after_the_other(x: Any) -> Any:
+    while x > 2:
+        x = x / 2
+    y = x + 5
+    while y > 1:
+        y = y - 0.5
+    return x * y
+
+
+STARTS = [2.0, 7.0, 1.1, 300.0, 3.3, 1e4, 0.3, 50.0, 0.7, 5.0, 1e6, 1e5, 17.0, 1234.0]
+
+
+@pytest.mark.parametrize("f", [newton, newton_with_break, two_values, one_after_the_other])
+def test_few_recordings_hold_for_all_numbers_of_turns(f: Any) -> None:
+    jitted = fdbr.jit(f)
+    for x in map(np.float64, STARTS):
+        np.testing.assert_allclose(jitted(x), f(x), rtol=1e-12)
+    assert len(jitted.report().recordings) <= 4
+    assert "any number of turns" in str(jitted.programs()[0])
+
+
+@given(st.floats(0.01, 1e8), st.floats(0.01, 1e8))
+def test_a_program_with_an_open_loop_is_that_of_another_number_of_turns(a: float, b: float) -> None:
+    program, _ = recorded(newton, np.float64(a))
+    other, _ = recorded(newton, np.float64(b))
+    after = check(roll_loops(program), program)
+    assert_same(program, after, [np.float64(a)])
+    found = results(after, [np.float64(b)])
+    if type(found) is list:
+        assert found == results(other, [np.float64(b)])
+
+
+# --- what is no loop of any number of turns ------------------------------------------
+
+
+def counted(x: Any) -> Any:
+    n = 0
+    while x > 1 and n < 20:
+        x, n = x / 2, n + 1
+    return x * n
+
+
+def counted_elsewhere(x: Any) -> Any:
+    seen: list[int] = []
+    while x > 1:
+        x = x / 2
+        seen.append(0)
+    return x * len(seen)
+
+
+def in_a_for(x: Any) -> Any:
+    for _ in range(30):
+        if x < 1:
+            break
+        x = x / 2
+    return x
+
+
+class Counter:
+    """Counts what nobody sees."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def more(self) -> int:
+        """One more."""
+        self.count += 1
+        return self.count
+
+
+def with_an_object(x: Any) -> Any:
+    counter = Counter()
+    while x > 1:
+        x = x / 2 + 0.01 * counter.more()
+    return x
+
+
+def with_a_closure(x: Any) -> Any:
+    n = 0
+
+    def more() -> float:
+        nonlocal n
+        n += 1
+        return 0.001 * n
+
+    while x > 1:
+        x = x / 2 + more()
+    return x
+
+
+def with_an_array(x: Any) -> Any:
+    marks = np.zeros(1)
+    while x > 1:
+        marks[0] += 1
+        x = x / 2
+    return x * float(marks[0])
+
+
+def with_an_iterator(x: Any) -> Any:
+    steps = iter([2.0, 3.0, 2.0, 3.0, 2.0, 3.0, 2.0, 3.0] * 9)
+    while x > 1:
+        x = x / next(steps)
+    return x
+
+
+def with_values_of_before(x: Any) -> Any:
+    out = []
+    while x > 1:
+        x = x / 2
+        out.append(x)
+    return sum(out, 0 * x)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        counted,
+        counted_elsewhere,
+        in_a_for,
+        with_an_object,
+        with_a_closure,
+        with_an_array,
+        with_an_iterator,
+        with_values_of_before,
+    ],
+)
+def test_what_differs_from_turn_to_turn_keeps_a_loop_to_its_number_of_turns(f: Any) -> None:
+    program, _ = recorded(f, np.float64(300.0))
+    assert not any(loop.is_open for _, loop in loops(roll_loops(program, 2)))
+    jitted = fdbr.jit(f)
+    for x in (300.0, 3.0, 40.0, 5000.0, 0.5, 40.0):
+        np.testing.assert_allclose(jitted(np.float64(x)), f(np.float64(x)), rtol=1e-12)
+
+
+def test_a_gradient_keeps_to_the_numbers_of_turns_that_were_recorded() -> None:
+    slope = fdbr.jit(fdbr.grad(newton))
+    for x in (2.0, 7.0, 300.0, 7.0, 2.0):
+        np.testing.assert_allclose(slope(np.float64(x)), fdbr.grad(newton)(np.float64(x)))
+
+
+def test_a_loop_that_differs_behind_the_first_turns_is_recorded_anew() -> None:
+    def f(x: Any) -> Any:
+        y = x
+        while y > 1:
+            y = y / 3 if y > 100 else y / 2
+        return y
+
+    jitted = fdbr.jit(f)
+    for x in (3.0, 5.0, 90.0, 2e3, 1e5, 0.5, 17.0, 1e7):
+        np.testing.assert_allclose(jitted(np.float64(x)), f(np.float64(x)), rtol=1e-12)
