@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from fdbr.compiler.backends.cpu.looks import LOOKS, Look, looked, sliced, steps_of
+from fdbr.compiler.backends.cpu.matrix_forms import MATRIX_FORMS
 from fdbr.compiler.backends.cpu.small_writer import Writer, stored_from
 from fdbr.compiler.backends.cpu.written import stored
 from fdbr.compiler.ir.program import Instruction, kind_of
@@ -241,6 +242,7 @@ _FORMS: dict[str, Form] = {
     **dict.fromkeys(("matmul", "matmul_transposed"), Form(_is_tiny_product, _multiply)),
     "unslice": Form(_is_copy, _unslice),
     "pad_zeros": Form(_pads, _pad),
+    **{name: Form(*parts) for name, parts in MATRIX_FORMS.items()},
 }
 """By the names of primitives."""
 

@@ -56,10 +56,15 @@ class Writer:
             self.outputs.append(Output(out, shape, out.kind.dtype, False, 1))
             name, start = f"o{len(self.outputs) - 1}", 0
         else:
-            name, start = f"s_{code}", self.scratch.get(code, 0)
-            self.scratch[code] = start + out.kind.size
+            name, start = self.room(code, out.kind.size)
         self.looks[out] = Look(name, start, steps_of(shape), shape, code)
         return self.looks[out]
+
+    def room(self, code: str, count: int) -> tuple[str, int]:
+        """Memory for so many elements that only the kernel uses: its name, and where it begins."""
+        start = self.scratch.get(code, 0)
+        self.scratch[code] = start + count
+        return f"s_{code}", start
 
     def loop(self, shape: tuple[int, ...], body: Any) -> None:
         """Nested loops over a shape around the statements that ``body(indices)`` gives."""
