@@ -61,6 +61,7 @@ class Cache:
         self.entries: dict[Any, Specialization] = {}
         self.readers: dict[Any, Reader] = {}
         self.known: dict[Key, Place | None] = {}
+        self._told: set[str] = set()
 
     def entry(self, key: tuple[Any, ...], leaves: Sequence[Any], structure: Any) -> Specialization:
         """The recordings for arguments of a signature."""
@@ -73,6 +74,7 @@ class Cache:
             self._check_static(leaves, structure)
             entry = Specialization(self.name, None if len(positions) == len(leaves) else positions)
             self.use(entry)
+            entry.told = self._told
             for leaf in leaves:
                 if is_special(leaf):
                     entry.give_up(f"a {type(leaf).__name__} has operators of its own")

@@ -1,5 +1,6 @@
 """The recordings for arguments of the same kinds, and which of them holds."""
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,10 +16,17 @@ from fdbr.compiler.ir.program import Program
 from fdbr.compiler.tiers import Code
 from fdbr.messages import describe
 
-__all__ = ["EARLY", "TWICE", "Specialization", "CompiledTrace"]
+__all__ = ["EARLY", "STORM", "TWICE", "CompiledTrace", "Specialization"]
+
+_log = logging.getLogger("fdbr.jit")
 
 TWICE = "it asks whether values are one object, and two of them are"
 EARLY = "it has not run for as long yet as it would take to record it"
+STORM = "recordings multiply: nearly every call takes another way through its control flow"
+_MANY = 8  # recordings, from which on it counts how often one of them holds
+_LUCK = 0.25  # how often that has to be
+_SLOW = 1 / 16  # how fast that is forgotten
+_LONGEST = 512  # calls between two trials
 _SLOWER = "replays take longer than the function itself"
 _REST = 20  # calls
 _KNOWN = 256  # variables that may be inputs
@@ -148,6 +156,8 @@ class Specialization:
         When it was used last, as a number that grows.
     budget
         What may be spent on recordings and their compilation.
+    told
+        The reasons for running the function as it is that `logging` has been told.
     wanted
         Of a function that is differentiated: which results have had cotangents, if not all
         have.
@@ -155,6 +165,9 @@ class Specialization:
 
     __slots__ = (
         "_cause",
+        "_luck",
+        "_pause",
+        "_rested",
         "_wasted",
         "budget",
         "eager",
@@ -165,6 +178,7 @@ class Specialization:
         "obstacle",
         "recordings",
         "references",
+        "told",
         "used",
         "wanted",
     )
@@ -180,6 +194,9 @@ class Specialization:
         self.wanted: tuple[bool, ...] | None = None
         self._wasted = 0
         self._cause = ""
+        self._luck = 1.0  # how often a recording has held, of late
+        self._pause, self._rested = _REST, 0  # calls until the next trial, and since the last one
+        self.told: set[str] = set()
         self.references: list[Any] = []
         self.inputs: tuple[Place, ...] = ()
         self.known: dict[Key, Place | None] = {}
@@ -249,6 +266,28 @@ class Specialization:
         """Note that the function is run without a recording."""
         self.eager += 1
         self.obstacle = why
+        if why not in (EARLY, _SLOWER) and why not in self.told and len(self.told) < _MANY:
+            self.told.add(why)
+            _log.warning("%s runs without a recording: %s", self.name, why)
+
+    def _multiplies(self) -> bool:
+        """Whether there are ever more recordings, and hardly a call is like one before.
+
+        Now and then another one is tried nevertheless, ever more seldom as long as it is in vain.
+        """
+        if len(self.recordings) < _MANY or self._luck >= _LUCK:
+            return False
+        self._rested += 1
+        if self._rested < self._pause:
+            return True
+        self._rested, self._pause = 0, min(2 * self._pause, _LONGEST)
+        return False
+
+    def _note(self, held: bool) -> None:
+        """Note whether one of the recordings held."""
+        self._luck += _SLOW * (held - self._luck)
+        if held:
+            self._pause = _REST
 
     def rests(self) -> bool:
         """Whether the function is to run as it is, although there are recordings.
@@ -257,7 +296,12 @@ class Specialization:
         is goes on towards compiled code meanwhile.
         """
         budget, recordings = self.budget, self.recordings
-        if not (recordings and budget.eager and patience()):
+        if not (recordings and patience()):
+            return False
+        if self._multiplies():
+            self.skip(STORM)
+            return True
+        if not budget.eager:
             return False
         code = recordings[0].code
         if not budget.overdrawn:
@@ -272,6 +316,10 @@ class Specialization:
     def resting(self) -> float:
         """Seconds for which the function may run as it is, before anything else is thought of."""
         budget = self.budget
+        if len(self.recordings) >= _MANY and self._luck < _LUCK:
+            left = max(self._pause - self._rested, 0)
+            self._rested = self._pause  # the next call that is looked up is a trial
+            return left * budget.eager
         if self.recordings or self._wasted >= _PATIENCE:
             return _REST * budget.eager
         return budget.missing / 2
@@ -305,6 +353,7 @@ class Specialization:
                 return None, None, ""
             if not why:
                 outs, recording, why = self._run(recordings, leaves)
+                self._note(recording is not None)
                 if recording is not None or not why:
                     return outs, recording, why
         if self._wasted >= _PATIENCE:
