@@ -96,6 +96,9 @@ class Primitive:
     fold
         How it combines the elements along ``axes``: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``, or
         not at all.
+    cost
+        About how many additions NumPy takes for an element, where it has a loop faster than any
+        formula; 0 where nobody said so.
     exact
         The function of Python's numbers that it stands for, which is not rounded.
 
@@ -103,7 +106,17 @@ class Primitive:
     """
 
     __slots__ = (
-        *("batch", "compound", "effect", "elementwise", "exact", "fold", "forward", "fresh"),
+        *(
+            "batch",
+            "compound",
+            "cost",
+            "effect",
+            "elementwise",
+            "exact",
+            "fold",
+            "forward",
+            "fresh",
+        ),
         *("kind", "name", "rules", "value"),
     )
 
@@ -121,6 +134,7 @@ class Primitive:
         fresh: bool = False,
         compound: bool = False,
         fold: str = "",
+        cost: int = 0,
         exact: Callable[..., Any] | None = None,
         registered: bool = True,
     ) -> None:
@@ -138,6 +152,7 @@ class Primitive:
         self.fresh = fresh
         self.compound = compound
         self.fold = fold
+        self.cost = cost
         self.exact = exact
         if registered:
             registry[name] = self

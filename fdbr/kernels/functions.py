@@ -21,3 +21,5 @@ __all__ = [
     for name, member in list(globals().items())
     if name[0] != "_" and not isinstance(member, _Module)
 ]
+
+of_nodes = True  # what tells this module from those of arrays

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fdbr.kernels import scalars
+
 __all__ = [
     *("Address", "address_of", "cache_directory", "code_of", "digest", "find", "kept", "optimized"),
     *("optimized_address", "optimized_code", "placed", "processor", "takes_to_load"),
@@ -260,6 +262,7 @@ def placed(name: str, code: bytes) -> Address:
     Each has an engine to itself: functions of different files may have the same name.
     """
     llvm = _llvm()
+    scalars.provide(llvm, code)
     engine = llvm.create_mcjit_compiler(_parsed(""), _machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()

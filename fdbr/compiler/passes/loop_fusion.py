@@ -8,7 +8,7 @@ import numpy as np
 
 from fdbr.compiler.backends.cpu.broadcast_layout import place, splits
 from fdbr.compiler.backends.cpu.element_code import BY_ROW
-from fdbr.compiler.backends.cpu.formulas import CODES, formula_of, is_elementwise
+from fdbr.compiler.backends.cpu.formulas import CODES, formula_of
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, kind_of
 from fdbr.compiler.passes.steps import readers_of
 
@@ -168,7 +168,13 @@ def is_candidate(step: Step) -> bool:
         return out.dtype in CODES and operand.dtype == out.dtype
     if step.primitive.name in BY_ROW:
         return _is_by_row(step)
-    return reduction_of(step) is not None or is_elementwise(step)
+    return reduction_of(step) is not None or _is_worth_joining(step)
+
+
+def _is_worth_joining(step: Instruction) -> bool:
+    """Whether a step is elementwise, and NumPy has no loop that is faster than its formula."""
+    formula, least = formula_of(step), step.primitive.cost
+    return formula is not None and (not least or formula.cost <= least)
 
 
 def _is_by_row(step: Instruction) -> bool:

@@ -155,6 +155,7 @@ def sqrt(xp: Any, x: Any) -> Any:
     x=lambda x, y: _power_by_base(x, y),
     y=lambda x, out: _power_by_exponent(x, out),
     exact=operator.pow,
+    cost=20,
 )
 def _power(xp: Any, x: Any, y: Any) -> Any:
     return xp.power(x, y)

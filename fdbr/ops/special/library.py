@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import to_numpy
-from fdbr.kernels import LEAST, functions
+from fdbr.kernels import LEAST
 from fdbr.libraries import scipy_of
 from fdbr.messages import describe, number_types
 from fdbr.ops.dtypes import float_dtype, is_complex, is_number
@@ -37,8 +37,8 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
     lacks is computed in host memory.  A function whose values are complex gives them in the
     complex dtype of that precision, and one of several outputs gives a tuple.
     """
-    if xp is functions:  # those that kernels have
-        return getattr(functions, name)(*operands)
+    if xp is not np and getattr(xp, "of_nodes", False):  # those that kernels have
+        return getattr(xp, name)(*operands)
     if xp is np and _are_plain(operands) and not name.startswith(_IN_FLOAT64):
         out = _function(np, name)(*operands)
         if getattr(out, "dtype", None) is operands[0].dtype:

@@ -1,6 +1,7 @@
 """Elementwise operations in kernels: exact, and one kernel with others, a user's too."""
 
 import inspect
+import warnings
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from compiler.comparing import assert_as_eager
 from compiler.recorded import normal, recorded
 from fdbr import ops
 from fdbr.compiler.backends.cpu import compiling
+from fdbr.compiler.backends.cpu.formulas import is_elementwise
 from fdbr.compiler.backends.cpu.fused_kernels import write
 from fdbr.compiler.ir.program import Fused
 from fdbr.compiler.passes.loop_fusion import fuse_loops
+from fdbr.core import registry
 from fdbr.kernels import machine
 from fdbr.ops.kinds import elementwise
 
@@ -56,16 +59,13 @@ def test_functions_are_exact_to_a_few_units_in_the_last_place(name, dtype):
     assert np.array_equal(np.signbit(found[same & (x == 0)]), np.signbit(exact[same & (x == 0)]))
 
 
-@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid", "log", "erf", "copysign"])
+@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid", "log", "sinh", "copysign"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_loops_over_formulas_vectorise(name, dtype):
     f = getattr(ops, name)
     two = len(inspect.signature(f).parameters) == 2
     x = np.abs(normal(5000)).astype(dtype)
     kernels, _ = kernels_of(lambda x: (f(x, 1 - x) if two else f(x)) * 2, x)
-    if dtype == np.float64 and name == "erf":  # of doubles SciPy's is as fast as any
-        assert not kernels
-        return
     text = machine.optimized(compiling.translated(write(kernels[0]).source))
     assert f"x {'float' if dtype == np.float32 else 'double'}>" in text
 
@@ -185,3 +185,115 @@ def test_integers_and_truth_values_are_elements_too(name, dtype):
     x[0, :3] = np.iinfo(dtype).max, np.iinfo(dtype).min, 0
     with np.errstate(all="ignore"):
         assert_as_eager(INTEGERS[name], (x, n), (x[:2, :3], n[:2, :3]))
+
+
+# --- all of them -----------------------------------------------------------------------
+
+PARAMS = {
+    "astype_inexact": {"to": np.dtype(np.float64)},
+    "astype_exact": {"to": np.dtype(bool)},
+    "clipped": {"low": -1.0, "high": 0.5},
+    "elu": {"scale": 1.0, "alpha": 1.5},
+    "full_like": {"value": 2.0, "dtype": None},
+    "gaussian": {"rate": 0.5},
+    "hankel_expansion": {"signs": 1.0, "order": 1},
+    "hard_limits": {"low": -1.0, "high": 0.5},
+    "integer_power": {"exponent": 3},
+    "leaky_relu": {"slope": 0.1},
+    "log1p_ratio": {"order": 1},
+    "mean_power": {"order": 1},
+    "polygamma": {"n": 0},
+    "sinc": {"order": 0},
+}
+
+REASONS = {
+    **dict.fromkeys(
+        ("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert"), "of integers alone"
+    ),
+    **dict.fromkeys(("bitwise_left_shift", "bitwise_right_shift"), "of integers alone"),
+    **dict.fromkeys(("ldexp", "eval_hermite", "eval_hermitenorm"), "an operand is an integer"),
+    "exponent": "an integer of a floating number",
+    **dict.fromkeys(("hankel1", "hankel2", "hankel1e", "hankel2e", "wofz"), "complex values"),
+    "lambertw": "complex values",
+    **dict.fromkeys(("spherical_in", "spherical_jn", "spherical_kn", "spherical_yn"), "orders"),
+    **dict.fromkeys(("betainc_by", "gammainc_by", "carlson", "log_moment"), "quadratures"),
+    "smirnov_by": "as many terms as the largest element says",
+    **dict.fromkeys(("bdtr", "bdtrc", "bdtri", "nbdtr", "nbdtrc", "nbdtri"), "orders"),
+    **dict.fromkeys(("pdtri", "expn", "kn", "yn", "smirnov", "smirnovi"), "orders"),
+    "zeta": "SciPy has no such function in C, and kernels a formula for few orders alone",
+}
+"""Operations that are not joined with others, and why not."""
+
+OF_SINGLE = {"floor_divide", "remainder", "sinc"}  # no formula is as exact for doubles
+NUMPYS = {"power"}  # whose loop NumPy has in vectors, faster than any formula
+ELEMENTWISE = sorted(
+    name for name, p in registry.items() if p.elementwise and p.value.__module__.startswith("fdbr.")
+)
+
+
+def operands(primitive, dtype, size):
+    """As many arrays as an operation takes; a condition is one of truth values."""
+    parameters = list(inspect.signature(inspect.unwrap(primitive.value)).parameters.values())[1:]
+    names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    arrays = [np.linspace(0.2, 0.9, size) * (1 + 0.1 * i) for i in range(len(names))]
+    return [
+        (x > 0.5) if name == "condition" else x.astype(dtype)
+        for name, x in zip(names, arrays, strict=True)
+    ]
+
+
+def applied(name):
+    return lambda *xs: registry[name].apply(*xs, **PARAMS.get(name, {}))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_every_elementwise_operation_is_joined_with_its_neighbours(dtype):
+    alone = set()
+    for name in ELEMENTWISE:
+        if name in REASONS:
+            continue
+        f, xs = applied(name), operands(registry[name], dtype, 3000)
+
+        def joined(*xs, f=f):
+            out = f(*[x if x.dtype == bool else x * 0.5 for x in xs])
+            return ops.where(out == 0, 1.0, out * 1.0)
+
+        with np.errstate(all="ignore"):
+            kernels, steps = kernels_of(joined, *xs)
+        if len(kernels) != 1 or len(steps) != 1:
+            alone.add(name)
+    assert alone == NUMPYS | (OF_SINGLE if dtype == np.float64 else set())
+
+
+def test_reasons_are_of_operations_that_need_them():
+    for name in REASONS:
+        primitive = registry[name]
+        assert primitive.elementwise
+        if REASONS[name] in ("of integers alone", "an operand is an integer"):
+            continue
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                program = recorded(applied(name), *operands(primitive, np.float64, 3000))[0]
+            except TypeError:  # keywords without which there is no value
+                continue
+        assert not any(map(is_elementwise, program.steps)), name
+
+
+SHARES = [ELEMENTWISE[i::12] for i in range(12)]
+
+
+@pytest.mark.parametrize("share", SHARES, ids=range(len(SHARES)))
+def test_joined_operations_give_what_they_give_alone(share):
+    names = [n for n in share if n not in REASONS]
+    inputs = {name: operands(registry[name], np.float64, 40) for name in names}
+
+    def every(inputs):
+        out = {}
+        for name, xs in inputs.items():
+            found = applied(name)(*xs)
+            out[name] = found if found.dtype == bool else found * 1.0
+        return out
+
+    with np.errstate(all="ignore"):
+        assert_as_eager(every, (inputs,), ulps=64)

@@ -64,18 +64,22 @@ class Elements:
     ----------
     functions
         The names of the functions, by their texts.
+    scalars
+        The functions that they call number by number.
     refuses
         Whether statements set ``bad`` where NumPy is to compute instead.
     """
 
     def __init__(self) -> None:
         self.functions: dict[str, str] = {}
+        self.scalars: set[str] = set()
         self.refuses = False
 
     @property
     def source(self) -> str:
         """The functions."""
-        return "".join([f"def {name}({text}" for text, name in self.functions.items()])
+        scalars = [f"{_scalar(name)} = scalar({name!r})\n" for name in sorted(self.scalars)]
+        return "".join([*scalars, *(f"def {name}({text}" for text, name in self.functions.items())])
 
     def element(
         self, step: Instruction, texts: Sequence[str], codes: Sequence[str], lines: list[str]
@@ -103,6 +107,7 @@ class Elements:
 
     def _computed(self, root: Node, given: dict[int, str]) -> str:
         nodes = every([root])
+        self.scalars.update(node.detail for node in nodes if node.op == "scalar")
         if _is_short(nodes, given):
             return _nested(root, given)
         used = [i for i in given if any(_is_operand(node, i) for node in nodes)]
@@ -166,4 +171,10 @@ def _written(node: Node, args: Sequence[str]) -> str:
         return f"(not {args[0]})"
     if node.op in ("cast", "number"):
         return f"{code}({args[0]})"
-    return f"{_CALLS.get(node.op, node.op)}({', '.join(args)})"
+    name = _scalar(node.detail) if node.op == "scalar" else _CALLS.get(node.op, node.op)
+    return f"{name}({', '.join(args)})"
+
+
+def _scalar(name: str) -> str:
+    """What a source calls a function that is called number by number."""
+    return f"scalar_{name}"

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.compiler.backends.cpu.scalar_functions import MODULE
 from fdbr.compiler.ir.program import Instruction, Variable, kind_of
-from fdbr.kernels import functions
 from fdbr.kernels.expressions import FLOATS, INTEGERS, Graph, InexpressibleError, Node
 from fdbr.kernels.loops import every
 
@@ -29,8 +29,8 @@ CODES = {
 
 _LONG = 600  # nodes of a formula that is worth its time in the compiler
 _MOST = 4096  # formulas that are kept
-_DIVISIONS = frozenset({"div", "sqrt"})
-_SLOW, _FEW = 32, 4  # operations of a division; those that count as an addition beside memory
+_SLOW = {"div": 32, "sqrt": 32, "scalar": 160}  # operations as long as so many additions
+_FEW = 4  # operations that count as an addition beside memory
 _WHOLE = frozenset({"reduced", "columns"})  # what is no function of each element
 _UNSUITED = AttributeError, TypeError, ValueError, IndexError, KeyError, ArithmeticError
 
@@ -61,7 +61,7 @@ class Formula:
         if len(self.nodes) > _LONG or any(node.op in _WHOLE for node in self.nodes):
             raise InexpressibleError("what is no short function of each element")
         parts = [node.op for node in self.nodes if node.args]
-        self.cost = max(1, sum(_SLOW if op in _DIVISIONS else 1 for op in parts) // _FEW)
+        self.cost = max(1, sum(_SLOW.get(op, 1) for op in parts) // _FEW)
 
     @property
     def is_composed(self) -> bool:
@@ -137,7 +137,7 @@ def _formula(primitive: Any, keys: Any, params: Any, dtype: Any) -> Formula | No
 def _followed(value: Any, keys: Any, params: dict[str, Any], dtype: Any, to: Any) -> Formula:
     """The formula of a value function; of numbers in the dtype ``to``, if it is given."""
     common = to or _common(keys)
-    graph = Graph(functions, guarded=True)
+    graph = Graph(MODULE, guarded=True)
     given: list[Any] = []
     operands: list[Any] = []
     for i, (own, kind, number) in enumerate(keys):
@@ -149,7 +149,7 @@ def _followed(value: Any, keys: Any, params: dict[str, Any], dtype: Any, to: Any
         given.append(graph.node("operand", operands[-1], (), (i, True, False)))
     try:
         with np.errstate(all="ignore"):
-            root = value(functions, *given, **params)
+            root = value(MODULE, *given, **params)
     except _UNSUITED as error:
         raise InexpressibleError(str(error)) from error
     if not isinstance(root, Node) and type(root) in (bool, int, float, np.float32, np.float64):

@@ -10,6 +10,7 @@ from typing import Any
 
 from fdbr.compiler.backends.cpu.kernel_functions import BUILTINS, function, intrinsic, of_real
 from fdbr.compiler.backends.cpu.llvm_text import TYPES, Builder, KernelError, Value
+from fdbr.kernels import scalars
 
 __all__ = ["NAMES"]
 
@@ -76,7 +77,24 @@ def _extreme(comparison: str) -> Any:
     return partial
 
 
+def scalar(name: str) -> Any:
+    """A function of single numbers in double precision, which is called as it is."""
+
+    def write(builder: Builder, *values: Value) -> Value:
+        given = [builder.cast(value, "f8").typed for value in values]
+        given += ["i32 0"] * scalars.is_cython(name)
+        types = ", ".join(value.split()[0] for value in given)
+        symbol = scalars.NAME.format(name)
+        builder.module.declared[
+            f"declare double @{symbol}({types}) nounwind willreturn memory(none)"
+        ] = None
+        return Value("f8", builder.add(f"call double @{symbol}({', '.join(given)})"))
+
+    return intrinsic(write)
+
+
 NAMES = {
+    "scalar": scalar,
     "number": number,
     "bits": bits,
     "select": select,

@@ -1,0 +1,68 @@
+"""The array module that value functions get: formulas, and functions called number by number.
+
+What `fdbr.kernels.functions` has no formula for, SciPy's function in C computes, as its ufunc does.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr.kernels import functions, scalars
+from fdbr.kernels.arithmetic import result_type
+from fdbr.kernels.expressions import FLOATS, InexpressibleError, Node
+
+__all__ = ["MODULE"]
+
+_DOUBLE = np.dtype(np.float64)
+_NAMES = {"power": "pow", "digamma": "psi"}  # where NumPy and SciPy have two
+
+
+class _Module:
+    """Functions of nodes, by NumPy's and SciPy's names."""
+
+    of_nodes = True
+
+    def __getattr__(self, name: str) -> Any:
+        formula, scalar = getattr(functions, name, None), _NAMES.get(name, name)
+        count = scalars.arity(scalar)
+        if count is None:
+            if formula is None:
+                raise AttributeError(f"kernels have no function {name}")
+            made: Any = formula
+        else:
+            made = _either(formula, scalar, count)
+        setattr(self, name, made)
+        return made
+
+
+def _either(formula: Any, scalar: str, count: int) -> Callable[..., Any]:
+    """The formula; where it is not known, or does not hold for all numbers, a call."""
+
+    def function(*operands: Any) -> Node:
+        if formula is not None:
+            try:
+                found: Node = formula(*operands)
+            except InexpressibleError:
+                pass
+            else:
+                return found
+        if len(operands) != count or not any(isinstance(x, Node) for x in operands):
+            raise InexpressibleError(f"{scalar} of {len(operands)} operands")
+        return _called(scalar, operands)
+
+    return function
+
+
+def _called(scalar: str, operands: tuple[Any, ...]) -> Node:
+    dtype = result_type(*operands)
+    graph = next(x.graph for x in operands if isinstance(x, Node))
+    if dtype not in FLOATS:
+        raise InexpressibleError("functions of integers")
+    wide = [
+        x.astype(_DOUBLE) if isinstance(x, Node) else graph.constant(x, _DOUBLE) for x in operands
+    ]
+    return graph.node("scalar", _DOUBLE, tuple(wide), scalar).astype(dtype)
+
+
+MODULE: Any = _Module()

@@ -1,0 +1,75 @@
+"""Functions of single numbers that kernels call: SciPy's in C, and the C library's.
+
+Machine code names them; where they are in memory is found when it is brought there.
+"""
+
+import ctypes
+import functools
+import re
+from typing import Any
+
+__all__ = ["NAME", "arity", "is_cython", "provide"]
+
+NAME = "fdbr_scalar_{}"
+_NAMED = re.compile(rb"fdbr_scalar_(\w+)")
+_SKIPPED = "int __pyx_skip_dispatch"  # the last parameter of Cython's functions
+_WARN = frozenset(
+    {
+        *("bdtr", "bdtrc", "bdtri", "expn", "kn", "nbdtr", "nbdtrc", "nbdtri", "pdtri"),
+        *("smirnov", "smirnovc", "smirnovci", "smirnovi", "smirnovp", "yn"),
+    }
+)
+"""Those that call Python, to warn of orders that are not whole."""
+
+_C = {"pow": 2, "fmod": 2}
+"""Functions of the C library, and how many numbers they take."""
+
+
+@functools.cache
+def _found() -> dict[str, tuple[Any, int]]:
+    """The functions of double precision, and how many numbers they take, by SciPy's names."""
+    from scipy.special import cython_special  # what compiles kernels need not wait for it
+
+    name_of = ctypes.pythonapi.PyCapsule_GetName
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    found = {}
+    for name, capsule in cython_special.__pyx_capi__.items():
+        kind, _, rest = name_of(capsule).decode().partition(" (")
+        kinds = rest.removesuffix(")").split(", ")
+        if kind == "double" and kinds[-1] == _SKIPPED and set(kinds[:-1]) == {"double"}:
+            plain = re.sub(r"^__pyx_fuse(_\d)+", "", name)
+            if plain not in _WARN:
+                found[plain] = capsule, len(kinds) - 1
+    return found
+
+
+def arity(name: str) -> int | None:
+    """How many numbers a function takes; `None` if there is no such function."""
+    if name in _C:
+        return _C[name]
+    return _found()[name][1] if name in _found() else None
+
+
+def is_cython(name: str) -> bool:
+    """Whether a function takes an integer after its numbers."""
+    return name not in _C
+
+
+def provide(llvm: Any, code: bytes) -> None:
+    """Tell LLVM where the functions are that an object file names."""
+    for name in {match.decode() for match in _NAMED.findall(code)}:
+        llvm.add_symbol(NAME.format(name), _address(name))
+
+
+@functools.cache
+def _address(name: str) -> int:
+    if name in _C:
+        found = ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value
+        assert found is not None
+        return found
+    capsule, _ = _found()[name]
+    name_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype = ctypes.c_void_p
+    pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    address: int = pointer_of(capsule, name_of(capsule))
+    return address
