@@ -13,6 +13,7 @@ from fdbr import ops
 from fdbr.backend import array_module
 from fdbr.interop.numpy_basics import as_tuple, cast, in_their_dtype
 from fdbr.interop.signatures import implements
+from fdbr.ops.creation import arrays
 from fdbr.ops.shape import normalize_axis
 
 # --- products -----------------------------------------------------------------------
@@ -45,9 +46,9 @@ def _subscripts(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     def text(places: Any) -> str:
         return "".join("..." if i is Ellipsis else _LETTERS[operator.index(i)] for i in places)
 
-    arrays, lists = operands[: len(operands) // 2 * 2 : 2], operands[1::2]
+    factors, lists = operands[: len(operands) // 2 * 2 : 2], operands[1::2]
     out = ",".join(map(text, lists))
-    return (f"{out}->{text(operands[-1])}" if len(operands) % 2 else out), *arrays
+    return (f"{out}->{text(operands[-1])}" if len(operands) % 2 else out), *factors
 
 
 @implements("einsum")
@@ -58,8 +59,13 @@ def _einsum(
     order: str = "K",
     casting: str = "safe",
 ) -> Any:
-    subscripts, *arrays = _subscripts(operands)
-    return ops.einsum(subscripts, *cast(arrays, dtype, casting, "np.einsum"))
+    subscripts, *factors = _subscripts(operands)
+    factors = arrays(*cast(factors, dtype, casting, "np.einsum"))
+    out = ops.einsum(subscripts, *factors)
+    own = ops.result_type(*factors)  # in which NumPy adds up, truth values too
+    if own.kind == "b":
+        return out != 0
+    return ops.astype(out, own, copy=False) if own.kind in "iu" else out
 
 
 @implements("einsum_path")

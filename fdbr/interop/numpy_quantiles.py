@@ -26,10 +26,6 @@ def _of_nothing(a: Any, axis: Any, keepdims: bool) -> Any:
     return ops.sum(a, axis=_axes(axis), keepdims=keepdims) * as_weak(math.nan, a)
 
 
-def _hundredths(q: Any) -> Any:
-    return q / 100 if hasattr(q, "__truediv__") else [part / 100 for part in q]
-
-
 def _quantiles(name: str, percent: bool, numbers_only: bool) -> None:
     @implements(name)
     def quantile(
@@ -44,10 +40,11 @@ def _quantiles(name: str, percent: bool, numbers_only: bool) -> None:
     ) -> Any:
         if numbers_only and not a.size:
             return _of_nothing(a, axis, keepdims)  # whatever ``q`` is, as NumPy has it
+        q = ops.asarray(q) if isinstance(q, list | tuple) else q  # whose dtype counts in NumPy
         return parted(
             f"np.{name}",
             a,
-            _hundredths(q) if percent else q,
+            q / 100 if percent else q,
             axis=_axes(axis),
             method=method if interpolation is None else interpolation,
             keepdims=keepdims,

@@ -196,3 +196,27 @@ def test_methods_of_ufuncs_on_empty_arrays_are_numpys(ufunc, method):
         else:
             alike(call, x)
             alike(lambda x: call(x, axis=-1), x)
+
+
+FORMS: dict[str, Callable[..., Any]] = {
+    "einsum of one": lambda x: np.einsum("i...->...", x),
+    "einsum of one, kept": lambda x: np.einsum("ij->ji", x),
+    "einsum of two": lambda x: np.einsum("ij,ij->i", x, x),
+    "einsum of lists": lambda x: np.einsum(x, [0, 1], [1]),
+    "quantiles": lambda x: np.quantile(x, [0.1, 0.5]),
+    "percentiles": lambda x: np.percentile(x, [10, 50]),
+    "a percentile": lambda x: np.percentile(x, 10),
+    "integer percentiles": lambda x: np.percentile(x, np.array([10, 50]), method="lower"),
+    "percentiles but NaN": lambda x: np.nanpercentile(x, (10.0, 50.0), axis=1),
+    "a power": lambda x: np.power(x, 2),
+    "an operator": lambda x: x**2,
+    "a running sum": lambda x: np.cumsum(x, dtype=float),
+    "a product": lambda x: np.prod(x, axis=0, dtype="f4"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FORMS)
+def test_other_forms_of_calls_have_numpys_dtype(name):
+    for kind in KINDS:
+        alike(FORMS[name], OPERANDS[0].reshape(2, 2).astype(kind))
