@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from compiler.recorded import assert_same, recorded, results
-from fdbr import ops
+from fdbr import ops, tree
 from fdbr.compiler.ir.check import check
 from fdbr.compiler.ir.loops import loops
 from fdbr.compiler.passes.roll_loops import roll_loops
@@ -176,6 +176,52 @@ def test_a_gradient_keeps_to_the_numbers_of_turns_that_were_recorded() -> None:
     slope = fdbr.jit(fdbr.grad(newton))
     for x in (2.0, 7.0, 300.0, 7.0, 2.0):
         np.testing.assert_allclose(slope(np.float64(x)), fdbr.grad(newton)(np.float64(x)))
+
+
+def halved(x: Any) -> Any:
+    while x > 1:
+        x = x / 2
+    return x
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        fdbr.grad(halved),
+        lambda x: fdbr.jvp(halved, (x,), (1.0,)),
+        lambda x: fdbr.vmap(halved)(ops.stack([x, 2 * x])),
+        lambda x: fdbr.vmap(fdbr.grad(halved))(ops.stack([x, x])),
+        lambda x: halved(x) * fdbr.grad(halved)(x),
+        fdbr.grad(lambda x: fdbr.grad(lambda y: halved(y) * y)(x) * halved(x)),
+    ],
+)
+def test_derivatives_that_depend_on_the_number_of_turns_alone(f: Any) -> None:
+    jitted = fdbr.jit(f)
+    for x in map(np.float64, (300.0, 3.0, 40.0, 5000.0, 0.5, 40.0)):
+        for ours, theirs in zip(tree.leaves(jitted(x)), tree.leaves(f(x)), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_the_gradient_of_a_jitted_loop_is_that_of_its_turns() -> None:
+    inner = fdbr.grad(fdbr.jit(halved))
+    for x in (300.0, 3.0, 40.0, 300.0, 5000.0):
+        np.testing.assert_allclose(inner(x), fdbr.grad(halved)(x))
+
+
+def test_effects_are_had_once_a_turn() -> None:
+    seen: list[int] = []
+
+    def f(x: Any) -> Any:
+        while x > 1:
+            x = x / 2
+            fdbr.debug.callback(lambda: seen.append(1))
+        return x
+
+    jitted = fdbr.jit(f)
+    for x in (300.0, 3.0, 40.0, 5000.0, 300.0, 3.0):
+        seen.clear()
+        jitted(np.float64(x))
+        assert len(seen) == int(np.ceil(np.log2(x)))
 
 
 def test_a_loop_that_differs_behind_the_first_turns_is_recorded_anew() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from fdbr.backend import is_locked
 from fdbr.compiler.ir.program import kind_of
-from fdbr.core import Tracer, plain
+from fdbr.core import Trace, Tracer, plain
 
 __all__ = ["Places"]
 
@@ -45,14 +45,17 @@ class Places:
         self._numbers: dict[Any, int] = {}
         self._held: list[Any] = []  # that no address is given to anything else
 
-    def number(self, frame: Any) -> int | None:
-        """The number for a question asked below a frame; `None` if it may not be the same again."""
+    def number(self, trace: Trace, frame: Any) -> int | None:
+        """The number for a question asked below a frame; `None` if it may not be the same again.
+
+        Values of the trace, and of no other one, may be others.
+        """
         while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "fdbr":
             frame = frame.f_back
         if frame is None or not _decides(frame.f_code, frame.f_lasti):
             return None
         try:
-            seen = _Sight(frame.f_code.co_freevars, self._held).of_variables(frame.f_locals)
+            seen = _Sight(trace, frame.f_code.co_freevars, self._held).of_variables(frame.f_locals)
         except _UnknownError:
             return None
         self._frames[id(frame)] = frame
@@ -81,7 +84,8 @@ def _decides(code: Any, place: int) -> bool:
 class _Sight:
     """What variables have, as a value that can be compared."""
 
-    def __init__(self, watched: tuple[str, ...], held: list[Any]) -> None:
+    def __init__(self, trace: Trace, watched: tuple[str, ...], held: list[Any]) -> None:
+        self._trace = trace
         self._watched = watched  # variables of functions around: capture sees if arrays change
         self._held = held
         self._known: dict[int, int] = {}
@@ -110,6 +114,8 @@ class _Sight:
         if len(self._known) > _MOST:
             raise _UnknownError
         if issubclass(kind, Tracer):
+            if value._trace is not self._trace:  # a tape, or a tangent, is more than a value
+                raise _UnknownError
             return kind, type(plain(value)), kind_of(value)
         return kind, self._inside(value, kind)
 

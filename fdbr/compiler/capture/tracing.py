@@ -249,7 +249,7 @@ class CaptureTrace(Trace):
             self.obstacle = f"{kind.__name__}() raised an error, which the function caught"
             raise
         if not self.cut:
-            place = self.places.number(sys._getframe(1)) if kind is bool else None
+            place = self.places.number(self, sys._getframe(1)) if kind is bool else None
             guard = Guard(tracer.variable, kind, answer, len(self.answers), place)
             self.steps.append(guard)
             self.answers.append(answer)

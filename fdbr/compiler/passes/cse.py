@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import attrs
 import numpy as np
 
 from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, has_effect
@@ -31,15 +32,18 @@ def cse(program: Program) -> Program:
     identities = Identities()
     names: dict[Variable, Any] = {}
     known: dict[Any, tuple[Variable, ...]] = {}
-    asked: set[Any] = set()
+    asked: dict[Any, int] = {}
     steps: list[Step] = []
     for step in program.steps:
         step = renamed(step, names)
         if type(step) is Guard:
             question = (step.operand, step.question)
-            if question in asked:
+            first_asked = asked.setdefault(question, len(steps))
+            if first_asked < len(steps):
+                kept: Any = steps[first_asked]
+                if kept.place != step.place:  # it stands for one that may not come back as it does
+                    steps[first_asked] = attrs.evolve(kept, place=None)
                 continue
-            asked.add(question)
         elif type(step) is Instruction and not has_effect(step):
             key = identities.of_step(step)
             first = known.setdefault(key, step.outs)

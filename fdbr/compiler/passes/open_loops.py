@@ -9,7 +9,7 @@ behind any turn what it did behind the last.
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.compiler.ir.program import Guard, Instruction, Program, Step
+from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, has_effect
 from fdbr.compiler.passes.wiring import Made, Turns, steps_of, wires_of
 
 __all__ = ["may_open", "opened"]
@@ -18,7 +18,12 @@ _FEWEST = 2  # turns
 
 
 def may_open(program: Program) -> bool:
-    """Whether guards of a program were asked at the same place."""
+    """Whether guards of a program were asked at the same place.
+
+    Effects are had as often as there are turns, and none is in a loop.
+    """
+    if any(map(has_effect, program.steps)):
+        return False
     places = [step.place for step in program.steps if type(step) is Guard]
     known = [place for place in places if place is not None]
     return len(known) > len(set(known))
