@@ -105,7 +105,8 @@ def plan(
     program: Program,
     own: Set[Variable] = frozenset(),
     views: Container[Variable] = (),
-    scratch: Mapping[Variable, Sequence[int]] = MappingProxyType({}),
+    scratch: Mapping[Variable, Sequence[float]] = MappingProxyType({}),
+    early: Mapping[Variable, float] = MappingProxyType({}),
 ) -> Plan:
     """Plan a program's memory.
 
@@ -119,10 +120,12 @@ def plan(
         Those that lie in the memory of others.
     scratch
         What else needs memory, from a step to another.
+    early
+        When results are written to that are so before the step that makes them.
     """
     roots: dict[Variable, frozenset[Variable]] = {}
-    born: dict[Variable, int] = {}
-    last: dict[Variable, int] = {}
+    born: dict[Variable, float] = {}
+    last: dict[Variable, float] = {}
     shown: dict[Variable, Any] = {}  # how planned results, and views of them, lie in memory
     for position, step in enumerate(program.steps):
         below = [roots[v] for v in step.reads if v in roots]
@@ -142,7 +145,7 @@ def plan(
                     roots[out] = frozenset().union(*below)
             elif out in own or (made and is_large(out)):
                 roots[out] = frozenset({out})
-                born[out] = last[out] = position
+                born[out], last[out] = early.get(out, position), position
                 shown[out] = _lying(out.kind)
             elif not made and below and not is_fresh(step):
                 roots[out] = frozenset().union(*below)
@@ -155,7 +158,10 @@ def plan(
 
 
 def _parts(
-    program: Program, planned: set[Variable], born: dict[Variable, int], last: dict[Variable, int]
+    program: Program,
+    planned: set[Variable],
+    born: dict[Variable, float],
+    last: dict[Variable, float],
 ) -> Parts:
     """Results that are made where they will be joined.
 
@@ -223,8 +229,8 @@ def is_fresh(step: Any) -> bool:
 
 def _packed(
     variables: Sequence[Variable],
-    born: dict[Variable, int],
-    last: dict[Variable, int],
+    born: dict[Variable, float],
+    last: dict[Variable, float],
     parts: Parts,
 ) -> Plan:
     """Places for variables: the largest first, each in the smallest gap that it fits in.
@@ -255,14 +261,14 @@ def _packed(
 
 def _queue(
     variables: Sequence[Variable],
-    born: dict[Variable, int],
-    last: dict[Variable, int],
+    born: dict[Variable, float],
+    last: dict[Variable, float],
     starts: dict[Variable, int],
 ) -> None:
     """Places behind all others: each where one of its size was that is not needed any more."""
     end = max((start + _bytes(v) for v, start in starts.items()), default=0)
     free: dict[int, list[int]] = {}
-    needed: list[tuple[int, int, int]] = []
+    needed: list[tuple[float, int, int]] = []
     for variable in sorted(variables, key=born.__getitem__):
         while needed and needed[0][0] < born[variable]:
             _, start, size = heapq.heappop(needed)

@@ -146,7 +146,7 @@ def generate(
     program = program.replace(steps)
     builder = Builder(natives)
     sequences = Sequences(units, program.outputs, builder)
-    memory = plan(program, builder.own, builder.looks, builder.scratch)
+    memory = plan(program, builder.own, builder.looks, builder.scratch, builder.early)
     code = sequences.code(memory, waits)
     writer = _Writer(memory, values, waits)
     writer.has_block = bool(memory.size or sequences.built)

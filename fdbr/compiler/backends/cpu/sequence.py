@@ -16,8 +16,12 @@ from fdbr.compiler.backends.cpu.compiling import address_of
 from fdbr.compiler.backends.cpu.kernel import RefusedError
 from fdbr.compiler.backends.cpu.looks import Look
 from fdbr.compiler.backends.cpu.sequence_runner import (
+    ADVANCE,
+    AIM,
+    BEGIN,
     FIRST,
     REFUSED,
+    REPEAT,
     Tables,
     Template,
     Writer,
@@ -26,9 +30,9 @@ from fdbr.compiler.backends.cpu.sequence_runner import (
 from fdbr.compiler.backends.cpu.stepwise import unboxed
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
-from fdbr.compiler.ir.program import Guard, Variable
+from fdbr.compiler.ir.program import Guard, Variable, is_variable
 
-__all__ = ["Call", "Check", "Code", "Commands", "Slot"]
+__all__ = ["Advance", "Aim", "Call", "Check", "Code", "Commands", "Record", "Slot", "Turns"]
 
 
 @attrs.frozen
@@ -90,10 +94,26 @@ class Call:
 
 @attrs.frozen
 class Check:
-    """A guard, whose answer follows from the bits of a value."""
+    """A guard, whose answer follows from the bits of a value.
+
+    Attributes
+    ----------
+    guard
+        The guard.
+    slot
+        Where the value is.
+    loops
+        The loops around it, the innermost first.
+    """
 
     guard: Guard
     slot: Slot
+    loops: tuple[Any, ...] = ()
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """What it looks at."""
+        return (self.slot,)
 
     @property
     def bits(self) -> int:
@@ -102,6 +122,46 @@ class Check:
         value[0] = self.guard.answer
         bits = int(value.view(f"i{value.dtype.itemsize}")[0])
         return bits if value.itemsize == 8 else bits & (1 << 8 * value.itemsize) - 1
+
+
+@attrs.frozen
+class Aim:
+    """A place that moves from turn to turn is set to where it is in the first one."""
+
+    slot: Slot
+    base: Slot
+    offset: int
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """What it is set to, and what moves."""
+        return self.slot, self.base
+
+
+@attrs.frozen
+class Advance:
+    """A place moves on by some bytes."""
+
+    slot: Slot
+    bytes: int
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """What moves."""
+        return (self.slot,)
+
+
+@attrs.frozen(eq=False)
+class Turns:
+    """The beginning of a loop, or, with ``back``, its end: how many records it goes back."""
+
+    loop: Any
+    back: int = 0
+
+    slots = ()
+
+
+Record = Call | Check | Aim | Advance | Turns
 
 
 class Code:
@@ -198,14 +258,14 @@ class Commands:
     arguments
         The values whose memory is given in each run, in this order.
     starts
-        For the other values, where they are in the program's memory.
+        For the other values, where they are in the program's memory; those that move have none.
     free
         Whether other threads may have Python meanwhile.
     """
 
     def __init__(
         self,
-        records: Sequence[Call | Check],
+        records: Sequence[Record],
         code: Code,
         arguments: Sequence[Any],
         starts: dict[Variable, int],
@@ -215,6 +275,7 @@ class Commands:
         self._code = code
         self._instead: dict[int, Any] = {}
         self._places: dict[Any, int] = {}
+        self._counters: dict[Any, int] = {}
         self.kept = [slot.root for slot in _slots(records) if type(slot.root) is not Variable]
         self.template = self._written(arguments, starts, free)
         self.run = runner()
@@ -230,26 +291,36 @@ class Commands:
                 continue
             start = slot.look.start * slot.dtype.itemsize
             number = numbers.get(id(slot.root))
-            inside = number is None and type(slot.root) is Variable
+            inside = number is None and slot.root in starts if is_variable(slot.root) else False
             if inside:
                 first = starts[slot.root] + start
+            elif number is None and is_variable(slot.root):
+                first = 0
             else:
                 first = 0 if number is not None else slot.root.ctypes.data + start
             place = self._places[slot.key] = writer.place(first, slot.strides, inside)
             if number is not None:
                 patches.append((number, place, start))
-        records = []
-        for record in self.records:
-            places = [self._places[slot.key] for slot in _slots([record])]
-            if isinstance(record, Check):
-                size = record.slot.dtype.itemsize
-                records.append((0, places[0], size, record.bits))
-            else:
-                byte = places[-1] if record.refuses else 0
-                records.append(
-                    (self._code.place(record.code), writer.table(places), record.rows, byte)
-                )
+        records = [self._line(writer, i, record) for i, record in enumerate(self.records)]
         return writer.finish(patches, records, free)
+
+    def _line(self, writer: Writer, i: int, record: Record) -> tuple[int, int, int, int]:
+        places = [self._places[slot.key] for slot in record.slots]
+        if isinstance(record, Check):
+            return 0, places[0], record.slot.dtype.itemsize, record.bits
+        if isinstance(record, Aim):
+            return AIM, places[0], places[1], record.offset
+        if isinstance(record, Advance):
+            return ADVANCE, places[0], record.bytes, 0
+        if isinstance(record, Turns):
+            if record.loop not in self._counters:
+                self._counters[record.loop] = writer.word()
+            word = self._counters[record.loop]
+            if record.back:
+                return REPEAT, word, i - record.back, 0
+            return BEGIN, word, record.loop.length, 0
+        byte = places[-1] if record.refuses else 0
+        return self._code.place(record.code), writer.table(places), record.rows, byte
 
     def go_on(self, number: int | None, tables: Tables, *arguments: Any) -> None:
         """Do what the runner has stopped at, and have it go on, until all is done.
@@ -273,14 +344,14 @@ class Commands:
         record = self.records[number]
         arrays = [
             tables.array(self._places[slot.key], slot.look.shape, slot.strides, slot.dtype)
-            for slot in _slots([record])
+            for slot in record.slots
         ]
         if isinstance(record, Check):
-            guard = record.guard
-            answer = guard.question(unboxed(arrays[0], guard.operand.kind))
-            if not same(answer, guard.answer):
-                raise GuardFailure(guard.index, answer)
+            answer = record.guard.question(unboxed(arrays[0], record.guard.operand.kind))
+            if not same(answer, record.guard.answer):
+                raise self._failure(record, answer, tables)
             return 1
+        assert isinstance(record, Call)
         place = self._code.numbers[record.code]
         awaited = self._code.waiting[place]
         if awaited.is_there:
@@ -294,10 +365,13 @@ class Commands:
         awaited.seconds += time.perf_counter() - start
         return 1
 
+    def _failure(self, check: Check, answer: Any, tables: Tables) -> GuardFailure:
+        failure = GuardFailure(check.guard.index, answer)
+        for loop in check.loops:
+            turn = loop.length - int(tables.words[self._counters[loop]])
+            failure = loop.failure(turn, failure)
+        return failure
 
-def _slots(records: Sequence[Call | Check]) -> list[Slot]:
-    return [
-        slot
-        for record in records
-        for slot in ((record.slot,) if isinstance(record, Check) else record.slots)
-    ]
+
+def _slots(records: Sequence[Record]) -> list[Slot]:
+    return [slot for record in records for slot in record.slots]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fdbr.compiler.backends.cpu.buffer_assignment import Plan
-from fdbr.compiler.backends.cpu.sequence import Call, Code, Commands
+from fdbr.compiler.backends.cpu.sequence import Call, Code, Commands, Record, Turns
 from fdbr.compiler.backends.cpu.sequencing import Builder, Built, Run, is_look
 from fdbr.compiler.backends.cpu.workspaces import give
 from fdbr.compiler.ir.interpreter import GuardFailure
@@ -35,13 +35,16 @@ class Sequences:
         for unit in units:
             if isinstance(unit, Run):
                 built = self.built[unit] = builder.build(unit.steps, position)
-                unit.roots.extend([r for r in built.roots().values() if is_variable(r)])
+                unit.roots.extend([r for r in built.roots().values() if self._is_real(r)])
                 position += len(unit.steps)
             else:
                 position += 1
         self.shown = _shown(units, outputs)
         self.templates: list[Any] = []
         self.boxes: dict[Variable, str] = {}
+
+    def _is_real(self, root: Any) -> bool:
+        return is_variable(root) and root not in self.builder.moving
 
     def code(self, memory: Plan, waits: bool) -> Code:
         """The machine code of all kernels; those are left out that copy what is there already."""
@@ -61,12 +64,12 @@ class Sequences:
     ) -> list[str]:
         """The statements that run a sequence."""
         built = self.built[run]
-        roots = [root for root in built.roots().values() if is_variable(root)]
+        roots = [root for root in built.roots().values() if self._is_real(root)]
         given = [root for root in roots if root not in memory.places]
         lines: list[str] = []
         names = [self._argument(writer, root, ordered, lines) for root in given]
         starts = {root: memory.start(root) for root in roots if root in memory.places}
-        weight = sum(record.weight for record in built.records if isinstance(record, Call))
+        weight = _weight(built.records)
         commands = Commands(built.records, code, given, starts, weight >= _SHORT)
         number = len(self.templates)
         self.templates.append(commands.template)
@@ -128,6 +131,18 @@ class Sequences:
                     box += ".item()" if out.kind.is_number else "[()]"
                 lines += [f"{name} = {box}"] if box != name else []
         return lines
+
+
+def _weight(records: Sequence[Record]) -> int:
+    """About how many additions records cost."""
+    weight, times = 0, 1
+    for record in records:
+        if isinstance(record, Turns):
+            length = record.loop.length
+            times = times // length if record.back else times * length
+        elif isinstance(record, Call):
+            weight += times * record.weight
+    return weight
 
 
 def _going_on(commands: Commands, number: int) -> Callable[..., None]:

@@ -12,6 +12,9 @@ program works in, so that runs on several threads have their own:
 - *records*: what is done.  A kernel is the address of the word with the address of its code, its
   table, its rows, and the place of a byte that is set to 0 before and must be 0 afterwards (or 0).
   A check is 0, the place of a value, its size in bytes, and the bits that it must have.
+  `AIM` sets a place to where another one is, so many bytes further on; `ADVANCE` moves it on by
+  some bytes.  `BEGIN` writes a number of turns to a word, and `REPEAT` counts them down there: it
+  goes back to a record as long as there are turns left.
 
 The runner stops at a record that it cannot do: a kernel that is not compiled yet or that refuses,
 a check that fails.  It gives the record's number then (and `REFUSED`), and goes on where it is
@@ -29,9 +32,13 @@ import numpy as np
 from fdbr.compiler.backends.cpu.launching import HEAD, method
 from fdbr.kernels.machine import address_of
 
-__all__ = ["FIRST", "REFUSED", "Tables", "Template", "Writer", "runner"]
+__all__ = [
+    *("ADVANCE", "AIM", "BEGIN", "FIRST", "REFUSED", "REPEAT"),
+    *("Tables", "Template", "Writer", "runner"),
+]
 
 REFUSED = 1 << 40
+AIM, ADVANCE, BEGIN, REPEAT = 1, 2, 3, 4
 FIRST = 0  # the word of the head that says which record comes first
 _WORDS = 6  # of the head, of a place
 _DATA, _STRIDES = HEAD // 8, HEAD // 8 + 3
@@ -51,7 +58,7 @@ entry:
   %records = load ptr, ptr %records.at
   br label %next
 next:
-  %k = phi i64 [%first, %entry], [%k1, %step]
+  %k = phi i64 [%first, %entry], [%k1, %step], [%c, %back]
   %any = icmp slt i64 %k, %count
   br i1 %any, label %record, label %end
 record:
@@ -64,8 +71,37 @@ record:
   %b = load ptr, ptr %b.at
   %c = load i64, ptr %c.at
   %d = load i64, ptr %d.at
-  %is.check = icmp eq ptr %a, null
-  br i1 %is.check, label %check, label %kernel
+  %operation = ptrtoint ptr %a to i64
+  switch i64 %operation, label %kernel [i64 0, label %check
+                                        i64 {AIM}, label %aim
+                                        i64 {ADVANCE}, label %advance
+                                        i64 {BEGIN}, label %begin
+                                        i64 {REPEAT}, label %repeat]
+aim:
+  %base = inttoptr i64 %c to ptr
+  %base.at = getelementptr i64, ptr %base, i64 {_DATA}
+  %base.data = load i64, ptr %base.at
+  %aimed = add i64 %base.data, %d
+  %aimed.at = getelementptr i64, ptr %b, i64 {_DATA}
+  store i64 %aimed, ptr %aimed.at
+  br label %step
+advance:
+  %moved.at = getelementptr i64, ptr %b, i64 {_DATA}
+  %moved.from = load i64, ptr %moved.at
+  %moved = add i64 %moved.from, %c
+  store i64 %moved, ptr %moved.at
+  br label %step
+begin:
+  store i64 %c, ptr %b
+  br label %step
+repeat:
+  %turns = load i64, ptr %b
+  %left = sub i64 %turns, 1
+  store i64 %left, ptr %b
+  %again = icmp sgt i64 %left, 0
+  br i1 %again, label %back, label %step
+back:
+  br label %next
 kernel:
   %code = load atomic ptr, ptr %a monotonic, align 8
   %missing = icmp eq ptr %code, null
@@ -249,6 +285,11 @@ class Writer:
             self.inside.append(at + _DATA)
         return at
 
+    def word(self) -> int:
+        """A word that is written to."""
+        self.words.append(0)
+        return len(self.words) - 1
+
     def table(self, places: list[int]) -> int:
         """A table of places."""
         at = len(self.words)
@@ -271,8 +312,12 @@ class Writer:
         for code, table, count, last in records:
             at = len(self.words)
             self.here.append(at + 1)
-            if code and last:
+            if code == AIM:
+                self.here.append(at + 2)
+                count *= 8
+            elif code > REPEAT and last:
                 self.here.append(at + 3)
-            self.words += [code, 8 * table, count, 8 * last if code else last]
+                last *= 8
+            self.words += [code, 8 * table, count, last]
         indices = [np.array(found, np.intp) for found in (self.here, self.inside)]
         return Template(np.array(self.words, np.int64), *indices)

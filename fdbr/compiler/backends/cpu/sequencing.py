@@ -18,12 +18,12 @@ from fdbr.compiler.backends.cpu.kernel import by_numpy
 from fdbr.compiler.backends.cpu.looks import LOOKS, Look, looked, sliced
 from fdbr.compiler.backends.cpu.native_copies import copied, filled, ordered_look
 from fdbr.compiler.backends.cpu.native_forms import native_form, parts_of
-from fdbr.compiler.backends.cpu.sequence import Call, Check, Slot
+from fdbr.compiler.backends.cpu.sequence import Advance, Aim, Call, Check, Record, Slot, Turns
 from fdbr.compiler.backends.cpu.small_forms import pad_key
 from fdbr.compiler.backends.cpu.small_kernels import is_plain_loop, loop_weight, write_small
 from fdbr.compiler.backends.cpu.small_matmuls import is_small_product, write_product
 from fdbr.compiler.backends.cpu.written import Output, Written
-from fdbr.compiler.ir.loops import is_guarded
+from fdbr.compiler.ir.loops import Loop, is_guarded, loop_of
 from fdbr.compiler.ir.program import (
     Fused,
     Guard,
@@ -43,6 +43,7 @@ __all__ = ["Built", "Natives", "Run", "gathered"]
 
 WORTH = 500_000  # additions from which on more threads than one pay
 _LONG = 50_000_000  # additions of a sequence, after which Python has a turn
+_SOON = 1e-6  # of a step
 _FEW = 3  # simple steps that Python does as fast
 _COPIES = frozenset({"unslice", "pad_zeros", "concat", "stack"})
 _ASKED: dict[Any, str] = {bool: "b", int: "i", float: "f"}
@@ -91,6 +92,7 @@ class Natives:
         self.passed_on = passed_on
         self.uses: dict[Any, int] = {}
         self._forms: dict[Step, Written | None] = {}
+        self._loops: dict[Loop, bool] = {}
         for step in program.steps:
             for variable in step.reads:
                 self.uses[variable] = self.uses.get(variable, 0) + 1
@@ -113,11 +115,32 @@ class Natives:
             return True
         if has_effect(step):
             return False
+        loop = loop_of(step)
+        if loop is not None and self.form(step) is None:
+            return self._is_native_loop(step, loop)
         if (form := self.form(step)) is not None:
             return form.rows == 1 or form.rows * form.weight < WORTH
         if is_look(step):
             return True
         return self.products and self._is_simple(step)
+
+    def _is_native_loop(self, step: Instruction, loop: Loop) -> bool:
+        """Whether machine code runs all of a loop's turns."""
+        if loop not in self._loops:
+            kinds = [kind_of(value) for value in (*step.operands, *step.outs)]
+            kinds += [kind_of(value) for value in (*loop.body.inputs, *loop.body.outputs)]
+            made: set[Variable] = set()
+            same = zip(step.operands, loop.body.inputs[: loop.carried], step.outs, strict=False)
+            found = all(len({kind_of(value).dtype for value in three}) == 1 for three in same)
+            found = found and all(kind.dtype in CODES and kind.size for kind in kinds)
+            found = found and all(map(_is_plain_data, loop.data, _data_inputs(loop)))
+            for inner in loop.body.steps if found else ():
+                if not self.is_native(inner, made):
+                    found = False
+                    break
+                made.update(inner.outs)
+            self._loops[loop] = found
+        return self._loops[loop]
 
     def _is_simple(self, step: Instruction) -> bool:
         """Whether a step that no pass has put in a kernel can have one to itself."""
@@ -140,6 +163,20 @@ class Natives:
             return False
         second = step.operands[1]
         return is_small_product(step, self.uses.get(second, 0) if is_variable(second) else 1)
+
+
+def _data_inputs(loop: Loop) -> Sequence[Variable]:
+    first = loop.carried + len(loop.rows)
+    return loop.body.inputs[first : first + len(loop.data)]
+
+
+def _is_plain_data(values: Sequence[Any], variable: Variable) -> bool:
+    """Whether the values of the turns are numbers, or arrays of numbers, of one kind."""
+    try:
+        array = np.array(list(values), variable.kind.dtype)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return array.shape == (len(values), *variable.kind.shape)
 
 
 def is_look(step: Step) -> bool:
@@ -195,8 +232,8 @@ def gathered(program: Program, natives: Natives) -> list[Step | Run]:
                 flush()
             waiting.append(step)
             made.update(step.outs)
-            guarded |= isinstance(step, Guard)
-            weight += 0 if isinstance(step, Guard) else _weight(step)
+            guarded |= is_guarded(step)
+            weight += _weight(step)
             continue
         ends = guarded or begun or is_guarded(step) or has_effect(step)
         if ends or not made.isdisjoint(step.reads):
@@ -206,15 +243,22 @@ def gathered(program: Program, natives: Natives) -> list[Step | Run]:
     return found
 
 
-def _weight(step: Fused | Small | Instruction) -> int:
-    return loop_weight(parts_of(step)) if not is_look(step) else 0
+def _weight(step: Step) -> int:
+    if isinstance(step, Guard) or is_look(step):
+        return 0
+    loop = loop_of(step)
+    if loop is not None:
+        return loop.length * sum(map(_weight, loop.body.steps))
+    return loop_weight(parts_of(step))
 
 
 def _pays(steps: Sequence[Step], natives: Natives) -> bool:
     """Whether a sequence is faster than Python."""
     real = [step for step in steps if not is_look(step) and not isinstance(step, Guard)]
-    strong = [s for s in real if isinstance(s, Fused | Small) or natives.form(s) is not None]
-    return bool(strong) or len(real) >= _FEW
+    return len(real) >= _FEW or any(
+        isinstance(step, Fused | Small) or loop_of(step) or natives.form(step) is not None
+        for step in real
+    )
 
 
 @attrs.define(eq=False)
@@ -230,17 +274,12 @@ class Built:
         part lies there already, they are left out.
     """
 
-    records: list[Call | Check] = attrs.field(factory=list)
+    records: list[Record] = attrs.field(factory=list)
     joined: dict[int, tuple[Variable, Variable]] = attrs.field(factory=dict)
 
     def roots(self) -> dict[int, Any]:
         """The values in whose memory it works."""
-        slots = [
-            slot
-            for record in self.records
-            for slot in ((record.slot,) if isinstance(record, Check) else record.slots)
-        ]
-        return {id(slot.root): slot.root for slot in slots}
+        return {id(slot.root): slot.root for record in self.records for slot in record.slots}
 
 
 class Builder:
@@ -254,17 +293,25 @@ class Builder:
         For memory that the program knows nothing of, the first step that needs it and the last.
     own
         The values that have memory of their own.
+    early
+        Those that need it before the step that makes them: the results of loops.
+    moving
+        The rows that the turns of loops read and write, each another one.
     """
 
     def __init__(self, natives: Natives) -> None:
         self.natives = natives
         self.looks: dict[Variable, tuple[Any, Look]] = {}
-        self.scratch: dict[Variable, list[int]] = {}
+        self.scratch: dict[Variable, list[float]] = {}
         self.own: set[Variable] = set()
+        self.early: dict[Variable, float] = {}
+        self.moving: set[Variable] = set()
+        self._loops: tuple[Loop, ...] = ()
         self._copies: dict[Any, Slot] = {}
         self._constants: dict[int, tuple[Any, Any]] = {}
-        self._position = 0
+        self._position: float = 0
         self._built = Built()
+        self._apart: float = 1
 
     def build(self, steps: Sequence[Step], first: int) -> Built:
         """The records of steps, of which the first has a position in the program."""
@@ -308,7 +355,7 @@ class Builder:
     def _add(self, step: Step) -> None:
         records = self._built.records
         if isinstance(step, Guard):
-            records.append(Check(step, self.slot(step.operand)))
+            records.append(Check(step, self.slot(step.operand), self._loops))
             return
         if is_look(step):
             assert isinstance(step, Instruction)
@@ -321,7 +368,121 @@ class Builder:
             self._written(step, form)
         else:
             assert isinstance(step, Instruction)
-            self._single(step)
+            loop = loop_of(step)
+            if loop is None:
+                self._single(step)
+            else:
+                self._loop(step, loop)
+
+    def _loop(self, step: Instruction, loop: Loop) -> None:
+        """All turns of a loop, whose state is in the memory of its last values."""
+        end = self._position
+        start = end - 1 if not self._loops else end - self._apart
+        records, known = self._built.records, set(self.scratch)
+        outs = []
+        for out in step.outs:
+            self._mine(out, start)
+            outs.append(self.slot(out))
+        first, second = loop.carried, loop.carried + len(loop.rows)
+        inputs, kept = loop.body.inputs, loop.carried + loop.lasts
+        for operand, variable, slot in zip(step.operands[:first], inputs, outs, strict=False):
+            records.append(copied(self.slot(operand), slot))
+            self.looks[variable] = slot.root, slot.look
+        rows: dict[Variable, tuple[Slot, int, int]] = {}
+        for operand, variable, place in zip(
+            step.operands[first:second], inputs[first:second], loop.rows, strict=True
+        ):
+            self._row(variable, self.slot(operand), place, rows)
+        for values, variable in zip(loop.data, _data_inputs(loop), strict=True):
+            array = np.ascontiguousarray(np.array(list(values), variable.kind.dtype))
+            slot = Slot(array, ordered_look(array.shape), array.dtype)
+            self._row(variable, slot, (0, 1), rows)
+        for operand, variable in zip(
+            step.operands[second:], inputs[second + len(loop.data) :], strict=True
+        ):
+            slot = self.slot(operand)
+            self.looks[variable] = slot.root, slot.look
+        targets = []
+        for stack in outs[kept:]:
+            target = Variable(Kind(np.ndarray, stack.look.shape[1:], stack.dtype))
+            self._row(target, stack, (0, 1), rows)
+            targets.append(self.slot(target))
+        beginning = len(records)
+        self._body(loop, start, end)
+        self._position = end
+        self._turned(loop, [*outs[:kept], *targets])
+        moving = {
+            slot.key: slot
+            for record in records[beginning:]
+            for slot in record.slots
+            if is_variable(slot.root) and slot.root in rows
+        }
+        aims: list[Record] = []
+        for slot in moving.values():
+            base, first_row, apart = rows[slot.root]
+            size = slot.dtype.itemsize
+            aims.append(Aim(slot, base, (first_row + slot.look.start) * size))
+            records.append(Advance(slot, apart * size))
+        if len(records) > beginning:
+            back = len(records) - beginning
+            records[beginning:beginning] = [*aims, Turns(loop)]
+            records.append(Turns(loop, back))
+        for variable in known:
+            if self.scratch[variable][1] > start:
+                self.scratch[variable][1] = end
+
+    def _mine(self, out: Variable, start: float) -> None:
+        """Have a result of a loop have memory of its own from the loop's beginning on."""
+        if self._loops:
+            self.scratch[out] = [start, self._position]
+        else:
+            self.own.add(out)
+            self.early[out] = start + _SOON
+
+    def _row(
+        self,
+        variable: Variable,
+        array: Slot,
+        place: tuple[int, int],
+        rows: dict[Variable, tuple[Slot, int, int]],
+    ) -> None:
+        """Have a value be a row of an array: the first one at first, and then so many further."""
+        strides, shape = array.look.strides, array.look.shape
+        root = Variable(variable.kind)
+        self.moving.add(root)
+        rows[root] = array, place[0] * strides[0], place[1] * strides[0]
+        self.looks[variable] = root, Look("", 0, strides[1:], shape[1:], "")
+
+    def _body(self, loop: Loop, start: float, end: float) -> None:
+        """The records of one turn, at positions before that of the loop."""
+        outer, apart, copies = self._loops, self._apart, dict(self._copies)
+        self._loops = (loop, *outer)
+        self._apart = (end - start) / (len(loop.body.steps) + 2)
+        before = set(self.own)
+        for number, step in enumerate(loop.body.steps, 1):
+            self._position = start + number * self._apart
+            self._add(step)
+            for out in self.own - before:
+                self.own.discard(out)
+                self.scratch[out] = [self._position, self._position]
+        self._loops, self._apart = outer, apart
+        self._copies = copies  # others are of this turn alone
+
+    def _turned(self, loop: Loop, targets: Sequence[Slot]) -> None:
+        """What ends a turn: its results are put where they are wanted, those carried at last."""
+        records = self._built.records
+        sources = [self.slot(output) for output in loop.body.outputs]
+        carried = {target.root for target in targets[: loop.carried]}
+        for source, target in list(zip(sources, targets, strict=True))[loop.carried :]:
+            records.append(copied(source, target))
+        pairs = list(zip(sources, targets, strict=True))[: loop.carried]
+        pairs = [(source, target) for source, target in pairs if source.key != target.key]
+        for i, (source, target) in enumerate(pairs):
+            if is_variable(source.root) and source.root in carried:
+                aside = self.room(source.look.shape, source.dtype)
+                records.append(copied(source, aside))
+                pairs[i] = aside, target
+        records.extend(copied(source, target) for source, target in pairs)
 
     def _look(self, step: Instruction) -> None:
         slot, out = self.slot(step.operands[0]), step.outs[0]
