@@ -177,7 +177,7 @@ class Code:
         self.words = np.zeros(max(1, len(sources)), np.int64)
         self.numbers: dict[str | int, int] = {}
         self.waiting: dict[int, Awaited] = {}
-        self._kept: list[int] = []
+        self._kept: list[Any] = []  # what keeps machine code in memory
         for source in sources:
             if source in self.numbers:
                 continue
@@ -187,10 +187,12 @@ class Code:
                 self._kept.append(source)
             elif waits:
                 self.words[number] = address = address_of(source)
-                self._kept.append(address)  # so that the machine code stays
+                self._kept.append(address)
             else:
                 awaited = Awaited(wanted(source), self.words, number)
-                if not awaited.is_there:
+                if awaited.is_there:
+                    self._kept.append(awaited.request)
+                else:
                     self.waiting[number] = awaited
 
     def place(self, source: str | int) -> int:
