@@ -46,6 +46,7 @@ PASSES = (
 )
 _AT_ONCE = 8  # kernels of one program that are compiled at a time
 _FEWER = 0.7  # of the kernels that were missing when steps were faster than what has kernels
+_RICH = 3  # times what is lost: enough to compile a kernel on a processor that others want
 _TRIED = 3  # runs after which it is known how long one takes
 
 
@@ -174,10 +175,13 @@ class Code:
 
     def _ask(self, budget: Budget) -> None:
         """Have kernels compiled in the background, first those that take NumPy longest."""
-        coming = [kernel for kernel in self.kernels if not kernel.asked]
-        if not coming or len(self.kernels) - len(coming) >= _AT_ONCE:
+        asked = [kernel for kernel in self.kernels if kernel.asked]
+        takes = sum(compiling.of(kernel.length) for kernel in asked)
+        for kernel in asked:
+            kernel.request.urgent = budget.affords(_RICH * compiling.of(kernel.length))
+        if len(asked) >= min(_AT_ONCE, len(self.kernels)):
             return
-        takes = sum(compiling.of(kernel.length) for kernel in self.kernels if kernel.asked)
+        coming = [kernel for kernel in self.kernels if not kernel.asked]
         for kernel in sorted(coming, key=_seconds, reverse=True):
             takes += compiling.of(kernel.length)
             if not budget.affords(takes):

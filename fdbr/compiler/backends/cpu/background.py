@@ -1,7 +1,8 @@
 """Kernels that are compiled in another process, while this one goes on without them.
 
 There LLVM keeps its memory and holds up nobody's threads.  The process begins with the first
-kernel that is wanted and ends with this one, and works only where nobody else wants the core.
+kernel that is wanted and ends with this one, and works where nobody else wants the processor, until
+kernels are urgent.
 """
 
 import atexit
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 _log = logging.getLogger("fdbr.jit")
-_NICENESS = 19
+_NICENESS = 5  # of the process: what it compiles has a quarter of a processor that others want
 _MOST = 1000  # kernels that one process compiles: LLVM keeps a tenth of a megabyte of each
 _PACKAGES = (
     *("fdbr", "fdbr.compiler", "fdbr.compiler.backends", "fdbr.compiler.backends.cpu"),
@@ -66,15 +67,17 @@ class Request:
         Why there never will be; empty if it is not so.
     asked
         Whether it is to be compiled in the background.
+    urgent
+        Whether it is then, although others want the processor.
     """
 
-    __slots__ = ("__weakref__", "address", "asked", "failed", "source")
+    __slots__ = ("__weakref__", "address", "asked", "failed", "source", "urgent")
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.address: int | None = None
         self.failed = ""
-        self.asked = False
+        self.asked = self.urgent = False
 
     def wait(self) -> int:
         """The address; what is not compiled yet is compiled here and now."""
@@ -121,7 +124,7 @@ class _Service:
                 continue
             started = time.perf_counter()
             try:
-                wanted.address = compiling.load(wanted.source, self.compiled(wanted.source))
+                wanted.address = compiling.load(wanted.source, self.compiled(wanted))
                 _log.debug("compiled a kernel in %.2f s", time.perf_counter() - started)
             except Exception as error:
                 wanted.failed = f"{type(error).__name__}: {error}"
@@ -129,7 +132,7 @@ class _Service:
                 _log.warning("NumPy computes what cannot be compiled: %s", wanted.failed)
             self.unanswered = self.waiting.qsize()
 
-    def compiled(self, source: str) -> tuple[str, bytes]:
+    def compiled(self, wanted: Request) -> tuple[str, bytes]:
         """The machine code of a kernel."""
         try:
             if self.served >= _MOST:
@@ -139,12 +142,12 @@ class _Service:
             if self.process is None:
                 self.process = _started()
             self.served += 1
-            pickle.dump(source, self.process.stdin)
+            pickle.dump((wanted.source, wanted.urgent), self.process.stdin)
             self.process.stdin.flush()
             code, error = pickle.load(self.process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError) as gone:
             _log.info("kernels are compiled in this process, for there is no other: %s", gone)
-            return compiling.code_of(source)
+            return compiling.code_of(wanted.source)
         if code is None:
             raise RuntimeError(error)
         found: tuple[str, bytes] = code

@@ -4,35 +4,45 @@ import contextlib
 import os
 import pickle
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fdbr.compiler.backends.cpu import compiling
 
 __all__ = ["serve"]
 
-_TENTH = 10  # the niceness of what gets a tenth of a processor beside something else
-
-
-def _give_way(niceness: int) -> None:
-    """Have whoever wants the processor have it; where there is but one, all but a tenth of it."""
-    alone = len(os.sched_getaffinity(0)) == 1 if hasattr(os, "sched_getaffinity") else False
-    with contextlib.suppress(OSError, AttributeError):
-        os.nice(min(niceness, _TENTH) if alone else niceness)
-    if niceness and not alone and hasattr(os, "SCHED_IDLE"):
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+_LAST = 19  # the highest niceness there is
 
 
 def serve(niceness: int) -> None:
-    """Compile what is asked for on the standard input, until it ends."""
-    _give_way(niceness)
+    """Compile what is asked for on the standard input, until it ends.
+
+    What is urgent has ``niceness``; the rest is done where nobody else wants the processor.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(niceness)
+    patient = ThreadPoolExecutor(1, initializer=_give_way if niceness else None)
     with os.fdopen(os.dup(1), "wb") as out, contextlib.suppress(EOFError, OSError):
         os.dup2(2, 1)  # what others print does not get in between
         while True:
-            source = pickle.load(sys.stdin.buffer)
-            try:
-                answer: Any = compiling.code_of(source), ""
-            except Exception as error:
-                answer = None, f"{type(error).__name__}: {error}"
+            source, urgent = pickle.load(sys.stdin.buffer)
+            answer = _answer(source) if urgent else patient.submit(_answer, source).result()
             pickle.dump(answer, out)
             out.flush()
+
+
+def _give_way() -> None:
+    """Have this thread run where nobody else wants the processor; if there is but one, rarely."""
+    alone = len(os.sched_getaffinity(0)) == 1 if hasattr(os, "sched_getaffinity") else False
+    if alone or sys.platform != "linux":  # elsewhere threads have no priorities of their own
+        return
+    with contextlib.suppress(OSError):
+        os.nice(_LAST)
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def _answer(source: str) -> Any:
+    try:
+        return compiling.code_of(source), ""
+    except Exception as error:
+        return None, f"{type(error).__name__}: {error}"
