@@ -40,7 +40,10 @@ def make_batch(sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make_parameters(sizes: Sizes) -> dict[str, Any]:
-    """Affine layers as (weight, bias), with the weight as (outputs, inputs); norms likewise."""
+    """Affine layers as [weight, bias], with the weight as (outputs, inputs); norms likewise.
+
+    They are in lists and dicts, of which a jitted step is given up what it writes over.
+    """
     generator = np.random.default_rng(1)
     width = sizes.width
 
@@ -49,11 +52,11 @@ def make_parameters(sizes: Sizes) -> dict[str, Any]:
         values *= spread
         return values
 
-    def layer(outputs: int, inputs: int, spread: float = 0.02) -> tuple[np.ndarray, np.ndarray]:
-        return normal(outputs, inputs, spread=spread), np.zeros(outputs, np.float32)
+    def layer(outputs: int, inputs: int, spread: float = 0.02) -> list[np.ndarray]:
+        return [normal(outputs, inputs, spread=spread), np.zeros(outputs, np.float32)]
 
-    def norm() -> tuple[np.ndarray, np.ndarray]:
-        return np.ones(width, np.float32), np.zeros(width, np.float32)
+    def norm() -> list[np.ndarray]:
+        return [np.ones(width, np.float32), np.zeros(width, np.float32)]
 
     residual = 0.02 / math.sqrt(2 * sizes.depth)
     return {

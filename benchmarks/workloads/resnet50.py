@@ -50,9 +50,9 @@ def make_parameters(sizes: Sizes) -> tuple[Any, list[list[Any]], Any]:
         weight *= (2 / np.prod(shape[1:])) ** 0.5
         return weight
 
-    def unit(outputs: int, inputs: int, kernel: int) -> tuple[np.ndarray, ...]:
+    def unit(outputs: int, inputs: int, kernel: int) -> list[np.ndarray]:
         weight = weights(outputs, inputs, kernel, kernel)
-        return weight, np.ones(outputs, np.float32), np.zeros(outputs, np.float32)
+        return [weight, np.ones(outputs, np.float32), np.zeros(outputs, np.float32)]
 
     stages: list[list[Any]] = []
     inputs = sizes.stem
@@ -63,7 +63,7 @@ def make_parameters(sizes: Sizes) -> tuple[Any, list[list[Any]], Any]:
             units = [unit(width, inputs, 1), unit(width, width, 3), unit(4 * width, width, 1)]
             stages[-1].append([*units, shortcut])
             inputs = 4 * width
-    out = weights(sizes.classes, inputs), np.zeros(sizes.classes, np.float32)
+    out = [weights(sizes.classes, inputs), np.zeros(sizes.classes, np.float32)]
     return unit(sizes.stem, 3, 7), stages, out
 
 

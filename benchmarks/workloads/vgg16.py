@@ -36,14 +36,14 @@ class Sizes:
 TINY = Sizes(batch=2, size=8, stages=((3,), (4, 4)), hidden=(6,), classes=5)
 
 
-def make_parameters(sizes: Sizes) -> tuple[list[list[tuple[np.ndarray, np.ndarray]]], list[Any]]:
+def make_parameters(sizes: Sizes) -> tuple[list[list[list[np.ndarray]]], list[Any]]:
     """Weight and bias of each convolution, by stages, and of each layer of the classifier."""
     generator = np.random.default_rng(1)
 
-    def layer(*shape: int) -> tuple[np.ndarray, np.ndarray]:
+    def layer(*shape: int) -> list[np.ndarray]:
         weight = generator.standard_normal(shape, np.float32)
         weight *= (2 / np.prod(shape[1:])) ** 0.5
-        return weight, np.zeros(shape[0], np.float32)
+        return [weight, np.zeros(shape[0], np.float32)]
 
     stages: list[list[Any]] = []
     inputs = 3

@@ -19,6 +19,9 @@ from fdbr.remembered import forget
 __all__ = ["SOLE", "Donated", "DonatedError", "Donation", "holds"]
 
 
+_LARGE = 1 << 26  # bytes
+
+
 class DonatedError(RuntimeError):
     """Raised where an array is used that was given up to a jitted function."""
 
@@ -112,6 +115,11 @@ class Donation:
             for position, (number, node, leaf) in enumerate(places)
             if number in self.argnums and holds(node, leaf)
         ]
+
+    def is_large(self, args: Sequence[Any]) -> bool:
+        """Whether so much is given up that a second copy of it is to be avoided at any call."""
+        arrays = (leaf for n in self.argnums for _, leaf in _leaves((args[n],)))
+        return sum(getattr(leaf, "nbytes", 0) for leaf in arrays) >= _LARGE
 
     def take(self, args: Sequence[Any]) -> None:
         """Put something else in the place of the arrays."""

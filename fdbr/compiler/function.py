@@ -104,7 +104,9 @@ class Jitted(Generic[P, R]):
                 return self._timed(call.entry, args, kwargs)
             return result
         entry = self._cache.entry(signature, leaves, structure)
-        if not self._waits and entry.rests():
+        if entry.heavy is None:
+            entry.heavy = self._donation.is_large(args)
+        if not (self._waits or entry.heavy) and entry.rests():
             result = self._as_it_is(entry, args, kwargs, leaves, structure, start)
         else:
             result = self._replayed(entry, args, kwargs, leaves, structure, start)
@@ -134,7 +136,8 @@ class Jitted(Generic[P, R]):
         self._last = _NOTHING
         if entry.recordings:
             budget.spend(time.perf_counter() - start)
-        limit = ANY if self._waits else budget.steps_to_capture()
+        heavy = entry.heavy and not entry.recordings
+        limit = ANY if self._waits or heavy else budget.steps_to_capture()
         if not (why and limit):
             if why:
                 entry.skip(EARLY)
@@ -142,7 +145,10 @@ class Jitted(Generic[P, R]):
         start = time.perf_counter()
         donated = self._donation.positions(args)
         result = self._record(entry, leaves, structure, donated, why, limit)
-        entry.captured(time.perf_counter() - start)
+        if heavy:
+            budget.ran(time.perf_counter() - start)
+        else:
+            entry.captured(time.perf_counter() - start)
         return result
 
     def _as_it_is(

@@ -146,6 +146,9 @@ class Specialization:
         How often the function was run without a recording.
     obstacle
         Why, the last time.
+    heavy
+        Whether arguments are given up that are so large that the function, which has them twice,
+        is not to run as it is; `None` if that is not known yet.
     inputs
         The variables around the function whose numbers and arrays are inputs of its programs.
     known
@@ -171,6 +174,7 @@ class Specialization:
         "_wasted",
         "budget",
         "eager",
+        "heavy",
         "inputs",
         "known",
         "moving",
@@ -189,6 +193,7 @@ class Specialization:
         self.recordings: tuple[CompiledTrace, ...] = ()
         self.budget = Budget()
         self.eager = 0
+        self.heavy: bool | None = None
         self.obstacle = ""
         self.used = 0
         self.wanted: tuple[bool, ...] | None = None

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -398,3 +399,36 @@ def test_before_its_kernel_is_there_what_is_given_up_is_written_over_though_it_i
     kernel._put_over(array, np.arange(3.0))
     assert array.tolist() == [0, 1, 2]
     assert not array.flags.writeable
+
+
+def _descend(state, x):
+    weights, rate = state
+
+    def loss(weights):
+        y = x
+        for w in weights:
+            y = ops.tanh(y @ w)
+        return ops.mean(y**2)
+
+    value, slopes = fdbr.value_and_grad(loss)(weights)
+    steps = [-rate * slope for slope in slopes]
+    return ([w + step for w, step in zip(weights, steps, strict=True)], rate), value
+
+
+def test_a_large_state_that_is_given_up_is_not_there_four_times_in_any_call():
+    size, count = 1 << 10, 20
+    state = [np.full((size, size), 1e-3, "float32") for _ in range(count)], 0.1
+    whole = count * state[0][0].nbytes
+    step = fdbr.jit(_descend, donate_argnums=0)
+    x = np.ones((2, size), "float32")
+    expected = _descend(([w.copy() for w in state[0]], 0.1), x)
+    for _ in range(6):
+        tracemalloc.start()
+        state, value = step(state, x)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 2.3 * whole  # beside the state itself: slopes, and copies of what is kept
+        if expected is not None:
+            np.testing.assert_allclose(value, expected[1], rtol=1e-5)
+            np.testing.assert_allclose(state[0][0], expected[0][0][0], rtol=1e-5)
+            expected = None

@@ -5,8 +5,9 @@ import pytest
 
 import fdbr
 from compiler.comparing import assert_as_eager, assert_same, distance
-from fdbr import ops
+from fdbr import ops, tree
 from fdbr.compiler.backends.cpu.codegen import generate
+from fdbr.compiler.capture import tracing
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir.interpreter import GuardFailure, interpret
 from fdbr.compiler.ir.numbers import apply, exact
@@ -181,3 +182,42 @@ def test_the_distance_of_these_tests_counts_units_in_the_last_place():
     assert distance(np.array([1.0]), np.array([np.nan])) == np.inf
     assert distance(np.array([1]), np.array([2])) == np.inf
     assert distance(np.float32(1.0000001), np.float32(1)) == 1
+
+
+def _chained(x, y):
+    for _ in range(40):
+        x = ops.sin(x * 0.5) + y
+    return x
+
+
+def _asked(x, y):
+    z = x * 2 + y
+    return z if isinstance(z, np.ndarray) and z.shape == x.shape and ops.sum(z) > 0 else -z
+
+
+def _dropped(x, y):
+    _ = x / 0.0
+    return x.astype("float32") * y, (x > y) * 1, x
+
+
+def _updated(x, y):
+    slope = fdbr.grad(lambda x: ops.sum(ops.tanh(x * y) ** 2))(x)
+    moments = 0.9 * y + 0.1 * slope
+    return x - 0.1 * moments / (ops.sqrt(slope * slope) + 1e-8), moments
+
+
+@pytest.mark.parametrize("f", [_chained, _asked, _dropped, _updated])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_elementwise_steps_that_are_put_off_give_what_they_give(f, dtype, monkeypatch):
+    monkeypatch.setattr(tracing, "_LARGE", 1)
+    x, y = np.linspace(-1, 2, 12).reshape(3, 4).astype(dtype), np.ones((3, 4), dtype)
+    with np.errstate(all="ignore"):
+        expected = tree.leaves(f(x, y))
+        found = capture(lambda leaves: tree.leaves(f(*leaves)), f, [x, y])
+        again = fdbr.vmap(fdbr.jit(f))(x, y) if f is _chained else None
+    for one, other in zip(found.result, expected, strict=True):
+        assert type(one) is type(other)
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+    if again is not None:
+        np.testing.assert_allclose(again, expected[0], rtol=1e-5)

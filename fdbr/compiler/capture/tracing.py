@@ -1,5 +1,6 @@
 """Recording: a function is run on real values, and each step and decision is noted."""
 
+import operator
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +18,15 @@ from fdbr.compiler.capture.loop_states import Places
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.ir.guards import EACH, to_list
 from fdbr.compiler.ir.numbers import apply
-from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, kind_of
+from fdbr.compiler.ir.program import (
+    Guard,
+    Instruction,
+    Kind,
+    Program,
+    Step,
+    Variable,
+    kind_of,
+)
 from fdbr.core import EXPLAINED, Primitive, Trace, Tracer, host_types, number_types, replay
 from fdbr.ownership import release
 
@@ -30,6 +39,8 @@ __all__ = [
     "capturing",
 ]
 
+_LARGE = 1 << 18  # elements of an array from which on it is put off
+_DEEPEST = 16  # steps of which each is put off because of the one before
 _MOST = 50_000  # steps of a program: Python takes 0.2 ms to compile one
 capturing: ContextVar["CaptureTrace | None"] = ContextVar("capturing", default=None)
 """The trace that captures here, if one does."""
@@ -52,17 +63,75 @@ class AbandonedError(RuntimeError):
     """A function does something that no recording shows, and is to be run as it is."""
 
 
+_class_of = vars(Tracer)["__class__"].fget
+
+
+class Pending:
+    """An elementwise step on large arrays that nobody has looked at yet.
+
+    What a function computes at its end, as new parameters, is put off so: then each array is made
+    when the one that it is made of can go, and not all arrays of a kind at a time.
+
+    Attributes
+    ----------
+    primitive, operands
+        The step; operands are traced values and numbers.
+    depth
+        How many steps are put off on the longest way to what is known.
+    """
+
+    __slots__ = ("depth", "operands", "primitive")
+
+    def __init__(self, primitive: Primitive, operands: tuple[Any, ...], depth: int) -> None:
+        self.primitive = primitive
+        self.operands = operands
+        self.depth = depth
+
+    def compute(self) -> Any:
+        """Take the step."""
+        known = [o.value if isinstance(o, CaptureTracer) else o for o in self.operands]
+        self.operands = ()
+        return apply(self.primitive, tuple(known), {})
+
+
+def _is_large(arg: Any) -> bool:
+    """Whether an operand is a large array, or one that is put off."""
+    known = arg.known if type(arg) is CaptureTracer else None
+    return type(known) is Pending or (type(known) is np.ndarray and known.size >= _LARGE)
+
+
 class CaptureTracer(Tracer):
     """A real value, and the variable of the program that stands for it."""
 
-    __slots__ = ("variable",)
+    __slots__ = ("known", "variable")
 
+    known: Any  # the value, or how it is computed
     variable: Variable
 
     def __init__(self, trace: "CaptureTrace", value: Any, variable: Variable) -> None:
         self._trace = trace
-        self.value = value
+        self.known = value
         self.variable = variable
+
+    @property
+    def value(self) -> Any:
+        """The real value, which is computed now if it was put off."""
+        if type(self.known) is Pending:
+            self.known = self.known.compute()
+        return self.known
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.known = value
+
+    shape = property(operator.attrgetter("variable.kind.shape"), Tracer.shape.fset)  # type: ignore[attr-defined]
+    dtype = property(operator.attrgetter("variable.kind.dtype"), Tracer.dtype.fset)  # type: ignore[attr-defined]
+    ndim = property(lambda self: len(self.variable.kind.shape))
+    size = property(operator.attrgetter("variable.kind.size"))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return np.ndarray if type(self.known) is Pending else _class_of(self)
 
     def __repr__(self) -> str:
         return repr(self._trace.show(self))
@@ -147,6 +216,10 @@ class CaptureTrace(Trace):
         if self.others and self._is_elsewhere():
             own = [arg.value if isinstance(arg, CaptureTracer) else arg for arg in args]
             return apply(primitive, tuple(own), params)
+        if primitive.kind == "elementwise" and not params and any(map(_is_large, args)):
+            pending = self._put_off(primitive, args)
+            if pending is not None:
+                return pending
         values: list[Any] = []
         operands: list[Any] = []
         host, foreign, constants = False, False, False  # as in `dispatch`
@@ -197,6 +270,46 @@ class CaptureTrace(Trace):
             for part, variable in zip(out, outs, strict=True)
         ]
         return tuple(traced)
+
+    def _put_off(self, primitive: Primitive, args: tuple[Any, ...]) -> CaptureTracer | None:
+        """The result of an elementwise step that need not be taken yet; `None` if it must be.
+
+        It is one of arrays of one shape, and numbers.
+        """
+        if self.cut or len(self.steps) >= self.limit or _errors_now() is not self._errors:
+            return None
+        depth, shape, samples = 1, None, []
+        for arg in args:
+            if type(arg) is not CaptureTracer or arg._trace is not self:
+                if type(arg) not in (int, float):
+                    return None
+                samples.append(arg)
+                continue
+            kind = arg.variable.kind
+            if kind.type in (int, float) or issubclass(kind.type, np.generic):
+                samples.append(arg.known)
+                continue
+            if shape is None:
+                if kind.type is not np.ndarray:
+                    return None
+            elif kind.type is not np.ndarray or kind.shape != shape:
+                return None
+            if type(arg.known) is Pending:
+                depth = max(depth, arg.known.depth + 1)
+            shape = kind.shape
+            samples.append(np.empty(0, kind.dtype))
+        if shape is None or depth > _DEEPEST:
+            return None
+        found = apply(primitive, tuple(samples), {})
+        if type(found) is not np.ndarray or found.shape != (0,):
+            return None
+        out = Variable(Kind(np.ndarray, shape, found.dtype))
+        operands = [
+            arg.variable if type(arg) is CaptureTracer else self.constant(arg) for arg in args
+        ]
+        operands = narrowed(operands) if len(operands) > 1 else operands
+        self.steps.append(Instruction(primitive, tuple(operands), {}, (out,), False, replay()))
+        return CaptureTracer(self, Pending(primitive, args, depth), out)
 
     def _check(self, errors: Any) -> None:
         """See whether what goes on can be replayed at all."""
@@ -339,7 +452,9 @@ def capture(
     if trace.abandoned:  # and the function caught the error
         raise AbandonedError(trace.obstacle)
     outputs, result = [], []
-    for leaf in out:
+    out.reverse()
+    while out:  # each of them goes as soon as its value is known, with what that is made of
+        leaf = out.pop()
         if type(leaf) is CaptureTracer and leaf._trace is trace:
             outputs.append(leaf.variable)
             result.append(release(trace, leaf.value))

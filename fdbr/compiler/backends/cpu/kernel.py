@@ -160,7 +160,7 @@ def _put(output: Output, result: Any, out: Any, threads: int) -> None:
         return
     if threads > 1:
         out[...] = 0
-        out = out[0]
+        out = out[0, ...]  # an array, of one number too
     np.copyto(out, np.reshape(result, out.shape))
     if output.divisor != 1:
         np.multiply(out, output.divisor, out=out)
