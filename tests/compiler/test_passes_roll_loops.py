@@ -270,6 +270,20 @@ def test_the_first_turn_of_which_a_guard_does_not_hold_is_told() -> None:
             interpret(after, [u, others])
 
 
+def test_code_tells_of_the_turn_too_where_turns_read_no_rows() -> None:
+    def f(u: Any) -> Any:
+        for _ in range(60):
+            u = ops.sin(u) * 1.01 if u > -0.5 else ops.cos(u)
+            u = u - 0.03
+        return u
+
+    jitted = fdbr.jit(f)
+    for start in np.linspace(-1.0, 2.0, 20).tolist():
+        assert_same_values(jitted(start), f(start), ulps=64)
+    assert "replay raised" not in str(jitted.report())
+    assert any(loops(program) for program in jitted.programs())
+
+
 def test_values_of_all_turns_may_be_results() -> None:
     def f(u: Any) -> Any:
         out = []

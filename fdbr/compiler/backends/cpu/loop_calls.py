@@ -34,7 +34,7 @@ def loop_lines(writer: Any, step: Any, loop: Loop, run: Callable[..., Any]) -> l
     ]
     turn = [f"{left}= {turn[0]}" if left else turn[0]]
     turn += [f"{out}[t] = {y}" for out, y in zip(outs[kept:], each, strict=True)]
-    head = f"for {', '.join(heads)} in zip({', '.join(sources)}):"
+    head = f"for {''.join(f'{name}, ' for name in heads)}in zip({', '.join(sources)}):"
     block = [head, *(f" {line}" for line in turn)]
     if any(map(is_guarded, loop.body.steps)):
         back = "give(block); " if writer.has_block else ""
