@@ -14,6 +14,7 @@ import numpy as np
 from fdbr.compiler.backends.cpu.blas import is_blas_product, product_call
 from fdbr.compiler.backends.cpu.element_code import cost
 from fdbr.compiler.backends.cpu.formulas import CODES
+from fdbr.compiler.backends.cpu.fused_kernels import write
 from fdbr.compiler.backends.cpu.kernel import by_numpy
 from fdbr.compiler.backends.cpu.looks import LOOKS, Look, looked, sliced
 from fdbr.compiler.backends.cpu.native_copies import copied, filled, ordered_look
@@ -37,6 +38,7 @@ from fdbr.compiler.ir.program import (
     is_variable,
     kind_of,
 )
+from fdbr.compiler.passes.loop_fusion import reduction_of
 from fdbr.compiler.passes.rules.views import view_of
 
 __all__ = ["Built", "Natives", "Run", "gathered"]
@@ -149,7 +151,9 @@ class Natives:
             return weight < 8 * WORTH
         if not self.own and is_blas_product(step):
             return True
-        return is_plain_loop(step) and loop_weight((step,)) < WORTH
+        if loop_weight((step,)) >= WORTH:
+            return False
+        return is_plain_loop(step) or reduction(step) is not None
 
     def is_small_product(self, step: Step) -> bool:
         """Whether a kernel does a product."""
@@ -163,6 +167,27 @@ class Natives:
             return False
         second = step.operands[1]
         return is_small_product(step, self.uses.get(second, 0) if is_variable(second) else 1)
+
+
+def reduction(step: Instruction) -> Fused | None:
+    """A reduction over the first axes, the last ones or all, as a kernel; `None` for others."""
+    found = reduction_of(step)
+    if found is None or len(step.outs) != 1 or not is_numpy_array(step.operands[0]):
+        return None
+    (name, axes), domain = found, step.operands[0].kind.shape
+    rank = len(domain)
+    if step.outs[0].kind.is_number or not rank:
+        return None
+    if axes == tuple(range(rank - len(axes), rank)) and len(axes) < rank:
+        return Fused((step,), domain, rank - len(axes), step.outs)
+    if axes == tuple(range(len(axes))) and name in ("sum", "mean") and axes:
+        return Fused((step,), domain, len(axes), step.outs)
+    return None
+
+
+def is_numpy_array(operand: Any) -> bool:
+    """Whether an operand is a variable that is one of NumPy's arrays."""
+    return is_variable(operand) and operand.kind.is_array
 
 
 def _data_inputs(loop: Loop) -> Sequence[Variable]:
@@ -506,6 +531,10 @@ class Builder:
             records.append(product_call(step, a, b, target, self.in_order))
         elif name in _COPIES:
             self._copy(step, target)
+        elif not is_plain_loop(step):
+            fused = reduction(step)
+            assert fused is not None
+            self._written(fused, write(fused))
         else:
             alone = Small((step,), (out,))
             self._written(step, write_small(alone, self._lying), lying=True)
