@@ -234,6 +234,17 @@ def test_what_is_the_same_in_all_turns_is_computed_before_the_loop() -> None:
     assert names(after)["exp"] == 1
 
 
+def test_what_is_done_with_each_of_many_arrays_is_no_loop() -> None:
+    def f(params: Any, slopes: Any, means: Any) -> Any:
+        means = [0.9 * m + 0.1 * g for m, g in zip(means, slopes, strict=True)]
+        return [p - 0.1 * m * ops.tanh(m * m + 1) for p, m in zip(params, means, strict=True)]
+
+    many = [[np.ones(4) for _ in range(60)] for _ in range(3)]
+    program, after, _ = rolled(f, *many)
+    assert names(after)["loop"] == 0
+    assert len(after.steps) == len(program.steps)
+
+
 def test_few_steps_stay_as_they_are() -> None:
     def f(u: Any) -> Any:
         for _ in range(10):

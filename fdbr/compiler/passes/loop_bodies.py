@@ -25,6 +25,7 @@ __all__ = ["Body", "body_of"]
 
 _FEWEST = 4  # turns
 _LOST = 2  # turns at each end that may be left out, so that what is read is rows of one array
+_SCATTERED = 1  # values of a turn that may be put together so
 _SMALL = 256  # elements of arrays that are put together one by one
 
 
@@ -112,6 +113,7 @@ class Body:
     def __init__(self, emission: Any, turns: Turns, ending: int | None = None) -> None:
         self.emission, self.turns = emission, turns
         self._ending = ending
+        self._scattered = 0  # values that come from wherever, another one for each turn
         self.steps: list[Step] = []
         self.taken_out: set[int] = set()
         self.sums: list[PartsSum] = []
@@ -301,8 +303,10 @@ class Body:
         whole = len(found) == 1 and found[0].count == len(values)
         kind = kind_of(values[0])
         alone = len(values) - sum(run.count for run in found)
-        if not whole and (alone > _LOST * 2 or len(found) > _LOST) and kind.size > _SMALL:
-            return None
+        if not whole and (alone > _LOST * 2 or len(found) > _LOST):
+            self._scattered += 1
+            if kind.size > _SMALL or self._scattered > _SCATTERED:
+                return None
         if whole:
             array = self.emission.stacked(found[0], values)
         else:

@@ -133,7 +133,8 @@ class Natives:
             kinds += [kind_of(value) for value in (*loop.body.inputs, *loop.body.outputs)]
             made: set[Variable] = set()
             same = zip(step.operands, loop.body.inputs[: loop.carried], step.outs, strict=False)
-            found = all(len({kind_of(value).dtype for value in three}) == 1 for three in same)
+            found = not loop.is_open  # a sequence has as many turns as were recorded
+            found = found and all(len({kind_of(x).dtype for x in three}) == 1 for three in same)
             found = found and all(kind.dtype in CODES and kind.size for kind in kinds)
             found = found and all(map(_is_plain_data, loop.data, _data_inputs(loop)))
             for inner in loop.body.steps if found else ():
