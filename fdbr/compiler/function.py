@@ -446,13 +446,15 @@ def jit(
     ...     return x * 2 if x > 0 else -x
     >>> f(1.5), f(-1.0), f(2.5)
     (3.0, 1.0, 5.0)
-    >>> print(f.report())
+    >>> print(f.report())  # doctest: +ELLIPSIS
     f: 2 recordings
     1. for float, the first call with arguments of these kinds
        3 steps, 3 after the passes, replayed 1 time
+       passes took ... s; 0 bytes of results and constants
        decisions: True
     2. for float, decision 0 was False for the first time
        3 steps, 3 after the passes, replayed 0 times
+       passes took ... s; 0 bytes of results and constants
        decisions: False
     """
     if f is _LATER:

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import attrs
+import numpy as np
 
+from fdbr.compiler.ir.program import Program
 from fdbr.compiler.specializations import CompiledTrace, Specialization
 
 __all__ = ["Kept", "Report", "report_of"]
@@ -29,6 +31,14 @@ class Kept:
         What that took, the compilation of kernels aside.
     waiting
         How many of its kernels were not compiled when they ran last, so that NumPy stood in.
+    kernels
+        How many there are.
+    code_bytes
+        Those of the machine code of the kernels that are there.
+    kernel_seconds
+        What compiling these took; nothing, if they were found on disk.
+    memory
+        Bytes that results take while it runs, and those of arrays that are no arguments.
     runs
         How often it was replayed.
     why
@@ -43,6 +53,10 @@ class Kept:
     compiled: bool
     seconds: float
     waiting: int
+    kernels: int
+    code_bytes: int
+    kernel_seconds: float
+    memory: int
     runs: int
     why: str
     unrolled: tuple[str, ...]
@@ -79,6 +93,8 @@ class Report:
             lines.append(
                 f"   {_count(before, 'step')}, {how}, replayed {_count(kept.runs, 'time')}"
             )
+            if kept.compiled:
+                lines.append(f"   {_costs(kept)}")
             if kept.answers:
                 lines.append(f"   decisions: {_short(kept.answers)}")
             lines += [f"   {why}" for why in kept.unrolled]
@@ -99,7 +115,31 @@ def report_of(name: str, entries: Iterable[Specialization]) -> Report:
     )
 
 
+def _costs(kept: Kept) -> str:
+    """What compilation took, and what is held for it."""
+    held = f"{_bytes(kept.memory)} of results and constants"
+    passes = f"passes took {kept.seconds:.2g} s"
+    if not kept.kernels:
+        return f"{passes}; {held}"
+    return (
+        f"{passes}, {_count(kept.kernels, 'kernel')} {kept.kernel_seconds:.2g} s; "
+        f"{_bytes(kept.code_bytes)} of machine code, {held}"
+    )
+
+
+def _bytes(number: int) -> str:
+    return f"{number} bytes" if number < 1000 else f"{number / 1000:,.0f} kB"
+
+
+def _constants(program: Program) -> int:
+    """The bytes of the arrays in a program."""
+    operands = [v for step in program.steps for v in getattr(step, "operands", ())]
+    arrays = {id(v): v.nbytes for v in operands if isinstance(v, np.ndarray)}
+    return sum(arrays.values())
+
+
 def _kept(recording: CompiledTrace) -> Kept:
+    code_bytes, kernel_seconds = recording.code.machine_code()
     return Kept(
         tuple(str(variable.kind) for variable in recording.raw.inputs),
         recording.answers,
@@ -107,6 +147,10 @@ def _kept(recording: CompiledTrace) -> Kept:
         recording.code.optimised,
         recording.code.seconds,
         recording.code.waiting(),
+        len(recording.code.sources),
+        code_bytes,
+        kernel_seconds,
+        recording.code.memory + _constants(recording.raw),
         recording.runs,
         recording.why,
         recording.unrolled,

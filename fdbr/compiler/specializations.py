@@ -321,6 +321,8 @@ class Specialization:
     def resting(self) -> float:
         """Seconds for which the function may run as it is, before anything else is thought of."""
         budget = self.budget
+        if not patience():
+            return 0.0
         if len(self.recordings) >= _MANY and self._luck < _LUCK:
             left = max(self._pause - self._rested, 0)
             self._rested = self._pause  # the next call that is looked up is a trial

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from fdbr.compiler.backends.cpu.codegen import generate
+from fdbr.compiler.backends.cpu.compiling import measures
 from fdbr.compiler.backends.cpu.stepwise import stepwise
 from fdbr.compiler.budget import Budget, compiling, passing, patience, set_patience
 from fdbr.compiler.ir.loops import LOOP, loop_of
@@ -86,6 +87,10 @@ class Code:
         Whether all its kernels are there, too, so that it will run as it does now.
     kernels
         Those of its kernels that may not be compiled yet.
+    sources
+        Those of all its kernels.
+    memory
+        Bytes that its results take while it runs.
     seconds
         What the passes and the generation of code took.
     pace
@@ -94,7 +99,8 @@ class Code:
 
     __slots__ = (
         *("_alone", "_bodies", "_left", "_passes", "_products", "_run", "_runs", "_steps"),
-        *("_steps_pace", "kernels", "optimised", "pace", "program", "run", "seconds", "settled"),
+        *("_steps_pace", "kernels", "memory", "optimised", "pace", "program", "run", "seconds"),
+        *("settled", "sources"),
     )
 
     run: Run
@@ -119,6 +125,8 @@ class Code:
         self._steps: Run | None = None
         self._runs, self.pace = 0, math.inf
         self.kernels: list[Any] = []
+        self.sources: set[str] = set()
+        self.memory = 0
         self.seconds = 0.0
         if waits or not patience():
             self.optimise(waits=True)
@@ -197,6 +205,7 @@ class Code:
         program = _passed(program, self._passes)
         code: Any = generate(program, products=self._products, waits=waits)
         self.program, self.optimised = program, True
+        self.sources, self.memory = code.sources, code.memory
         self.kernels = [] if waits else [kernel for kernel in code.kernels if not kernel.settled]
         self._steps_pace, self._left, self._run = self.pace, math.inf, code
         self._start(code)
@@ -222,6 +231,10 @@ class Code:
         elif self.is_slower(self._steps_pace):
             self._left = len(self.kernels)
             self._start(self._steps)
+
+    def machine_code(self) -> tuple[int, float]:
+        """Bytes of the machine code of its kernels, and the seconds that compiling it took."""
+        return measures(self.sources)
 
     def waiting(self) -> int:
         """How many kernels have not taken their place yet."""

@@ -124,8 +124,10 @@ class _Service:
                 continue
             started = time.perf_counter()
             try:
-                wanted.address = compiling.load(wanted.source, self.compiled(wanted))
-                _log.debug("compiled a kernel in %.2f s", time.perf_counter() - started)
+                code = self.compiled(wanted)
+                seconds = time.perf_counter() - started
+                wanted.address = compiling.load(wanted.source, code, seconds)
+                _log.debug("compiled a kernel in %.2f s", seconds)
             except Exception as error:
                 wanted.failed = f"{type(error).__name__}: {error}"
                 self.refused.append(wanted)

@@ -63,6 +63,7 @@ class _Writer:
         self.waits = waits
         self.has_block = False
         self.kernels: dict[str, Any] = {}  # those that are not compiled yet
+        self.sources: set[str] = set()  # of all
         self.lines: list[str] = []
         self.defined: set[Variable] = set()  # what Python has a name for
         self.exposed: dict[Variable, int] = {}  # what it has of the program's memory
@@ -111,6 +112,7 @@ class _Writer:
     def kernel(self, written: Any, threads: int, instead: Callable[[], Any]) -> str:
         """The name of a kernel; ``instead`` makes what does the same until it is compiled."""
         name = f"k{len(self.kernels)}"
+        self.sources.add(written.source)
         found: Any = None
         if self.waits:
             found = native(address_of(written.source), written.rows, threads)
@@ -134,7 +136,7 @@ def generate(
     Small ``products`` may be done by kernels, and other steps that no pass has put in one: then
     they are NumPy's but for the last bits.  If
     it does not wait for kernels to be compiled, NumPy stands in for them; they are its attribute
-    ``kernels``.
+    ``kernels``.  Its ``sources`` are those of all kernels, its ``memory`` the bytes of results.
 
     A program that writes over inputs takes a list besides.  It gets an item when the first of
     them is about to be lost; without the list they are spared, and copies written over.
@@ -190,6 +192,8 @@ def generate(
     exec(compile(source, f"<fdbr.jit {program.name}>", "exec"), writer.scope)
     run = writer.scope["run"]
     run.source, run.kernels = source, [*writer.kernels.values(), *code.waiting.values()]
+    run.sources = {*writer.sources, *(one for one in code.numbers if type(one) is str)}
+    run.memory = memory.size
     return run
 
 
@@ -198,6 +202,7 @@ def _turn(writer: _Writer, loop: Loop, products: bool) -> Any:
     run: Any = generate(loop.body, products, writer.waits)
     name = f"turn {len(writer.kernels)}"
     writer.kernels.update({f"{name}.{i}": kernel for i, kernel in enumerate(run.kernels)})
+    writer.sources |= run.sources
     return run
 
 

@@ -2,7 +2,9 @@
 
 import functools
 import inspect
+import time
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -19,7 +21,7 @@ from fdbr.kernels import machine
 from fdbr.kernels.machine import Address, digest, find, optimized_code, placed, processor
 from fdbr.kernels.machine import code_of as kept_code
 
-__all__ = ["address_of", "code_of", "find_address", "load", "translated"]
+__all__ = ["address_of", "code_of", "find_address", "load", "measures", "translated"]
 
 _LIBRARIES = conv_tiles, language, intrinsics, register_tiles, streaming
 _FRONT_END = (
@@ -39,18 +41,32 @@ def address_of(source: str) -> Address:
 
     It stays in memory as long as somebody refers to the address.
     """
-    return _in_memory(source) or load(source, code_of(source))
+    found = _in_memory(source)
+    if found is None:
+        start = time.perf_counter()
+        code = code_of(source)
+        found = load(source, code, time.perf_counter() - start)
+    return found
 
 
-def load(source: str, code: tuple[str, bytes]) -> Address:
-    """Bring a kernel's machine code into memory; its address there."""
+def load(source: str, code: tuple[str, bytes], seconds: float = 0.0) -> Address:
+    """Bring a kernel's machine code into memory; its address there.
+
+    It has taken so many ``seconds`` to compile.
+    """
     found = _in_memory(source)
     if found is None:
         found = placed(*code)
-        found.owner.place = int(found), found.size
+        found.owner.place, found.owner.seconds = (int(found), found.size), seconds
         _loaded[source] = found.owner
         _recent.append(found.owner)
     return found
+
+
+def measures(sources: Iterable[str]) -> tuple[int, float]:
+    """The bytes of machine code of those kernels that are in memory, and what they took."""
+    owners = [owner for source in sources if (owner := _loaded.get(source)) is not None]
+    return sum(owner.place[1] for owner in owners), sum(owner.seconds for owner in owners)
 
 
 def _in_memory(source: str) -> Address | None:
