@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fdbr
-from fdbr import ops
+from fdbr import ops, tree
 from fdbr.compiler.ir.program import Small
 from fdbr.testing import assert_allclose
 
@@ -103,6 +103,42 @@ def test_matrices_without_a_result_are_what_they_are_in_eager_mode(
         else:
             assert_allclose(slopes(stack), expected, rtol=1e-12, atol=1e-12)
     assert_allclose(jitted(x, b), plain, rtol=0)
+
+
+@given(
+    rows=st.integers(1, 4),
+    columns=st.integers(1, 4),
+    lead=st.sampled_from([((), ()), ((3,), (3,)), ((2, 1), (3,)), ((1,), (2,)), ((), (3,))]),
+    offset=st.integers(-3, 3),
+    dtype=st.sampled_from([np.float32, np.float64, np.int32, np.bool_]),
+)
+@settings(max_examples=12)
+def test_parts_and_products_of_small_matrices_are_done_in_kernels(
+    rows: int, columns: int, lead: Any, offset: int, dtype: Any
+) -> None:
+    generator = np.random.default_rng(rows)
+    x = (generator.standard_normal((rows, columns)) * 3).astype(dtype)
+    y = generator.standard_normal((*lead[0], rows, columns))
+    z = generator.standard_normal((*lead[1], columns, 2))
+
+    def parts(x: Any) -> Any:
+        x = ops.logical_not(x) if dtype is np.bool_ else x + x
+        diagonal = ops.linalg.diagonal(x, offset=offset)
+        return ops.tril(x, k=offset), ops.triu(x, k=offset), diagonal, np.diag(x[0], offset)
+
+    def total(y: Any) -> Any:
+        kept = ops.sin(ops.tril(y, k=offset)) * y
+        return ops.sum(kept) + ops.sum(ops.tanh(ops.linalg.diagonal(y, offset=offset)))
+
+    def f(x: Any, y: Any) -> Any:
+        slope = fdbr.grad(lambda y: total(y) + ops.sum(ops.tanh(ops.matmul(y, z))))
+        return parts(x), ops.matmul(y + 1, z) * 2, slope(y)
+
+    jitted = fdbr.jit(f, reproducible=True)
+    for each, expected in zip(tree.leaves(jitted(x, y)), tree.leaves(f(x, y)), strict=True):
+        assert_allclose(each, expected, rtol=1e-12, atol=1e-12)
+    if rows > 1 and columns > 1:
+        assert {"matmul", "triangle"} <= _kernels(jitted)
 
 
 def test_determinants_out_of_range_on_the_way_are_in_range_at_the_end() -> None:

@@ -273,6 +273,65 @@ def _write_half(writer: Writer, step: Instruction) -> None:
     writer.loop(target.shape, body)
 
 
+# --- parts of matrices --------------------------------------------------------------
+
+
+def _is_part(step: Instruction) -> bool:
+    return kind_of(step.operands[0]).dtype == step.outs[0].kind.dtype
+
+
+def _write_triangle(writer: Writer, step: Instruction) -> None:
+    source, target = writer.look(step.operands[0]), writer.target(step.outs[0])
+    k, sign = step.params["k"], ">=" if step.params["upper"] else "<="
+
+    def body(at: list[str]) -> _Lines:
+        *_, r, c = at
+        value = f"select(({c}) - ({r}) {sign} {k}, {source.at(at, len(at))}, {_zero(target)})"
+        return [f"{target.place(at)} = {_stored(value, target)}"]
+
+    writer.loop(target.shape, body)
+
+
+def _zero(look: Look) -> str:
+    return "False" if look.code == "b1" else f"{look.code}(0)"
+
+
+def _stored(text: str, look: Look) -> str:
+    return f"u1({text})" if look.code == "b1" else text
+
+
+def _write_diagonal(writer: Writer, step: Instruction) -> None:
+    source, target = writer.look(step.operands[0]), writer.target(step.outs[0])
+    down, along = _moved(step)
+
+    def body(at: list[str]) -> _Lines:
+        *lead, i = at
+        value = source.at([*lead, f"({i} + {down})", f"({i} + {along})"], len(at) + 1)
+        return [f"{target.place(at)} = {_stored(value, target)}"]
+
+    writer.loop(target.shape, body)
+
+
+def _write_embedded(writer: Writer, step: Instruction) -> None:
+    source, target = writer.look(step.operands[0]), writer.target(step.outs[0])
+    down, along = _moved(step)
+    zero = f"{'u1' if target.code == 'b1' else target.code}(0)"
+    writer.loop(target.shape, lambda at: [f"{target.place(at)} = {zero}"])
+
+    def body(at: list[str]) -> _Lines:
+        *lead, i = at
+        where = target.place([*lead, f"({i} + {down})", f"({i} + {along})"])
+        return [f"{where} = {_stored(source.at(at, len(at)), target)}"]
+
+    writer.loop(source.shape, body)
+
+
+def _moved(step: Instruction) -> tuple[int, int]:
+    """In which row and which column a diagonal begins."""
+    offset = step.params["offset"]
+    return max(0, -offset), max(0, offset)
+
+
 MATRIX_FORMS: dict[str, tuple[Any, Any, bool]] = {
     "solve": (_fits, _write_solve, True),
     "inv": (_fits, _write_solve, True),
@@ -281,5 +340,8 @@ MATRIX_FORMS: dict[str, tuple[Any, Any, bool]] = {
     "cholesky": (_fits, _write_cholesky, True),
     "substitute": (_fits, _write_substitution, True),
     "half_triangle": (_fits, _write_half, False),
+    "triangle": (_is_part, _write_triangle, False),
+    "diagonal": (_is_part, _write_diagonal, False),
+    "embed_diagonal": (_is_part, _write_embedded, False),
 }
 """By the names of primitives: which steps fit, what writes them, and whether they set ``bad``."""

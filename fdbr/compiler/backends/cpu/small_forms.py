@@ -208,9 +208,11 @@ def pad_key(step: Instruction) -> tuple[slice, ...]:
 def _is_tiny_product(step: Instruction) -> bool:
     """Whether a product is of matrices or vectors for which the BLAS is too far away."""
     a, b, out = map(kind_of, (*step.operands, *step.outs))
-    if max(len(a.shape), len(b.shape)) > 2 or out.dtype.kind != "f" or not a.shape or not b.shape:
+    ranks = len(a.shape), len(b.shape)
+    if out.dtype.kind != "f" or not min(ranks) or (max(ranks) > 2 and min(ranks) < 2):
         return False
-    return bool(a.dtype == b.dtype == out.dtype and out.size * a.shape[-1] <= _TINY)
+    each = math.prod(out.shape[-2:]) * a.shape[-1]  # multiplications for each of a stack
+    return bool(a.dtype == b.dtype == out.dtype and each <= _TINY)
 
 
 def _multiply(writer: Writer, step: Instruction) -> None:
@@ -220,10 +222,12 @@ def _multiply(writer: Writer, step: Instruction) -> None:
     down, along = (1, 0) if step.primitive.name == "matmul_transposed" else (0, 1)
 
     def body(at: list[str]) -> list[str]:
-        row = [at[0]] if len(a.shape) == 2 else []
-        column = [at[-1]] if len(b.shape) == 2 else []
+        lead = at[:-2] if min(len(a.shape), len(b.shape)) > 1 else []
+        row = [at[len(lead)]] if len(a.shape) > 1 else []
+        column = [at[-1]] if len(b.shape) > 1 else []
         place = ["k", *column] if down < along else [*column, "k"]
-        term = f"{a.at([*row, 'k'], len(a.shape))} * {b.at(place, len(b.shape))}"
+        left, right = [*lead, *row, "k"], [*lead, *place]
+        term = f"{a.at(left, len(left))} * {b.at(right, len(right))}"
         return [
             f"t = {code}(0)",
             f"for k in range({depth}):",
