@@ -13,6 +13,7 @@ import pytest
 
 import fdbr
 from fdbr import ops
+from fdbr.compiler import tiers
 from fdbr.compiler.backends.cpu import compiling, workspaces
 from fdbr.kernels import machine
 
@@ -158,6 +159,28 @@ def test_machine_code_goes_with_the_last_program_that_uses_it(monkeypatch):
     del kept, f
     gc.collect()
     assert len(compiling._loaded) <= before + 2
+
+
+def test_machine_code_that_is_found_on_disk_stays_as_long_as_a_program_uses_it():
+    before = tiers.set_patience(1e-12)
+    x = np.linspace(0.0, 1.0, 100)
+    make = lambda: fdbr.jit(lambda x: np.sin(x + 0.375) * np.exp(x * x) + 0.125)
+    try:
+        make().compile(x)
+        f = make()
+        for _ in range(5):
+            f(x)
+        (entry,) = f._cache.entries.values()
+        code = entry.recordings[0].code
+        if not code.optimised:
+            code.optimise()
+        compiling._recent.clear()
+        gc.collect()
+        assert code.sources
+        assert all(source in compiling._loaded for source in code.sources)
+        assert np.allclose(f(x), np.sin(x + 0.375) * np.exp(x * x) + 0.125)
+    finally:
+        tiers.set_patience(before)
 
 
 def test_an_object_in_the_place_of_one_that_is_gone_is_another():
