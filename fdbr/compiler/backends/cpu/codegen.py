@@ -15,8 +15,9 @@ from fdbr.compiler.backends.cpu.buffer_assignment import Plan, is_join, plan
 from fdbr.compiler.backends.cpu.kernel import Kernel, native, otherwise
 from fdbr.compiler.backends.cpu.kernel_calls import call_lines
 from fdbr.compiler.backends.cpu.loop_calls import loop_lines
+from fdbr.compiler.backends.cpu.sequence_building import Builder
 from fdbr.compiler.backends.cpu.sequence_lines import Sequences
-from fdbr.compiler.backends.cpu.sequencing import Builder, Natives, Run, gathered, is_look
+from fdbr.compiler.backends.cpu.sequencing import Natives, Run, gathered, is_look
 from fdbr.compiler.backends.cpu.small_matmuls import product_lines
 from fdbr.compiler.backends.cpu.stepwise import is_direct
 from fdbr.compiler.backends.cpu.window_kernels import VALUES

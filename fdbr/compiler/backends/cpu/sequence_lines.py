@@ -5,7 +5,8 @@ from typing import Any
 
 from fdbr.compiler.backends.cpu.buffer_assignment import Plan
 from fdbr.compiler.backends.cpu.sequence import Call, Code, Commands, Record, Turns
-from fdbr.compiler.backends.cpu.sequencing import Builder, Built, Run, is_look
+from fdbr.compiler.backends.cpu.sequence_building import Builder, Built
+from fdbr.compiler.backends.cpu.sequencing import Run, is_look
 from fdbr.compiler.backends.cpu.workspaces import give
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Fused, Instruction, Step, Variable, is_variable
