@@ -72,10 +72,9 @@ def check(body, *arrays, stop=0):
     exec(textwrap.dedent(body), scope)
     codes = [(name, array.dtype.str[1:]) for name, array in zip(names, arrays, strict=True)]
     text = lower(source(body, codes), compiling._scope() | OWN)
-    address, owner = placed("kernel", optimized_code(text))
+    address = placed("kernel", optimized_code(text))
     table = np.array([id(array) for array in arrays], np.int64)
     launch_alone(address, table.ctypes.data, stop)
-    del owner
     for name, array in zip(names, arrays, strict=True):
         np.testing.assert_array_equal(array, np.array(lists[name], array.dtype), name)
 
@@ -135,9 +134,8 @@ def test_numbers_that_are_written_down_take_the_type_of_what_they_meet(code):
     text = source(
         "for r in range(stop):\n    b[r] = (2 * a[r] + 0.1) / 3", [("a", code), ("b", code)]
     )
-    address, owner = placed("kernel", optimized_code(translated(text)))
+    address = placed("kernel", optimized_code(translated(text)))
     launch_alone(address, np.array([id(x), id(out)], np.int64).ctypes.data, 2)
-    del owner
     np.testing.assert_array_equal(out, (2 * x + x.dtype.type(0.1)) / 3)
 
 
