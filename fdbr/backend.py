@@ -9,7 +9,7 @@ import contextlib
 import functools
 import weakref
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from fdbr.kernels.copying import copied_into
 
 __all__ = ["array_module", "device_get", "device_put", "lock", "protect", "to_numpy"]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+
+Array: TypeAlias = Any
+"""An array of any array module, or a traced value, which behaves as one."""
 
 # Types whose module is known; others are added as they are met.  `None` marks types that
 # go with any module: Python's numbers, which are weak in type promotion.

@@ -183,19 +183,24 @@ def _is_recorded(value: Any) -> bool:
     return False
 
 
+def _decided(values: Any, kind: Callable[[Any], Any]) -> Any:
+    """An answer about a batch; a capture may have been cut off, and left plain arrays."""
+    return values._trace.decide(values, kind) if isinstance(values, Tracer) else kind(values)
+
+
 def _truths(values: Any) -> tuple[list[bool], list[Any]]:
     """The answers that there are, and for each which examples give it."""
     yes = ops.astype(values, bool)
-    answer = yes._trace.decide(yes, spread)
+    answer = _decided(yes, spread)
     if answer != 1:
         return [answer == 2], [None]
     return [False, True], [ops.logical_not(yes), yes]
 
 
 def _integers(values: Any) -> tuple[list[int], list[Any]]:
-    if not values._trace.records:  # but one of a batch of batches
+    if isinstance(values, Tracer) and not values._trace.records:  # but one of a batch of batches
         return [], []
-    answers = values._trace.decide(values, distinct)
+    answers = _decided(values, distinct)
     if values.dtype.kind == "b":
         values = ops.astype(values, np.int64)
     elif values.dtype.kind == "f":

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, Self
 
+from fdbr.backend import Array
+
 __all__ = ["Layer"]
 
 
@@ -28,7 +30,7 @@ class Layer:
         def __call__(self, x: Any) -> Any:
             """The output for an input."""
 
-    def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
+    def train(self, x: Array, *, key: Any = None) -> tuple[Any, Self]:
         """The output in training, and the layer's successor.
 
         Parameters

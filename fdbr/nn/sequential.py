@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self, overload
 
 from fdbr import random, tree
+from fdbr.backend import Array
 from fdbr.messages import name_of
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen, static
@@ -73,7 +74,7 @@ class Sequential(Layer):
             held.append(function(held.pop()))
         return held.pop()
 
-    def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
+    def train(self, x: Array, *, key: Any = None) -> tuple[Any, Self]:
         """The output in training, and the layers' successors.
 
         Parameters

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdbr.backend import array_module, where_it_lies
+from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.messages import describe, integer
 from fdbr.ops.buffers import where_they_lie
 from fdbr.ops.creation import arrays, asarray
@@ -28,7 +28,7 @@ _STRIP = 64  # rows of a strip
 
 
 @linear(x=lambda ct, k, upper: _triangle(ct, k=k, upper=upper), batch=aligned)
-def _triangle(xp: Any, x: Any, *, k: int, upper: bool) -> Any:
+def _triangle(xp: Any, x: Array, *, k: int, upper: bool) -> Array:
     if xp is np and x.shape[-1] * x.shape[-2] >= _LARGE:
         return _triangle_by_strips(x, k, upper)
     return (xp.triu if upper else xp.tril)(x, k)
@@ -50,7 +50,7 @@ def _triangle_by_strips(x: Any, k: int, upper: bool) -> Any:
     return out
 
 
-def tril(x: Any, /, *, k: int = 0) -> Any:
+def tril(x: Array, /, *, k: int = 0) -> Any:
     """The matrices in the last two axes with zeros above their ``k``-th diagonal.
 
     Raises
@@ -67,7 +67,7 @@ def tril(x: Any, /, *, k: int = 0) -> Any:
     return _triangle(_matrices(x, "tril"), k=integer("fdbr.ops.tril", "k", k), upper=False)
 
 
-def triu(x: Any, /, *, k: int = 0) -> Any:
+def triu(x: Array, /, *, k: int = 0) -> Any:
     """The matrices in the last two axes with zeros below their ``k``-th diagonal; see `tril`.
 
     >>> import numpy as np
@@ -90,7 +90,7 @@ def _matrices(x: Any, name: str) -> Any:
 
 
 @where_it_lies
-def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
+def repeat(x: Array, repeats: Array, /, *, axis: int | None = None) -> Any:
     """The array with each element repeated along an axis, or along the flattened array.
 
     Parameters
@@ -183,7 +183,9 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
 
 
 @where_it_lies
-def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+def diff(
+    x: Array, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
+) -> Any:
     """The differences of neighbours along an axis, taken ``n`` times.
 
     Of truth values it is whether they differ.

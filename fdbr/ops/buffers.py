@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import kernels
+from fdbr.backend import Array
 
 __all__ = ["multiplied", "where_they_lie"]
 
@@ -43,7 +44,7 @@ def where_they_lie(row: int) -> Iterator[None]:
         np.setbufsize(before)
 
 
-def multiplied(x: Any, y: Any) -> Any:
+def multiplied(x: Array, y: Array) -> Any:
     """``x * y`` of arrays of one rank that broadcast, as an outer product's factors.
 
     Of short rows several are made one, where that takes few copies of factors.

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import backend
+from fdbr.backend import Array
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
 from fdbr.kernels.copying import filled
@@ -170,7 +171,7 @@ def eye(
 
 
 @constant(elementwise=True)
-def _full_like(xp: Any, x: Any, *, value: Any, dtype: Any) -> Any:
+def _full_like(xp: Any, x: Array, *, value: Any, dtype: Any) -> Array:
     if (
         xp is np
         and type(x) is np.ndarray
@@ -184,7 +185,7 @@ def _full_like(xp: Any, x: Any, *, value: Any, dtype: Any) -> Any:
     return xp.full_like(x, value, dtype=dtype)
 
 
-def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     """Zeros in the shape of ``x``, and in its dtype unless another is given.
 
     >>> import numpy as np
@@ -195,7 +196,7 @@ def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     return full_like(x, 0, dtype=dtype, device=device)
 
 
-def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     """Ones in the shape of ``x``, and in its dtype unless another is given.
 
     >>> import numpy as np
@@ -206,7 +207,7 @@ def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     return full_like(x, 1, dtype=dtype, device=device)
 
 
-def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+def empty_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
     """An array as ``x`` whose elements are not set; those of a traced array are zeros.
 
     >>> import numpy as np
@@ -219,7 +220,7 @@ def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     return full_like(x, 0, dtype=dtype, device=device)
 
 
-def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """One value in the shape of ``x``, and in its dtype unless another is given.
 
     >>> import numpy as np
@@ -262,7 +263,7 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     return out.copy() if copy and out is obj else out
 
 
-def floating(x: Any) -> Any:
+def floating(x: Array) -> Any:
     """An array of floating numbers."""
     x = asarray(x)
     return x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import kernels
+from fdbr.backend import Array
 from fdbr.core import host_types
 from fdbr.ops.creation import asarray, full_like, ones_like, zeros_like
 from fdbr.ops.dtypes import astype, in_single, is_traced, result_type
@@ -85,7 +86,7 @@ def _multiplied(x: Any) -> Any:
     ),
     batch=shifted("axes"),
 )
-def _prod(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _prod(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     if xp is np and x.nbytes >= kernels.LEAST and x.dtype.char in "fd":
         found = kernels.reduced("prod", _multiplied, axes, (x,))
         if found is not None:
@@ -108,7 +109,7 @@ def _lanes(x: Any) -> Any:
 
 
 @in_single
-def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def prod(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The product over axes, or of all elements; its derivative is right at zeros too.
 
     >>> import fdbr, numpy as np
@@ -136,7 +137,7 @@ def _factors(x: Any, dtype: Any) -> Any:
 @linear(
     x=lambda ct, axis, reverse: _cumsum(ct, axis=axis, reverse=not reverse), batch=shifted("axis")
 )
-def _cumsum(xp: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+def _cumsum(xp: Any, x: Array, *, axis: int, reverse: bool) -> Array:
     return running_sum(xp, x, axis, reverse)
 
 
@@ -171,7 +172,7 @@ def _batch_recurrence(apply: Any, values: Any, batched: Any, size: int, params: 
     ),
     batch=_batch_recurrence,
 )
-def _recurrence(xp: Any, b: Any, a: Any, *, axis: int, reverse: bool) -> Any:
+def _recurrence(xp: Any, b: Array, a: Array, *, axis: int, reverse: bool) -> Array:
     return recurrence(xp, a, b, axis, reverse)
 
 
@@ -186,13 +187,13 @@ def _cumprod_push(t: Any, x: Any, out: Any, axis: int) -> Any:
 
 
 @opaque(x=(_cumprod_pull, _cumprod_push), batch=shifted("axis"))
-def _cumprod(xp: Any, x: Any, *, axis: int) -> Any:
+def _cumprod(xp: Any, x: Array, *, axis: int) -> Array:
     return running_product(xp, x, axis)
 
 
 @in_single
 def cumulative_sum(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Array, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
     """The running sum along an axis, which may be left out of a one-dimensional array.
 
@@ -209,7 +210,7 @@ def cumulative_sum(
 
 @in_single
 def cumulative_prod(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Array, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
     """The running product along an axis; its derivative is right at zeros too.
 

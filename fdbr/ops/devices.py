@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, device_put, to_numpy
+from fdbr.backend import Array, array_module, device_put, to_numpy
 from fdbr.core import Tracer
 from fdbr.ops.kinds import aligned, linear
 
@@ -12,20 +12,20 @@ __all__ = ["beside", "device_of", "to_device"]
 
 
 @linear(x=lambda ct, to, back: _to_device(ct, to=back, back=to), batch=aligned)
-def _to_device(xp: Any, x: Any, *, to: Any, back: Any) -> Any:
+def _to_device(xp: Any, x: Array, *, to: Any, back: Any) -> Array:
     if device_of(x) == to:
         return x
     return to_numpy(x) if to == "cpu" else device_put(x, to)
 
 
-def device_of(x: Any) -> Any:
+def device_of(x: Array) -> Any:
     """Where an array lies: ``"cpu"``, or the number of a CUDA device."""
     while isinstance(x, Tracer):
         x = x.value
     return _known(getattr(x, "device", "cpu"))
 
 
-def to_device(x: Any, device: Any, /) -> Any:
+def to_device(x: Array, device: Any, /) -> Any:
     """The array on a device: ``"cpu"``, the number of a CUDA device, or an array's ``device``.
 
     It is linear: a cotangent travels back.  Traced values have it as a method, as the Array API
@@ -35,7 +35,7 @@ def to_device(x: Any, device: Any, /) -> Any:
     return x if to == back else _to_device(x, to=to, back=back)
 
 
-def beside(places: Any, x: Any) -> Any:
+def beside(places: Any, x: Array) -> Any:
     """Integers that say where, of host memory, on the device of the array that they belong to.
 
     Indices and labels come from where data is read; they carry no derivative.  Other arrays are

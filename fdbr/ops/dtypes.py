@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import floats
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
@@ -32,18 +32,18 @@ __all__ = [
 
 
 @linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned, elementwise=True)
-def _astype_inexact(xp: Any, x: Any, *, to: Any) -> Any:
+def _astype_inexact(xp: Any, x: Array, *, to: Any) -> Array:
     if getattr(x, "dtype", None) is not None and x.dtype.kind == "c" and to.kind != "c":
         x = x.real
     return xp.asarray(x).astype(to)
 
 
 @constant(elementwise=True)
-def _astype_exact(xp: Any, x: Any, *, to: Any) -> Any:
+def _astype_exact(xp: Any, x: Array, *, to: Any) -> Array:
     return xp.asarray(x).astype(to)
 
 
-def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
     """The array in another dtype.
 
     To a floating or complex dtype it is linear, and its gradient comes back in the dtype of
@@ -184,19 +184,19 @@ def iinfo(dtype: Any, /) -> Any:
     return array_module(dtype).iinfo(_type_of(dtype))
 
 
-def is_number(x: Any) -> bool:
+def is_number(x: Array) -> bool:
     """Whether a value is a Python number, traced or not: weak, and without methods."""
     while isinstance(x, Tracer):
         x = x.value
     return type(x) in (float, int, bool, complex)
 
 
-def is_traced(x: Any) -> bool:
+def is_traced(x: Array) -> bool:
     """Whether a value is traced."""
     return isinstance(x, Tracer)
 
 
-def is_complex(x: Any) -> bool:
+def is_complex(x: Array) -> bool:
     """Whether an array or number is complex."""
     return isinstance(x, complex) if not hasattr(x, "dtype") else x.dtype.kind == "c"
 
@@ -239,7 +239,7 @@ def _rounded(x: Any, to: Any) -> Any:
     return x.astype(to) if isinstance(x, np.generic) else astype(x, to)
 
 
-def as_weak(number: Any, x: Any) -> Any:
+def as_weak(number: Any, x: Array) -> Any:
     """A Python number as it stands beside an array: it does not change the array's dtype.
 
     Of NumPy's own dtypes that is so anyway.
@@ -249,7 +249,7 @@ def as_weak(number: Any, x: Any) -> Any:
     return x.dtype.type(number)
 
 
-def is_short(x: Any) -> bool:
+def is_short(x: Array) -> bool:
     """Whether an array is floating and of 16 bits, which are too few to add up in."""
     return getattr(x, "itemsize", 8) <= 2 and hasattr(x, "shape") and floats.is_short(x.dtype)
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr import kernels
+from fdbr.backend import Array
 from fdbr.floats import is_added
 from fdbr.messages import describe
 from fdbr.ops.buffers import multiplied
@@ -175,7 +176,7 @@ def _batch_contract(apply: Any, values: Any, batched: Any, size: int, params: An
     y=lambda ct, x, shape, dtype, of_x, of_y, to: _back(ct, x, to, of_x, of_y, shape, dtype),
     batch=_batch_contract,
 )
-def _contract(xp: Any, x: Any, y: Any, *, of_x: str, of_y: str, to: str) -> Any:
+def _contract(xp: Any, x: Array, y: Array, *, of_x: str, of_y: str, to: str) -> Array:
     """The sum of products of two operands, as one matrix product for each batch.
 
     Where nothing is summed they are products of elements.

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
 from fdbr.ops.creation import asarray
@@ -65,7 +65,7 @@ def _library(xp: Any, x: Any) -> tuple[Any, dict[str, Any]]:
     x=lambda ct, shape, dtype, axes, norm: fit(_fft(ct, axes=axes, norm=norm), (shape, dtype)),
     batch=shifted("axes"),
 )
-def _fft(xp: Any, x: Any, *, axes: tuple[int, ...], norm: Norm) -> Any:
+def _fft(xp: Any, x: Array, *, axes: tuple[int, ...], norm: Norm) -> Array:
     xp, more = _library(xp, x)
     if len(axes) == 1:
         return xp.fft.fft(x, axis=axes[0], norm=norm, **more)
@@ -76,7 +76,7 @@ def _fft(xp: Any, x: Any, *, axes: tuple[int, ...], norm: Norm) -> Any:
     x=lambda ct, shape, dtype, axes, norm: fit(_ifft(ct, axes=axes, norm=norm), (shape, dtype)),
     batch=shifted("axes"),
 )
-def _ifft(xp: Any, x: Any, *, axes: tuple[int, ...], norm: Norm) -> Any:
+def _ifft(xp: Any, x: Array, *, axes: tuple[int, ...], norm: Norm) -> Array:
     xp, more = _library(xp, x)
     if len(axes) == 1:
         return xp.fft.ifft(x, axis=axes[0], norm=norm, **more)
@@ -95,7 +95,7 @@ def _ifft(xp: Any, x: Any, *, axes: tuple[int, ...], norm: Norm) -> Any:
     ),
     batch=shifted("axis"),
 )
-def _rfft(xp: Any, x: Any, *, axis: int, norm: Norm) -> Any:
+def _rfft(xp: Any, x: Array, *, axis: int, norm: Norm) -> Array:
     xp, more = _library(xp, x)
     return xp.fft.rfft(x, axis=axis, norm=norm, **more)
 
@@ -106,7 +106,7 @@ def _rfft(xp: Any, x: Any, *, axis: int, norm: Norm) -> Any:
     ),
     batch=shifted("axis"),
 )
-def _irfft(xp: Any, x: Any, *, n: int, axis: int, norm: Norm) -> Any:
+def _irfft(xp: Any, x: Array, *, n: int, axis: int, norm: Norm) -> Array:
     xp, more = _library(xp, x)
     return xp.fft.irfft(x, n, axis=axis, norm=norm, **more)
 
@@ -174,7 +174,7 @@ def _lengths(
 # --- complex numbers ----------------------------------------------------------------
 
 
-def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+def fft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Array:
     """The discrete Fourier transform along an axis.
 
     ``out[k] = sum(x[j] * exp(-2j * pi * j * k / n))``, divided by ``n`` if ``norm`` is
@@ -210,7 +210,7 @@ def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backwa
     return _fft(x, axes=(axis,), norm=norm)
 
 
-def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+def ifft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """The inverse of `fft`: ``sum(x[k] * exp(2j * pi * j * k / n)) / n``.
 
     Parameters and errors are those of `fft`.
@@ -225,7 +225,7 @@ def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backw
 
 
 def fftn(
-    x: Any,
+    x: Array,
     /,
     *,
     s: Sequence[int] | None = None,
@@ -263,7 +263,7 @@ def fftn(
 
 
 def ifftn(
-    x: Any,
+    x: Array,
     /,
     *,
     s: Sequence[int] | None = None,
@@ -291,7 +291,7 @@ def _as_complex(x: Any) -> Any:
 # --- real numbers and half spectra --------------------------------------------------
 
 
-def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+def rfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """The transform of real numbers: the first half of `fft`, ``n // 2 + 1`` numbers.
 
     Parameters are those of `fft`.
@@ -312,7 +312,7 @@ def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backw
     return _rfft(x, axis=axis, norm=norm)
 
 
-def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+def irfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """The inverse of `rfft`: real numbers from half a spectrum.
 
     The imaginary parts of the first number, and of the last if ``n`` is even, do not count.
@@ -340,7 +340,7 @@ def _from_half(x: Any, n: int | None, axis: int, norm: Norm, name: str) -> Any:
 
 
 def rfftn(
-    x: Any,
+    x: Array,
     /,
     *,
     s: Sequence[int] | None = None,
@@ -371,7 +371,7 @@ def rfftn(
 
 
 def irfftn(
-    x: Any,
+    x: Array,
     /,
     *,
     s: Sequence[int] | None = None,
@@ -404,7 +404,7 @@ def _require_axis(places: tuple[int, ...], x: Any, name: str) -> None:
         raise ValueError(f"fdbr.ops.fft.{name}: there is no axis to transform x {describe(x)} by")
 
 
-def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+def hfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """The transform of numbers with Hermitian symmetry, of which half are given: it is real.
 
     Parameters are those of `irfft`.
@@ -419,7 +419,7 @@ def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backw
     return _from_half(x, n, axis, _SWAPPED[norm], "hfft")
 
 
-def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
+def ihfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "backward") -> Any:
     """The inverse of `hfft`: half the numbers that real ones are the transform of.
 
     Parameters are those of `rfft`.

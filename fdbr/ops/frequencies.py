@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import module_for
+from fdbr.backend import Array, module_for
 from fdbr.kernels import arithmetic
 from fdbr.messages import integer
 from fdbr.ops.counting import counted
@@ -71,7 +71,7 @@ def _frequencies(whole: Any, n: int, d: float, dtype: Any) -> Any:
     return astype(whole, float if dtype is None else dtype, copy=False)
 
 
-def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:
+def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
     """The array with frequency 0 in the middle of some axes, or of all.
 
     >>> from fdbr import ops
@@ -81,7 +81,7 @@ def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:
     return _rolled(x, axes, 1, "fftshift")
 
 
-def ifftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Any:
+def ifftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Any:
     """The inverse of `fftshift`.
 
     >>> import numpy as np

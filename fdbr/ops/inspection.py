@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import libraries
-from fdbr.backend import device_put, module_for
+from fdbr.backend import Array, device_put, module_for
 from fdbr.core import Tracer
 
 __all__ = [
@@ -118,7 +118,7 @@ def check_version(version: str | None) -> None:
         )
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
+def from_dlpack(x: Array, /, *, device: Any = None, copy: Any = None) -> Any:
     """An array of another library as one of NumPy or CuPy, without a copy where that can be.
 
     Parameters

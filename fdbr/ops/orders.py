@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.floats import dtype_kind
 from fdbr.threads import divide, parts
 
@@ -77,7 +78,7 @@ def _share(rows: Any, work: Callable[[slice], None]) -> None:
         divide(work, parts(len(rows), rows.size // _SHARE))
 
 
-def ordered(x: Any, axis: int) -> Any:
+def ordered(x: Array, axis: int) -> Any:
     """The places of the elements in their order; `None` where another way is as good.
 
     >>> import numpy as np
@@ -113,7 +114,7 @@ def _sorted_row(row: Any) -> Any:
     return row
 
 
-def ranked_places(x: Any, ranks: tuple[int, ...], axis: int) -> Any:
+def ranked_places(x: Array, ranks: tuple[int, ...], axis: int) -> Any:
     """The places of the elements that come to some ranks; `None` where another way is as good."""
     found = _rows(x, axis)
     if found is None:

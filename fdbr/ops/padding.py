@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.core import is_differentiated
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
@@ -32,14 +32,14 @@ def _inner(widths: Sequence[Pair], shape: Sequence[int]) -> tuple[slice, ...]:
 
 
 @linear(x=lambda ct, shape, widths: ct[_inner(widths, shape)], batch=_batch_widths, fresh=True)
-def _pad_zeros(xp: Any, x: Any, *, widths: tuple[Pair, ...]) -> Any:
+def _pad_zeros(xp: Any, x: Array, *, widths: tuple[Pair, ...]) -> Array:
     shape = [n + before + after for n, (before, after) in zip(x.shape, widths, strict=True)]
     out = xp.zeros(shape, dtype=x.dtype)
     out[_inner(widths, x.shape)] = x
     return out
 
 
-def resize(x: Any, shape: Sequence[int]) -> Any:
+def resize(x: Array, shape: Sequence[int]) -> Any:
     """The array cut off at the end of its axes, or filled up with zeros there, to a shape."""
     if tuple(shape) == x.shape:
         return x
@@ -61,7 +61,7 @@ _STATISTICS = ("maximum", "mean", "median", "minimum")
 
 
 def pad(
-    x: Any,
+    x: Array,
     pad_width: Any,
     /,
     mode: Mode = "constant",

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.libraries import kernel
 from fdbr.ops.kinds import constant
 from fdbr.ops.kinds.batches import align
@@ -51,7 +52,7 @@ def _batch_words(apply: Any, values: Any, batched: Any, size: int, params: Any) 
 
 
 @constant(batch=_batch_words)
-def random_words(xp: Any, key: Any, start: Any, *, shape: tuple[int, ...], use: int) -> Any:
+def random_words(xp: Any, key: Any, start: Any, *, shape: tuple[int, ...], use: int) -> Array:
     """The words of Philox under keys ``(..., 2)``, of shape ``(..., *shape)``.
 
     Blocks are counted from ``start`` on: 0, or an array of shape ``(..., 1)``; ``use`` is the

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.deferred import Deferred
 from fdbr.floats import is_added
 from fdbr.messages import describe
@@ -91,7 +92,7 @@ def _sum_of_products(terms: Sequence[tuple[Any, Any]]) -> Any:
     y=_right_pull,
     batch=_batch_matmul,
 )
-def _matmul(xp: Any, x: Any, y: Any) -> Any:
+def _matmul(xp: Any, x: Array, y: Array) -> Array:
     if x.itemsize <= 2:  # of bfloat16 NumPy makes float32 here, and nowhere else
         return xp.matmul(x, y)
     if x.shape[-1] == 1 and x.ndim == y.ndim == 2:
@@ -162,7 +163,7 @@ def _batch_affine(apply: Any, values: Any, batched: Any, size: int, params: Any)
     weight=_weight_pull,
     batch=_batch_affine,
 )
-def _matmul_transposed(xp: Any, x: Any, weight: Any) -> Any:
+def _matmul_transposed(xp: Any, x: Array, weight: Array) -> Array:
     return x.dot(weight.T)
 
 
@@ -176,7 +177,7 @@ def _matmul_transposed(xp: Any, x: Any, weight: Any) -> Any:
     batch=_batch_affine,
     fresh=True,
 )
-def _affine(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
+def _affine(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
     out = x.dot(weight.T)
     if bias.dtype != out.dtype:
         return out + bias
@@ -184,7 +185,7 @@ def _affine(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
     return out
 
 
-def matmul(x: Any, y: Any, /) -> Any:
+def matmul(x: Array, y: Array, /) -> Array:
     """The matrix product ``x @ y``.
 
     Parameters
@@ -233,7 +234,7 @@ def _times_vector(x: Any, y: Any) -> Any:
     return reshape(out, x.shape[:-1]) if x.ndim > 1 else out[0, 0]
 
 
-def linear(x: Any, weight: Any, bias: Any = None, /) -> Any:
+def linear(x: Array, weight: Array, bias: Array = None, /) -> Array:
     """The affine map ``x @ weight.T + bias``, for weights in the layout ``(outputs, inputs)``.
 
     Parameters
@@ -281,7 +282,7 @@ def linear(x: Any, weight: Any, bias: Any = None, /) -> Any:
     return out if flat else reshape(out, (*shape[:-1], sizes[0]))
 
 
-def tensordot(x: Any, y: Any, /, *, axes: int | tuple[Any, Any] = 2) -> Any:
+def tensordot(x: Array, y: Array, /, *, axes: int | tuple[Any, Any] = 2) -> Array:
     """The sum of products over pairs of axes, one of each array.
 
     Parameters
@@ -344,7 +345,7 @@ def _sequence(axes: Any) -> tuple[int, ...]:
     return tuple(axes) if isinstance(axes, Sequence) else (axes,)
 
 
-def vecdot(x: Any, y: Any, /, *, axis: int = -1) -> Any:
+def vecdot(x: Array, y: Array, /, *, axis: int = -1) -> Any:
     """The inner product of the vectors along an axis, ``sum(conj(x) * y)``.
 
     >>> import numpy as np
@@ -371,7 +372,7 @@ def _vecdot(x: Any, y: Any, axis: int) -> Any:
     return _contract(x, y, of_x=of_x, of_y=of_y, to=letters[:-1])
 
 
-def outer(x: Any, y: Any, /) -> Any:
+def outer(x: Array, y: Array, /) -> Any:
     """All products of an element of ``x`` with one of ``y``, both flattened.
 
     >>> import numpy as np
@@ -383,7 +384,7 @@ def outer(x: Any, y: Any, /) -> Any:
     return _matmul(reshape(asarray(x), (-1, 1)), reshape(asarray(y), (1, -1)))
 
 
-def inner(x: Any, y: Any, /) -> Any:
+def inner(x: Array, y: Array, /) -> Any:
     """The sum of products over the last axes, as `numpy.inner`.
 
     >>> import numpy as np
@@ -394,7 +395,7 @@ def inner(x: Any, y: Any, /) -> Any:
     return _contracted(asarray(x), asarray(y), -1)
 
 
-def dot(x: Any, y: Any, /) -> Any:
+def dot(x: Array, y: Array, /) -> Any:
     """The product over the last axis of ``x`` and the last but one of ``y``, as `numpy.dot`.
 
     >>> import numpy as np

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import kernels
+from fdbr.backend import Array
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
 from fdbr.ops.creation import asarray
@@ -73,7 +74,7 @@ def _spread(ct: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     fold="sum",
     fresh=True,
 )
-def _sum(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _sum(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     return accumulated(x, axes, keepdims)
 
 
@@ -82,12 +83,12 @@ def _batch_sum_of_rows(apply: Any, values: Any, batched: Any, size: int, params:
 
 
 @linear(x=lambda ct, shape: _spread(ct, shape, (0,)), batch=_batch_sum_of_rows, fresh=True)
-def _sum_of_rows(xp: Any, x: Any) -> Any:
+def _sum_of_rows(xp: Any, x: Array) -> Array:
     """The sum along the first axis, which brings a cotangent to an operand that was repeated."""
     return sum_of_rows(x)
 
 
-def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def sum(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The sum over axes, or over all elements.
 
     Integers and truth values add up in the default integer dtype, as in NumPy; floating
@@ -116,12 +117,12 @@ def _as(dtype: Any, out: Any) -> Any:
     fold="mean",
     fresh=True,
 )
-def _mean(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _mean(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     return accumulated(x, axes, keepdims) / _count(x.shape, axes)
 
 
 @in_single
-def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def mean(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The arithmetic mean over axes, or over all elements.
 
     >>> import numpy as np
@@ -140,7 +141,7 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
 
 
 @in_single
-def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
+def var(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
     """The variance over axes: the mean squared distance from the mean.
 
     The sum of squares is divided by ``n - correction``; where that is not positive there is no
@@ -169,7 +170,7 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool =
 
 
 @in_single
-def std(x: Any, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
+def std(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
     """The standard deviation over axes: the square root of the variance.
 
     Its derivative where all elements are equal, a kink as that of a norm at zero, is 0.
@@ -213,20 +214,20 @@ def _smallest(axes: tuple[int, ...], x: Any) -> Any:
 
 
 @opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"), fold="max", fresh=True)
-def _max(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _max(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
         return by_rows(_largest, axes, x).reshape(_rest(x.shape, axes))[()]
     return np.maximum.reduce(x, axes) if type(x) is np.ndarray else x.max(axis=axes)
 
 
 @opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"), fold="min", fresh=True)
-def _min(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _min(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
         return by_rows(_smallest, axes, x).reshape(_rest(x.shape, axes))[()]
     return np.minimum.reduce(x, axes) if type(x) is np.ndarray else x.min(axis=axes)
 
 
-def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The largest element over axes; elements that share it share the derivative equally.
 
     >>> import numpy as np
@@ -237,7 +238,7 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return _extreme(_max, x, axis, keepdims, "max")
 
 
-def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def min(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The smallest element over axes; elements that share it share the derivative equally.
 
     >>> import numpy as np
@@ -264,20 +265,20 @@ def _batch_arg(apply: Any, values: Any, batched: Any, size: int, params: Any) ->
 
 
 @constant(batch=_batch_arg, fresh=True)
-def _argmax(xp: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _argmax(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return x.argmax(axis, keepdims=keepdims)
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
 @constant(batch=_batch_arg, fresh=True)
-def _argmin(xp: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+def _argmin(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return x.argmin(axis, keepdims=keepdims)
     return xp.argmin(x, axis=axis, keepdims=keepdims)
 
 
-def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """The index of the first largest element along an axis, or of the flattened array.
 
     >>> import numpy as np
@@ -290,7 +291,7 @@ def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any
     return _argmax(x, axis=axis, keepdims=keepdims)
 
 
-def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """The index of the first smallest element along an axis, or of the flattened array.
 
     >>> import numpy as np
@@ -304,28 +305,28 @@ def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any
 
 
 @constant(batch=shifted("axes"))
-def _all(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _all(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return _and(x, axes, None, None, keepdims)
     return xp.all(x, axis=axes, keepdims=keepdims)
 
 
 @constant(batch=shifted("axes"))
-def _any(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _any(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return _or(x, axes, None, None, keepdims)
     return xp.any(x, axis=axes, keepdims=keepdims)
 
 
 @constant(batch=shifted("axes"))
-def _count_nonzero(xp: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _count_nonzero(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     hits = x != 0
     if type(x) is np.ndarray:
         return _add(hits, axes, None, None, keepdims)
     return hits.sum(axis=axes, keepdims=keepdims)
 
 
-def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether every element along axes is true.
 
     >>> import numpy as np
@@ -337,7 +338,7 @@ def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return _all(x, axes=normalize_axes(axis, x.ndim, "all"), keepdims=keepdims)
 
 
-def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Whether an element along axes is true.
 
     >>> import numpy as np
@@ -349,7 +350,7 @@ def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     return _any(x, axes=normalize_axes(axis, x.ndim, "any"), keepdims=keepdims)
 
 
-def count_nonzero(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def count_nonzero(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """How many elements along axes are not zero.
 
     >>> import numpy as np

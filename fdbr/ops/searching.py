@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdbr.backend import where_it_lies
+from fdbr.backend import Array, where_it_lies
 from fdbr.kernels import LEAST
 from fdbr.messages import describe
 from fdbr.ops.creation import arrays, asarray
@@ -23,7 +23,7 @@ _MANY = 1 << 12  # elements from which on NumPy's own way is slower
 
 
 @where_it_lies
-def nonzero(x: Any, /) -> tuple[Any, ...]:
+def nonzero(x: Array, /) -> tuple[Any, ...]:
     """The places of the elements that are not zero: for each axis, an array of places on it.
 
     How many there are depends on the elements.  Under `vmap` that number is a decision: examples
@@ -88,7 +88,7 @@ def _batch_searchsorted(apply: Any, values: Any, batched: Any, size: int, params
 
 
 @constant(batch=_batch_searchsorted)
-def _searchsorted(xp: Any, x: Any, y: Any, *, side: Any) -> Any:
+def _searchsorted(xp: Any, x: Array, y: Array, *, side: Any) -> Array:
     if xp is not np or y.nbytes < LEAST:
         return xp.searchsorted(x, y, side=side)
     sought = y.reshape(-1)
@@ -104,8 +104,8 @@ def _searchsorted(xp: Any, x: Any, y: Any, *, side: Any) -> Any:
 
 @where_it_lies
 def searchsorted(
-    x1: Any, x2: Any, /, *, side: Literal["left", "right"] = "left", sorter: Any = None
-) -> Any:
+    x1: Array, x2: Array, /, *, side: Literal["left", "right"] = "left", sorter: Any = None
+) -> Array:
     """The places in a sorted array before which elements would have to be put to keep it sorted.
 
     Parameters

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.backend import array_module, where_it_lies
+from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.floats import dtype_kind
 from fdbr.ops.creation import arrays, asarray, ones_like
 from fdbr.ops.cumulative import cumulative_sum
@@ -95,7 +95,7 @@ def _table(x: Any) -> _Table | None:
 
 
 @where_it_lies
-def unique_values(x: Any, /) -> Any:
+def unique_values(x: Array, /) -> Any:
     """The elements that differ, in order; each NaN is one of its own.
 
     The derivative of each is that of its first occurrence.
@@ -116,7 +116,7 @@ def unique_values(x: Any, /) -> Any:
 
 
 @where_it_lies
-def unique_counts(x: Any, /) -> UniqueCounts:
+def unique_counts(x: Array, /) -> UniqueCounts:
     """`unique_values`, and how many elements are equal to each.
 
     >>> import numpy as np
@@ -137,7 +137,7 @@ def unique_counts(x: Any, /) -> UniqueCounts:
 
 
 @where_it_lies
-def unique_inverse(x: Any, /) -> UniqueInverse:
+def unique_inverse(x: Array, /) -> UniqueInverse:
     """`unique_values`, and which of them each element of ``x`` is.
 
     >>> import numpy as np
@@ -158,7 +158,7 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
 
 
 @where_it_lies
-def unique_all(x: Any, /) -> UniqueAll:
+def unique_all(x: Array, /) -> UniqueAll:
     """`unique_values`, where each was first, which of them each element is, and how many are equal.
 
     The places count elements of the flattened array.
@@ -189,7 +189,7 @@ _FEW = 1 << 12  # comparisons, below which to compare each with each takes less 
 
 
 @where_it_lies
-def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+def isin(x1: Array, x2: Array, /, *, invert: bool = False) -> Any:
     """Whether each element of ``x1`` is among those of ``x2``; NaN is not.
 
     >>> import numpy as np

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.exceptions import AxisError
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.kernels.copying import joined
 from fdbr.messages import integer
 from fdbr.ops.creation import asarray
@@ -76,11 +76,11 @@ def _batch_reshaped(apply: Any, values: Any, batched: Any, size: int, params: An
 
 
 @linear(x=lambda ct, shape: reshape(ct, shape), batch=_batch_reshaped)
-def _reshape(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
+def _reshape(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
     return x.reshape(to) if type(x) is np.ndarray else xp.reshape(x, to)
 
 
-def reshape(x: Any, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
+def reshape(x: Array, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
     """The elements, in row-major order, in another shape; one length may be -1.
 
     >>> import numpy as np
@@ -102,11 +102,11 @@ def _batch_permuted(apply: Any, values: Any, batched: Any, size: int, params: An
 
 
 @linear(x=lambda ct, axes: _permute(ct, axes=_inverse(axes)), batch=_batch_permuted)
-def _permute(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _permute(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     return x.transpose(axes) if type(x) is np.ndarray else xp.transpose(x, axes)
 
 
-def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
+def permute_dims(x: Array, /, axes: Sequence[int]) -> Any:
     """The array with its axes in another order.
 
     >>> import numpy as np
@@ -123,11 +123,11 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Any:
 
 
 @linear(x=lambda ct: _matrix_transpose(ct), batch=aligned)
-def _matrix_transpose(xp: Any, x: Any) -> Any:
+def _matrix_transpose(xp: Any, x: Array) -> Array:
     return x.swapaxes(-1, -2)
 
 
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x: Array, /) -> Any:
     """The array with its last two axes exchanged.
 
     >>> import numpy as np
@@ -140,7 +140,7 @@ def matrix_transpose(x: Any, /) -> Any:
     return _matrix_transpose(x)
 
 
-def swapaxes(x: Any, axis1: int, axis2: int, /) -> Any:
+def swapaxes(x: Array, axis1: int, axis2: int, /) -> Any:
     """The array with two axes exchanged.
 
     >>> import numpy as np
@@ -155,7 +155,7 @@ def swapaxes(x: Any, axis1: int, axis2: int, /) -> Any:
     return _permute(x, axes=tuple(axes))
 
 
-def moveaxis(x: Any, source: Any, destination: Any, /) -> Any:
+def moveaxis(x: Array, source: Array, destination: Any, /) -> Any:
     """The array with some axes at other places, the others in their order.
 
     >>> import numpy as np
@@ -185,7 +185,7 @@ def _batch_broadcast(apply: Any, values: Any, batched: Any, size: int, params: A
 
 
 @linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=_batch_broadcast)
-def _broadcast_to(xp: Any, x: Any, *, to: tuple[int, ...]) -> Any:
+def _broadcast_to(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
     if math.prod(to) > _SMALL:
         if type(x) is np.ndarray and x.flags.c_contiguous and x.dtype.char in _PLAIN:
             return _repeated(x, to)
@@ -205,7 +205,7 @@ def _repeated(x: Any, to: tuple[int, ...]) -> Any:
     return out
 
 
-def broadcast_to(x: Any, /, shape: Sequence[int]) -> Any:
+def broadcast_to(x: Array, /, shape: Sequence[int]) -> Any:
     """The array repeated to a shape by NumPy's broadcasting.
 
     >>> import numpy as np
@@ -252,7 +252,7 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     return [broadcast_to(array, shape) for array in arrays]
 
 
-def expand_dims(x: Any, /, axis: int | tuple[int, ...] = 0) -> Any:
+def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Any:
     """The array with new axes of length 1 at the given places of the result.
 
     >>> import numpy as np
@@ -269,7 +269,7 @@ def expand_dims(x: Any, /, axis: int | tuple[int, ...] = 0) -> Any:
     return reshape(x, tuple(1 if i in new else next(lengths) for i in range(x.ndim + count)))
 
 
-def squeeze(x: Any, /, axis: int | tuple[int, ...] | None = None) -> Any:
+def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Any:
     """The array without the given axes, or without all axes, of length 1.
 
     >>> import numpy as np
@@ -287,12 +287,12 @@ def squeeze(x: Any, /, axis: int | tuple[int, ...] | None = None) -> Any:
 
 
 @linear(x=lambda ct, axes: _flip(ct, axes=axes), batch=shifted("axes"))
-def _flip(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _flip(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     turned = slice(None, None, -1)
     return x[tuple([turned if axis in axes else slice(None) for axis in range(x.ndim)])]
 
 
-def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
+def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
     """The array with the order of its elements reversed along axes, or along all.
 
     >>> import numpy as np
@@ -307,12 +307,12 @@ def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
     x=lambda ct, shift, axis: _roll(ct, shift=tuple(-s for s in shift), axis=axis),
     batch=shifted("axis"),
 )
-def _roll(xp: Any, x: Any, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
+def _roll(xp: Any, x: Array, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Array:
     return xp.roll(x, shift, axis)
 
 
 def roll(
-    x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
+    x: Array, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
 ) -> Any:
     """The array with elements moved along axes; those that leave return at the other end.
 
@@ -371,7 +371,7 @@ def _in_dtype(xp: Any, number: Any, dtype: Any) -> Any:
 
 
 @joining(_joined_places, _batch_joined, fresh=True)
-def _concat(xp: Any, *arrays: Any, axis: int) -> Any:
+def _concat(xp: Any, *arrays: Any, axis: int) -> Array:
     found = joined(arrays, axis) if xp is np else None
     return xp.concatenate(arrays, axis=axis) if found is None else found
 
@@ -398,7 +398,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
 
 
 @joining(_stacked_places, _batch_joined, fresh=True)
-def _stack(xp: Any, *arrays: Any, axis: int) -> Any:
+def _stack(xp: Any, *arrays: Any, axis: int) -> Array:
     first = arrays[0]
     shape, dtype = first.shape, first.dtype
     alike = xp is np and axis < len(shape)
@@ -437,7 +437,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     return _stack(*parts, axis=normalize_axis(axis, parts[0].ndim + 1, "stack"))
 
 
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: Array, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The parts of an array along an axis, each without it.
 
     >>> import numpy as np
@@ -449,7 +449,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple(x[(slice(None),) * axis + (i,)] for i in range(x.shape[axis]))
 
 
-def tile(x: Any, repetitions: tuple[int, ...], /) -> Any:
+def tile(x: Array, repetitions: tuple[int, ...], /) -> Any:
     """The array repeated as a whole along its axes, new ones first if there are more.
 
     >>> import numpy as np
@@ -468,12 +468,12 @@ def tile(x: Any, repetitions: tuple[int, ...], /) -> Any:
 
 
 @linear(x=lambda ct, shape, offset: _embed_diagonal(ct, shape=shape, offset=offset), batch=aligned)
-def _diagonal(xp: Any, x: Any, *, offset: int) -> Any:
+def _diagonal(xp: Any, x: Array, *, offset: int) -> Array:
     return x.diagonal(offset, -2, -1) if type(x) is np.ndarray else xp.diagonal(x, offset, -2, -1)
 
 
 @linear(x=lambda ct, offset: _diagonal(ct, offset=offset), batch=prefixed("shape"))
-def _embed_diagonal(xp: Any, x: Any, *, shape: tuple[int, ...], offset: int) -> Any:
+def _embed_diagonal(xp: Any, x: Array, *, shape: tuple[int, ...], offset: int) -> Array:
     out = xp.zeros(shape, dtype=x.dtype)
     columns, count = shape[-1], x.shape[-1]
     if count:
@@ -483,7 +483,7 @@ def _embed_diagonal(xp: Any, x: Any, *, shape: tuple[int, ...], offset: int) -> 
     return out
 
 
-def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+def diagonal(x: Array, /, *, offset: int = 0) -> Any:
     """The diagonal of the matrices in the last two axes.
 
     >>> import numpy as np

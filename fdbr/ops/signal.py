@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdbr.backend import where_it_lies
+from fdbr.backend import Array, where_it_lies
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
 from fdbr.ops.creation import arrays
@@ -46,7 +46,7 @@ def _windows(xp: Any, x: Any, y: Any) -> Any:
     y=lambda ct, x, like: fit(_convolve_valid(ct, _reversed(x)), like),
     batch=leading(1),
 )
-def _convolve_full(xp: Any, x: Any, y: Any) -> Any:
+def _convolve_full(xp: Any, x: Array, y: Array) -> Array:
     """All overlaps of two sequences along the last axes, the others broadcasting."""
     if xp is np and x.ndim == y.ndim == 1:  # CuPy's loses digits in the Fourier transform
         return np.convolve(x, y, "full")
@@ -62,7 +62,7 @@ def _convolve_full(xp: Any, x: Any, y: Any) -> Any:
     y=lambda ct, x, like: fit(_reversed(_convolve_valid(x, _reversed(ct))), like),
     batch=leading(1),
 )
-def _convolve_valid(xp: Any, x: Any, y: Any) -> Any:
+def _convolve_valid(xp: Any, x: Array, y: Array) -> Array:
     """The overlaps in which the whole of ``y`` takes part; it is not the longer one."""
     if xp is np and x.ndim == y.ndim == 1:
         return np.convolve(x, y, "valid")
@@ -73,7 +73,7 @@ def _reversed(x: Any) -> Any:
     return flip(x, axis=-1)
 
 
-def convolve(x: Any, y: Any, /, mode: Overlap = "full") -> Any:
+def convolve(x: Array, y: Array, /, mode: Overlap = "full") -> Any:
     """The discrete convolution of two sequences: ``out[k] = sum(x[j] * y[k - j])``.
 
     Parameters
@@ -121,7 +121,7 @@ def _overlaps(x: Any, y: Any, mode: Any, first: int, name: str) -> Any:
     return out if mode == "full" else out[first : first + x.size]
 
 
-def correlate(x: Any, y: Any, /, mode: Overlap = "valid") -> Any:
+def correlate(x: Array, y: Array, /, mode: Overlap = "valid") -> Any:
     """The cross-correlation of two sequences: ``out[k] = sum(x[j + k] * conj(y[j]))``.
 
     Parameters and errors are those of `convolve`; as in NumPy, ``"valid"`` is what it does by
@@ -144,8 +144,8 @@ def correlate(x: Any, y: Any, /, mode: Overlap = "valid") -> Any:
 
 @where_it_lies
 def interp(
-    x: Any, xp: Any, fp: Any, /, left: Any = None, right: Any = None, period: float | None = None
-) -> Any:
+    x: Array, xp: Any, fp: Any, /, left: Any = None, right: Any = None, period: float | None = None
+) -> Array:
     """The straight lines between samples, as `numpy.interp`.
 
     It is differentiated by ``x`` (the slope, on a sample that of the line to its right), by the

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, where_it_lies
+from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.floats import dtype_kind
 from fdbr.kernels import LEAST
 from fdbr.messages import describe
@@ -41,7 +41,7 @@ def _batch_along(apply: Any, values: Any, batched: Any, size: int, params: Any) 
     ),
     batch=_batch_along,
 )
-def _pick(xp: Any, x: Any, places: Any, *, axis: int) -> Any:
+def _pick(xp: Any, x: Array, places: Any, *, axis: int) -> Array:
     """The elements at some places along an axis, of which none is named twice."""
     return x[places] if x.ndim == 1 else xp.take_along_axis(x, places, axis)
 
@@ -50,7 +50,7 @@ def _pick(xp: Any, x: Any, places: Any, *, axis: int) -> Any:
     lambda ct, shape, indices, params: _pick(ct, *indices, axis=params["axis"]),
     batch=_batch_along,
 )
-def _place(xp: Any, x: Any, places: Any, *, length: int, axis: int) -> Any:
+def _place(xp: Any, x: Array, places: Any, *, length: int, axis: int) -> Array:
     """The elements put at some places along an axis of zeros."""
     out = xp.zeros((*x.shape[:axis], length, *x.shape[axis + 1 :]), dtype=x.dtype)
     if xp is np and places.size >= _MANY:
@@ -69,7 +69,7 @@ def _own_places(x: Any, places: Any, axis: int) -> Any:
 
 
 @constant(batch=shifted("axis"))
-def _argsort(xp: Any, x: Any, *, axis: int, stable: bool) -> Any:
+def _argsort(xp: Any, x: Array, *, axis: int, stable: bool) -> Array:
     found = ordered(x, axis) if xp is np else None
     if found is not None:
         return found
@@ -91,7 +91,7 @@ def _argsort(xp: Any, x: Any, *, axis: int, stable: bool) -> Any:
 
 
 @where_it_lies
-def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """The elements in order along an axis; NaN counts as the largest.
 
     The derivative of each element of the result is that of the element which came to its place.
@@ -141,7 +141,7 @@ def _sorted(xp: Any, x: Any, axis: int, stable: bool) -> Any:
 
 
 @where_it_lies
-def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """The places of the elements along an axis, in the order that `sort` gives them.
 
     Raises
@@ -164,7 +164,7 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
 
 
 @constant(batch=shifted("axis"))
-def _ranked_places(xp: Any, x: Any, *, ranks: tuple[int, ...], axis: int) -> Any:
+def _ranked_places(xp: Any, x: Array, *, ranks: tuple[int, ...], axis: int) -> Array:
     """The places of the elements that would come to some places of the sorted axis."""
     places = ranked_places(x, ranks, axis) if xp is np else None
     if places is not None:
@@ -192,7 +192,7 @@ def _place_of(x: Any, value: Any, rank: int) -> Any:
     return same.argmax(axis=-1)
 
 
-def ranked(x: Any, ranks: tuple[int, ...], axis: int) -> Any:
+def ranked(x: Array, ranks: tuple[int, ...], axis: int) -> Any:
     """The elements at some places of the sorted axis, sooner than by sorting all.
 
     >>> import numpy as np
@@ -203,7 +203,7 @@ def ranked(x: Any, ranks: tuple[int, ...], axis: int) -> Any:
 
 
 @where_it_lies
-def top_k(x: Any, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
+def top_k(x: Array, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
     """The ``k`` largest elements along an axis, the largest first, and their places.
 
     Of equal elements the one that comes first counts as larger; NaN counts as the largest.
@@ -244,7 +244,7 @@ def top_k(x: Any, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
 
 
 @constant(batch=shifted("axis"))
-def _top_places(xp: Any, x: Any, *, k: int, axis: int) -> Any:
+def _top_places(xp: Any, x: Array, *, k: int, axis: int) -> Array:
     last = axis == x.ndim - 1
     x = x if last else xp.moveaxis(x, axis, -1)
     places = _few_largest(x, k) if xp is np and 0 < k <= _FEW and x.size >= _MANY else None

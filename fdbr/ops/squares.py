@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from fdbr import kernels
+from fdbr.backend import Array
 from fdbr.ops.elementwise.arithmetic import negative
 from fdbr.ops.kinds import elementwise, opaque, shifted
 from fdbr.ops.kinds.batches import spread
@@ -17,13 +18,13 @@ from fdbr.ops.kinds.unbroadcast import accumulated
 __all__ = ["is_long", "squared_distance", "squares_about_mean"]
 
 
-def is_long(x: Any) -> bool:
+def is_long(x: Array) -> bool:
     """Whether the passes over an array of real floating numbers tell."""
     return x.dtype.char in "fd" and x.nbytes >= kernels.LEAST
 
 
 @elementwise(x=lambda scale: scale, y=lambda scale: -scale, scale=lambda x, y: x - y)
-def _scaled_distance(xp: Any, x: Any, y: Any, scale: Any) -> Any:
+def _scaled_distance(xp: Any, x: Array, y: Array, scale: Array) -> Array:
     return (x - y) * scale
 
 
@@ -54,11 +55,11 @@ def _batch_pair(apply: Any, values: Any, batched: Any, size: int, params: Any) -
     y=(lambda slope: negative(slope), lambda t, x, y, axes: -_distance_push(t, x, y, axes)),
     batch=_batch_pair,
 )
-def _squared_distance(xp: Any, x: Any, y: Any, *, axes: tuple[int, ...]) -> Any:
+def _squared_distance(xp: Any, x: Array, y: Array, *, axes: tuple[int, ...]) -> Array:
     return by_rows(_squares, axes, x, y)
 
 
-def squared_distance(x: Any, y: Any, axes: tuple[int, ...]) -> Any:
+def squared_distance(x: Array, y: Array, axes: tuple[int, ...]) -> Any:
     """The sum of ``(x - y)**2`` over axes, which stay; of arrays of one shape and dtype."""
     return _squared_distance(x, y, axes=axes)
 
@@ -83,11 +84,11 @@ def _about_mean_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> tuple[A
 
 
 @opaque(x=(_about_mean_pull, _about_mean_push), batch=shifted("axes"))
-def _about_mean(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _about_mean(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     mean = accumulated(x, axes, keepdims=True) / _count(x.shape, axes)
     return by_rows(_squares, axes, x, mean), mean
 
 
-def squares_about_mean(x: Any, axes: tuple[int, ...]) -> Any:
+def squares_about_mean(x: Array, axes: tuple[int, ...]) -> Any:
     """The sum of squared distances from the mean over axes, which stay."""
     return _about_mean(x, axes=axes)[0]

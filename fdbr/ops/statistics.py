@@ -3,7 +3,7 @@
 import math
 from typing import Any, Literal
 
-from fdbr.backend import where_it_lies
+from fdbr.backend import Array, where_it_lies
 from fdbr.core import whole
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
@@ -40,7 +40,7 @@ _OF_ELEMENTS = frozenset({"lower", "higher", "nearest", "inverted_cdf", "closest
 
 
 @where_it_lies
-def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def median(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """The middle one of the sorted elements over axes, or the mean of the middle two.
 
     Its derivative is that of the element, or half that of each of the two; of equal elements
@@ -75,8 +75,8 @@ def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
 @where_it_lies
 def quantile(
-    x: Any, q: Any, /, *, axis: Axis = None, method: Method = "linear", keepdims: bool = False
-) -> Any:
+    x: Array, q: Array, /, *, axis: Axis = None, method: Method = "linear", keepdims: bool = False
+) -> Array:
     """The values below which parts ``q`` of the elements over axes lie.
 
     The sorted elements stand at the places ``0, 1/(n-1), …, 1``.  The derivative in ``x`` is that
@@ -121,8 +121,8 @@ def quantile(
 
 def parted(
     name: str,
-    x: Any,
-    q: Any,
+    x: Array,
+    q: Array,
     *,
     axis: Axis = None,
     method: str = "linear",

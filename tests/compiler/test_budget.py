@@ -161,6 +161,27 @@ def test_a_capture_that_is_broken_off_gives_what_the_function_gives(
         np.testing.assert_allclose(fdbr.jit(f)(x), f(x), rtol=1e-14)
 
 
+@pytest.mark.parametrize("inner", [lambda f: f, fdbr.grad, fdbr.value_and_grad])
+def test_batches_that_disagree_go_on_where_a_capture_is_broken_off(
+    inner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Budget, "steps_to_capture", lambda self: limit)
+
+    def g(x: Any, n: Any) -> Any:
+        y = ops.sin(x) if x > 0.1 else ops.cos(x) * 2
+        for _ in range(int(n)):
+            y = y * 1.5 if y < x else y - 0.25
+        return y * x
+
+    x, n = np.linspace(-1.0, 1.0, 6), np.array([0, 1, 2, 1, 0, 2])
+    f = fdbr.vmap(inner(g))
+    for limit in range(1, 120, 3):  # noqa: B007
+        for got, wanted in zip(
+            fdbr.tree.leaves(fdbr.jit(f)(x, n)), fdbr.tree.leaves(f(x, n)), strict=True
+        ):
+            np.testing.assert_allclose(got, wanted, rtol=1e-14)
+
+
 def test_effects_are_had_once_where_a_capture_is_broken_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.floats import dtype_kind, is_added
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.dtypes import as_weak, astype, is_complex, result_type
@@ -48,7 +49,7 @@ _MOST = 6  # the highest power that is multiplied out: its error stays below 4 u
 
 
 @elementwise(x=1, y=1, exact=operator.add)
-def add(xp: Any, x: Any, y: Any) -> Any:
+def add(xp: Any, x: Array, y: Array) -> Array:
     """The sum ``x + y``, element by element, with NumPy's broadcasting and promotion.
 
     >>> from fdbr import ops
@@ -59,7 +60,7 @@ def add(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=1, y=-1, exact=operator.sub)
-def subtract(xp: Any, x: Any, y: Any) -> Any:
+def subtract(xp: Any, x: Array, y: Array) -> Array:
     """The difference ``x - y``, element by element.
 
     >>> from fdbr import ops
@@ -70,7 +71,7 @@ def subtract(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=lambda y: y, y=lambda x: x, exact=operator.mul)
-def multiply(xp: Any, x: Any, y: Any) -> Any:
+def multiply(xp: Any, x: Array, y: Array) -> Array:
     """The product ``x * y``, element by element.
 
     >>> import fdbr
@@ -86,7 +87,7 @@ def multiply(xp: Any, x: Any, y: Any) -> Any:
     y=lambda out, y: -out / y,
     exact=operator.truediv,
 )
-def divide(xp: Any, x: Any, y: Any) -> Any:
+def divide(xp: Any, x: Array, y: Array) -> Array:
     """The quotient ``x / y``, element by element; of integers it is floating.
 
     >>> from fdbr import ops
@@ -97,7 +98,7 @@ def divide(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=-1, exact=operator.neg)
-def negative(xp: Any, x: Any) -> Any:
+def negative(xp: Any, x: Array) -> Array:
     """The negation ``-x``.
 
     >>> from fdbr import ops
@@ -108,7 +109,7 @@ def negative(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=1, exact=operator.pos)
-def positive(xp: Any, x: Any) -> Any:
+def positive(xp: Any, x: Array) -> Array:
     """A copy of ``x``.
 
     >>> from fdbr import ops
@@ -119,7 +120,7 @@ def positive(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: x + x, exact=lambda x: x * x)
-def square(xp: Any, x: Any) -> Any:
+def square(xp: Any, x: Array) -> Array:
     """The square ``x * x``.
 
     >>> from fdbr import ops
@@ -130,7 +131,7 @@ def square(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda out: -out * out)
-def reciprocal(xp: Any, x: Any) -> Any:
+def reciprocal(xp: Any, x: Array) -> Array:
     """The reciprocal ``1 / x`` of floating numbers.
 
     >>> from fdbr import ops
@@ -141,7 +142,7 @@ def reciprocal(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda out: 0.5 / out)
-def sqrt(xp: Any, x: Any) -> Any:
+def sqrt(xp: Any, x: Array) -> Array:
     """The square root.
 
     >>> from fdbr import ops
@@ -157,7 +158,7 @@ def sqrt(xp: Any, x: Any) -> Any:
     exact=operator.pow,
     cost=20,
 )
-def _power(xp: Any, x: Any, y: Any) -> Any:
+def _power(xp: Any, x: Array, y: Array) -> Array:
     return xp.power(x, y)
 
 
@@ -166,7 +167,7 @@ def _power(xp: Any, x: Any, y: Any) -> Any:
     heavy="backward",
     exact=lambda x, exponent: x**exponent,
 )
-def _integer_power(xp: Any, x: Any, *, exponent: int) -> Any:
+def _integer_power(xp: Any, x: Array, *, exponent: int) -> Array:
     if xp is np and isinstance(x, np.ndarray | np.generic) and dtype_kind(x.dtype) == "f":
         return _by_products(x, exponent)
     return x**exponent
@@ -193,7 +194,7 @@ def _by_products(x: Any, exponent: int) -> Any:
 _ROOTS = {0.5: lambda x: sqrt(x), -0.5: lambda x: reciprocal(sqrt(x))}
 
 
-def power(x: Any, y: Any, /) -> Any:
+def power(x: Array, y: Array, /) -> Any:
     """The power ``x ** y``, element by element.
 
     A Python integer as exponent is right for every base, negative ones and zero included.
@@ -231,18 +232,18 @@ def _power_by_exponent(x: Any, out: Any) -> Any:
 
 
 @elementwise(x=lambda x: _real_sign(x), exact=operator.abs)
-def _real_abs(xp: Any, x: Any) -> Any:
+def _real_abs(xp: Any, x: Array) -> Array:
     return xp.abs(x)
 
 
 @opaque(
     x=(lambda ct, x: ct * sign(x).conj(), lambda t, x: (t * sign(x).conj()).real), batch=aligned
 )
-def _complex_abs(xp: Any, x: Any) -> Any:
+def _complex_abs(xp: Any, x: Array) -> Array:
     return xp.abs(x)
 
 
-def abs(x: Any, /) -> Any:
+def abs(x: Array, /) -> Any:
     """The absolute value; its derivative at 0 is taken as 0.
 
     >>> import fdbr
@@ -254,7 +255,7 @@ def abs(x: Any, /) -> Any:
 
 
 @elementwise(x=lambda x, y: _share(x > y, x == y, x, y), y=lambda x, y: _share(y > x, x == y, x, y))
-def maximum(xp: Any, x: Any, y: Any) -> Any:
+def maximum(xp: Any, x: Array, y: Array) -> Array:
     """The larger of ``x`` and ``y``; where they are equal, each has half the derivative.
 
     >>> from fdbr import ops
@@ -265,7 +266,7 @@ def maximum(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=lambda x, y: _share(x < y, x == y, x, y), y=lambda x, y: _share(y < x, x == y, x, y))
-def minimum(xp: Any, x: Any, y: Any) -> Any:
+def minimum(xp: Any, x: Array, y: Array) -> Array:
     """The smaller of ``x`` and ``y``; where they are equal, each has half the derivative.
 
     >>> from fdbr import ops
@@ -281,7 +282,7 @@ def _share(won: Any, tied: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=1, y=lambda x, y: -floor_divide(x, y), heavy=True, exact=operator.mod)
-def remainder(xp: Any, x: Any, y: Any) -> Any:
+def remainder(xp: Any, x: Array, y: Array) -> Array:
     """The remainder of ``x / y`` with the sign of ``y``, as Python's ``%``.
 
     >>> from fdbr import ops
@@ -298,7 +299,7 @@ def remainder(xp: Any, x: Any, y: Any) -> Any:
     y=lambda y, out: y / where(out == 0, 1, out),
     heavy=True,
 )
-def hypot(xp: Any, x: Any, y: Any) -> Any:
+def hypot(xp: Any, x: Array, y: Array) -> Array:
     """The length ``sqrt(x*x + y*y)``, without overflow; its derivative at 0 is taken as 0.
 
     >>> from fdbr import ops
@@ -309,7 +310,7 @@ def hypot(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=lambda x, out: _real_sign(x) * _real_sign(out), y=None)
-def copysign(xp: Any, x: Any, y: Any) -> Any:
+def copysign(xp: Any, x: Array, y: Array) -> Array:
     """The magnitude of ``x`` with the sign of ``y``.
 
     >>> from fdbr import ops
@@ -320,7 +321,7 @@ def copysign(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=1, y=None)
-def nextafter(xp: Any, x: Any, y: Any) -> Any:
+def nextafter(xp: Any, x: Array, y: Array) -> Array:
     """The floating number next to ``x`` towards ``y``.
 
     >>> from fdbr import ops
@@ -331,11 +332,11 @@ def nextafter(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None)
-def _real_sign(xp: Any, x: Any) -> Any:
+def _real_sign(xp: Any, x: Array) -> Array:
     return xp.sign(x)
 
 
-def sign(x: Any, /) -> Any:
+def sign(x: Array, /) -> Any:
     """The sign: -1, 0 or 1; of a complex number ``x / abs(x)``.
 
     Of real numbers its derivative is 0 wherever it exists.
@@ -351,7 +352,7 @@ def sign(x: Any, /) -> Any:
 
 
 @elementwise(x=None)
-def floor(xp: Any, x: Any) -> Any:
+def floor(xp: Any, x: Array) -> Array:
     """The largest integer not above ``x``, in ``x``'s dtype.
 
     Its derivative is 0 wherever it exists.
@@ -364,7 +365,7 @@ def floor(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=None)
-def ceil(xp: Any, x: Any) -> Any:
+def ceil(xp: Any, x: Array) -> Array:
     """The smallest integer not below ``x``, in ``x``'s dtype.
 
     Its derivative is 0 wherever it exists.
@@ -377,7 +378,7 @@ def ceil(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=None)
-def trunc(xp: Any, x: Any) -> Any:
+def trunc(xp: Any, x: Array) -> Array:
     """The integer next to ``x`` towards zero, in ``x``'s dtype.
 
     Its derivative is 0 wherever it exists.
@@ -390,7 +391,7 @@ def trunc(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=None)
-def round(xp: Any, x: Any) -> Any:
+def round(xp: Any, x: Array) -> Array:
     """The nearest integer, halves to even, in ``x``'s dtype.
 
     Its derivative is 0 wherever it exists.
@@ -403,7 +404,7 @@ def round(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=None, y=None, exact=operator.floordiv)
-def floor_divide(xp: Any, x: Any, y: Any) -> Any:
+def floor_divide(xp: Any, x: Array, y: Array) -> Array:
     """The quotient rounded down, as Python's ``//``; its derivative is 0 wherever it exists.
 
     >>> from fdbr import ops
@@ -416,7 +417,7 @@ def floor_divide(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=lambda x, out: x == out, heavy="backward")
-def _clipped(xp: Any, x: Any, *, low: float, high: float) -> Any:
+def _clipped(xp: Any, x: Array, *, low: float, high: float) -> Array:
     return clipped(xp, x, low, high)
 
 
@@ -437,7 +438,7 @@ def _is_plain_bound(bound: Any) -> bool:
 _SINGLE_AND_DOUBLE = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 
-def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+def clip(x: Array, /, min: Any = None, max: Any = None) -> Any:
     """The elements brought into ``[min, max]``; a bound of `None` is none.
 
     Elements on a bound or within keep their derivative; those brought in have 0, and the

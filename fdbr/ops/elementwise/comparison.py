@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.ops.kinds import aligned, dtype_of, elementwise, fit, linear
 from fdbr.ops.kinds.choosing import choose
 
@@ -39,7 +40,7 @@ __all__ = [
     batch=aligned,
     elementwise=True,
 )
-def where(xp: Any, condition: Any, x: Any, y: Any) -> Any:
+def where(xp: Any, condition: Array, x: Array, y: Array) -> Array:
     """``x`` where the condition is true and ``y`` elsewhere, with broadcasting.
 
     The side that is not chosen has derivative 0 there, even where its own derivative is
@@ -56,7 +57,7 @@ def where(xp: Any, condition: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None, y=None, exact=operator.eq)
-def equal(xp: Any, x: Any, y: Any) -> Any:
+def equal(xp: Any, x: Array, y: Array) -> Array:
     """Whether ``x == y``, element by element.
 
     >>> from fdbr import ops
@@ -70,7 +71,7 @@ def equal(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None, y=None, exact=operator.ne)
-def not_equal(xp: Any, x: Any, y: Any) -> Any:
+def not_equal(xp: Any, x: Array, y: Array) -> Array:
     """Whether ``x != y``, element by element.
 
     >>> from fdbr import ops
@@ -84,7 +85,7 @@ def not_equal(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None, y=None, exact=operator.lt)
-def less(xp: Any, x: Any, y: Any) -> Any:
+def less(xp: Any, x: Array, y: Array) -> Array:
     """Whether ``x < y``, element by element.
 
     >>> from fdbr import ops
@@ -95,7 +96,7 @@ def less(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None, y=None, exact=operator.le)
-def less_equal(xp: Any, x: Any, y: Any) -> Any:
+def less_equal(xp: Any, x: Array, y: Array) -> Array:
     """Whether ``x <= y``, element by element.
 
     >>> from fdbr import ops
@@ -106,7 +107,7 @@ def less_equal(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None, y=None, exact=operator.gt)
-def greater(xp: Any, x: Any, y: Any) -> Any:
+def greater(xp: Any, x: Array, y: Array) -> Array:
     """Whether ``x > y``, element by element.
 
     >>> from fdbr import ops
@@ -117,7 +118,7 @@ def greater(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None, y=None, exact=operator.ge)
-def greater_equal(xp: Any, x: Any, y: Any) -> Any:
+def greater_equal(xp: Any, x: Array, y: Array) -> Array:
     """Whether ``x >= y``, element by element.
 
     >>> from fdbr import ops
@@ -135,7 +136,7 @@ def _truths(xp: Any, *operands: Any) -> Any:
 
 
 @elementwise(x=None, y=None)
-def logical_and(xp: Any, x: Any, y: Any) -> Any:
+def logical_and(xp: Any, x: Array, y: Array) -> Array:
     """Whether both are true, element by element.
 
     >>> from fdbr import ops
@@ -146,7 +147,7 @@ def logical_and(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None, y=None)
-def logical_or(xp: Any, x: Any, y: Any) -> Any:
+def logical_or(xp: Any, x: Array, y: Array) -> Array:
     """Whether one at least is true, element by element.
 
     >>> from fdbr import ops
@@ -157,7 +158,7 @@ def logical_or(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None, y=None)
-def logical_xor(xp: Any, x: Any, y: Any) -> Any:
+def logical_xor(xp: Any, x: Array, y: Array) -> Array:
     """Whether exactly one is true, element by element.
 
     >>> from fdbr import ops
@@ -168,7 +169,7 @@ def logical_xor(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None)
-def logical_not(xp: Any, x: Any) -> Any:
+def logical_not(xp: Any, x: Array) -> Array:
     """Whether ``x`` is false, element by element.
 
     >>> from fdbr import ops
@@ -179,7 +180,7 @@ def logical_not(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=None)
-def isfinite(xp: Any, x: Any) -> Any:
+def isfinite(xp: Any, x: Array) -> Array:
     """Whether ``x`` is finite, element by element.
 
     >>> from fdbr import ops
@@ -190,7 +191,7 @@ def isfinite(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=None)
-def isinf(xp: Any, x: Any) -> Any:
+def isinf(xp: Any, x: Array) -> Array:
     """Whether ``x`` is infinite, element by element.
 
     >>> from fdbr import ops
@@ -201,7 +202,7 @@ def isinf(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=None)
-def isnan(xp: Any, x: Any) -> Any:
+def isnan(xp: Any, x: Array) -> Array:
     """Whether ``x`` is not a number, element by element.
 
     >>> from fdbr import ops
@@ -212,7 +213,7 @@ def isnan(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=None)
-def signbit(xp: Any, x: Any) -> Any:
+def signbit(xp: Any, x: Array) -> Array:
     """Whether the sign bit of ``x`` is set, element by element.
 
     >>> from fdbr import ops
@@ -223,7 +224,7 @@ def signbit(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=None, y=None, exact=operator.and_)
-def bitwise_and(xp: Any, x: Any, y: Any) -> Any:
+def bitwise_and(xp: Any, x: Array, y: Array) -> Array:
     """The bitwise conjunction of integers or truth values.
 
     >>> from fdbr import ops
@@ -234,7 +235,7 @@ def bitwise_and(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None, y=None, exact=operator.or_)
-def bitwise_or(xp: Any, x: Any, y: Any) -> Any:
+def bitwise_or(xp: Any, x: Array, y: Array) -> Array:
     """The bitwise disjunction of integers or truth values.
 
     >>> from fdbr import ops
@@ -245,7 +246,7 @@ def bitwise_or(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None, y=None, exact=operator.xor)
-def bitwise_xor(xp: Any, x: Any, y: Any) -> Any:
+def bitwise_xor(xp: Any, x: Array, y: Array) -> Array:
     """The bitwise exclusive disjunction of integers or truth values.
 
     >>> from fdbr import ops
@@ -256,7 +257,7 @@ def bitwise_xor(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None, y=None, exact=operator.lshift)
-def bitwise_left_shift(xp: Any, x: Any, y: Any) -> Any:
+def bitwise_left_shift(xp: Any, x: Array, y: Array) -> Array:
     """``x`` with its bits moved left by ``y`` of integers or truth values.
 
     >>> from fdbr import ops
@@ -267,7 +268,7 @@ def bitwise_left_shift(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None, y=None, exact=operator.rshift)
-def bitwise_right_shift(xp: Any, x: Any, y: Any) -> Any:
+def bitwise_right_shift(xp: Any, x: Array, y: Array) -> Array:
     """``x`` with its bits moved right by ``y`` of integers or truth values.
 
     >>> from fdbr import ops
@@ -278,7 +279,7 @@ def bitwise_right_shift(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=None)
-def bitwise_invert(xp: Any, x: Any) -> Any:
+def bitwise_invert(xp: Any, x: Array) -> Array:
     """The bitwise negation of integers or truth values.
 
     >>> from fdbr import ops

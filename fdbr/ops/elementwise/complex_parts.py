@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.ops.creation import asarray, zeros_like
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.kinds import aligned, fit, linear
@@ -10,17 +11,17 @@ __all__ = ["conj", "imag", "real"]
 
 
 @linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned)
-def _real(xp: Any, x: Any) -> Any:
+def _real(xp: Any, x: Array) -> Array:
     return x.real
 
 
 @linear(x=lambda ct, shape, dtype: fit(_imaginary(ct), (shape, dtype)), batch=aligned)
-def _imag(xp: Any, x: Any) -> Any:
+def _imag(xp: Any, x: Array) -> Array:
     return x.imag
 
 
 @linear(x=lambda ct: imag(ct), batch=aligned)
-def _imaginary(xp: Any, x: Any) -> Any:
+def _imaginary(xp: Any, x: Array) -> Array:
     """``-1j * x`` of real ``x``, without rounding: infinities have no NaN beside them."""
     out = xp.zeros(x.shape, dtype=xp.result_type(x.dtype, xp.complex64))
     out.imag = -x
@@ -28,11 +29,11 @@ def _imaginary(xp: Any, x: Any) -> Any:
 
 
 @linear(x=lambda ct: conj(ct), batch=aligned)
-def _conj(xp: Any, x: Any) -> Any:
+def _conj(xp: Any, x: Array) -> Array:
     return xp.conj(x)
 
 
-def real(x: Any, /) -> Any:
+def real(x: Array, /) -> Any:
     """The real part; of real numbers, themselves.
 
     >>> from fdbr import ops
@@ -42,7 +43,7 @@ def real(x: Any, /) -> Any:
     return _real(asarray(x)) if is_complex(x) else x
 
 
-def imag(x: Any, /) -> Any:
+def imag(x: Array, /) -> Any:
     """The imaginary part; of real numbers, zeros.
 
     >>> from fdbr import ops
@@ -52,7 +53,7 @@ def imag(x: Any, /) -> Any:
     return _imag(asarray(x)) if is_complex(x) else zeros_like(x)
 
 
-def conj(x: Any, /) -> Any:
+def conj(x: Array, /) -> Any:
     """The complex conjugate; of real numbers, themselves.
 
     >>> from fdbr import ops

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.ops.kinds.elementwise import elementwise
 
 __all__ = [
@@ -19,7 +20,7 @@ __all__ = [
 
 
 @elementwise(x=lambda out: out)
-def exp(xp: Any, x: Any) -> Any:
+def exp(xp: Any, x: Array) -> Array:
     """The exponential ``e**x``.
 
     >>> from fdbr import ops
@@ -30,7 +31,7 @@ def exp(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: exp(x))  # out + 1 has no digit left where out is next to -1
-def expm1(xp: Any, x: Any) -> Any:
+def expm1(xp: Any, x: Array) -> Array:
     """``exp(x) - 1``, accurate near 0.
 
     >>> from fdbr import ops
@@ -41,7 +42,7 @@ def expm1(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda out: math.log(2) * out)
-def exp2(xp: Any, x: Any) -> Any:
+def exp2(xp: Any, x: Array) -> Array:
     """The power ``2**x``.
 
     >>> from fdbr import ops
@@ -52,7 +53,7 @@ def exp2(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: 1 / x)
-def log(xp: Any, x: Any) -> Any:
+def log(xp: Any, x: Array) -> Array:
     """The natural logarithm.
 
     >>> from fdbr import ops
@@ -63,7 +64,7 @@ def log(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: 1 / (1 + x))
-def log1p(xp: Any, x: Any) -> Any:
+def log1p(xp: Any, x: Array) -> Array:
     """``log(1 + x)``, accurate near 0.
 
     >>> from fdbr import ops
@@ -74,7 +75,7 @@ def log1p(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: 1 / math.log(2) / x)
-def log2(xp: Any, x: Any) -> Any:
+def log2(xp: Any, x: Array) -> Array:
     """The logarithm to base 2.
 
     >>> from fdbr import ops
@@ -85,7 +86,7 @@ def log2(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: 1 / math.log(10) / x)
-def log10(xp: Any, x: Any) -> Any:
+def log10(xp: Any, x: Array) -> Array:
     """The logarithm to base 10.
 
     >>> from fdbr import ops
@@ -96,7 +97,7 @@ def log10(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x, out, rate: -2 * rate * x * out, heavy=True)
-def gaussian(xp: Any, x: Any, *, rate: float) -> Any:
+def gaussian(xp: Any, x: Array, *, rate: float) -> Array:
     """``exp(-rate * x**2)``, whose exponent would in single precision be rounded too much."""
     if hasattr(xp, "fma"):  # kernels have it
         return xp.gaussian(x, rate)

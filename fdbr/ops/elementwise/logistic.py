@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from fdbr.backend import Array
 from fdbr.floats import dtype_kind
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise import vectorized
@@ -25,14 +26,14 @@ _LOW = {code: 2 - math.log(float(np.finfo(code).max)) for code in "efd"}
 
 
 @elementwise(x=lambda x, out: -out * tanh(x / 2), heavy=True)
-def sigmoid_slope(xp: Any, x: Any) -> Any:
+def sigmoid_slope(xp: Any, x: Array) -> Array:
     """``exp(-abs(x)) / (1 + exp(-abs(x)))**2``, the derivative of the logistic function."""
     share = xp.exp(falling(xp, x))
     return share / xp.square(1 + share)
 
 
 @elementwise(x=lambda x: sigmoid_slope(x), heavy=True)
-def sigmoid(xp: Any, x: Any) -> Any:
+def sigmoid(xp: Any, x: Array) -> Array:
     """The logistic function ``1 / (1 + exp(-x))``, accurate however small it is.
 
     >>> from fdbr import ops
@@ -62,7 +63,7 @@ def sigmoid(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x, y: _share(x, y), y=lambda x, y: _share(y, x), heavy=True, double=True)
-def logaddexp(xp: Any, x: Any, y: Any) -> Any:
+def logaddexp(xp: Any, x: Array, y: Array) -> Array:
     """``log(exp(x) + exp(y))``, without overflow.
 
     >>> from fdbr import ops

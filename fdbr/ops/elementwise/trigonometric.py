@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise.arithmetic import hypot, sqrt, square
 from fdbr.ops.kinds import elementwise
@@ -24,7 +25,7 @@ __all__ = [
 
 
 @elementwise(x=lambda x: cos(x))
-def sin(xp: Any, x: Any) -> Any:
+def sin(xp: Any, x: Array) -> Array:
     """The sine of an angle in radians.
 
     >>> from fdbr import ops
@@ -35,7 +36,7 @@ def sin(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: -sin(x))
-def cos(xp: Any, x: Any) -> Any:
+def cos(xp: Any, x: Array) -> Array:
     """The cosine of an angle in radians.
 
     >>> from fdbr import ops
@@ -46,7 +47,7 @@ def cos(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: 1 / square(cos(x)))
-def tan(xp: Any, x: Any) -> Any:
+def tan(xp: Any, x: Array) -> Array:
     """The tangent of an angle in radians.
 
     >>> from fdbr import ops
@@ -57,7 +58,7 @@ def tan(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: 1 / sqrt((1 - x) * (1 + x)))
-def asin(xp: Any, x: Any) -> Any:
+def asin(xp: Any, x: Array) -> Array:
     """The inverse sine, in radians.
 
     >>> from fdbr import ops
@@ -68,7 +69,7 @@ def asin(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: -1 / sqrt((1 - x) * (1 + x)))
-def acos(xp: Any, x: Any) -> Any:
+def acos(xp: Any, x: Array) -> Array:
     """The inverse cosine, in radians.
 
     >>> from fdbr import ops
@@ -79,7 +80,7 @@ def acos(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: 1 / (1 + x * x))
-def atan(xp: Any, x: Any) -> Any:
+def atan(xp: Any, x: Array) -> Array:
     """The inverse tangent, in radians.
 
     >>> from fdbr import ops
@@ -90,7 +91,7 @@ def atan(xp: Any, x: Any) -> Any:
 
 
 @elementwise(y=lambda y, x: _by_square(x, hypot(x, y)), x=lambda y, x: -_by_square(y, hypot(x, y)))
-def atan2(xp: Any, y: Any, x: Any) -> Any:
+def atan2(xp: Any, y: Array, x: Array) -> Array:
     """The angle of the point ``(x, y)``, in radians, within [-pi, pi].
 
     >>> from fdbr import ops
@@ -106,7 +107,7 @@ def _by_square(x: Any, length: Any) -> Any:
 
 
 @elementwise(x=lambda x: cosh(x))
-def sinh(xp: Any, x: Any) -> Any:
+def sinh(xp: Any, x: Array) -> Array:
     """The hyperbolic sine.
 
     >>> from fdbr import ops
@@ -117,7 +118,7 @@ def sinh(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: sinh(x))
-def cosh(xp: Any, x: Any) -> Any:
+def cosh(xp: Any, x: Array) -> Array:
     """The hyperbolic cosine.
 
     >>> from fdbr import ops
@@ -133,14 +134,14 @@ def falling(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x, out: -2 * tanh(x) * out, heavy=True)
-def _tanh_slope(xp: Any, x: Any) -> Any:
+def _tanh_slope(xp: Any, x: Array) -> Array:
     """``1 / cosh(x)**2``, which from the result, as ``1 - out**2``, had no digits next to 1."""
     share = xp.exp(2 * falling(xp, x))
     return 4 * share / xp.square(1 + share)
 
 
 @elementwise(x=lambda x: _tanh_slope(x))
-def tanh(xp: Any, x: Any) -> Any:
+def tanh(xp: Any, x: Array) -> Array:
     """The hyperbolic tangent.
 
     >>> from fdbr import ops
@@ -151,7 +152,7 @@ def tanh(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: 1 / (sqrt(x * x + 1) if is_complex(x) else hypot(x, 1)))
-def asinh(xp: Any, x: Any) -> Any:
+def asinh(xp: Any, x: Array) -> Array:
     """The inverse hyperbolic sine.
 
     >>> from fdbr import ops
@@ -162,7 +163,7 @@ def asinh(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: 1 / (sqrt(x - 1) * sqrt(x + 1)))
-def acosh(xp: Any, x: Any) -> Any:
+def acosh(xp: Any, x: Array) -> Array:
     """The inverse hyperbolic cosine.
 
     >>> from fdbr import ops
@@ -173,7 +174,7 @@ def acosh(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: 1 / ((1 - x) * (1 + x)))
-def atanh(xp: Any, x: Any) -> Any:
+def atanh(xp: Any, x: Array) -> Array:
     """The inverse hyperbolic tangent.
 
     >>> from fdbr import ops

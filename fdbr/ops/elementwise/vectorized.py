@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.kernels.normal import ERF, ERF_END
 from fdbr.ops.kinds.choosing import choose
 
@@ -47,7 +48,7 @@ def _mended(out: Any, wrong: Any, function: Any, *operands: Any) -> Any:
     return out
 
 
-def logaddexp(x: Any, y: Any) -> Any:
+def logaddexp(x: Array, y: Array) -> Any:
     """``log(exp(x) + exp(y))``."""
     out = x - y
     np.abs(out, out=out)
@@ -58,7 +59,7 @@ def logaddexp(x: Any, y: Any) -> Any:
     return _mended(out, ~np.isfinite(out), np.logaddexp, x, y)
 
 
-def hypot(x: Any, y: Any) -> Any:
+def hypot(x: Array, y: Array) -> Any:
     """``sqrt(x*x + y*y)``."""
     out = x * x + y * y
     limits = np.finfo(out.dtype)
@@ -67,7 +68,7 @@ def hypot(x: Any, y: Any) -> Any:
     return _mended(out, wrong, np.hypot, x, y)
 
 
-def copysign(x: Any, y: Any) -> Any:
+def copysign(x: Array, y: Array) -> Any:
     """The magnitude of ``x`` with the sign of ``y``."""
     dtype = x.dtype if type(x) is np.ndarray else y.dtype
     bits = _BITS[dtype]
@@ -76,7 +77,7 @@ def copysign(x: Any, y: Any) -> Any:
     return (magnitude | (np.asarray(y, dtype).view(bits) & sign)).view(dtype)
 
 
-def remainder(x: Any, y: Any) -> Any:
+def remainder(x: Array, y: Array) -> Any:
     """``x`` modulo ``y``, with the sign of ``y``, of single numbers."""
     quotient, wrong = _quotient(x, y, 1 << 28)
     with np.errstate(invalid="ignore"):
@@ -86,7 +87,7 @@ def remainder(x: Any, y: Any) -> Any:
     return _mended(quotient.astype(np.float32), wrong, np.remainder, x, y)
 
 
-def floor_divide(x: Any, y: Any) -> Any:
+def floor_divide(x: Array, y: Array) -> Any:
     """``x / y`` rounded down, of single numbers."""
     quotient, wrong = _quotient(x, y, 1 << 23)
     return _mended(quotient.astype(np.float32), wrong, np.floor_divide, x, y)
@@ -100,7 +101,7 @@ def _quotient(x: Any, y: Any, most: int) -> Any:
         return quotient, ~(np.abs(quotient) < most) | np.isinf(y)
 
 
-def expit(x: Any) -> Any:
+def expit(x: Array) -> Any:
     """The logistic function of single numbers, accurate where it is small."""
     small = np.abs(x)
     np.negative(small, out=small)
@@ -111,7 +112,7 @@ def expit(x: Any) -> Any:
     return out
 
 
-def logit(x: Any) -> Any:
+def logit(x: Array) -> Any:
     """``log(x / (1 - x))`` of single numbers: in double precision nothing is lost near 1/2."""
     x = x.astype(np.float64)
     with np.errstate(all="ignore"):
@@ -119,7 +120,7 @@ def logit(x: Any) -> Any:
         return np.log(x, out=x).astype(np.float32)
 
 
-def erf(x: Any) -> Any:
+def erf(x: Array) -> Any:
     """The error function of single numbers."""
     x = np.clip(x, -ERF_END, ERF_END)
     square = x * x

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.kernels import LEAST
 from fdbr.kernels.places import ADDED, gathered, moves, scattered
 
@@ -108,7 +109,7 @@ def _is_own(part: Any) -> bool:
     return np.array_equal(part.reshape(-1), np.arange(part.size))
 
 
-def read_along(x: Any, key: Any) -> Any:
+def read_along(x: Array, key: Any) -> Any:
     """``x[key]`` by a kernel; `None` where there is none, or a place is not there."""
     if type(x) is not np.ndarray or not x.flags.c_contiguous or not moves(x.dtype):
         return None
@@ -119,7 +120,7 @@ def read_along(x: Any, key: Any) -> Any:
     return out if gathered(x, course.index, course.stack, course.each, out) else None
 
 
-def write_along(out: Any, key: Any, values: Any, add: bool) -> bool:
+def write_along(out: Any, key: Any, values: Array, add: bool) -> bool:
     """Put values into a new array, or add them, by a kernel.
 
     `False` is where there is none, and where a place is not there: then values may have been

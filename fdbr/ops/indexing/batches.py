@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.ops.indexing.keys import SLOT, Key
 from fdbr.ops.kinds.batches import align, spread
 from fdbr.ops.shape import moveaxis
@@ -43,7 +43,7 @@ class _Layout:
         here = range(1, 1 + self.rank)
         return moveaxis(out, tuple(here), tuple(i + self.before for i in here))
 
-    def unsettle(self, values: Any) -> Any:
+    def unsettle(self, values: Array) -> Any:
         """The inverse of `settle`, for what is to be written."""
         if not self.together or not self.before:
             return values
@@ -51,7 +51,7 @@ class _Layout:
         return moveaxis(values, tuple(i + self.before for i in here), tuple(here))
 
 
-def batch_reading(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+def batch_reading(apply: Any, values: Array, batched: Any, size: int, params: Any) -> Any:
     """Read from a batch."""
     x, *indices = values
     key = params["key"]
@@ -65,7 +65,7 @@ def batch_reading(apply: Any, values: Any, batched: Any, size: int, params: Any)
     return moveaxis(out, layout.before, 0) if layout.together and layout.before else out
 
 
-def batch_scatter(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+def batch_scatter(apply: Any, values: Array, batched: Any, size: int, params: Any) -> Any:
     """Add to the zeros of a batch."""
     x, *indices = values
     key, shape = params["key"], params["shape"]
@@ -77,7 +77,7 @@ def batch_scatter(apply: Any, values: Any, batched: Any, size: int, params: Any)
     return apply(x, *indices, shape=(size, *shape), key=key)
 
 
-def batch_replace(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+def batch_replace(apply: Any, values: Array, batched: Any, size: int, params: Any) -> Any:
     """A batch with new elements."""
     x, new, *indices = values
     x, new = spread(x, batched[0], size), spread(new, batched[1], size)
@@ -88,7 +88,7 @@ def batch_replace(apply: Any, values: Any, batched: Any, size: int, params: Any)
     return apply(x, layout.unsettle(new), *indices, key=key)
 
 
-def batch_erase(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+def batch_erase(apply: Any, values: Array, batched: Any, size: int, params: Any) -> Any:
     """A batch with zeros."""
     x, *indices = values
     x = spread(x, batched[0], size)
@@ -99,7 +99,7 @@ def batch_erase(apply: Any, values: Any, batched: Any, size: int, params: Any) -
     return apply(x, *indices, key=key)
 
 
-def batch_last_named(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+def batch_last_named(apply: Any, values: Array, batched: Any, size: int, params: Any) -> Any:
     """Which of the values at a place of a batch is the last."""
     x, *indices = values
     layout = _Layout(params["key"], indices, batched[1:], x.ndim - batched[0])

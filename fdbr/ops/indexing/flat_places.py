@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.kernels import LEAST
 from fdbr.ops.indexing.along import few, only_axis, places_of, read_along, write_along
 from fdbr.threads import divide
@@ -48,7 +49,7 @@ def read_at(xp: Any, x: Any, key: Any) -> Any:
     return out
 
 
-def put_at(out: Any, key: Any, values: Any) -> None:
+def put_at(out: Any, key: Any, values: Array) -> None:
     """``out[key] = values`` for values of the key's shape, or one; the last for a place stays."""
     if few(out.shape, key, out.itemsize):
         out[key] = values
@@ -65,7 +66,7 @@ def put_at(out: Any, key: Any, values: Any) -> None:
         row[places.numbers(piece).reshape(-1)] = values if one else values[piece].reshape(-1)
 
 
-def added_at(shape: tuple[int, ...], key: Any, values: Any) -> Any:
+def added_at(shape: tuple[int, ...], key: Any, values: Array) -> Any:
     """Zeros, with values added at the places of a key."""
     axis = only_axis(key, len(shape)) if values.size >= _MANY else None
     if axis is not None and values.nbytes < LEAST:
@@ -77,7 +78,7 @@ def added_at(shape: tuple[int, ...], key: Any, values: Any) -> Any:
     return out
 
 
-def add_at(out: Any, key: Any, values: Any) -> None:
+def add_at(out: Any, key: Any, values: Array) -> None:
     """``np.add.at(out, key, values)`` for an array in row-major order."""
     if values.size < _MANY:
         np.add.at(out, key, values)

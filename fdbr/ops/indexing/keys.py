@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, is_array, keep, on_device
+from fdbr.backend import Array, array_module, is_array, keep, on_device
 from fdbr.core import Tracer
 from fdbr.messages import describe
 from fdbr.ops.devices import beside
@@ -36,7 +36,7 @@ class _SingleTruth(Exception):
     """A part of a key is one truth value, and no mask."""
 
 
-def split(key: Any, x: Any, made_here: bool = False) -> tuple[Key, tuple[Any, ...], Any]:
+def split(key: Any, x: Array, made_here: bool = False) -> tuple[Key, tuple[Any, ...], Any]:
     """The structure of a key, its index arrays, and the array to which they belong."""
     given = [_part(part, x) for part in (key if type(key) is tuple else (key,))]
     try:
@@ -103,7 +103,7 @@ def _part(part: Any, x: Any) -> Any:
     return part
 
 
-def in_range(part: Any, x: Any, axis: int) -> Any:
+def in_range(part: Any, x: Array, axis: int) -> Any:
     """An index array that lies where ``x`` lies, is in range, and stays so if ``x`` is traced.
 
     NumPy looks for itself; an axis that there is not is left to the array module.

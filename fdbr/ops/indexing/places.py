@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.floats import dtype_kind, is_short
 from fdbr.messages import describe
 from fdbr.ops.indexing import flat_places
@@ -27,7 +28,7 @@ _COMPARED = "iIlLqQ"  # and those that it compares there; floating ones with the
 @constant
 def within(
     xp: Any, index: Any, *, least: int, count: int, name: str, error: Any = IndexError
-) -> Any:
+) -> Array:
     """The index itself, whose elements must lie in ``least … count - 1``.
 
     To know that, the host waits for the device; rules of derivatives do not ask again.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.core import Tracer, host_types
 from fdbr.deferred import Deferred
 from fdbr.floats import is_short
@@ -29,7 +29,7 @@ _MANY = 1 << 12  # elements from which on the cotangent of an array is put toget
 _SOME = 1 << 6  # places from which on it may pay to look how many elements they are
 
 
-def getitem(x: Any, key: Any, /) -> Any:
+def getitem(x: Array, key: Any, /) -> Any:
     """The elements ``x[key]``: NumPy's basic and advanced indexing.
 
     Elements that the key names several times collect the cotangents of all of them.
@@ -59,7 +59,7 @@ def _read(x: Any, key: Any) -> Any:
     return x[key]
 
 
-def pick(x: Any, key: Key) -> Any:
+def pick(x: Array, key: Key) -> Any:
     """`getitem` for a key that the library made: nobody asks whether its places are in range."""
     if not isinstance(x, Tracer) and not _has_tracer(key):
         return read_at(array_module(x), x, key)
@@ -133,12 +133,12 @@ def _side_by_side(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
 
 
 @linear(x=_slice_pull, batch=_batch_slice)
-def _slice(xp: Any, x: Any, *, key: Any) -> Any:
+def _slice(xp: Any, x: Array, *, key: Any) -> Array:
     return x[key]
 
 
 @linear(x=lambda ct, key: _slice(ct, key=key), batch=_batch_slice, fresh=True)
-def _unslice(xp: Any, x: Any, *, shape: tuple[int, ...], key: Any) -> Any:
+def _unslice(xp: Any, x: Array, *, shape: tuple[int, ...], key: Any) -> Array:
     out = xp.zeros(shape, dtype=x.dtype)
     out[key] = x
     return out
@@ -169,7 +169,7 @@ def _of_sum(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> tuple[Any, Any
 
 
 @indexed(_gather_pull, batch=batch_reading, fresh=True)
-def _gather(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
+def _gather(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
     return read_at(xp, x, join(key, indices))
 
 
@@ -178,11 +178,11 @@ def _gather(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
     batch=batch_scatter,
     fresh=True,
 )
-def _scatter(xp: Any, x: Any, *indices: Any, shape: tuple[int, ...], key: Key) -> Any:
+def _scatter(xp: Any, x: Array, *indices: Any, shape: tuple[int, ...], key: Key) -> Array:
     return sums_at(xp, shape, join(key, indices), x)
 
 
-def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
+def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Any:
     """The elements at some places along an axis; of the flattened array if it is `None`.
 
     >>> import numpy as np
@@ -199,7 +199,7 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
     return getitem(x, (slice(None),) * normalize_axis(axis, x.ndim, "take") + (indices,))
 
 
-def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Any:
     """The elements whose place along an axis ``indices`` gives, position by position.
 
     ``indices`` has the dimensions of ``x`` and broadcasts with it elsewhere than on the axis.
@@ -220,7 +220,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
     return along_axis(x, indices, axis)
 
 
-def along_axis(x: Any, indices: Any, axis: int) -> Any:
+def along_axis(x: Array, indices: Array, axis: int) -> Any:
     """`take_along_axis` for indices that are in range."""
     xp = array_module(indices if isinstance(x, Tracer) else x)
     key: list[Any] = []

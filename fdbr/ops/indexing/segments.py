@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdbr.backend import array_module, copy_of, where_it_lies
+from fdbr.backend import Array, array_module, copy_of, where_it_lies
 from fdbr.core import is_differentiated
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe, integer
@@ -29,7 +29,7 @@ Reduce = Literal["sum", "mean", "amax", "amin"]
 
 
 @where_it_lies
-def segment_sum(data: Any, segment_ids: Any, /, num_segments: int | None = None) -> Any:
+def segment_sum(data: Array, segment_ids: Array, /, num_segments: int | None = None) -> Array:
     """The sums of the rows that belong together.
 
     ``out[i]`` is the sum of all ``data[j]`` with ``segment_ids[j] == i``.
@@ -111,7 +111,7 @@ def _checked(x: Any, dim: int, index: Any, name: str) -> tuple[Any, int, Any]:
 
 
 @where_it_lies
-def gather(x: Any, dim: int, index: Any, /) -> Any:
+def gather(x: Array, dim: int, index: Any, /) -> Array:
     """The elements whose places along an axis ``index`` tells, as `torch.gather`.
 
     ``out[i, j, k] = x[i, index[i, j, k], k]`` along axis 1 of three, for example.
@@ -149,7 +149,7 @@ def gather(x: Any, dim: int, index: Any, /) -> Any:
 
 @where_it_lies
 def scatter(
-    x: Any,
+    x: Array,
     dim: int,
     index: Any,
     src: Any,
@@ -310,8 +310,8 @@ def _batch_extreme(apply: Any, values: Any, batched: Any, size: int, params: Any
     batch=_batch_extreme,
 )
 def _scatter_extreme(
-    xp: Any, x: Any, src: Any, index: Any, *, axis: int, largest: bool, include_self: bool
-) -> Any:
+    xp: Any, x: Array, src: Any, index: Any, *, axis: int, largest: bool, include_self: bool
+) -> Array:
     key = _along(index, axis)
     if not include_self:
         x = xp.array(x)

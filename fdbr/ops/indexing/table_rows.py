@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.deferred import Deferred
 from fdbr.messages import describe
 from fdbr.ops.indexing.flat_places import read_at
@@ -62,7 +62,7 @@ def _sum_of_rows(terms: Sequence[tuple[Any, Any, tuple[int, ...]]]) -> Any:
 
 
 @linear(weight=_rows_pull, batch=_batch_rows)
-def rows_at(xp: Any, weight: Any, indices: Any) -> Any:
+def rows_at(xp: Any, weight: Array, indices: Array) -> Array:
     """The rows of a table that integers name."""
     count = weight.shape[0]
     if xp is np and indices.size and not (indices.min() >= 0 and indices.max() < count):
@@ -74,7 +74,7 @@ def rows_at(xp: Any, weight: Any, indices: Any) -> Any:
 
 
 @linear(rows=lambda ct, indices: rows_at(ct, indices), batch=_batch_add, fresh=True)
-def add_rows(xp: Any, rows: Any, indices: Any, *, count: int) -> Any:
+def add_rows(xp: Any, rows: Array, indices: Array, *, count: int) -> Array:
     """A table of ``count`` rows, with each of the given ones added to that of its number."""
     shape = rows.shape[indices.ndim :]
     return sums_at(xp, (count, *shape), indices.reshape(-1), rows.reshape((-1, *shape)))

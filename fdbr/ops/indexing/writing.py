@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, copy_of, keep
+from fdbr.backend import Array, array_module, copy_of, keep
 from fdbr.core import Tracer, is_differentiated
 from fdbr.floats import dtype_kind, is_short
 from fdbr.messages import describe
@@ -61,7 +61,7 @@ class Place:
         """The elements."""
         return _gather(self._x, *self._indices, key=self._key)
 
-    def set(self, values: Any, /) -> Any:
+    def set(self, values: Array, /) -> Any:
         """A copy of the array with ``values``, broadcast, in the elements' place.
 
         Where a key names an element several times, the last value counts.
@@ -69,7 +69,7 @@ class Place:
         values = self._values(values, "set")
         return self._whole(_replace(self._x, values, *self._kept(values), key=self._key))
 
-    def add(self, values: Any, /) -> Any:
+    def add(self, values: Array, /) -> Any:
         """A copy of the array with ``values``, broadcast, added to the elements.
 
         Where a key names an element several times, each value is added.
@@ -122,12 +122,12 @@ class Place:
 
 
 @constant(batch=batch_reading)
-def _region(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
+def _region(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
     return xp.broadcast_to(xp.zeros((), dtype=bool), region_shape(x.shape, join(key, indices)))
 
 
 @constant(batch=batch_last_named)
-def _last_named(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
+def _last_named(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
     """Which of the named elements were the last to be written, if a key names some again."""
     return last_named(xp, x.shape, join(key, indices))
 
@@ -150,14 +150,14 @@ def _copied(xp: Any, x: Any) -> Any:
     lambda ct, shape, indices, params: _replaced(ct, indices, params["key"]),
     batch=batch_replace,
 )
-def _replace(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
+def _replace(xp: Any, x: Array, values: Array, *indices: Any, key: Key) -> Array:
     out = _copied(xp, x)
     put_at(xp, out, join(key, indices), values)
     return out
 
 
 @indexed(lambda ct, shape, indices, params: _erase(ct, *indices, **params), batch=batch_erase)
-def _erase(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
+def _erase(xp: Any, x: Array, *indices: Any, key: Key) -> Array:
     out = _copied(xp, x)
     if xp is np:
         put_at(np, out, join(key, indices), 0)
@@ -172,7 +172,7 @@ def _erase(xp: Any, x: Any, *indices: Any, key: Key) -> Any:
     batch=batch_replace,
     fresh=True,
 )
-def _increase(xp: Any, x: Any, values: Any, *indices: Any, key: Key) -> Any:
+def _increase(xp: Any, x: Array, values: Array, *indices: Any, key: Key) -> Array:
     if xp is not np or is_short(x.dtype):
         return x + sums_at(xp, x.shape, join(key, indices), values)
     out = copy_of(x) if type(x) is np.ndarray and x.flags.c_contiguous else np.array(x, order="C")

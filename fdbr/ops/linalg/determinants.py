@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from fdbr.backend import Array
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.dtypes import finfo
 from fdbr.ops.kinds import aligned, fit, leading, opaque
@@ -36,13 +37,13 @@ def _scaled(factor: Any, x: Any) -> Any:
     x=(lambda ct, x: _scaled(ct, _cofactors(x)), lambda t, x: _inner(_cofactors(x), t)),
     batch=aligned,
 )
-def _det(xp: Any, x: Any) -> Any:
+def _det(xp: Any, x: Array) -> Array:
     return lapack(xp, "det", x, strict=False)
 
 
 # The second derivative is symmetric in its two directions, so that it is its own transpose.
 @opaque(x=(lambda ct, x: _turn(x, ct), lambda t, x: _turn(x, t)), batch=aligned)
-def _cofactors(xp: Any, x: Any) -> Any:
+def _cofactors(xp: Any, x: Array) -> Array:
     """The derivative of the determinant: ``det(x) inv(x)^T``, which singular matrices have too."""
 
     def regular(volume: Any, inverse: Any) -> Any:
@@ -64,7 +65,7 @@ def _cofactors(xp: Any, x: Any) -> Any:
     t=(lambda ct, x, like: fit(_turn(x, ct), like), lambda e, x: _turn(x, e)),
     batch=leading(2),
 )
-def _turn(xp: Any, x: Any, t: Any) -> Any:
+def _turn(xp: Any, x: Array, t: Array) -> Array:
     """How the cofactors turn with a tangent.
 
     For diagonal matrices it is ``p[i, k] t[k, k]`` summed over ``k`` on the diagonal, and
@@ -161,7 +162,7 @@ def _without_two(xp: Any, s: Any) -> Any:
     return out * (1 - xp.eye(s.shape[-1], dtype=s.dtype))
 
 
-def det(x: Any, /) -> Any:
+def det(x: Array, /) -> Array:
     """The determinants of matrices.
 
     The derivative is ``sum(C * t)`` for the matrix ``C`` of cofactors.  It is right for singular
@@ -211,11 +212,11 @@ def _slogdet_push(t: Any, x: Any, out: Any) -> Any:
 
 
 @opaque(x=(_slogdet_pull, _slogdet_push), batch=aligned)
-def _slogdet(xp: Any, x: Any) -> Any:
+def _slogdet(xp: Any, x: Array) -> Array:
     return lapack(xp, "slogdet", x, strict=False)
 
 
-def slogdet(x: Any, /) -> SlogdetResult:
+def slogdet(x: Array, /) -> SlogdetResult:
     """Determinants as their sign and the logarithm of their size, without overflow.
 
     The derivative of the logarithm is ``tr(x^-1 t)`` (Giles, 2008), its real part for complex

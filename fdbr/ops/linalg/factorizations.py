@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from fdbr.backend import Array
 from fdbr.kernels import matrices as kernels
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.elementwise.complex_parts import conj
@@ -52,7 +53,7 @@ def _cholesky_push(t: Any, out: Any) -> Any:
 
 
 @opaque(x=(_cholesky_pull, _cholesky_push), batch=aligned)
-def _cholesky(xp: Any, x: Any) -> Any:
+def _cholesky(xp: Any, x: Array) -> Array:
     try:
         return lapack(xp, "cholesky", x, strict=True)
     except LinAlgError as error:
@@ -63,7 +64,7 @@ def _cholesky(xp: Any, x: Any) -> Any:
         ) from error
 
 
-def cholesky(x: Any, /, *, upper: bool = False) -> Any:
+def cholesky(x: Array, /, *, upper: bool = False) -> Array:
     """The triangular matrix ``L`` with ``L @ L^H = x``, for positive definite matrices.
 
     One triangle of ``x`` is read, the lower one (or, with ``upper``, the upper one), and of the
@@ -141,14 +142,14 @@ def _qr_push(t: Any, out: Any, complete: bool) -> Any:
 
 
 @opaque(x=(_qr_pull, _qr_push), batch=aligned)
-def _qr(xp: Any, x: Any, *, complete: bool) -> Any:
+def _qr(xp: Any, x: Array, *, complete: bool) -> Array:
     found = kernels.qr(x, complete) if xp is np else None
     if found:
         return found[0]
     return tuple(xp.linalg.qr(x, mode="complete" if complete else "reduced"))
 
 
-def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
+def qr(x: Array, /, *, mode: str = "reduced") -> QRResult:
     """The factorization ``Q @ R = x`` into orthonormal columns and an upper triangle.
 
     It is differentiable where ``x`` has full column rank or, if ``x`` is wide, where its first

@@ -3,7 +3,7 @@
 import functools
 from typing import Any
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.core import stop_gradient
 from fdbr.messages import integer
 from fdbr.ops.creation import asarray, zeros_like
@@ -85,7 +85,7 @@ def _size(x: Any) -> Any:
     ),
     batch=aligned,
 )
-def _expm(xp: Any, x: Any) -> Any:
+def _expm(xp: Any, x: Array) -> Array:
     if not x.size:
         return x.copy()
     norms = xp.abs(x).sum(axis=-2).max(axis=-1)[..., None, None]
@@ -101,7 +101,7 @@ def _expm(xp: Any, x: Any) -> Any:
     return out
 
 
-def expm(x: Any, /) -> Any:
+def expm(x: Array, /) -> Any:
     """The exponential of matrices, ``1 + x + x @ x / 2 + …``.
 
     It is computed by scaling, a Padé approximant and squaring (Higham, 2005), for all matrices
@@ -129,7 +129,7 @@ def expm(x: Any, /) -> Any:
     return _expm(square_matrices("expm", x))
 
 
-def matrix_power(x: Any, n: int, /) -> Any:
+def matrix_power(x: Array, n: int, /) -> Any:
     """The ``n``-th power of matrices, by repeated squaring; negative ones of the inverses.
 
     Parameters

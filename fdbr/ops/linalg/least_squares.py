@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import optree
 
-from fdbr.backend import keep
+from fdbr.backend import Array, keep
 from fdbr.core import Tracer
 from fdbr.kernels import matrices as kernels
 from fdbr.ops.creation import asarray, zeros_like
@@ -147,7 +147,7 @@ def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any
     b=(_pull_right, lambda t, a, rtol: _least_squares(a, t, rtol)),
     batch=_batch,
 )
-def _least_squares(xp: Any, a: Any, b: Any, rtol: Any, *, strict: bool = False) -> Any:
+def _least_squares(xp: Any, a: Array, b: Array, rtol: Any, *, strict: bool = False) -> Array:
     dtype = xp.result_type(a, b)
     a, b = same_leading(xp, "lstsq", a.astype(dtype, copy=False), b.astype(dtype, copy=False))
     if xp is np and a.size and b.size and dtype.char in "fdFD":
@@ -206,7 +206,7 @@ def _norm(x: Any) -> Any:
     return np.linalg.norm(x, axis=(-2, -1), keepdims=True)
 
 
-def lstsq(a: Any, b: Any, /, *, rtol: Any = None) -> LstsqResult:
+def lstsq(a: Array, b: Array, /, *, rtol: Any = None) -> LstsqResult:
     """The least-squares solution of ``a @ x = b``: of all minimisers that of least norm.
 
     It is ``pinv(a) @ b``, computed by Householder's factorization where the rank is full, and

@@ -4,6 +4,7 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
+from fdbr.backend import Array
 from fdbr.core import stop_gradient
 from fdbr.messages import describe
 from fdbr.ops.creation import floating
@@ -33,7 +34,7 @@ def failure(name: str, problem: str) -> LinAlgError:
     return LinAlgError(f"fdbr.ops.linalg.{name}: {problem}")
 
 
-def matrices(name: str, x: Any, argument: str = "x") -> Any:
+def matrices(name: str, x: Array, argument: str = "x") -> Any:
     """An argument as floating matrices in the last two axes, or an error."""
     x = floating(x)
     if x.ndim < 2:
@@ -45,7 +46,7 @@ def matrices(name: str, x: Any, argument: str = "x") -> Any:
     return x
 
 
-def square_matrices(name: str, x: Any, argument: str = "x") -> Any:
+def square_matrices(name: str, x: Array, argument: str = "x") -> Any:
     """An argument as floating square matrices in the last two axes, or an error."""
     x = matrices(name, x, argument)
     if x.shape[-1] != x.shape[-2]:
@@ -55,7 +56,7 @@ def square_matrices(name: str, x: Any, argument: str = "x") -> Any:
     return x
 
 
-def sample(x: Any) -> str:
+def sample(x: Array) -> str:
     """How messages call an operand of which a matrix was rejected."""
     return f"{'the matrix' if x.ndim == 2 else 'a matrix in'} {describe(x)}"
 
@@ -63,7 +64,7 @@ def sample(x: Any) -> str:
 # --- parts of matrices --------------------------------------------------------------
 
 
-def adjoint(x: Any) -> Any:
+def adjoint(x: Array) -> Any:
     """The conjugate transpose."""
     return conj(_matrix_transpose(x))
 
@@ -72,19 +73,19 @@ def adjoint(x: Any) -> Any:
 # the real part.  So it is one of `mirrored(x)`, and its gradient lies on that triangle.
 
 
-def mirrored(x: Any) -> Any:
+def mirrored(x: Array) -> Any:
     """The Hermitian matrix of which the lower triangle is that of ``x``."""
     half = half_triangle(x)
     return half + adjoint(half)
 
 
-def folded(x: Any) -> Any:
+def folded(x: Array) -> Any:
     """The transpose of `mirrored`: what falls on the elements that are read."""
     return half_triangle(x + adjoint(x))
 
 
 @linear(x=lambda ct: half_triangle(ct), batch=aligned)
-def half_triangle(xp: Any, x: Any) -> Any:
+def half_triangle(xp: Any, x: Array) -> Array:
     """The lower triangle with its diagonal halved: the part of which ``y + y^H`` is made."""
     out = xp.tril(x)
     places = xp.arange(x.shape[-1])
@@ -95,20 +96,20 @@ def half_triangle(xp: Any, x: Any) -> Any:
 # --- safe division ------------------------------------------------------------------
 
 
-def negligible(values: Any) -> Any:
+def negligible(values: Array) -> Any:
     """The bound below which values are rounding: their number times eps of the largest."""
     held = abs(stop_gradient(values))
     count = held.shape[-1]
     return held.max(axis=-1, keepdims=True) * (count * finfo(held.dtype).eps) if count else held
 
 
-def inverse_or_zero(x: Any, floor: Any) -> Any:
+def inverse_or_zero(x: Array, floor: Any) -> Any:
     """``1 / x``, and 0 where ``x`` is not above a floor in size."""
     near = abs(stop_gradient(x)) <= floor
     return where(near, 0, 1 / where(near, 1, x))
 
 
-def gaps(values: Any) -> Any:
+def gaps(values: Array) -> Any:
     """``1 / (values[j] - values[i])``, and 0 where they are equal but for rounding."""
     return inverse_or_zero(
         values[..., None, :] - values[..., :, None], negligible(values)[..., None]

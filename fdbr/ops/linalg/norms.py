@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.ops.creation import floating
 from fdbr.ops.dtypes import astype, finfo, in_single
 from fdbr.ops.elementwise.arithmetic import abs
@@ -44,7 +45,7 @@ def _euclidean_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
 
 
 @opaque(x=(_euclidean_pull, _euclidean_push), batch=shifted("axes"))
-def _euclidean(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _euclidean(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     if xp is np and len(axes) == x.ndim and x.dtype.char in "fd":
         flat = x.reshape(-1)
         return np.sqrt(flat.dot(flat))
@@ -67,7 +68,7 @@ def _euclidean(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
 
 
 @in_single
-def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Any:
+def vector_norm(x: Array, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:
     """The norm of vectors: of all elements, or of those along some axes.
 
     At 0 the derivative of the Euclidean norm is taken as 0, and so are those of the other
@@ -132,7 +133,7 @@ _SUMS: dict[Any, tuple[Any, int]] = {1: (max, -2), -1: (min, -2), inf: (max, -1)
 
 
 @in_single
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Any:
+def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
     """The norm of the matrices in the last two axes.
 
     At 0 the derivative of the Frobenius norm is taken as 0.  Where several sums or singular
@@ -189,7 +190,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
 
 @in_single
 def norm(
-    x: Any, /, ord: float | str | None = None, axis: Axis = None, keepdims: bool = False
+    x: Array, /, ord: float | str | None = None, axis: Axis = None, keepdims: bool = False
 ) -> Any:
     """The norm of a vector or a matrix, as `numpy.linalg.norm`.
 

@@ -5,6 +5,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.einsums import _contract
@@ -25,7 +26,7 @@ _MANY = 16  # factors up to which the best order of a chain is looked for
     y=lambda ct, x, like: fit(_cross(ct, x), like),
     batch=leading(1),
 )
-def _cross(xp: Any, x: Any, y: Any) -> Any:
+def _cross(xp: Any, x: Array, y: Array) -> Array:
     a, b, c, d, e, f = x[..., 0], x[..., 1], x[..., 2], y[..., 0], y[..., 1], y[..., 2]
     first = b * f - c * e
     out = xp.empty((*first.shape, 3), dtype=first.dtype)
@@ -35,7 +36,7 @@ def _cross(xp: Any, x: Any, y: Any) -> Any:
     return out
 
 
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Any:
     """The cross product of vectors with three elements along an axis.
 
     Parameters
@@ -73,7 +74,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return moveaxis(_cross(moveaxis(x, place, -1), moveaxis(y, place, -1)), -1, place)
 
 
-def outer(x1: Any, x2: Any, /) -> Any:
+def outer(x1: Array, x2: Array, /) -> Any:
     """All products of an element of one vector with one of another.
 
     >>> import numpy as np
@@ -91,7 +92,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
     return flattened_outer(x, y)
 
 
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x: Array, /, *, offset: int = 0, dtype: Any = None) -> Any:
     """The sum of the diagonal of the matrices in the last two axes.
 
     Parameters
@@ -111,7 +112,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     return sum(diagonal(asarray(x), offset=offset), axis=-1, dtype=dtype)
 
 
-def kron(a: Any, b: Any, /) -> Any:
+def kron(a: Array, b: Array, /) -> Any:
     """The Kronecker product: every element of ``a`` times all of ``b``, as blocks.
 
     The array with fewer dimensions gets new ones in front, as in `numpy.kron`.

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.messages import describe
 from fdbr.ops.creation import floating
 from fdbr.ops.kinds.batches import align
@@ -12,7 +13,7 @@ from fdbr.ops.shape import broadcast_shapes, expand_dims, moveaxis, reshape
 __all__ = ["batch_equation", "equation", "same_leading"]
 
 
-def equation(name: str, a: Any, b: Any, solve: Any) -> Any:
+def equation(name: str, a: Array, b: Array, solve: Any) -> Any:
     """``solve(a, b)`` for matrices ``a`` and ``b``, or an error if they do not fit.
 
     One-dimensional right sides are vectors, all others are matrices: the Array API's rule.
@@ -39,7 +40,7 @@ def _by_columns(solve: Any, a: Any, b: Any) -> Any:
     return moveaxis(reshape(out, (out.shape[0], *rest)), 0, -2)
 
 
-def batch_equation(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+def batch_equation(apply: Any, values: Array, batched: Any, size: int, params: Any) -> Any:
     """How a solver acts on a batch; a matrix that all examples share is factored once."""
     a, b = values
     if not batched[0] and a.ndim == 2:

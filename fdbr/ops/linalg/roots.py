@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.backend import array_module, to_numpy
+from fdbr.backend import Array, array_module, to_numpy
 from fdbr.core import whole
 from fdbr.libraries import scipy_of
 from fdbr.ops.dtypes import astype, result_type
@@ -138,7 +138,7 @@ def _on_host(xp: Any, name: str, function: Any, x: Any) -> Any:
     ),
     batch=aligned,
 )
-def _sqrtm(xp: Any, x: Any) -> Any:
+def _sqrtm(xp: Any, x: Array) -> Array:
     return _on_host(xp, "sqrtm", _root, x)
 
 
@@ -184,7 +184,7 @@ def _steps(out: Any) -> int:
     ),
     batch=aligned,
 )
-def _logm(xp: Any, x: Any) -> Any:
+def _logm(xp: Any, x: Array) -> Array:
     return _on_host(xp, "logm", _log, x)
 
 
@@ -196,7 +196,7 @@ def _principal(function: Any, x: Any) -> Any:
         return function(astype(x, result_type(x, np.complex64)))
 
 
-def sqrtm(x: Any, /) -> Any:
+def sqrtm(x: Array, /) -> Array:
     """The principal square roots of matrices: ``y @ y = x``, with eigenvalues of real part >= 0.
 
     The derivative ``d`` along ``t`` solves Sylvester's equation ``y @ d + d @ y = t`` (Higham,
@@ -233,7 +233,7 @@ def sqrtm(x: Any, /) -> Any:
     return _principal(_sqrtm, square_matrices("sqrtm", x))
 
 
-def logm(x: Any, /) -> Any:
+def logm(x: Array, /) -> Array:
     """The principal logarithms of matrices: ``expm(y) = x``, with eigenvalues within ``±pi i``.
 
     The derivative along ``t`` is that of square roots, taken until the identity is near, and of

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from fdbr.backend import Array
 from fdbr.core import stop_gradient
 from fdbr.ops.creation import zeros_like
 from fdbr.ops.dtypes import astype, finfo
@@ -101,11 +102,11 @@ def _completed(of_u: Any, u: Any, k: int) -> Any:
 
 
 @opaque(x=(_svd_pull, _svd_push), batch=aligned)
-def _svd(xp: Any, x: Any, *, full: bool, strict: bool) -> Any:
+def _svd(xp: Any, x: Array, *, full: bool, strict: bool) -> Array:
     return lapack(xp, "svd_full" if full else "svd", x, strict=strict)
 
 
-def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
+def svd(x: Array, /, *, full_matrices: bool = True) -> SVDResult:
     """The singular value decomposition ``U @ diag(S) @ Vh = x``.
 
     A pair of singular vectors may be multiplied by any number of size 1, those of equal
@@ -155,11 +156,11 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
     ),
     batch=aligned,
 )
-def _svdvals(xp: Any, x: Any) -> Any:
+def _svdvals(xp: Any, x: Array) -> Array:
     return lapack(xp, "svdvals", x, strict=True)
 
 
-def svdvals(x: Any, /) -> Any:
+def svdvals(x: Array, /) -> Any:
     """The singular values, descending; see `svd`.
 
     The singular vectors, which the derivative needs, are computed with the derivative.
@@ -172,7 +173,7 @@ def svdvals(x: Any, /) -> Any:
     return _svdvals(matrices("svdvals", x))
 
 
-def tolerance(x: Any, rtol: Any) -> Any:
+def tolerance(x: Array, rtol: Any) -> Any:
     """The share of the largest singular value that counts as 0, with two axes after it."""
     if rtol is None:
         return float(max(x.shape[-2:]) * finfo(x.dtype).eps)
@@ -182,7 +183,7 @@ def tolerance(x: Any, rtol: Any) -> Any:
     return astype(rtol[..., None, None], finfo(x.dtype).dtype)
 
 
-def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
+def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
     """The rank: how many singular values exceed ``rtol`` times the largest.
 
     Parameters
@@ -207,7 +208,7 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
     return rank_of(_svdvals(x), tolerance(x, rtol))
 
 
-def rank_of(values: Any, rtol: Any) -> Any:
+def rank_of(values: Array, rtol: Any) -> Any:
     """How many singular values exceed a share of the largest."""
     values = values[..., None, :]
     return count_nonzero(values > rtol * values[..., :1], axis=(-2, -1))
@@ -235,7 +236,7 @@ def _pinv_push(t: Any, x: Any, out: Any) -> Any:
 
 
 @opaque(x=(_pinv_pull, _pinv_push), batch=leading(2))
-def _pinv(xp: Any, x: Any, rtol: Any) -> Any:
+def _pinv(xp: Any, x: Array, rtol: Any) -> Array:
     u, s, vh = lapack(xp, "svd", x, strict=True)
     s = s[..., None, :]
     kept = s > rtol * s[..., :1]
@@ -243,7 +244,7 @@ def _pinv(xp: Any, x: Any, rtol: Any) -> Any:
     return (vh.swapaxes(-1, -2).conj() * inverse) @ u.swapaxes(-1, -2).conj()
 
 
-def pinv(x: Any, /, *, rtol: Any = None) -> Any:
+def pinv(x: Array, /, *, rtol: Any = None) -> Array:
     """The Moore-Penrose pseudoinverses of matrices.
 
     Its derivative is that of Golub and Pereyra ("The differentiation of pseudo-inverses and

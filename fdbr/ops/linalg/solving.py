@@ -5,6 +5,7 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
+from fdbr.backend import Array
 from fdbr.ops.kinds import aligned, fit, opaque
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import failure, sample, square_matrices
@@ -20,19 +21,19 @@ def _inv_pull(ct: Any, out: Any) -> Any:
 
 
 @opaque(x=(_inv_pull, lambda t, out: -(out @ t @ out)), batch=aligned)
-def _inv(xp: Any, x: Any, *, strict: bool) -> Any:
+def _inv(xp: Any, x: Array, *, strict: bool) -> Array:
     try:
         return lapack(xp, "inv", x, strict=strict)
     except LinAlgError as error:
         raise failure("inv", f"{sample(x)} is singular; linalg.pinv has an answer") from error
 
 
-def inverse(x: Any) -> Any:
+def inverse(x: Array) -> Any:
     """The inverses of matrices, for rules: NaN for singular ones."""
     return _inv(x, strict=False)
 
 
-def inv(x: Any, /) -> Any:
+def inv(x: Array, /) -> Any:
     """The inverses of matrices.
 
     Its derivative is ``-y t y`` for the inverse ``y`` (Giles, 2008).  To apply an inverse,
@@ -66,7 +67,7 @@ def inv(x: Any, /) -> Any:
     b=(lambda solved, like: fit(solved, like), lambda t, a: solve_matrices(a, t)),
     batch=batch_equation,
 )
-def _solve(xp: Any, a: Any, b: Any, *, strict: bool) -> Any:
+def _solve(xp: Any, a: Array, b: Array, *, strict: bool) -> Array:
     a, b = same_leading(xp, "solve", a, b)
     try:
         return lapack(xp, "solve", a, b, strict=strict)
@@ -74,12 +75,12 @@ def _solve(xp: Any, a: Any, b: Any, *, strict: bool) -> Any:
         raise failure("solve", f"{sample(a)} is singular; linalg.lstsq has an answer") from error
 
 
-def solve_matrices(a: Any, b: Any) -> Any:
+def solve_matrices(a: Array, b: Array) -> Any:
     """The solution ``x`` of ``a @ x = b`` for matrices, in rules: NaN where ``a`` is singular."""
     return _solve(a, b, strict=False)
 
 
-def solve(x1: Any, x2: Any, /) -> Any:
+def solve(x1: Array, x2: Array, /) -> Array:
     """The solution ``x`` of the linear equations ``x1 @ x = x2``.
 
     Its derivatives are ``-x1^-1 t x`` by ``x1`` and ``x1^-1 t`` by ``x2`` (Giles, 2008).

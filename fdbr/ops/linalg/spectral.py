@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from fdbr.backend import Array
 from fdbr.ops.elementwise.complex_parts import conj, real
 from fdbr.ops.kinds import aligned, fit, opaque
 from fdbr.ops.linalg.lapack import lapack, nan_where_impossible
@@ -52,11 +53,11 @@ def _eigh_push(t: Any, out: Any, upper: bool) -> Any:
 
 
 @opaque(x=(_eigh_pull, _eigh_push), batch=aligned)
-def _eigh(xp: Any, x: Any, *, strict: bool, upper: bool = False) -> Any:
+def _eigh(xp: Any, x: Array, *, strict: bool, upper: bool = False) -> Array:
     return lapack(xp, "eigh_upper" if upper else "eigh", x, strict=strict)
 
 
-def eigh(x: Any, /) -> EighResult:
+def eigh(x: Array, /) -> EighResult:
     """The eigenvalues and eigenvectors of Hermitian matrices.
 
     The lower triangle of ``x`` is read, and of the diagonal the real part, as in NumPy.  Value and
@@ -97,7 +98,7 @@ def eigh(x: Any, /) -> EighResult:
     return EighResult(*_eigh(square_matrices("eigh", x), strict=True))
 
 
-def eigh_upper(x: Any, /) -> EighResult:
+def eigh_upper(x: Array, /) -> EighResult:
     """`eigh` of the upper triangle, with the signs that LAPACK gives the eigenvectors then."""
     return EighResult(*_eigh(square_matrices("eigh", x), strict=True, upper=True))
 
@@ -109,11 +110,11 @@ def eigh_upper(x: Any, /) -> EighResult:
     ),
     batch=aligned,
 )
-def _eigvalsh(xp: Any, x: Any) -> Any:
+def _eigvalsh(xp: Any, x: Array) -> Array:
     return lapack(xp, "eigvalsh", x, strict=True)
 
 
-def eigvalsh(x: Any, /) -> Any:
+def eigvalsh(x: Array, /) -> Any:
     """The eigenvalues of Hermitian matrices, real and ascending; see `eigh`.
 
     The eigenvectors, which the derivative needs, are computed with the derivative.
@@ -156,12 +157,12 @@ def _complex(xp: Any, x: Any, dtype: Any) -> Any:
 
 
 @opaque(x=(_eig_pull, _eig_push), batch=aligned)
-def _eig(xp: Any, x: Any, *, strict: bool) -> Any:
+def _eig(xp: Any, x: Array, *, strict: bool) -> Array:
     out = xp.linalg.eig(x) if strict else nan_where_impossible(xp, xp.linalg.eig, x)
     return tuple(_complex(xp, part, x.dtype) for part in out)
 
 
-def eig(x: Any, /) -> EigResult:
+def eig(x: Array, /) -> EigResult:
     """The eigenvalues and eigenvectors of any square matrices, complex even where they are real.
 
     Eigenvectors have length 1, and their derivative keeps it.  They may be multiplied by any
@@ -206,11 +207,11 @@ def eig(x: Any, /) -> EigResult:
     ),
     batch=aligned,
 )
-def _eigvals(xp: Any, x: Any) -> Any:
+def _eigvals(xp: Any, x: Array) -> Array:
     return _complex(xp, xp.linalg.eigvals(x), x.dtype)
 
 
-def eigvals(x: Any, /) -> Any:
+def eigvals(x: Array, /) -> Any:
     """The eigenvalues of any square matrices, complex even where they are real; see `eig`.
 
     >>> import numpy as np

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.backend import to_numpy
+from fdbr.backend import Array, to_numpy
 from fdbr.libraries import scipy_of
 from fdbr.ops.kinds import fit, leading, opaque
 from fdbr.ops.linalg.lapack import lapack
@@ -35,7 +35,7 @@ def _back(ct: Any, a: Any, b: Any) -> Any:
     ),
     batch=leading(2),
 )
-def sylvester(xp: Any, a: Any, b: Any, q: Any) -> Any:
+def sylvester(xp: Any, a: Array, b: Array, q: Array) -> Array:
     """The solution ``x`` of ``a @ x + x @ b = q``; NaN where there is none.
 
     It is unique where no eigenvalue of ``a`` is that of ``-b``.  It is computed in double

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
+from fdbr.backend import Array
 from fdbr.kernels import matrices as kernels
 from fdbr.libraries import scipy_of
 from fdbr.ops.arranging import tril, triu
@@ -47,7 +48,7 @@ def _push_right(t: Any, a: Any, lower: bool, unit: bool) -> Any:
     b=(lambda solved, like: fit(solved, like), _push_right),
     batch=batch_equation,
 )
-def _substitute(xp: Any, a: Any, b: Any, *, lower: bool, unit: bool, strict: bool) -> Any:
+def _substitute(xp: Any, a: Array, b: Array, *, lower: bool, unit: bool, strict: bool) -> Array:
     dtype = xp.result_type(a, b)
     a, b = same_leading(xp, "solve_triangular", a.astype(dtype, copy=False), b)
     b = b.astype(dtype, copy=False)
@@ -80,7 +81,7 @@ def _singular(a: Any) -> LinAlgError:
     )
 
 
-def substitute(a: Any, b: Any, *, lower: bool, unit: bool = False) -> Any:
+def substitute(a: Array, b: Array, *, lower: bool, unit: bool = False) -> Any:
     """The solution ``x`` of ``a @ x = b`` for triangular ``a`` and a matrix ``b``, in rules.
 
     It is NaN where there is a zero on the diagonal.
@@ -127,14 +128,14 @@ _TRANSPOSED = {0: "N", 1: "T", 2: "C", "N": "N", "T": "T", "C": "C"}
 
 
 def solve_triangular(
-    a: Any,
-    b: Any,
+    a: Array,
+    b: Array,
     /,
     *,
     trans: int | str = 0,
     lower: bool = False,
     unit_diagonal: bool = False,
-) -> Any:
+) -> Array:
     """The solution of ``a @ x = b`` for a triangular matrix, of which one triangle is read.
 
     The derivative by ``a`` is that by the elements which are read; by the others it is 0.  It

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.floats import dtype_kind
 from fdbr.ops.creation import floating
 from fdbr.ops.dtypes import in_single
@@ -25,7 +25,7 @@ _max: Any = np.maximum.reduce
 
 
 @elementwise(x=lambda out: out > 0, heavy="backward")
-def relu(xp: Any, x: Any) -> Any:
+def relu(xp: Any, x: Array) -> Array:
     """The rectified linear unit ``max(x, 0)``; its derivative at 0 is taken as 0.
 
     >>> from fdbr import ops
@@ -70,7 +70,7 @@ def _weighted(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
     fresh=True,
 )
 @along_rows
-def _softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     away, _ = _shifted(xp, x, axes)
     weights = exp_in_place(xp, away)
     weights *= 1 / accumulated(weights, axes, keepdims=True)
@@ -78,7 +78,7 @@ def _softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
 
 
 @in_single
-def softmax(x: Any, /, *, axis: int | tuple[int, ...] = -1) -> Any:
+def softmax(x: Array, /, *, axis: int | tuple[int, ...] = -1) -> Any:
     """The normalised exponentials ``exp(x) / sum(exp(x))`` along an axis.
 
     >>> import numpy as np
@@ -104,14 +104,14 @@ def _log_pulled(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
 
 @opaque(x=(_log_pull, _log_push), batch=shifted("axes"), compound=True, fresh=True)
 @along_rows
-def _log_softmax(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _log_softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     away, _ = _shifted(xp, x, axes)
     away -= xp.log(accumulated(xp.exp(away), axes, keepdims=True))
     return away
 
 
 @in_single
-def log_softmax(x: Any, /, *, axis: int | tuple[int, ...] = -1) -> Any:
+def log_softmax(x: Array, /, *, axis: int | tuple[int, ...] = -1) -> Any:
     """The logarithm of `softmax`, without overflow or loss of small values.
 
     >>> import numpy as np
@@ -150,7 +150,7 @@ def _sum_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
 
 
 @opaque(x=(_sum_pull, _sum_push), batch=shifted("axes"), compound=True, fresh=True)
-def _logsumexp(xp: Any, x: Any, *, axes: tuple[int, ...]) -> Any:
+def _logsumexp(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     out = by_rows(_log_of_sums, axes, x)
     return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]
 
@@ -166,7 +166,7 @@ def _log_of_sums(axes: tuple[int, ...], x: Any) -> Any:
 
 @in_single
 def logsumexp(
-    x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
+    x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
 ) -> Any:
     """The logarithm of a sum of exponentials over axes, without overflow.
 

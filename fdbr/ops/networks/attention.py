@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.messages import describe
 from fdbr.ops.creation import floating
 from fdbr.ops.elementwise.comparison import where
@@ -15,15 +15,15 @@ __all__ = ["scaled_dot_product_attention"]
 
 
 def scaled_dot_product_attention(
-    query: Any,
+    query: Array,
     key: Any,
     value: Any,
     /,
     *,
-    mask: Any = None,
+    mask: Array = None,
     causal: bool = False,
     scale: float | None = None,
-) -> Any:
+) -> Array:
     """``softmax(query @ key.T * scale) @ value``.
 
     Vaswani et al., *Attention is all you need*, NIPS 2017.

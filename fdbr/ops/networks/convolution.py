@@ -8,6 +8,7 @@ transposes of each are the two others, and derivatives of all orders are convolu
 
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.kinds import fit, multilinear, opaque
@@ -103,7 +104,7 @@ def _to_kernel(ct: Any, x: Any, shape: Any, dtype: Any, geometry: Geometry, grou
     weight=_to_kernel,
     batch=_batch((1, 0, 1), (0, 0, False, False), (0, 1, True, True)),
 )
-def _conv(xp: Any, x: Any, weight: Any, *, geometry: Geometry, groups: int) -> Any:
+def _conv(xp: Any, x: Array, weight: Array, *, geometry: Geometry, groups: int) -> Array:
     return im2col.correlate(xp, x, weight, None, geometry, groups)
 
 
@@ -128,8 +129,8 @@ def _along_channels(bias: Any, rank: int) -> Any:
     fresh=True,
 )
 def _conv_biased(
-    xp: Any, x: Any, weight: Any, bias: Any, *, geometry: Geometry, groups: int
-) -> Any:
+    xp: Any, x: Array, weight: Array, bias: Array, *, geometry: Geometry, groups: int
+) -> Array:
     return im2col.correlate(xp, x, weight, bias, geometry, groups)
 
 
@@ -143,8 +144,8 @@ def _conv_biased(
     batch=_batch((1, 0, 1), (0, 0, False, False), (1, 1, False, True)),
 )
 def _conv_input(
-    xp: Any, y: Any, weight: Any, *, geometry: Geometry, groups: int, size: Sizes
-) -> Any:
+    xp: Any, y: Array, weight: Array, *, geometry: Geometry, groups: int, size: Sizes
+) -> Array:
     return im2col.correlate_transposed(xp, y, weight, geometry, groups, size)
 
 
@@ -157,7 +158,7 @@ def _conv_input(
     ),
     batch=_batch((1, 1, 0), (1, 1, True, False), (1, 0, True, True)),
 )
-def _conv_kernel(xp: Any, x: Any, y: Any, *, geometry: Geometry, groups: int) -> Any:
+def _conv_kernel(xp: Any, x: Array, y: Array, *, geometry: Geometry, groups: int) -> Array:
     return im2col.correlate_kernel(xp, x, y, geometry, groups)
 
 
@@ -165,15 +166,15 @@ def _conv_kernel(xp: Any, x: Any, y: Any, *, geometry: Geometry, groups: int) ->
 
 
 def conv(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: Array,
+    weight: Array,
+    bias: Array = None,
     *,
     stride: Any = 1,
     padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
-) -> Any:
+) -> Array:
     """The convolution of deep learning, which is a correlation, in any number of dimensions.
 
     ``out[n, o, p] = bias[o] + sum(weight[o, c, k] * x[n, c, p * stride - padding + k * dilation])``
@@ -230,16 +231,16 @@ def conv(
 
 
 def conv_transpose(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: Array,
+    weight: Array,
+    bias: Array = None,
     *,
     stride: Any = 1,
     padding: Any = 0,
     output_padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
-) -> Any:
+) -> Array:
     """The transpose of `conv` by its input: it takes the shape of an output to that of an input.
 
     Each element of ``x`` adds the kernel, times itself, to a window of the result.

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.core import Tracer
 from fdbr.messages import describe
 from fdbr.ops.creation import floating, zeros_like
@@ -16,7 +17,7 @@ __all__ = ["dropout"]
 
 
 @constant(batch=leading(1))
-def _kept(xp: Any, key: Any, *, shape: tuple[int, ...], share: float) -> Any:
+def _kept(xp: Any, key: Any, *, shape: tuple[int, ...], share: float) -> Array:
     """Which elements stay: those whose 32 random bits, half a word, are below their share."""
     count = math.prod(shape)
     words = random_words.primitive.value(xp, key, 0, shape=(-(-count // 2),), use=0)
@@ -25,7 +26,7 @@ def _kept(xp: Any, key: Any, *, shape: tuple[int, ...], share: float) -> Any:
     return (halves < limit).reshape((*key.shape[:-1], *shape))
 
 
-def dropout(x: Any, rate: float, *, key: Any) -> Any:
+def dropout(x: Array, rate: float, *, key: Any) -> Any:
     """Each element is 0 with probability ``rate``, and divided by ``1 - rate`` otherwise.
 
     So its expectation stays: Srivastava et al., *Dropout: a simple way to prevent neural

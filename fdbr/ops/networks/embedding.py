@@ -1,10 +1,8 @@
 """Rows of a table by their numbers."""
 
-from typing import Any
-
 import numpy as np
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import beside
@@ -14,7 +12,7 @@ from fdbr.ops.indexing.table_rows import rows_at
 __all__ = ["embed"]
 
 
-def embed(weight: Any, indices: Any, /) -> Any:
+def embed(weight: Array, indices: Array, /) -> Array:
     """The rows of a table that integers name: ``weight[indices]``, with a fast derivative.
 
     Parameters

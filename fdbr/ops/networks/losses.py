@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, where_it_lies
+from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
@@ -59,7 +59,7 @@ def _chosen(x: Any, labels: Any) -> Any:
     lambda ct, shape, indices, params: -_chosen(ct, *indices),
     batch=_batch_examples,
 )
-def _subtract_at_labels(xp: Any, x: Any, values: Any, labels: Any) -> Any:
+def _subtract_at_labels(xp: Any, x: Array, values: Array, labels: Array) -> Array:
     return take_at_labels(xp, x.copy(), values, labels)
 
 
@@ -91,7 +91,7 @@ def _cross_entropy_push(t: Any, out: Any, labels: Any) -> tuple[Any, Any]:
 @opaque(
     x=(_cross_entropy_pull, _cross_entropy_push), batch=_batch_examples, compound=True, fresh=True
 )
-def _cross_entropy(xp: Any, x: Any, labels: Any) -> Any:
+def _cross_entropy(xp: Any, x: Array, labels: Array) -> Array:
     """Each example's loss, and the softmax, which the derivative needs."""
     if type(x) is not np.ndarray or x.nbytes < _LONG or x.shape[-1] >= _FEW:
         return _losses(xp, x, labels)
@@ -138,14 +138,14 @@ def _losses_alone(x: Any, labels: Any) -> Any:
 @where_it_lies
 @in_single
 def softmax_cross_entropy(
-    logits: Any,
-    labels: Any,
+    logits: Array,
+    labels: Array,
     /,
     *,
     axis: int = -1,
     ignore_label: int | None = None,
     reduction: str = "mean",
-) -> Any:
+) -> Array:
     """The cross entropy between the softmax of logits and labels.
 
     For an example with logits ``x`` and label ``t`` it is ``logsumexp(x) - x[t]``, for a
@@ -260,7 +260,7 @@ def _batch_soft(apply: Any, values: Any, batched: Any, size: int, params: Any) -
     ),
     batch=_batch_soft,
 )
-def _soft_cross_entropy(xp: Any, x: Any, p: Any) -> Any:
+def _soft_cross_entropy(xp: Any, x: Array, p: Array) -> Array:
     """``-sum(p * log_softmax(x))`` along the last axis, which stays, and the logarithms."""
     logs, losses = by_rows(_soft_values, (x.ndim - 1,), x, p)
     return losses, logs
@@ -317,7 +317,7 @@ def _per(total: Any, counted: Any) -> Any:
 
 
 @in_single
-def mean_squared_error(x: Any, y: Any, /) -> Any:
+def mean_squared_error(x: Array, y: Array, /) -> Any:
     """The mean of ``(x - y)**2`` over all elements.
 
     Parameters
@@ -349,7 +349,7 @@ def mean_squared_error(x: Any, y: Any, /) -> Any:
 
 @where_it_lies
 @in_single
-def accuracy(logits: Any, labels: Any, /, *, ignore_label: int | None = None) -> Any:
+def accuracy(logits: Array, labels: Array, /, *, ignore_label: int | None = None) -> Array:
     """The share of examples whose largest logit is the label's; its derivative is 0.
 
     Parameters

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.kernels.normal import TAIL, TAIL_RATE
 from fdbr.messages import describe, integer
 from fdbr.ops.creation import asarray, floating
@@ -53,11 +53,11 @@ def _positive(x: Any) -> Any:
 
 
 @elementwise(x=lambda out, low, high: (out > low) & (out < high), heavy="backward")
-def _hard_limits(xp: Any, x: Any, *, low: float, high: float) -> Any:
+def _hard_limits(xp: Any, x: Array, *, low: float, high: float) -> Array:
     return clipped(xp, x, low, high)
 
 
-def relu6(x: Any, /) -> Any:
+def relu6(x: Array, /) -> Any:
     """``min(max(x, 0), 6)``; its derivative at both bounds is taken as 0.
 
     >>> from fdbr import ops
@@ -67,7 +67,7 @@ def relu6(x: Any, /) -> Any:
     return _hard_limits(x, low=0, high=6)
 
 
-def hard_tanh(x: Any, /) -> Any:
+def hard_tanh(x: Array, /) -> Any:
     """``min(max(x, -1), 1)``; its derivative at both bounds is taken as 0.
 
     >>> from fdbr import ops
@@ -78,7 +78,7 @@ def hard_tanh(x: Any, /) -> Any:
 
 
 @elementwise(x=lambda x, slope: slope + (1 - slope) * _positive(x), heavy=True, compound=True)
-def _leaky_relu(xp: Any, x: Any, *, slope: float) -> Any:
+def _leaky_relu(xp: Any, x: Array, *, slope: float) -> Array:
     if getattr(x, "itemsize", 8) <= 2:
         slope = as_weak(slope, x)
     if 0 < slope <= 1:
@@ -86,7 +86,7 @@ def _leaky_relu(xp: Any, x: Any, *, slope: float) -> Any:
     return xp.maximum(x, 0) + slope * xp.minimum(x, 0)
 
 
-def leaky_relu(x: Any, /, *, slope: float = 0.01) -> Any:
+def leaky_relu(x: Array, /, *, slope: float = 0.01) -> Any:
     """``x`` where it is positive and ``slope * x`` elsewhere; its derivative at 0 is ``slope``.
 
     >>> from fdbr import ops
@@ -102,7 +102,7 @@ def _elu_slope(x: Any, scale: float, alpha: float) -> Any:
 
 
 @elementwise(x=_elu_slope, heavy=True, compound=True)
-def _elu(xp: Any, x: Any, *, scale: float, alpha: float) -> Any:
+def _elu(xp: Any, x: Array, *, scale: float, alpha: float) -> Array:
     below = clipped(xp, x, -math.inf, 0)
     if alpha != 1:
         below = below / alpha
@@ -113,7 +113,7 @@ def _elu(xp: Any, x: Any, *, scale: float, alpha: float) -> Any:
 
 
 @in_single
-def elu(x: Any, /, *, alpha: float = 1.0) -> Any:
+def elu(x: Array, /, *, alpha: float = 1.0) -> Any:
     """``x`` where it is positive and ``alpha * (exp(x) - 1)`` elsewhere.
 
     Clevert, Unterthiner & Hochreiter, *Fast and accurate deep network learning by exponential
@@ -127,7 +127,7 @@ def elu(x: Any, /, *, alpha: float = 1.0) -> Any:
 
 
 @in_single
-def celu(x: Any, /, *, alpha: float = 1.0) -> Any:
+def celu(x: Array, /, *, alpha: float = 1.0) -> Any:
     """``x`` where it is positive and ``alpha * (exp(x / alpha) - 1)`` elsewhere.
 
     Its derivative is continuous for every ``alpha``: Barron, arXiv:1704.07483.
@@ -140,7 +140,7 @@ def celu(x: Any, /, *, alpha: float = 1.0) -> Any:
 
 
 @in_single
-def selu(x: Any, /) -> Any:
+def selu(x: Array, /) -> Any:
     """A multiple of `elu` that keeps mean 0 and variance 1.
 
     ``1.0507 * elu(x, alpha=1.6733)``: Klambauer, Unterthiner, Mayr & Hochreiter,
@@ -157,7 +157,7 @@ def selu(x: Any, /) -> Any:
 
 
 @elementwise(x=lambda x: sigmoid(x), heavy=True, compound=True)
-def softplus(xp: Any, x: Any) -> Any:
+def softplus(xp: Any, x: Array) -> Array:
     """``log(1 + exp(x))``, without overflow.
 
     >>> from fdbr import ops
@@ -169,7 +169,7 @@ def softplus(xp: Any, x: Any) -> Any:
     return clipped(xp, x, 0, math.inf) + xp.log1p(xp.exp(-xp.abs(x)))
 
 
-def log_sigmoid(x: Any, /) -> Any:
+def log_sigmoid(x: Array, /) -> Any:
     """The logarithm of `sigmoid`, without underflow.
 
     >>> from fdbr import ops
@@ -180,7 +180,7 @@ def log_sigmoid(x: Any, /) -> Any:
 
 
 @elementwise(x=lambda x: 1 / (1 + abs(x)) ** 2, heavy="backward", compound=True)
-def softsign(xp: Any, x: Any) -> Any:
+def softsign(xp: Any, x: Array) -> Array:
     """``x / (1 + abs(x))``.
 
     >>> from fdbr import ops
@@ -196,7 +196,7 @@ def _silu_slope(x: Any) -> Any:
 
 
 @elementwise(x=_silu_slope, heavy=True, compound=True)
-def silu(xp: Any, x: Any) -> Any:
+def silu(xp: Any, x: Array) -> Array:
     """``x * sigmoid(x)``, also called swish.
 
     >>> from fdbr import ops
@@ -238,7 +238,7 @@ def _is_fast(x: Any) -> bool:
 
 
 @elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True)
-def _gelu_share(xp: Any, x: Any) -> Any:
+def _gelu_share(xp: Any, x: Array) -> Array:
     if not _is_fast(x):
         return ndtr.primitive.value(xp, x)
     return xp.abs((x > 0) - _upper_tail(_magnitude(x)))
@@ -247,7 +247,7 @@ def _gelu_share(xp: Any, x: Any) -> Any:
 @elementwise(
     x=lambda x: _gelu_share(x) + x * gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True
 )
-def _gelu(xp: Any, x: Any) -> Any:
+def _gelu(xp: Any, x: Array) -> Array:
     if not _is_fast(x):
         return x * ndtr.primitive.value(xp, x)
     t = _magnitude(x)
@@ -264,13 +264,13 @@ def _gelu_tanh_slope(x: Any) -> Any:
 
 
 @elementwise(x=_gelu_tanh_slope, heavy=True, compound=True)
-def _gelu_tanh(xp: Any, x: Any) -> Any:
+def _gelu_tanh(xp: Any, x: Array) -> Array:
     # 1 + tanh(u) is 2 sigmoid(2 u), which keeps its digits where the tangent is next to -1.
     share = x * (2 * _GELU_SCALE + 2 * _GELU_SCALE * _GELU_CUBE * (x * x))
     return x * (sigmoid(share) if is_traced(x) else sigmoid.primitive.value(xp, share))
 
 
-def gelu(x: Any, /, *, approximate: bool = False) -> Any:
+def gelu(x: Array, /, *, approximate: bool = False) -> Any:
     """``x * ndtr(x)``, with the distribution function of the normal distribution.
 
     With ``approximate`` it is ``0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))``,
@@ -284,7 +284,7 @@ def gelu(x: Any, /, *, approximate: bool = False) -> Any:
     return (_gelu_tanh if approximate else _gelu)(x)
 
 
-def mish(x: Any, /) -> Any:
+def mish(x: Array, /) -> Any:
     """``x * tanh(softplus(x))``: Misra, arXiv:1908.08681.
 
     >>> from fdbr import ops
@@ -297,7 +297,7 @@ def mish(x: Any, /) -> Any:
 # --- of whole axes ------------------------------------------------------------------
 
 
-def glu(x: Any, /, *, axis: int = -1) -> Any:
+def glu(x: Array, /, *, axis: int = -1) -> Any:
     """One half of an axis times the `sigmoid` of the other.
 
     Dauphin, Fan, Auli & Grangier, *Language modeling with gated convolutional networks*, ICML
@@ -329,7 +329,7 @@ def glu(x: Any, /, *, axis: int = -1) -> Any:
     return multiply(x[(*before, slice(None, half))], sigmoid(x[(*before, slice(half, None))]))
 
 
-def one_hot(indices: Any, /, num_classes: int, *, axis: int = -1, dtype: Any = float) -> Any:
+def one_hot(indices: Array, /, num_classes: int, *, axis: int = -1, dtype: Any = float) -> Any:
     """1 at each index and 0 elsewhere, along a new axis.
 
     An index outside of ``0 … num_classes - 1`` is nowhere: it gives nothing but 0, as in JAX, so

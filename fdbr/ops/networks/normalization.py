@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.messages import describe
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import in_single
@@ -70,7 +71,7 @@ def _standard_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple
 
 @opaque(x=(_standard_pull, _standard_push), batch=shifted("axes"), compound=True, fresh=True)
 @along_rows
-def _standardize(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> Any:
+def _standardize(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
     """``(x - mean) / sqrt(variance + eps)``, the mean and the variance, which keep their axes."""
     mean = _mean(x, axes)
     away = x - mean
@@ -108,7 +109,7 @@ def _rms_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any,
 
 @opaque(x=(_rms_pull, _rms_push), batch=shifted("axes"), compound=True, fresh=True)
 @along_rows
-def _rescale(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> Any:
+def _rescale(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
     """``x / sqrt(square + eps)`` and the mean square, which keeps its axes."""
     square = _mean(x * x, axes)
     return x * (1 / xp.sqrt(square + eps)), square
@@ -119,7 +120,7 @@ def _rescale(xp: Any, x: Any, *, axes: tuple[int, ...], eps: float) -> Any:
 
 @in_single
 def layer_norm(
-    x: Any, weight: Any = None, bias: Any = None, *, axis: Axes = -1, eps: float = 1e-5
+    x: Array, weight: Array = None, bias: Array = None, *, axis: Axes = -1, eps: float = 1e-5
 ) -> Any:
     """Each example brought to mean 0 and variance 1: ``(x - mean) / sqrt(variance + eps)``.
 
@@ -156,7 +157,7 @@ def layer_norm(
 
 
 @in_single
-def rms_norm(x: Any, weight: Any = None, *, axis: Axes = -1, eps: float = 1e-5) -> Any:
+def rms_norm(x: Array, weight: Array = None, *, axis: Axes = -1, eps: float = 1e-5) -> Any:
     """Each example divided by the root of its mean square: ``x / sqrt(mean(x**2) + eps)``.
 
     Zhang & Sennrich, *Root mean square layer normalization*, NeurIPS 2019.
@@ -184,7 +185,7 @@ def rms_norm(x: Any, weight: Any = None, *, axis: Axes = -1, eps: float = 1e-5) 
 
 @in_single
 def group_norm(
-    x: Any, groups: int, weight: Any = None, bias: Any = None, *, eps: float = 1e-5
+    x: Array, groups: int, weight: Array = None, bias: Array = None, *, eps: float = 1e-5
 ) -> Any:
     """Each group of channels of each example brought to mean 0 and variance 1.
 
@@ -217,7 +218,7 @@ def group_norm(
 
 
 @in_single
-def instance_norm(x: Any, weight: Any = None, bias: Any = None, *, eps: float = 1e-5) -> Any:
+def instance_norm(x: Array, weight: Array = None, bias: Array = None, *, eps: float = 1e-5) -> Any:
     """Each channel of each example brought to mean 0 and variance 1 over its spatial axes.
 
     It is `group_norm` with as many groups as channels: Ulyanov, Vedaldi & Lempitsky,
@@ -245,11 +246,11 @@ def instance_norm(x: Any, weight: Any = None, bias: Any = None, *, eps: float = 
 
 @in_single
 def batch_norm(
-    x: Any,
-    weight: Any = None,
-    bias: Any = None,
+    x: Array,
+    weight: Array = None,
+    bias: Array = None,
     *,
-    mean: Any = None,
+    mean: Array = None,
     variance: Any = None,
     axis: int = 1,
     eps: float = 1e-5,
@@ -352,7 +353,7 @@ def _aligned(value: Any, ndim: int, axes: tuple[int, ...]) -> Any:
 
 
 @elementwise(x=lambda weight: weight, weight=lambda x: x, bias=1, compound=True)
-def _scaled_and_moved(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
+def _scaled_and_moved(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
     return x * weight + bias
 
 

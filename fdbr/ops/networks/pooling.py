@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
 from fdbr.ops.creation import asarray, floating
@@ -75,7 +75,7 @@ def _batch_leading(apply: Any, values: Any, batched: Any, size: int, params: Any
     batch=_batch_leading,
     fresh=True,
 )
-def _sum_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
+def _sum_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
     counts = geometry.counts(_spatial(x.shape, geometry))
     return _reduced(xp, _padded(xp, x, geometry, 0), geometry, counts, xp.add)
 
@@ -83,7 +83,7 @@ def _sum_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
 @linear(
     x=lambda ct, geometry: _sum_windows(ct, geometry=geometry), batch=_batch_leading, fresh=True
 )
-def _spread_windows(xp: Any, x: Any, *, geometry: Geometry, size: Sizes) -> Any:
+def _spread_windows(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Array:
     counts = _spatial(x.shape, geometry)
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
     out = xp.zeros_like(x, shape=shape)
@@ -113,13 +113,13 @@ def _of_first(t: Any, x: Any, out: Any, geometry: Geometry) -> Any:
 
 
 @opaque(x=(_to_first, _of_first), batch=_batch_leading, fresh=True)
-def _max_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
+def _max_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
     counts = geometry.counts(_spatial(x.shape, geometry))
     return _reduced(xp, _padded(xp, x, geometry, _lowest(xp, x)), geometry, counts, xp.maximum)
 
 
 @constant(batch=_batch_leading, fresh=True)
-def _window_winners(xp: Any, x: Any, out: Any, *, geometry: Geometry) -> Any:
+def _window_winners(xp: Any, x: Array, out: Any, *, geometry: Geometry) -> Array:
     """The number of the first position in each window that holds its maximum."""
     counts = _spatial(out.shape, geometry)
     x = _padded(xp, x, geometry, _lowest(xp, x))
@@ -142,7 +142,7 @@ def _window_winners(xp: Any, x: Any, out: Any, *, geometry: Geometry) -> Any:
     batch=_batch_leading,
     fresh=True,
 )
-def _at_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry) -> Any:
+def _at_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry) -> Array:
     """The element of each window at the position that ``winners`` gives."""
     counts = _spatial(winners.shape, geometry)
     x = _padded(xp, x, geometry, 0)
@@ -158,7 +158,7 @@ def _at_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry) -> Any:
     batch=_batch_leading,
     fresh=True,
 )
-def _to_winners(xp: Any, x: Any, winners: Any, *, geometry: Geometry, size: Sizes) -> Any:
+def _to_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry, size: Sizes) -> Array:
     """The transpose of `_at_winners`."""
     counts = _spatial(winners.shape, geometry)
     ordered = xp.empty_like(winners, dtype=x.dtype)
@@ -186,14 +186,14 @@ def _add(total: Any, part: Any) -> Any:
 
 
 def max_pool(
-    x: Any,
+    x: Array,
     kernel: int | Sequence[int],
     *,
     stride: int | Sequence[int] | None = None,
     padding: Any = 0,
     dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
-) -> Any:
+) -> Array:
     """The largest element of each window.
 
     Of equal elements the first in the window, in row-major order, has the derivative.
@@ -243,14 +243,14 @@ def max_pool(
 
 @in_single
 def avg_pool(
-    x: Any,
+    x: Array,
     kernel: int | Sequence[int],
     *,
     stride: int | Sequence[int] | None = None,
     padding: Any = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> Any:
+) -> Array:
     """The mean of each window.
 
     The mean over whole spatial axes is ``ops.mean(x, axis=...)``.
@@ -305,7 +305,7 @@ def _starts(geometry: Geometry, axis: int, n: int) -> range:
     return range(-low, n + high - geometry.extents()[axis] + 1, step)
 
 
-def adaptive_avg_pool(x: Any, size: int | Sequence[int | None]) -> Any:
+def adaptive_avg_pool(x: Array, size: int | Sequence[int | None]) -> Any:
     """The means of as many windows as asked for, which share the axis as evenly as can be.
 
     Window ``i`` of ``m`` on an axis of length ``n`` goes from ``i * n // m`` up to

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from fdbr.backend import Array
 from fdbr.messages import describe
 
 __all__ = [
@@ -124,7 +125,7 @@ def padding_pairs(function: str, padding: Any, rank: int) -> Pairs:
     return tuple((n, n) for n in per_axis(function, "padding", padding, rank, least=0))
 
 
-def check_windows(function: str, x: Any, geometry: Geometry) -> None:
+def check_windows(function: str, x: Array, geometry: Geometry) -> None:
     """Refuse an array into which not one window fits."""
     size = tuple(x.shape[2:])
     if any(n < e for n, e in zip(geometry.padded(size), geometry.extents(), strict=True)):
@@ -135,7 +136,7 @@ def check_windows(function: str, x: Any, geometry: Geometry) -> None:
         )
 
 
-def check_spatial(function: str, x: Any, rank: int) -> bool:
+def check_spatial(function: str, x: Array, rank: int) -> bool:
     """Whether ``x`` has a batch axis before its channels and ``rank`` spatial axes."""
     if x.ndim not in (rank + 1, rank + 2):
         raise ValueError(

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import optree
 
-from fdbr.backend import array_module, is_array
+from fdbr.backend import Array, array_module, is_array
 from fdbr.classes import NAMESPACE
 from fdbr.core import Tracer
 from fdbr.messages import describe, number_types
@@ -176,7 +176,7 @@ def is_sparse(value: Any) -> bool:
     return type(value).__module__.startswith(_LIBRARIES) and hasattr(value, "format")
 
 
-def sparse_array(matrix: Any, /) -> SparseArray:
+def sparse_array(matrix: Array, /) -> SparseArray:
     """A sparse matrix of SciPy or CuPy as one whose elements may be traced.
 
     Parameters
@@ -205,7 +205,7 @@ def sparse_array(matrix: Any, /) -> SparseArray:
     return SparseArray(matrix.data, pattern_of(matrix))
 
 
-def matmul(x: Any, y: Any, /) -> Any:
+def matmul(x: Array, y: Array, /) -> Any:
     """The product of a sparse matrix and a matrix or vector, either of them traced or not.
 
     Parameters

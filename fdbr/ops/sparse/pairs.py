@@ -6,7 +6,7 @@ the elements of each matrix, by operations that are.
 
 from typing import Any
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.libraries import scipy_of
 from fdbr.ops.indexing.reading import take
 from fdbr.ops.indexing.segments import segment_sum
@@ -16,7 +16,7 @@ from fdbr.ops.sparse.patterns import Pattern
 __all__ = ["product_of_patterns"]
 
 
-def product_of_patterns(x: Any, of_x: Pattern, y: Any, of_y: Pattern) -> tuple[Any, Pattern]:
+def product_of_patterns(x: Array, of_x: Pattern, y: Array, of_y: Pattern) -> tuple[Any, Pattern]:
     """The elements and the pattern, which is csr, of the product of two sparse matrices.
 
     Parameters

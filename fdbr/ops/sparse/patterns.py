@@ -7,7 +7,7 @@ pattern and is of its format.
 
 from typing import Any
 
-from fdbr.backend import array_module
+from fdbr.backend import Array, array_module
 from fdbr.libraries import scipy_of
 
 __all__ = ["FORMATS", "Pattern", "pattern_of"]
@@ -66,7 +66,7 @@ class Pattern:
         """The short name of the format."""
         return self.kind.__name__[:3] if self.kind else "coo"
 
-    def matrix(self, data: Any) -> Any:
+    def matrix(self, data: Array) -> Any:
         """The sparse matrix of some data, of the library's own class."""
         if self.kind is None:
             rows, columns, there = self.parts
@@ -128,7 +128,7 @@ class Pattern:
         return f"{name}[{self.shape[0]},{self.shape[1]}] of {self.data_shape}{turned}"
 
 
-def pattern_of(matrix: Any) -> Pattern:
+def pattern_of(matrix: Array) -> Pattern:
     """The pattern of a sparse matrix of SciPy or CuPy."""
     if matrix.ndim != 2:
         raise TypeError(

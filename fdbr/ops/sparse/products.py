@@ -6,6 +6,7 @@ the places of the pattern, and the product with the turned pattern.  The second'
 
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.ops.kinds import fit, multilinear
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.shape import moveaxis, reshape
@@ -40,7 +41,7 @@ def _batch_at_places(apply: Any, values: Any, batched: Any, size: int, params: A
     x=lambda ct, data, like, pattern: fit(multiply_sparse(data, ct, pattern=pattern.T), like),
     batch=_batch_of_products,
 )
-def multiply_sparse(xp: Any, data: Any, x: Any, *, pattern: Any) -> Any:
+def multiply_sparse(xp: Any, data: Array, x: Array, *, pattern: Any) -> Array:
     """The sparse matrix of a pattern and its elements, times a vector or a matrix."""
     return pattern.matrix(data) @ x
 
@@ -50,7 +51,7 @@ def multiply_sparse(xp: Any, data: Any, x: Any, *, pattern: Any) -> Any:
     b=lambda ct, a, like, pattern: fit(multiply_sparse(ct, a, pattern=pattern.T), like),
     batch=_batch_at_places,
 )
-def products_at(xp: Any, a: Any, b: Any, *, pattern: Any) -> Any:
+def products_at(xp: Any, a: Array, b: Array, *, pattern: Any) -> Array:
     """``a @ b.T``, of vectors their outer product, at the places of a pattern alone."""
     rows, columns, there = pattern.places()
     out = a[rows] * b[columns]

@@ -8,6 +8,7 @@ True
 
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.kinds import several
@@ -36,7 +37,7 @@ def _scaled_slopes(z: Any, out: Any) -> Any:
 
 
 @several(z=_scaled_slopes)
-def airye(xp: Any, z: Any) -> Any:
+def airye(xp: Any, z: Array) -> Any:
     """Airy's functions with their growth taken off, of real ``z``: ``(eAi, eAip, eBi, eBip)``.
 
     ``eAi = exp(2 / 3 * z**1.5) * Ai``, which is NaN below 0; ``eBi = exp(-2 / 3 * z**1.5) * Bi``

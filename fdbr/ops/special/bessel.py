@@ -13,6 +13,7 @@ these; those that are scaled by the size of a part of the argument are for real 
 
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.ops.elementwise.arithmetic import sign
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.far_out import FALLING, GROWING, slope_far_out, turning
@@ -195,7 +196,7 @@ def _ive_slope(v: Any, z: Any) -> Any:
 
 
 @elementwise(double=True, v=unknown("jve", "v"), z=_falling(lambda: jve))
-def jve(xp: Any, v: Any, z: Any) -> Any:
+def jve(xp: Any, v: Array, z: Array) -> Array:
     """``exp(-abs(imag(z))) * jv(v, z)``: for real ``z``, to which it is held here, `jv` itself.
 
     No derivative in v is known.
@@ -205,7 +206,7 @@ def jve(xp: Any, v: Any, z: Any) -> Any:
 
 
 @elementwise(double=True, v=unknown("yve", "v"), z=_falling(lambda: yve))
-def yve(xp: Any, v: Any, z: Any) -> Any:
+def yve(xp: Any, v: Array, z: Array) -> Array:
     """``exp(-abs(imag(z))) * yv(v, z)``: for real ``z``, to which it is held here, `yv` itself.
 
     No derivative in v is known.
@@ -215,7 +216,7 @@ def yve(xp: Any, v: Any, z: Any) -> Any:
 
 
 @elementwise(double=True, v=unknown("ive", "v"), z=_ive_slope)
-def ive(xp: Any, v: Any, z: Any) -> Any:
+def ive(xp: Any, v: Array, z: Array) -> Array:
     """``exp(-abs(z)) * iv(v, z)``, of real ``z``.  No derivative in v is known."""
     refuse_complex("special.ive", z)
     return scipy_special(xp, "ive", v, z)
@@ -246,7 +247,7 @@ _spherical_in = scipy_function("_spherical_in", "n z", "", z=_slopes["in"])
 _spherical_kn = scipy_function("_spherical_kn", "n z", "", z=_slopes["kn"])
 
 
-def spherical_jn(n: Any, z: Any, derivative: bool = False) -> Any:
+def spherical_jn(n: Any, z: Array, derivative: bool = False) -> Any:
     """The spherical Bessel function of the first kind of order ``n``, or its derivative.
 
     ``n`` is of integers of at least 0; no derivative in it is known.
@@ -254,7 +255,7 @@ def spherical_jn(n: Any, z: Any, derivative: bool = False) -> Any:
     return _slopes["jn"](n, z) if derivative else _spherical_jn(n, z)
 
 
-def spherical_yn(n: Any, z: Any, derivative: bool = False) -> Any:
+def spherical_yn(n: Any, z: Array, derivative: bool = False) -> Any:
     """The spherical Bessel function of the second kind of order ``n``, or its derivative.
 
     ``n`` is of integers of at least 0; no derivative in it is known.
@@ -262,7 +263,7 @@ def spherical_yn(n: Any, z: Any, derivative: bool = False) -> Any:
     return _slopes["yn"](n, z) if derivative else _spherical_yn(n, z)
 
 
-def spherical_in(n: Any, z: Any, derivative: bool = False) -> Any:
+def spherical_in(n: Any, z: Array, derivative: bool = False) -> Any:
     """The modified spherical Bessel function of the first kind, or its derivative.
 
     ``n`` is of integers of at least 0; no derivative in it is known.
@@ -270,7 +271,7 @@ def spherical_in(n: Any, z: Any, derivative: bool = False) -> Any:
     return _slopes["in"](n, z) if derivative else _spherical_in(n, z)
 
 
-def spherical_kn(n: Any, z: Any, derivative: bool = False) -> Any:
+def spherical_kn(n: Any, z: Array, derivative: bool = False) -> Any:
     """The modified spherical Bessel function of the second kind, or its derivative.
 
     ``n`` is of integers of at least 0; no derivative in it is known.

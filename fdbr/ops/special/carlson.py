@@ -19,6 +19,7 @@ over equal steps is exact to the last digits.
 import math
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.ops.dtypes import float_dtype
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.elementwise.comparison import where
@@ -42,7 +43,7 @@ def _by(number: int) -> Any:
 
 
 @elementwise(double=True, x=_by(0), y=_by(1), z=_by(2), p=_by(3))
-def _carlson(xp: Any, x: Any, y: Any, z: Any, p: Any, *, n: int, powers: Any) -> Any:
+def _carlson(xp: Any, x: Array, y: Array, z: Array, p: Array, *, n: int, powers: Any) -> Array:
     """The integral, of ``powers``, with NaN where an argument is negative."""
     dtype = float_dtype(x, y, z, p)
     values = xp.broadcast_arrays(*(xp.asarray(v, dtype=float) for v in (x, y, z, p)))
@@ -82,7 +83,7 @@ def _steps(xp: Any, low: Any, high: Any) -> int:
     y=lambda x, y, z: -elliprd(z, x, y) / 6,
     z=lambda x, y, z: -elliprd(x, y, z) / 6,
 )
-def elliprf(xp: Any, x: Any, y: Any, z: Any) -> Any:
+def elliprf(xp: Any, x: Array, y: Array, z: Array) -> Array:
     """Carlson's integral of the first kind, of real arguments of at least 0."""
     _check("elliprf", x, y, z)
     return scipy_special(xp, "elliprf", x, y, z)
@@ -98,7 +99,7 @@ def _in_family(factor: float, n: int, *powers: float) -> Any:
     y=_in_family(-0.75, 0, 0.5, 1.5, 1.5),
     z=_in_family(-2.25, 0, 0.5, 0.5, 2.5),
 )
-def elliprd(xp: Any, x: Any, y: Any, z: Any) -> Any:
+def elliprd(xp: Any, x: Array, y: Array, z: Array) -> Array:
     """Carlson's integral of the second kind, of real arguments of at least 0."""
     _check("elliprd", x, y, z)
     return scipy_special(xp, "elliprd", x, y, z)
@@ -110,7 +111,7 @@ def elliprd(xp: Any, x: Any, y: Any, z: Any) -> Any:
     y=_in_family(0.125, 1, 0.5, 1.5, 0.5),
     z=_in_family(0.125, 1, 0.5, 0.5, 1.5),
 )
-def elliprg(xp: Any, x: Any, y: Any, z: Any) -> Any:
+def elliprg(xp: Any, x: Array, y: Array, z: Array) -> Array:
     """Carlson's completely symmetric integral of the second kind, of reals of at least 0."""
     _check("elliprg", x, y, z)
     return scipy_special(xp, "elliprg", x, y, z)
@@ -127,7 +128,7 @@ def _in_family_of_four(factor: float, *powers: float) -> Any:
     z=_in_family_of_four(-0.75, 0.5, 0.5, 1.5, 1),
     p=_in_family_of_four(-1.5, 0.5, 0.5, 0.5, 2),
 )
-def elliprj(xp: Any, x: Any, y: Any, z: Any, p: Any) -> Any:
+def elliprj(xp: Any, x: Array, y: Array, z: Array, p: Array) -> Array:
     """Carlson's integral of the third kind, of reals of at least 0.
 
     Where ``p`` is negative, the value is Cauchy's, and the derivatives are NaN.
@@ -137,7 +138,7 @@ def elliprj(xp: Any, x: Any, y: Any, z: Any, p: Any) -> Any:
 
 
 @elementwise(double=True, x=lambda x, y: _elliprc_by_x(x, y), y=lambda x, y: _elliprc_by_y(x, y))
-def elliprc(xp: Any, x: Any, y: Any) -> Any:
+def elliprc(xp: Any, x: Array, y: Array) -> Array:
     """Carlson's degenerate integral ``elliprf(x, y, y)``; Cauchy's where ``y`` is negative."""
     _check("elliprc", x, y)
     return scipy_special(xp, "elliprc", x, y)

@@ -9,6 +9,7 @@
 import math
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.ops.dtypes import float_dtype
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp
@@ -49,7 +50,7 @@ kolmogi = scipy_function(
 @elementwise(
     double=True, n=unknown("smirnov", "n"), d=lambda n, d, order: _smirnov_by(n, d, order=order + 1)
 )
-def _smirnov_by(xp: Any, n: Any, d: Any, *, order: int) -> Any:
+def _smirnov_by(xp: Any, n: Any, d: Any, *, order: int) -> Array:
     """The derivative of some order of `smirnov` by ``d``, term by term.
 
     The function is the sum over ``j <= n * (1 - d)`` of ``binom(n, j) * d * a**(j - 1) *

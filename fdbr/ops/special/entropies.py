@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import log, log1p
 from fdbr.ops.kinds import elementwise
@@ -16,7 +17,7 @@ def _share(x: Any, y: Any) -> Any:
 
 
 @elementwise(x=lambda y: log(y), y=lambda x, y: _share(x, y))
-def xlogy(xp: Any, x: Any, y: Any) -> Any:
+def xlogy(xp: Any, x: Array, y: Array) -> Array:
     """``x * log(y)``, and 0 where ``x`` is 0, whatever ``y``.
 
     The derivative by ``x`` is ``log(y)``, that by ``y`` is ``x / y``, and 0 where ``x`` is 0.
@@ -29,7 +30,7 @@ def xlogy(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=lambda y: log1p(y), y=lambda x, y: _share(x, 1 + y))
-def xlog1py(xp: Any, x: Any, y: Any) -> Any:
+def xlog1py(xp: Any, x: Array, y: Array) -> Array:
     """``x * log(1 + y)``, and 0 where ``x`` is 0, whatever ``y``.
 
     The derivative by ``x`` is ``log(1 + y)``, that by ``y`` is ``x / (1 + y)``, and 0 where
@@ -43,7 +44,7 @@ def xlog1py(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=lambda x: -log(x) - 1)
-def entr(xp: Any, x: Any) -> Any:
+def entr(xp: Any, x: Array) -> Array:
     """The entropy of one probability, ``-x * log(x)``: 0 at 0, and -inf below.
 
     >>> from fdbr import ops
@@ -54,7 +55,7 @@ def entr(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x, y: log(x / y) + 1, y=lambda x, y: -_share(x, y))
-def rel_entr(xp: Any, x: Any, y: Any) -> Any:
+def rel_entr(xp: Any, x: Array, y: Array) -> Array:
     """The relative entropy ``x * log(x / y)``: 0 where ``x`` is 0, inf outside of its domain.
 
     >>> from fdbr import ops
@@ -65,7 +66,7 @@ def rel_entr(xp: Any, x: Any, y: Any) -> Any:
 
 
 @elementwise(x=lambda x, y: log(x / y), y=lambda x, y: 1 - _share(x, y))
-def kl_div(xp: Any, x: Any, y: Any) -> Any:
+def kl_div(xp: Any, x: Array, y: Array) -> Array:
     """A term of the Kullback-Leibler divergence, ``x * log(x / y) - x + y``.
 
     >>> from fdbr import ops

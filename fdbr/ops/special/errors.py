@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import Array
 from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import real
@@ -22,7 +23,7 @@ _TERMS = 12
 
 
 @elementwise(x=lambda x: _TWO_BY_ROOT_PI * gaussian(x, rate=1.0), heavy=True)
-def erf(xp: Any, x: Any) -> Any:
+def erf(xp: Any, x: Array) -> Array:
     """The error function ``2 / sqrt(pi) * integral of exp(-t**2) from 0 to x``.
 
     >>> from fdbr import ops
@@ -35,7 +36,7 @@ def erf(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: -_TWO_BY_ROOT_PI * gaussian(x, rate=1.0))
-def erfc(xp: Any, x: Any) -> Any:
+def erfc(xp: Any, x: Array) -> Array:
     """The complementary error function ``1 - erf(x)``, accurate where it is small.
 
     >>> from fdbr import ops
@@ -46,7 +47,7 @@ def erfc(xp: Any, x: Any) -> Any:
 
 
 @elementwise(double=True, x=lambda x: _erfcx_slope(x, erfcx(x)))
-def erfcx(xp: Any, x: Any) -> Any:
+def erfcx(xp: Any, x: Array) -> Array:
     """The scaled complementary error function ``exp(x**2) * erfc(x)``.
 
     >>> from fdbr import ops
@@ -72,7 +73,7 @@ def asymptotic_rest(ratio: Any) -> Any:
 
 
 @elementwise(double=True, x=lambda x: _HALF_ROOT_PI * exp(erfinv(x) ** 2))
-def erfinv(xp: Any, x: Any) -> Any:
+def erfinv(xp: Any, x: Array) -> Array:
     """The inverse of `erf`, on [-1, 1].
 
     >>> from fdbr import ops
@@ -83,7 +84,7 @@ def erfinv(xp: Any, x: Any) -> Any:
 
 
 @elementwise(double=True, x=lambda x: -_HALF_ROOT_PI * exp(erfcinv(x) ** 2))
-def erfcinv(xp: Any, x: Any) -> Any:
+def erfcinv(xp: Any, x: Array) -> Array:
     """The inverse of `erfc`, on [0, 2].
 
     >>> from fdbr import ops
@@ -94,7 +95,7 @@ def erfcinv(xp: Any, x: Any) -> Any:
 
 
 @elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI)
-def ndtr(xp: Any, x: Any) -> Any:
+def ndtr(xp: Any, x: Array) -> Array:
     """The distribution function of the standard normal distribution.
 
     >>> from fdbr import ops
@@ -105,7 +106,7 @@ def ndtr(xp: Any, x: Any) -> Any:
 
 
 @elementwise(double=True, x=lambda x: log_ndtr_slope(x, log_ndtr(x)))
-def log_ndtr(xp: Any, x: Any) -> Any:
+def log_ndtr(xp: Any, x: Array) -> Array:
     """The logarithm of `ndtr`, without underflow.
 
     >>> from fdbr import ops
@@ -115,7 +116,7 @@ def log_ndtr(xp: Any, x: Any) -> Any:
     return scipy_special(xp, "log_ndtr", x)
 
 
-def log_ndtr_slope(x: Any, out: Any) -> Any:
+def log_ndtr_slope(x: Array, out: Any) -> Any:
     """The density over `ndtr`: by `erfcx` where that is not large, by `exp` in the other tail."""
     above = real(x) > 0
     below = math.sqrt(2 / math.pi) / erfcx(-math.sqrt(0.5) * where(above, 0, x))
@@ -124,7 +125,7 @@ def log_ndtr_slope(x: Any, out: Any) -> Any:
 
 
 @elementwise(double=True, x=lambda x: _ROOT_TWO_PI * exp(0.5 * ndtri(x) ** 2))
-def ndtri(xp: Any, x: Any) -> Any:
+def ndtri(xp: Any, x: Array) -> Array:
     """The inverse of `ndtr`, on [0, 1]: the quantiles of the standard normal distribution.
 
     >>> from fdbr import ops

@@ -9,6 +9,7 @@
 import math
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import real
@@ -58,7 +59,7 @@ shichi = scipy_functions(
 
 
 @elementwise(double=True, u=lambda u, order: _log1p_ratio(u, order=order + 1))
-def _log1p_ratio(xp: Any, u: Any, *, order: int) -> Any:
+def _log1p_ratio(xp: Any, u: Array, *, order: int) -> Array:
     """The derivative of some order of ``log1p(u) / u``, the integral of ``1 / (1 + u * s)``."""
     n = order + 1.0
     factor = (-1) ** order * math.factorial(order) / n

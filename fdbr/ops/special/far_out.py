@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise.arithmetic import abs, sign
 from fdbr.ops.elementwise.comparison import where
@@ -24,7 +25,7 @@ FALLING = 1, math.sqrt(math.pi / 2)  # signs and scale: those of kv
 GROWING = -1, 1 / math.sqrt(2 * math.pi)  # and of iv
 
 
-def turning(v: Any, way: int) -> tuple[Any, Any]:
+def turning(v: Array, way: int) -> tuple[Any, Any]:
     """Signs and scale of Hankel's functions: of the first kind ``way`` is 1, of the second -1."""
     return 1j * way, math.sqrt(2 / math.pi) * exp(-1j * way * (v * (math.pi / 2) + math.pi / 4))
 
@@ -37,7 +38,7 @@ _TERMS = 18
     v=unknown("ive", "v"),
     x=lambda v, x, signs, order: hankel_expansion(v, x, signs=signs, order=order + 1),
 )
-def hankel_expansion(xp: Any, v: Any, x: Any, *, signs: complex, order: int) -> Any:
+def hankel_expansion(xp: Any, v: Array, x: Array, *, signs: complex, order: int) -> Array:
     """The derivative of some order of Hankel's expansion, from ``30 + v**2`` on."""
     total: Any = math.prod(-0.5 - i for i in range(order))
     term, square = total, 4.0 * v * v
@@ -49,7 +50,7 @@ def hankel_expansion(xp: Any, v: Any, x: Any, *, signs: complex, order: int) -> 
 
 
 def slope_far_out(
-    kind: tuple[Any, Any], v: Any, x: Any, near: Callable[[Any], Any], parity: int = 0
+    kind: tuple[Any, Any], v: Array, x: Array, near: Callable[[Any], Any], parity: int = 0
 ) -> Any:
     """The derivative of a scaled function of order ``v``: ``near(x)``, but for large ``x``.
 

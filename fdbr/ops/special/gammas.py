@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.messages import integer
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.trigonometric import cos, sin
@@ -29,7 +30,7 @@ __all__ = [
 
 
 @elementwise(double=True, x=lambda x, out: out * digamma(x))
-def gamma(xp: Any, x: Any) -> Any:
+def gamma(xp: Any, x: Array) -> Array:
     """The gamma function, which extends the factorials: ``gamma(n + 1) = n!``.
 
     >>> from fdbr import ops
@@ -41,7 +42,7 @@ def gamma(xp: Any, x: Any) -> Any:
 
 
 @elementwise(double=True, x=lambda x: digamma(x))
-def gammaln(xp: Any, x: Any) -> Any:
+def gammaln(xp: Any, x: Array) -> Array:
     """The logarithm of the absolute value of `gamma`.
 
     >>> from fdbr import ops
@@ -52,7 +53,7 @@ def gammaln(xp: Any, x: Any) -> Any:
 
 
 @elementwise(double=True, x=lambda x: digamma(x))
-def loggamma(xp: Any, x: Any) -> Any:
+def loggamma(xp: Any, x: Array) -> Array:
     """The logarithm of `gamma` of positive numbers; NaN below 0.
 
     >>> from fdbr.ops import special
@@ -64,7 +65,7 @@ def loggamma(xp: Any, x: Any) -> Any:
 
 
 @elementwise(double=True, x=lambda x, out: _rgamma_slope(x, out))
-def rgamma(xp: Any, x: Any) -> Any:
+def rgamma(xp: Any, x: Array) -> Array:
     """``1 / gamma(x)``, which is 0 at 0, -1, -2, ….
 
     >>> from fdbr.ops import special
@@ -86,7 +87,7 @@ def _rgamma_slope(x: Any, out: Any) -> Any:
 
 
 @constant
-def gammasgn(xp: Any, x: Any) -> Any:
+def gammasgn(xp: Any, x: Array) -> Array:
     """The sign of `gamma`, whose derivative is 0 wherever it exists.
 
     >>> from fdbr.ops import special
@@ -97,7 +98,7 @@ def gammasgn(xp: Any, x: Any) -> Any:
 
 
 @elementwise(double=True, x=lambda x: _polygamma(x, n=1))
-def digamma(xp: Any, x: Any) -> Any:
+def digamma(xp: Any, x: Array) -> Array:
     """The derivative of `gammaln`.
 
     >>> from fdbr import ops
@@ -112,7 +113,7 @@ psi = digamma
 
 
 @elementwise(double=True, x=lambda x, n: _polygamma(x, n=n + 1))
-def _polygamma(xp: Any, x: Any, *, n: int) -> Any:
+def _polygamma(xp: Any, x: Array, *, n: int) -> Array:
     return polygamma_value(xp, n, x)
 
 
@@ -123,7 +124,7 @@ def polygamma_value(xp: Any, n: int, x: Any) -> Any:
     return (-1) ** (n + 1) * math.factorial(n) * scipy_special(xp, "zeta", n + 1.0, x)
 
 
-def polygamma(n: int, x: Any, /) -> Any:
+def polygamma(n: int, x: Array, /) -> Any:
     """The derivative of `digamma` of order ``n``.
 
     Parameters
@@ -153,7 +154,7 @@ def polygamma(n: int, x: Any, /) -> Any:
     a=lambda a, b, out: out * (digamma(a) - digamma(a + b)),
     b=lambda a, b, out: out * (digamma(b) - digamma(a + b)),
 )
-def beta(xp: Any, a: Any, b: Any) -> Any:
+def beta(xp: Any, a: Array, b: Array) -> Array:
     """The beta function ``gamma(a) * gamma(b) / gamma(a + b)``.
 
     >>> from fdbr import ops
@@ -168,7 +169,7 @@ def beta(xp: Any, a: Any, b: Any) -> Any:
     a=lambda a, b: digamma(a) - digamma(a + b),
     b=lambda a, b: digamma(b) - digamma(a + b),
 )
-def betaln(xp: Any, a: Any, b: Any) -> Any:
+def betaln(xp: Any, a: Array, b: Array) -> Array:
     """The logarithm of the absolute value of `beta`.
 
     >>> from fdbr import ops
@@ -183,7 +184,7 @@ def betaln(xp: Any, a: Any, b: Any) -> Any:
     z=lambda z, m, out: out * (digamma(z + m) - digamma(z)),
     m=lambda z, m, out: out * digamma(z + m),
 )
-def poch(xp: Any, z: Any, m: Any) -> Any:
+def poch(xp: Any, z: Array, m: Any) -> Array:
     """Pochhammer's symbol ``gamma(z + m) / gamma(z)``.
 
     >>> from fdbr.ops import special
@@ -198,7 +199,7 @@ def poch(xp: Any, z: Any, m: Any) -> Any:
     n=lambda n, k, out: out * (digamma(n + 1) - digamma(n - k + 1)),
     k=lambda n, k, out: out * (digamma(n - k + 1) - digamma(k + 1)),
 )
-def binom(xp: Any, n: Any, k: Any) -> Any:
+def binom(xp: Any, n: Any, k: Array) -> Array:
     """The binomial coefficient of real arguments.
 
     >>> from fdbr.ops import special
@@ -208,7 +209,7 @@ def binom(xp: Any, n: Any, k: Any) -> Any:
     return scipy_special(xp, "binom", n, k)
 
 
-def multigammaln(a: Any, d: int, /) -> Any:
+def multigammaln(a: Array, d: int, /) -> Any:
     """The logarithm of the multivariate gamma function of ``d`` dimensions.
 
     Parameters
@@ -235,11 +236,11 @@ def multigammaln(a: Any, d: int, /) -> Any:
 
 
 @elementwise(double=True, x=unknown("zeta", "x"), q=lambda x, q: -x * _zeta(x + 1, q))
-def _zeta(xp: Any, x: Any, q: Any) -> Any:
+def _zeta(xp: Any, x: Array, q: Array) -> Array:
     return scipy_special(xp, "zeta", x, q)
 
 
-def zeta(x: Any, q: Any = 1.0, /) -> Any:
+def zeta(x: Array, q: Array = 1.0, /) -> Any:
     """The zeta function of Hurwitz, ``sum of (k + q)**-x over k = 0, 1, …``; with q = 1 Riemann's.
 
     It has a derivative by ``q``, and none by ``x``.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import kernels
+from fdbr.backend import Array
 from fdbr.ops.dtypes import float_dtype
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp, log, log1p
@@ -27,7 +28,7 @@ _LARGE = 10.0  # where that series for the logarithm of gamma is exact to the la
 
 
 @elementwise(double=True, a=lambda a, x: gammainc_by(a, x, n=1), x=lambda a, x: gamma_density(a, x))
-def gammainc(xp: Any, a: Any, x: Any) -> Any:
+def gammainc(xp: Any, a: Array, x: Array) -> Array:
     """The regularised lower incomplete gamma function: gamma's distribution function.
 
     The integral of ``t**(a-1) * exp(-t) / gamma(a)`` from 0 to ``x``, for ``a > 0``.  The
@@ -43,7 +44,7 @@ def gammainc(xp: Any, a: Any, x: Any) -> Any:
 @elementwise(
     double=True, a=lambda a, x: -gammainc_by(a, x, n=1), x=lambda a, x: -gamma_density(a, x)
 )
-def gammaincc(xp: Any, a: Any, x: Any) -> Any:
+def gammaincc(xp: Any, a: Array, x: Array) -> Array:
     """The regularised upper incomplete gamma function ``1 - gammainc(a, x)``.
 
     >>> from fdbr import ops
@@ -59,7 +60,7 @@ def gammaincc(xp: Any, a: Any, x: Any) -> Any:
     b=lambda a, b, x: betainc_by(a, b, x, i=0, j=1),
     x=lambda a, b, x: beta_density(a, b, x),
 )
-def betainc(xp: Any, a: Any, b: Any, x: Any) -> Any:
+def betainc(xp: Any, a: Array, b: Array, x: Array) -> Array:
     """The regularised incomplete beta function: beta's distribution function.
 
     The integral of ``t**(a-1) * (1-t)**(b-1) / beta(a, b)`` from 0 to ``x``, for ``a, b > 0``.
@@ -134,7 +135,7 @@ def _gamma_by_x(a: Any, x: Any, n: int) -> Any:
     a=lambda a, x, n: gammainc_by(a, x, n=n + 1),
     x=lambda a, x, n: _gamma_by_x(a, x, n),
 )
-def gammainc_by(xp: Any, a: Any, x: Any, *, n: int) -> Any:
+def gammainc_by(xp: Any, a: Array, x: Array, *, n: int) -> Array:
     """``(d/da)**n gammainc(a, x)``.
 
     In ``v = log(t / a)`` the density is ``exp(a * (v - exp(v)))`` times a factor, with its mode
@@ -198,7 +199,7 @@ def _beta_by_x(a: Any, b: Any, x: Any, i: int, j: int) -> Any:
     b=lambda a, b, x, i, j: betainc_by(a, b, x, i=i, j=j + 1),
     x=lambda a, b, x, i, j: _beta_by_x(a, b, x, i, j),
 )
-def betainc_by(xp: Any, a: Any, b: Any, x: Any, *, i: int, j: int) -> Any:
+def betainc_by(xp: Any, a: Array, b: Array, x: Array, *, i: int, j: int) -> Array:
     """``(d/da)**i (d/db)**j betainc(a, b, x)``.
 
     In ``u = log(t / (1 - t))`` the density is ``t**a * (1 - t)**b`` times a factor.  Above the

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import to_numpy
+from fdbr.backend import Array, to_numpy
 from fdbr.kernels import LEAST
 from fdbr.libraries import scipy_of
 from fdbr.messages import describe, number_types
@@ -151,7 +151,7 @@ def one_less(n: Any) -> tuple[Any, Any]:
     return zero, where(zero, 1, n) - 1
 
 
-def refuse_complex(function: str, x: Any) -> None:
+def refuse_complex(function: str, x: Array) -> None:
     """Refuse complex numbers where the function or its derivatives are for real ones alone."""
     if is_complex(x):
         raise TypeError(

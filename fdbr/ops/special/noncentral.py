@@ -13,6 +13,7 @@ True
 import math
 from typing import Any
 
+from fdbr.backend import Array
 from fdbr.ops.dtypes import float_dtype
 from fdbr.ops.elementwise.exponential import exp, log, log1p
 from fdbr.ops.kinds import elementwise
@@ -123,7 +124,7 @@ _FALL = 40.0  # how far the logarithm of the integrand has fallen at the ends
 
 
 @elementwise(double=True, n=unknown("nctdtr", "df"), q=lambda n, q: _log_moment_slope(n, q))
-def _log_moment(xp: Any, n: Any, q: Any) -> Any:
+def _log_moment(xp: Any, n: Any, q: Array) -> Array:
     """The logarithm of the integral of ``y**(n - 1) * exp(q * y - y**2 / 2)``, for n >= 1.
 
     In ``s = log(y)`` the integrand is smooth, log-concave, and has its mode where
