@@ -6,6 +6,7 @@ that does the same has to compute.  A node stands for a matrix; rows are reduced
 What nodes cannot express raises `InexpressibleError`.
 """
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,11 @@ class InexpressibleError(Exception):
     """A function does something that no kernel can do."""
 
 
+@functools.cache
+def _kind_of_nodes(module: Any) -> "type[Node]":
+    return type("Node", (Node,), {"__slots__": ()})
+
+
 class Graph:
     """The nodes of one kernel, of which equal ones are the same.
 
@@ -36,12 +42,15 @@ class Graph:
     ----------
     module
         The array module of nodes.
+    kind
+        The class of the nodes: the array module of a value is known by its class.
     conditions
         What has to be true of all elements, or else NumPy is to compute; `None` where nobody would.
     """
 
     def __init__(self, module: Any, guarded: bool = False) -> None:
         self.module = module
+        self.kind = _kind_of_nodes(module)
         self.nodes: dict[Any, Node] = {}
         self.conditions: list[Node] | None = [] if guarded else None
 
@@ -59,7 +68,7 @@ class Graph:
         key = op, dtype, tuple(map(id, args)), detail
         found = self.nodes.get(key)
         if found is None:
-            found = self.nodes[key] = Node(self, op, dtype, args, detail)
+            found = self.nodes[key] = self.kind(self, op, dtype, args, detail)
         return found
 
     def constant(self, value: Any, dtype: Any) -> "Node":

@@ -10,13 +10,16 @@ import fdbr
 from compiler.comparing import assert_as_eager
 from compiler.recorded import normal, recorded
 from fdbr import ops
+from fdbr.backend import array_module
 from fdbr.compiler.backends.cpu import compiling
 from fdbr.compiler.backends.cpu.formulas import is_elementwise
 from fdbr.compiler.backends.cpu.fused_kernels import write
+from fdbr.compiler.backends.cpu.scalar_functions import MODULE
 from fdbr.compiler.ir.program import Fused
 from fdbr.compiler.passes.loop_fusion import fuse_loops
 from fdbr.core import registry
-from fdbr.kernels import machine
+from fdbr.kernels import functions, machine
+from fdbr.kernels.expressions import Graph
 from fdbr.ops.kinds import elementwise
 
 EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 88.7, 88.73, -87.4, -103.9, -110.0]
@@ -297,3 +300,9 @@ def test_joined_operations_give_what_they_give_alone(share):
 
     with np.errstate(all="ignore"):
         assert_as_eager(every, (inputs,), ulps=64)
+
+
+def test_nodes_of_programs_and_of_eager_kernels_have_modules_of_their_own():
+    for module in (functions, MODULE, functions):
+        node = Graph(module).node("operand", np.dtype(np.float64), (), (0, True, False))
+        assert array_module(node) is module
