@@ -32,8 +32,8 @@ class Library:
         ``prepare(module, threads)``, before anything else.
     compiled
         ``compiled(module, step)``: the step that is run.
-    settled
-        ``settled(step)``: whether nothing is compiled any more while it runs.
+    settle
+        ``settle(step, state, batch)``: have compiled what a warm step consists of.
     wait
         ``wait(module, values)`` returns when the values are computed.
     arrays
@@ -43,7 +43,7 @@ class Library:
     module: str
     prepare: Callable[[Any, int], None] = lambda module, threads: None
     compiled: Callable[[Any, Step], Step] = lambda module, step: step
-    settled: Callable[[Any], bool] = lambda step: True
+    settle: Callable[[Any, Any, Any], Any] = lambda step, state, batch: None
     wait: Callable[[Any, Any], Any] = lambda module, values: None
     arrays: Callable[[Any, Any], list[np.ndarray]] = lambda module, result: _arrays(result)
 
@@ -67,10 +67,10 @@ def _fdbr_jit(fdbr: Any, step: Step) -> Step:
     return fdbr.jit(step, donate_argnums=0)
 
 
-def _settled(step: Any) -> bool:
-    """Whether a jitted function runs kernels alone."""
-    kept = step.report().recordings
-    return all(recording.compiled and not recording.waiting for recording in kept)
+def _compile(step: Any, state: Any, batch: Any) -> None:
+    """Compile ahead: calls alone do it when they have earned it, and meanwhile."""
+    if hasattr(step, "compile"):  # as of this version
+        step.compile(state, batch)
 
 
 def _prepare_torch(torch: Any, threads: int) -> None:
@@ -88,7 +88,7 @@ def _jax_arrays(jax: Any, result: Any) -> list[np.ndarray]:
 
 LIBRARIES = {
     "fdbr": Library("fdbr", arrays=_fdbr_arrays),
-    "fdbr.jit": Library("fdbr", compiled=_fdbr_jit, settled=_settled, arrays=_fdbr_arrays),
+    "fdbr.jit": Library("fdbr", compiled=_fdbr_jit, settle=_compile, arrays=_fdbr_arrays),
     "torch": Library("torch", _prepare_torch),
     "torch.compile": Library("torch", _prepare_torch, _torch_compile),
     "jax": Library(
@@ -114,14 +114,14 @@ class Run:
         batch: Any,
         wait: Any,
         arrays: Any,
-        settled: Any = lambda step: True,
+        settle: Any = lambda step, state, batch: None,
     ) -> None:
         self._step = step
         self._state = state
         self._batch = batch
         self._wait = wait
         self._arrays = arrays
-        self._settled = settled
+        self._settle = settle
 
     def loop(self, number: int) -> float:
         """Make some calls; the seconds they took."""
@@ -135,10 +135,8 @@ class Run:
         return taken
 
     def settle(self) -> None:
-        """Run until nothing is compiled any more meanwhile, for five minutes at most."""
-        end = time.monotonic() + 300
-        while not self._settled(self._step) and time.monotonic() < end:
-            self.loop(1)
+        """Have everything compiled, so that what follows is timed warm."""
+        self._settle(self._step, self._state, self._batch)
 
     def results(self) -> list[np.ndarray]:
         """The arrays that the next call gives."""
@@ -171,7 +169,7 @@ def start(name: str, workload: ModuleType, sizes: Any, threads: int) -> Run:
         batch,
         lambda values: library.wait(module, values),
         lambda result: library.arrays(module, result),
-        library.settled,
+        library.settle,
     )
 
 
