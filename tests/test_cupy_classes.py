@@ -20,6 +20,7 @@ import fdbr
 from fdbr import libraries
 from fdbr.backend import array_module, is_array, is_locked, keep, lock
 from fdbr.core import Trace, Tracer
+from fdbr.kernels import functions
 
 cupy = pytest.importorskip("cupy", reason="CuPy cannot be imported", exc_type=ImportError)
 
@@ -184,6 +185,8 @@ def test_cupy_has_every_function_that_fdbr_calls_with_these_arguments():
     for where, path, names in calls_of_array_modules():
         if not path.replace(".", "").replace("_", "").isalnum():
             continue  # a method of a result
+        if hasattr(functions, path) and not hasattr(np, path):
+            continue  # it is asked of kernels' own module alone
         found.add(path)
         function = functools.reduce(getattr, path.split("."), cupy)
         try:
