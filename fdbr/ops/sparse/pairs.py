@@ -31,7 +31,7 @@ def product_of_patterns(x: Array, of_x: Pattern, y: Array, of_y: Pattern) -> tup
     mine = xp.nonzero(there)[0]
     partners, columns, there = of_y.places()
     theirs = xp.nonzero(there)[0]
-    theirs = theirs[xp.argsort(partners[theirs], stable=True)]  # one row after the other
+    theirs = theirs[xp.argsort(partners[theirs], kind="stable")]  # one row after the other
     counts = xp.bincount(partners[theirs], minlength=of_y.outer_shape[0])
     many = counts[inner[mine]]
     ends = xp.cumsum(many)
