@@ -4,9 +4,9 @@ A *tap* is a channel and a position of the kernel; its row has the element of ev
 block.  Distances are in elements where nothing else is said.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-__all__ = ["FIELDS", "KEPT", "UNIT", "Types", "heights", "loaded", "packing"]
+__all__ = ["FIELDS", "KEPT", "UNIT", "Types", "begun", "heights", "loaded", "packing"]
 
 FIELDS = (
     *("counter", "units", "x", "weight", "out", "bias", "places", "scratch", "space"),
@@ -39,6 +39,31 @@ def loaded(*names: str) -> str:
         lines.append(f"  %{name}.at = getelementptr i64, ptr %table, i64 {place}")
         lines.append(f"  %{name} = load {kind}, ptr %{name}.at")
     return "\n".join(lines)
+
+
+def begun(unused: Iterable[str], before: str = "") -> str:
+    """The beginning of a kernel: one unit of work after the other, as long as there are some.
+
+    Entries that are ``unused`` are not loaded; ``before`` stands before the first unit.
+    """
+    kept = {*KEPT} - {"rows", "columns", "leads", "wide", "pitch"}
+    names = {*FIELDS} - {"counter", "places", *kept, *unused}
+    return f"""
+define void @kernel(ptr %table, i64 %start, i64 %stop, i64 %part) {{
+entry:
+{loaded(*sorted(names))}
+  %mine = mul i64 %part, %space
+  %own = add i64 %scratch, %mine
+  %memory = inttoptr i64 %own to ptr
+  %all.rows = mul i64 %channels, %leads
+  %all = mul i64 %all.rows, %wide
+  %windows = mul i64 %rows, %columns
+{before}  br label %unit
+unit:
+  %u = atomicrmw add ptr %table, i64 1 monotonic, align 8
+  %some = icmp slt i64 %u, %units
+  br i1 %some, label %work, label %end
+"""
 
 
 UNIT = """

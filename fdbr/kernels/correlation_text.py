@@ -4,12 +4,10 @@ Tiles of a product stay in registers while all taps of a block are added up.
 """
 
 from fdbr.kernels.correlation_packing import (
-    FIELDS,
-    KEPT,
     UNIT,
     Types,
+    begun,
     heights,
-    loaded,
     packing,
 )
 
@@ -181,30 +179,10 @@ def correlating(size: int, lanes: int, high: int, rest: int, wide: int, stride: 
             "i64 %out.step, i64 %left, ptr %bias.here, i1 %is.first, i1 %cut)\n"
         )
 
-    small = f"""small:
-{tile(rest or high)}  br label %tile.end
-"""
-    names = set(FIELDS) - {"counter", *KEPT, "places", "weight.step", "weight.group"}
-    names |= {"leads", "wide", "pitch", "rows", "columns"}
     return (
         text
-        + f"""
-define void @kernel(ptr %table, i64 %start, i64 %stop, i64 %part) {{
-entry:
-{loaded(*sorted(names))}
-  %mine = mul i64 %part, %space
-  %own = add i64 %scratch, %mine
-  %memory = inttoptr i64 %own to ptr
-  %all.rows = mul i64 %channels, %leads
-  %all = mul i64 %all.rows, %wide
-  %windows = mul i64 %rows, %columns
-  %cuts = icmp ne i64 %positive, 0
-  br label %unit
-unit:
-  %u = atomicrmw add ptr %table, i64 1 monotonic, align 8
-  %some = icmp slt i64 %u, %units
-  br i1 %some, label %work, label %end
-work:
+        + begun({"weight.step", "weight.group"}, "  %cuts = icmp ne i64 %positive, 0\n")
+        + f"""work:
   %number = urem i64 %u, %shares
   %u1 = udiv i64 %u, %shares
   %which = urem i64 %u1, %blocks
@@ -262,7 +240,9 @@ tile:
   br i1 %fits, label %large, label %small
 large:
 {tile(high)}  br label %tile.end
-{small}tile.end:
+small:
+{tile(rest or high)}  br label %tile.end
+tile.end:
   %j.next = add i64 %j, {wide * lanes}
   %tile.more = icmp slt i64 %j.next, %count
   br i1 %tile.more, label %tile, label %output.end

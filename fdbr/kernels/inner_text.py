@@ -4,12 +4,10 @@ Tiles of them stay in registers while all windows of a block are added up.
 """
 
 from fdbr.kernels.correlation_packing import (
-    FIELDS,
-    KEPT,
     UNIT,
     Types,
+    begun,
     heights,
-    loaded,
     packing,
 )
 
@@ -110,26 +108,10 @@ def inner(size: int, lanes: int, high: int, rest: int, wide: int, stride: int) -
             "i64 %count, ptr %to, i64 %out.step, i1 %is.first)\n"
         )
 
-    names = set(FIELDS) - {"counter", *KEPT, "places", "bias", "positive", "share"}
-    names |= {"rows", "columns", "leads", "wide", "pitch"}
     return (
         text
-        + f"""
-define void @kernel(ptr %table, i64 %start, i64 %stop, i64 %part) {{
-entry:
-{loaded(*sorted(names))}
-  %mine = mul i64 %part, %space
-  %own = add i64 %scratch, %mine
-  %memory = inttoptr i64 %own to ptr
-  %all.rows = mul i64 %channels, %leads
-  %all = mul i64 %all.rows, %wide
-  %windows = mul i64 %rows, %columns
-  br label %unit
-unit:
-  %u = atomicrmw add ptr %table, i64 1 monotonic, align 8
-  %some = icmp slt i64 %u, %units
-  br i1 %some, label %work, label %end
-work:
+        + begun({"bias", "positive", "share"})
+        + f"""work:
   %number = urem i64 %u, %shares
   %g = udiv i64 %u, %shares
   %k = mul i64 %number, %taps
