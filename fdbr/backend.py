@@ -68,7 +68,11 @@ several: list[Any] = []
 
 def _where(module: Any, value: Any) -> Any:
     """The module of an array, for the device where it lies."""
-    number = number_of(value)
+    return module_at(module, number_of(value))
+
+
+def module_at(module: Any, number: int | None) -> Any:
+    """An array module for the device of a number, where it has several."""
     return module if number is None or module not in several else libraries.there(module, number)
 
 

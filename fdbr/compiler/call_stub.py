@@ -271,7 +271,7 @@ class _Writer:
             if not is_variable(output):
                 if hasattr(output, "dtype") and not isinstance(output, np.generic):
                     self.lines.append(anyhow)
-            elif not output.kind.is_array:
+            elif output.kind.type is not np.ndarray:
                 kind = self.scope.name(output.kind.type)
                 self.lines.append(f"if type({out}) is not {kind}: {anyhow}")
             elif output in program.inputs:

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 
 from fdbr import tree
-from fdbr.compiler.backends.cpu.background import is_busy
+from fdbr.compiler.backends.interface import is_busy
 from fdbr.compiler.budget import ANY
 from fdbr.compiler.cache import Cache
 from fdbr.compiler.call_stub import NEVER, NO_FIT, CallStub, call_stub_of

@@ -228,7 +228,7 @@ class Differentiated:
 def _seed(cotangent: Any, kind: Kind) -> Any:
     """A cotangent as the program takes it."""
     if cotangent is None:
-        return np.zeros(kind.shape, kind.dtype) if kind.is_array else kind.dtype.type(0)
+        return kind.xp.zeros(kind.shape, kind.dtype) if kind.is_array else kind.dtype.type(0)
     if kind.is_array or not isinstance(cotangent, np.ndarray):
         return cotangent
     return cotangent[()]

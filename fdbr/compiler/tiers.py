@@ -7,9 +7,8 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backends.cpu.codegen import generate
-from fdbr.compiler.backends.cpu.compiling import measures
-from fdbr.compiler.backends.cpu.stepwise import stepwise
+from fdbr.compiler.backends.interface import Run, backend_of
+from fdbr.compiler.backends.stepwise import stepwise
 from fdbr.compiler.budget import Budget, compiling, passing, patience, set_patience
 from fdbr.compiler.ir.loops import LOOP, loop_of
 from fdbr.compiler.ir.program import Instruction, Program
@@ -27,7 +26,6 @@ from fdbr.compiler.passes.roll_loops import roll_loops
 from fdbr.compiler.passes.schedule_guards import schedule_guards
 from fdbr.compiler.passes.sum_rows import sum_rows
 from fdbr.compiler.passes.window_fusion import fuse_windows
-from fdbr.kernels.machine import processor, takes_to_load
 
 __all__ = ["PASSES", "Code", "set_patience"]
 
@@ -49,10 +47,6 @@ _AT_ONCE = 8  # kernels of one program that are compiled at a time
 _FEWER = 0.7  # of the kernels that were missing when steps were faster than what has kernels
 _RICH = 3  # times what is lost: enough to compile a kernel on a processor that others want
 _TRIED = 3  # runs after which it is known how long one takes
-
-
-Run = Callable[..., tuple[Any, ...]]
-"""From the inputs of a program to its outputs."""
 
 
 class Code:
@@ -170,9 +164,10 @@ class Code:
     def advance(self, budget: Budget) -> None:
         """Go on towards compiled code, as far as there is a budget for it."""
         if not self.optimised:
-            if budget.affords(takes_to_load() + passing.of(len(self.program.steps))):
+            backend = backend_of(self.program)
+            if budget.affords(backend.takes_to_prepare() + passing.of(len(self.program.steps))):
                 start = time.perf_counter()
-                processor()
+                backend.prepare()
                 self.optimise()
                 budget.spend(time.perf_counter() - start)
         elif not self.settled:
@@ -186,7 +181,7 @@ class Code:
         asked = [kernel for kernel in self.kernels if kernel.asked]
         takes = sum(compiling.of(kernel.length) for kernel in asked)
         for kernel in asked:
-            kernel.request.urgent = budget.affords(_RICH * compiling.of(kernel.length))
+            kernel.hurry(budget.affords(_RICH * compiling.of(kernel.length)))
         if len(asked) >= min(_AT_ONCE, len(self.kernels)):
             return
         coming = [kernel for kernel in self.kernels if not kernel.asked]
@@ -203,7 +198,7 @@ class Code:
         for body in self._bodies if waits else ():
             body.finish()
         program = _passed(program, self._passes)
-        code: Any = generate(program, products=self._products, waits=waits)
+        code: Any = backend_of(program).generate(program, self._products, waits)
         self.program, self.optimised = program, True
         self.sources, self.memory = code.sources, code.memory
         self.kernels = [] if waits else [kernel for kernel in code.kernels if not kernel.settled]
@@ -234,7 +229,7 @@ class Code:
 
     def machine_code(self) -> tuple[int, float]:
         """Bytes of the machine code of its kernels, and the seconds that compiling it took."""
-        return measures(self.sources)
+        return backend_of(self.program).measures(self.sources)
 
     def waiting(self) -> int:
         """How many kernels have not taken their place yet."""

@@ -9,7 +9,7 @@ import attrs
 
 from fdbr import tree
 from fdbr.compiler import Jitted
-from fdbr.compiler.backends.cpu.codegen import generate
+from fdbr.compiler.backends.interface import backend_of
 from fdbr.compiler.capture.signature import put_together
 from fdbr.compiler.capture.tracing import CaptureTrace, capture
 from fdbr.compiler.ir.guards import same
@@ -96,7 +96,8 @@ def _step(step: Step, origins: Mapping[Variable, _Origin]) -> _Told:
     program = Program(_name(step), tuple(dict.fromkeys(step.reads)), (step,), step.outs)
     parts = step.steps if isinstance(step, Fused | Small) else (step,)
     known = [origins[out] for part in parts for out in part.outs if out in origins]
-    return step, program.name, known[-1] if known else ("forward", None), generate(program, True)
+    origin = known[-1] if known else ("forward", None)
+    return step, program.name, origin, backend_of(program).generate(program, products=True)
 
 
 def _name(step: Instruction | Fused | Small) -> str:

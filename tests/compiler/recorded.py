@@ -1,6 +1,5 @@
 """Programs for the tests of the passes: recorded ones, random ones, and how they are compared."""
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +10,8 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import ops, tree
 from fdbr.compiler.backends.cpu import buffer_assignment
+from fdbr.compiler.backends.cpu.backend import CPU
+from fdbr.compiler.backends.interface import Costs
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir.interpreter import GuardFailure, interpret
 from fdbr.compiler.ir.numbers import apply
@@ -28,8 +29,8 @@ def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
 def treat_as_large(patch: Any) -> None:
     """Have kernels, and plans of memory, for arrays for which it does not pay."""
     patch.setattr(buffer_assignment, "_LEAST", 9)  # more than a scalar has
-    patch.setattr(sys.modules["fdbr.compiler.passes.loop_fusion"], "_SMALL", 1)
-    patch.setattr(sys.modules["fdbr.compiler.passes.fuse_small"], "is_small", lambda step: False)
+    patch.setattr(CPU, "costs", Costs(launch=1))
+    patch.setattr(CPU, "is_small", lambda step: False)
 
 
 def recorded(f: Callable[..., Any], *args: Any) -> tuple[Program, list[Any]]:

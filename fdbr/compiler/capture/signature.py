@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import tree
-from fdbr.backend import is_array
+from fdbr.backend import is_array, number_of
 from fdbr.compiler.capture.paths import Scope, details, exact, is_leaf, one_level
 from fdbr.core import Tracer
 
@@ -109,7 +109,7 @@ def sign(structure: Any, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], bool]:
         elif isinstance(leaf, Tracer):
             traced = True
         elif is_array(leaf):
-            signature.append((kind, leaf.shape, leaf.dtype))
+            signature.append((kind, leaf.shape, leaf.dtype, number_of(leaf)))
         else:
             signature.append((None, exact(leaf)))
     return tuple(signature), traced

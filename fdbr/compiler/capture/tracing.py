@@ -21,7 +21,6 @@ from fdbr.compiler.ir.numbers import apply
 from fdbr.compiler.ir.program import (
     Guard,
     Instruction,
-    Kind,
     Program,
     Step,
     Variable,
@@ -303,7 +302,7 @@ class CaptureTrace(Trace):
         found = apply(primitive, tuple(samples), {})
         if type(found) is not np.ndarray or found.shape != (0,):
             return None
-        out = Variable(Kind(np.ndarray, shape, found.dtype))
+        out = Variable(kind_of(found).array(shape))
         operands = [
             arg.variable if type(arg) is CaptureTracer else self.constant(arg) for arg in args
         ]

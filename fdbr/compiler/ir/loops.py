@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
-import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from fdbr.compiler.ir.guards import GuardFailure
@@ -86,7 +85,7 @@ class Loop:
         kinds = [variable.kind for variable in self.body.inputs[first:second]]
         kept = self.carried + self.lasts
         stacks = [
-            np.empty((self.length, *kind.shape), kind.dtype)
+            kind.xp.empty((self.length, *kind.shape), kind.dtype)
             for kind in map(kind_of, self.body.outputs[kept:])
         ]
         outs: Sequence[Any] = carry
@@ -120,7 +119,7 @@ def row_of(array: Any, index: int, kind: Kind) -> Any:
 
 def stack_kind(kind: Kind, length: int) -> Kind:
     """The kind of the values of all turns, put together."""
-    return Kind(np.ndarray, (length, *kind.shape), kind.dtype)
+    return kind.array((length, *kind.shape))
 
 
 def _plain(name: str, value: Callable[..., Any]) -> Primitive:

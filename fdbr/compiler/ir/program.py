@@ -5,13 +5,14 @@ shows what will be run.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import attrs
 import numpy as np
 
+from fdbr.backend import is_array, module_at, module_of, number_of
 from fdbr.core import Primitive
 from fdbr.messages import describe
 
@@ -32,7 +33,7 @@ __all__ = [
 
 @attrs.frozen(slots=True)
 class Kind:
-    """The type, shape and dtype of a value, known before the program runs.
+    """The type, shape, dtype and device of a value, known before the program runs.
 
     Attributes
     ----------
@@ -40,16 +41,35 @@ class Kind:
         The array type; a scalar type of NumPy; or the type of a Python number, which is weak.
     shape, dtype
         Those of an array; of a number ``()`` and the dtype that NumPy would make of it.
+    device
+        The number of the device where an array lies; `None` of what lies in host memory.
     """
 
     type: type
     shape: tuple[int, ...]
     dtype: Any
+    device: int | None = None
+
+    @property
+    def module(self) -> Any:
+        """The array module of an array; `None` of scalars and numbers, which go with any."""
+        return _module_of(self.type)
+
+    @property
+    def xp(self) -> Any:
+        """The module that makes arrays where such a value lies; NumPy for scalars and numbers."""
+        module = self.module
+        return np if module is None else module_at(module, self.device)
 
     @property
     def is_array(self) -> bool:
-        """Whether it is one of NumPy's arrays."""
-        return self.type is np.ndarray
+        """Whether it is an array of an array module, and no scalar or number."""
+        return self.type is np.ndarray or _module_of(self.type) is not None
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether it is a scalar of NumPy."""
+        return issubclass(self.type, np.generic)
 
     @property
     def is_number(self) -> bool:
@@ -67,7 +87,24 @@ class Kind:
     def __str__(self) -> str:
         if self.is_number:
             return self.type.__name__
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+        text = f"{self.dtype}[{','.join(map(str, self.shape))}]"
+        module = self.module
+        if module is None or module is np:
+            return text
+        return f"{text}@{module.__name__}" + ("" if self.device is None else f":{self.device}")
+
+    def array(self, shape: Iterable[int]) -> "Kind":
+        """The kind of arrays of a shape beside values of this one."""
+        kind = self.type if self.is_array else np.ndarray
+        return Kind(kind, tuple(shape), self.dtype, self.device)
+
+
+@functools.cache
+def _module_of(kind: type) -> Any:
+    """The module whose arrays are of a type; `None` of all that is no array, and of subclasses."""
+    if issubclass(kind, np.ndarray | np.generic):
+        return np if kind is np.ndarray else None
+    return module_of(kind, None)
 
 
 def kind_of(value: Any) -> Kind:
@@ -75,17 +112,27 @@ def kind_of(value: Any) -> Kind:
     if type(value) is Variable:
         return value.kind
     kind: Any = type(value)
+    if kind not in _HOST and is_array(value):
+        return _kind_there(value)
     try:
         return _kind(kind, value.shape, value.dtype)
     except AttributeError:
         return _kind(kind, (), np.dtype(kind))
-    except TypeError:  # a shape or a dtype of another array module that has no hash
-        return Kind(kind, tuple(value.shape), value.dtype)
+
+
+_HOST = frozenset(
+    {np.ndarray, np.float64, np.float32, np.int64, np.bool_, bool, int, float, complex}
+)
 
 
 @functools.lru_cache(4096)
 def _kind(kind: type, shape: Any, dtype: Any) -> Kind:
     return Kind(kind, tuple(shape), dtype)
+
+
+def _kind_there(value: Any) -> Kind:
+    """The kind of an array that may lie on a device."""
+    return Kind(type(value), tuple(value.shape), value.dtype, number_of(value))
 
 
 # Nobody changes variables and instructions: that attrs sees to it would take as long as the rest of

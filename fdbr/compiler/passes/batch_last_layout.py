@@ -8,9 +8,8 @@ channels, those of batch norm, become sums over whole rows.
 
 from typing import Any
 
-import numpy as np
-
-from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, kind_of
+from fdbr.compiler.backends.interface import backend_of
+from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, kind_of
 from fdbr.compiler.passes.program_primitives import EXAMPLES_LAST, PUT_LAST, back, forward, last
 from fdbr.core import registry
 
@@ -23,6 +22,8 @@ def lay_batch_last(program: Program) -> Program:
     """The program with steps on arrays whose examples come last, if it has convolutions."""
     names = {step.primitive.name for step in program.steps if type(step) is Instruction}
     if not any(name.startswith("conv") for name in names & set(EXAMPLES_LAST)):
+        return program
+    if not backend_of(program).has_own(PUT_LAST):
         return program
     turning = _Turning()
     for step in program.steps:
@@ -64,7 +65,7 @@ class _Turning:
         return self.twins[operand]
 
     def _new(self, like: Variable, shape: Any) -> Variable:
-        return Variable(Kind(np.ndarray, tuple(shape), like.kind.dtype))
+        return Variable(like.kind.array(shape))
 
     def _add(self, name: str, operands: Any, params: Any, outs: Any) -> None:
         self.steps.append(Instruction(registry[name], tuple(operands), params, tuple(outs)))
@@ -135,7 +136,7 @@ class _Turning:
         shape = (1,) * (rank - len(kind.shape)) + kind.shape
         turned = tuple(shape[axis] for axis in forward(rank))
         if type(operand) is not Variable:
-            return np.ascontiguousarray(operand.reshape(shape).transpose(forward(rank)))
+            return kind.xp.ascontiguousarray(operand.reshape(shape).transpose(forward(rank)))
         if shape[0] not in (1, kind.size):
             return self._twin(operand)
         made = self._new(operand, turned)

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import attrs
-import numpy as np
 
+from fdbr.compiler.backends.interface import Backend, backend_of
 from fdbr.compiler.ir.program import (
     Instruction,
-    Kind,
     Program,
     Step,
     Variable,
@@ -31,14 +30,14 @@ def fuse_biases(program: Program) -> Program:
     It is done where all that reads it, in another shape or in part, is elementwise or a
     reduction; or takes elements at indices, which the product and the bias then give alone.
     """
-    readers = readers_of(program)
+    backend, readers = backend_of(program), readers_of(program)
     for output in program.outputs:
         if is_variable(output):
             readers.setdefault(output, []).append(None)  # type: ignore[arg-type]
     free: dict[Step, Any] = {}  # the steps to be replaced, and the bias
     for step in program.steps:
         if type(step) is Instruction and step.primitive.name == "affine" and _is_large(step):
-            found = list(_views(step, readers))
+            found = list(_views(step, readers, backend))
             if None not in found:
                 free.update(dict.fromkeys([step, *found], step.operands[2]))
     if not free:
@@ -53,7 +52,7 @@ def _is_large(step: Instruction) -> bool:
     return same and kind.size >= _SMALL and kinds[2].shape == kind.shape[-1:]
 
 
-def _views(step: Step, readers: dict[Variable, list[Step]]) -> Iterator[Any]:
+def _views(step: Step, readers: dict[Variable, list[Step]], backend: Backend) -> Iterator[Any]:
     """The views of a step's result, and what takes elements of it; `None` if there is more."""
     out = step.outs[0]
     found = readers.get(out, [])
@@ -61,19 +60,19 @@ def _views(step: Step, readers: dict[Variable, list[Step]]) -> Iterator[Any]:
     if looks:
         yield from looks if len(looks) == len(found) else [None]
         for look in looks:
-            yield from _views(look, readers)
+            yield from _views(look, readers, backend)
         return
     picks = [reader for reader in found if _is_pick(reader, out)]
     rest = [reader for reader in found if reader not in picks]
     yield from picks
-    if not rest or out.kind.size < _SMALL or not all(map(_is_fused, rest)):
+    if not rest or out.kind.size < _SMALL or not all(_is_fused(reader, backend) for reader in rest):
         yield None
 
 
-def _is_fused(step: Step) -> bool:
+def _is_fused(step: Step, backend: Backend) -> bool:
     """Whether a step is one that kernels do, and not only as a part of others."""
     view = isinstance(step, Instruction) and step.primitive.name in VIEWS
-    return is_candidate(step) and not view
+    return is_candidate(step, backend) and not view
 
 
 def _is_view(step: Any, x: Variable) -> bool:
@@ -134,7 +133,7 @@ def _picked(step: Instruction, plain: Variable, bias: Any) -> Iterator[Instructi
     _, *indices = step.operands
     kind = step.outs[0].kind
     shape = kind_of(indices[-1]).shape
-    own, shift = Variable(kind), Variable(Kind(np.ndarray, shape, kind.dtype))
+    own, shift = Variable(kind), Variable(kind.array(shape))
     yield attrs.evolve(step, operands=(plain, *indices), outs=(own,))
     params = {**step.params, "key": step.params["key"][-1:]}
     fuse_small = step.primitive

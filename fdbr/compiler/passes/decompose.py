@@ -8,33 +8,30 @@ from typing import Any, TypeGuard
 import attrs
 import numpy as np
 
-from fdbr.compiler.backends.cpu.formulas import CODES
-from fdbr.compiler.backends.cpu.small_kernels import is_small
+from fdbr.compiler.backends.interface import Backend, backend_of
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, kind_of
-from fdbr.compiler.passes.fuse_small import FEWEST
 from fdbr.compiler.passes.steps import renamed, renamed_all, renamed_outputs
 from fdbr.core import registry
 
 __all__ = ["decompose"]
 
-_SMALL = 2048  # elements below which the whole is as fast as its parts, but in one kernel
-
 
 def decompose(program: Program) -> Program:
     """Take compound primitives apart."""
+    backend = backend_of(program)
     templates: dict[Any, Program | None] = {}
     instead: dict[Variable, Any] = {}  # what stands for results of what was taken apart
     steps: list[Step] = []
     for step in program.steps:
         step, template = _plain(renamed(step, instead)), None
-        if _is_compound(step):
+        if _is_compound(step, backend):
             key = _key(step)
             if key not in templates:
-                templates[key] = _template(step)
+                templates[key] = _template(step, backend)
             template = templates[key]
-            worth = _is_large(step) or step.primitive.name == "scaled_and_moved"
-            if template is not None and not (worth or _is_small(template)):
+            worth = _is_large(step, backend) or step.primitive.name == "scaled_and_moved"
+            if template is not None and not (worth or _is_small(template, backend)):
                 template = None
         if template is None:
             steps.append(step)
@@ -53,12 +50,12 @@ def decompose(program: Program) -> Program:
     return renamed_outputs(program, steps, instead)
 
 
-def _is_compound(step: Step) -> TypeGuard[Instruction]:
-    """Whether a step is to be taken apart; arrays of other modules are no matter of kernels."""
+def _is_compound(step: Step, backend: Backend) -> TypeGuard[Instruction]:
+    """Whether a step is to be taken apart: of numbers, and arrays for which there are kernels."""
     if not isinstance(step, Instruction) or not step.primitive.compound:
         return False
     kinds = map(kind_of, step.operands)
-    return all(k.is_array or k.is_number or issubclass(k.type, np.generic) for k in kinds)
+    return all(k.is_number or k.is_scalar or k.module is backend.module for k in kinds)
 
 
 def _plain(step: Step) -> Step:
@@ -68,18 +65,19 @@ def _plain(step: Step) -> Step:
     return attrs.evolve(step, primitive=registry["sum"], params={"axes": (0,), "keepdims": False})
 
 
-def _is_large(step: Instruction) -> bool:
+def _is_large(step: Instruction, backend: Backend) -> bool:
     kind = kind_of(step.operands[0])
-    if not kind.is_array or CODES.get(kind.dtype) not in ("f4", "f8"):
+    if not kind.is_array or not backend.can_fold(kind):
         return False
     axes = step.params.get("axes", (len(kind.shape) - 1,) if step.several else ())
     trailing = tuple(range(len(kind.shape) - len(axes), len(kind.shape)))
-    return kind.size >= _SMALL and tuple(sorted(axes)) == trailing
+    return kind.size >= backend.costs.launch and tuple(sorted(axes)) == trailing
 
 
-def _is_small(template: Program) -> bool:
+def _is_small(template: Program, backend: Backend) -> bool:
     """Whether the parts are to be done by one kernel for small arrays."""
-    return len(template.steps) >= FEWEST and all(map(is_small, template.steps))
+    few = len(template.steps) < backend.costs.fewest_small
+    return not few and all(map(backend.is_small, template.steps))
 
 
 def _key(step: Instruction) -> Any:
@@ -87,9 +85,10 @@ def _key(step: Instruction) -> Any:
     return step.primitive.name, kinds, tuple(sorted(step.params.items()))
 
 
-def _template(step: Instruction) -> Program | None:
+def _template(step: Instruction, backend: Backend) -> Program | None:
     """The program of a primitive's value; `None` if it takes decisions, or does not change."""
-    examples = [np.zeros(kind.shape, kind.dtype) for kind in map(kind_of, step.operands)]
+    xp = backend.module  # whose functions take no traced values, as NumPy's do
+    examples = [xp.zeros(kind.shape, kind.dtype) for kind in map(kind_of, step.operands)]
 
     def value(traced: list[Any]) -> list[Any]:
         out = step.primitive.value(np, *traced, **step.params)

@@ -6,8 +6,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backends.cpu.buffer_assignment import is_fresh, is_large
-from fdbr.compiler.backends.cpu.formulas import is_total
+from fdbr.compiler.backends.interface import Backend, backend_of
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Variable, is_variable
 from fdbr.compiler.passes.steps import readers_of
 
@@ -23,7 +22,8 @@ def donate(program: Program) -> Program:
     They come last: whatever takes decisions or may fail is over when the first of them begins,
     and whoever else reads what they write over has read it.
     """
-    sharing = _sharing(program)
+    backend = backend_of(program)
+    sharing = _sharing(program, backend)
     if not sharing:
         return program
     outputs = {v for v in program.outputs if is_variable(v)}
@@ -32,7 +32,7 @@ def donate(program: Program) -> Program:
         step
         for step in program.steps
         if type(step) is Fused
-        and all(map(is_total, step.steps))
+        and all(map(backend.is_total, step.steps))
         and outputs.issuperset(step.outs)
         and not any(out in readers for out in step.outs)
     ]
@@ -56,10 +56,10 @@ def _over(kernel: Fused, free: Set[Variable]) -> Fused:
     return attrs.evolve(kernel, over=over) if over else kernel
 
 
-def _sharing(program: Program) -> Sharing:
-    sharing: dict[Any, Set[Variable]] = {v: {v} for v in program.donated if is_large(v)}
+def _sharing(program: Program, backend: Backend) -> Sharing:
+    sharing: dict[Any, Set[Variable]] = {v: {v} for v in program.donated if backend.is_large(v)}
     for step in program.steps if sharing else ():
         below = [sharing[v] for v in step.reads if v in sharing]
-        if below and isinstance(step, Instruction) and not is_fresh(step):
+        if below and isinstance(step, Instruction) and not step.primitive.fresh:
             sharing.update(dict.fromkeys(step.outs, frozenset().union(*below)))
     return sharing

@@ -3,13 +3,10 @@
 from itertools import chain
 from typing import Any
 
-from fdbr.compiler.backends.cpu.small_kernels import is_small
+from fdbr.compiler.backends.interface import Backend, backend_of
 from fdbr.compiler.ir.program import Fused, Program, Small, Step, Variable
 
-__all__ = ["FEWEST", "fuse_small"]
-
-FEWEST = 4  # steps from which on a kernel costs less than they do
-_MOST = 40  # steps of one kernel: LLVM's time grows faster than their number
+__all__ = ["fuse_small"]
 
 
 def fuse_small(program: Program) -> Program:
@@ -17,12 +14,14 @@ def fuse_small(program: Program) -> Program:
 
     Those that make up a fused kernel too: this one has no rows, and its loops are longer.
     """
+    backend = backend_of(program)
+    costs = backend.costs
     runs: list[list[Any]] = [[]]
     made: set[Variable] = set()
     waiting: list[Any] = []
-    for step in chain.from_iterable(map(_parts, program.steps)):
-        small = is_small(step)
-        if len(waiting) >= _MOST if small else not made.isdisjoint(step.reads):
+    for step in chain.from_iterable(_parts(step, backend) for step in program.steps):
+        small = backend.is_small(step)
+        if len(waiting) >= costs.most_small if small else not made.isdisjoint(step.reads):
             runs += [waiting, []]
             waiting, made = [], set()
         if small:
@@ -38,7 +37,7 @@ def fuse_small(program: Program) -> Program:
                 last.setdefault(variable, number)
     steps: list[Step] = []
     for number, run in enumerate(runs):
-        if number % 2 == 0 or len(run) < FEWEST:
+        if number % 2 == 0 or len(run) < costs.fewest_small:
             steps += run
         else:
             outs = [v for step in run for v in step.outs if last.get(v, 0) > number]
@@ -46,6 +45,8 @@ def fuse_small(program: Program) -> Program:
     return program.replace(steps)
 
 
-def _parts(step: Step) -> tuple[Any, ...]:
+def _parts(step: Step, backend: Backend) -> tuple[Any, ...]:
     """The steps of a kernel that a kernel for small arrays can do, or else the step."""
-    return step.steps if type(step) is Fused and all(map(is_small, step.steps)) else (step,)
+    if type(step) is Fused and all(map(backend.is_small, step.steps)):
+        return step.steps
+    return (step,)

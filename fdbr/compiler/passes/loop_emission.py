@@ -273,7 +273,7 @@ class Emission:
         order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape) + 1)]
         if axis:
             turned = tuple(whole.kind.shape[i] for i in order)
-            kind = Kind(np.ndarray, turned, out.kind.dtype)
+            kind = out.kind.array(turned)
             whole = self.emit("permute", whole, kind=kind, axes=tuple(order))
         if step.primitive.name == "concat":
             whole = self.emit("reshape", whole, kind=out.kind, to=out.kind.shape)

@@ -4,48 +4,37 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from fdbr.compiler.backends.cpu.broadcast_layout import place, splits
-from fdbr.compiler.backends.cpu.element_code import BY_ROW
-from fdbr.compiler.backends.cpu.formulas import CODES, formula_of
+from fdbr.compiler.backends.interface import Backend, backend_of
+from fdbr.compiler.ir.broadcast_layout import place, splits
+from fdbr.compiler.ir.folds import fold_of
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, kind_of
 from fdbr.compiler.passes.steps import readers_of
 
-__all__ = ["VIEWS", "fuse_loops", "is_candidate", "reduction_of"]
+__all__ = ["VIEWS", "fuse_loops", "is_candidate"]
 
-_SMALL = 2048  # elements below which NumPy is as fast as a kernel
-_LONG = 12  # steps from which on a kernel pays however small it is
-_ROWS = 8  # rows, so that threads can share them
-_MOST = 60  # steps of one kernel: LLVM's time grows faster than their number
-_SLOW = 8  # additions that an element costs, from which on a kernel pays for one operation
 VIEWS = frozenset({"reshape", "broadcast_to"})
-
-
-def reduction_of(step: Instruction) -> tuple[str, tuple[int, ...]] | None:
-    """How a step combines elements, and the axes along which it does; `None` if it does not."""
-    name = step.primitive.fold
-    if not name or not step.operands or type(step.operands[0]) is not Variable:
-        return None
-    kind = step.operands[0].kind
-    if CODES.get(kind.dtype) not in ("f4", "f8") or kind.dtype != step.outs[0].kind.dtype:
-        return None
-    return (name, tuple(sorted(step.params["axes"]))) if kind.size else None
+_ALONE = 8  # times as many elements as for several steps, that a kernel for one must have
+_TOGETHER = 4  # the same, for elements times steps of a kernel on fewer elements
 
 
 class _Group:
-    """A kernel in the making.
+    """A kernel in the making, of steps that kernels can do.
 
     Attributes
     ----------
+    most
+        How many steps it may have.
     rows
         The values of which there is one a row, for a split that a reduction has decided.
     """
 
-    __slots__ = ("closed", "domain", "final", "members", "parts", "rows", "splits", "steps")
+    __slots__ = (
+        *("closed", "domain", "final", "members", "most", "parts", "rows", "splits"),
+        "steps",
+    )
 
-    def __init__(self, domain: tuple[int, ...]) -> None:
-        self.domain = domain
+    def __init__(self, domain: tuple[int, ...], most: int) -> None:
+        self.domain, self.most = domain, most
         self.splits = frozenset(range(len(domain) + 1))
         self.steps: list[Instruction] = []
         self.members: set[Variable] = set()
@@ -57,7 +46,7 @@ class _Group:
     @classmethod
     def joined(cls, parts: list["_Group"]) -> "_Group | None":
         """Groups in one, if they run over the same domain."""
-        whole = cls(parts[0].domain)
+        whole = cls(parts[0].domain, parts[0].most)
         for part in parts:
             whole.splits &= part.splits
             if part.domain != whole.domain or not whole.splits:
@@ -71,7 +60,7 @@ class _Group:
 
     def admit(self, step: Instruction) -> bool:
         """Take a step in, if it fits."""
-        if len(self.steps) >= _MOST or any(v in self.final for v in step.reads):
+        if len(self.steps) >= self.most or any(v in self.final for v in step.reads):
             return False
         fits = self._fits(step)
         if fits is None:
@@ -86,7 +75,7 @@ class _Group:
     def _fits(self, step: Instruction) -> tuple[frozenset[int], set[Variable] | None] | None:
         """The splits that are left, and which kind of value the step makes."""
         shape = step.outs[0].kind.shape
-        found = reduction_of(step)
+        found = fold_of(step)
         if found is not None:
             operand: Variable = step.operands[0]
             if operand in self.rows or operand.kind.shape != self.domain:
@@ -99,7 +88,7 @@ class _Group:
             if axes == tuple(range(len(axes))) and axes and found[0] in ("sum", "mean"):
                 return self._only(len(axes), self.final)
             return None
-        if step.primitive.name in BY_ROW:
+        if not step.primitive.elementwise and step.primitive.name not in VIEWS:
             return self._fits_by_row(step)
         if any(v in self.rows for v in step.reads) and shape != self.domain:
             return self._fits_row(step, shape)
@@ -130,8 +119,7 @@ class _Group:
     def _fits_row(self, step: Instruction, shape: tuple[int, ...]) -> Any:
         """Whether a step acts on values of which there is one a row."""
         (split,) = self.splits
-        count = int(np.prod(self.domain[:split], dtype=int))
-        size = int(np.prod(shape, dtype=int))
+        count, size = math.prod(self.domain[:split]), math.prod(shape)
         if size != count:
             return None
         for operand in step.operands:
@@ -154,41 +142,32 @@ def _is_squeezed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return [n for n in a if n != 1] == [n for n in b if n != 1]
 
 
-def is_candidate(step: Step) -> bool:
+def is_candidate(step: Step, backend: Backend) -> bool:
     """Whether a kernel can do a step, with others or alone."""
     if type(step) is not Instruction:
         return False
     out = step.outs[0].kind
     if not out.size or len(step.outs) != 1:
         return False
-    if not all(kind_of(o).type in _TYPES for o in (*step.operands, *step.outs)):
+    if not all(backend.holds(kind_of(o)) for o in (*step.operands, *step.outs)):
         return False
     if step.primitive.name in VIEWS:
-        operand = kind_of(step.operands[0])
-        return out.dtype in CODES and operand.dtype == out.dtype
-    if step.primitive.name in BY_ROW:
-        return _is_by_row(step)
-    return reduction_of(step) is not None or _is_worth_joining(step)
+        return bool(kind_of(step.operands[0]).dtype == out.dtype)
+    if step.primitive.fold:
+        return fold_of(step) is not None and backend.can_fold(out)
+    if step.primitive.elementwise:
+        return _is_worth_joining(step, backend)
+    return len(out.shape) > 1 and out.shape[-1] > 1 and backend.is_by_row(step)
 
 
-def _is_worth_joining(step: Instruction) -> bool:
-    """Whether a step is elementwise, and NumPy has no loop that is faster than its formula."""
-    formula, least = formula_of(step), step.primitive.cost
-    return formula is not None and (not least or formula.cost <= least)
-
-
-def _is_by_row(step: Instruction) -> bool:
-    kind = step.outs[0].kind
-    codes = [CODES.get(kind_of(operand).dtype) for operand in step.operands]
-    same = codes[0] == codes[1] == CODES.get(kind.dtype) and codes[0] in ("f4", "f8")
-    return same and codes[2] in ("i4", "i8") and len(kind.shape) > 1 and kind.shape[-1] > 1
-
-
-_TYPES = frozenset({np.ndarray, np.float32, np.float64, np.bool_, np.int64, float, int})
+def _is_worth_joining(step: Instruction, backend: Backend) -> bool:
+    """Whether the array module has no loop for an elementwise step that is faster than a kernel."""
+    least = step.primitive.cost
+    return backend.is_elementwise(step) and (not least or backend.cost(step) <= least)
 
 
 def _domain_of(step: Instruction) -> tuple[int, ...]:
-    whole = step.operands[0] if reduction_of(step) else step.outs[0]
+    whole = step.operands[0] if fold_of(step) else step.outs[0]
     return tuple(kind_of(whole).shape)
 
 
@@ -198,20 +177,21 @@ def fuse_loops(program: Program) -> Program:
     A group stays open until a step outside reads what it makes; then it runs where its last
     step stood.
     """
-    program = program.replace(_reductions_first(program.steps))
+    backend = backend_of(program)
+    program = program.replace(_reductions_first(program.steps, backend))
     groups: dict[_Group, None] = {}
     home: dict[Variable, _Group] = {}
     reading: dict[Variable, _Group] = {}  # the last group that reads a variable from outside
     for step in program.steps:
         near = list(dict.fromkeys(home[v] for v in step.reads if v in home))
         joined = None
-        if isinstance(step, Instruction) and is_candidate(step):
+        if isinstance(step, Instruction) and is_candidate(step, backend):
             still = [group for group in near if not group.closed]
             joined = _join(step, still)
             if joined is None and not still and step.primitive.name not in VIEWS:
                 joined = _join(step, _siblings(step, reading))
             if joined is None and step.primitive.name not in VIEWS:
-                group = _Group(_domain_of(step))
+                group = _Group(_domain_of(step), backend.costs.most)
                 joined = group if group.admit(step) else None
         if joined is not None:
             groups[joined] = None
@@ -227,7 +207,7 @@ def fuse_loops(program: Program) -> Program:
     order = {step: position for position, step in enumerate(program.steps)}
     for group in groups:
         group.steps.sort(key=order.__getitem__)
-    return _assembled(program, list(groups))
+    return _assembled(program, list(groups), backend)
 
 
 def _siblings(step: Instruction, reading: dict[Variable, _Group]) -> list[_Group]:
@@ -237,7 +217,7 @@ def _siblings(step: Instruction, reading: dict[Variable, _Group]) -> list[_Group
     return [group for group in found if not group.closed and group.domain == domain]
 
 
-def _reductions_first(steps: Sequence[Step]) -> list[Step]:
+def _reductions_first(steps: Sequence[Step], backend: Backend) -> list[Step]:
     """Reductions moved to where their operand is made, before others read it.
 
     One over all that a reshape has put together is made one of what was reshaped.
@@ -247,10 +227,10 @@ def _reductions_first(steps: Sequence[Step]) -> list[Step]:
     rest: list[Step] = []
     for step in steps:
         makers.update(dict.fromkeys(step.outs, step))
-        if type(step) is not Instruction or reduction_of(step) is None:
+        if type(step) is not Instruction or not _is_reduction(step, backend):
             rest.append(step)
             continue
-        step = _unreshaped(step, makers)
+        step = _unreshaped(step, makers, backend)
         operand = step.operands[0]
         if operand in makers and type(makers[operand]) is Instruction:
             after.setdefault(operand, []).append(step)
@@ -267,7 +247,12 @@ def _reductions_first(steps: Sequence[Step]) -> list[Step]:
     return found
 
 
-def _unreshaped(step: Instruction, makers: dict[Variable, Step]) -> Instruction:
+def _is_reduction(step: Instruction, backend: Backend) -> bool:
+    found = fold_of(step)
+    return found is not None and backend.can_fold(step.outs[0].kind)
+
+
+def _unreshaped(step: Instruction, makers: dict[Variable, Step], backend: Backend) -> Instruction:
     """A sum over leading axes of a reshaped array as one of the array itself, if it is the same."""
     maker = makers.get(step.operands[0])
     if type(maker) is not Instruction or maker.primitive.name != "reshape":
@@ -275,7 +260,7 @@ def _unreshaped(step: Instruction, makers: dict[Variable, Step]) -> Instruction:
     if step.primitive.name != "sum" or step.params["keepdims"]:
         return step
     source = maker.operands[0]
-    if source not in makers or not is_candidate(makers[source]):
+    if source not in makers or not is_candidate(makers[source], backend):
         return step
     axes, shape = tuple(sorted(step.params["axes"])), step.operands[0].kind.shape
     if type(source) is not Variable or axes != tuple(range(len(axes))):
@@ -301,13 +286,13 @@ def _join(step: Instruction, near: list[_Group]) -> _Group | None:
     return None
 
 
-def _assembled(program: Program, groups: list[_Group]) -> Program:
+def _assembled(program: Program, groups: list[_Group], backend: Backend) -> Program:
     readers = readers_of(program)
     kept = {v for v in program.outputs if type(v) is Variable}
     last: dict[Any, Fused] = {}
     inside: set[Any] = set()
     for group in groups:
-        steps = _worth(group, readers, kept)
+        steps = _worth(group, backend)
         if not steps:
             continue
         own = set(steps)
@@ -317,7 +302,7 @@ def _assembled(program: Program, groups: list[_Group]) -> Program:
             for v in step.outs
             if v in kept or any(reader not in own for reader in readers.get(v, ()))
         ]
-        split = _split(group)
+        split = _split(group, backend.costs.rows)
         inside |= own
         last[steps[-1]] = Fused(tuple(steps), group.domain, split, tuple(outs))
     steps_: list[Step] = []
@@ -329,35 +314,25 @@ def _assembled(program: Program, groups: list[_Group]) -> Program:
     return program.replace(steps_)
 
 
-def _worth(group: _Group, readers: Any, kept: set[Variable]) -> list[Instruction]:
-    """The steps of a group that is to become a kernel; none if NumPy does it as fast."""
-    steps = list(group.steps)
+def _worth(group: _Group, backend: Backend) -> list[Instruction]:
+    """The steps of a group that is to become a kernel; none if its array module is as fast."""
+    steps, costs = list(group.steps), backend.costs
     real = [s for s in steps if s.primitive.name not in VIEWS]
-    size = int(np.prod(group.domain, dtype=int))
-    if len(real) < 2 and not (size >= 8 * _SMALL and _pays_alone(real)):
+    size = math.prod(group.domain)
+    alone = any(_repeats_all(s) or backend.pays_alone(s) for s in real)
+    if len(real) < 2 and not (size >= _ALONE * costs.launch and alone):
         return []
-    if size < _SMALL and len(real) < _LONG and size * len(real) < 4 * _SMALL:
-        return []
-    return steps
-
-
-def _pays_alone(steps: list[Instruction]) -> bool:
-    return any(_is_slow(s) or _repeats_all(s) for s in steps)
-
-
-def _is_slow(step: Instruction) -> bool:
-    """Whether it takes NumPy more than one instruction an element."""
-    found = formula_of(step)
-    return found is not None and found.is_composed and found.cost >= _SLOW
+    short = len(real) < costs.long and size * len(real) < _TOGETHER * costs.launch
+    return [] if size < costs.launch and short else steps
 
 
 def _repeats_all(step: Instruction) -> bool:
-    """Whether every operand is repeated, which NumPy has no fast loop for."""
+    """Whether every operand is repeated, which array modules have no fast loop for."""
     size = step.outs[0].kind.size
     return len(step.operands) > 1 and all(kind_of(o).size < size for o in step.operands)
 
 
-def _split(group: _Group) -> int:
+def _split(group: _Group, rows: int) -> int:
     """The split at which the fewest operands repeat in rows; of those, none, or long columns."""
     if len(group.splits) == 1:
         return next(iter(group.splits))
@@ -367,7 +342,7 @@ def _split(group: _Group) -> int:
     best = [k for k in sorted(group.splits) if repeats[k] == min(repeats.values())]
     if rank in best:
         return rank
-    return next((k for k in best if math.prod(group.domain[:k]) >= _ROWS), best[-1])
+    return next((k for k in best if math.prod(group.domain[:k]) >= rows), best[-1])
 
 
 def _repeats(shape: tuple[int, ...], domain: tuple[int, ...], split: int) -> bool:

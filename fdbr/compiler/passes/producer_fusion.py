@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 
+from fdbr.compiler.backends.interface import Backend, backend_of
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, is_variable
 from fdbr.compiler.passes.steps import fits, readers_of
 
@@ -18,7 +19,7 @@ def fuse_producers(program: Program) -> Program:
     has at hand: the slope is one.
     """
     kept = {v for v in program.outputs if is_variable(v)}
-    readers = readers_of(program)
+    backend, readers = backend_of(program), readers_of(program)
     makers = {out: step for step in program.steps if type(step) is Fused for out in step.outs}
     changed: dict[Step, Fused] = {}  # by the kernels that were there at first
 
@@ -34,7 +35,7 @@ def fuse_producers(program: Program) -> Program:
                 for v in now(first).outs
                 if v not in kept and all(step is later for step in readers.get(v, ()))
             }
-            found = _moved(now(first), now(later), sole)
+            found = _moved(now(first), now(later), sole, backend)
             if found is not None:
                 changed[first], changed[later] = found
     if not changed:
@@ -42,7 +43,9 @@ def fuse_producers(program: Program) -> Program:
     return program.replace(changed.get(step, step) for step in program.steps)
 
 
-def _moved(first: Fused, later: Fused, sole: set[Variable]) -> tuple[Fused, Fused] | None:
+def _moved(
+    first: Fused, later: Fused, sole: set[Variable], backend: Backend
+) -> tuple[Fused, Fused] | None:
     """Two kernels with steps of the later one in the earlier one, if less lies between them then.
 
     ``sole`` are the results of the earlier one that nobody else reads.
@@ -53,7 +56,7 @@ def _moved(first: Fused, later: Fused, sole: set[Variable]) -> tuple[Fused, Fuse
     moving: list[Instruction] = []
     for step in later.steps:
         ready = step.reads and given.issuperset(step.reads)
-        if ready and fits(step, first) and step.outs[0] not in later.outs:
+        if ready and fits(step, first, backend) and step.outs[0] not in later.outs:
             moving.append(step)
             given.add(step.outs[0])
     rest = tuple(step for step in later.steps if step not in moving)

@@ -4,13 +4,11 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backends.cpu.element_code import cost
+from fdbr.compiler.backends.interface import Backend, backend_of
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, is_variable
 from fdbr.compiler.passes.steps import fits, readers_of, renamed_all
 
 __all__ = ["rematerialize"]
-
-_CHEAP = 4  # additions that cost less than to write an element and to read it again
 
 Chain = list[Instruction]
 """Steps that make a value out of what a kernel reads, in their order."""
@@ -22,7 +20,7 @@ def rematerialize(program: Program) -> Program:
     A reader makes a value again where a few additions and multiplications do it out of what it
     reads besides: so ``x * x`` is not kept from the way forward to the way back if ``x`` is.
     """
-    readers = readers_of(program)
+    backend, readers = backend_of(program), readers_of(program)
     kept = {v for v in program.outputs if is_variable(v)}
     chains: dict[Step, dict[Variable, Chain]] = {}
     gone: set[Variable] = set()
@@ -34,7 +32,7 @@ def rematerialize(program: Program) -> Program:
             later = readers.get(out, ())
             if out in kept or not later or not all(type(step) is Fused for step in later):
                 continue
-            found = [_chain(out, makers, step, gone) for step in later]
+            found = [_chain(out, makers, step, gone, backend) for step in later]
             if all(found):
                 gone.add(out)
                 for step, chain in zip(later, found, strict=True):
@@ -47,7 +45,11 @@ def rematerialize(program: Program) -> Program:
 
 
 def _chain(
-    wanted: Variable, makers: dict[Variable, Instruction], reader: Any, gone: set[Variable]
+    wanted: Variable,
+    makers: dict[Variable, Instruction],
+    reader: Any,
+    gone: set[Variable],
+    backend: Backend,
 ) -> Chain:
     """The steps by which a kernel makes a value out of its other operands; none if it cannot."""
     given = {v for v in reader.reads if v is not wanted and v not in gone}
@@ -58,14 +60,14 @@ def _chain(
         if variable in made:
             return True
         step = makers.get(variable)
-        if step is None or not fits(step, reader):
+        if step is None or not fits(step, reader, backend):
             return False
         needed = [o for o in step.operands if is_variable(o) and o not in given and o not in made]
         if not all(map(make, needed)):
             return False
         chain.append(step)
         made.add(variable)
-        return sum(map(cost, chain)) <= _CHEAP
+        return sum(map(backend.cost, chain)) <= backend.costs.access
 
     return chain if make(wanted) else []
 

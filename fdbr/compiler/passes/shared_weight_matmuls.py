@@ -5,7 +5,6 @@ from typing import Any
 
 from fdbr.compiler.ir.program import (
     Instruction,
-    Kind,
     Program,
     Step,
     Variable,
@@ -180,8 +179,8 @@ def _one_product(group: Node, orders: dict[Any, Any]) -> Iterator[Instruction]:
         inputs = list(order)
     rows = [step.outs[0].kind.shape[0] for step in group]
     kind, out = kind_of(inputs[0]), first.outs[0].kind
-    x = Variable(Kind(kind.type, (sum(rows), kind.shape[1]), kind.dtype))
-    whole = Variable(Kind(out.type, (sum(rows), out.shape[1]), out.dtype))
+    x = Variable(kind.array((sum(rows), kind.shape[1])))
+    whole = Variable(out.array((sum(rows), out.shape[1])))
     yield Instruction(registry["concat"], tuple(inputs), {"axis": 0}, (x,), False, first.region)
     operands = (x, *first.operands[1:])
     yield Instruction(first.primitive, operands, first.params, (whole,), False, first.region)

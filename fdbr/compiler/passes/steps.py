@@ -5,8 +5,8 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backends.cpu.broadcast_layout import place
-from fdbr.compiler.backends.cpu.formulas import is_elementwise
+from fdbr.compiler.backends.interface import Backend
+from fdbr.compiler.ir.broadcast_layout import place
 from fdbr.compiler.ir.program import (
     Fused,
     Guard,
@@ -93,9 +93,9 @@ def readers_of(program: Program) -> dict[Variable, list[Step]]:
     return readers
 
 
-def fits(step: Instruction, kernel: Fused) -> bool:
+def fits(step: Instruction, kernel: Fused, backend: Backend) -> bool:
     """Whether a kernel can do a step too, for each of its elements."""
-    if not is_elementwise(step) or step.outs[0].kind.shape != kernel.domain:
+    if not backend.is_elementwise(step) or step.outs[0].kind.shape != kernel.domain:
         return False
     shapes = [kind_of(operand).shape for operand in step.operands]
     return all(place(shape, kernel.domain, kernel.split) is not None for shape in shapes)

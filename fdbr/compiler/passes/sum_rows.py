@@ -2,10 +2,13 @@
 
 import attrs
 
+from fdbr.compiler.backends.interface import backend_of
 from fdbr.compiler.ir.program import Instruction, Program, Step, kind_of
 from fdbr.core import registry
 
 __all__ = ["sum_rows"]
+
+_OWN = registry["sum_of_rows"]
 
 
 def sum_rows(program: Program) -> Program:
@@ -19,6 +22,8 @@ def sum_rows(program: Program) -> Program:
       v1: float64[3] = sum_of_rows(v0)
       return v1
     """
+    if not backend_of(program).has_own(_OWN):
+        return program
     return program.replace(map(_by_blas, program.steps))
 
 
@@ -29,5 +34,5 @@ def _by_blas(step: Step) -> Step:
         and step.params == {"axes": (0,), "keepdims": False}
         and len(kind_of(step.operands[0]).shape) == 2
     ):
-        return attrs.evolve(step, primitive=registry["sum_of_rows"], params={})
+        return attrs.evolve(step, primitive=_OWN, params={})
     return step

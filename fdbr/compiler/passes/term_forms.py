@@ -77,7 +77,7 @@ def _joined(parts: Sequence[Any], region: int) -> Instruction:
     """Arrays of one dtype one after the other along the first axis."""
     first = kind_of(parts[0])
     rows = sum(kind_of(part).shape[0] for part in parts)
-    kind = Kind(first.type, (rows, *first.shape[1:]), first.dtype)
+    kind = first.array((rows, *first.shape[1:]))
     return _applied("concat", parts, kind, region, axis=0)
 
 
@@ -139,7 +139,7 @@ def _product_steps(group: list[_Product]) -> Callable[[Variable, int], list[Inst
     def steps(out: Variable, region: int) -> list[Instruction]:
         a, b = _joined([p.a for p in group], region), _joined([p.b for p in group], region)
         kind = a.outs[0].kind
-        turned = Kind(kind.type, kind.shape[::-1], kind.dtype)
+        turned = kind.array(kind.shape[::-1])
         left = _applied("permute", a.outs, turned, region, axes=(1, 0))
         operands = (left.outs[0], b.outs[0])
         return [a, b, left, Instruction(registry["matmul"], operands, {}, (out,), False, region)]

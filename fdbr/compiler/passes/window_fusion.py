@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fdbr.compiler.backends.interface import backend_of
 from fdbr.compiler.ir.program import Instruction, Program, Step, kind_of
 from fdbr.compiler.passes.dce import dce
 from fdbr.compiler.passes.program_primitives import PULLED, WITH_RELU
@@ -16,12 +17,13 @@ def fuse_windows(program: Program) -> Program:
     """Join steps around windows; those that nobody reads any more are dropped."""
     if not any(type(s) is Instruction and s.primitive.name in _FINDERS for s in program.steps):
         return program
-    facts = Facts(count_reads(program))
+    backend, facts = backend_of(program), Facts(count_reads(program))
     steps: list[Step] = []
     for step in program.steps:
         if type(step) is Instruction:
             find = _FINDERS.get(step.primitive.name)
-            step = (find and find(step, facts)) or step
+            found = find and find(step, facts)
+            step = found if found and backend.has_own(found.primitive) else step
             facts.makers.update(dict.fromkeys(step.outs, step))
         steps.append(step)
     return dce(program.replace(steps))

@@ -23,6 +23,7 @@ from weakref import WeakValueDictionary
 from fdbr.compiler.backends.cpu import compiling
 
 __all__ = [
+    "Awaited",
     "NotCompiledError",
     "Request",
     "address_of",
@@ -84,6 +85,62 @@ class Request:
         if self.address is None:
             self.address = compiling.address_of(self.source)
         return self.address
+
+
+class Awaited:
+    """A kernel of a program, which is not compiled yet; what else does the same stands in for it.
+
+    Parameters
+    ----------
+    request
+        What it is compiled by.
+
+    Attributes
+    ----------
+    seconds
+        How long something else has stood in for it.
+    """
+
+    __slots__ = ("request", "seconds")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.seconds = 0.0
+
+    @property
+    def length(self) -> int:
+        """That of its source."""
+        return len(self.request.source)
+
+    @property
+    def asked(self) -> bool:
+        """Whether it is being compiled."""
+        return self.request.asked
+
+    def ask(self) -> None:
+        """Have it compiled in the background."""
+        ask(self.request)
+
+    def hurry(self, urgent: bool) -> None:
+        """Have it compiled although others want the processor, or not."""
+        self.request.urgent = urgent
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is compiled; if so, it has taken its place."""
+        if self.request.address is None:
+            return False
+        self.settle()
+        return True
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has taken its place, or never will."""
+        return self.is_there or bool(self.request.failed)
+
+    def settle(self) -> Any:
+        """Put it in its place; it is waited for."""
+        raise NotImplementedError
 
 
 class _Service:

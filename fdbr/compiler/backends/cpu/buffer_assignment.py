@@ -27,7 +27,7 @@ from fdbr.compiler.ir.program import (
     kind_of,
 )
 
-__all__ = ["Plan", "is_fresh", "is_join", "is_large", "is_product", "plan"]
+__all__ = ["Plan", "is_join", "is_large", "is_product", "plan"]
 
 _LEAST = 4096  # bytes; below, NumPy's own cache of memory is as good
 _ALIGNED = 64
@@ -147,7 +147,7 @@ def plan(
                 roots[out] = frozenset({out})
                 born[out], last[out] = early.get(out, position), position
                 shown[out] = _lying(out.kind)
-            elif not made and below and not is_fresh(step):
+            elif not made and below and isinstance(step, Instruction) and not step.primitive.fresh:
                 roots[out] = frozenset().union(*below)
     gone = {root for v in program.outputs if is_variable(v) for root in roots.get(v, ())}
     planned = [v for v in born if v not in gone]
@@ -219,12 +219,6 @@ def _copies(step: Instruction, shown: dict[Variable, Any]) -> bool:
         except ValueError:
             return True
     return False
-
-
-def is_fresh(step: Any) -> bool:
-    """Whether the results of a step never share memory with its operands."""
-    fresh: bool = step.primitive.fresh
-    return fresh
 
 
 def _packed(

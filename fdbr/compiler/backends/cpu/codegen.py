@@ -19,9 +19,9 @@ from fdbr.compiler.backends.cpu.sequence_building import Builder
 from fdbr.compiler.backends.cpu.sequence_lines import Sequences
 from fdbr.compiler.backends.cpu.sequencing import Natives, Run, gathered, is_look
 from fdbr.compiler.backends.cpu.small_matmuls import product_lines
-from fdbr.compiler.backends.cpu.stepwise import is_direct
 from fdbr.compiler.backends.cpu.window_kernels import VALUES
 from fdbr.compiler.backends.cpu.workspaces import give, taker
+from fdbr.compiler.backends.stepwise import is_direct
 from fdbr.compiler.ir.guards import EXACT, same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.liveness import last_uses

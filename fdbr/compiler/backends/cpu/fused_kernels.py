@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.backends.cpu.broadcast_layout import Place, place
 from fdbr.compiler.backends.cpu.element_code import BY_ROW, Elements, cost
 from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.backends.cpu.written import Output, Written, literal, store, stored
+from fdbr.compiler.ir.broadcast_layout import Place, place
+from fdbr.compiler.ir.folds import fold_of
 from fdbr.compiler.ir.program import Fused, Instruction, Variable, kind_of
-from fdbr.compiler.passes.loop_fusion import reduction_of
 
 __all__ = ["write"]
 
@@ -58,7 +58,7 @@ class _Writer:
         for step in self.fused.steps:
             out = step.outs[0]
             level = max((self.levels.get(v, 0) for v in step.reads), default=0)
-            reduction = reduction_of(step)
+            reduction = fold_of(step)
             mine = any(self.is_row.get(v, False) for v in step.reads)
             if reduction is not None:
                 rank = len(self.fused.domain)
@@ -233,7 +233,7 @@ def _stream(writer: _Writer, out: Variable, name: str, first: str, count: str) -
 
 def _final_output(writer: _Writer, step: Instruction) -> tuple[str, str, str, bool]:
     """The memory for the partial results of a reduction over rows."""
-    name, axes = reduction_of(step) or ("", ())
+    name, axes = fold_of(step) or ("", ())
     out = step.outs[0]
     whole = len(axes) == len(writer.fused.domain)
     shape = () if whole else writer.fused.domain[writer.fused.split :]
@@ -357,7 +357,7 @@ def _keep(writer: _Writer, names: dict[Variable, str]) -> None:
     for step in writer.fused.steps:
         for v in step.reads:
             needed = writer.levels[step.outs[0]] - (1 if writer.is_row.get(step.outs[0]) else 0)
-            if reduction_of(step) is None and not writer.is_row.get(step.outs[0]):
+            if fold_of(step) is None and not writer.is_row.get(step.outs[0]):
                 needed = writer.levels[step.outs[0]]
             if v not in weights or v in writer.kept or needed <= writer.levels[v]:
                 continue
@@ -379,7 +379,7 @@ def _row_values(
         out = step.outs[0]
         if writer.levels[out] != level or not writer.is_row.get(out, False):
             continue
-        found = reduction_of(step)
+        found = fold_of(step)
         if found is not None and level:
             name, code = f"t{level}_{len(known)}", CODES[out.kind.dtype]
             total = f"s_{id_of(writer, out)}"
@@ -418,7 +418,7 @@ def _stage(
     inside: list[str] = []
     for step in writer.fused.steps:
         out = step.outs[0]
-        found = reduction_of(step)
+        found = fold_of(step)
         if found is not None and writer.is_row.get(out, False):
             if writer.levels[out] != level + 1:
                 continue

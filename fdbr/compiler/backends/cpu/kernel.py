@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 
 from fdbr.compiler.backends.cpu.background import (
+    Awaited,
     NotCompiledError,
-    Request,
-    ask,
     go_on,
     impatient,
     wanted,
 )
 from fdbr.compiler.backends.cpu.launching import function_at, launch
-from fdbr.compiler.backends.cpu.stepwise import stepwise, unboxed
 from fdbr.compiler.backends.cpu.written import Output, Written
+from fdbr.compiler.backends.stepwise import stepwise, unboxed
 from fdbr.compiler.ir.program import Instruction, is_variable
 
 __all__ = ["Kernel", "RefusedError", "by_numpy", "native", "otherwise"]
@@ -30,7 +29,7 @@ class RefusedError(Exception):
     """A kernel found what the function that was captured raises an error for."""
 
 
-class Kernel:
+class Kernel(Awaited):
     """A kernel that is not compiled yet: a function of its operands and outputs.
 
     Parameters
@@ -43,24 +42,16 @@ class Kernel:
         How many rows it has, on how many threads.
     instead
         What does the same.
-
-    Attributes
-    ----------
-    request
-        What it is compiled by.
-    seconds
-        How long ``instead`` has run.
     """
 
-    __slots__ = ("instead", "name", "request", "rows", "scope", "seconds", "threads")
+    __slots__ = ("instead", "name", "rows", "scope", "threads")
 
     def __init__(
         self, scope: dict[str, Any], name: str, source: str, rows: int, threads: int, instead: Call
     ) -> None:
+        super().__init__(wanted(source))
         self.scope, self.name, self.rows, self.threads = scope, name, rows, threads
         self.instead = instead
-        self.request: Request = wanted(source)
-        self.seconds = 0.0
         scope[name] = self
         if self.request.address is not None:
             self.settle()
@@ -75,31 +66,10 @@ class Kernel:
         else:
             self.settle()(*arrays)
 
-    @property
-    def length(self) -> int:
-        """That of its source."""
-        return len(self.request.source)
-
-    @property
-    def asked(self) -> bool:
-        """Whether it is being compiled."""
-        return self.request.asked
-
-    def ask(self) -> None:
-        """Have it compiled in the background."""
-        ask(self.request)
-
-    @property
-    def settled(self) -> bool:
-        """Whether the compiled kernel has taken its place, or never will."""
-        request = self.request
-        if request.address is not None and self.scope[self.name] is self:
-            self.settle()
-        return request.address is not None or bool(request.failed)
-
     def settle(self) -> Call:
-        """Put the compiled kernel in the place of this one; it is waited for."""
-        found = self.scope[self.name] = native(self.request.wait(), self.rows, self.threads)
+        if self.scope[self.name] is self:
+            self.scope[self.name] = native(self.request.wait(), self.rows, self.threads)
+        found: Call = self.scope[self.name]
         return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.compiler.backends.cpu.background import Request, ask, go_on, wanted
+from fdbr.compiler.backends.cpu.background import Awaited, Request, go_on, wanted
 from fdbr.compiler.backends.cpu.compiling import address_of
 from fdbr.compiler.backends.cpu.kernel import RefusedError
 from fdbr.compiler.backends.cpu.looks import Look
@@ -27,7 +27,7 @@ from fdbr.compiler.backends.cpu.sequence_runner import (
     Writer,
     runner,
 )
-from fdbr.compiler.backends.cpu.stepwise import unboxed
+from fdbr.compiler.backends.stepwise import unboxed
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Guard, Variable, is_variable
@@ -176,7 +176,7 @@ class Code:
     def __init__(self, sources: Sequence[str | int], waits: bool) -> None:
         self.words = np.zeros(max(1, len(sources)), np.int64)
         self.numbers: dict[str | int, int] = {}
-        self.waiting: dict[int, Awaited] = {}
+        self.waiting: dict[int, _Word] = {}
         self._kept: list[Any] = []  # what keeps machine code in memory
         for source in sources:
             if source in self.numbers:
@@ -189,7 +189,7 @@ class Code:
                 self.words[number] = address = address_of(source)
                 self._kept.append(address)
             else:
-                awaited = Awaited(wanted(source), self.words, number)
+                awaited = _Word(wanted(source), self.words, number)
                 if awaited.is_there:
                     self._kept.append(awaited.request)
                 else:
@@ -200,51 +200,16 @@ class Code:
         return int(self.words.ctypes.data) + 8 * self.numbers[source]
 
 
-class Awaited:
-    """A kernel of sequences that is not compiled yet.
+class _Word(Awaited):
+    """A kernel of sequences that is not compiled yet: they call what a word says."""
 
-    Attributes
-    ----------
-    request
-        What it is compiled by.
-    seconds
-        How long NumPy has stood in for it.
-    """
-
-    __slots__ = ("number", "request", "seconds", "words")
+    __slots__ = ("number", "words")
 
     def __init__(self, request: Request, words: Any, number: int) -> None:
-        self.request, self.words, self.number = request, words, number
-        self.seconds = 0.0
-
-    @property
-    def length(self) -> int:
-        """That of its source."""
-        return len(self.request.source)
-
-    @property
-    def asked(self) -> bool:
-        """Whether it is being compiled."""
-        return self.request.asked
-
-    def ask(self) -> None:
-        """Have it compiled in the background."""
-        ask(self.request)
-
-    @property
-    def is_there(self) -> bool:
-        """Whether it is compiled; sequences call it from now on."""
-        if self.request.address is not None:
-            self.words[self.number] = self.request.address
-        return bool(self.words[self.number])
-
-    @property
-    def settled(self) -> bool:
-        """Whether it is compiled, or never will be."""
-        return self.is_there or bool(self.request.failed)
+        super().__init__(request)
+        self.words, self.number = words, number
 
     def settle(self) -> None:
-        """Wait for it."""
         self.words[self.number] = self.request.wait()
 
 

@@ -14,6 +14,7 @@ from fdbr.compiler.backends.cpu.native_forms import native_form, parts_of
 from fdbr.compiler.backends.cpu.small_kernels import is_plain_loop, loop_weight
 from fdbr.compiler.backends.cpu.small_matmuls import is_small_product, write_product
 from fdbr.compiler.backends.cpu.written import Written
+from fdbr.compiler.ir.folds import fold_of
 from fdbr.compiler.ir.loops import Loop, is_guarded, loop_of
 from fdbr.compiler.ir.program import (
     Fused,
@@ -27,8 +28,8 @@ from fdbr.compiler.ir.program import (
     is_variable,
     kind_of,
 )
-from fdbr.compiler.passes.loop_fusion import reduction_of
 from fdbr.compiler.passes.rules.views import view_of
+from fdbr.kernels.expressions import FLOATS
 
 __all__ = ["Natives", "Run", "data_inputs", "gathered", "is_look", "reduction"]
 
@@ -159,12 +160,12 @@ class Natives:
 
 def reduction(step: Instruction) -> Fused | None:
     """A reduction over the first axes, the last ones or all, as a kernel; `None` for others."""
-    found = reduction_of(step)
-    if found is None or len(step.outs) != 1 or not is_numpy_array(step.operands[0]):
+    found, out = fold_of(step), step.outs[0].kind
+    if found is None or out.dtype not in FLOATS or not is_numpy_array(step.operands[0]):
         return None
     (name, axes), domain = found, step.operands[0].kind.shape
     rank = len(domain)
-    if step.outs[0].kind.is_number or not rank:
+    if out.is_number or not rank:
         return None
     if axes == tuple(range(rank - len(axes), rank)) and len(axes) < rank:
         return Fused((step,), domain, rank - len(axes), step.outs)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.compiler.ir.program import Instruction, Kind, kind_of
+from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, between, rule
 from fdbr.compiler.passes.rules.views import View, part_of, view_of
 
@@ -73,7 +73,7 @@ def _arranged(step: Instruction, x: Any, axis: int, length: int | None) -> list[
         plan.append(("reshape", {"to": shape}, shape))
     made: list[Instruction] = []
     for name, params, shape in plan:
-        x, instruction = between(step, Kind(kind.type, shape, kind.dtype), name, x, **params)
+        x, instruction = between(step, kind.array(shape), name, x, **params)
         made.append(instruction)
     if made:
         made[-1] = applied(step, made[-1].primitive.name, *made[-1].operands, **made[-1].params)

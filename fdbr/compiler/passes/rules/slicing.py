@@ -3,8 +3,6 @@
 import math
 from typing import Any
 
-import numpy as np
-
 from fdbr.backend import lock
 from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, rule
@@ -149,4 +147,4 @@ def _zeros(step: Instruction) -> Found:
     kind = step.outs[0].kind
     if not kind.is_array or math.prod(kind.shape) * kind.dtype.itemsize > _LARGE:
         return None
-    return Same(lock(np.zeros(kind.shape, dtype=kind.dtype)))
+    return Same(lock(kind.xp.zeros(kind.shape, dtype=kind.dtype)))

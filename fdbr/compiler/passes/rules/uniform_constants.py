@@ -58,7 +58,7 @@ def filled(step: Instruction, facts: Facts) -> Found:
     kind = step.outs[0].kind
     if not kind.is_array or kind.size * kind.dtype.itemsize > _LARGE:
         return None
-    return Same(lock(np.full(kind.shape, step.params["value"], dtype=kind.dtype)))
+    return Same(lock(kind.xp.full(kind.shape, step.params["value"], dtype=kind.dtype)))
 
 
 @rule("where")

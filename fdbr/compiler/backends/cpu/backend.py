@@ -1,0 +1,79 @@
+"""The CPU as passes see it: what its kernels can do, and what they cost."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from fdbr.compiler.backends.cpu import background, compiling, element_code, formulas
+from fdbr.compiler.backends.cpu.buffer_assignment import is_large
+from fdbr.compiler.backends.cpu.codegen import generate
+from fdbr.compiler.backends.cpu.small_kernels import is_small
+from fdbr.compiler.backends.cpu.window_kernels import VALUES
+from fdbr.compiler.backends.interface import Backend, Compiled
+from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, kind_of
+from fdbr.core import Primitive, registry
+from fdbr.kernels import machine
+from fdbr.kernels.expressions import FLOATS
+
+__all__ = ["CPU"]
+
+_TYPES = frozenset({np.ndarray, np.float32, np.float64, np.bool_, np.int64, float, int})
+_SLOW = 8  # additions that an element costs, from which on a kernel pays for one operation
+_BY_BLAS = registry["sum_of_rows"]
+
+
+class _Cpu(Backend):
+    """NumPy's arrays: by NumPy, and by kernels that LLVM compiles."""
+
+    def holds(self, kind: Kind) -> bool:
+        return kind.type in _TYPES and kind.dtype in formulas.CODES
+
+    def is_elementwise(self, step: Instruction) -> bool:
+        return formulas.is_elementwise(step)
+
+    def is_total(self, step: Instruction) -> bool:
+        return formulas.is_total(step)
+
+    def is_by_row(self, step: Instruction) -> bool:
+        if step.primitive.name not in element_code.BY_ROW:
+            return False
+        x, taken, labels, out = (kind_of(o).dtype for o in (*step.operands, *step.outs))
+        return x == taken == out and x in FLOATS and formulas.CODES.get(labels) in ("i4", "i8")
+
+    def can_fold(self, kind: Kind) -> bool:
+        return kind.dtype in FLOATS
+
+    def is_small(self, step: Step) -> bool:
+        return is_small(step)
+
+    def is_large(self, variable: Variable) -> bool:
+        return is_large(variable)
+
+    def has_own(self, primitive: Primitive) -> bool:
+        return primitive is _BY_BLAS or primitive.name in VALUES
+
+    def cost(self, step: Instruction) -> int:
+        return element_code.cost(step)
+
+    def pays_alone(self, step: Instruction) -> bool:
+        found = formulas.formula_of(step)
+        return found is not None and found.is_composed and found.cost >= _SLOW
+
+    def generate(self, program: Program, products: bool = False, waits: bool = True) -> Compiled:
+        compiled: Compiled = generate(program, products, waits)  # type: ignore[assignment]
+        return compiled
+
+    def prepare(self) -> None:
+        machine.processor()
+
+    def takes_to_prepare(self) -> float:
+        return machine.takes_to_load()
+
+    def is_busy(self) -> bool:
+        return background.is_busy()
+
+    def measures(self, sources: Iterable[str]) -> tuple[int, float]:
+        return compiling.measures(sources)
+
+
+CPU = _Cpu(np)
