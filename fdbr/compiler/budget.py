@@ -1,10 +1,13 @@
-"""What compilation may cost, so that a jitted function takes no longer than the function itself.
+"""What compilation may cost, so that a jitted function takes hardly longer than it does itself.
 
-The calls of a function with arguments of one kind have an account.  Of the time that each would
+The calls of a function with arguments of one kind have an account.  Of the time that they would
 take without `jit` nearly a tenth is paid into it, and what replays save; captures, passes and
 replays that take longer than the function are paid out of it.  Nothing is begun that the account
-does not cover, and where it is overdrawn the function runs as it is.  So the calls take a tenth
-longer than without `jit` at most, however many there are and whatever the function does.
+does not cover, and where it is overdrawn the function runs as it is, unless replays are known to be
+faster.  A function that has run often or long is likely to run as often or as long again: from the
+128th call on half of the time is paid, and of what is beyond half a second before.  So short runs
+take a tenth longer than without `jit` at most, and all calls together half as long again at most,
+however many there are and whatever the function does.
 """
 
 import sys
@@ -16,6 +19,8 @@ __all__ = [
 
 ANY = sys.maxsize  # number of steps
 _SHARE = 0.08  # of the tenth: the rest is for looking up what to run
+_LATER = 0.48  # of the time of calls that are likely to be followed by as many
+_LONG = 0.5  # seconds
 _WEIGHT = 0.1  # of a run in the average
 _LEAST = 0.2  # of what things took elsewhere
 _BETWEEN = 1e-5  # seconds between two operations of a function that is not differentiated
@@ -84,21 +89,27 @@ threads that are held up."""
 class Budget:
     """The account of calls with arguments of one kind.
 
+    Parameters
+    ----------
+    often
+        After how many calls as many are likely to follow.
+
     Attributes
     ----------
     eager
         Seconds that a call takes without `jit`, on the average.
-    balance
-        Seconds that may be spent.
     steps
         How many steps a capture will have, by what is known.
     """
 
-    __slots__ = ("_runs", "balance", "eager", "steps")
+    __slots__ = ("_calls", "_left", "_often", "_runs", "_whole", "eager", "steps")
 
-    def __init__(self) -> None:
-        self.eager = self.balance = 0.0
-        self.steps = self._runs = 0
+    def __init__(self, often: float = 128) -> None:
+        self._often = often
+        self.eager = 0.0
+        self.steps = self._runs = self._calls = 0
+        self._whole = 0.0  # seconds that all calls would have taken without `jit`
+        self._left = 0.0  # seconds that replays have saved, less those that were spent
 
     def ran(self, seconds: float, entries: int = 0, runs: int = 1, disturbed: bool = False) -> None:
         """Note runs of the function as it is, each of which took so long.
@@ -106,26 +117,35 @@ class Budget:
         Each made some ``entries`` of tapes.  Runs may have been ``disturbed`` by compilation.
         """
         if disturbed and self._runs > 1:
-            self.replayed(seconds)
+            self.replayed(seconds, runs)
             return
         self._runs += runs
         # The first one may load what later ones find; of the last ones each counts for less.
         weight = max(1 / max(self._runs - 1, 1), _WEIGHT)
         self.eager += weight * (seconds - self.eager)
-        self.balance += _SHARE * seconds * runs
+        self._calls += runs
+        self._whole += seconds * runs
         if not self.steps:
             self.steps = _PER_ENTRY * entries or int(seconds / _BETWEEN) + 1
 
-    def replayed(self, seconds: float) -> None:
-        """Note a replay."""
+    def replayed(self, seconds: float, runs: int = 1) -> None:
+        """Note replays, each of which took so long."""
         if self._runs:
-            saved = (1 + _SHARE) * self.eager - seconds
-            self.balance += saved if saved > 0 else _patience * saved
+            self._calls += runs
+            self._whole += self.eager * runs
+            saved = (self.eager - seconds) * runs
+            self._left += saved if saved > 0 else _patience * saved
 
     def spend(self, seconds: float) -> None:
         """Note what was spent beside runs of the function and replays."""
         if self._runs:
-            self.balance -= _patience * seconds
+            self._left -= _patience * seconds
+
+    @property
+    def balance(self) -> float:
+        """Seconds that may be spent."""
+        later = self._whole if self._calls >= self._often else max(self._whole - _LONG, 0.0)
+        return _SHARE * self._whole + (_LATER - _SHARE) * later + self._left
 
     def affords(self, seconds: float) -> bool:
         """Whether something may be begun that takes so long."""
@@ -142,7 +162,10 @@ class Budget:
         cost = capturing.of(int(_ROOM * self.steps))
         if self.eager < _SHORT:  # replays step by step save nothing
             cost += passing.of(self.steps)
-        return (_patience * cost - self.balance) / _SHARE
+        missing = _patience * cost - self.balance
+        if missing <= 0 or self._calls >= self._often:
+            return missing / _LATER
+        return min(missing / _SHARE, (self._often - self._calls) * self.eager)
 
     def steps_to_capture(self) -> int:
         """How many steps a capture may have now; 0 where none is to be tried."""

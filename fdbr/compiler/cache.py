@@ -29,6 +29,7 @@ from fdbr.compiler.capture.tracing import (
     CaptureTrace,
     capture,
 )
+from fdbr.compiler.collecting import collecting_seldom
 from fdbr.compiler.specializations import EARLY, TWICE, Specialization
 from fdbr.messages import name_of
 
@@ -156,6 +157,7 @@ class Cache:
             entry.skip(why)
         return found
 
+    @collecting_seldom()
     def _captured(
         self,
         entry: Specialization,

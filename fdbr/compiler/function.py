@@ -416,11 +416,12 @@ def jit(
     reproducible
         Whether all calls give the same bits for the same arguments, in every process.  Then the
         first call waits until everything is compiled; a call that cannot be recorded runs ``f``
-        itself, always.  Without it no call waits, and all of them together take a tenth longer
-        than ``f`` at most: ``f`` runs as it is, until a tenth of what that took pays for a
-        recording; a recording is replayed step by step, until it pays for the passes; and its
-        kernels are taken up one by one as they come from a process in the background.  So the
-        last bits of results depend on when a call is made.
+        itself, always.  Without it no call waits, and the first 128 of them together take a
+        tenth longer than ``f`` at most (what is beyond half a second, and later calls: half as
+        long again): ``f`` runs as it is, until a tenth of what that took pays for a recording; a
+        recording is replayed step by step, until it pays for the passes; and its kernels are taken
+        up one by one as they come from a process in the background.  So the last bits of results
+        depend on when a call is made.
 
     Returns
     -------

@@ -29,6 +29,7 @@ _SLOW = 1 / 16  # how fast that is forgotten
 _LONGEST = 512  # calls between two trials
 _SLOWER = "replays take longer than the function itself"
 _REST = 20  # calls
+_SELDOM = 12  # times what a replay takes: what has to be there for a trial of slower ones
 _KNOWN = 256  # variables that may be inputs
 _PATIENCE = 8  # recordings in a row that may be given up before they were replayed
 
@@ -309,11 +310,11 @@ class Specialization:
         if not budget.eager:
             return False
         code = recordings[0].code
-        if not budget.overdrawn:
-            if not code.is_slower(budget.eager):
+        if code.is_slower(budget.eager):
+            if code.settled and budget.affords(_SELDOM * code.pace):  # it may be otherwise now
                 return False
-            if code.settled and budget.affords(2 * code.pace):  # it may be otherwise now
-                return False
+        elif not budget.overdrawn or code.is_faster(budget.eager):
+            return False
         code.advance(budget)
         self.skip(_SLOWER)
         return True

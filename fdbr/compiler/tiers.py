@@ -10,6 +10,7 @@ import attrs
 from fdbr.compiler.backends.interface import Run, backend_of
 from fdbr.compiler.backends.stepwise import stepwise
 from fdbr.compiler.budget import Budget, compiling, passing, patience, set_patience
+from fdbr.compiler.collecting import collecting_seldom
 from fdbr.compiler.ir.loops import LOOP, loop_of
 from fdbr.compiler.ir.program import Instruction, Program
 from fdbr.compiler.passes import optimise
@@ -118,6 +119,7 @@ class Code:
         self.optimised = self.settled = False
         self._steps: Run | None = None
         self._runs, self.pace = 0, math.inf
+        self._steps_pace, self._left = math.inf, math.inf
         self.kernels: list[Any] = []
         self.sources: set[str] = set()
         self.memory = 0
@@ -134,7 +136,7 @@ class Code:
         self.run = self._accounting(run) if self._alone and not self.settled else run
 
     def _accounting(self, run: Run) -> Run:
-        budget = Budget()
+        budget = Budget(often=math.inf)  # turns of a loop are no calls
 
         def accounted(*leaves: Any) -> tuple[Any, ...]:
             start = time.perf_counter()
@@ -156,6 +158,11 @@ class Code:
     def is_slower(self, seconds: float) -> bool:
         """Whether runs are known to take longer than that."""
         return self._runs > _TRIED and self.pace > seconds
+
+    def is_faster(self, seconds: float) -> bool:
+        """Whether it is known to be able to run faster than that."""
+        pace = self.pace if self._runs > _TRIED else math.inf
+        return min(pace, math.inf if self.settled else self._steps_pace) < seconds
 
     def is_best(self, eager: float) -> bool:
         """Whether it is to run like this for ever, and not as the function itself does."""
@@ -191,6 +198,7 @@ class Code:
                 break
             kernel.ask()
 
+    @collecting_seldom()
     def optimise(self, waits: bool = False) -> None:
         """Put the program through the passes, and generate code."""
         start = time.perf_counter()
@@ -202,8 +210,11 @@ class Code:
         self.program, self.optimised = program, True
         self.sources, self.memory = code.sources, code.memory
         self.kernels = [] if waits else [kernel for kernel in code.kernels if not kernel.settled]
-        self._steps_pace, self._left, self._run = self.pace, math.inf, code
-        self._start(code)
+        self._steps_pace, self._run = self.pace, code
+        if self.kernels and self._runs > _TRIED:  # NumPy in the place of all kernels is no faster
+            self._left = len(self.kernels)
+        else:
+            self._start(code)
         self._settle()
         self.seconds = time.perf_counter() - start
         if not waits:
@@ -259,8 +270,9 @@ def _stepwise(program: Program) -> Run:
     def run(*leaves: Any) -> tuple[Any, ...]:
         nonlocal made
         if made is None:
-            ordered = schedule_guards(program)  # effects last
-            made = stepwise(ordered.inputs, ordered.steps, ordered.outputs)
+            with collecting_seldom():
+                ordered = schedule_guards(program)  # effects last
+                made = stepwise(ordered.inputs, ordered.steps, ordered.outputs)
         outs: tuple[Any, ...] = made(*leaves)
         return outs
 

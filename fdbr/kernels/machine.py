@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _FORMAT = b"fdbr kernel 3\n"
-_LOADING = 0.12
+_LOADING = 0.05
 _MOST = 1 << 29  # bytes that are kept on disk
 _OFTEN = 256  # kernels that are written until the next look at them
 _writings = itertools.count()
@@ -95,6 +95,7 @@ def processor() -> str:
     return digest(version, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
 
 
+@functools.cache
 def vector_bytes() -> int:
     """How long the processor's vectors are."""
     features = _llvm().get_host_cpu_features()

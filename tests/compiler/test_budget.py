@@ -224,8 +224,8 @@ def test_replays_that_take_longer_than_the_function_are_few(
     calls = 3000
     for _ in range(calls):
         assert jitted(1.5) == 3.0
-    assert 0 < replays < 12
-    assert clock.now < calls * 1e-2 * 1.1 + 1.0
+    assert 0 < replays < 24
+    assert clock.now < calls * 1e-2 * 1.4
     assert "replays take longer than the function itself" in str(jitted.report())
 
 
@@ -236,10 +236,13 @@ def test_replays_that_take_longer_than_the_function_are_few(
     replay=st.floats(0.1, 4.0),
     kernels=st.lists(st.integers(100, 5000), max_size=20),
 )
-def test_all_calls_take_a_tenth_more_than_without_at_most(
+def test_all_calls_take_little_longer_than_without(
     eager: float, steps: int, step: float, replay: float, kernels: list[int]
 ) -> None:
-    """Of any function, of any number of steps, whose replays may be faster or slower."""
+    """Of any function, of any number of steps, whose replays may be faster or slower.
+
+    A tenth at first, and half as long again once it has run 128 times or for half a second.
+    """
     budget, spent, calls = Budget(), 0.0, 0
     captured = optimised = False
 
@@ -269,11 +272,14 @@ def test_all_calls_take_a_tenth_more_than_without_at_most(
         else:
             pays(eager)
             budget.ran(eager)
-        assert spent <= 1.1 * calls * eager + (replay + 1) * eager + 1e-9
+        share = 0.1 if calls < 128 else 0.5
+        later = 0.4 * max(0.0, calls * eager - 0.5) if calls < 128 else 0.0
+        assert spent <= (1 + share) * calls * eager + later + (replay + 1) * eager + 1e-9
 
 
+@pytest.mark.parametrize("tried", [True, False])
 def test_steps_run_on_while_they_are_faster_than_numpy_in_the_place_of_kernels(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    tried: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setenv("FDBR_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(background, "_service", background._Service())
@@ -288,22 +294,25 @@ def test_steps_run_on_while_they_are_faster_than_numpy_in_the_place_of_kernels(
             code.took(seconds)
 
     steps = code.run
-    runs(1e-3)
+    if tried:
+        runs(1e-3)
     code.optimise()
-    compiled = code.run
     assert code.kernels
-    runs(5e-3)
+    if not tried:  # nobody knows yet which is faster
+        compiled = code.run
+        assert compiled is not steps
+        runs(5e-3)
     code.advance(budget)
-    assert code.run is steps
-    runs(1e-3)
-    code.advance(budget)
-    assert code.run is steps
+    assert (code.run is steps) == tried
+    assert code.is_faster(2e-3) == tried
+    runs(1e-3 if tried else 5e-3)
     for kernel in code.kernels:
         kernel.request.wait()
     code.advance(budget)
-    assert code.run is compiled
+    assert code.run is not steps
     assert code.settled
     runs(1e-4)
+    assert code.is_faster(2e-4)
 
 
 def test_what_was_seen_decides_what_is_thought_to_come() -> None:

@@ -62,6 +62,7 @@ def has_blas() -> bool:
     return all(_function(c + name) is not None for c in "sd" for name in ("gemm", "gemv"))
 
 
+@functools.cache
 def _machine_code(name: str, integer: str) -> int:
     """A kernel that calls a function of the BLAS for one pair of matrices after the other."""
     real, one, zero = ("float", "1.0", "0.0") if name[0] == "s" else ("double", "1.0", "0.0")

@@ -25,28 +25,29 @@ class _Module:
 
     def __getattr__(self, name: str) -> Any:
         formula, scalar = getattr(functions, name, None), _NAMES.get(name, name)
-        count = scalars.arity(scalar)
-        if count is None:
-            if formula is None:
-                raise AttributeError(f"kernels have no function {name}")
-            made: Any = formula
-        else:
-            made = _either(formula, scalar, count)
+        if formula is None and scalars.arity(scalar) is None:
+            raise AttributeError(f"kernels have no function {name}")
+        made = _either(formula, scalar)
         setattr(self, name, made)
         return made
 
 
-def _either(formula: Any, scalar: str, count: int) -> Callable[..., Any]:
-    """The formula; where it is not known, or does not hold for all numbers, a call."""
+def _either(formula: Any, scalar: str) -> Callable[..., Any]:
+    """The formula; where it is not known, or does not hold for all numbers, a call.
+
+    SciPy's functions take a while to import, so nobody asks for them before.
+    """
 
     def function(*operands: Any) -> Node:
         if formula is not None:
             try:
                 found: Node = formula(*operands)
             except InexpressibleError:
-                pass
+                if scalars.arity(scalar) is None:
+                    raise
             else:
                 return found
+        count = scalars.arity(scalar)
         if len(operands) != count or not any(isinstance(x, Node) for x in operands):
             raise InexpressibleError(f"{scalar} of {len(operands)} operands")
         return _called(scalar, operands)
