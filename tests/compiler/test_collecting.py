@@ -9,11 +9,17 @@ from fdbr.compiler.collecting import collecting_seldom
 
 def test_the_collector_is_as_it_was_after_the_block() -> None:
     before = gc.get_threshold()
-    with pytest.raises(ZeroDivisionError), collecting_seldom():
+
+    @collecting_seldom()
+    def fails() -> None:
         assert gc.get_threshold()[0] > before[0]
         with collecting_seldom():
-            assert gc.get_threshold()[0] > before[0]
+            pass
+        assert gc.get_threshold()[0] > before[0]
         raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
     assert gc.get_threshold() == before
 
 
