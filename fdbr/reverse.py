@@ -169,9 +169,9 @@ class ReverseTrace(Trace):
         tracer.node = (next(_count), edges, primitive.name)
         return tracer
 
-    def retain(self, positions: Sequence[int], values: list[Any], args: tuple[Any, ...]) -> None:
-        """Put copies in the place of operands that somebody else can write to."""
-        for index in positions:
+    def retain(self, positions: Any, values: list[Any], args: tuple[Any, ...]) -> None:
+        """Put copies in the place of operands that somebody else can write to; ``...`` is all."""
+        for index in range(len(values)) if positions is ... else positions:
             arg = args[index]
             if type(arg) is ReverseTracer and arg._trace is self:
                 arg.value = values[index] = retain_from(self, values[index])

@@ -107,7 +107,6 @@ class Node:
     single: bool
     ndim = 2
     size = 1 << 30  # as a large array: what is done otherwise with small ones does not pay here
-    __array_ufunc__ = None
 
     def __init__(
         self, graph: Graph, op: str, dtype: Any, args: tuple["Node", ...], detail: Any
@@ -126,6 +125,18 @@ class Node:
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
         return self.graph.module
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """NumPy's functions are those of the module of nodes."""
+        if method != "__call__":
+            raise InexpressibleError(f"{ufunc.__name__}.{method}")
+        return self.__array_function__(ufunc, (), inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        own = getattr(self.graph.module, function.__name__, None)
+        if own is None or kwargs or not all(isinstance(x, _ELEMENTS) for x in args):
+            raise InexpressibleError(f"{function.__name__} of NumPy's")
+        return own(*args)
 
     def __bool__(self) -> bool:
         raise InexpressibleError("a decision by values")
@@ -279,6 +290,7 @@ def joined(op: str, *values: Any) -> Node:
     return graph.node(op, _BOOL if op in _COMPARISONS else dtype, tuple(nodes))
 
 
+_ELEMENTS = (Node, np.generic, int, float)
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _LOGIC = frozenset({"and", "or", "xor", "eq", "ne"})
 _WHOLE = {op: f"i{op}" for op in ("add", "sub", "mul", "and", "or", "xor")}  # of integers
@@ -286,7 +298,7 @@ _WHOLE = {op: f"i{op}" for op in ("add", "sub", "mul", "and", "or", "xor")}  # o
 
 def _operator(op: str, turned: bool = False) -> Any:
     def apply(self: Node, other: Any) -> Any:
-        if not isinstance(other, Node | np.generic | int | float):
+        if not isinstance(other, _ELEMENTS):
             return NotImplemented
         return joined(op, other, self) if turned else joined(op, self, other)
 

@@ -20,6 +20,7 @@ from hypothesis import settings
 
 import fdbr
 from fdbr import ops
+from ops.declared import log_sum, product, variance
 
 Function = Callable[..., Any]
 Strategy = st.SearchStrategy[Any]
@@ -396,6 +397,20 @@ for op, arguments, reference in (
             partial(reference, **params),
             partial(getattr(ops, op), **params),
             setting,
+        )
+for op, function, reference in (
+    ("prod", product, np.prod),
+    ("logsumexp", log_sum, _logsumexp),
+    ("var", variance, np.var),
+):
+    for setting in ("", "last axis kept", "two axes"):
+        least, params = (2 if "axes" in setting else 1), _SETTINGS[setting]
+        case(
+            op,
+            array(shapes(least, 3, 1)).map(lambda x: (x,)),
+            partial(reference, **params),
+            partial(function, **params),
+            f"as declared by users, {setting or 'all axes'}",
         )
 for op, arguments, reference in (
     ("var", _ONE, np.var),

@@ -9,7 +9,8 @@ under a decorator that names its kind and states its derivative once, in fdbr's 
 - `multilinear`: the transpose in each operand; it is linear in each of them alone;
 - `several`: the partial derivatives of several outputs, element by element;
 - `opaque`: the reverse and the forward rule of each operand;
-- `constant`: the derivative is zero wherever it exists.
+- `constant`: the derivative is zero wherever it exists;
+- `reduction`: what becomes of each element, and of two of them; no derivative is stated.
 
 A statement says by its parameter names what it needs: an operand, ``out`` (the value),
 ``shape``, ``dtype`` or ``like`` (of the operand that is differentiated), or a keyword of the
@@ -27,6 +28,7 @@ from fdbr.ops.kinds.elementwise import elementwise
 from fdbr.ops.kinds.linear import indexed, joining, linear
 from fdbr.ops.kinds.multilinear import multilinear
 from fdbr.ops.kinds.opaque import constant, opaque, several
+from fdbr.ops.kinds.reduction import reduction
 from fdbr.ops.kinds.rules import Rule, Unknown
 from fdbr.ops.kinds.unbroadcast import dtype_of, fit, shape_of
 
@@ -45,6 +47,7 @@ __all__ = [
     "multilinear",
     "opaque",
     "prefixed",
+    "reduction",
     "several",
     "shape_of",
     "shifted",

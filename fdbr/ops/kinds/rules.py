@@ -115,9 +115,7 @@ class Rules:
 
     __slots__ = ("_rule", "first", "shared")
 
-    def __init__(
-        self, rule: Function, shared: Function | None = None, first: Rule | None = None
-    ) -> None:
+    def __init__(self, rule: Function, shared: Function | None = None, first: Any = None) -> None:
         self._rule = rule
         self.shared = shared
         self.first = first
