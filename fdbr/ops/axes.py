@@ -1,0 +1,32 @@
+"""Axes as callers give them, and as rules count them: from the front."""
+
+import operator
+from typing import Any
+
+from numpy.exceptions import AxisError
+
+__all__ = ["normalize_axes", "normalize_axis"]
+
+_every = [tuple(range(ndim)) for ndim in range(9)]
+
+
+def normalize_axis(axis: Any, ndim: int, name: str) -> int:
+    """An axis as a number from 0 up, or an error that names the function."""
+    number = axis if type(axis) is int else operator.index(axis)
+    if not -ndim <= number < ndim:
+        # It is a ValueError and an IndexError: the standard asks now for the one, now the other.
+        raise AxisError(f"fdbr.ops.{name}: axis {number} is out of range for {ndim} dimensions")
+    return number % ndim
+
+
+def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
+    """Axes, or `None` for all of them, as numbers from 0 up, each once."""
+    if axis is None:
+        return _every[ndim] if ndim < len(_every) else tuple(range(ndim))
+    if type(axis) is int and -ndim <= axis < ndim:
+        return (axis % ndim,)
+    given = axis if isinstance(axis, tuple | list) else (axis,)
+    axes = tuple(normalize_axis(a, ndim, name) for a in given)
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"fdbr.ops.{name}: axis {tuple(given)} names an axis twice")
+    return axes
