@@ -14,9 +14,9 @@ from fdbr.backend import array_module, device_put
 from fdbr.floats import dtype_kind, is_added
 from fdbr.interop.signatures import implements, refuse
 from fdbr.messages import describe
+from fdbr.ops.axes import normalize_axes
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import is_number
-from fdbr.ops.shape import normalize_axes
 
 __all__ = [
     *("as_tuple", "cast", "checked_order", "flattened", "in_numpys", "in_their_dtype"),

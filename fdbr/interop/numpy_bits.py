@@ -11,7 +11,7 @@ from fdbr import ops
 from fdbr.backend import array_module
 from fdbr.interop.signatures import implements
 from fdbr.messages import describe
-from fdbr.ops.shape import normalize_axis
+from fdbr.ops.axes import normalize_axis
 
 
 def _shifts(x: Any, name: str, bitorder: str) -> Any:

@@ -17,7 +17,7 @@ from fdbr.interop.numpy_reductions import extreme_but_nan, reduced
 from fdbr.interop.numpy_ufuncs import ufuncs
 from fdbr.interop.signatures import refuse
 from fdbr.interop.ufunc_arguments import called
-from fdbr.ops.shape import normalize_axis
+from fdbr.ops.axes import normalize_axis
 
 _NOT_GIVEN = np._NoValue
 

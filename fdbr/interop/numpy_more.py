@@ -16,8 +16,9 @@ from fdbr.backend import array_module
 from fdbr.core import Tracer
 from fdbr.interop.numpy_basics import as_tuple, within
 from fdbr.interop.signatures import implements
+from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import arrays
-from fdbr.ops.shape import _embed_diagonal, normalize_axes, normalize_axis
+from fdbr.ops.shape import _embed_diagonal
 
 _NOT_GIVEN = np._NoValue
 

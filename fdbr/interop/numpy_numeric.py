@@ -15,9 +15,9 @@ from fdbr.batching import vmap
 from fdbr.floats import dtype_kind
 from fdbr.interop.numpy_basics import in_numpys, in_their_dtype
 from fdbr.interop.signatures import implements, refuse
+from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import as_weak, is_number
-from fdbr.ops.shape import normalize_axes, normalize_axis
 
 # --- numbers ------------------------------------------------------------------------
 

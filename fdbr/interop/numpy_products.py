@@ -13,8 +13,8 @@ from fdbr import ops
 from fdbr.backend import array_module
 from fdbr.interop.numpy_basics import as_tuple, cast, in_their_dtype
 from fdbr.interop.signatures import implements
+from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import arrays
-from fdbr.ops.shape import normalize_axis
 
 # --- products -----------------------------------------------------------------------
 

@@ -6,8 +6,8 @@ from typing import Any
 from fdbr import ops
 from fdbr.floats import dtype_kind
 from fdbr.interop.signatures import implements
+from fdbr.ops.axes import normalize_axes
 from fdbr.ops.dtypes import as_weak
-from fdbr.ops.shape import normalize_axes
 from fdbr.ops.statistics import parted
 
 

@@ -14,9 +14,9 @@ from fdbr import ops
 from fdbr.floats import dtype_kind
 from fdbr.interop.signatures import implements, refuse
 from fdbr.messages import describe
+from fdbr.ops.axes import normalize_axes
 from fdbr.ops.dtypes import as_weak, is_short
 from fdbr.ops.reductions import kept_shape, root_of_variance
-from fdbr.ops.shape import normalize_axes
 
 __all__ = ["extreme_but_nan", "fmax", "fmin", "reduced"]
 

@@ -13,8 +13,8 @@ from fdbr.array import functions
 from fdbr.backend import array_module
 from fdbr.floats import dtype_kind
 from fdbr.interop.signatures import implements
+from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import arrays
-from fdbr.ops.shape import normalize_axis
 
 for _name in ("unique_all", "unique_counts", "unique_inverse", "unique_values"):
     implements(_name)(getattr(ops, _name))

@@ -13,9 +13,9 @@ from fdbr.array import functions
 from fdbr.floats import dtype_kind, is_added
 from fdbr.interop.numpy_basics import in_numpys
 from fdbr.interop.signatures import implements
+from fdbr.ops.axes import normalize_axes
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import in_single
-from fdbr.ops.shape import normalize_axes
 
 # --- averages -----------------------------------------------------------------------
 

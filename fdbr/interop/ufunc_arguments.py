@@ -8,8 +8,8 @@ import numpy as np
 from fdbr import ops
 from fdbr.core import Tracer
 from fdbr.interop.signatures import refuse
+from fdbr.ops.axes import normalize_axis
 from fdbr.ops.dtypes import is_number
-from fdbr.ops.shape import normalize_axis
 
 __all__ = ["called"]
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.messages import describe, integer
+from fdbr.ops.axes import normalize_axis
 from fdbr.ops.buffers import where_they_lie
 from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.cumulative import cumulative_sum
@@ -16,7 +17,7 @@ from fdbr.ops.indexing.reading import pick
 from fdbr.ops.kinds import aligned, linear
 from fdbr.ops.reductions import sum as _sum
 from fdbr.ops.searching import searchsorted
-from fdbr.ops.shape import broadcast_to, concat, expand_dims, normalize_axis, reshape
+from fdbr.ops.shape import broadcast_to, concat, expand_dims, reshape
 
 __all__ = ["diff", "meshgrid", "repeat", "tril", "triu"]
 

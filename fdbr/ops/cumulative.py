@@ -12,13 +12,14 @@ import numpy as np
 from fdbr import kernels
 from fdbr.backend import Array
 from fdbr.core import host_types
+from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import asarray, full_like, ones_like, zeros_like
 from fdbr.ops.dtypes import astype, in_single, is_traced, result_type
 from fdbr.ops.kinds import linear, opaque, shape_of, shifted
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.reductions import Axis, _as, _spread, _sum, kept_shape
 from fdbr.ops.scans import recurrence, running_product, running_sum
-from fdbr.ops.shape import broadcast_to, concat, moveaxis, normalize_axes, normalize_axis, reshape
+from fdbr.ops.shape import broadcast_to, concat, moveaxis, reshape
 
 __all__ = ["cumulative_prod", "cumulative_sum", "prod"]
 

@@ -14,13 +14,13 @@ import numpy as np
 from fdbr.backend import Array, array_module
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
+from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, float_dtype
 from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
 from fdbr.ops.kinds import fit, linear, shifted
 from fdbr.ops.padding import resize
-from fdbr.ops.shape import normalize_axes, normalize_axis
 from fdbr.threads import available
 
 __all__ = [

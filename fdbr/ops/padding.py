@@ -7,12 +7,13 @@ from fdbr.backend import Array, array_module
 from fdbr.core import is_differentiated
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
+from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, is_traced
 from fdbr.ops.elementwise.arithmetic import divide
 from fdbr.ops.kinds import linear
 from fdbr.ops.reductions import max, mean, min
-from fdbr.ops.shape import broadcast_to, concat, flip, normalize_axis
+from fdbr.ops.shape import broadcast_to, concat, flip
 from fdbr.ops.statistics import median
 
 __all__ = ["pad"]

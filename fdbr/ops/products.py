@@ -12,6 +12,7 @@ from fdbr.backend import Array
 from fdbr.deferred import Deferred
 from fdbr.floats import is_added
 from fdbr.messages import describe
+from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.buffers import multiplied
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, in_single, result_type
@@ -19,15 +20,7 @@ from fdbr.ops.einsums import _contract, einsum
 from fdbr.ops.elementwise.arithmetic import multiply
 from fdbr.ops.kinds import fit, multilinear, opaque
 from fdbr.ops.kinds.batches import align, spread
-from fdbr.ops.shape import (
-    _matrix_transpose,
-    expand_dims,
-    moveaxis,
-    normalize_axes,
-    normalize_axis,
-    permute_dims,
-    reshape,
-)
+from fdbr.ops.shape import _matrix_transpose, expand_dims, moveaxis, permute_dims, reshape
 from fdbr.threads import divide, slices
 
 __all__ = ["dot", "einsum", "inner", "linear", "matmul", "outer", "tensordot", "vecdot"]

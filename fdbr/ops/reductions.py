@@ -9,6 +9,7 @@ from fdbr import kernels
 from fdbr.backend import Array
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
+from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import (
     astype,
@@ -21,13 +22,7 @@ from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.kinds import constant, linear, opaque, shape_of, shifted
 from fdbr.ops.kinds.large import by_rows
 from fdbr.ops.kinds.unbroadcast import accumulated, sum_of_rows
-from fdbr.ops.shape import (
-    _broadcast_to,
-    _reshape,
-    normalize_axes,
-    normalize_axis,
-    reshape,
-)
+from fdbr.ops.shape import _broadcast_to, _reshape, reshape
 from fdbr.ops.squares import is_long, squares_about_mean
 
 __all__ = [

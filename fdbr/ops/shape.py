@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.exceptions import AxisError
 
 from fdbr.backend import Array, array_module
 from fdbr.kernels.copying import joined
 from fdbr.messages import integer
+from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, is_number, result_type
 from fdbr.ops.kinds import aligned, fit, joining, linear, prefixed, shape_of, shifted
@@ -39,31 +39,6 @@ __all__ = [
 _NUMBERS = (bool, int, float, complex)
 _PLAIN = "?bBhHiIlLqQefdFD"  # dtypes whose memory other libraries know, too
 _SMALL = 4096  # below this, filling an array is faster than NumPy's broadcast_to
-
-
-_every = [tuple(range(ndim)) for ndim in range(9)]
-
-
-def normalize_axis(axis: Any, ndim: int, name: str) -> int:
-    """An axis as a number from 0 up, or an error that names the function."""
-    number = axis if type(axis) is int else operator.index(axis)
-    if not -ndim <= number < ndim:
-        # It is a ValueError and an IndexError: the standard asks now for the one, now the other.
-        raise AxisError(f"fdbr.ops.{name}: axis {number} is out of range for {ndim} dimensions")
-    return number % ndim
-
-
-def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
-    """Axes, or `None` for all of them, as numbers from 0 up, each once."""
-    if axis is None:
-        return _every[ndim] if ndim < len(_every) else tuple(range(ndim))
-    if type(axis) is int and -ndim <= axis < ndim:
-        return (axis % ndim,)
-    given = axis if isinstance(axis, tuple | list) else (axis,)
-    axes = tuple(normalize_axis(a, ndim, name) for a in given)
-    if len(set(axes)) < len(axes):
-        raise ValueError(f"fdbr.ops.{name}: axis {tuple(given)} names an axis twice")
-    return axes
 
 
 def _batch_reshaped(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:

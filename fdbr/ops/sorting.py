@@ -12,13 +12,14 @@ from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.floats import dtype_kind
 from fdbr.kernels import LEAST
 from fdbr.messages import describe
+from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.indexing.flat_places import put_at
 from fdbr.ops.kinds import constant, indexed, shifted
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.orders import ordered, ranked_places
-from fdbr.ops.shape import flip, normalize_axis
+from fdbr.ops.shape import flip
 from fdbr.threads import divide, parts
 
 __all__ = ["argsort", "sort", "top_k"]

@@ -7,6 +7,7 @@ from fdbr.backend import Array, where_it_lies
 from fdbr.core import whole
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
+from fdbr.ops.axes import normalize_axes
 from fdbr.ops.creation import arrays, asarray
 from fdbr.ops.cumulative import cumulative_sum
 from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short, is_traced, result_type
@@ -14,7 +15,7 @@ from fdbr.ops.elementwise.arithmetic import clip, floor, remainder
 from fdbr.ops.elementwise.comparison import isnan, logical_or, where
 from fdbr.ops.indexing.reading import take_along_axis
 from fdbr.ops.reductions import Axis, any, kept_shape, sum
-from fdbr.ops.shape import broadcast_to, expand_dims, moveaxis, normalize_axes, reshape
+from fdbr.ops.shape import broadcast_to, expand_dims, moveaxis, reshape
 from fdbr.ops.sorting import argsort, ranked, sort
 
 __all__ = ["median", "quantile"]

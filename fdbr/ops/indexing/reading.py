@@ -12,6 +12,7 @@ from fdbr.deferred import Deferred
 from fdbr.floats import is_short
 from fdbr.kernels.copying import joined
 from fdbr.messages import describe
+from fdbr.ops.axes import normalize_axis
 from fdbr.ops.buffers import where_they_lie
 from fdbr.ops.creation import asarray, holds_array
 from fdbr.ops.dtypes import astype
@@ -21,7 +22,7 @@ from fdbr.ops.indexing.flat_places import add_at, added_at, read_at
 from fdbr.ops.indexing.keys import Key, in_range, join, split
 from fdbr.ops.indexing.places import sums_at
 from fdbr.ops.kinds import indexed, linear
-from fdbr.ops.shape import normalize_axis, reshape
+from fdbr.ops.shape import reshape
 
 __all__ = ["along_axis", "getitem", "pick", "take", "take_along_axis"]
 

@@ -9,6 +9,7 @@ from fdbr.backend import Array, array_module, copy_of, where_it_lies
 from fdbr.core import is_differentiated
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe, integer
+from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
@@ -21,7 +22,7 @@ from fdbr.ops.indexing.writing import Place
 from fdbr.ops.kinds import opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.reductions import max as _max
-from fdbr.ops.shape import broadcast_to, normalize_axis
+from fdbr.ops.shape import broadcast_to
 
 __all__ = ["gather", "scatter", "segment_sum"]
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import Array
+from fdbr.ops.axes import normalize_axes
 from fdbr.ops.creation import floating
 from fdbr.ops.dtypes import astype, finfo, in_single
 from fdbr.ops.elementwise.arithmetic import abs
@@ -17,7 +18,7 @@ from fdbr.ops.kinds.totals import MANY
 from fdbr.ops.linalg.matrices import matrices
 from fdbr.ops.linalg.singular_values import svdvals
 from fdbr.ops.reductions import kept_shape, max, min, sum
-from fdbr.ops.shape import expand_dims, moveaxis, normalize_axes, reshape
+from fdbr.ops.shape import expand_dims, moveaxis, reshape
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 

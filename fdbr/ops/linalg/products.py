@@ -7,6 +7,7 @@ from typing import Any
 
 from fdbr.backend import Array
 from fdbr.messages import describe
+from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import asarray
 from fdbr.ops.einsums import _contract
 from fdbr.ops.kinds import fit, leading, multilinear
@@ -14,7 +15,7 @@ from fdbr.ops.linalg.matrices import failure
 from fdbr.ops.products import matmul
 from fdbr.ops.products import outer as flattened_outer
 from fdbr.ops.reductions import sum
-from fdbr.ops.shape import diagonal, moveaxis, normalize_axis, reshape
+from fdbr.ops.shape import diagonal, moveaxis, reshape
 
 __all__ = ["chain", "cross", "kron", "multi_dot", "outer", "trace"]
 

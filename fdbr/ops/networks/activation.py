@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr.backend import Array, array_module
 from fdbr.floats import dtype_kind
+from fdbr.ops.axes import normalize_axes
 from fdbr.ops.creation import floating
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import clipped
@@ -16,7 +17,7 @@ from fdbr.ops.kinds import elementwise, opaque, shifted
 from fdbr.ops.kinds.large import along_rows, by_rows
 from fdbr.ops.kinds.unbroadcast import accumulated
 from fdbr.ops.reductions import kept_shape
-from fdbr.ops.shape import normalize_axes, reshape
+from fdbr.ops.shape import reshape
 
 __all__ = ["log_softmax", "logsumexp", "relu", "softmax"]
 

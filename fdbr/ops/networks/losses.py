@@ -8,6 +8,7 @@ from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
+from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, float_dtype, in_single
@@ -22,7 +23,7 @@ from fdbr.ops.kinds.large import by_rows
 from fdbr.ops.kinds.unbroadcast import accumulated
 from fdbr.ops.networks.activation import exp_in_place, log_softmax
 from fdbr.ops.reductions import argmax, mean, sum
-from fdbr.ops.shape import expand_dims, moveaxis, normalize_axis, squeeze
+from fdbr.ops.shape import expand_dims, moveaxis, squeeze
 from fdbr.ops.squares import is_long, squared_distance
 from fdbr.threads import divide, slices
 

@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.backend import Array, array_module
 from fdbr.kernels.normal import TAIL, TAIL_RATE
 from fdbr.messages import describe, integer
+from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
 from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum, multiply
@@ -15,7 +16,7 @@ from fdbr.ops.elementwise.exponential import exp, gaussian
 from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_slope
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.kinds import elementwise
-from fdbr.ops.shape import expand_dims, normalize_axis
+from fdbr.ops.shape import expand_dims
 from fdbr.ops.special.errors import ndtr
 from fdbr.ops.special.library import refuse_complex
 

@@ -7,13 +7,14 @@ import numpy as np
 
 from fdbr.backend import Array
 from fdbr.messages import describe
+from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.kinds import elementwise, opaque, shifted
 from fdbr.ops.kinds.large import along_rows, by_rows
 from fdbr.ops.kinds.unbroadcast import accumulated
-from fdbr.ops.shape import normalize_axes, normalize_axis, reshape
+from fdbr.ops.shape import reshape
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 
