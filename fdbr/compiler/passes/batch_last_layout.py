@@ -9,19 +9,26 @@ channels, those of batch norm, become sums over whole rows.
 from typing import Any
 
 from fdbr.compiler.backends.interface import backend_of
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, kind_of
-from fdbr.compiler.passes.program_primitives import EXAMPLES_LAST, PUT_LAST, back, forward, last
-from fdbr.core import registry
+from fdbr.compiler.passes.program_primitives import (
+    CONVOLUTIONS,
+    EXAMPLES_LAST,
+    PUT_LAST,
+    back,
+    forward,
+    last,
+)
+from fdbr.core import Primitive
 
 __all__ = ["lay_batch_last"]
 
-_STATISTICS = frozenset({"standardize", "rescale"})
+_STATISTICS = frozenset({op.STANDARDIZE, op.RESCALE})
 
 
 def lay_batch_last(program: Program) -> Program:
     """The program with steps on arrays whose examples come last, if it has convolutions."""
-    names = {step.primitive.name for step in program.steps if type(step) is Instruction}
-    if not any(name.startswith("conv") for name in names & set(EXAMPLES_LAST)):
+    if not any(type(s) is Instruction and s.primitive in CONVOLUTIONS for s in program.steps):
         return program
     if not backend_of(program).has_own(PUT_LAST):
         return program
@@ -52,7 +59,7 @@ class _Turning:
         if type(operand) is Variable and operand in self.missing:
             self.missing.remove(operand)
             axes = back(len(operand.kind.shape))
-            self._add("permute", (self.twins[operand],), {"axes": axes}, (operand,))
+            self._add(op.PERMUTE, (self.twins[operand],), {"axes": axes}, (operand,))
         return operand
 
     def _twin(self, operand: Any) -> Any:
@@ -67,8 +74,8 @@ class _Turning:
     def _new(self, like: Variable, shape: Any) -> Variable:
         return Variable(like.kind.array(shape))
 
-    def _add(self, name: str, operands: Any, params: Any, outs: Any) -> None:
-        self.steps.append(Instruction(registry[name], tuple(operands), params, tuple(outs)))
+    def _add(self, primitive: Primitive, operands: Any, params: Any, outs: Any) -> None:
+        self.steps.append(Instruction(primitive, tuple(operands), params, tuple(outs)))
 
     def _outs(self, step: Instruction) -> tuple[Variable, ...]:
         """The twins of what a step makes."""
@@ -90,12 +97,11 @@ class _Turning:
 
     def _turned(self, step: Instruction) -> bool:
         """Add a step with examples last; whether it can be."""
-        name = step.primitive.name
-        if name in EXAMPLES_LAST:
-            return self._windows(step, *EXAMPLES_LAST[name])
+        if step.primitive in EXAMPLES_LAST:
+            return self._windows(step, *EXAMPLES_LAST[step.primitive])
         if not any(type(o) is Variable and o in self.twins for o in step.operands):
             return False
-        if step.primitive.fold or name in _STATISTICS:
+        if step.primitive.fold or step.primitive in _STATISTICS:
             return self._reduction(step)
         if step.primitive.elementwise:
             return self._elementwise(step)
@@ -107,13 +113,13 @@ class _Turning:
         geometry = step.params["geometry"]
         if rank != len(geometry.kernel) + 2 or not all(type(o) is Variable for o in given):
             return False
-        if not step.primitive.name.startswith("conv") and not any(o in self.twins for o in given):
+        if step.primitive not in CONVOLUTIONS and not any(o in self.twins for o in given):
             return False
         operands = [
             self._twin(o) if i in turned else self.original(o) for i, o in enumerate(step.operands)
         ]
         outs = self._outs(step) if whole else step.outs
-        return self._put(step, last[step.primitive.name], operands, step.params, outs)
+        return self._put(step, last[step.primitive], operands, step.params, outs)
 
     def _elementwise(self, step: Instruction) -> bool:
         (out,) = step.outs
@@ -140,7 +146,7 @@ class _Turning:
         if shape[0] not in (1, kind.size):
             return self._twin(operand)
         made = self._new(operand, turned)
-        self._add("reshape", (self.original(operand),), {"to": turned}, (made,))
+        self._add(op.RESHAPE, (self.original(operand),), {"to": turned}, (made,))
         return made
 
     def _reduction(self, step: Instruction) -> bool:
@@ -148,7 +154,7 @@ class _Turning:
         rank = len(x.kind.shape)
         axes = tuple(sorted((axis - 1) % rank for axis in step.params["axes"]))
         params = {**step.params, "axes": axes}
-        kept = step.primitive.name in _STATISTICS or params.get("keepdims", False)
+        kept = step.primitive in _STATISTICS or params.get("keepdims", False)
         if kept:
             return self._put(step, step.primitive, (self.twins[x],), params, self._outs(step))
         (out,) = step.outs
@@ -158,5 +164,5 @@ class _Turning:
         order = back(len(left))
         made = self._new(out, [out.kind.shape[axis] for axis in forward(len(left))])
         self._put(step, step.primitive, (self.twins[x],), params, (made,))
-        self._add("permute", (made,), {"axes": order}, (out,))
+        self._add(op.PERMUTE, (made,), {"axes": order}, (out,))
         return True

@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 
 from fdbr.compiler.backends.interface import Backend, backend_of
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import (
     Instruction,
     Program,
@@ -17,7 +18,6 @@ from fdbr.compiler.ir.program import (
 from fdbr.compiler.passes.loop_fusion import VIEWS, is_candidate
 from fdbr.compiler.passes.rules.views import view_of
 from fdbr.compiler.passes.steps import readers_of
-from fdbr.core import registry
 
 __all__ = ["fuse_biases"]
 
@@ -36,7 +36,7 @@ def fuse_biases(program: Program) -> Program:
             readers.setdefault(output, []).append(None)  # type: ignore[arg-type]
     free: dict[Step, Any] = {}  # the steps to be replaced, and the bias
     for step in program.steps:
-        if type(step) is Instruction and step.primitive.name == "affine" and _is_large(step):
+        if type(step) is Instruction and step.primitive is op.AFFINE and _is_large(step):
             found = list(_views(step, readers, backend))
             if None not in found:
                 free.update(dict.fromkeys([step, *found], step.operands[2]))
@@ -71,18 +71,18 @@ def _views(step: Step, readers: dict[Variable, list[Step]], backend: Backend) ->
 
 def _is_fused(step: Step, backend: Backend) -> bool:
     """Whether a step is one that kernels do, and not only as a part of others."""
-    view = isinstance(step, Instruction) and step.primitive.name in VIEWS
+    view = isinstance(step, Instruction) and step.primitive in VIEWS
     return is_candidate(step, backend) and not view
 
 
 def _is_view(step: Any, x: Variable) -> bool:
     """Whether a step looks at an array in another shape, or at a part, of the same last axis."""
-    if type(step) is not Instruction or step.primitive.name not in ("reshape", "slice"):
+    if type(step) is not Instruction or step.primitive not in (op.RESHAPE, op.SLICE):
         return False
     mine, theirs = step.outs[0].kind, x.kind.shape
     if not mine.is_array or mine.shape[-1:] != theirs[-1:]:
         return False
-    if step.primitive.name == "reshape":
+    if step.primitive is op.RESHAPE:
         return True
     view = view_of(theirs, step.params["key"])
     last = len(theirs) - 1
@@ -92,7 +92,7 @@ def _is_view(step: Any, x: Variable) -> bool:
 
 def _is_pick(step: Any, x: Variable) -> bool:
     """Whether a step takes single elements, by an index for each axis."""
-    if type(step) is not Instruction or step.primitive.name != "gather":
+    if type(step) is not Instruction or step.primitive is not op.GATHER:
         return False
     array, *indices = step.operands
     last = kind_of(indices[-1])
@@ -115,17 +115,17 @@ def _rewritten(
             continue
         assert type(step) is Instruction
         bias, out = free[step], step.outs[0]
-        if step.primitive.name == "gather":
+        if step.primitive is op.GATHER:
             yield from _picked(step, plain[step.operands[0]], bias)
             continue
         own = plain[out] = Variable(out.kind)
-        if step.primitive.name == "affine":
-            product = registry["matmul_transposed"]
+        if step.primitive is op.AFFINE:
+            product = op.MATMUL_TRANSPOSED
             yield Instruction(product, step.operands[:2], {}, (own,), False, step.region)
         else:
             yield attrs.evolve(step, operands=(plain[step.operands[0]],), outs=(own,))
         if any(reader not in free for reader in readers.get(out, ())):
-            yield Instruction(registry["add"], (own, bias), {}, (out,), False, step.region)
+            yield Instruction(op.ADD, (own, bias), {}, (out,), False, step.region)
 
 
 def _picked(step: Instruction, plain: Variable, bias: Any) -> Iterator[Instruction]:
@@ -138,4 +138,4 @@ def _picked(step: Instruction, plain: Variable, bias: Any) -> Iterator[Instructi
     params = {**step.params, "key": step.params["key"][-1:]}
     fuse_small = step.primitive
     yield Instruction(fuse_small, (bias, indices[-1]), params, (shift,), False, step.region)
-    yield Instruction(registry["add"], (own, shift), {}, step.outs, False, step.region)
+    yield Instruction(op.ADD, (own, shift), {}, step.outs, False, step.region)

@@ -10,9 +10,9 @@ import numpy as np
 
 from fdbr.compiler.backends.interface import Backend, backend_of
 from fdbr.compiler.capture.tracing import capture
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, kind_of
 from fdbr.compiler.passes.steps import renamed, renamed_all, renamed_outputs
-from fdbr.core import registry
 
 __all__ = ["decompose"]
 
@@ -30,7 +30,7 @@ def decompose(program: Program) -> Program:
             if key not in templates:
                 templates[key] = _template(step, backend)
             template = templates[key]
-            worth = _is_large(step, backend) or step.primitive.name == "scaled_and_moved"
+            worth = _is_large(step, backend) or step.primitive is op.SCALED_AND_MOVED
             if template is not None and not (worth or _is_small(template, backend)):
                 template = None
         if template is None:
@@ -60,9 +60,9 @@ def _is_compound(step: Step, backend: Backend) -> TypeGuard[Instruction]:
 
 def _plain(step: Step) -> Step:
     """A sum of rows as the sum along an axis that it is, which kernels do."""
-    if type(step) is not Instruction or step.primitive.name != "sum_of_rows":
+    if type(step) is not Instruction or step.primitive is not op.SUM_OF_ROWS:
         return step
-    return attrs.evolve(step, primitive=registry["sum"], params={"axes": (0,), "keepdims": False})
+    return attrs.evolve(step, primitive=op.SUM, params={"axes": (0,), "keepdims": False})
 
 
 def _is_large(step: Instruction, backend: Backend) -> bool:
@@ -82,7 +82,7 @@ def _is_small(template: Program, backend: Backend) -> bool:
 
 def _key(step: Instruction) -> Any:
     kinds = tuple(kind_of(operand) for operand in step.operands)
-    return step.primitive.name, kinds, tuple(sorted(step.params.items()))
+    return step.primitive, kinds, tuple(sorted(step.params.items()))
 
 
 def _template(step: Instruction, backend: Backend) -> Program | None:

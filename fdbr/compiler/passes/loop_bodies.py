@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import with_keywords
 from fdbr.compiler.ir.program import Guard, Instruction, Step, Variable, kind_of
 from fdbr.compiler.passes.cse import Identities
@@ -46,7 +47,7 @@ def body_of(emission: Any, turns: Turns) -> "Body | None":
 def _is_part(emission: Any, turns: Turns, number: int) -> bool:
     """Whether a step takes another part of one array in each turn."""
     step = emission.steps[turns.start + number]
-    if type(step) is not Instruction or step.primitive.name != "slice":
+    if type(step) is not Instruction or step.primitive is not op.SLICE:
         return False
     return turns.wires[number][0][0] is SAME and differs(emission.steps, turns, number)
 

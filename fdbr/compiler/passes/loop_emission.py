@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import LOOP, PARTS, ROW, Loop, stack_kind
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, kind_of
 from fdbr.compiler.passes.loop_bodies import Body, body_of
@@ -12,7 +13,7 @@ from fdbr.compiler.passes.rules.views import full_key, view_of
 from fdbr.compiler.passes.sequences import Run, runs
 from fdbr.compiler.passes.steps import renamed
 from fdbr.compiler.passes.wiring import Turns
-from fdbr.core import Primitive, registry
+from fdbr.core import Primitive
 
 __all__ = ["Emission", "Rolled"]
 
@@ -146,9 +147,8 @@ class Emission:
             names = {v: self.value(v) for v in step.reads}
             self._lines.append(renamed(step, {v: n for v, n in names.items() if n is not v}))
 
-    def emit(self, name: str | Primitive, *operands: Any, kind: Kind, **params: Any) -> Variable:
+    def emit(self, primitive: Primitive, *operands: Any, kind: Kind, **params: Any) -> Variable:
         """A new step's result."""
-        primitive = registry[name] if isinstance(name, str) else name
         out = Variable(kind)
         self._lines.append(Instruction(primitive, operands, params, (out,)))
         return out
@@ -180,7 +180,7 @@ class Emission:
 
     def _row(self, stack: Variable, index: int, kind: Kind) -> Variable:
         if kind.is_array and kind.shape:
-            return self.emit("slice", stack, kind=kind, key=index)
+            return self.emit(op.SLICE, stack, kind=kind, key=index)
         return self.emit(ROW, stack, kind=kind, index=index, form=kind)
 
     # --- sequences of values -------------------------------------------------------
@@ -193,7 +193,7 @@ class Emission:
         if position < 0:
             return None
         step: Any = self.steps[position]
-        if type(step) is Instruction and step.primitive.name == "slice":
+        if type(step) is Instruction and step.primitive is op.SLICE:
             (source,) = step.operands
             if type(source) is not Variable:
                 return None
@@ -240,7 +240,7 @@ class Emission:
         stop = start + step * run.count
         key = slice(start, stop if stop >= 0 else None, step)
         kind = stack_kind(kind_of(operands[run.start]), run.count)
-        return self.emit("slice", array, kind=kind, key=key)
+        return self.emit(op.SLICE, array, kind=kind, key=key)
 
     def gathered(self, operands: Sequence[Any]) -> Any:
         """An array of values along its first axis, which come from wherever."""
@@ -252,13 +252,13 @@ class Emission:
             if stop > place:
                 alone = [self.value(operand) for operand in operands[place:stop]]
                 stacked = stack_kind(kind, len(alone))
-                parts.append(self.emit("stack", *alone, kind=stacked, axis=0))
+                parts.append(self.emit(op.STACK, *alone, kind=stacked, axis=0))
             if run is not None:
                 parts.append(self.whole(run, operands))
                 place = run.stop
         if len(parts) == 1:
             return parts[0]
-        return self.emit("concat", *parts, kind=stack_kind(kind, len(operands)), axis=0)
+        return self.emit(op.CONCAT, *parts, kind=stack_kind(kind, len(operands)), axis=0)
 
     def _joined(self, step: Any) -> bool:
         """Write what joins loops' results, if it does."""
@@ -274,14 +274,14 @@ class Emission:
         if axis:
             turned = tuple(whole.kind.shape[i] for i in order)
             kind = out.kind.array(turned)
-            whole = self.emit("permute", whole, kind=kind, axes=tuple(order))
-        if step.primitive.name == "concat":
-            whole = self.emit("reshape", whole, kind=out.kind, to=out.kind.shape)
+            whole = self.emit(op.PERMUTE, whole, kind=kind, axes=tuple(order))
+        if step.primitive is op.CONCAT:
+            whole = self.emit(op.RESHAPE, whole, kind=out.kind, to=out.kind.shape)
         self._names[out] = whole
         return True
 
 
 def _joins(step: Any) -> bool:
     """Whether a step joins so many values that some may be of loops."""
-    join = type(step) is Instruction and step.primitive.name in ("stack", "concat")
+    join = type(step) is Instruction and step.primitive in (op.STACK, op.CONCAT)
     return join and len(step.operands) >= _JOINED

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fdbr.compiler.backends.interface import Backend, backend_of
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.broadcast_layout import place, splits
 from fdbr.compiler.ir.folds import fold_of
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, kind_of
@@ -12,7 +13,7 @@ from fdbr.compiler.passes.steps import readers_of
 
 __all__ = ["VIEWS", "fuse_loops", "is_candidate"]
 
-VIEWS = frozenset({"reshape", "broadcast_to"})
+VIEWS = frozenset({op.RESHAPE, op.BROADCAST_TO})
 _ALONE = 8  # times as many elements as for several steps, that a kernel for one must have
 _TOGETHER = 4  # the same, for elements times steps of a kernel on fewer elements
 
@@ -88,11 +89,11 @@ class _Group:
             if axes == tuple(range(len(axes))) and axes and found[0] in ("sum", "mean"):
                 return self._only(len(axes), self.final)
             return None
-        if not step.primitive.elementwise and step.primitive.name not in VIEWS:
+        if not step.primitive.elementwise and step.primitive not in VIEWS:
             return self._fits_by_row(step)
         if any(v in self.rows for v in step.reads) and shape != self.domain:
             return self._fits_row(step, shape)
-        if shape != self.domain or (step.primitive.name == "reshape" and self._reshapes(step)):
+        if shape != self.domain or (step.primitive is op.RESHAPE and self._reshapes(step)):
             return None
         left = self.splits
         for operand in step.operands:
@@ -131,7 +132,7 @@ class _Group:
             # What comes from outside must have the very shape, but for axes of length 1.
             if kind.size == count != 1 and not row and not _is_squeezed(kind.shape, shape):
                 return None
-        if step.primitive.name == "broadcast_to":
+        if step.primitive is op.BROADCAST_TO:
             same = _is_squeezed(kind_of(step.operands[0]).shape, shape)
             return (self.splits, self.rows) if same else None
         return self.splits, self.rows
@@ -151,7 +152,7 @@ def is_candidate(step: Step, backend: Backend) -> bool:
         return False
     if not all(backend.holds(kind_of(o)) for o in (*step.operands, *step.outs)):
         return False
-    if step.primitive.name in VIEWS:
+    if step.primitive in VIEWS:
         return bool(kind_of(step.operands[0]).dtype == out.dtype)
     if step.primitive.fold:
         return fold_of(step) is not None and backend.can_fold(out)
@@ -188,9 +189,9 @@ def fuse_loops(program: Program) -> Program:
         if isinstance(step, Instruction) and is_candidate(step, backend):
             still = [group for group in near if not group.closed]
             joined = _join(step, still)
-            if joined is None and not still and step.primitive.name not in VIEWS:
+            if joined is None and not still and step.primitive not in VIEWS:
                 joined = _join(step, _siblings(step, reading))
-            if joined is None and step.primitive.name not in VIEWS:
+            if joined is None and step.primitive not in VIEWS:
                 group = _Group(_domain_of(step), backend.costs.most)
                 joined = group if group.admit(step) else None
         if joined is not None:
@@ -255,9 +256,9 @@ def _is_reduction(step: Instruction, backend: Backend) -> bool:
 def _unreshaped(step: Instruction, makers: dict[Variable, Step], backend: Backend) -> Instruction:
     """A sum over leading axes of a reshaped array as one of the array itself, if it is the same."""
     maker = makers.get(step.operands[0])
-    if type(maker) is not Instruction or maker.primitive.name != "reshape":
+    if type(maker) is not Instruction or maker.primitive is not op.RESHAPE:
         return step
-    if step.primitive.name != "sum" or step.params["keepdims"]:
+    if step.primitive is not op.SUM or step.params["keepdims"]:
         return step
     source = maker.operands[0]
     if source not in makers or not is_candidate(makers[source], backend):
@@ -317,7 +318,7 @@ def _assembled(program: Program, groups: list[_Group], backend: Backend) -> Prog
 def _worth(group: _Group, backend: Backend) -> list[Instruction]:
     """The steps of a group that is to become a kernel; none if its array module is as fast."""
     steps, costs = list(group.steps), backend.costs
-    real = [s for s in steps if s.primitive.name not in VIEWS]
+    real = [s for s in steps if s.primitive not in VIEWS]
     size = math.prod(group.domain)
     alone = any(_repeats_all(s) or backend.pays_alone(s) for s in real)
     if len(real) < 2 and not (size >= _ALONE * costs.launch and alone):

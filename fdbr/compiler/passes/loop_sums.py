@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import ADD_PARTS
 from fdbr.compiler.ir.program import Instruction, Variable, kind_of
 from fdbr.compiler.passes.rules.views import full_key, view_of
@@ -56,7 +57,7 @@ def sums_of(emission: Any, turns: Turns, taken_out: Container[int]) -> list[Part
     found = []
     for number in range(turns.period):
         step = emission.steps[turns.start + number]
-        if type(step) is not Instruction or step.primitive.name != "unslice":
+        if type(step) is not Instruction or step.primitive is not op.UNSLICE:
             continue
         wire = turns.wires[number][0]
         if wire[0] is not INSIDE or wire[1] in taken_out:
@@ -87,7 +88,7 @@ def _adding(emission: Any, turns: Turns, number: int) -> int | None:
         return None
     sums = steps_of(emission.steps, turns, adding)
     step, wires = sums[0], turns.wires[adding]
-    if type(step) is not Instruction or step.primitive.name != "add":
+    if type(step) is not Instruction or step.primitive is not op.ADD:
         return None
     others = [i for i, wire in enumerate(wires) if wire != (INSIDE, number, 0)]
     if len(others) != 1 or wires[others[0]] != (FROM, 1, adding, 0):

@@ -8,10 +8,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.core import Primitive, registry
+from fdbr.compiler.ir import op
+from fdbr.core import Primitive
 
 __all__ = [
+    "CONVOLUTIONS",
     "EXAMPLES_LAST",
+    "IN_ORDER",
     "PULLED",
     "PUT_LAST",
     "WITH_RELU",
@@ -44,14 +47,14 @@ def back(rank: int) -> tuple[int, ...]:
     return (rank - 1, *range(rank - 1))
 
 
-EXAMPLES_LAST: dict[str, tuple[tuple[int, ...], bool]] = {
-    "conv": ((0,), True),
-    "conv_biased": ((0,), True),
-    "conv_input": ((0,), True),
-    "conv_kernel": ((0, 1), False),
-    "max_windows": ((0,), True),
-    "window_winners": ((0, 1), True),
-    "to_winners": ((0, 1), True),
+EXAMPLES_LAST: dict[Primitive, tuple[tuple[int, ...], bool]] = {
+    op.CONV: ((0,), True),
+    op.CONV_BIASED: ((0,), True),
+    op.CONV_INPUT: ((0,), True),
+    op.CONV_KERNEL: ((0, 1), False),
+    op.MAX_WINDOWS: ((0,), True),
+    op.WINDOW_WINNERS: ((0, 1), True),
+    op.TO_WINNERS: ((0, 1), True),
 }
 """The operands that have examples, and whether the result has."""
 
@@ -70,11 +73,14 @@ def to_last(value: Value, turned: tuple[int, ...], whole: bool) -> Value:
     return value_last
 
 
-last: dict[str, Primitive] = {
-    name: _derived(registry[name], f"{name}_last", to_last(registry[name].value, *how))
-    for name, how in EXAMPLES_LAST.items()
+CONVOLUTIONS = frozenset({op.CONV, op.CONV_BIASED, op.CONV_INPUT, op.CONV_KERNEL})
+"""Those among them that are convolutions."""
+
+last: dict[Primitive, Primitive] = {
+    primitive: _derived(primitive, f"{primitive.name}_last", to_last(primitive.value, *how))
+    for primitive, how in EXAMPLES_LAST.items()
 }
-"""Primitives for arrays with examples last, by the names of those for examples first."""
+"""Primitives for arrays with examples last, by those for examples first."""
 
 
 def _put_last(xp: Any, x: Any) -> Any:
@@ -82,7 +88,7 @@ def _put_last(xp: Any, x: Any) -> Any:
     return xp.transpose(x, forward(x.ndim)).copy()
 
 
-PUT_LAST = _derived(registry["permute"], "put_last", _put_last)
+PUT_LAST = _derived(op.PERMUTE, "put_last", _put_last)
 """The primitive that moves examples from the first axis to the last one."""
 
 
@@ -91,28 +97,34 @@ PUT_LAST = _derived(registry["permute"], "put_last", _put_last)
 
 def _then_relu(primitive: Primitive) -> Primitive:
     def value(xp: Any, *operands: Any, **params: Any) -> Any:
-        return registry["relu"].value(xp, primitive.value(xp, *operands, **params))
+        return op.RELU.value(xp, primitive.value(xp, *operands, **params))
 
     return _derived(primitive, f"{primitive.name}_relu", value)
 
 
-WITH_RELU: dict[str, Primitive] = {
-    primitive.name: _then_relu(primitive)
-    for primitive in (registry["conv"], registry["conv_biased"], last["conv"], last["conv_biased"])
+WITH_RELU: dict[Primitive, Primitive] = {
+    primitive: _then_relu(primitive)
+    for primitive in (op.CONV, op.CONV_BIASED, last[op.CONV], last[op.CONV_BIASED])
 }
 """`relu` of what a primitive gives."""
 
 
 def _pulled(xp: Any, ct: Any, x: Any, out: Any, *, geometry: Any, size: Any, positive: bool) -> Any:
     """The cotangent of what `max_pool` took, or of what `relu` took that gave it."""
-    winners = registry["window_winners"].value(xp, x, out, geometry=geometry)
-    found = registry["to_winners"].value(xp, ct, winners, geometry=geometry, size=size)
+    winners = op.WINDOW_WINNERS.value(xp, x, out, geometry=geometry)
+    found = op.TO_WINNERS.value(xp, ct, winners, geometry=geometry, size=size)
     return found * (x > 0) if positive else found
 
 
-_PULLED = _derived(registry["to_winners"], "pulled_windows", _pulled)
-PULLED: dict[str, Primitive] = {
-    "to_winners": _PULLED,
-    "to_winners_last": _derived(_PULLED, "pulled_windows_last", to_last(_pulled, (0, 1, 2), True)),
+_PULLED = _derived(op.TO_WINNERS, "pulled_windows", _pulled)
+PULLED: dict[Primitive, Primitive] = {
+    op.TO_WINNERS: _PULLED,
+    last[op.TO_WINNERS]: _derived(
+        _PULLED, "pulled_windows_last", to_last(_pulled, (0, 1, 2), True)
+    ),
 }
 """``to_winners`` together with ``window_winners``."""
+
+_LAST_WITH_RELU = [WITH_RELU[last[primitive]] for primitive in (op.CONV, op.CONV_BIASED)]
+IN_ORDER = frozenset({PUT_LAST, *last.values(), *_LAST_WITH_RELU, PULLED[last[op.TO_WINNERS]]})
+"""The primitives for examples last, whose results are laid out in order."""

@@ -5,6 +5,7 @@ from itertools import islice
 
 import numpy as np
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, has_effect, kind_of
 from fdbr.compiler.passes.cse import cse
 from fdbr.compiler.passes.dce import dce
@@ -21,7 +22,7 @@ LEAST = 200
 
 _HEAVY = 20  # so many times as many, if turns multiply large matrices
 _LARGE = 1024  # elements of a large matrix
-_PRODUCTS = frozenset({"matmul", "matmul_transposed", "affine", "conv", "conv_biased"})
+_PRODUCTS = op.PRODUCTS | {op.CONV, op.CONV_BIASED}
 
 _FEWEST = 4  # turns of a loop
 _LITTLE = 8  # steps that are saved by loops over what other loops have given
@@ -61,7 +62,7 @@ def roll_loops(program: Program, least: int | None = None) -> Program:
 
 def _is_heavy(step: Step) -> bool:
     """Whether a step multiplies a large matrix."""
-    product = type(step) is Instruction and step.primitive.name in _PRODUCTS
+    product = type(step) is Instruction and step.primitive in _PRODUCTS
     return product and any(kind_of(operand).size > _LARGE for operand in step.operands)  # type: ignore[union-attr]
 
 

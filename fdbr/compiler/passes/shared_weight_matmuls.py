@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import (
     Instruction,
     Program,
@@ -11,11 +12,9 @@ from fdbr.compiler.ir.program import (
     kind_of,
 )
 from fdbr.compiler.passes.steps import last_regions
-from fdbr.core import registry
 
 __all__ = ["merge_shared_weights"]
 
-_PRODUCTS = frozenset({"matmul", "matmul_transposed", "affine"})
 _FEW = 4  # products from which on it pays
 _ROWS = 128  # rows of one from which on it pays no more
 _ALL_ROWS = 16  # rows of all together below which it does not pay
@@ -32,7 +31,7 @@ def merge_shared_weights(program: Program) -> Program:
     orders = {
         frozenset(map(id, step.operands)): step.operands
         for step in program.steps
-        if type(step) is Instruction and step.primitive.name == "concat" and not step.params["axis"]
+        if type(step) is Instruction and step.primitive is op.CONCAT and not step.params["axis"]
     }
     regions = last_regions(program)
     steps: list[Step] = []
@@ -60,7 +59,7 @@ def _groups(segment: Sequence[Instruction], regions: dict[Variable, int]) -> Ite
     """Products that share a weight, of which none depends on another, where it pays."""
     found: dict[Any, list[int]] = {}
     for place, step in enumerate(segment):
-        if step.primitive.name in _PRODUCTS and (key := _weight(step)) is not None:
+        if step.primitive in op.PRODUCTS and (key := _weight(step)) is not None:
             last = max([regions.get(v, 0) for v in step.reads], default=0)
             found.setdefault((key, last), []).append(place)
     groups = [places for places in found.values() if len(places) >= _FEW]
@@ -181,11 +180,11 @@ def _one_product(group: Node, orders: dict[Any, Any]) -> Iterator[Instruction]:
     kind, out = kind_of(inputs[0]), first.outs[0].kind
     x = Variable(kind.array((sum(rows), kind.shape[1])))
     whole = Variable(out.array((sum(rows), out.shape[1])))
-    yield Instruction(registry["concat"], tuple(inputs), {"axis": 0}, (x,), False, first.region)
+    yield Instruction(op.CONCAT, tuple(inputs), {"axis": 0}, (x,), False, first.region)
     operands = (x, *first.operands[1:])
     yield Instruction(first.primitive, operands, first.params, (whole,), False, first.region)
     start = 0
     for step, count in zip(group, rows, strict=True):
         key = {"key": slice(start, start + count)}
-        yield Instruction(registry["slice"], (whole,), key, step.outs, False, first.region)
+        yield Instruction(op.SLICE, (whole,), key, step.outs, False, first.region)
         start += count

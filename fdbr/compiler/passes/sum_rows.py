@@ -3,12 +3,10 @@
 import attrs
 
 from fdbr.compiler.backends.interface import backend_of
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Program, Step, kind_of
-from fdbr.core import registry
 
 __all__ = ["sum_rows"]
-
-_OWN = registry["sum_of_rows"]
 
 
 def sum_rows(program: Program) -> Program:
@@ -22,7 +20,7 @@ def sum_rows(program: Program) -> Program:
       v1: float64[3] = sum_of_rows(v0)
       return v1
     """
-    if not backend_of(program).has_own(_OWN):
+    if not backend_of(program).has_own(op.SUM_OF_ROWS):
         return program
     return program.replace(map(_by_blas, program.steps))
 
@@ -30,9 +28,9 @@ def sum_rows(program: Program) -> Program:
 def _by_blas(step: Step) -> Step:
     if (
         type(step) is Instruction
-        and step.primitive.name == "sum"
+        and step.primitive is op.SUM
         and step.params == {"axes": (0,), "keepdims": False}
         and len(kind_of(step.operands[0]).shape) == 2
     ):
-        return attrs.evolve(step, primitive=_OWN, params={})
+        return attrs.evolve(step, primitive=op.SUM_OF_ROWS, params={})
     return step

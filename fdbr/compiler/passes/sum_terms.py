@@ -9,11 +9,11 @@ from typing import Any
 
 import attrs
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, is_variable, kind_of
 from fdbr.compiler.passes.dce import dce
 from fdbr.compiler.passes.steps import count_reads
 from fdbr.compiler.passes.term_forms import FORMS, Lookup, Merged
-from fdbr.core import registry
 
 __all__ = ["merge_sums"]
 
@@ -48,7 +48,7 @@ def _sums(program: Program, reads: dict[Variable, int]) -> Iterator[_Sum]:
     """The sums of the program with two terms or more."""
     open_sums: dict[Variable, _Sum] = {}
     for step in program.steps:
-        if type(step) is not Instruction or step.primitive.name != "add":
+        if type(step) is not Instruction or step.primitive is not op.ADD:
             continue
         out = step.outs[0]
         if not out.kind.is_array or any(kind_of(x) != out.kind for x in step.operands):
@@ -110,5 +110,5 @@ def _finished(root: Instruction, left: list[Any], merged: list[Merged]) -> Itera
     total = parts[0]
     for position, part in enumerate(parts[1:], 2):
         out = root.outs[0] if position == len(parts) else Variable(root.outs[0].kind)
-        yield Instruction(registry["add"], (total, part), {}, (out,), False, root.region)
+        yield Instruction(op.ADD, (total, part), {}, (out,), False, root.region)
         total = out

@@ -10,10 +10,11 @@ from typing import Any
 import attrs
 import numpy as np
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Variable, is_variable, kind_of
 from fdbr.compiler.passes.rules.views import View, part_of
 from fdbr.compiler.passes.steps import last_regions
-from fdbr.core import registry
+from fdbr.core import Primitive
 
 __all__ = ["FORMS", "Lookup", "Merged"]
 
@@ -43,14 +44,14 @@ class Lookup:
                 if type(step) is Instruction:
                     self._makers[out] = step
 
-    def maker(self, operand: Any, name: str) -> Instruction | None:
-        """The instruction that makes an operand, if it applies the primitive of a name."""
+    def maker(self, operand: Any, primitive: Primitive) -> Instruction | None:
+        """The instruction that makes an operand, if it applies a primitive."""
         found = self._makers.get(operand) if is_variable(operand) else None
-        return found if found is not None and found.primitive.name == name else None
+        return found if found is not None and found.primitive is primitive else None
 
-    def term(self, operand: Any, name: str) -> Instruction | None:
+    def term(self, operand: Any, primitive: Primitive) -> Instruction | None:
         """The maker of a term that only its sum reads."""
-        maker = self.maker(operand, name)
+        maker = self.maker(operand, primitive)
         return maker if maker is not None and self._reads[operand] == 1 else None
 
     def place(self, operand: Any) -> int:
@@ -68,9 +69,9 @@ def _is_matrix(operand: Any) -> bool:
 
 
 def _applied(
-    name: str, operands: Sequence[Any], kind: Kind, region: int, **params: Any
+    primitive: Primitive, operands: Sequence[Any], kind: Kind, region: int, **params: Any
 ) -> Instruction:
-    return Instruction(registry[name], tuple(operands), params, (Variable(kind),), False, region)
+    return Instruction(primitive, tuple(operands), params, (Variable(kind),), False, region)
 
 
 def _joined(parts: Sequence[Any], region: int) -> Instruction:
@@ -78,7 +79,7 @@ def _joined(parts: Sequence[Any], region: int) -> Instruction:
     first = kind_of(parts[0])
     rows = sum(kind_of(part).shape[0] for part in parts)
     kind = first.array((rows, *first.shape[1:]))
-    return _applied("concat", parts, kind, region, axis=0)
+    return _applied(op.CONCAT, parts, kind, region, axis=0)
 
 
 # --- products -----------------------------------------------------------------------
@@ -103,7 +104,7 @@ def products(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
     """
     groups: dict[Any, list[_Product]] = {}
     for term in terms:
-        maker = lookup.term(term, "matmul")
+        maker = lookup.term(term, op.MATMUL)
         product = _product(term, maker, lookup) if maker is not None else None
         if product is not None:
             regions = lookup.region(product.a), lookup.region(product.b)
@@ -122,7 +123,7 @@ def _first_and_last(a: int, b: int) -> tuple[int, int]:
 
 def _product(term: Variable, maker: Instruction, lookup: Lookup) -> _Product | None:
     left, b = maker.operands
-    turned = lookup.maker(left, "permute")
+    turned = lookup.maker(left, op.PERMUTE)
     if turned is not None:
         a = turned.operands[0]
     elif type(left) is np.ndarray:
@@ -140,9 +141,9 @@ def _product_steps(group: list[_Product]) -> Callable[[Variable, int], list[Inst
         a, b = _joined([p.a for p in group], region), _joined([p.b for p in group], region)
         kind = a.outs[0].kind
         turned = kind.array(kind.shape[::-1])
-        left = _applied("permute", a.outs, turned, region, axes=(1, 0))
+        left = _applied(op.PERMUTE, a.outs, turned, region, axes=(1, 0))
         operands = (left.outs[0], b.outs[0])
-        return [a, b, left, Instruction(registry["matmul"], operands, {}, (out,), False, region)]
+        return [a, b, left, Instruction(op.MATMUL, operands, {}, (out,), False, region)]
 
     return steps
 
@@ -154,7 +155,7 @@ def row_sums(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
     """Sums over the first axis, as the gradients of a shared bias: the sum of all rows."""
     groups: dict[Any, list[tuple[Variable, Any]]] = {}
     for term in terms:
-        maker = lookup.term(term, "sum")
+        maker = lookup.term(term, op.SUM)
         if maker is None or maker.params["axes"] != (0,) or maker.params["keepdims"]:
             continue
         (rows,) = maker.operands
@@ -171,7 +172,7 @@ def _row_steps(rows: list[Any]) -> Callable[[Variable, int], list[Instruction]]:
     def steps(out: Variable, region: int) -> list[Instruction]:
         whole = _joined(rows, region)
         params = {"axes": (0,), "keepdims": False}
-        return [whole, Instruction(registry["sum"], whole.outs, params, (out,), False, region)]
+        return [whole, Instruction(op.SUM, whole.outs, params, (out,), False, region)]
 
     return steps
 
@@ -183,7 +184,7 @@ def tables(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
     """Rows added up in a table, as the gradients of a shared embedding: all rows in one table."""
     groups: dict[Any, list[tuple[Variable, Instruction]]] = {}
     for term in terms:
-        maker = lookup.term(term, "add_rows")
+        maker = lookup.term(term, op.ADD_ROWS)
         if maker is None:
             continue
         rows, indices = map(kind_of, maker.operands)
@@ -235,7 +236,7 @@ def parts(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
     """
     groups: dict[Any, list[_Part]] = {}
     for term in terms:
-        maker = lookup.term(term, "unslice")
+        maker = lookup.term(term, op.UNSLICE)
         part = _part(term, maker) if maker is not None else None
         if part is not None:
             region = lookup.region(part.x)
@@ -276,22 +277,20 @@ def _part_steps(
         for part in sorted(group, key=_span):
             span, x = _span(part), part.x
             if span in sums:
-                made.append(_applied("add", (sums[span], x), _of_sum(x), region))
+                made.append(_applied(op.ADD, (sums[span], x), _of_sum(x), region))
                 x = made[-1].outs[0]
             sums[span] = x
-        name = "stack" if type(group[0].at) is int else "concat"
+        join = op.STACK if type(group[0].at) is int else op.CONCAT
         length = tuple(len(run) if i == axis else n for i, n in enumerate(shape))
         kind = Kind(out.kind.type, length, out.kind.dtype)
-        made.append(_applied(name, tuple(sums.values()), kind, region, axis=axis))
+        made.append(_applied(join, tuple(sums.values()), kind, region, axis=axis))
         if length != shape:
             view = View(
                 tuple(run if i == axis else range(n) for i, n in enumerate(shape)),
                 tuple(range(len(shape))),
             )
             params = {"shape": shape, "key": view.key(shape)}
-            made.append(
-                Instruction(registry["unslice"], made[-1].outs, params, (out,), False, region)
-            )
+            made.append(Instruction(op.UNSLICE, made[-1].outs, params, (out,), False, region))
             return made
         last = made.pop()
         return [

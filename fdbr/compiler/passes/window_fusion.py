@@ -3,9 +3,10 @@
 from typing import Any
 
 from fdbr.compiler.backends.interface import backend_of
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Program, Step, kind_of
 from fdbr.compiler.passes.dce import dce
-from fdbr.compiler.passes.program_primitives import PULLED, WITH_RELU
+from fdbr.compiler.passes.program_primitives import PULLED, WITH_RELU, last
 from fdbr.compiler.passes.rules.table import Facts
 from fdbr.compiler.passes.steps import count_reads
 from fdbr.core import Primitive
@@ -15,13 +16,13 @@ __all__ = ["fuse_windows"]
 
 def fuse_windows(program: Program) -> Program:
     """Join steps around windows; those that nobody reads any more are dropped."""
-    if not any(type(s) is Instruction and s.primitive.name in _FINDERS for s in program.steps):
+    if not any(type(s) is Instruction and s.primitive in _FINDERS for s in program.steps):
         return program
     backend, facts = backend_of(program), Facts(count_reads(program))
     steps: list[Step] = []
     for step in program.steps:
         if type(step) is Instruction:
-            find = _FINDERS.get(step.primitive.name)
+            find = _FINDERS.get(step.primitive)
             found = find and find(step, facts)
             step = found if found and backend.has_own(found.primitive) else step
             facts.makers.update(dict.fromkeys(step.outs, step))
@@ -38,25 +39,26 @@ def _relu(step: Instruction, facts: Facts) -> Instruction | None:
     maker = facts.only_made_by(step.operands[0], *WITH_RELU)
     if maker is None:
         return None
-    return _made(step, WITH_RELU[maker.primitive.name], maker.operands, maker.params)
+    return _made(step, WITH_RELU[maker.primitive], maker.operands, maker.params)
 
 
 def _to_winners(step: Instruction, facts: Facts) -> Instruction | None:
     """``to_winners(ct, window_winners(x, out))``."""
     ct, winners = step.operands
-    suffix = step.primitive.name.removeprefix("to_winners")
-    maker = facts.only_made_by(winners, f"window_winners{suffix}")
+    first = step.primitive is op.TO_WINNERS
+    wanted = op.WINDOW_WINNERS if first else last[op.WINDOW_WINNERS]
+    maker = facts.only_made_by(winners, wanted)
     if maker is None or kind_of(ct).dtype != step.outs[0].kind.dtype:
         return None
     params = {**step.params, "positive": False}
-    return _made(step, PULLED[step.primitive.name], (ct, *maker.operands), params)
+    return _made(step, PULLED[step.primitive], (ct, *maker.operands), params)
 
 
 def _multiply(step: Instruction, facts: Facts) -> Instruction | None:
     """``pulled_windows(ct, x, out) * (x > 0)``."""
     for pulled, sign in (step.operands, step.operands[::-1]):
-        maker = facts.only_made_by(pulled, "pulled_windows", "pulled_windows_last")
-        mask = facts.made_by(sign, "greater")
+        maker = facts.only_made_by(pulled, *PULLED.values())
+        mask = facts.made_by(sign, op.GREATER)
         if maker is None or mask is None or maker.params["positive"]:
             continue
         x, least = mask.operands
@@ -66,8 +68,8 @@ def _multiply(step: Instruction, facts: Facts) -> Instruction | None:
 
 
 _FINDERS = {
-    "relu": _relu,
-    "to_winners": _to_winners,
-    "to_winners_last": _to_winners,
-    "multiply": _multiply,
+    op.RELU: _relu,
+    op.TO_WINNERS: _to_winners,
+    last[op.TO_WINNERS]: _to_winners,
+    op.MULTIPLY: _multiply,
 }

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdbr.compiler.backends.cpu import batch_last_copy
+from fdbr.compiler.passes.program_primitives import PUT_LAST
 
-put_last = batch_last_copy.VALUES["put_last"]
+put_last = batch_last_copy.VALUES[PUT_LAST]
 
 
 @settings(max_examples=60)

@@ -13,7 +13,7 @@ from fdbr.compiler.backends.cpu import conv, conv_kernels, conv_matmuls
 from fdbr.ops.networks import im2col
 from fdbr.ops.networks.windows import Geometry
 
-VALUES = conv.VALUES
+VALUES = {primitive.name: value for primitive, value in conv.VALUES.items()}
 
 
 @st.composite

@@ -7,6 +7,7 @@ import fdbr
 from fdbr.compiler.backends.cpu.native_forms import NATIVE
 from fdbr.compiler.backends.cpu.written import Output, Written
 from fdbr.compiler.tiers import set_patience
+from fdbr.core import registry
 
 TWICE = """
 def kernel(table, start, stop, thread):
@@ -34,9 +35,9 @@ def doubles():
         rows = out.kind.size
         return Written(TWICE, step.operands, outputs, rows, 1, True, frozenset({0}))
 
-    NATIVE["cumsum"] = written
+    NATIVE[registry["cumsum"]] = written
     yield
-    del NATIVE["cumsum"]
+    del NATIVE[registry["cumsum"]]
 
 
 @pytest.mark.parametrize("length", [1, 5, 3000])

@@ -10,7 +10,7 @@ from fdbr.compiler.passes.program_primitives import PULLED
 from fdbr.core import registry
 from fdbr.ops.networks.windows import Geometry
 
-VALUES = pool_kernels.VALUES
+VALUES = {primitive.name: value for primitive, value in pool_kernels.VALUES.items()}
 
 
 @st.composite
@@ -63,7 +63,7 @@ def test_the_first_of_the_largest_has_the_cotangent(problem, positive, turned):
     ct = np.random.default_rng(0).integers(-3, 4, out.shape).astype(x.dtype)
     ct = np.asfortranarray(ct) if turned else ct
     params = {"geometry": geometry, "size": x.shape[2:], "positive": positive}
-    expected = PULLED["to_winners"].value(np, ct, x, out, **params)
+    expected = PULLED[registry["to_winners"]].value(np, ct, x, out, **params)
     found = VALUES["pulled_windows"](np, ct, x, out, **params)
     assert found.dtype == x.dtype
     np.testing.assert_array_equal(found, expected)
@@ -80,7 +80,7 @@ def test_large_arrays_are_divided_among_threads(monkeypatch, kernel):
     params = {"geometry": geometry, "size": x.shape[2:], "positive": True}
     np.testing.assert_allclose(
         VALUES["pulled_windows"](np, out, x, out, **params),
-        PULLED["to_winners"].value(np, out, x, out, **params),
+        PULLED[registry["to_winners"]].value(np, out, x, out, **params),
         rtol=1e-6,
     )
 

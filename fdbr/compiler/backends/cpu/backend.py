@@ -10,8 +10,9 @@ from fdbr.compiler.backends.cpu.codegen import generate
 from fdbr.compiler.backends.cpu.small_kernels import is_small
 from fdbr.compiler.backends.cpu.window_kernels import VALUES
 from fdbr.compiler.backends.interface import Backend, Compiled
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, kind_of
-from fdbr.core import Primitive, registry
+from fdbr.core import Primitive
 from fdbr.kernels import machine
 from fdbr.kernels.expressions import FLOATS
 
@@ -19,7 +20,6 @@ __all__ = ["CPU"]
 
 _TYPES = frozenset({np.ndarray, np.float32, np.float64, np.bool_, np.int64, float, int})
 _SLOW = 8  # additions that an element costs, from which on a kernel pays for one operation
-_BY_BLAS = registry["sum_of_rows"]
 
 
 class _Cpu(Backend):
@@ -35,7 +35,7 @@ class _Cpu(Backend):
         return formulas.is_total(step)
 
     def is_by_row(self, step: Instruction) -> bool:
-        if step.primitive.name not in element_code.BY_ROW:
+        if step.primitive not in element_code.BY_ROW:
             return False
         x, taken, labels, out = (kind_of(o).dtype for o in (*step.operands, *step.outs))
         return x == taken == out and x in FLOATS and formulas.CODES.get(labels) in ("i4", "i8")
@@ -50,7 +50,7 @@ class _Cpu(Backend):
         return is_large(variable)
 
     def has_own(self, primitive: Primitive) -> bool:
-        return primitive is _BY_BLAS or primitive.name in VALUES
+        return primitive is op.SUM_OF_ROWS or primitive in VALUES
 
     def cost(self, step: Instruction) -> int:
         return element_code.cost(step)

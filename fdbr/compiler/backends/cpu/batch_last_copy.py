@@ -9,6 +9,7 @@ import numpy as np
 from fdbr.compiler.backends.cpu.background import address_of
 from fdbr.compiler.backends.cpu.launching import launch_on, thread_count
 from fdbr.compiler.passes.program_primitives import PUT_LAST
+from fdbr.core import Primitive
 
 __all__ = ["VALUES"]
 
@@ -46,4 +47,4 @@ def _put_last(xp: Any, x: Any) -> Any:
     return out
 
 
-VALUES: dict[str, Callable[..., Any]] = {"put_last": _put_last}
+VALUES: dict[Primitive, Callable[..., Any]] = {PUT_LAST: _put_last}

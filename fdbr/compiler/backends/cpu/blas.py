@@ -14,12 +14,13 @@ from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.backends.cpu.launching import HEAD
 from fdbr.compiler.backends.cpu.native_copies import ordered_look
 from fdbr.compiler.backends.cpu.sequence import Call, Slot
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.kernels.machine import address_of
 
 __all__ = ["has_blas", "is_blas_product", "product_call"]
 
-_PRODUCTS = frozenset({"matmul", "matmul_transposed"})
+_PRODUCTS = op.PRODUCTS - {op.AFFINE}
 _ROWS, _PLAIN, _TURNED = 101, 111, 112  # the constants of CBLAS
 _NAMES = (("scipy_cblas_{}64_", "i64"), ("cblas_{}64_", "i64"), ("cblas_{}", "i32"))
 
@@ -104,7 +105,7 @@ def _machine_code(name: str, integer: str) -> int:
 
 def is_blas_product(step: Instruction) -> bool:
     """Whether a step is a product of floating matrices or vectors that the BLAS does."""
-    if step.primitive.name not in _PRODUCTS or not has_blas():
+    if step.primitive not in _PRODUCTS or not has_blas():
         return False
     kinds = [kind_of(operand) for operand in (*step.operands, *step.outs)]
     out = kinds[-1]
@@ -145,7 +146,7 @@ class _Matrix:
 
 def product_call(step: Instruction, a: Slot, b: Slot, out: Slot, in_order: Any) -> Call:
     """The call of the BLAS for a product; ``in_order`` lays an operand out in order."""
-    swapped = step.primitive.name == "matmul_transposed"
+    swapped = step.primitive is op.MATMUL_TRANSPOSED
     one = _matrix(a, False, False, in_order)
     other = _matrix(b, True, swapped, in_order)
     (m, k), n = one.shape, other.shape[1]

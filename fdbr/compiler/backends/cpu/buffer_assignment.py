@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import (
     Fused,
     Guard,
@@ -33,9 +34,6 @@ _LEAST = 4096  # bytes; below, NumPy's own cache of memory is as good
 _ALIGNED = 64
 _SOME = 100  # results, from which on small ones share places with those of their size alone
 _MANY = 500  # and from which on all do
-
-# The primitives that NumPy can have write to given memory.
-_PRODUCTS = frozenset({"matmul", "matmul_transposed", "affine"})
 
 Parts = dict[Variable, tuple[Variable, int]]
 """The variables that lie in the memory of others, and at which byte of it."""
@@ -81,7 +79,7 @@ class Plan:
 
 def is_product(step: Step) -> bool:
     """Whether a step is a product that can be written to given memory."""
-    if not isinstance(step, Instruction) or step.primitive.name not in _PRODUCTS:
+    if not isinstance(step, Instruction) or step.primitive not in op.PRODUCTS:
         return False
     kinds = [o.kind for o in step.operands if is_variable(o)]
     out = step.outs[0].kind
@@ -94,7 +92,7 @@ def is_product(step: Step) -> bool:
 
 def is_join(step: Step) -> bool:
     """Whether a step puts arrays of one dtype one after the other in memory."""
-    if not isinstance(step, Instruction) or step.primitive.name not in ("concat", "stack"):
+    if not isinstance(step, Instruction) or step.primitive not in op.JOINS:
         return False
     kind = step.outs[0].kind
     kinds = [kind_of(operand) for operand in step.operands]
@@ -206,14 +204,14 @@ def _copies(step: Instruction, shown: dict[Variable, Any]) -> bool:
     if step.several:
         return False
     x, out = next(iter(step.operands), None), step.outs[0]
-    name, params = step.primitive.name, step.params
+    params = step.params
     if not is_variable(x) or x not in shown:
         return False
-    if name == "permute":
+    if step.primitive is op.PERMUTE:
         shown[out] = shown[x].transpose(params["axes"])
-    elif name == "slice":
+    elif step.primitive is op.SLICE:
         shown[out] = shown[x][params["key"]]
-    elif name == "reshape":
+    elif step.primitive is op.RESHAPE:
         try:
             shown[out] = np.reshape(shown[x], params["to"], copy=False)
         except ValueError:

@@ -19,14 +19,16 @@ from fdbr.compiler.backends.cpu.sequence_building import Builder
 from fdbr.compiler.backends.cpu.sequence_lines import Sequences
 from fdbr.compiler.backends.cpu.sequencing import Natives, Run, gathered, is_look
 from fdbr.compiler.backends.cpu.small_matmuls import product_lines
-from fdbr.compiler.backends.cpu.window_kernels import VALUES
+from fdbr.compiler.backends.cpu.window_kernels import VALUES, WINDOWS
 from fdbr.compiler.backends.cpu.workspaces import give, taker
 from fdbr.compiler.backends.stepwise import is_direct
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.guards import EXACT, same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.liveness import last_uses
 from fdbr.compiler.ir.loops import Loop, loop_of
 from fdbr.compiler.ir.numbers import exact
+from fdbr.compiler.ir.parts import placed
 from fdbr.compiler.ir.program import (
     Fused,
     Guard,
@@ -38,26 +40,29 @@ from fdbr.compiler.ir.program import (
     is_variable,
     kind_of,
 )
+from fdbr.compiler.passes.program_primitives import IN_ORDER
 from fdbr.compiler.passes.rules.views import view_of
-from fdbr.core import dispatch
+from fdbr.core import Primitive, dispatch
 from fdbr.ops.networks.losses import take_at_labels
 
 __all__ = ["generate"]
 
 # The primitives whose results NumPy lays out in order, whatever the operands are.
-_ORDERED = frozenset({"matmul", "matmul_transposed", "affine", "rows", "add_rows"})
+_ORDERED = op.PRODUCTS | IN_ORDER | {op.ADD_ROWS}
 
 # And those whose results it lays out as the operands are.
-_KEEPING = frozenset({"add", "subtract", "multiply", "divide", "negative", "maximum", "minimum"})
+_KEEPING = frozenset(
+    {op.ADD, op.SUBTRACT, op.MULTIPLY, op.DIVIDE, op.NEGATIVE, op.MAXIMUM, op.MINIMUM}
+)
 
 # What does the same in the memory of the first operand.
-_IN_PLACE = {"subtract_at_labels": take_at_labels}
+_IN_PLACE = {op.SUBTRACT_AT_LABELS: take_at_labels}
 
 
 class _Writer:
     """The lines of the function, and the values that they name."""
 
-    def __init__(self, memory: Plan, values: dict[str, Any], waits: bool) -> None:
+    def __init__(self, memory: Plan, values: dict[Primitive, Any], waits: bool) -> None:
         self.places = memory.places
         self.inside = memory.inside
         self.values = values
@@ -102,9 +107,9 @@ class _Writer:
             self.scope[name] = value
         return name
 
-    def own(self, name: str, value: Callable[..., Any]) -> str:
+    def own(self, primitive: Primitive, value: Callable[..., Any]) -> str:
         """An expression for what computes a primitive: its value, or the CPU's own."""
-        found = self.values.get(name)
+        found = self.values.get(primitive)
         if found is not None and not self.waits:
             found = otherwise(found, value)
             self._held.append(found)  # its number is its name
@@ -231,7 +236,7 @@ def _write_by_python(
     if step.outs[0] in writer.places:
         if is_join(step):
             _write_join(writer, step)
-        elif step.primitive.name == "reshape":
+        elif step.primitive is op.RESHAPE:
             _write_copy(writer, step)
         else:
             _write_product(writer, step, small)
@@ -240,7 +245,7 @@ def _write_by_python(
     _write_instruction(writer, step, own)
     if _is_ordered(step, ordered):
         ordered.update(step.outs)
-    elif step.primitive.name == "slice" and step.operands[0] in ordered:
+    elif step.primitive is op.SLICE and step.operands[0] in ordered:
         writer.gapped.update(step.outs)
 
 
@@ -266,17 +271,17 @@ def _begin(writer: _Writer, lost: Sequence[Variable]) -> list[str]:
 
 def _is_ordered(step: Instruction, ordered: set[Variable]) -> bool:
     """Whether a step's result is known to be laid out in order."""
-    if step.primitive.name in ("reshape", "slice"):
+    if step.primitive in (op.RESHAPE, op.SLICE):
         x = step.operands[0]
-        whole = step.primitive.name == "reshape" or _is_run(x, step.params["key"])
+        whole = step.primitive is op.RESHAPE or _is_run(x, step.params["key"])
         return whole and is_variable(x) and x in ordered
-    if step.primitive.name in _KEEPING:
+    if step.primitive in _KEEPING:
         shape = step.outs[0].kind.shape
         full = [o for o in step.operands if kind_of(o).shape == shape]
         rest = [o for o in step.operands if kind_of(o).shape != shape]
         known = all(is_variable(o) and o in ordered for o in full)
         return bool(full) and known and all(kind_of(o).size == 1 for o in rest)
-    return step.primitive.name in _ORDERED or "_last" in step.primitive.name
+    return step.primitive in _ORDERED
 
 
 def _is_run(x: Any, key: Any) -> bool:
@@ -309,10 +314,10 @@ def _write_product(writer: _Writer, step: Instruction, small: bool) -> None:
         writer.lines += product_lines(writer, step, name)
         return
     a, b, *bias = map(writer.operand, step.operands)
-    b += "" if step.primitive.name == "matmul" else ".T"
+    b += "" if step.primitive is op.MATMUL else ".T"
     function = "dot" if len(out.kind.shape) == 2 else "matmul"
     if function == "dot" and writer.values:
-        own = writer.own("matmul", lambda xp, a, b, out: np.dot(a, b, out))
+        own = writer.own(op.MATMUL, lambda xp, a, b, out: np.dot(a, b, out))
         writer.lines.append(f"{own}(np, {a}, {b}, {name})")
     elif function == "dot":
         writer.lines.append(f"{a}.dot({b}, {name})")
@@ -325,16 +330,10 @@ def _write_join(writer: _Writer, step: Instruction) -> None:
     """Write what puts arrays one after the other, except for those that are there already."""
     name = writer.variable(step.outs[0])
     writer.lines.append(f"{name} = {writer.memory(step.outs[0])}")
-    start = 0
-    for operand in step.operands:
-        if step.primitive.name == "stack":
-            place, stop = f"{start}", start + 1
-        else:
-            stop = start + kind_of(operand).shape[0]
-            place = f"{start}:{stop}"
+    for operand, (place,) in placed(step):
         if not is_variable(operand) or writer.inside.get(operand) is not step.outs[0]:
-            writer.lines.append(f"{name}[{place}] = {writer.operand(operand)}")
-        start = stop
+            text = f"{place.start}:{place.stop}" if isinstance(place, slice) else f"{place}"
+            writer.lines.append(f"{name}[{text}] = {writer.operand(operand)}")
 
 
 def _write_copy(writer: _Writer, step: Instruction) -> None:
@@ -369,13 +368,13 @@ def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -
     whole = exact(step.primitive, [kind_of(operand).type for operand in step.operands])
     if whole is not None:
         right = f"{writer.constant(whole, 'e')}({', '.join([*operands, *params])})"
-    elif step.primitive.name == "permute" and kind_of(step.operands[0]).is_array:
+    elif step.primitive is op.PERMUTE and kind_of(step.operands[0]).is_array:
         right = f"{operands[0]}.transpose({step.params['axes']!r})"
     elif is_direct(step):
         value = step.primitive.value
         if is_variable(step.operands[0]) and step.operands[0] in own:
-            value = _IN_PLACE.get(step.primitive.name, value)
-        function = writer.own(step.primitive.name, value)
+            value = _IN_PLACE.get(step.primitive, value)
+        function = writer.own(step.primitive, value)
         right = f"{function}({', '.join(['np', *operands, *params])})"
     else:
         primitive = writer.constant(step.primitive, "p")
@@ -384,9 +383,7 @@ def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -
     writer.lines.append(f"{left} = {right}")
 
 
-def _own_values(program: Program) -> dict[str, Any]:
+def _own_values(program: Program) -> dict[Primitive, Any]:
     """The CPU's own values of primitives, in programs with windows."""
-    names = {step.primitive.name for step in program.steps if isinstance(step, Instruction)}
-    if not any(name.startswith(("conv", "max_windows", "pulled_windows")) for name in names):
-        return {}
-    return VALUES
+    applied = {step.primitive for step in program.steps if isinstance(step, Instruction)}
+    return {} if applied.isdisjoint(WINDOWS) else VALUES

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.compiler.ir import op
+from fdbr.compiler.passes.program_primitives import WITH_RELU
+from fdbr.core import Primitive
 from fdbr.kernels.correlations import correlation, inner_correlation, transposed_correlation
 from fdbr.ops.networks import im2col
 from fdbr.ops.networks.im2col import axes
@@ -69,11 +72,11 @@ def _conv_input(
     return im2col.correlate_transposed(xp, y, weight, geometry, groups, size)
 
 
-VALUES: dict[str, Callable[..., Any]] = {
-    "conv": _conv,
-    "conv_relu": _conv_relu,
-    "conv_biased": _conv_biased,
-    "conv_biased_relu": _conv_biased_relu,
-    "conv_kernel": _conv_kernel,
-    "conv_input": _conv_input,
+VALUES: dict[Primitive, Callable[..., Any]] = {
+    op.CONV: _conv,
+    WITH_RELU[op.CONV]: _conv_relu,
+    op.CONV_BIASED: _conv_biased,
+    WITH_RELU[op.CONV_BIASED]: _conv_biased_relu,
+    op.CONV_KERNEL: _conv_kernel,
+    op.CONV_INPUT: _conv_input,
 }

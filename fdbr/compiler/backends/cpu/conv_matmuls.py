@@ -18,6 +18,8 @@ from fdbr.compiler.backends.cpu.conv_kernels import (
     run_correlation,
     run_inner,
 )
+from fdbr.compiler.ir import op
+from fdbr.core import Primitive
 from fdbr.ops.products import _matmul as matmul
 
 __all__ = ["VALUES", "multiply"]
@@ -75,8 +77,8 @@ def _affine(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
     return multiply(x, weight.T) + bias
 
 
-VALUES: dict[str, Callable[..., Any]] = {
-    "matmul": _matmul,
-    "matmul_transposed": _matmul_transposed,
-    "affine": _affine,
+VALUES: dict[Primitive, Callable[..., Any]] = {
+    op.MATMUL: _matmul,
+    op.MATMUL_TRANSPOSED: _matmul_transposed,
+    op.AFFINE: _affine,
 }

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fdbr.compiler.backends.cpu.formulas import CODES, formula_of
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction
 from fdbr.kernels.expressions import Node
 from fdbr.kernels.loops import every
 
 __all__ = ["BY_ROW", "Elements", "cast", "cost"]
 
-BY_ROW = frozenset({"subtract_at_labels"})
+BY_ROW = frozenset({op.SUBTRACT_AT_LABELS})
 """Primitives that act on a matrix by its column ``c``; other operands have one element a row."""
 
 _FEW = 4  # operations of an expression that is no function
@@ -88,7 +89,7 @@ class Elements:
 
         Statements that have to come before it are added to ``lines``.
         """
-        if step.primitive.name in BY_ROW:
+        if step.primitive in BY_ROW:
             taken = cast(texts[1], codes[1], CODES[step.outs[0].kind.dtype])
             return f"select(c == {texts[2]}, {texts[0]} - {taken}, {texts[0]})"
         formula = formula_of(step)

@@ -15,6 +15,7 @@ import numpy as np
 from fdbr.compiler.backends.cpu.element_code import BY_ROW, Elements, cost
 from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.backends.cpu.written import Output, Written, literal, store, stored
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.broadcast_layout import Place, place
 from fdbr.compiler.ir.folds import fold_of
 from fdbr.compiler.ir.program import Fused, Instruction, Variable, kind_of
@@ -187,10 +188,10 @@ class _Block:
         elif operand in writer.kept and writer.levels[operand] < self.level:
             text, code = writer.kept[operand], CODES[operand.kind.dtype]
             text = f"({text} != 0)" if code == "b1" else text
-        elif step.primitive.name in ("reshape", "broadcast_to"):
+        elif step.primitive in (op.RESHAPE, op.BROADCAST_TO):
             return self.value(step.operands[0], known)
         else:
-            of_rows = step.primitive.name in BY_ROW
+            of_rows = step.primitive in BY_ROW
             pairs = [self.value(o, known, of_rows and i > 0) for i, o in enumerate(step.operands)]
             texts, codes = [t for t, _ in pairs], [c for _, c in pairs]
             text = writer.elements.element(step, texts, codes, self.lines)

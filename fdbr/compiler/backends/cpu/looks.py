@@ -6,13 +6,11 @@ from typing import Any
 
 import attrs
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction
 from fdbr.compiler.passes.rules.views import view_of
 
-__all__ = ["LOOKS", "Look", "looked", "merged", "sliced", "steps_of"]
-
-LOOKS = frozenset({"slice", "reshape", "permute", "matrix_transpose", "broadcast_to"})
-"""The primitives whose results are operands, looked at in another way."""
+__all__ = ["Look", "looked", "merged", "sliced", "steps_of"]
 
 
 @attrs.frozen
@@ -56,19 +54,19 @@ def steps_of(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def looked(source: Look, step: Instruction) -> Look | None:
     """The same memory looked at in another way; `None` if that cannot be."""
-    name, shape = step.primitive.name, step.outs[0].kind.shape
-    if name == "slice":
+    primitive, shape = step.primitive, step.outs[0].kind.shape
+    if primitive is op.SLICE:
         return sliced(source, step.params["key"])
-    if name == "broadcast_to":
+    if primitive is op.BROADCAST_TO:
         lead = len(shape) - len(source.shape)
         strides = [0] * lead + [
             0 if n == 1 else stride for n, stride in zip(source.shape, source.strides, strict=True)
         ]
         return attrs.evolve(source, strides=tuple(strides), shape=shape)
-    if name in ("permute", "matrix_transpose"):
+    if primitive in (op.PERMUTE, op.MATRIX_TRANSPOSE):
         rank = len(shape)
         swapped = (*range(rank - 2), rank - 1, rank - 2)
-        axes = step.params["axes"] if name == "permute" else swapped
+        axes = step.params["axes"] if primitive is op.PERMUTE else swapped
         return attrs.evolve(source, strides=tuple(source.strides[a] for a in axes), shape=shape)
     if source.is_ordered():
         return attrs.evolve(source, strides=steps_of(shape), shape=shape)

@@ -9,7 +9,9 @@ from typing import Any
 
 from fdbr.compiler.backends.cpu.looks import Look
 from fdbr.compiler.backends.cpu.small_writer import Writer
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
+from fdbr.core import Primitive
 
 __all__ = ["MATRIX_FORMS"]
 
@@ -332,16 +334,16 @@ def _moved(step: Instruction) -> tuple[int, int]:
     return max(0, -offset), max(0, offset)
 
 
-MATRIX_FORMS: dict[str, tuple[Any, Any, bool]] = {
-    "solve": (_fits, _write_solve, True),
-    "inv": (_fits, _write_solve, True),
-    "det": (_has_determinant, _write_determinant, True),
-    "cofactors": (_has_cofactors, _write_cofactors, False),
-    "cholesky": (_fits, _write_cholesky, True),
-    "substitute": (_fits, _write_substitution, True),
-    "half_triangle": (_fits, _write_half, False),
-    "triangle": (_is_part, _write_triangle, False),
-    "diagonal": (_is_part, _write_diagonal, False),
-    "embed_diagonal": (_is_part, _write_embedded, False),
+MATRIX_FORMS: dict[Primitive, tuple[Any, Any, bool]] = {
+    op.SOLVE: (_fits, _write_solve, True),
+    op.INV: (_fits, _write_solve, True),
+    op.DET: (_has_determinant, _write_determinant, True),
+    op.COFACTORS: (_has_cofactors, _write_cofactors, False),
+    op.CHOLESKY: (_fits, _write_cholesky, True),
+    op.SUBSTITUTE: (_fits, _write_substitution, True),
+    op.HALF_TRIANGLE: (_fits, _write_half, False),
+    op.TRIANGLE: (_is_part, _write_triangle, False),
+    op.DIAGONAL: (_is_part, _write_diagonal, False),
+    op.EMBED_DIAGONAL: (_is_part, _write_embedded, False),
 }
 """By the names of primitives: which steps fit, what writes them, and whether they set ``bad``."""

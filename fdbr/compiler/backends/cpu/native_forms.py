@@ -12,12 +12,14 @@ from fdbr.compiler.backends.cpu.fused_kernels import write
 from fdbr.compiler.backends.cpu.loop_kernels import write_loop
 from fdbr.compiler.backends.cpu.small_kernels import write_small
 from fdbr.compiler.backends.cpu.written import Written
+from fdbr.compiler.ir.loops import LOOP
 from fdbr.compiler.ir.program import Fused, Guard, Instruction, Small, Step, Variable
+from fdbr.core import Primitive
 
 __all__ = ["NATIVE", "native_form", "parts_of"]
 
-NATIVE: dict[str, Callable[[Instruction], Written | None]] = {"loop": write_loop}
-"""Writers of kernels of single instructions, by the names of primitives; a writer may decline."""
+NATIVE: dict[Primitive, Callable[[Instruction], Written | None]] = {LOOP: write_loop}
+"""Writers of kernels of single instructions, by primitives; a writer may decline."""
 
 
 def native_form(step: Step, passed_on: Container[Variable] = ()) -> Written | None:
@@ -29,9 +31,9 @@ def native_form(step: Step, passed_on: Container[Variable] = ()) -> Written | No
         return write(step, passed_on)
     if isinstance(step, Small):
         return write_small(step)
-    if isinstance(step, Guard) or step.primitive.name not in NATIVE:
+    if isinstance(step, Guard) or step.primitive not in NATIVE:
         return None
-    return NATIVE[step.primitive.name](step)
+    return NATIVE[step.primitive](step)
 
 
 def parts_of(step: Step) -> tuple[Instruction, ...]:

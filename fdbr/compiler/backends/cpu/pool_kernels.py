@@ -16,8 +16,9 @@ import numpy as np
 
 from fdbr.compiler.backends.cpu.background import address_of
 from fdbr.compiler.backends.cpu.launching import launch_on, thread_count
+from fdbr.compiler.ir import op
 from fdbr.compiler.passes.program_primitives import PULLED
-from fdbr.core import registry
+from fdbr.core import Primitive
 from fdbr.ops.networks.windows import Geometry, Sizes
 
 __all__ = ["VALUES"]
@@ -30,7 +31,7 @@ _WORTH = 200_000  # elements from which on more threads than one pay
 def _max_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
     order = _order(x, geometry)
     if order is None:
-        return registry["max_windows"].value(xp, x, geometry=geometry)
+        return op.MAX_WINDOWS.value(xp, x, geometry=geometry)
     size = x.shape[x.ndim - len(geometry.kernel) :]
     out = _empty((*x.shape[: x.ndim - len(size)], *geometry.counts(size)), x.dtype, order)
     _run("largest", geometry, order, x.shape, x, out)
@@ -42,7 +43,7 @@ def _pulled_windows(
 ) -> Any:
     order = _order(x, geometry)
     if order is None or not ct.dtype == out.dtype == x.dtype:
-        return PULLED["to_winners"].value(
+        return PULLED[op.TO_WINNERS].value(
             xp, ct, x, out, geometry=geometry, size=size, positive=positive
         )
     found = _empty(x.shape, x.dtype, order)
@@ -51,9 +52,9 @@ def _pulled_windows(
     return found
 
 
-VALUES: dict[str, Callable[..., Any]] = {
-    "max_windows": _max_windows,
-    "pulled_windows": _pulled_windows,
+VALUES: dict[Primitive, Callable[..., Any]] = {
+    op.MAX_WINDOWS: _max_windows,
+    PULLED[op.TO_WINNERS]: _pulled_windows,
 }
 
 

@@ -20,11 +20,12 @@ from fdbr.compiler.backends.cpu.native_copies import copied, filled, ordered_loo
 from fdbr.compiler.backends.cpu.native_forms import parts_of
 from fdbr.compiler.backends.cpu.sequence import Advance, Aim, Call, Check, Record, Slot, Turns
 from fdbr.compiler.backends.cpu.sequencing import Natives, data_inputs, is_look, reduction
-from fdbr.compiler.backends.cpu.small_forms import pad_key
 from fdbr.compiler.backends.cpu.small_kernels import is_plain_loop, write_small
 from fdbr.compiler.backends.cpu.small_matmuls import write_product
 from fdbr.compiler.backends.cpu.written import Output, Written
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import Loop, loop_of
+from fdbr.compiler.ir.parts import placed
 from fdbr.compiler.ir.program import (
     Guard,
     Instruction,
@@ -39,7 +40,7 @@ from fdbr.compiler.ir.program import (
 __all__ = ["Builder", "Built"]
 
 _SOON = 1e-6  # of a step
-_COPIES = frozenset({"unslice", "pad_zeros", "concat", "stack"})
+_COPIES = op.JOINS | op.EMBEDDINGS
 
 
 @attrs.define(eq=False)
@@ -279,13 +280,12 @@ class Builder:
         records, out = self._built.records, step.outs[0]
         target = self.slot(out)
         self.own.add(out)
-        name = step.primitive.name
         if self.natives.is_small_product(step):
             self._product(step)
-        elif name in ("matmul", "matmul_transposed") and is_blas_product(step):
+        elif is_blas_product(step):
             a, b = map(self.slot, step.operands)
             records.append(product_call(step, a, b, target, self.in_order))
-        elif name in _COPIES:
+        elif step.primitive in _COPIES:
             self._copy(step, target)
         elif not is_plain_loop(step):
             fused = reduction(step)
@@ -296,33 +296,21 @@ class Builder:
             self._written(step, write_small(alone, self._lying), lying=True)
 
     def _copy(self, step: Instruction, target: Slot) -> None:
-        records, name, look = self._built.records, step.primitive.name, target.look
-        if name in ("unslice", "pad_zeros"):
-            key = step.params["key"] if name == "unslice" else pad_key(step)
+        records = self._built.records
+        if step.primitive in op.EMBEDDINGS:
             records.append(filled(target))
-            part = attrs.evolve(target, look=sliced(look, key))
-            records.append(copied(self.slot(step.operands[0]), part))
-            return
-        axis, start = step.params["axis"] % len(look.shape), 0
-        before = (slice(None),) * axis
-        for operand in step.operands:
-            slot = self.slot(operand)
-            if name == "stack":
-                key = (*before, start)
-                start += 1
-            else:
-                stop = start + slot.look.shape[axis]
-                key, start = (*before, slice(start, stop)), stop
-            if type(operand) is Variable:
+        for operand, key in placed(step):
+            if step.primitive in op.JOINS and type(operand) is Variable:
                 self._built.joined[len(records)] = operand, step.outs[0]
-            records.append(copied(slot, attrs.evolve(target, look=sliced(look, key))))
+            part = attrs.evolve(target, look=sliced(target.look, key))
+            records.append(copied(self.slot(operand), part))
 
     def _product(self, step: Instruction) -> None:
         """A product that a kernel does; a matrix that many read is turned once for all."""
         a, b = map(self.slot, step.operands)
         out = step.outs[0]
         once = len(out.kind.shape) == 2
-        turned = step.primitive.name == "matmul_transposed"
+        turned = step.primitive is op.MATMUL_TRANSPOSED
         if turned and once:
             strides, shape = b.look.strides[::-1], b.look.shape[::-1]
             b = self.in_order(

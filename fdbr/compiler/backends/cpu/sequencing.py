@@ -9,11 +9,11 @@ import numpy as np
 from fdbr.compiler.backends.cpu.blas import is_blas_product
 from fdbr.compiler.backends.cpu.element_code import cost
 from fdbr.compiler.backends.cpu.formulas import CODES
-from fdbr.compiler.backends.cpu.looks import LOOKS
 from fdbr.compiler.backends.cpu.native_forms import native_form, parts_of
 from fdbr.compiler.backends.cpu.small_kernels import is_plain_loop, loop_weight
 from fdbr.compiler.backends.cpu.small_matmuls import is_small_product, write_product
 from fdbr.compiler.backends.cpu.written import Written
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.folds import fold_of
 from fdbr.compiler.ir.loops import Loop, is_guarded, loop_of
 from fdbr.compiler.ir.program import (
@@ -148,7 +148,7 @@ class Natives:
         """Whether a kernel does a product."""
         if not isinstance(step, Instruction) or not self.products:
             return False
-        if step.primitive.name not in ("matmul", "matmul_transposed"):
+        if step.primitive not in (op.MATMUL, op.MATMUL_TRANSPOSED):
             return False
         kinds = [kind_of(operand) for operand in (*step.operands, *step.outs)]
         same = all(kind.is_array and kind.dtype == kinds[-1].dtype for kind in kinds)
@@ -196,7 +196,7 @@ def _is_plain_data(values: Sequence[Any], variable: Variable) -> bool:
 
 def is_look(step: Step) -> bool:
     """Whether a step gives its operand, looked at in another way."""
-    if not isinstance(step, Instruction) or step.primitive.name not in LOOKS:
+    if not isinstance(step, Instruction) or step.primitive not in op.VIEWS:
         return False
     operand, out = step.operands[0], step.outs[0]
     if type(operand) is not Variable or not operand.kind.is_array or not out.kind.size:
@@ -207,7 +207,7 @@ def is_look(step: Step) -> bool:
         or operand.kind.dtype != out.kind.dtype
     ):
         return False
-    if step.primitive.name != "slice":
+    if step.primitive is not op.SLICE:
         return True
     return view_of(operand.kind.shape, step.params["key"]) is not None
 

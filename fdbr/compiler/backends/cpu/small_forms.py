@@ -6,14 +6,17 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backends.cpu.looks import LOOKS, Look, looked, sliced, steps_of
+from fdbr.compiler.backends.cpu.looks import Look, looked, sliced, steps_of
 from fdbr.compiler.backends.cpu.matrix_forms import MATRIX_FORMS
 from fdbr.compiler.backends.cpu.small_writer import Writer, stored_from
 from fdbr.compiler.backends.cpu.written import stored
+from fdbr.compiler.ir import op
+from fdbr.compiler.ir.parts import placed
 from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.views import view_of
+from fdbr.core import Primitive
 
-__all__ = ["Form", "form_of", "pad_key"]
+__all__ = ["Form", "form_of"]
 
 _LONGEST = 256  # elements up to which a sum one after the other is as exact as NumPy's
 _TINY = 256  # multiplications up to which the BLAS takes longer to begin than a loop to end
@@ -44,7 +47,7 @@ def _is_copy(step: Instruction) -> bool:
     first, *others = map(kind_of, (*step.operands, *step.outs))
     if any(kind.dtype != first.dtype for kind in others):
         return False
-    if step.primitive.name not in ("slice", "unslice"):
+    if step.primitive not in (op.SLICE, op.UNSLICE):
         return True
     shape = step.params.get("shape", kind_of(step.operands[0]).shape)
     return view_of(shape, step.params["key"]) is not None
@@ -60,7 +63,7 @@ def _is_reduction(step: Instruction) -> bool:
 def _is_lookup(step: Instruction) -> bool:
     """Whether a step takes one element, or changes one, for each place of its index arrays."""
     first, *rest, out = map(kind_of, (*step.operands, *step.outs))
-    if step.primitive.name == "gather":
+    if step.primitive is op.GATHER:
         places, key = rest, step.params["key"]
         plain = type(key) is tuple and len(key) == len(first.shape) and all(map(_is_slot, key))
         if not plain or any(place.shape != out.shape for place in places):
@@ -88,18 +91,10 @@ def _look(writer: Writer, step: Instruction) -> None:
         writer.copy(found or source, writer.target(out), found is None)
 
 
-def _unslice(writer: Writer, step: Instruction) -> None:
-    out, source = step.outs[0], writer.look(step.operands[0])
-    target = writer.target(out)
-    zero = f"{stored(out.kind.dtype)}(0)"
-    writer.loop(target.shape, lambda at: [f"{target.place(at)} = {zero}"])
-    writer.copy(source, sliced(target, step.params["key"]))
-
-
 def _look_up(writer: Writer, step: Instruction) -> None:
     source, *rest = map(writer.look, step.operands)
     target = writer.target(step.outs[0])
-    if step.primitive.name == "gather":
+    if step.primitive is op.GATHER:
 
         def taken(at: list[str]) -> list[str]:
             lines, places = _checked(rest, source.shape, at)
@@ -171,38 +166,18 @@ def _reduce(writer: Writer, step: Instruction) -> None:
     writer.loop(outer, body)
 
 
-def _join(writer: Writer, step: Instruction) -> None:
-    looks = [writer.look(operand) for operand in step.operands]
-    target = writer.target(step.outs[0])
-    axis = step.params["axis"] % len(target.shape)
-    start = 0
-    for look in looks:
-        if step.primitive.name == "stack":
-            key: Any = (slice(None),) * axis + (start,)
-            start += 1
-        else:
-            stop = start + look.shape[axis]
-            key = (slice(None),) * axis + (slice(start, stop),)
-            start = stop
+def _put_together(writer: Writer, step: Instruction) -> None:
+    out, looks = step.outs[0], [writer.look(operand) for operand in step.operands]
+    target = writer.target(out)
+    if step.primitive in op.EMBEDDINGS:
+        zero = f"{stored(out.kind.dtype)}(0)"
+        writer.loop(target.shape, lambda at: [f"{target.place(at)} = {zero}"])
+    for look, (_, key) in zip(looks, placed(step), strict=True):
         writer.copy(look, sliced(target, key))
 
 
 def _pads(step: Instruction) -> bool:
     return _is_copy(step) and all(min(pair) >= 0 for pair in step.params["widths"])
-
-
-def _pad(writer: Writer, step: Instruction) -> None:
-    out, source = step.outs[0], writer.look(step.operands[0])
-    target = writer.target(out)
-    zero = f"{stored(out.kind.dtype)}(0)"
-    writer.loop(target.shape, lambda at: [f"{target.place(at)} = {zero}"])
-    writer.copy(source, sliced(target, pad_key(step)))
-
-
-def pad_key(step: Instruction) -> tuple[slice, ...]:
-    """Where in the result of a padding the operand is."""
-    widths, shape = step.params["widths"], kind_of(step.operands[0]).shape
-    return tuple([slice(first, first + n) for (first, _), n in zip(widths, shape, strict=True)])
 
 
 def _is_tiny_product(step: Instruction) -> bool:
@@ -219,7 +194,7 @@ def _multiply(writer: Writer, step: Instruction) -> None:
     a, b = map(writer.look, step.operands)
     target = writer.target(step.outs[0])
     depth, code = a.shape[-1], target.code
-    down, along = (1, 0) if step.primitive.name == "matmul_transposed" else (0, 1)
+    down, along = (1, 0) if step.primitive is op.MATMUL_TRANSPOSED else (0, 1)
 
     def body(at: list[str]) -> list[str]:
         lead = at[:-2] if min(len(a.shape), len(b.shape)) > 1 else []
@@ -239,18 +214,17 @@ def _multiply(writer: Writer, step: Instruction) -> None:
 
 
 _FOLD = Form(_is_reduction, _reduce)
-_FORMS: dict[str, Form] = {
-    **dict.fromkeys(LOOKS, Form(_is_copy, _look)),
-    **dict.fromkeys(("concat", "stack"), Form(_is_copy, _join)),
-    **dict.fromkeys(("gather", "subtract_at_labels"), Form(_is_lookup, _look_up, refuses=True)),
-    **dict.fromkeys(("matmul", "matmul_transposed"), Form(_is_tiny_product, _multiply)),
-    "unslice": Form(_is_copy, _unslice),
-    "pad_zeros": Form(_pads, _pad),
+_FORMS: dict[Primitive, Form] = {
+    **dict.fromkeys(op.VIEWS, Form(_is_copy, _look)),
+    **dict.fromkeys((*op.JOINS, op.UNSLICE), Form(_is_copy, _put_together)),
+    **dict.fromkeys((op.GATHER, op.SUBTRACT_AT_LABELS), Form(_is_lookup, _look_up, refuses=True)),
+    **dict.fromkeys(op.PRODUCTS - {op.AFFINE}, Form(_is_tiny_product, _multiply)),
+    op.PAD_ZEROS: Form(_pads, _put_together),
     **{name: Form(*parts) for name, parts in MATRIX_FORMS.items()},
 }
-"""By the names of primitives."""
+"""By primitives."""
 
 
 def form_of(step: Instruction) -> Form | None:
     """How kernels of small arrays do a step that is not elementwise."""
-    return _FOLD if step.primitive.fold else _FORMS.get(step.primitive.name)
+    return _FOLD if step.primitive.fold else _FORMS.get(step.primitive)

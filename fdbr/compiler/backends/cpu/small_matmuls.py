@@ -14,6 +14,7 @@ from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.backends.cpu.launching import thread_count
 from fdbr.compiler.backends.cpu.vectors import lanes, product_tile
 from fdbr.compiler.backends.cpu.written import Output, Written
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
 
 __all__ = ["is_small_product", "product_lines", "write_product"]
@@ -42,7 +43,7 @@ def is_small_product(step: Instruction, uses: int = 1) -> bool:
     if columns < _NARROW or not depth:
         return False
     if len(kind.shape) == 2:
-        ordered = step.primitive.name == "matmul" or uses >= _MANY
+        ordered = step.primitive is op.MATMUL or uses >= _MANY
         few = ordered and rows <= _FEW_ROWS and depth * columns <= _LARGE
         small = (ordered or rows > _FEW_ROWS) and rows <= _LONGEST and depth * columns <= _SMALL
         return rows > 1 and (few or small) and _has_wide_vectors()
@@ -70,7 +71,7 @@ def write_product(step: Instruction, ordered: bool = False) -> Written:
     code, size = CODES[kind.dtype], kind.dtype.itemsize
     rows, depth, columns = _lengths(step)
     lead = kind.shape[:-2]
-    turned = step.primitive.name == "matmul_transposed" and not ordered
+    turned = step.primitive is op.MATMUL_TRANSPOSED and not ordered
     rank = [len(kind_of(operand).shape) for operand in step.operands]
     down, along = (rank[1] - 1, rank[1] - 2) if turned else (rank[1] - 2, rank[1] - 1)
     lines = [f"{name} = address(data(table, {i}, {code}(0)))" for i, name in enumerate("abc")]
@@ -153,9 +154,9 @@ def product_lines(writer: Any, step: Instruction, out: str) -> list[str]:
     dtype = writer.constant(scratch.dtype, "d")
     a, b = map(writer.operand, step.operands)
     lines: list[str] = []
-    if once and step.primitive.name != "matmul":
+    if once and step.primitive is not op.MATMUL:
         b, lines = _in_order(writer, b)
-    transposed = step.primitive.name == "matmul_transposed" and not once
+    transposed = step.primitive is op.MATMUL_TRANSPOSED and not once
 
     def by_numpy(a: Any, b: Any, out: Any, _: Any) -> None:
         np.matmul(a, b.swapaxes(-1, -2) if transposed else b, out=out)

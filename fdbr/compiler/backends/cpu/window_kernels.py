@@ -1,22 +1,36 @@
-"""The CPU's own values of convolutions and pooling, by the primitives' names."""
+"""The CPU's own values of products, convolutions and pooling, by primitives."""
 
 from collections.abc import Callable
 from typing import Any
 
 from fdbr.compiler.backends.cpu import batch_last_copy, conv, conv_matmuls, pool_kernels
-from fdbr.compiler.passes.program_primitives import EXAMPLES_LAST, to_last
+from fdbr.compiler.ir import op
+from fdbr.compiler.passes.program_primitives import (
+    EXAMPLES_LAST,
+    PULLED,
+    PUT_LAST,
+    WITH_RELU,
+    last,
+    to_last,
+)
+from fdbr.core import Primitive
 
-__all__ = ["VALUES"]
+__all__ = ["VALUES", "WINDOWS"]
 
 _OWN = conv.VALUES | pool_kernels.VALUES
-_LAST = {name: to_last(_OWN[name], *how) for name, how in EXAMPLES_LAST.items() if name in _OWN}
+_LAST = {last[p]: to_last(_OWN[p], *how) for p, how in EXAMPLES_LAST.items() if p in _OWN}
 
-VALUES: dict[str, Callable[..., Any]] = {
+VALUES: dict[Primitive, Callable[..., Any]] = {
     **conv_matmuls.VALUES,
     **batch_last_copy.VALUES,
     **_OWN,
-    **{f"{name}_last": value for name, value in _LAST.items()},
-    "conv_last_relu": to_last(_OWN["conv_relu"], (0,), True),
-    "conv_biased_last_relu": to_last(_OWN["conv_biased_relu"], (0,), True),
-    "pulled_windows_last": to_last(_OWN["pulled_windows"], (0, 1, 2), True),
+    **_LAST,
+    **{
+        WITH_RELU[last[p]]: to_last(_OWN[WITH_RELU[p]], (0,), True)
+        for p in (op.CONV, op.CONV_BIASED)
+    },
+    PULLED[last[op.TO_WINNERS]]: to_last(_OWN[PULLED[op.TO_WINNERS]], (0, 1, 2), True),
 }
+
+WINDOWS = frozenset(VALUES) - {*op.PRODUCTS, PUT_LAST}
+"""Those of convolutions and pooling."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Variable, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, between, rule
 
@@ -15,7 +16,7 @@ def _is_complex(step: Instruction) -> bool:
     return step.outs[0].kind.dtype.kind == "c"
 
 
-@rule("multiply")
+@rule(op.MULTIPLY)
 def times_one(step: Instruction, facts: Facts) -> Found:
     """``x * 1`` is ``x``; not of complex numbers, where infinity times 1 has a NaN."""
     x, y = step.operands
@@ -26,14 +27,14 @@ def times_one(step: Instruction, facts: Facts) -> Found:
     return Same(y) if facts.number(x) == 1 else None
 
 
-@rule("divide")
+@rule(op.DIVIDE)
 def by_one(step: Instruction, facts: Facts) -> Found:
     """``x / 1`` is ``x``."""
     x, y = step.operands
     return Same(x) if facts.number(y) == 1 and not _is_complex(step) else None
 
 
-@rule("add")
+@rule(op.ADD)
 def plus_zero(step: Instruction, facts: Facts) -> Found:
     """``x + 0`` is ``x``; of floating numbers ``x - 0`` alone, which leaves -0.0 what it is."""
     x, y = step.operands
@@ -45,7 +46,7 @@ def plus_zero(step: Instruction, facts: Facts) -> Found:
     return Same(y) if _is_zero(facts.number(x), least) else None
 
 
-@rule("subtract")
+@rule(op.SUBTRACT)
 def minus_zero(step: Instruction, facts: Facts) -> Found:
     """``x - 0`` is ``x``; not if the zero is negative."""
     x, y = step.operands
@@ -57,7 +58,7 @@ def _is_zero(number: Any, sign: float) -> bool:
     return number == 0 and math.copysign(1.0, number) == sign
 
 
-@rule("divide")
+@rule(op.DIVIDE)
 def by_power_of_two(step: Instruction, facts: Facts) -> Found:
     """``x / 4`` is ``x * 0.25``: both round the same number, and a product is faster."""
     x, y = step.operands
@@ -68,12 +69,12 @@ def by_power_of_two(step: Instruction, facts: Facts) -> Found:
     if abs(fraction) != 0.5 or abs(exponent) > np.finfo(kind.dtype).maxexp - 2:
         return None
     if type(y) in (int, float):
-        return applied(step, "multiply", x, 1 / divisor)
+        return applied(step, op.MULTIPLY, x, 1 / divisor)
     inverse = np.divide(1, y)
-    return applied(step, "multiply", x, inverse) if inverse.dtype == kind_of(y).dtype else None
+    return applied(step, op.MULTIPLY, x, inverse) if inverse.dtype == kind_of(y).dtype else None
 
 
-@rule("positive")
+@rule(op.POSITIVE)
 def plain(step: Instruction, facts: Facts) -> Found:
     """``+x`` is ``x``: nothing is ever written to, so there is no need of a copy."""
     return Same(step.operands[0])
@@ -82,16 +83,16 @@ def plain(step: Instruction, facts: Facts) -> Found:
 # --- powers -------------------------------------------------------------------------
 
 
-@rule("multiply")
+@rule(op.MULTIPLY)
 def times_itself(step: Instruction, facts: Facts) -> Found:
     """``x * x`` is the square, which reads one array."""
     x, y = step.operands
     if x is not y or kind_of(x).is_number or kind_of(x).dtype.kind not in "iuf":
         return None  # truth values have no square that is one
-    return applied(step, "square", x)
+    return applied(step, op.SQUARE, x)
 
 
-@rule("power")
+@rule(op.POWER)
 def to_constant_power(step: Instruction, facts: Facts) -> Found:
     """``x ** 2.0`` and the like are products, which take a hundredth of the time."""
     x, y = step.operands
@@ -99,7 +100,7 @@ def to_constant_power(step: Instruction, facts: Facts) -> Found:
     return _product(step, x, exponent) if step.outs[0].kind.dtype.kind == "f" else None
 
 
-@rule("integer_power")
+@rule(op.INTEGER_POWER)
 def to_integer_power(step: Instruction, facts: Facts) -> Found:
     """``x ** 3`` is ``square(x) * x``."""
     return _product(step, step.operands[0], step.params["exponent"])
@@ -110,7 +111,7 @@ def _product(step: Instruction, x: Any, exponent: Any) -> Found:
     if kind != kind_of(x) or kind.is_number or kind.dtype.kind not in "iuf":
         return None  # Python's integers have no bounds
     if exponent == -1 and kind.dtype.kind == "f":
-        return applied(step, "reciprocal", x)
+        return applied(step, op.RECIPROCAL, x)
     if exponent not in range(1, _MOST + 1):
         return None
     if exponent == 1:
@@ -118,54 +119,54 @@ def _product(step: Instruction, x: Any, exponent: Any) -> Found:
     made: list[Instruction] = []
     known = x
     for bit in f"{int(exponent):b}"[1:]:
-        known, square = between(step, kind, "square", known)
+        known, square = between(step, kind, op.SQUARE, known)
         made.append(square)
         if bit == "1":
-            known, product = between(step, kind, "multiply", known, x)
+            known, product = between(step, kind, op.MULTIPLY, known, x)
             made.append(product)
     last = made.pop()
-    return [*made, applied(step, last.primitive.name, *last.operands)]
+    return [*made, applied(step, last.primitive, *last.operands)]
 
 
 # --- functions of themselves --------------------------------------------------------
 
 
-@rule("maximum", "minimum")
+@rule(op.MAXIMUM, op.MINIMUM)
 def of_itself(step: Instruction, facts: Facts) -> Found:
     """The larger of ``x`` and ``x`` is ``x``."""
     x, y = step.operands
     return Same(x) if x is y else None
 
 
-@rule("relu", "real_abs", "floor", "ceil", "trunc", "round")
+@rule(op.RELU, op.REAL_ABS, op.FLOOR, op.CEIL, op.TRUNC, op.ROUND)
 def again(step: Instruction, facts: Facts) -> Found:
     """Simplify idempotent functions: ``f(f(x)) = f(x)``."""
     (x,) = step.operands
-    return Same(x) if facts.made_by(x, step.primitive.name) else None
+    return Same(x) if facts.made_by(x, step.primitive) else None
 
 
-@rule("logical_not", "bitwise_invert", "conj")
+@rule(op.LOGICAL_NOT, op.BITWISE_INVERT, op.CONJ)
 def back(step: Instruction, facts: Facts) -> Found:
     """Simplify involutions: ``f(f(x)) = x``."""
-    maker = facts.made_by(step.operands[0], step.primitive.name)
+    maker = facts.made_by(step.operands[0], step.primitive)
     return Same(maker.operands[0]) if maker else None
 
 
-@rule("real", "conj")
+@rule(op.REAL, op.CONJ)
 def of_reals(step: Instruction, facts: Facts) -> Found:
     """The real part, and the conjugate, of a real number is itself."""
     (x,) = step.operands
     return Same(x) if kind_of(x).dtype.kind == "f" else None
 
 
-@rule("astype_inexact", "astype_exact")
+@rule(op.ASTYPE_INEXACT, op.ASTYPE_EXACT)
 def to_its_dtype(step: Instruction, facts: Facts) -> Found:
     """Nothing changes from a dtype to itself, nor to a wider one and back."""
     (x,) = step.operands
     kind = step.outs[0].kind
     if kind_of(x) == kind:
         return Same(x)
-    maker = facts.made_by(x, "astype_inexact", "astype_exact")
+    maker = facts.made_by(x, op.ASTYPE_INEXACT, op.ASTYPE_EXACT)
     if maker is None:
         return None
     first = maker.operands[0]

@@ -3,21 +3,23 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, between, rule
 from fdbr.compiler.passes.rules.views import View, part_of, view_of
+from fdbr.core import Primitive
 
 
-@rule("concat")
+@rule(op.CONCAT)
 def of_one(step: Instruction, facts: Facts) -> Found:
     """One array alone is there already."""
     return Same(step.operands[0]) if len(step.operands) == 1 else None
 
 
-@rule("concat", "stack")
+@rule(op.CONCAT, op.STACK)
 def of_parts(step: Instruction, facts: Facts) -> Found:
     """The parts of an array one after the other are the array, in another shape perhaps."""
-    makers = [facts.made_by(operand, "slice") for operand in step.operands]
+    makers = [facts.made_by(operand, op.SLICE) for operand in step.operands]
     if makers[0] is None:
         return None
     whole = makers[0].operands[0]
@@ -28,7 +30,7 @@ def of_parts(step: Instruction, facts: Facts) -> Found:
         return None
     axis, places = parts[0]  # type: ignore[misc]
     made = _arranged(step, whole, axis, None if type(places) is int else len(places))  # type: ignore[arg-type]
-    unread = sum(facts.only_made_by(x, "slice") is not None for x in step.operands)
+    unread = sum(facts.only_made_by(x, op.SLICE) is not None for x in step.operands)
     return Same(whole) if not made else made if len(made) <= max(1, unread) else None
 
 
@@ -56,34 +58,34 @@ def _arranged(step: Instruction, x: Any, axis: int, length: int | None) -> list[
     """
     kind, to = kind_of(x), step.params["axis"]
     shape = kind.shape
-    joined = step.primitive.name == "concat"
+    joined = step.primitive is op.CONCAT
     if length is not None and joined and axis == to:
         return []
-    plan: list[tuple[str, dict[str, Any], tuple[int, ...]]] = []
+    plan: list[tuple[Primitive, dict[str, Any], tuple[int, ...]]] = []
     if length is not None:
         shape = (*shape[:axis], shape[axis] // length, length, *shape[axis + 1 :])
-        plan.append(("reshape", {"to": shape}, shape))
+        plan.append((op.RESHAPE, {"to": shape}, shape))
     order = [i for i in range(len(shape)) if i != axis]
     order.insert(to, axis)
     if order != sorted(order):
         shape = tuple(shape[i] for i in order)
-        plan.append(("permute", {"axes": tuple(order)}, shape))
+        plan.append((op.PERMUTE, {"axes": tuple(order)}, shape))
     if joined:
         shape = step.outs[0].kind.shape
-        plan.append(("reshape", {"to": shape}, shape))
+        plan.append((op.RESHAPE, {"to": shape}, shape))
     made: list[Instruction] = []
-    for name, params, shape in plan:
-        x, instruction = between(step, kind.array(shape), name, x, **params)
+    for primitive, params, shape in plan:
+        x, instruction = between(step, kind.array(shape), primitive, x, **params)
         made.append(instruction)
     if made:
-        made[-1] = applied(step, made[-1].primitive.name, *made[-1].operands, **made[-1].params)
+        made[-1] = applied(step, made[-1].primitive, *made[-1].operands, **made[-1].params)
     return made
 
 
-@rule("slice")
+@rule(op.SLICE)
 def of_joined(step: Instruction, facts: Facts) -> Found:
     """Take a slice of joined arrays from the operand that it lies in."""
-    maker = facts.made_by(step.operands[0], "concat", "stack")
+    maker = facts.made_by(step.operands[0], op.CONCAT, op.STACK)
     kind = step.outs[0].kind
     if maker is None or (kind.is_array and not kind.shape):
         return None
@@ -91,7 +93,7 @@ def of_joined(step: Instruction, facts: Facts) -> Found:
     if view is None:
         return None
     axis = maker.params["axis"]
-    if maker.primitive.name == "stack":
+    if maker.primitive is op.STACK:
         return _of_stack(step, maker, view, axis)
     places = view.axes[axis]
     if type(places) is range and not places:
@@ -105,7 +107,7 @@ def of_joined(step: Instruction, facts: Facts) -> Found:
                 return None  # it was brought to that of the others
             moved = _moved(places, start)
             axes = (*view.axes[:axis], moved, *view.axes[axis + 1 :])
-            return applied(step, "slice", operand, key=View(axes, view.layout).key(shape))
+            return applied(step, op.SLICE, operand, key=View(axes, view.layout).key(shape))
         start += shape[axis]
     return None
 
@@ -128,4 +130,4 @@ def _of_stack(step: Instruction, maker: Instruction, view: View, axis: int) -> F
     shape = kind_of(operand).shape
     if not shape:
         return Same(operand)
-    return applied(step, "slice", operand, key=View(axes, layout).key(shape))
+    return applied(step, op.SLICE, operand, key=View(axes, layout).key(shape))

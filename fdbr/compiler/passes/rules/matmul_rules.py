@@ -1,10 +1,11 @@
 """Products of matrices that are simpler."""
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, applied, rule
 
 
-@rule("matmul")
+@rule(op.MATMUL)
 def of_vectors(step: Instruction, facts: Facts) -> Found:
     """Columns times rows are products of elements, which a kernel writes as fast as memory takes.
 
@@ -14,4 +15,4 @@ def of_vectors(step: Instruction, facts: Facts) -> Found:
     kind = kind_of(x)
     if len(kind.shape) < 3 or kind.shape[-1] != 1 or step.outs[0].kind.dtype.kind not in "fc":
         return None
-    return applied(step, "multiply", x, y)
+    return applied(step, op.MULTIPLY, x, y)

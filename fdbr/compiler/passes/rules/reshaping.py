@@ -2,76 +2,77 @@
 
 import math
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, between, rule
 
 
-@rule("reshape")
+@rule(op.RESHAPE)
 def reshaped(step: Instruction, facts: Facts) -> Found:
     """Of several shapes one after the other only the last one counts."""
     (x,) = step.operands
     kind = step.outs[0].kind
     if kind_of(x) == kind:
         return Same(x)
-    maker = facts.made_by(x, "reshape")
+    maker = facts.made_by(x, op.RESHAPE)
     if maker is None or not (kind.shape or kind_of(maker.operands[0]).is_array):
         return None  # a scalar in the shape () stays one, and is no array
-    return applied(step, "reshape", maker.operands[0], to=kind.shape)
+    return applied(step, op.RESHAPE, maker.operands[0], to=kind.shape)
 
 
-@rule("permute")
+@rule(op.PERMUTE)
 def permuted(step: Instruction, facts: Facts) -> Found:
     """Two orders of axes one after the other are one."""
     (x,) = step.operands
     axes = step.params["axes"]
     if axes == tuple(range(len(axes))):
         return Same(x)
-    maker = facts.made_by(x, "permute")
+    maker = facts.made_by(x, op.PERMUTE)
     if maker is None:
         return None
     inner = maker.params["axes"]
-    return applied(step, "permute", maker.operands[0], axes=tuple(inner[a] for a in axes))
+    return applied(step, op.PERMUTE, maker.operands[0], axes=tuple(inner[a] for a in axes))
 
 
-@rule("matrix_transpose")
+@rule(op.MATRIX_TRANSPOSE)
 def transposed(step: Instruction, facts: Facts) -> Found:
     """The exchange of the last two axes is an order of axes."""
     rank = len(step.outs[0].kind.shape)
     axes = (*range(rank - 2), rank - 1, rank - 2)
-    return applied(step, "permute", step.operands[0], axes=axes)
+    return applied(step, op.PERMUTE, step.operands[0], axes=axes)
 
 
-@rule("flip")
+@rule(op.FLIP)
 def flipped(step: Instruction, facts: Facts) -> Found:
     """Simplify two reversals: ``flip(flip(x)) = x``."""
     (x,) = step.operands
-    maker = facts.made_by(x, "flip")
+    maker = facts.made_by(x, op.FLIP)
     again = maker is not None and sorted(maker.params["axes"]) == sorted(step.params["axes"])
     return Same(maker.operands[0]) if maker and again else None
 
 
-@rule("broadcast_to")
+@rule(op.BROADCAST_TO)
 def repeated(step: Instruction, facts: Facts) -> Found:
     """Repeating what was repeated, or has got axes in front for it, is done at once."""
     (x,) = step.operands
     kind = step.outs[0].kind
     if kind_of(x) == kind:
         return Same(x)
-    maker = facts.made_by(x, "broadcast_to", "reshape")
+    maker = facts.made_by(x, op.BROADCAST_TO, op.RESHAPE)
     if maker is None:
         return None
     first = maker.operands[0]
-    if maker.primitive.name == "reshape":
+    if maker.primitive is op.RESHAPE:
         shape, mine = kind_of(first).shape, kind_of(x).shape
         if mine[: len(mine) - len(shape)] + shape != mine or math.prod(shape) != kind_of(x).size:
             return None
-    return applied(step, "broadcast_to", first, to=kind.shape)
+    return applied(step, op.BROADCAST_TO, first, to=kind.shape)
 
 
 # --- sums ---------------------------------------------------------------------------
 
 
-@rule("sum", "mean", "max", "min")
+@rule(op.SUM, op.MEAN, op.MAX, op.MIN)
 def over_nothing(step: Instruction, facts: Facts) -> Found:
     """Replace a reduction over axes of length 1, or over none, by its operand."""
     (x,) = step.operands
@@ -80,13 +81,13 @@ def over_nothing(step: Instruction, facts: Facts) -> Found:
         return None
     if mine == kind:
         return Same(x)
-    return applied(step, "reshape", x, to=kind.shape) if kind.is_array else None
+    return applied(step, op.RESHAPE, x, to=kind.shape) if kind.is_array else None
 
 
-@rule("sum", "mean")
+@rule(op.SUM, op.MEAN)
 def of_repetitions(step: Instruction, facts: Facts) -> Found:
     """The sum over axes along which ``x`` was repeated is a multiple of ``x``."""
-    maker = facts.made_by(step.operands[0], "broadcast_to")
+    maker = facts.made_by(step.operands[0], op.BROADCAST_TO)
     kind = step.outs[0].kind
     if maker is None or kind.dtype.kind not in "fc" or kind.dtype.itemsize < 4:
         return None
@@ -94,17 +95,17 @@ def of_repetitions(step: Instruction, facts: Facts) -> Found:
     count = math.prod(whole[axis] for axis in step.params["axes"])
     if not _is_repeated(kind_of(x).shape, whole, step.params["axes"]) or not count:
         return None
-    factor = 1 if step.primitive.name == "mean" else count
+    factor = 1 if step.primitive is op.MEAN else count
     if kind_of(x).shape == kind.shape:
-        return applied(step, "multiply", x, factor) if factor != 1 else Same(x)
+        return applied(step, op.MULTIPLY, x, factor) if factor != 1 else Same(x)
     if not kind.is_array or kind_of(x).size != kind.size:
         return None
     if factor == 1:
-        return applied(step, "reshape", x, to=kind.shape)
-    if not facts.only_made_by(step.operands[0], "broadcast_to"):
+        return applied(step, op.RESHAPE, x, to=kind.shape)
+    if not facts.only_made_by(step.operands[0], op.BROADCAST_TO):
         return None  # it would be one step more
-    middle, reshape = between(step, kind, "reshape", x, to=kind.shape)
-    return [reshape, applied(step, "multiply", middle, factor)]
+    middle, reshape = between(step, kind, op.RESHAPE, x, to=kind.shape)
+    return [reshape, applied(step, op.MULTIPLY, middle, factor)]
 
 
 def _is_repeated(shape: tuple[int, ...], whole: tuple[int, ...], axes: tuple[int, ...]) -> bool:

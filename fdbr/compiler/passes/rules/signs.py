@@ -8,48 +8,49 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import lock
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Variable, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, instead, rule
 
 
-@rule("negative")
+@rule(op.NEGATIVE)
 def twice(step: Instruction, facts: Facts) -> Found:
     """``-(-x)`` is ``x``."""
-    maker = facts.made_by(step.operands[0], "negative")
+    maker = facts.made_by(step.operands[0], op.NEGATIVE)
     return Same(maker.operands[0]) if maker else None
 
 
-@rule("multiply")
+@rule(op.MULTIPLY)
 def by_minus_one(step: Instruction, facts: Facts) -> Found:
     """``x * -1`` is ``-x``; not of complex numbers, where infinity times -1 has a NaN."""
     for x, y in (step.operands, step.operands[::-1]):
         kind = kind_of(x)
         if facts.number(y) == -1 and kind == step.outs[0].kind and kind.dtype.kind in "if":
-            return applied(step, "negative", x)
+            return applied(step, op.NEGATIVE, x)
     return None
 
 
-@rule("add")
+@rule(op.ADD)
 def plus_negative(step: Instruction, facts: Facts) -> Found:
     """``x + (-y)`` is ``x - y``."""
     for x, y in (step.operands, step.operands[::-1]):
         taken = _taken(step, facts, y)
         if taken is not None:
-            return applied(step, "subtract", x, taken)
+            return applied(step, op.SUBTRACT, x, taken)
     return None
 
 
-@rule("subtract")
+@rule(op.SUBTRACT)
 def minus_negative(step: Instruction, facts: Facts) -> Found:
     """``x - (-y)`` is ``x + y``."""
     x, y = step.operands
     taken = _taken(step, facts, y)
-    return None if taken is None else applied(step, "add", x, taken)
+    return None if taken is None else applied(step, op.ADD, x, taken)
 
 
 def _taken(step: Instruction, facts: Facts, operand: Any) -> Any:
     """The negated operand, if the negation may be absorbed."""
-    maker = facts.only_made_by(operand, "negative")
+    maker = facts.only_made_by(operand, op.NEGATIVE)
     if maker is None:
         return None
     # A narrower integer may be its own negation, and an unsigned one has none of its width.
@@ -57,10 +58,10 @@ def _taken(step: Instruction, facts: Facts, operand: Any) -> Any:
     return maker.operands[0] if mine.kind in "fc" or mine == step.outs[0].kind.dtype else None
 
 
-@rule("negative")
+@rule(op.NEGATIVE)
 def of_multiple(step: Instruction, facts: Facts) -> Found:
     """``-(x * 2)`` is ``x * -2``, and ``-(x / 3)`` is ``x / -3``."""
-    maker = facts.only_made_by(step.operands[0], "multiply", "divide")
+    maker = facts.only_made_by(step.operands[0], op.MULTIPLY, op.DIVIDE)
     if maker is None or step.outs[0].kind.dtype.kind != "f":
         return None
     for position, operand in enumerate(maker.operands):
@@ -68,16 +69,16 @@ def of_multiple(step: Instruction, facts: Facts) -> Found:
         if negated is not None:
             operands = list(maker.operands)
             operands[position] = negated
-            return applied(step, maker.primitive.name, *operands)
+            return applied(step, maker.primitive, *operands)
     return None
 
 
-@rule("multiply", "divide")
+@rule(op.MULTIPLY, op.DIVIDE)
 def of_negatives(step: Instruction, facts: Facts) -> Found:
     """``-x * -y`` is ``x * y``, and ``-x * 2`` is ``x * -2``."""
     if step.outs[0].kind.dtype.kind != "f":
         return None
-    makers = [facts.only_made_by(operand, "negative") for operand in step.operands]
+    makers = [facts.only_made_by(operand, op.NEGATIVE) for operand in step.operands]
     if not any(makers):
         return None
     inner = [
@@ -91,11 +92,11 @@ def of_negatives(step: Instruction, facts: Facts) -> Found:
     return instead(step, *inner) if floating and all(o is not None for o in inner) else None
 
 
-@rule("square", "real_abs", "cos", "cosh")
+@rule(op.SQUARE, op.REAL_ABS, op.COS, op.COSH)
 def of_negative(step: Instruction, facts: Facts) -> Found:
     """Even functions are the same of ``-x`` and of ``x``."""
     (x,) = step.operands
-    maker = facts.only_made_by(x, "negative")
+    maker = facts.only_made_by(x, op.NEGATIVE)
     return instead(step, maker.operands[0]) if maker and x.kind.dtype.kind == "f" else None
 
 

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from fdbr.backend import lock
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, rule
 from fdbr.compiler.passes.rules.views import View, view_of
@@ -19,7 +20,7 @@ def _taken(step: Instruction) -> View | None:
     return view_of(kind_of(step.operands[0]).shape, step.params["key"])
 
 
-@rule("slice")
+@rule(op.SLICE)
 def everything(step: Instruction, facts: Facts) -> Found:
     """Replace a slice of all elements in their order by a reshape."""
     (x,) = step.operands
@@ -28,17 +29,17 @@ def everything(step: Instruction, facts: Facts) -> Found:
         return None
     if not _is_whole(kind_of(x).shape, step.params["key"]):
         return None
-    return Same(x) if kind_of(x) == kind else applied(step, "reshape", x, to=kind.shape)
+    return Same(x) if kind_of(x) == kind else applied(step, op.RESHAPE, x, to=kind.shape)
 
 
-@rule("unslice")
+@rule(op.UNSLICE)
 def everywhere(step: Instruction, facts: Facts) -> Found:
     """Replace writing to all places of zeros by the written values."""
     (x,) = step.operands
     shape = step.params["shape"]
     if not kind_of(x).is_array or not _is_whole(shape, step.params["key"]):
         return None
-    return applied(step, "reshape", x, to=shape)
+    return applied(step, op.RESHAPE, x, to=shape)
 
 
 def _is_whole(shape: tuple[int, ...], key: Any) -> bool:
@@ -49,22 +50,22 @@ def _is_whole(shape: tuple[int, ...], key: Any) -> bool:
     )
 
 
-@rule("slice")
+@rule(op.SLICE)
 def of_slice(step: Instruction, facts: Facts) -> Found:
     """A part of a part is a part of the whole."""
-    maker = facts.made_by(step.operands[0], "slice")
+    maker = facts.made_by(step.operands[0], op.SLICE)
     if maker is None or _taken(step) is None:
         return None
     shape = kind_of(maker.operands[0]).shape
     first = view_of(shape, maker.params["key"])
     both = first and first.then(step.params["key"])
-    return applied(step, "slice", maker.operands[0], key=both.key(shape)) if both else None
+    return applied(step, op.SLICE, maker.operands[0], key=both.key(shape)) if both else None
 
 
-@rule("unslice")
+@rule(op.UNSLICE)
 def of_unslice(step: Instruction, facts: Facts) -> Found:
     """A part that is put in a part is put in the whole."""
-    maker = facts.made_by(step.operands[0], "unslice")
+    maker = facts.made_by(step.operands[0], op.UNSLICE)
     if maker is None:
         return None
     shape = step.params["shape"]
@@ -72,13 +73,13 @@ def of_unslice(step: Instruction, facts: Facts) -> Found:
     both = first and first.then(maker.params["key"])
     if not both:
         return None
-    return applied(step, "unslice", maker.operands[0], shape=shape, key=both.key(shape))
+    return applied(step, op.UNSLICE, maker.operands[0], shape=shape, key=both.key(shape))
 
 
-@rule("slice")
+@rule(op.SLICE)
 def of_embedded(step: Instruction, facts: Facts) -> Found:
     """Take a slice of a part among zeros from the part, or replace it by zeros."""
-    maker = facts.made_by(step.operands[0], "unslice", "pad_zeros")
+    maker = facts.made_by(step.operands[0], op.UNSLICE, op.PAD_ZEROS)
     view = _taken(step) if maker else None
     if maker is None or view is None or None in view.layout:
         return None
@@ -93,12 +94,12 @@ def of_embedded(step: Instruction, facts: Facts) -> Found:
         if part is _UNKNOWN:
             return None
         key += part
-    return applied(step, "slice", x, key=tuple(key))
+    return applied(step, op.SLICE, x, key=tuple(key))
 
 
 def _embedding(maker: Instruction) -> View | None:
     """Where among zeros an operand is put."""
-    if maker.primitive.name == "unslice":
+    if maker.primitive is op.UNSLICE:
         return view_of(maker.params["shape"], maker.params["key"])
     lengths = kind_of(maker.operands[0]).shape
     starts = [before for before, _ in maker.params["widths"]]

@@ -11,8 +11,9 @@ from typing import Any
 import attrs
 import numpy as np
 
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Kind, Variable
-from fdbr.core import Primitive, registry
+from fdbr.core import Primitive
 
 __all__ = ["Facts", "Rule", "Same", "applied", "between", "instead", "rule", "rules_for"]
 
@@ -30,15 +31,15 @@ class Same:
 Found = Same | Instruction | Sequence[Instruction] | None
 Rule = Callable[[Instruction, "Facts"], Found]
 
-_rules: dict[str, list[Rule]] = {}
+_rules: dict[Any, list[Rule]] = {}  # by primitives, and by the names of their kinds
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Enter a rule for primitives, or for all of a kind, whose names are given."""
+def rule(*primitives: Primitive, kind: str = "") -> Callable[[Rule], Rule]:
+    """Enter a rule for primitives, or for all of a kind."""
 
     def enter(function: Rule) -> Rule:
-        for name in names:
-            _rules.setdefault(name, []).append(function)
+        for key in (*primitives, kind) if kind else primitives:
+            _rules.setdefault(key, []).append(function)
         return function
 
     return enter
@@ -46,12 +47,12 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 def rules_for(primitive: Primitive) -> list[Rule]:
     """The rules for a primitive, in the order in which they are tried."""
-    return [*_rules.get(primitive.name, ()), *_rules.get(primitive.kind, ())]
+    return [*_rules.get(primitive, ()), *_rules.get(primitive.kind, ())]
 
 
-def applied(step: Instruction, name: str, *operands: Any, **params: Any) -> Instruction:
+def applied(step: Instruction, primitive: Primitive, *operands: Any, **params: Any) -> Instruction:
     """The application of a primitive whose result is the step's."""
-    return Instruction(registry[name], operands, params, step.outs, False, step.region)
+    return Instruction(primitive, operands, params, step.outs, False, step.region)
 
 
 def instead(step: Instruction, *operands: Any) -> Instruction:
@@ -60,11 +61,11 @@ def instead(step: Instruction, *operands: Any) -> Instruction:
 
 
 def between(
-    step: Instruction, kind: Kind, name: str, *operands: Any, **params: Any
+    step: Instruction, kind: Kind, primitive: Primitive, *operands: Any, **params: Any
 ) -> tuple[Variable, Instruction]:
     """A new variable, and the instruction that makes it for the step."""
     variable = Variable(kind)
-    made = Instruction(registry[name], operands, params, (variable,), False, step.region)
+    made = Instruction(primitive, operands, params, (variable,), False, step.region)
     return variable, made
 
 
@@ -87,16 +88,16 @@ class Facts:
         self._reads = reads
         self._elements: dict[int, Any] = {}
 
-    def made_by(self, operand: Any, *names: str) -> Instruction | None:
-        """The instruction that made an operand, if it is of one of these primitives."""
+    def made_by(self, operand: Any, *primitives: Primitive) -> Instruction | None:
+        """The instruction that made an operand, if it applies one of these primitives."""
         if type(operand) is not Variable:
             return None
         maker = self.makers.get(operand)
-        return maker if maker is not None and maker.primitive.name in names else None
+        return maker if maker is not None and maker.primitive in primitives else None
 
-    def only_made_by(self, operand: Any, *names: str) -> Instruction | None:
+    def only_made_by(self, operand: Any, *primitives: Primitive) -> Instruction | None:
         """`made_by`, if nobody else reads the operand: its instruction will be of no more use."""
-        maker = self.made_by(operand, *names)
+        maker = self.made_by(operand, *primitives)
         if maker is None or self._reads.get(operand) == 1:
             return maker
         self.waits = True
@@ -109,7 +110,7 @@ class Facts:
         """
         kind = type(operand)
         if kind is Variable:
-            maker = self.made_by(operand, "full_like")
+            maker = self.made_by(operand, op.FULL_LIKE)
             return None if maker is None else _filling(maker)
         if kind is not np.ndarray:
             return operand if kind in _NUMBERS or isinstance(operand, np.generic) else None

@@ -5,13 +5,14 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import lock
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, instead, rule
 
 _LARGE = 1 << 20  # bytes from which on an array is made when the program runs
 
 
-@rule("elementwise", "where")
+@rule(op.WHERE, kind="elementwise")
 def of_one_number(step: Instruction, facts: Facts) -> Found:
     """A constant with one number as all elements is that number, in an array of no dimension.
 
@@ -45,14 +46,14 @@ class _Smaller:
 
 def _smaller(operand: Any, facts: Facts) -> _Smaller | None:
     """The smaller value that broadcasts to an operand."""
-    maker = facts.made_by(operand, "broadcast_to")
+    maker = facts.made_by(operand, op.BROADCAST_TO)
     if maker is not None:
         return _Smaller(maker.operands[0])
     element = facts.element(operand)
     return None if element is None else _Smaller(lock(np.asarray(element)))
 
 
-@rule("full_like")
+@rule(op.FULL_LIKE)
 def filled(step: Instruction, facts: Facts) -> Found:
     """Replace a small result that does not depend on its operand's elements by a constant."""
     kind = step.outs[0].kind
@@ -61,7 +62,7 @@ def filled(step: Instruction, facts: Facts) -> Found:
     return Same(lock(kind.xp.full(kind.shape, step.params["value"], dtype=kind.dtype)))
 
 
-@rule("where")
+@rule(op.WHERE)
 def decided(step: Instruction, facts: Facts) -> Found:
     """A choice by a condition that is the same everywhere is what it chooses."""
     condition, x, y = step.operands
@@ -73,23 +74,23 @@ def decided(step: Instruction, facts: Facts) -> Found:
     if mine == kind or not kind.is_array or not mine.is_array:
         return Same(chosen)
     if mine.dtype == kind.dtype:
-        return applied(step, "broadcast_to", chosen, to=kind.shape)
+        return applied(step, op.BROADCAST_TO, chosen, to=kind.shape)
     if mine.shape != kind.shape:
         return None
-    name = "astype_inexact" if kind.dtype.kind in "fc" else "astype_exact"
-    return applied(step, name, chosen, to=kind.dtype)
+    astype = op.ASTYPE_INEXACT if kind.dtype.kind in "fc" else op.ASTYPE_EXACT
+    return applied(step, astype, chosen, to=kind.dtype)
 
 
-@rule("where")
+@rule(op.WHERE)
 def between_equals(step: Instruction, facts: Facts) -> Found:
     """A choice between ``x`` and ``x`` is ``x``."""
     _, x, y = step.operands
     return Same(x) if x is y else None
 
 
-@rule("where")
+@rule(op.WHERE)
 def by_the_contrary(step: Instruction, facts: Facts) -> Found:
     """A choice by a negation is the contrary choice."""
     condition, x, y = step.operands
-    maker = facts.only_made_by(condition, "logical_not")
+    maker = facts.only_made_by(condition, op.LOGICAL_NOT)
     return instead(step, maker.operands[0], y, x) if maker else None

@@ -1,0 +1,90 @@
+"""Operations that programs, passes and back ends know by name.
+
+What holds for all operations of a kind follows from their declarations: see `Primitive`.
+"""
+
+from fdbr import ops  # noqa: F401, which declares them
+from fdbr.core import registry
+
+ADD = registry["add"]
+ADD_ROWS = registry["add_rows"]
+AFFINE = registry["affine"]
+ASTYPE_EXACT = registry["astype_exact"]
+ASTYPE_INEXACT = registry["astype_inexact"]
+BITWISE_INVERT = registry["bitwise_invert"]
+BROADCAST_TO = registry["broadcast_to"]
+CEIL = registry["ceil"]
+CHOLESKY = registry["cholesky"]
+COFACTORS = registry["cofactors"]
+CONCAT = registry["concat"]
+CONJ = registry["conj"]
+CONV = registry["conv"]
+CONV_BIASED = registry["conv_biased"]
+CONV_INPUT = registry["conv_input"]
+CONV_KERNEL = registry["conv_kernel"]
+COS = registry["cos"]
+COSH = registry["cosh"]
+DET = registry["det"]
+DIAGONAL = registry["diagonal"]
+DIVIDE = registry["divide"]
+EMBED_DIAGONAL = registry["embed_diagonal"]
+FLIP = registry["flip"]
+FLOOR = registry["floor"]
+FULL_LIKE = registry["full_like"]
+GATHER = registry["gather"]
+GREATER = registry["greater"]
+HALF_TRIANGLE = registry["half_triangle"]
+INTEGER_POWER = registry["integer_power"]
+INV = registry["inv"]
+LOGICAL_NOT = registry["logical_not"]
+MATMUL = registry["matmul"]
+MATMUL_TRANSPOSED = registry["matmul_transposed"]
+MATRIX_TRANSPOSE = registry["matrix_transpose"]
+MAX = registry["max"]
+MAXIMUM = registry["maximum"]
+MAX_WINDOWS = registry["max_windows"]
+MEAN = registry["mean"]
+MIN = registry["min"]
+MINIMUM = registry["minimum"]
+MULTIPLY = registry["multiply"]
+NEGATIVE = registry["negative"]
+PAD_ZEROS = registry["pad_zeros"]
+PERMUTE = registry["permute"]
+POSITIVE = registry["positive"]
+POWER = registry["power"]
+REAL = registry["real"]
+REAL_ABS = registry["real_abs"]
+RECIPROCAL = registry["reciprocal"]
+RELU = registry["relu"]
+RESCALE = registry["rescale"]
+RESHAPE = registry["reshape"]
+ROUND = registry["round"]
+SCALED_AND_MOVED = registry["scaled_and_moved"]
+SLICE = registry["slice"]
+SOLVE = registry["solve"]
+SQUARE = registry["square"]
+STACK = registry["stack"]
+STANDARDIZE = registry["standardize"]
+SUBSTITUTE = registry["substitute"]
+SUBTRACT = registry["subtract"]
+SUBTRACT_AT_LABELS = registry["subtract_at_labels"]
+SUM = registry["sum"]
+SUM_OF_ROWS = registry["sum_of_rows"]
+TO_WINNERS = registry["to_winners"]
+TRIANGLE = registry["triangle"]
+TRUNC = registry["trunc"]
+UNSLICE = registry["unslice"]
+WHERE = registry["where"]
+WINDOW_WINNERS = registry["window_winners"]
+
+PRODUCTS = frozenset({MATMUL, MATMUL_TRANSPOSED, AFFINE})
+"""Products of matrices."""
+
+VIEWS = frozenset({SLICE, RESHAPE, PERMUTE, MATRIX_TRANSPOSE, BROADCAST_TO})
+"""Operations whose results are operands, looked at in another way."""
+
+JOINS = frozenset({CONCAT, STACK})
+"""Operations that put arrays one after the other."""
+
+EMBEDDINGS = frozenset({UNSLICE, PAD_ZEROS})
+"""Operations that put an array among zeros."""
