@@ -38,10 +38,10 @@ def _either(formula: Any, scalar: str) -> Callable[..., Any]:
     SciPy's functions take a while to import, so nobody asks for them before.
     """
 
-    def function(*operands: Any) -> Node:
+    def function(*operands: Any, **params: Any) -> Node:
         if formula is not None:
             try:
-                found: Node = formula(*operands)
+                found: Node = formula(*operands, **params)
             except InexpressibleError:
                 if scalars.arity(scalar) is None:
                     raise
