@@ -17,11 +17,11 @@ from fdbr.classes import fields_of
 from fdbr.compiler.capture.constants import first_changed
 from fdbr.compiler.capture.paths import Scope, children, exact, held_weakly, is_leaf, one_level
 from fdbr.compiler.capture.signature import is_moving
+from fdbr.compiler.compiled_trace import CompiledTrace
 from fdbr.compiler.donation import SOLE, Donation, holds
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Fused, Program, Small, Variable, is_variable
 from fdbr.compiler.outputs import published
-from fdbr.compiler.specializations import CompiledTrace
 from fdbr.remembered import forget
 
 __all__ = ["NEVER", "NO_FIT", "CallStub", "call_stub_of"]

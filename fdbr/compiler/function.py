@@ -1,17 +1,16 @@
-"""`jit`: the function that records, optimises and replays."""
+"""A function that captures programs of another, and replays them."""
 
 import contextlib
 import functools
 import inspect
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import MethodType
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import attrs
-import numpy as np
 
 from fdbr import tree
 from fdbr.compiler.backends.interface import is_busy
@@ -19,19 +18,19 @@ from fdbr.compiler.budget import ANY
 from fdbr.compiler.cache import Cache
 from fdbr.compiler.call_stub import NEVER, NO_FIT, CallStub, call_stub_of
 from fdbr.compiler.capture.signature import put_together, sign, taken_apart
+from fdbr.compiler.compiled_trace import CompiledTrace
 from fdbr.compiler.donation import Donation
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Program
 from fdbr.compiler.outputs import published
 from fdbr.compiler.pullback import Differentiated, Form
 from fdbr.compiler.report import Report, report_of
-from fdbr.compiler.specializations import EARLY, CompiledTrace, Specialization
+from fdbr.compiler.specializations import EARLY, Specialization
 from fdbr.compiler.tiers import Code
 from fdbr.effects import without_effects
-from fdbr.messages import describe, integer, integers
 from fdbr.reverse import entries
 
-__all__ = ["Jitted", "disable_jit", "jit"]
+__all__ = ["Jitted", "disable_jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +38,29 @@ R = TypeVar("R")
 _disabled: ContextVar[bool] = ContextVar("disabled", default=False)
 _NOTHING: Any = (NEVER, None, None)
 _LITTLE = 0.01  # of a call: what looking up may take
-_LATER: Any = object()  # stands for the function that a decorator with options will be given
+
+
+@attrs.frozen(eq=False)
+class _Call:
+    """The arguments of a call, as they are and taken apart.
+
+    Attributes
+    ----------
+    signature
+        What they are the same kinds by.
+    traced
+        Whether a transformation traces one of them.
+    start
+        When the call began.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    leaves: list[Any]
+    structure: Any
+    signature: tuple[Any, ...]
+    traced: bool
+    start: float
 
 
 class Jitted(Generic[P, R]):
@@ -91,85 +112,76 @@ class Jitted(Generic[P, R]):
         """The result for arguments of any kind."""
         start = time.perf_counter()
         self._donation.check(args)
-        if not self._ordered:
-            kwargs = dict(sorted(kwargs.items()))
         if self._last is not _NOTHING:
             self._cache.use(self._last[1])  # which hits do not note
-        leaves, structure = taken_apart(args, kwargs, self._cache.readers)
-        signature, traced = sign(structure, leaves)
-        if traced:
-            call = Differentiated(self._cache, self._code, leaves, structure, self._waits)
-            result = call.result()
+        call = self._taken_apart(args, kwargs, start)
+        if call.traced:
+            inside = Differentiated(
+                self._cache, self._code, call.leaves, call.structure, self._waits
+            )
+            result = inside.result()
             if result is NotImplemented:  # the transformation around it goes on inside
-                return self._timed(call.entry, args, kwargs)
+                return self._timed(inside.entry, args, kwargs)
             return result
-        entry = self._cache.entry(signature, leaves, structure)
+        entry = self._cache.entry(call.signature, call.leaves, call.structure)
         if entry.heavy is None:
             entry.heavy = self._donation.is_large(args)
         if not (self._waits or entry.heavy) and entry.rests():
-            result = self._as_it_is(entry, args, kwargs, leaves, structure, start)
+            result = self._as_it_is(entry, call)
         else:
-            result = self._replayed(entry, args, kwargs, leaves, structure, start)
+            result = self._replayed(entry, call)
         self._donation.take(args)
         return result
 
-    def _replayed(
-        self,
-        entry: Specialization,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        leaves: list[Any],
-        structure: Any,
-        start: float,
-    ) -> Any:
+    def _taken_apart(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], start: float = 0.0
+    ) -> _Call:
+        if not self._ordered:
+            kwargs = dict(sorted(kwargs.items()))
+        leaves, structure = taken_apart(args, kwargs, self._cache.readers)
+        return _Call(args, kwargs, leaves, structure, *sign(structure, leaves), start)
+
+    def _replayed(self, entry: Specialization, call: _Call) -> Any:
         """The result of the recording that holds, or of a new one, or of the function itself."""
-        moving, budget = entry.chosen(leaves), entry.budget
+        moving, budget = entry.chosen(call.leaves), entry.budget
         outs, recording, why = entry.replay(moving, self._cache.bound)
         if recording is not None:
             if recording.hit is None and recording.code.is_best(budget.eager):
-                recording.hit = call_stub_of(recording, args, kwargs, self._ordered, self._donation)
+                recording.hit = call_stub_of(
+                    recording, call.args, call.kwargs, self._ordered, self._donation
+                )
             if recording.hit is not None:
                 self._last = recording.hit, entry, recording
             result = tree.unflatten(recording.form, published(outs, moving))
-            entry.replayed(recording, time.perf_counter() - start)
+            entry.replayed(recording, time.perf_counter() - call.start)
             return result
         self._last = _NOTHING
         if entry.recordings:
-            budget.spend(time.perf_counter() - start)
+            budget.spend(time.perf_counter() - call.start)
         heavy = entry.heavy and not entry.recordings
         limit = ANY if self._waits or heavy else budget.steps_to_capture()
         if not (why and limit):
             if why:
                 entry.skip(EARLY)
-            return self._as_it_is(entry, args, kwargs, leaves, structure, start)
+            return self._as_it_is(entry, call)
         start = time.perf_counter()
-        donated = self._donation.positions(args)
-        result = self._record(entry, leaves, structure, donated, why, limit)
+        result = self._record(entry, call, why, limit)
         if heavy:
             budget.ran(time.perf_counter() - start)
         else:
             entry.captured(time.perf_counter() - start)
         return result
 
-    def _as_it_is(
-        self,
-        entry: Specialization,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        leaves: list[Any],
-        structure: Any,
-        start: float,
-    ) -> Any:
+    def _as_it_is(self, entry: Specialization, call: _Call) -> Any:
         """What the function itself gives, and a note of how long it took.
 
         Where looking for that counts, the next calls are not looked up.
         """
         if self._donation.argnums:
             # What is given up has nodes of its own, which the result may have, too.
-            args, kwargs = put_together(structure, leaves)
-            return self._timed(entry, args, kwargs)
-        lookup = time.perf_counter() - start
-        result = self._timed(entry, args, kwargs)
+            return self._timed(entry, *put_together(call.structure, call.leaves))
+        lookup = time.perf_counter() - call.start
+        result = self._timed(entry, call.args, call.kwargs)
         eager, seconds = entry.budget.eager, entry.resting()
         if lookup > _LITTLE * eager and seconds > eager:
             entries = list(self._cache.entries.values())
@@ -208,15 +220,15 @@ class Jitted(Generic[P, R]):
     def _record(
         self,
         entry: Specialization,
-        leaves: list[Any],
-        structure: Any,
-        donated: Sequence[int],
+        call: _Call,
         why: str,
         limit: int = ANY,
         runs: bool = True,
     ) -> Any:
         """Capture at most so many steps of a run; its result, if it ``runs`` for more than that."""
         form: Any = None
+        leaves, structure = call.leaves, call.structure
+        donated = self._donation.positions(call.args)
 
         def run(traced: list[Any]) -> list[Any]:
             nonlocal form
@@ -226,7 +238,7 @@ class Jitted(Generic[P, R]):
         with contextlib.nullcontext() if runs and not self._waits else without_effects():
             found = self._cache.capture(entry, run, leaves, structure, limit)
         if found is None:
-            return self._eagerly(leaves, structure)
+            return self._eagerly(call)
         recorded, environment = found
         if not recorded.obstacle:
             places = range(len(leaves)) if entry.moving is None else entry.moving
@@ -240,12 +252,12 @@ class Jitted(Generic[P, R]):
                     moving = entry.chosen(leaves)
                     return tree.unflatten(form, published(code.run(*moving), moving))
         if runs and self._waits:
-            return self._eagerly(leaves, structure)
+            return self._eagerly(call)
         return tree.unflatten(form, recorded.result)
 
-    def _eagerly(self, leaves: list[Any], structure: Any) -> Any:
+    def _eagerly(self, call: _Call) -> Any:
         """Call the function itself with arguments that were taken apart."""
-        args, kwargs = put_together(structure, leaves)
+        args, kwargs = put_together(call.structure, call.leaves)
         return self._f(*args, **kwargs)
 
     def compile(self, *args: Any, **kwargs: Any) -> "Jitted":
@@ -283,21 +295,17 @@ class Jitted(Generic[P, R]):
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Specialization, CompiledTrace | None, list[Any], Any]:
         """Find the program for such arguments, or capture one; and their leaves."""
-        if not self._ordered:
-            kwargs = dict(sorted(kwargs.items()))
-        leaves, structure = taken_apart(args, kwargs, self._cache.readers)
-        signature, traced = sign(structure, leaves)
-        if traced:
+        call = self._taken_apart(args, kwargs)
+        if call.traced:
             raise TypeError(f"fdbr.jit: {self._cache.name}: an argument is traced")
-        entry = self._cache.entry(signature, leaves, structure)
-        moving = entry.chosen(leaves)
+        entry = self._cache.entry(call.signature, call.leaves, call.structure)
+        moving = entry.chosen(call.leaves)
         with without_effects():
             recording, why = entry.replay(moving, self._cache.bound)[1:]
         if recording is None and why:
-            donated = self._donation.positions(args)
-            self._record(entry, leaves, structure, donated, why, runs=False)
+            self._record(entry, call, why, runs=False)
             recording = entry.recordings[0] if entry.recordings else None
-        return entry, recording, leaves, structure
+        return entry, recording, call.leaves, call.structure
 
     def programs(self) -> tuple[Program, ...]:
         """The programs that are replayed, after the passes; print one to read it."""
@@ -358,126 +366,3 @@ def _sees_order(f: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):  # it does not say
         return True
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-
-
-@overload
-def jit(
-    f: Callable[P, R],
-    *,
-    donate_argnums: int | Sequence[int] = (),
-    max_recordings: int = 64,
-    reproducible: bool = False,
-) -> Jitted[P, R]: ...
-
-
-@overload
-def jit(
-    *,
-    donate_argnums: int | Sequence[int] = (),
-    max_recordings: int = 64,
-    reproducible: bool = False,
-) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
-
-
-def jit(
-    f: Any = _LATER,
-    *,
-    donate_argnums: int | Sequence[int] = (),
-    max_recordings: int = 64,
-    reproducible: bool = False,
-) -> Any:
-    """A function that records ``f``, and replays the recording faster.
-
-    A run of ``f`` is recorded as a flat program, with every transformation inside it; the program
-    is optimised, and later calls with arguments of the same kinds replay it.  Python control flow
-    stays what it is: each decision that ``f`` takes on a value (``if``, ``while``, ``int(x)``,
-    ``float(x)``) is noted and checked in each replay; where it turns out otherwise, another
-    recording is run, or a new one is made.
-
-    Parameters
-    ----------
-    f
-        A pure function of trees; without it, `jit` is a decorator with options.  Arrays and
-        numbers in its arguments may differ from call to call; all other leaves, as strings and
-        truth values, are static, and so are shapes and dtypes: for each there is a recording of
-        its own.
-    donate_argnums
-        The positions of arguments that the caller gives up, as the state in
-        ``state, loss = step(state, batch)``.  New values are written over NumPy arrays in their
-        frozen objects, dicts and lists, where nobody else refers to these arrays.  Afterwards
-        each array that was there is gone from the argument, overwritten or not, and what stands
-        in its place raises a `DonatedError` on use.  Arrays that are arguments themselves, or
-        items of a tuple, stay as they are.  Under a transformation nothing is given up.
-    max_recordings
-        How many recordings there may be for arguments of the same kinds: past it, calls that
-        none fits run ``f`` itself.  And for how many kinds there are recordings: past it, those
-        that were used least recently are dropped.
-
-    reproducible
-        Whether all calls give the same bits for the same arguments, in every process.  Then the
-        first call waits until everything is compiled; a call that cannot be recorded runs ``f``
-        itself, always.  Without it no call waits, and the first 128 of them together take a
-        tenth longer than ``f`` at most (what is beyond half a second, and later calls: half as
-        long again): ``f`` runs as it is, until a tenth of what that took pays for a recording; a
-        recording is replayed step by step, until it pays for the passes; and its kernels are taken
-        up one by one as they come from a process in the background.  So the last bits of results
-        depend on when a call is made.
-
-    Returns
-    -------
-    Jitted
-        A function of the same arguments; ``compile(*args)`` compiles ahead, and waits.  Print
-        ``programs()[0]`` to read what is replayed, and ``report()`` to read what was recorded and
-        why.
-
-    Raises
-    ------
-    ImpureError
-        If ``f`` draws random numbers without a key, binds a variable around it anew, or keeps a
-        traced value in a list or dict; or if an array that it uses and is no argument has changed.
-    TypeError
-        If ``f`` is no function or returns a generator, a static leaf cannot be hashed, or
-        ``donate_argnums`` are no integers; by the call, if there are no arguments there.
-    ValueError
-        If ``donate_argnums`` are negative or not different, or ``max_recordings`` is less than 1.
-
-    >>> import fdbr, numpy as np
-    >>> @fdbr.jit(reproducible=True)
-    ... def f(x):
-    ...     return x * 2 if x > 0 else -x
-    >>> f(1.5), f(-1.0), f(2.5)
-    (3.0, 1.0, 5.0)
-    >>> print(f.report())  # doctest: +ELLIPSIS
-    f: 2 recordings
-    1. for float, the first call with arguments of these kinds
-       3 steps, 3 after the passes, replayed 1 time
-       passes took ... s; 0 bytes of results and constants
-       decisions: True
-    2. for float, decision 0 was False for the first time
-       3 steps, 3 after the passes, replayed 0 times
-       passes took ... s; 0 bytes of results and constants
-       decisions: False
-    """
-    if f is _LATER:
-        return functools.partial(
-            jit,
-            donate_argnums=donate_argnums,
-            max_recordings=max_recordings,
-            reproducible=reproducible,
-        )
-    if not callable(f):
-        raise TypeError(f"fdbr.jit: f must be a function, not {describe(f)}")
-    bound = integer("fdbr.jit", "max_recordings", max_recordings, least=1)
-    argnums = integers("fdbr.jit", "donate_argnums", donate_argnums)
-    given = (argnums,) if isinstance(argnums, int) else argnums
-    if min(given, default=0) < 0 or len(set(given)) < len(given):
-        raise ValueError(
-            "fdbr.jit: donate_argnums must be different positions, counted from 0, got "
-            f"{donate_argnums}"
-        )
-    if not isinstance(reproducible, bool | np.bool_):
-        raise TypeError(
-            f"fdbr.jit: reproducible must be True or False, not {describe(reproducible)}"
-        )
-    waits = bool(reproducible)
-    return Jitted(f, functools.partial(Code, waits=waits), bound, given, waits)

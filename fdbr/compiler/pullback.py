@@ -11,10 +11,11 @@ from fdbr.backend import protect
 from fdbr.compiler.budget import ANY
 from fdbr.compiler.cache import Cache
 from fdbr.compiler.capture.signature import put_together, sign
+from fdbr.compiler.compiled_trace import CompiledTrace
 from fdbr.compiler.ir.program import Kind
 from fdbr.compiler.outputs import published
 from fdbr.compiler.partition import Partition
-from fdbr.compiler.specializations import EARLY, CompiledTrace, Specialization
+from fdbr.compiler.specializations import EARLY, Specialization
 from fdbr.compiler.tiers import Code
 from fdbr.core import Tracer, ended, escaped
 from fdbr.effects import without_effects

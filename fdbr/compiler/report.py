@@ -6,8 +6,9 @@ from typing import Any
 import attrs
 import numpy as np
 
+from fdbr.compiler.compiled_trace import CompiledTrace
 from fdbr.compiler.ir.program import Program
-from fdbr.compiler.specializations import CompiledTrace, Specialization
+from fdbr.compiler.specializations import Specialization
 
 __all__ = ["Kept", "Report", "report_of"]
 

@@ -1,4 +1,4 @@
-"""The recordings for arguments of the same kinds, and which of them holds."""
+"""The captured programs for arguments of the same kinds, and which of them holds."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -8,15 +8,11 @@ from fdbr.compiler.budget import Budget, capturing, patience
 from fdbr.compiler.capture.captures import Environment, ImpureError
 from fdbr.compiler.capture.constants import first_changed
 from fdbr.compiler.capture.places import Key, Place, replaced
-from fdbr.compiler.capture.tracing import Captured
-from fdbr.compiler.ir.guards import same
+from fdbr.compiler.compiled_trace import CompiledTrace
 from fdbr.compiler.ir.interpreter import GuardFailure
-from fdbr.compiler.ir.loops import loops
-from fdbr.compiler.ir.program import Program
-from fdbr.compiler.tiers import Code
 from fdbr.messages import describe
 
-__all__ = ["EARLY", "STORM", "TWICE", "CompiledTrace", "Specialization"]
+__all__ = ["EARLY", "STORM", "TWICE", "Specialization"]
 
 _log = logging.getLogger("fdbr.jit")
 
@@ -32,104 +28,6 @@ _REST = 20  # calls
 _SELDOM = 12  # times what a replay takes: what has to be there for a trial of slower ones
 _KNOWN = 256  # variables that may be inputs
 _PATIENCE = 8  # recordings in a row that may be given up before they were replayed
-
-
-class CompiledTrace:
-    """A program that can be run, and when it holds.
-
-    Attributes
-    ----------
-    raw
-        The program as it was recorded.
-    code
-        What runs it.
-    answers
-        The decisions.
-    environment
-        What was around the function.
-    shared
-        Arrays from elsewhere that others can write to, with copies.
-    unrolled
-        Why loops in it were recorded turn by turn.
-    form
-        What makes a result of the outputs.
-    why
-        Why it was recorded.
-    counter
-        How often it was replayed, as a list of one number.
-    hit
-        What a call that fits it does, once it was replayed: see `hits`.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "_next",
-        "answers",
-        "code",
-        "counter",
-        "environment",
-        "form",
-        "hit",
-        "raw",
-        "shared",
-        "unrolled",
-        "why",
-    )
-
-    def __init__(
-        self,
-        recorded: Captured,
-        code: Code,
-        environment: Environment,
-        form: Any,
-        why: str,
-    ) -> None:
-        self.raw = recorded.program
-        self.code = code
-        self.answers = recorded.answers
-        self.environment = environment
-        self.shared = recorded.constants.shared()
-        self.unrolled = recorded.unrolled
-        self.form = form
-        self.why = why
-        self.counter = [0]
-        self.hit: Callable[..., Any] | None = None
-        self._next: dict[Any, CompiledTrace] = {}
-
-    @property
-    def program(self) -> Program:
-        """The program that runs: after the passes, if it has gone through them."""
-        return self.code.program
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it has a loop that holds for any number of turns."""
-        return any(loop.is_open for _, loop in loops(self.code.program))
-
-    @property
-    def run(self) -> Callable[..., tuple[Any, ...]]:
-        """A function from the inputs to the outputs."""
-        return self.code.run
-
-    @property
-    def runs(self) -> int:
-        """How often it was replayed."""
-        return self.counter[0]
-
-    def after(
-        self, miss: GuardFailure, others: Sequence["CompiledTrace"]
-    ) -> "CompiledTrace | None":
-        """The recording that goes on where this one did not hold, if there is one."""
-        key = miss.index, repr(miss.answer)
-        found = self._next.get(key)
-        if found is None:
-            known = (*self.answers[: miss.index], miss.answer)
-            for other in others:
-                theirs = other.answers[: len(known)]
-                if len(theirs) == len(known) and all(map(same, theirs, known)):
-                    found = self._next[key] = other
-                    break
-        return found
 
 
 class Specialization:

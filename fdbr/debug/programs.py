@@ -12,6 +12,7 @@ from fdbr.compiler import Jitted
 from fdbr.compiler.backends.interface import backend_of
 from fdbr.compiler.capture.signature import put_together
 from fdbr.compiler.capture.tracing import CaptureTrace, capture
+from fdbr.compiler.compiled_trace import CompiledTrace
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import (
@@ -25,7 +26,7 @@ from fdbr.compiler.ir.program import (
     is_variable,
 )
 from fdbr.compiler.outputs import published
-from fdbr.compiler.specializations import CompiledTrace, Specialization
+from fdbr.compiler.specializations import Specialization
 from fdbr.core import Primitive, Tracer
 from fdbr.debug.observing import Observer, only, place, run
 from fdbr.debug.sources import Source

@@ -1,0 +1,112 @@
+"""A captured program that can be run, and when it holds."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fdbr.compiler.capture.captures import Environment
+from fdbr.compiler.capture.tracing import Captured
+from fdbr.compiler.ir.guards import same
+from fdbr.compiler.ir.interpreter import GuardFailure
+from fdbr.compiler.ir.loops import loops
+from fdbr.compiler.ir.program import Program
+from fdbr.compiler.tiers import Code
+
+__all__ = ["CompiledTrace"]
+
+
+class CompiledTrace:
+    """A program that can be run, and when it holds.
+
+    Attributes
+    ----------
+    raw
+        The program as it was captured.
+    code
+        What runs it.
+    answers
+        The decisions.
+    environment
+        What was around the function.
+    shared
+        Arrays from elsewhere that others can write to, with copies.
+    unrolled
+        Why loops in it were captured turn by turn.
+    form
+        What makes a result of the outputs.
+    why
+        Why it was captured.
+    counter
+        How often it was replayed, as a list of one number.
+    hit
+        What a call that fits it does, once it was replayed: see `call_stub`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_next",
+        "answers",
+        "code",
+        "counter",
+        "environment",
+        "form",
+        "hit",
+        "raw",
+        "shared",
+        "unrolled",
+        "why",
+    )
+
+    def __init__(
+        self,
+        recorded: Captured,
+        code: Code,
+        environment: Environment,
+        form: Any,
+        why: str,
+    ) -> None:
+        self.raw = recorded.program
+        self.code = code
+        self.answers = recorded.answers
+        self.environment = environment
+        self.shared = recorded.constants.shared()
+        self.unrolled = recorded.unrolled
+        self.form = form
+        self.why = why
+        self.counter = [0]
+        self.hit: Callable[..., Any] | None = None
+        self._next: dict[Any, CompiledTrace] = {}
+
+    @property
+    def program(self) -> Program:
+        """The program that runs: after the passes, if it has gone through them."""
+        return self.code.program
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a loop that holds for any number of turns."""
+        return any(loop.is_open for _, loop in loops(self.code.program))
+
+    @property
+    def run(self) -> Callable[..., tuple[Any, ...]]:
+        """A function from the inputs to the outputs."""
+        return self.code.run
+
+    @property
+    def runs(self) -> int:
+        """How often it was replayed."""
+        return self.counter[0]
+
+    def after(
+        self, miss: GuardFailure, others: Sequence["CompiledTrace"]
+    ) -> "CompiledTrace | None":
+        """The one that goes on where this one did not hold, if there is one."""
+        key = miss.index, repr(miss.answer)
+        found = self._next.get(key)
+        if found is None:
+            known = (*self.answers[: miss.index], miss.answer)
+            for other in others:
+                theirs = other.answers[: len(known)]
+                if len(theirs) == len(known) and all(map(same, theirs, known)):
+                    found = self._next[key] = other
+                    break
+        return found
