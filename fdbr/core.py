@@ -101,6 +101,10 @@ class Primitive:
         formula; 0 where nobody said so.
     exact
         The function of Python's numbers that it stands for, which is not rounded.
+    total
+        Whether it has a value for whatever numbers operands of such shapes and dtypes hold: it
+        raises no error for some of them.  Linear and multilinear operations have, but for the
+        integers among their operands, and so have folds; others say so.
 
     One that is not ``registered`` is no operation of the registry, but a part of programs alone.
     """
@@ -116,6 +120,7 @@ class Primitive:
             "fold",
             "forward",
             "fresh",
+            "total",
         ),
         *("kind", "name", "rules", "value"),
     )
@@ -136,6 +141,7 @@ class Primitive:
         fold: str = "",
         cost: int = 0,
         exact: Callable[..., Any] | None = None,
+        total: bool = False,
         registered: bool = True,
     ) -> None:
         registered = registered and not effect
@@ -154,6 +160,7 @@ class Primitive:
         self.fold = fold
         self.cost = cost
         self.exact = exact
+        self.total = total
         if registered:
             registry[name] = self
 

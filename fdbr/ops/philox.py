@@ -51,7 +51,7 @@ def _batch_words(apply: Any, values: Any, batched: Any, size: int, params: Any) 
     return apply(*align(values, batched, 1), **params)
 
 
-@constant(batch=_batch_words)
+@constant(batch=_batch_words, total=True)
 def random_words(xp: Any, key: Any, start: Any, *, shape: tuple[int, ...], use: int) -> Array:
     """The words of Philox under keys ``(..., 2)``, of shape ``(..., *shape)``.
 

@@ -169,6 +169,7 @@ def _matmul_transposed(xp: Any, x: Array, weight: Array) -> Array:
     bias=(lambda ct, shape, dtype: fit(ct, (shape, dtype)), lambda t: t),
     batch=_batch_affine,
     fresh=True,
+    total=True,
 )
 def _affine(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
     out = x.dot(weight.T)

@@ -259,14 +259,14 @@ def _batch_arg(apply: Any, values: Any, batched: Any, size: int, params: Any) ->
     return reshape(out, (size, *(1,) * (x.ndim - 1))) if params["keepdims"] else out
 
 
-@constant(batch=_batch_arg, fresh=True)
+@constant(batch=_batch_arg, fresh=True, total=True)
 def _argmax(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return x.argmax(axis, keepdims=keepdims)
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
-@constant(batch=_batch_arg, fresh=True)
+@constant(batch=_batch_arg, fresh=True, total=True)
 def _argmin(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return x.argmin(axis, keepdims=keepdims)
@@ -299,21 +299,21 @@ def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> A
     return _argmin(x, axis=axis, keepdims=keepdims)
 
 
-@constant(batch=shifted("axes"))
+@constant(batch=shifted("axes"), total=True)
 def _all(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return _and(x, axes, None, None, keepdims)
     return xp.all(x, axis=axes, keepdims=keepdims)
 
 
-@constant(batch=shifted("axes"))
+@constant(batch=shifted("axes"), total=True)
 def _any(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     if type(x) is np.ndarray:
         return _or(x, axes, None, None, keepdims)
     return xp.any(x, axis=axes, keepdims=keepdims)
 
 
-@constant(batch=shifted("axes"))
+@constant(batch=shifted("axes"), total=True)
 def _count_nonzero(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
     hits = x != 0
     if type(x) is np.ndarray:

@@ -1,16 +1,19 @@
 """New values of what the caller gives up are written over the old ones."""
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import attrs
 
 from fdbr.compiler.backends.interface import Backend, backend_of
-from fdbr.compiler.ir.program import Fused, Instruction, Program, Variable, is_variable
+from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, is_variable
+from fdbr.compiler.passes.certainty import uncertain_first
 from fdbr.compiler.passes.steps import readers_of
 
 __all__ = ["donate"]
+
+_LONG = 1 << 18  # bytes of an input, from which on it counts how long a gradient waits
 
 Sharing = Mapping[Variable, Set[Variable]]
 """For variables that may lie in the memory of inputs, those inputs."""
@@ -19,8 +22,9 @@ Sharing = Mapping[Variable, Set[Variable]]
 def donate(program: Program) -> Program:
     """The program with kernels that write results over inputs that the caller gives up.
 
-    They come last: whatever takes decisions or may fail is over when the first of them begins,
-    and whoever else reads what they write over has read it.
+    What takes decisions or may fail is over when the first of them begins, and whoever else reads
+    what they write over has read it.  Kernels over large inputs come as soon as that is so: then
+    what they read, the gradient of a parameter, does not wait for all others to be there.
     """
     backend = backend_of(program)
     sharing = _sharing(program, backend)
@@ -41,7 +45,39 @@ def donate(program: Program) -> Program:
     free = {v for v, times in read.items() if times == 1 and v not in shown}
     changed = {kernel: _over(kernel, free) for kernel in ends}
     rest = [step for step in program.steps if step not in changed or changed[step] is step]
-    return program.replace([*rest, *(new for old, new in changed.items() if new is not old)])
+    kernels = [new for old, new in changed.items() if new is not old]
+    return program.replace(_placed(rest, kernels, sharing, backend))
+
+
+def _placed(
+    steps: Sequence[Step], kernels: Sequence[Fused], sharing: Sharing, backend: Backend
+) -> Iterator[Step]:
+    """Steps with kernels among them that write over inputs."""
+    large = [kernel for kernel in kernels if any(_is_long(v) for v in kernel.over.values())]
+    rest = [kernel for kernel in kernels if kernel not in large]
+    made: dict[Variable, int] = {}
+    read: dict[Variable, int] = {}
+    first = -1
+    if large:
+        steps, first = uncertain_first(steps, backend)
+        for position, step in enumerate(steps):
+            made.update(dict.fromkeys(step.outs, position))
+            for variable in step.reads:
+                read.update(dict.fromkeys(sharing.get(variable, ()), position))
+    due: dict[int, list[Fused]] = {}
+    for kernel in large:
+        known = [made.get(v, -1) for v in kernel.reads]
+        seen = [read.get(v, -1) for v in kernel.over.values()]
+        due.setdefault(max(first, *known, *seen), []).append(kernel)
+    yield from due.get(-1, ())
+    for position, step in enumerate(steps):
+        yield step
+        yield from due.get(position, ())
+    yield from rest
+
+
+def _is_long(variable: Variable) -> bool:
+    return bool(variable.kind.size * variable.kind.dtype.itemsize >= _LONG)
 
 
 def _over(kernel: Fused, free: Set[Variable]) -> Fused:

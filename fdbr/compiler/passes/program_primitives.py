@@ -31,6 +31,7 @@ def _derived(primitive: Primitive, name: str, value: Value) -> Primitive:
     made = copy.copy(primitive)
     made.name, made.value, made.rules = name, value, None
     made.kind, made.forward, made.batch, made.fresh = "constant", None, None, True
+    made.total = True
     return made
 
 

@@ -33,7 +33,7 @@ def operands_of(value: Function) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
 
 
-FACTS = frozenset({"compound", "cost", "elementwise", "exact", "fold", "fresh"})
+FACTS = frozenset({"compound", "cost", "elementwise", "exact", "fold", "fresh", "total"})
 """What a declaration may say of an operation beside its derivatives: see `Primitive`."""
 
 

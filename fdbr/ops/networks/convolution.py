@@ -127,6 +127,7 @@ def _along_channels(bias: Any, rank: int) -> Any:
     ),
     batch=_batch_biased,
     fresh=True,
+    total=True,
 )
 def _conv_biased(
     xp: Any, x: Array, weight: Array, bias: Array, *, geometry: Geometry, groups: int

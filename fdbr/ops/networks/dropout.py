@@ -16,7 +16,7 @@ from fdbr.ops.philox import random_words
 __all__ = ["dropout"]
 
 
-@constant(batch=leading(1))
+@constant(batch=leading(1), total=True)
 def _kept(xp: Any, key: Any, *, shape: tuple[int, ...], share: float) -> Array:
     """Which elements stay: those whose 32 random bits, half a word, are below their share."""
     count = math.prod(shape)

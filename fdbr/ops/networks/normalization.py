@@ -70,7 +70,13 @@ def _standard_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple
     return (away - y * shared) / scale, mean, 2 * scale * shared
 
 
-@opaque(x=(_standard_pull, _standard_push), batch=shifted("axes"), compound=True, fresh=True)
+@opaque(
+    x=(_standard_pull, _standard_push),
+    batch=shifted("axes"),
+    compound=True,
+    fresh=True,
+    total=True,
+)
 @along_rows
 def _standardize(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
     """``(x - mean) / sqrt(variance + eps)``, the mean and the variance, which keep their axes."""
@@ -108,7 +114,9 @@ def _rms_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any,
     return (t - y * shared) / scale, 2 * scale * shared
 
 
-@opaque(x=(_rms_pull, _rms_push), batch=shifted("axes"), compound=True, fresh=True)
+@opaque(
+    x=(_rms_pull, _rms_push), batch=shifted("axes"), compound=True, fresh=True, total=True
+)
 @along_rows
 def _rescale(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
     """``x / sqrt(square + eps)`` and the mean square, which keeps its axes."""

@@ -112,13 +112,13 @@ def _of_first(t: Any, x: Any, out: Any, geometry: Geometry) -> Any:
     return _at_winners(t, _window_winners(x, out, geometry=geometry), geometry=geometry)
 
 
-@opaque(x=(_to_first, _of_first), batch=_batch_leading, fresh=True)
+@opaque(x=(_to_first, _of_first), batch=_batch_leading, fresh=True, total=True)
 def _max_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
     counts = geometry.counts(_spatial(x.shape, geometry))
     return _reduced(xp, _padded(xp, x, geometry, _lowest(xp, x)), geometry, counts, xp.maximum)
 
 
-@constant(batch=_batch_leading, fresh=True)
+@constant(batch=_batch_leading, fresh=True, total=True)
 def _window_winners(xp: Any, x: Array, out: Any, *, geometry: Geometry) -> Array:
     """The number of the first position in each window that holds its maximum."""
     counts = _spatial(out.shape, geometry)
@@ -141,6 +141,7 @@ def _window_winners(xp: Any, x: Array, out: Any, *, geometry: Geometry) -> Array
     ),
     batch=_batch_leading,
     fresh=True,
+    total=True,
 )
 def _at_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry) -> Array:
     """The element of each window at the position that ``winners`` gives."""
@@ -157,6 +158,7 @@ def _at_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry) -> Array
     x=lambda ct, winners, geometry: _at_winners(ct, winners, geometry=geometry),
     batch=_batch_leading,
     fresh=True,
+    total=True,
 )
 def _to_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry, size: Sizes) -> Array:
     """The transpose of `_at_winners`."""

@@ -166,8 +166,9 @@ def generate(
     lost = program.overwritten
     begun = False
     for position, unit in enumerate(units):
-        if not begun and any(_is_over(step) for step in _steps_of(unit)):
-            writer.lines += _begin(writer, lost)
+        over = [v for step in _steps_of(unit) for v in _written_over(step)]
+        if over:
+            writer.lines += _begin(writer, over, begun)
             begun = True
         if isinstance(unit, Run):
             writer.lines += sequences.lines(writer, unit, code, memory, ordered)
@@ -216,8 +217,8 @@ def _steps_of(unit: Step | Run) -> tuple[Step, ...]:
     return unit.steps if isinstance(unit, Run) else (unit,)
 
 
-def _is_over(step: Step) -> bool:
-    return isinstance(step, Fused) and bool(step.over)
+def _written_over(step: Step) -> tuple[Variable, ...]:
+    return tuple(step.over.values()) if isinstance(step, Fused) else ()
 
 
 def _passed_on(program: Program) -> set[Variable]:
@@ -263,10 +264,11 @@ def _order_inputs(
     return set(found)
 
 
-def _begin(writer: _Writer, lost: Sequence[Variable]) -> list[str]:
-    """Write what comes before the first kernel that writes over inputs."""
-    copies = [f"{name} = {name}.copy()" for name in map(writer.variable, lost)]
-    return [f"if begun is None: {'; '.join(copies)}", "else: begun.append(True)"]
+def _begin(writer: _Writer, over: Sequence[Variable], begun: bool) -> list[str]:
+    """Write what comes before kernels that write over inputs, of which some may have ``begun``."""
+    copies = [f"{name} = {name}.copy()" for name in map(writer.variable, over)]
+    lines = [f"if begun is None: {'; '.join(copies)}"]
+    return lines if begun else [*lines, "else: begun.append(True)"]
 
 
 def _is_ordered(step: Instruction, ordered: set[Variable]) -> bool:

@@ -250,7 +250,8 @@ def gathered(program: Program, natives: Natives) -> list[Step | Run]:
             guarded |= is_guarded(step)
             weight += _weight(step)
             continue
-        ends = guarded or begun or is_guarded(step) or has_effect(step)
+        over = isinstance(step, Fused) and bool(step.over)
+        ends = guarded or over or is_guarded(step) or has_effect(step)
         if ends or not made.isdisjoint(step.reads):
             flush()
         found.append(step)
