@@ -445,7 +445,8 @@ def networks(draw):
     """A network of layers that it applies in any order, some of them more than once."""
     layers = draw(st.integers(3, 6))
     order = draw(st.permutations(range(layers)))
-    order += draw(st.lists(st.integers(0, layers - 1), max_size=2))
+    again = draw(st.lists(st.integers(0, layers - 1), max_size=2))
+    order += again
     kinds = [draw(st.sampled_from(ACTIVATIONS)) for _ in order]
     rows = draw(st.integers(1, 4))
 
@@ -455,13 +456,13 @@ def networks(draw):
             x = activation(ops.linear(x, *weights["layers"][place]))
         return ops.mean((x @ weights["table"].T) ** 2)
 
-    return apply, layers, np.arange(rows)
+    return apply, layers, len(again), np.arange(rows)
 
 
 @settings(max_examples=5)  # each compiles a network
 @given(networks(), st.sampled_from(OPTIMIZERS))
 def test_beside_its_state_a_step_has_few_gradients_at_a_time(network, optimizer):
-    apply, layers, x = network
+    apply, layers, again, x = network
     size = 256
     weights = {
         "layers": [[normal(size, size, seed=i) / 16, normal(size)] for i in range(layers)],
@@ -488,5 +489,5 @@ def test_beside_its_state_a_step_has_few_gradients_at_a_time(network, optimizer)
     tracemalloc.stop()
     np.testing.assert_allclose(value, desired[1], rtol=1e-4)
     each = 4 * size * size
-    # The table's gradient waits for its second part; a layer applied twice, for its second turn.
-    assert most < 3.7 * each + (1 << 16), (most / each, str(jitted.programs()[0]))
+    # Of the layer at hand, of the table, which is used first and last, and of what is used again.
+    assert most < (3.3 + again + (optimizer is OPTIMIZERS[2])) * each, most / each

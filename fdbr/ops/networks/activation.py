@@ -104,9 +104,7 @@ def _log_pulled(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
     return ct - exp(out) * accumulated(ct, axes, keepdims=True)
 
 
-@opaque(
-    x=(_log_pull, _log_push), batch=shifted("axes"), compound=True, fresh=True, total=True
-)
+@opaque(x=(_log_pull, _log_push), batch=shifted("axes"), compound=True, fresh=True, total=True)
 @along_rows
 def _log_softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     away, _ = _shifted(xp, x, axes)
@@ -153,9 +151,7 @@ def _sum_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return accumulated(t * _shares(x, out, axes), axes)
 
 
-@opaque(
-    x=(_sum_pull, _sum_push), batch=shifted("axes"), compound=True, fresh=True, total=True
-)
+@opaque(x=(_sum_pull, _sum_push), batch=shifted("axes"), compound=True, fresh=True, total=True)
 def _logsumexp(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     out = by_rows(_log_of_sums, axes, x)
     return out.reshape([n for i, n in enumerate(x.shape) if i not in axes])[()]

@@ -114,9 +114,7 @@ def _rms_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any,
     return (t - y * shared) / scale, 2 * scale * shared
 
 
-@opaque(
-    x=(_rms_pull, _rms_push), batch=shifted("axes"), compound=True, fresh=True, total=True
-)
+@opaque(x=(_rms_pull, _rms_push), batch=shifted("axes"), compound=True, fresh=True, total=True)
 @along_rows
 def _rescale(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
     """``x / sqrt(square + eps)`` and the mean square, which keeps its axes."""
