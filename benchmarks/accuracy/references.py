@@ -87,6 +87,14 @@ for exponent in (3, 4, 5, 7, -2, -3):
         lambda x, n=exponent: n * x ** (n - 1),
         function=lambda x, n=exponent: ops.power(x, n),
     )
+for half in (1.5, 2.5, 5.5, -1.5):
+    enter(
+        f"power {half}",
+        lambda x, n=half: mp.power(x, n),
+        lambda x, n=half: n * mp.power(x, n - 1),
+        domain=POSITIVE,
+        function=lambda x, n=half: ops.power(x, n),
+    )
 enter(
     "power 0.5",
     mp.sqrt,

@@ -32,8 +32,10 @@ __all__ = [
     *("logit", "power", "tanh", "xlog1py", "xlogy"),
 ]
 
-_SINGLE = np.dtype(np.float32)
+_SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+_SQRT_HALF = int(np.float64(math.sqrt(0.5)).view(np.int64))  # its bits
 _MOST = 9  # the highest power that is multiplied out
+_FAR = 200.0  # the exponent of a power of 2 that is no single number, nor is its reciprocal
 
 # By dtype: what lies beyond overflow and underflow, the number that rounds what is added to it,
 # the bits of the exponent, the logarithm of 2 in two parts, and the polynomial of
@@ -250,8 +252,9 @@ def power(x: Node, y: Any) -> Node:
     return _power(x, y)
 
 
-@in_double
 def _half_power(x: Node, y: float) -> Node:
+    if x.single and x.dtype == _SINGLE:  # rounded once
+        return _half_power(x.astype(_DOUBLE), y).astype(_SINGLE)
     x = where((x == 0) | (x == -math.inf), absolute(x), x)  # as the C library has it
     root, whole = sqrt(x), int(abs(y) - 0.5)
     product = root * x**whole if whole else root
@@ -260,15 +263,41 @@ def _half_power(x: Node, y: float) -> Node:
 
 @in_double
 def _power(x: Any, y: Any) -> Node:
+    """By logarithms to base 2: of single numbers all are normal in double precision."""
     base, exponent = both(x, y)
     size, half = absolute(base), 0.5 * exponent
     whole, even = exponent == floor(exponent), half == floor(half)
-    out = exp(exponent * log(size))
+    out = _short_exp2(exponent * _short_log2(size))
     out = where((exponent == 0) | ((size == 1) & (exponent == exponent)), 1, out)
     negative = copysign(full_like(base, 1), base) < 0
     out = where(negative & whole & ~even, -out, out)
     out = where((base < 0) & ~whole & (size < math.inf), math.nan, out)
     return where(base == 1, 1, out)
+
+
+# Of log((1 + t) / (1 - t)), and of exp: as many terms as single numbers need.
+_SHORT_LOG = tuple(2 / (k * math.log(2)) for k in range(13, 0, -2))
+_SHORT_EXP = tuple(1 / math.factorial(k) for k in range(8, -1, -1))
+
+
+def _short_log2(x: Node) -> Node:
+    """The logarithm of what is not negative, to 38 bits."""
+    shift = _EXP[_DOUBLE][3]
+    bits = integers("isub", bits_of(x), _SQRT_HALF)
+    k = integers("ashr", bits, shift)
+    r = from_bits(integers("iadd", integers("iand", bits, (1 << shift) - 1), _SQRT_HALF), _DOUBLE)
+    t = (r - 1) / (r + 1)
+    found = fma(t, polynomial(t * t, _SHORT_LOG), k.graph.node("number", _DOUBLE, (k,)))
+    return where(x == 0, -math.inf, where(x < math.inf, found, x))
+
+
+def _short_exp2(x: Node) -> Node:
+    """The power of 2, to 32 bits, as far as single numbers go and beyond."""
+    x = held(x, -_FAR, _FAR)
+    moved = x + _EXP[_DOUBLE][2]
+    k = integers("isub", bits_of(moved), _magic_bits(_DOUBLE))
+    r = (x - (moved - _EXP[_DOUBLE][2])) * math.log(2)
+    return polynomial(r, _SHORT_EXP) * _power_of_two(k, _DOUBLE)
 
 
 def entr(x: Node) -> Node:

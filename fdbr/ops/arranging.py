@@ -1,11 +1,12 @@
 """Elements arranged anew: triangles, repetitions, grids, and differences of neighbours."""
 
-import math
 from typing import Any, Literal
 
 import numpy as np
 
+from fdbr import kernels
 from fdbr.backend import Array, array_module, where_it_lies
+from fdbr.kernels.triangles import triangle
 from fdbr.messages import describe, integer
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.buffers import where_they_lie
@@ -30,6 +31,13 @@ _STRIP = 64  # rows of a strip
 
 @linear(x=lambda ct, k, upper: _triangle(ct, k=k, upper=upper), batch=aligned)
 def _triangle(xp: Any, x: Array, *, k: int, upper: bool) -> Array:
+    return triangles(xp, x, k, upper)
+
+
+def triangles(xp: Any, x: Any, k: int, upper: bool) -> Any:
+    """The value of `triu` and `tril`."""
+    if xp is np and x.nbytes >= kernels.LEAST and (found := triangle(x, k, upper)) is not None:
+        return found
     if xp is np and x.shape[-1] * x.shape[-2] >= _LARGE:
         return _triangle_by_strips(x, k, upper)
     return (xp.triu if upper else xp.tril)(x, k)
@@ -168,18 +176,24 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> list[Any]:
     if indexing not in ("xy", "ij"):
         raise ValueError(f"fdbr.ops.meshgrid: indexing is {indexing!r}, not 'xy' or 'ij'")
     parts = [asarray(array) for array in arrays]
-    shapes = [part.shape for part in parts]
-    if shapes and len(max(shapes, key=len)) > 1:
-        raise ValueError(f"fdbr.ops.meshgrid: arrays of one dimension are needed, not {shapes}")
-    axes = list(range(len(parts)))
-    if indexing == "xy" and len(parts) > 1:
-        axes[:2] = [1, 0]
-    lengths = [*map(math.prod, shapes)]
-    to = tuple([lengths[i] for i in axes])  # the exchange is its own inverse
+    to: Any = [1] * len(parts)
+    turned = indexing == "xy" and len(parts) > 1
+    for i, part in enumerate(parts):
+        if part.shape:
+            to[1 - i if turned and i < 2 else i], *more = part.shape
+            if more:
+                shapes = [part.shape for part in parts]
+                raise ValueError(
+                    f"fdbr.ops.meshgrid: arrays of one dimension are needed, not {shapes}"
+                )
+    to = tuple(to)
     grid = []
-    for part, length, axis in zip(parts, lengths, axes, strict=True):
-        behind = (1,) * (len(parts) - 1 - axis)
-        grid.append(broadcast_to(reshape(part, (length, *behind)) if behind else part, to))
+    for i, part in enumerate(parts):
+        axis = 1 - i if turned and i < 2 else i
+        behind = len(to) - 1 - axis
+        if behind:
+            part = reshape(part, (to[axis], *(1,) * behind))
+        grid.append(broadcast_to(part, to))
     return grid
 
 

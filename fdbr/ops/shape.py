@@ -172,10 +172,10 @@ def _broadcast_to(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
 
 def _repeated(x: Any, to: tuple[int, ...]) -> Any:
     """The view that `numpy.broadcast_to` makes, in a fifth of the time."""
-    steps: Any = x.strides
-    if 1 in x.shape:
-        steps = [0 if n == 1 else step for n, step in zip(x.shape, steps, strict=True)]
-    out = np.ndarray(to, x.dtype, x, 0, (*(0,) * (len(to) - x.ndim), *steps))
+    shape, steps = x.shape, x.strides
+    if 1 in shape:
+        steps = tuple([0 if n == 1 else step for n, step in zip(shape, steps, strict=True)])
+    out = np.ndarray(to, x.dtype, x, 0, (0,) * (len(to) - len(shape)) + steps)
     out.setflags(write=False)
     return out
 

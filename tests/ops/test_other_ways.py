@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fdbr
@@ -118,3 +118,34 @@ def test_scattered_elements_are_the_same_with_and_without_a_trace():
     assert np.array_equal(plain, traced)
     with pytest.raises(IndexError, match=r"fdbr\.ops\.scatter"):
         ops.scatter(x, 1, index + 4, src)
+
+
+ENDS = [0.0, -0.0, np.inf, -np.inf, np.nan, -1.5, 1.0, 1e-30, 1e30]
+
+
+@given(
+    st.sampled_from(["float16", "float32", "float64"]),
+    st.sampled_from([1.5, 2.5, 3.5, 6.5, 8.5, -1.5, -2.5, -5.5]),
+    st.sampled_from([3, 300, 400_000]),
+    st.lists(st.sampled_from(ENDS), max_size=4),
+    SEEDS,
+)
+@settings(max_examples=60)
+def test_powers_of_half_integers_are_numpys(dtype, exponent, size, ends, seed):
+    x = np.exp(normal(seed, size, dtype="d")).astype(dtype)
+    with np.errstate(all="ignore"):
+        x[: len(ends)] = ends[:size]
+        desired = np.power(x, np.array(exponent, dtype))
+        found = ops.power(x, exponent)
+        slope = fdbr.grad(lambda x: ops.sum(ops.power(x, exponent)))(x)
+        slopes = exponent * np.power(x, np.array(exponent - 1, dtype))
+    assert found.dtype == slope.dtype == x.dtype
+    inside = (x > 0) & (x < np.inf)  # at the ends the square root of 0.5 is not a power
+    for ours, theirs in [(found, desired), (slope[inside], slopes[inside])]:
+        normals = np.abs(theirs) >= np.finfo(dtype).smallest_normal
+        assert np.array_equal(np.isnan(ours), np.isnan(theirs))
+        tolerance = (np.abs(exponent) + 2) * np.finfo(dtype).eps
+        np.testing.assert_allclose(ours[normals], theirs[normals], rtol=tolerance)
+        zeros = theirs == 0
+        assert np.array_equal(ours[zeros] == 0, theirs[zeros] == 0)
+        assert np.array_equal(np.signbit(ours[zeros]), np.signbit(theirs[zeros]))

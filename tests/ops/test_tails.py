@@ -23,6 +23,7 @@ UNARY = sorted(
 )
 PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "integer_power": [{"exponent": n} for n in (3, 4, -1, -2)],
+    "half_integer_power": [{"exponent": e} for e in (1.5, 2.5, -1.5)],
     "leaky_relu": [{"slope": 0.1}],
     "elu": [{"scale": 1.0, "alpha": 1.0}],
     "hard_limits": [{"low": -1.0, "high": 1.0}],

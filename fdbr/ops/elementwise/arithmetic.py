@@ -46,6 +46,7 @@ __all__ = [
 
 _clip: Any = getattr(np, "_core", np).umath.clip  # what `numpy.clip` calls in the end
 _MOST = 6  # the highest power that is multiplied out: its error stays below 4 ulps
+_FEW = 1 << 8  # elements below which NumPy takes longer for several functions than for a power
 
 
 @elementwise(x=1, y=1, exact=operator.add)
@@ -155,6 +156,7 @@ def sqrt(xp: Any, x: Array) -> Array:
 @elementwise(
     x=lambda x, y: _power_by_base(x, y),
     y=lambda x, out: _power_by_exponent(x, out),
+    heavy=True,
     exact=operator.pow,
     cost=20,
 )
@@ -191,6 +193,25 @@ def _by_products(x: Any, exponent: int) -> Any:
     return out
 
 
+@elementwise(x=lambda x, exponent: exponent * power(x, exponent - 1), heavy="backward")
+def _half_integer_power(xp: Any, x: Array, *, exponent: float) -> Array:
+    if type(x) is np.ndarray and x.dtype.char in "fd" and x.size >= _FEW:
+        return _by_root(x, exponent)
+    return xp.power(x, exponent)
+
+
+def _by_root(x: Any, exponent: float) -> Any:
+    """A power whose exponent is half an odd number, in a tenth of the time of NumPy's."""
+    if not x.min() > -math.inf:  # whose power is infinite, but it has no root
+        return np.power(x, exponent)
+    out = np.sqrt(x)
+    if whole := int(abs_(exponent)):
+        if whole % 2 == 0:
+            out += 0.0  # the sign of a zero counts where it is multiplied by itself
+        out *= x if whole == 1 else _by_products(x, whole)
+    return np.reciprocal(out, out=out) if exponent < 0 else out
+
+
 _ROOTS = {0.5: lambda x: sqrt(x), -0.5: lambda x: reciprocal(sqrt(x))}
 
 
@@ -212,6 +233,8 @@ def power(x: Array, y: Array, /) -> Any:
             return _ROOTS[y](x)
         if y.is_integer() and abs_(y) <= _MOST:
             return power(x, int(y))
+        if (y - 0.5).is_integer() and abs_(y) <= _MOST + 0.5:
+            return _half_integer_power(x, exponent=y)
     return _power(x, y)
 
 
@@ -403,7 +426,7 @@ def round(xp: Any, x: Array) -> Array:
     return xp.round(x)
 
 
-@elementwise(x=None, y=None, exact=operator.floordiv)
+@elementwise(x=None, y=None, heavy=True, exact=operator.floordiv)
 def floor_divide(xp: Any, x: Array, y: Array) -> Array:
     """The quotient rounded down, as Python's ``//``; its derivative is 0 wherever it exists.
 

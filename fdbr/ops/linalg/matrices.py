@@ -7,6 +7,7 @@ from numpy.linalg import LinAlgError
 from fdbr.backend import Array
 from fdbr.core import stop_gradient
 from fdbr.messages import describe
+from fdbr.ops.arranging import triangles
 from fdbr.ops.creation import floating
 from fdbr.ops.dtypes import finfo
 from fdbr.ops.elementwise.comparison import where
@@ -87,7 +88,7 @@ def folded(x: Array) -> Any:
 @linear(x=lambda ct: half_triangle(ct), batch=aligned)
 def half_triangle(xp: Any, x: Array) -> Array:
     """The lower triangle with its diagonal halved: the part of which ``y + y^H`` is made."""
-    out = xp.tril(x)
+    out = triangles(xp, x, 0, upper=False)
     places = xp.arange(x.shape[-1])
     out[..., places, places] *= 0.5
     return out

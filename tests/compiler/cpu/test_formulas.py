@@ -199,6 +199,7 @@ PARAMS = {
     "elu": {"scale": 1.0, "alpha": 1.5},
     "full_like": {"value": 2.0, "dtype": None},
     "gaussian": {"rate": 0.5},
+    "half_integer_power": {"exponent": 2.5},
     "hankel_expansion": {"signs": 1.0, "order": 1},
     "hard_limits": {"low": -1.0, "high": 0.5},
     "integer_power": {"exponent": 3},

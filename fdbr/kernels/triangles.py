@@ -1,0 +1,131 @@
+"""Triangles of matrices: of each row one part is copied, and the other filled with zeros."""
+
+import functools
+from array import array
+from typing import Any
+
+import numpy as np
+
+from fdbr.kernels.arithmetic import where
+from fdbr.kernels.calling import LEAST, elementwise
+from fdbr.kernels.machine import address_of
+from fdbr.kernels.pool import launch, thread_count
+
+__all__ = ["triangle"]
+
+_ROW = 1 << 8  # bytes of a row from which on parts of it are copied
+_SHARE = 1 << 16  # bytes that are worth a thread's waking
+
+# The table: where to, where from, how far rows are apart there, the bytes of a row and of an
+# element, the rows of a matrix, how many elements of its first row belong to the left part, and
+# whether the right part is copied.
+_SOURCE = """
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg)
+declare i64 @llvm.smax.i64(i64, i64)
+declare i64 @llvm.smin.i64(i64, i64)
+define void @kernel(ptr noalias %table, i64 %start, i64 %stop, i64 %part) {
+entry:
+  %to = load ptr, ptr %table
+  %from.at = getelementptr i64, ptr %table, i64 1
+  %from = load ptr, ptr %from.at
+  %step.at = getelementptr i64, ptr %table, i64 2
+  %step = load i64, ptr %step.at
+  %bytes.at = getelementptr i64, ptr %table, i64 3
+  %bytes = load i64, ptr %bytes.at
+  %size.at = getelementptr i64, ptr %table, i64 4
+  %size = load i64, ptr %size.at
+  %rows.at = getelementptr i64, ptr %table, i64 5
+  %rows = load i64, ptr %rows.at
+  %first.at = getelementptr i64, ptr %table, i64 6
+  %first = load i64, ptr %first.at
+  %upper.at = getelementptr i64, ptr %table, i64 7
+  %upper.word = load i64, ptr %upper.at
+  %upper = icmp ne i64 %upper.word, 0
+  br label %next
+next:
+  %r = phi i64 [%start, %entry], [%r.next, %done]
+  %more = icmp slt i64 %r, %stop
+  br i1 %more, label %row, label %end
+row:
+  %number = urem i64 %r, %rows
+  %place = add i64 %number, %first
+  %before = mul i64 %place, %size
+  %positive = call i64 @llvm.smax.i64(i64 %before, i64 0)
+  %left = call i64 @llvm.smin.i64(i64 %positive, i64 %bytes)
+  %right = sub i64 %bytes, %left
+  %to.far = mul i64 %r, %bytes
+  %to.left = getelementptr i8, ptr %to, i64 %to.far
+  %to.right = getelementptr i8, ptr %to.left, i64 %left
+  %from.far = mul i64 %r, %step
+  %from.left = getelementptr i8, ptr %from, i64 %from.far
+  %from.right = getelementptr i8, ptr %from.left, i64 %left
+  br i1 %upper, label %above, label %below
+above:
+  call void @llvm.memset.p0.i64(ptr %to.left, i8 0, i64 %left, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr %to.right, ptr %from.right, i64 %right, i1 false)
+  br label %done
+below:
+  call void @llvm.memcpy.p0.p0.i64(ptr %to.left, ptr %from.left, i64 %left, i1 false)
+  call void @llvm.memset.p0.i64(ptr %to.right, i8 0, i64 %right, i1 false)
+  br label %done
+done:
+  %r.next = add i64 %r, 1
+  br label %next
+end:
+  ret void
+}
+"""
+
+
+def triangle(x: Any, k: int, upper: bool) -> Any:
+    """The triangles of large matrices above or below their ``k``-th diagonal, with that.
+
+    `None` where there is no kernel for it.
+
+    >>> import numpy as np
+    >>> triangle(np.ones((600, 600)), 1, upper=True).sum()
+    np.float64(179700.0)
+    """
+    if x.nbytes < LEAST or x.dtype.hasobject or not x.dtype.isnative:
+        return None
+    if _follows(x.swapaxes(-1, -2)) and not _follows(x):
+        found = triangle(x.swapaxes(-1, -2), -k, not upper)
+        return None if found is None else found.swapaxes(-1, -2)
+    rows, columns = x.shape[-2:]
+    size = x.itemsize
+    if columns * size < _ROW:
+        kept = _kept(rows, columns, min(max(k, -rows), columns), upper)
+        return elementwise("triangle", _chosen, (kept, x))
+    if not _follows(x):
+        x = np.ascontiguousarray(x)
+    out = np.empty(x.shape, x.dtype)
+    step = next((x.strides[i] for i in range(x.ndim - 2, -1, -1) if x.shape[i] > 1), 0)
+    first = min(max(k, -rows), columns) + (not upper)
+    data = [v.__array_interface__["data"][0] for v in (out, x)]
+    table = array("q", [*data, step, columns * size, size, rows, first, upper])
+    count = x.size // columns
+    parts = min(8 * thread_count(), x.nbytes // _SHARE, count) if thread_count() > 1 else 1
+    launch(address_of(_SOURCE), table.buffer_info()[0], count, 1, max(1, parts))
+    return out
+
+
+def _follows(x: Any) -> bool:
+    """Whether the rows of matrices are whole, and one is as far from the next as any other."""
+    step = None
+    for axis in range(x.ndim - 2, -1, -1):
+        if x.shape[axis] != 1:
+            if step is not None and x.strides[axis] != step:
+                return False
+            step = x.strides[axis] * x.shape[axis]
+    return bool(x.strides[-1] == x.itemsize or x.shape[-1] == 1)
+
+
+@functools.lru_cache(maxsize=16)
+def _kept(rows: int, columns: int, k: int, upper: bool) -> Any:
+    """Where the elements of a small triangle are."""
+    return ~np.tri(rows, columns, k - 1, bool) if upper else np.tri(rows, columns, k, bool)
+
+
+def _chosen(kept: Any, x: Any) -> Any:
+    return where(kept, x, 0)
