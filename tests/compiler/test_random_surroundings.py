@@ -107,7 +107,8 @@ def compare(seed):
 def test_jitted_programs_give_what_eager_ones_give_while_things_around_them_change(chunk):
     for seed in range(EACH * chunk, EACH * (chunk + 1)):
         try:
-            compare(seed)
+            with np.errstate(all="ignore"):  # float32 overflows in some of them
+                compare(seed)
         except Exception as error:
             error.add_note(f"the program of seed {seed}: compare({seed}) runs it")
             raise
