@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.backends.cpu.element_code import BY_ROW, Elements, cost
+from fdbr.compiler.backends.cpu.element_code import cost
 from fdbr.compiler.backends.cpu.formulas import CODES
-from fdbr.compiler.backends.cpu.written import Output, Written, literal, store, stored
-from fdbr.compiler.ir import op
-from fdbr.compiler.ir.broadcast_layout import Place, place
+from fdbr.compiler.backends.cpu.fused_writer import Block, Writer
+from fdbr.compiler.backends.cpu.written import Output, Written, store, stored
 from fdbr.compiler.ir.folds import fold_of
 from fdbr.compiler.ir.program import Fused, Instruction, Variable, kind_of
 
@@ -25,108 +24,15 @@ __all__ = ["write"]
 _CHEAP = 6  # additions; what costs more is kept for the next stage in the place of repeating it
 _LARGE = 24 << 20  # bytes of a result that caches will hardly hold until somebody reads it
 _ROW = 256, 1 << 16  # bytes of a row that may be written past the caches
-_RUN = 1024  # elements that are, at once, where there are no rows
 _BLOCK = 256  # elements whose sum is taken at once before it is added to a total
 _ROWS = 128  # rows whose sums are taken at once before they are added to totals
 _START = {"sum": "{0}(0)", "mean": "{0}(0)", "max": "{0}(-inf)", "min": "{0}(inf)"}
 _STEP = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
 
 
-class _Writer:
-    def __init__(self, fused: Fused, passed_on: Container[Variable]) -> None:
-        self.fused = fused
-        self.passed_on = passed_on
-        self.columns = math.prod(fused.domain[fused.split :])
-        self.rows = math.prod(fused.domain[: fused.split])
-        self.flat = fused.split == len(fused.domain)
-        self.run = _RUN if self.flat else self.columns  # what is written past the caches at once
-        self.makers = {out: step for step in fused.steps for out in step.outs}
-        self.levels: dict[Variable, int] = {}  # the stage in which a value is known
-        self.is_row: dict[Variable, bool] = {}
-        self.finals: list[Instruction] = []
-        self.inputs: dict[Any, tuple[str, Any]] = {}
-        self.outputs: list[Output] = []
-        self.elements = Elements()
-        self.head: list[str] = []
-        self.kept: dict[Variable, str] = {}  # full values that are kept from stage to stage
-        self.streamed: dict[Variable, str] = {}  # what is written past the caches, and from where
-        self._classify()
-
-    # --- what each value is -------------------------------------------------------------
-
-    def _classify(self) -> None:
-        """Whether each value is full, or one a row, and the stage that makes it."""
-        for step in self.fused.steps:
-            out = step.outs[0]
-            level = max((self.levels.get(v, 0) for v in step.reads), default=0)
-            reduction = fold_of(step)
-            mine = any(self.is_row.get(v, False) for v in step.reads)
-            if reduction is not None:
-                rank = len(self.fused.domain)
-                whole = reduction[1] == tuple(range(self.fused.split, rank))
-                if whole and not self.flat:
-                    self.is_row[out] = True
-                    self.levels[out] = level + 1
-                else:
-                    self.finals.append(step)
-                    self.levels[out] = level
-            else:
-                shape = out.kind.shape
-                self.is_row[out] = mine and shape != self.fused.domain
-                if mine and shape == self.fused.domain and self.columns == 1:
-                    self.is_row[out] = False
-                self.levels[out] = level
-
-    # --- the memory that it reads and writes ---------------------------------------------
-
-    def input(self, operand: Any, row: bool) -> tuple[str, str, Place]:
-        """The name, dtype and place of an operand from outside."""
-        kind = kind_of(operand)
-        code = CODES[kind.dtype]
-        where = place(kind.shape, self.fused.domain, self.fused.split)
-        if kind.size == 1:
-            where = Place(1, 1, False)
-        elif row or where is None:  # one a row, without the axes of the columns
-            where = Place(1, self.rows, False)
-        key = operand if type(operand) is Variable else id(operand)
-        if key not in self.inputs:
-            name = f"a{len(self.inputs)}"
-            self.inputs[key] = (name, operand)
-        return self.inputs[key][0], code, where
-
-    def output(self, output: Output) -> str:
-        """The name of a new piece of memory to write to."""
-        self.outputs.append(output)
-        return f"o{len(self.outputs) - 1}"
-
-    def load(self, operand: Any, row: bool) -> tuple[str, str]:
-        """An expression for the operand's element, and its dtype.
-
-        It has one for each ``row``, whatever else its shape might mean, or is broadcast.
-        """
-        kind = kind_of(operand)
-        if type(operand) is not Variable and kind.size == 1:
-            return literal(operand, CODES[kind.dtype]), CODES[kind.dtype]
-        name, code, where = self.input(operand, row)
-        at = "r"
-        if where.count == 1:
-            # Of a single element: LLVM would divide the loop by every choice that 0 leads to.
-            at = "r" if self.rows == 1 and not where.columns else ""
-        elif where.repeat * where.count != self.rows or where.repeat != 1:
-            at = "r" if where.repeat == 1 else f"(r // {where.repeat})"
-            if where.repeat * where.count != self.rows:
-                at = f"({at} % {where.count})"
-        if where.columns and not self.flat and self.columns > 1:
-            index = f"{at} * {self.columns} + c" if at else "c"
-        else:
-            index = at or "0"
-        text = f"{name}[{index}]"
-        return (f"({text} != 0)" if code == "b1" else text), code
-
-
 def write(fused: Fused, passed_on: Container[Variable] = ()) -> Written:
     """The kernel for fused steps, some of whose results are ``passed_on`` to other steps."""
-    writer = _Writer(fused, passed_on)
+    writer = Writer(fused, passed_on)
     body = _flat_body(writer) if writer.flat else _row_body(writer)
     weight = writer.columns * sum(map(cost, fused.steps))
     inputs = tuple(operand for _, operand in writer.inputs.values())
@@ -155,54 +61,7 @@ def _pointer(index: int, operand: Any) -> str:
     return f"data(table, {index}, {stored(kind_of(operand).dtype)}(0))"
 
 
-class _Block:
-    """The statements of one loop body, each value computed once."""
-
-    def __init__(self, writer: _Writer, level: int, row: bool) -> None:
-        self.writer = writer
-        self.level = level
-        self.row = row
-        self.lines: list[str] = []
-        self.names: dict[Any, tuple[str, str]] = {}
-
-    def value(
-        self, operand: Any, known: dict[Any, tuple[str, str]], row: bool = False
-    ) -> tuple[str, str]:
-        """The name and dtype of an operand's element; statements that make it are added.
-
-        A ``row`` operand of a full value has one for each row.
-        """
-        writer = self.writer
-        key: Any = operand if type(operand) is Variable else id(operand)
-        if key in known:
-            return known[key]
-        step = writer.makers.get(operand) if type(operand) is Variable else None
-        if step is None and row:
-            key = key, "row"
-        if key in self.names:
-            return self.names[key]
-        if step is None:
-            text, code = writer.load(operand, row or self.row)
-            if type(operand) is not Variable and kind_of(operand).size == 1:
-                return text, code
-        elif operand in writer.kept and writer.levels[operand] < self.level:
-            text, code = writer.kept[operand], CODES[operand.kind.dtype]
-            text = f"({text} != 0)" if code == "b1" else text
-        elif step.primitive in (op.RESHAPE, op.BROADCAST_TO):
-            return self.value(step.operands[0], known)
-        else:
-            of_rows = step.primitive in BY_ROW
-            pairs = [self.value(o, known, of_rows and i > 0) for i, o in enumerate(step.operands)]
-            texts, codes = [t for t, _ in pairs], [c for _, c in pairs]
-            text = writer.elements.element(step, texts, codes, self.lines)
-            code = CODES[operand.kind.dtype]
-        name = f"x{len(self.names) + len(known)}_{self.level}{'r' if self.row else ''}"
-        self.lines.append(f"{name} = {text}")
-        self.names[key] = (name, code)
-        return name, code
-
-
-def _full_output(writer: _Writer, out: Variable) -> str:
+def _full_output(writer: Writer, out: Variable) -> str:
     """The name of the memory for a result that has an element for each place, or for each row."""
     over, kind = writer.fused.over.get(out), out.kind
     name = writer.output(Output(out, kind.shape, kind.dtype, False, 1, over))
@@ -219,20 +78,20 @@ def _full_output(writer: _Writer, out: Variable) -> str:
     return name
 
 
-def _place(writer: _Writer, names: dict[Variable, str], out: Variable) -> str:
+def _place(writer: Writer, names: dict[Variable, str], out: Variable) -> str:
     """Where the element of a row and a column is written."""
     if out in writer.streamed:
         return f"{writer.streamed[out]}[thread * {writer.columns} + c]"
     return f"{names[out]}[r * {writer.columns} + c]"
 
 
-def _stream(writer: _Writer, out: Variable, name: str, first: str, count: str) -> str:
+def _stream(writer: Writer, out: Variable, name: str, first: str, count: str) -> str:
     """The statement that writes some elements past the caches."""
     scratch = f"{writer.streamed[out]}, thread * {writer.run}"
     return f"stream({name}, {first}, {scratch}, {count}, {out.kind.dtype.itemsize})"
 
 
-def _final_output(writer: _Writer, step: Instruction) -> tuple[str, str, str, bool]:
+def _final_output(writer: Writer, step: Instruction) -> tuple[str, str, str, bool]:
     """The memory for the partial results of a reduction over rows."""
     name, axes = fold_of(step) or ("", ())
     out = step.outs[0]
@@ -243,9 +102,9 @@ def _final_output(writer: _Writer, step: Instruction) -> tuple[str, str, str, bo
     return writer.output(output), CODES[out.kind.dtype], _STEP[name], whole
 
 
-def _flat_body(writer: _Writer) -> list[str]:
+def _flat_body(writer: Writer) -> list[str]:
     """One loop over all elements."""
-    block = _Block(writer, 0, False)
+    block = Block(writer, 0, False)
     inside, totals, streams = [], [], []
     for out in writer.fused.outs:
         step = writer.makers[out]
@@ -259,14 +118,14 @@ def _flat_body(writer: _Writer) -> list[str]:
             name = _full_output(writer, out)
             to = f"{name}[r]"
             if out in writer.streamed:
-                to = f"{writer.streamed[out]}[thread * {_RUN} + r - b]"
-                streams.append(_stream(writer, out, name, "b", f"min({_RUN}, stop - b)"))
+                to = f"{writer.streamed[out]}[thread * {writer.run} + r - b]"
+                streams.append(_stream(writer, out, name, "b", f"min({writer.run}, stop - b)"))
             inside.append(store(to, text, out.kind.dtype))
     body = ["    " + line for line in [*block.lines, *inside]]
     if not totals and not streams:
         return ["for r in range(start, stop):", *body]
     first, each, last = _totals(totals)
-    length = _RUN if streams else _BLOCK
+    length = writer.run if streams else _BLOCK
     loop = [f"for r in range(b, min(b + {length}, stop)):", *body]
     blocks = [f"p_{name} = f8(0)" for name in totals] + loop + each + streams
     last += ["settle()"] * bool(streams)
@@ -293,7 +152,7 @@ def _totals(names: list[str]) -> tuple[list[str], list[str], list[str]]:
     return first, each, last
 
 
-def _row_body(writer: _Writer) -> list[str]:
+def _row_body(writer: Writer) -> list[str]:
     """A loop over the rows, and in it one over the columns for each stage."""
     fused = writer.fused
     top = max(writer.levels.values())
@@ -339,13 +198,13 @@ def _row_body(writer: _Writer) -> list[str]:
     return [*before, *first, *loop, *last, *["settle()"] * bool(streams)]
 
 
-def _columns(writer: _Writer, statement: str) -> list[str]:
+def _columns(writer: Writer, statement: str) -> list[str]:
     """A statement for each element of a row that each thread has for itself."""
     at = f"thread * {writer.columns} + c"
     return [f"for c in range({writer.columns}):", "    " + statement.replace("%s", at)]
 
 
-def _keep(writer: _Writer, names: dict[Variable, str]) -> None:
+def _keep(writer: Writer, names: dict[Variable, str]) -> None:
     """Decide which full values are kept for a later stage, and where."""
     weights: dict[Variable, int] = {}
     for step in writer.fused.steps:
@@ -371,10 +230,10 @@ def _keep(writer: _Writer, names: dict[Variable, str]) -> None:
 
 
 def _row_values(
-    writer: _Writer, level: int, known: dict[Any, tuple[str, str]], names: dict[Variable, str]
+    writer: Writer, level: int, known: dict[Any, tuple[str, str]], names: dict[Variable, str]
 ) -> list[str]:
     """The values of which there is one a row and that are known at the beginning of a stage."""
-    block = _Block(writer, level, True)
+    block = Block(writer, level, True)
     lines: list[str] = []
     for step in writer.fused.steps:
         out = step.outs[0]
@@ -401,20 +260,20 @@ def _row_values(
     return lines
 
 
-def id_of(writer: _Writer, variable: Variable) -> int:
+def id_of(writer: Writer, variable: Variable) -> int:
     """The number of a variable in a kernel."""
     return list(writer.levels).index(variable)
 
 
 def _stage(
-    writer: _Writer,
+    writer: Writer,
     level: int,
     known: dict[Any, tuple[str, str]],
     names: dict[Variable, str],
     finals: dict[Variable, tuple[str, str, str, bool]],
 ) -> list[str]:
     """The loop over the columns in one stage."""
-    block = _Block(writer, level, False)
+    block = Block(writer, level, False)
     before: list[str] = []
     inside: list[str] = []
     for step in writer.fused.steps:

@@ -1,0 +1,158 @@
+"""Kernels of fused steps in the making: what values they have, and statements that compute them."""
+
+import math
+from collections.abc import Container
+from typing import Any
+
+from fdbr.compiler.backends.cpu.element_code import BY_ROW, Elements
+from fdbr.compiler.backends.cpu.formulas import CODES
+from fdbr.compiler.backends.cpu.written import Output, literal
+from fdbr.compiler.ir import op
+from fdbr.compiler.ir.broadcast_layout import Place, place
+from fdbr.compiler.ir.folds import fold_of
+from fdbr.compiler.ir.program import Fused, Instruction, Variable, kind_of
+
+__all__ = ["Block", "Writer"]
+
+_RUN = 1024  # elements that are written past the caches at once, where there are no rows
+
+
+class Writer:
+    """What a kernel of fused steps reads, writes and computes, and the names of all that."""
+
+    def __init__(self, fused: Fused, passed_on: Container[Variable]) -> None:
+        self.fused = fused
+        self.passed_on = passed_on
+        self.columns = math.prod(fused.domain[fused.split :])
+        self.rows = math.prod(fused.domain[: fused.split])
+        self.flat = fused.split == len(fused.domain)
+        self.run = _RUN if self.flat else self.columns  # what is written past the caches at once
+        self.makers = {out: step for step in fused.steps for out in step.outs}
+        self.levels: dict[Variable, int] = {}  # the stage in which a value is known
+        self.is_row: dict[Variable, bool] = {}
+        self.finals: list[Instruction] = []
+        self.inputs: dict[Any, tuple[str, Any]] = {}
+        self.outputs: list[Output] = []
+        self.elements = Elements()
+        self.head: list[str] = []
+        self.kept: dict[Variable, str] = {}  # full values that are kept from stage to stage
+        self.streamed: dict[Variable, str] = {}  # what is written past the caches, and from where
+        self._classify()
+
+    # --- what each value is -------------------------------------------------------------
+
+    def _classify(self) -> None:
+        """Whether each value is full, or one a row, and the stage that makes it."""
+        for step in self.fused.steps:
+            out = step.outs[0]
+            level = max((self.levels.get(v, 0) for v in step.reads), default=0)
+            reduction = fold_of(step)
+            mine = any(self.is_row.get(v, False) for v in step.reads)
+            if reduction is not None:
+                rank = len(self.fused.domain)
+                whole = reduction[1] == tuple(range(self.fused.split, rank))
+                if whole and not self.flat:
+                    self.is_row[out] = True
+                    self.levels[out] = level + 1
+                else:
+                    self.finals.append(step)
+                    self.levels[out] = level
+            else:
+                shape = out.kind.shape
+                self.is_row[out] = mine and shape != self.fused.domain
+                if mine and shape == self.fused.domain and self.columns == 1:
+                    self.is_row[out] = False
+                self.levels[out] = level
+
+    # --- the memory that it reads and writes ---------------------------------------------
+
+    def input(self, operand: Any, row: bool) -> tuple[str, str, Place]:
+        """The name, dtype and place of an operand from outside."""
+        kind = kind_of(operand)
+        code = CODES[kind.dtype]
+        where = place(kind.shape, self.fused.domain, self.fused.split)
+        if kind.size == 1:
+            where = Place(1, 1, False)
+        elif row or where is None:  # one a row, without the axes of the columns
+            where = Place(1, self.rows, False)
+        key = operand if type(operand) is Variable else id(operand)
+        if key not in self.inputs:
+            name = f"a{len(self.inputs)}"
+            self.inputs[key] = (name, operand)
+        return self.inputs[key][0], code, where
+
+    def output(self, output: Output) -> str:
+        """The name of a new piece of memory to write to."""
+        self.outputs.append(output)
+        return f"o{len(self.outputs) - 1}"
+
+    def load(self, operand: Any, row: bool) -> tuple[str, str]:
+        """An expression for the operand's element, and its dtype.
+
+        It has one for each ``row``, whatever else its shape might mean, or is broadcast.
+        """
+        kind = kind_of(operand)
+        if type(operand) is not Variable and kind.size == 1:
+            return literal(operand, CODES[kind.dtype]), CODES[kind.dtype]
+        name, code, where = self.input(operand, row)
+        at = "r"
+        if where.count == 1:
+            # Of a single element: LLVM would divide the loop by every choice that 0 leads to.
+            at = "r" if self.rows == 1 and not where.columns else ""
+        elif where.repeat * where.count != self.rows or where.repeat != 1:
+            at = "r" if where.repeat == 1 else f"(r // {where.repeat})"
+            if where.repeat * where.count != self.rows:
+                at = f"({at} % {where.count})"
+        if where.columns and not self.flat and self.columns > 1:
+            index = f"{at} * {self.columns} + c" if at else "c"
+        else:
+            index = at or "0"
+        text = f"{name}[{index}]"
+        return (f"({text} != 0)" if code == "b1" else text), code
+
+
+class Block:
+    """The statements of one loop body, each value computed once."""
+
+    def __init__(self, writer: Writer, level: int, row: bool) -> None:
+        self.writer = writer
+        self.level = level
+        self.row = row
+        self.lines: list[str] = []
+        self.names: dict[Any, tuple[str, str]] = {}
+
+    def value(
+        self, operand: Any, known: dict[Any, tuple[str, str]], row: bool = False
+    ) -> tuple[str, str]:
+        """The name and dtype of an operand's element; statements that make it are added.
+
+        A ``row`` operand of a full value has one for each row.
+        """
+        writer = self.writer
+        key: Any = operand if type(operand) is Variable else id(operand)
+        if key in known:
+            return known[key]
+        step = writer.makers.get(operand) if type(operand) is Variable else None
+        if step is None and row:
+            key = key, "row"
+        if key in self.names:
+            return self.names[key]
+        if step is None:
+            text, code = writer.load(operand, row or self.row)
+            if type(operand) is not Variable and kind_of(operand).size == 1:
+                return text, code
+        elif operand in writer.kept and writer.levels[operand] < self.level:
+            text, code = writer.kept[operand], CODES[operand.kind.dtype]
+            text = f"({text} != 0)" if code == "b1" else text
+        elif step.primitive in (op.RESHAPE, op.BROADCAST_TO):
+            return self.value(step.operands[0], known)
+        else:
+            of_rows = step.primitive in BY_ROW
+            pairs = [self.value(o, known, of_rows and i > 0) for i, o in enumerate(step.operands)]
+            texts, codes = [t for t, _ in pairs], [c for _, c in pairs]
+            text = writer.elements.element(step, texts, codes, self.lines)
+            code = CODES[operand.kind.dtype]
+        name = f"x{len(self.names) + len(known)}_{self.level}{'r' if self.row else ''}"
+        self.lines.append(f"{name} = {text}")
+        self.names[key] = (name, code)
+        return name, code
