@@ -152,6 +152,10 @@ class Backend:
         """Whether kernels combine elements of a kind, as `Primitive.fold` says."""
         return False
 
+    def can_join(self, step: Instruction) -> bool:
+        """Whether kernels join elements as a step says, whose function a user has declared."""
+        return False
+
     def is_small(self, step: Step) -> bool:
         """Whether a step is on so small arrays that one kernel does many, one after the other."""
         return False

@@ -1,8 +1,9 @@
 """Folds: steps that combine the elements of an array along axes."""
 
-from fdbr.compiler.ir.program import Instruction, Variable
+from fdbr.compiler.ir import op
+from fdbr.compiler.ir.program import Instruction, Variable, kind_of
 
-__all__ = ["fold_of"]
+__all__ = ["fold_of", "join_of"]
 
 
 def fold_of(step: Instruction) -> tuple[str, tuple[int, ...]] | None:
@@ -17,3 +18,14 @@ def fold_of(step: Instruction) -> tuple[str, tuple[int, ...]] | None:
     if kind.dtype != step.outs[0].kind.dtype or not kind.size:
         return None
     return name, tuple(sorted(step.params["axes"]))
+
+
+def join_of(step: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The shape of the states that a step joins as its user says, and the axes along which.
+
+    `None` if it does something else, or if there are none.
+    """
+    if step.primitive is not op.REDUCE:
+        return None
+    shape = max((kind_of(operand).shape for operand in step.operands), key=len)
+    return (shape, tuple(sorted(step.params["axes"]))) if 0 not in shape else None

@@ -7,7 +7,7 @@ from typing import Any
 from fdbr.compiler.backends.interface import Backend, backend_of
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.broadcast_layout import place, splits
-from fdbr.compiler.ir.folds import fold_of
+from fdbr.compiler.ir.folds import fold_of, join_of
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, kind_of
 from fdbr.compiler.passes.steps import readers_of
 
@@ -25,12 +25,15 @@ class _Group:
     ----------
     most
         How many steps it may have.
+    joins
+        Whether some of the steps join elements as a user says; then all others are elementwise.
+        `None` if that is not decided.
     rows
         The values of which there is one a row, for a split that a reduction has decided.
     """
 
     __slots__ = (
-        *("closed", "domain", "final", "members", "most", "parts", "rows", "splits"),
+        *("closed", "domain", "final", "joins", "members", "most", "parts", "rows", "splits"),
         "steps",
     )
 
@@ -42,6 +45,7 @@ class _Group:
         self.rows: set[Variable] = set()
         self.final: set[Variable] = set()  # reductions over rows: whole only after the kernel
         self.closed = False
+        self.joins: bool | None = None
         self.parts: tuple[_Group, ...] = ()  # the groups that went into it last
 
     @classmethod
@@ -52,6 +56,10 @@ class _Group:
             whole.splits &= part.splits
             if part.domain != whole.domain or not whole.splits:
                 return None
+            if part.joins is not None:
+                if whole.joins is not None and part.joins != whole.joins:
+                    return None
+                whole.joins = part.joins
             whole.steps += part.steps
             whole.members |= part.members
             whole.rows |= part.rows
@@ -67,6 +75,8 @@ class _Group:
         if fits is None:
             return False
         self.splits, where = fits
+        if not _is_plain(step):
+            self.joins = join_of(step) is not None
         self.steps.append(step)
         self.members.update(step.outs)
         if where is not None:
@@ -76,6 +86,10 @@ class _Group:
     def _fits(self, step: Instruction) -> tuple[frozenset[int], set[Variable] | None] | None:
         """The splits that are left, and which kind of value the step makes."""
         shape = step.outs[0].kind.shape
+        if not _is_plain(step) and self.joins not in (None, join_of(step) is not None):
+            return None
+        if join_of(step) is not None:
+            return self._fits_join(step)
         found = fold_of(step)
         if found is not None:
             operand: Variable = step.operands[0]
@@ -99,6 +113,18 @@ class _Group:
         for operand in step.operands:
             left = left & splits(kind_of(operand).shape, self.domain)
         return (left, None) if left else None
+
+    def _fits_join(self, step: Instruction) -> Any:
+        """Whether a step joins elements along the last axes, the first ones or all."""
+        (shape, axes), rank = join_of(step) or ((), ()), len(self.domain)
+        whole = all(kind_of(o).shape in (shape, ()) for o in step.operands)
+        if shape != self.domain or not whole:
+            return None
+        if len(axes) == rank:
+            return self.splits, self.final
+        if axes == tuple(range(rank - len(axes), rank)):
+            return self._only(rank - len(axes), self.final)
+        return self._only(len(axes), self.final) if axes == tuple(range(len(axes))) else None
 
     def _fits_by_row(self, step: Instruction) -> Any:
         """Whether a step acts on all elements, with others of which there is one a row."""
@@ -138,6 +164,11 @@ class _Group:
         return self.splits, self.rows
 
 
+def _is_plain(step: Instruction) -> bool:
+    """Whether a step has an element for each of its operands', wherever it stands."""
+    return step.primitive.elementwise or step.primitive in VIEWS
+
+
 def _is_squeezed(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     """Whether shapes differ in nothing but axes of length 1."""
     return [n for n in a if n != 1] == [n for n in b if n != 1]
@@ -148,9 +179,11 @@ def is_candidate(step: Step, backend: Backend) -> bool:
     if type(step) is not Instruction:
         return False
     out = step.outs[0].kind
-    if not out.size or len(step.outs) != 1:
+    if not out.size or not all(backend.holds(kind_of(o)) for o in (*step.operands, *step.outs)):
         return False
-    if not all(backend.holds(kind_of(o)) for o in (*step.operands, *step.outs)):
+    if join_of(step) is not None:
+        return any(step.reads) and backend.can_join(step)
+    if len(step.outs) != 1:
         return False
     if step.primitive in VIEWS:
         return bool(kind_of(step.operands[0]).dtype == out.dtype)
@@ -168,6 +201,9 @@ def _is_worth_joining(step: Instruction, backend: Backend) -> bool:
 
 
 def _domain_of(step: Instruction) -> tuple[int, ...]:
+    join = join_of(step)
+    if join is not None:
+        return join[0]
     whole = step.operands[0] if fold_of(step) else step.outs[0]
     return tuple(kind_of(whole).shape)
 
@@ -200,7 +236,7 @@ def fuse_loops(program: Program) -> Program:
                 groups.pop(old, None)
                 old.closed = True
                 home.update(dict.fromkeys(old.members, joined))
-            home[step.outs[0]] = joined
+            home.update(dict.fromkeys(step.outs, joined))
             reading.update((v, joined) for v in step.reads if v not in joined.members)
         for group in near:
             if group is not joined and group not in (joined.parts if joined else ()):
@@ -232,7 +268,7 @@ def _reductions_first(steps: Sequence[Step], backend: Backend) -> list[Step]:
             rest.append(step)
             continue
         step = _unreshaped(step, makers, backend)
-        operand = step.operands[0]
+        operand, *_ = step.reads
         if operand in makers and type(makers[operand]) is Instruction:
             after.setdefault(operand, []).append(step)
         else:
@@ -249,16 +285,17 @@ def _reductions_first(steps: Sequence[Step], backend: Backend) -> list[Step]:
 
 
 def _is_reduction(step: Instruction, backend: Backend) -> bool:
-    found = fold_of(step)
-    return found is not None and backend.can_fold(step.outs[0].kind)
+    if join_of(step) is not None:
+        return len(set(step.reads)) == 1 and backend.can_join(step)
+    return fold_of(step) is not None and backend.can_fold(step.outs[0].kind)
 
 
 def _unreshaped(step: Instruction, makers: dict[Variable, Step], backend: Backend) -> Instruction:
     """A sum over leading axes of a reshaped array as one of the array itself, if it is the same."""
+    if step.primitive is not op.SUM or step.params["keepdims"]:
+        return step
     maker = makers.get(step.operands[0])
     if type(maker) is not Instruction or maker.primitive is not op.RESHAPE:
-        return step
-    if step.primitive is not op.SUM or step.params["keepdims"]:
         return step
     source = maker.operands[0]
     if source not in makers or not is_candidate(makers[source], backend):
@@ -318,6 +355,8 @@ def _assembled(program: Program, groups: list[_Group], backend: Backend) -> Prog
 def _worth(group: _Group, backend: Backend) -> list[Instruction]:
     """The steps of a group that is to become a kernel; none if its array module is as fast."""
     steps, costs = list(group.steps), backend.costs
+    if group.joins:  # the array module takes many calls for that
+        return steps
     real = [s for s in steps if s.primitive not in VIEWS]
     size = math.prod(group.domain)
     alone = any(_repeats_all(s) or backend.pays_alone(s) for s in real)

@@ -43,6 +43,9 @@ class _Cpu(Backend):
     def can_fold(self, kind: Kind) -> bool:
         return kind.dtype in FLOATS
 
+    def can_join(self, step: Instruction) -> bool:
+        return formulas.joining_formulas(step) is not None
+
     def is_small(self, step: Step) -> bool:
         return is_small(step)
 

@@ -7,8 +7,9 @@ functions of the kernel's source.
 from collections import Counter
 from collections.abc import Sequence
 
-from fdbr.compiler.backends.cpu.formulas import CODES, formula_of
+from fdbr.compiler.backends.cpu.formulas import CODES, formula_of, joining_formulas
 from fdbr.compiler.ir import op
+from fdbr.compiler.ir.folds import join_of
 from fdbr.compiler.ir.program import Instruction
 from fdbr.kernels.expressions import Node
 from fdbr.kernels.loops import every
@@ -47,6 +48,8 @@ _CALLS = {"float": "number"}  # others have the same name
 
 def cost(step: Instruction) -> int:
     """About how many additions an element costs."""
+    if join_of(step) is not None:
+        return sum(formula.cost for formula in joining_formulas(step) or ())
     found = formula_of(step)
     return 1 if found is None else found.cost
 
@@ -105,6 +108,13 @@ class Elements:
             self.refuses = True
             lines.append(f"bad |= not {self._computed(formula.condition, given)}")
         return self._computed(formula.root, given)
+
+    def joined(self, step: Instruction, a: Sequence[str], b: Sequence[str]) -> list[str]:
+        """The expressions for two states as one, from those for their parts."""
+        formulas = joining_formulas(step)
+        assert formulas is not None, step.params
+        given = dict(enumerate([*a, *b]))
+        return [self._computed(formula.root, given) for formula in formulas]
 
     def _computed(self, root: Node, given: dict[int, str]) -> str:
         nodes = every([root])

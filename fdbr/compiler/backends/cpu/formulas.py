@@ -15,8 +15,9 @@ from fdbr.compiler.backends.cpu.scalar_functions import MODULE
 from fdbr.compiler.ir.program import Instruction, Variable, kind_of
 from fdbr.kernels.expressions import FLOATS, INTEGERS, Graph, InexpressibleError, Node
 from fdbr.kernels.loops import every
+from fdbr.ops.kinds.combining import Combine
 
-__all__ = ["CODES", "Formula", "formula_of", "is_elementwise", "is_total"]
+__all__ = ["CODES", "Formula", "formula_of", "is_elementwise", "is_total", "joining_formulas"]
 
 CODES = {
     np.dtype(np.float32): "f4",
@@ -105,6 +106,40 @@ def _key(operand: Any) -> Any:
     return kind.dtype, kind.type, (repr(number), _Number(number))
 
 
+def joining_formulas(step: Instruction) -> tuple[Formula, ...] | None:
+    """The formulas by which a step joins two states: of the parts of the one, then the other's.
+
+    `None` if they are not known.
+    """
+    dtypes = tuple([kind_of(operand).dtype for operand in step.operands])
+    if any(dtype not in CODES for dtype in dtypes):
+        return None
+    return _joining(step.params["combine"], dtypes)
+
+
+@functools.lru_cache(_MOST)
+def _joining(combine: Combine, dtypes: tuple[Any, ...]) -> tuple[Formula, ...] | None:
+    graph, count = Graph(MODULE), len(dtypes)
+    nodes = [
+        graph.node("operand", dtype, (), (i, True, False)) for i, dtype in enumerate(2 * dtypes)
+    ]
+    try:
+        with np.errstate(all="ignore"):
+            found: Any = (
+                combine.function(tuple(nodes[:count]), tuple(nodes[count:]))
+                if count > 1
+                else (combine.function(*nodes),)
+            )
+        return tuple(
+            [
+                Formula(_as_node(graph, part, dtype), 2 * dtypes)
+                for part, dtype in zip(found, dtypes, strict=True)
+            ]
+        )
+    except (InexpressibleError, *_UNSUITED):
+        return None
+
+
 class _Number:
     """A number in a key: its text, which stands beside it, tells it from others."""
 
@@ -152,11 +187,16 @@ def _followed(value: Any, keys: Any, params: dict[str, Any], dtype: Any, to: Any
             root = value(MODULE, *given, **params)
     except _UNSUITED as error:
         raise InexpressibleError(str(error)) from error
+    return Formula(_as_node(graph, root, dtype), operands)
+
+
+def _as_node(graph: Graph, root: Any, dtype: Any) -> Node:
+    """A result, which may be a number, as a node."""
     if not isinstance(root, Node) and type(root) in (bool, int, float, np.float32, np.float64):
         root = graph.constant(root, dtype)
     if not isinstance(root, Node) or root.dtype != dtype:
         raise InexpressibleError("a result of another dtype")
-    return Formula(root, operands)
+    return root
 
 
 def _common(keys: Any) -> Any:

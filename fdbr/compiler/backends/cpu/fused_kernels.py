@@ -15,8 +15,9 @@ import numpy as np
 from fdbr.compiler.backends.cpu.element_code import cost
 from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.backends.cpu.fused_writer import Block, Writer
-from fdbr.compiler.backends.cpu.written import Output, Written, store, stored
-from fdbr.compiler.ir.folds import fold_of
+from fdbr.compiler.backends.cpu.join_kernels import join_body
+from fdbr.compiler.backends.cpu.written import Join, Output, Written, store, stored
+from fdbr.compiler.ir.folds import fold_of, join_of
 from fdbr.compiler.ir.program import Fused, Instruction, Variable, kind_of
 
 __all__ = ["write"]
@@ -33,7 +34,11 @@ _STEP = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
 def write(fused: Fused, passed_on: Container[Variable] = ()) -> Written:
     """The kernel for fused steps, some of whose results are ``passed_on`` to other steps."""
     writer = Writer(fused, passed_on)
-    body = _flat_body(writer) if writer.flat else _row_body(writer)
+    joins: tuple[Join, ...] = ()
+    if any(join_of(step) is not None for step in fused.steps):
+        body, joins = join_body(writer)
+    else:
+        body = _flat_body(writer) if writer.flat else _row_body(writer)
     weight = writer.columns * sum(map(cost, fused.steps))
     inputs = tuple(operand for _, operand in writer.inputs.values())
     lines = [
@@ -54,7 +59,8 @@ def write(fused: Fused, passed_on: Container[Variable] = ()) -> Written:
         body += ["if bad:", f"    {wrong}[0] = u1(1)"]
     text = "\n".join("    " + line for line in [*lines, *writer.head, *body])
     source = f"{writer.elements.source}def kernel(table, start, stop, thread):\n{text}\n"
-    return Written(source, inputs, tuple(writer.outputs), writer.rows, weight, refuses)
+    outputs = tuple(writer.outputs)
+    return Written(source, inputs, outputs, writer.rows, weight, refuses, joins=joins)
 
 
 def _pointer(index: int, operand: Any) -> str:

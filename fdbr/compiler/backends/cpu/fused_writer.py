@@ -37,6 +37,8 @@ class Writer:
         self.head: list[str] = []
         self.kept: dict[Variable, str] = {}  # full values that are kept from stage to stage
         self.streamed: dict[Variable, str] = {}  # what is written past the caches, and from where
+        self.full: dict[Variable, str] = {}  # where results with an element for each place go
+        self.loops = 0
         self._classify()
 
     # --- what each value is -------------------------------------------------------------

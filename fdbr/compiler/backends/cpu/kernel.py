@@ -18,8 +18,9 @@ from fdbr.compiler.backends.cpu.launching import function_at, launch
 from fdbr.compiler.backends.cpu.written import Output, Written
 from fdbr.compiler.backends.stepwise import stepwise, unboxed
 from fdbr.compiler.ir.program import Instruction, is_variable
+from fdbr.ops.kinds.combining import Combine, combined
 
-__all__ = ["Kernel", "RefusedError", "by_numpy", "native", "otherwise"]
+__all__ = ["Kernel", "RefusedError", "by_numpy", "joined_parts", "native", "otherwise"]
 
 Call = Callable[..., None]
 """A callable that takes the operands and the outputs of a kernel."""
@@ -134,6 +135,13 @@ def _put(output: Output, result: Any, out: Any, threads: int) -> None:
     np.copyto(out, np.reshape(result, out.shape))
     if output.divisor != 1:
         np.multiply(out, output.divisor, out=out)
+
+
+def joined_parts(combine: Combine, found: Any, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What threads have found, joined; of what stood in for them, which is one, itself."""
+    if not found[-1, 0]:
+        return tuple([part[0] for part in parts])
+    return combined(combine, parts, (0,))
 
 
 def otherwise(own: Callable[..., Any], value: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.backends.cpu.kernel import RefusedError, by_numpy
+from fdbr.compiler.backends.cpu.kernel import RefusedError, by_numpy, joined_parts
 from fdbr.compiler.backends.cpu.launching import thread_count
 from fdbr.compiler.backends.cpu.memory_order import in_one_order
 from fdbr.compiler.backends.cpu.native_forms import parts_of
-from fdbr.compiler.backends.cpu.written import Output, Written
+from fdbr.compiler.backends.cpu.written import Join, Output, Written
 from fdbr.compiler.ir.program import Fused, Step, Variable, kind_of
 
 __all__ = ["call_lines"]
@@ -59,8 +59,12 @@ def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]
     if written.refuses:
         lines.append(f"if {made[-1]}[0]: raise RefusedError")  # the function raises it better
         writer.scope["RefusedError"] = RefusedError
-    for name, output in zip(made, written.outputs, strict=True):
-        lines += _finish(writer, name, output, threads)
+    joined = {i for join in written.joins for i in join.parts}
+    for i, (name, output) in enumerate(zip(made, written.outputs, strict=True)):
+        lines += [] if i in joined else _finish(writer, name, output, threads)
+    if threads > 1:
+        for join in written.joins:
+            lines += _join(writer, join, made, written)
     if not loose:
         ordered.update(step.outs)
     gone = [
@@ -126,6 +130,18 @@ def _output_lines(
     return name
 
 
+def _join(writer: Any, join: Join, made: list[str], written: Written) -> list[str]:
+    """Join the parts of threads."""
+    writer.scope["joined_parts"] = joined_parts
+    parts, combine = ", ".join(made[i] for i in join.parts), writer.constant(join.combine)
+    lines = [f"joined = joined_parts({combine}, {made[join.found]}, ({parts},))"]
+    for i, place in enumerate(join.parts):
+        out = written.outputs[place].variable
+        if out is not None:
+            lines += _given(writer, out, f"joined[{i}]")
+    return [*lines, "del joined"]
+
+
 def _finish(writer: Any, name: str, output: Output, threads: int) -> list[str]:
     """Put the partial sums of threads together."""
     if output.variable is None or not output.per_thread:
@@ -137,4 +153,12 @@ def _finish(writer: Any, name: str, output: Output, threads: int) -> list[str]:
     shape = output.variable.kind.shape
     if threads > 1 and output.variable.kind.is_array and shape != output.shape:
         total = f"np.reshape({total}, {shape!r})"
-    return [] if total == out else [f"{out} = {total}"]
+    return [] if total == out else _given(writer, output.variable, total)
+
+
+def _given(writer: Any, variable: Variable, text: str) -> list[str]:
+    """The statements that make a variable what an expression gives, in its memory if it has any."""
+    name = writer.variable(variable)
+    if variable not in writer.places:
+        return [f"{name} = {text}"]
+    return [f"{name} = {writer.memory(variable)}", f"{name}[...] = {text}"]

@@ -6,8 +6,9 @@ import attrs
 
 from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.ir.program import Variable
+from fdbr.ops.kinds.combining import Combine
 
-__all__ = ["Output", "Written", "literal", "store", "stored"]
+__all__ = ["Join", "Output", "Written", "literal", "store", "stored"]
 
 
 @attrs.frozen
@@ -37,6 +38,25 @@ class Output:
 
 
 @attrs.frozen
+class Join:
+    """Outputs of which each thread has a part of its own, to be joined as a user says.
+
+    Attributes
+    ----------
+    combine
+        The function of two states that joins them.
+    parts
+        Which outputs they are, by their places: one for each part of a state.
+    found
+        The place of the output in which each thread notes that it has found its part.
+    """
+
+    combine: Combine
+    parts: tuple[int, ...]
+    found: int
+
+
+@attrs.frozen
 class Written:
     """A kernel's source, and how it is called.
 
@@ -55,6 +75,8 @@ class Written:
     refuses
         Whether the last output is one byte, which is 0 and which the kernel sets where the function
         itself has to be run, because it raises an error.
+    joins
+        Which parts of threads are joined in the place of being added up.
     strided
         The places of the inputs that may lie anyhow in memory, for the kernel asks for their
         steps; the others are laid out in order.
@@ -67,6 +89,7 @@ class Written:
     weight: int
     refuses: bool = False
     strided: frozenset[int] = frozenset()
+    joins: tuple[Join, ...] = ()
 
 
 def stored(dtype: Any) -> str:
