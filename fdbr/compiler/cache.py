@@ -23,12 +23,8 @@ from fdbr.compiler.capture.signature import (
     paths,
     put_together,
 )
-from fdbr.compiler.capture.tracing import (
-    AbandonedError,
-    Captured,
-    CaptureTrace,
-    capture,
-)
+from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace
+from fdbr.compiler.capture.tracing import Captured, capture
 from fdbr.compiler.collecting import collecting_seldom
 from fdbr.compiler.specializations import EARLY, TWICE, Specialization
 from fdbr.messages import name_of

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module
-from fdbr.compiler.capture.tracing import CaptureTracer
+from fdbr.compiler.capture.tracers import CaptureTracer
 from fdbr.compiler.ir.program import Guard, Kind, Program, Variable, kind_of
 from fdbr.core import Tracer, run
 from fdbr.reverse import ReverseTrace, ReverseTracer, backward

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import core, effects, tree
-from fdbr.compiler.capture.tracing import capturing
+from fdbr.compiler.capture.tracers import capturing
 from fdbr.core import Primitive, Tracer
 from fdbr.messages import describe
 

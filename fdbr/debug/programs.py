@@ -11,7 +11,8 @@ from fdbr import tree
 from fdbr.compiler import Jitted
 from fdbr.compiler.backends.interface import backend_of
 from fdbr.compiler.capture.signature import put_together
-from fdbr.compiler.capture.tracing import CaptureTrace, capture
+from fdbr.compiler.capture.tracers import CaptureTrace
+from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.compiled_trace import CompiledTrace
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure

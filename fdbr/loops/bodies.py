@@ -14,7 +14,8 @@ import numpy as np
 from fdbr import calls, core, effects
 from fdbr.backend import is_locked
 from fdbr.batching import BatchTracer
-from fdbr.compiler.capture.tracing import AbandonedError, CaptureTrace, CaptureTracer, capture
+from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureTracer
+from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir.numbers import exact
 from fdbr.compiler.ir.program import Instruction, Program, Variable, kind_of
 from fdbr.compiler.tiers import Code

@@ -8,7 +8,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.backend import is_locked, owner
 from fdbr.calls import zero_like
-from fdbr.compiler.capture.tracing import CaptureTrace
+from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.core import Tracer
 from fdbr.loops.bodies import example
 from fdbr.ops.kinds.unbroadcast import dtype_of, shape_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from fdbr import tree
 from fdbr.backend import is_array
-from fdbr.compiler.capture.tracing import capturing
+from fdbr.compiler.capture.tracers import capturing
 from fdbr.core import Tracer
 from fdbr.loops.bodies import NoBodyError
 from fdbr.loops.carries import first_carry, kept

@@ -8,7 +8,7 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.checkpointing import checkpoint as recomputed
-from fdbr.compiler.capture.tracing import capturing
+from fdbr.compiler.capture.tracers import capturing
 from fdbr.loops.bodies import NoBodyError
 from fdbr.loops.carries import check_carry, first_carry, kept, settled
 from fdbr.loops.while_programs import While, apply

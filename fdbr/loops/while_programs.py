@@ -16,7 +16,7 @@ import numpy as np
 from fdbr import core, ops
 from fdbr.batching import BatchTrace, BatchTracer, on_batch
 from fdbr.calls import innermost
-from fdbr.compiler.capture.tracing import capturing
+from fdbr.compiler.capture.tracers import capturing
 from fdbr.core import Tracer, dispatch, ended, escaped
 from fdbr.forward import ForwardTrace, jvp
 from fdbr.loops.bodies import Body, NoBodyError, Step, evaluate, example, stage

@@ -110,7 +110,7 @@ def test_warnings_that_the_function_switches_off_are_no_obstacle():
 
 
 def test_a_run_of_very_many_steps_is_not_recorded(monkeypatch):
-    monkeypatch.setattr(sys.modules["fdbr.compiler.capture.tracing"], "_MOST", 100)
+    monkeypatch.setattr(sys.modules["fdbr.compiler.capture.tracers"], "_MOST", 100)
 
     def f(x, n):
         for _ in range(n):

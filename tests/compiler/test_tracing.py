@@ -7,7 +7,7 @@ import fdbr
 from compiler.comparing import assert_as_eager, assert_same, distance
 from fdbr import ops, tree
 from fdbr.compiler.backends.cpu.codegen import generate
-from fdbr.compiler.capture import tracing
+from fdbr.compiler.capture import tracers
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir.interpreter import GuardFailure, interpret
 from fdbr.compiler.ir.numbers import apply, exact
@@ -209,7 +209,7 @@ def _updated(x, y):
 @pytest.mark.parametrize("f", [_chained, _asked, _dropped, _updated])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_elementwise_steps_that_are_put_off_give_what_they_give(f, dtype, monkeypatch):
-    monkeypatch.setattr(tracing, "_LARGE", 1)
+    monkeypatch.setattr(tracers, "_LARGE", 1)
     x, y = np.linspace(-1, 2, 12).reshape(3, 4).astype(dtype), np.ones((3, 4), dtype)
     with np.errstate(all="ignore"):
         expected = tree.leaves(f(x, y))

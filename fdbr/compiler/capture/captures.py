@@ -15,7 +15,8 @@ import numpy as np
 from fdbr import tree
 from fdbr.backend import is_locked
 from fdbr.compiler.capture.constants import first_changed, snapshot
-from fdbr.compiler.capture.free_variables import GENERATORS, Reach, parts_of
+from fdbr.compiler.capture.containers import parts_of
+from fdbr.compiler.capture.free_variables import GENERATORS, Reach
 from fdbr.compiler.capture.paths import Scope
 from fdbr.compiler.capture.places import (
     Place,
@@ -26,7 +27,7 @@ from fdbr.compiler.capture.places import (
     of_space,
 )
 from fdbr.compiler.capture.spaces import MISSING
-from fdbr.compiler.capture.tracing import CaptureTracer
+from fdbr.compiler.capture.tracers import CaptureTracer
 from fdbr.core import Tracer
 
 __all__ = ["Environment", "ImpureError", "RandomStates"]

@@ -5,7 +5,6 @@ they hold.  What installed libraries do inside is theirs.
 """
 
 import array
-import collections
 import contextlib
 import functools
 import gc
@@ -16,14 +15,12 @@ import operator
 import os
 import random
 import sys
-import sysconfig
 import weakref
 from collections.abc import Collection, Iterable, Mapping
 from types import (
     BuiltinFunctionType,
     CellType,
     FunctionType,
-    MappingProxyType,
     MethodType,
     ModuleType,
 )
@@ -35,20 +32,23 @@ import optree
 
 from fdbr.backend import is_array
 from fdbr.classes import NAMESPACE
+from fdbr.compiler.capture.containers import CONTAINERS, ENDS, UNCHANGING, parts_of
 from fdbr.compiler.capture.mentions import ASKING, Mentions, mentions
-from fdbr.compiler.capture.places import Key, items_of, key_of
+from fdbr.compiler.capture.origins import (
+    home,
+    is_library,
+    is_library_class,
+    is_library_object,
+    is_ours,
+    is_standard,
+)
+from fdbr.compiler.capture.places import Key, key_of
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.capture.spaces import MISSING, Space, asked, slots_of
-from fdbr.core import Tracer
 
-__all__ = ["GENERATORS", "Reach", "parts_of"]
+__all__ = ["GENERATORS", "Reach"]
 
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
-_LIBRARIES = sys.stdlib_module_names | {"fdbr"}
-_INSTALLED = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib"))
-_ENDS = (bool, int, float, complex, str, bytes, type(None), Tracer, np.generic, np.dtype)
-_CONTAINERS = (dict, list, set, collections.deque, MappingProxyType)
-_UNCHANGING = (tuple, frozenset)
 _BUFFERS = (bytearray, array.array, memoryview)
 
 # The modules, in C, whose functions give other values at other times.
@@ -67,39 +67,6 @@ _METHODS = {
 _MAKING = frozenset({"__init__", "__getstate__", "__setstate__", "__reduce__", "__reduce_ex__"})
 _ANEW = "which no replay would call anew"
 _KEPT = 64  # results of a memoised function that are looked at
-
-
-def parts_of(container: Any, inputs: Collection[Key] = ()) -> list[Any]:
-    """The items of a container, by its built-in class's methods, not by overridden ones.
-
-    In the place of items that are inputs stands nothing.
-    """
-    found = _parts(container)
-    if inputs:
-        for position, (name, _) in enumerate(items_of(container, found)):
-            if (id(container), name) in inputs:
-                found[position + (len(found) // 2 if isinstance(container, dict) else 0)] = MISSING
-    return found
-
-
-def _parts(container: Any) -> list[Any]:
-    if isinstance(container, collections.OrderedDict):
-        order = collections.OrderedDict
-        return [*order.keys(container), *order.values(container)]
-    if isinstance(container, dict):
-        return [*dict.keys(container), *dict.values(container)]
-    if isinstance(container, list):
-        return list(list.__iter__(container))
-    if isinstance(container, set):
-        return list(set.__iter__(container))
-    if isinstance(container, collections.deque):
-        return list(collections.deque.__iter__(container))
-    if isinstance(container, MappingProxyType):
-        return [*container, *container.values()]
-    if isinstance(container, np.ndarray):
-        found: list[Any] = container.ravel().tolist()  # of objects
-        return found
-    return list(container)
 
 
 @attrs.define
@@ -169,7 +136,7 @@ class Reach:
         self._open: list[_Open] = []
         self._seen: set[int] = set()
         self._waiting = list(roots)
-        self._home = _home(self._waiting)
+        self._home = home(self._waiting)
         while self._waiting:
             while self._waiting:
                 self._visit(self._waiting.pop())
@@ -203,7 +170,7 @@ class Reach:
             return
         self._seen.add(id(value))
         self.values.append(value)
-        if isinstance(value, _ENDS) or value is MISSING:
+        if isinstance(value, ENDS) or value is MISSING:
             return
         if isinstance(value, np.ndarray):
             self._visit_array(value)
@@ -257,12 +224,12 @@ class Reach:
     def _visit_module(self, value: ModuleType) -> None:
         space = vars(value)
         self._open.append(_Open(f"{value.__name__}.", space, space))
-        if not _is_library(space) and "__getattr__" in space:
+        if not is_library(space) and "__getattr__" in space:
             self._waiting.append(space["__getattr__"])
 
     def _visit_function(self, function: FunctionType) -> None:
         space = function.__globals__
-        foreign = space is not self._home and _is_library(space)
+        foreign = space is not self._home and is_library(space)
         if foreign:
             self._waiting += (*(function.__defaults__ or ()),)
         else:
@@ -274,7 +241,7 @@ class Reach:
             with contextlib.suppress(ValueError):  # nothing is bound to it
                 held = cell.cell_contents
                 # A dict of ours is no user's; what it holds may be.
-                ours = type(held) is dict and _is_ours(space)
+                ours = type(held) is dict and is_ours(space)
                 self._waiting += held.values() if ours else (held,)
             if not foreign:
                 self.cells[id(cell)] = name, cell
@@ -320,12 +287,12 @@ class Reach:
         """A function of a library: of what it is made of by the user, and what it asks itself."""
         space = function.__globals__
         self._waiting.append(getattr(function, "__wrapped__", None))
-        if _is_ours(space):
+        if is_ours(space):
             return
         module = str(space.get("__name__"))
         if module.startswith("numpy") and function.__name__ in _READING:
             self._refuse(f"it can call numpy.{function.__name__}, {_ANEW}")
-        if not _is_standard(space):
+        if not is_standard(space):
             return
         for name in mentions(function.__code__).variables:
             value = space.get(name)
@@ -334,7 +301,7 @@ class Reach:
 
     def _visit_class(self, cls: type) -> None:
         """Its attributes, and the methods that Python calls by itself."""
-        if _is_library_class(cls):
+        if is_library_class(cls):
             found = self.names & _METHODS.get(cls.__module__.partition(".")[0], frozenset())
             if found:
                 self._refuse(f"it can call {cls.__qualname__}.{min(found)}, {_ANEW}")
@@ -346,12 +313,12 @@ class Reach:
         self.names.update(*[vars(base).get("__match_args__", ()) for base in cls.__mro__])
         for base in cls.__mro__:
             space = vars(base)
-            watched = not _is_library_class(base)
+            watched = not is_library_class(base)
             if watched:
                 self.objects.append(space)
                 self.owners[id(space)] = base
                 self._open.append(_Open(f"{base.__name__}.", space, names))
-            elif base is not object and not _is_ours({"__name__": base.__module__}):
+            elif base is not object and not is_ours({"__name__": base.__module__}):
                 self._open.append(_Open("", space, tuple(space), watched=False))
             for name, part in space.items():
                 if name[:2] == "__" and name not in ("__dict__", "__weakref__"):
@@ -363,11 +330,11 @@ class Reach:
     def _visit_object(self, value: Any) -> None:
         cls = type(value)
         self._waiting.append(cls)
-        if isinstance(value, _CONTAINERS):
+        if isinstance(value, CONTAINERS):
             self.containers.append(value)
             self._waiting += parts_of(value, self._inputs)
             self._waiting.append(getattr(value, "default_factory", None))
-        elif isinstance(value, _UNCHANGING):
+        elif isinstance(value, UNCHANGING):
             self._waiting += value
         elif isinstance(value, _BUFFERS):
             self.buffers.append(value)
@@ -377,12 +344,12 @@ class Reach:
             slots: Any = slots_of(value) or {}
             self._waiting += [slots.get(name) for name in slots]
             return
-        if cls.__module__ == "builtins" or _is_ours({"__name__": cls.__module__}):
+        if cls.__module__ == "builtins" or is_ours({"__name__": cls.__module__}):
             if hasattr(value, "__next__"):
                 self._refuse(f"it can read from a {cls.__name__}, which is used up")
             # What wraps a function, as `jit` does, shows it here.
             self._waiting += filter(inspect.isroutine, getattr(value, "__dict__", {}).values())
-        elif _is_library_class(cls):
+        elif is_library_class(cls):
             self._visit_library_object(value)
         else:
             self._visit_own_object(value)
@@ -403,6 +370,7 @@ class Reach:
 
     def _visit_library_object(self, value: Any) -> None:
         """An object of a library's class, whose methods may read any of its attributes."""
+        cls = type(value)
         if isinstance(value, functools._lru_cache_wrapper):
             self._visit_memory(value)
         elif isinstance(value, operator.attrgetter | operator.methodcaller):
@@ -410,15 +378,17 @@ class Reach:
                 self.names.update(str(text).split("."))
         elif isinstance(value, io.IOBase):
             if not value.closed and value.readable():
-                self._refuse(f"it can read from a file ({type(value).__name__})")
-        elif hasattr(type(value), "__next__"):
-            self._refuse(f"it can read from a {type(value).__name__}, which is used up")
-        elif not any(map(inspect.isfunction, _members(type(value)))):
+                self._refuse(f"it can read from a file ({cls.__name__})")
+        elif hasattr(cls, "__next__"):
+            self._refuse(f"it can read from a {cls.__name__}, which is used up")
+        elif not any(
+            inspect.isfunction(part) for base in cls.__mro__ for part in vars(base).values()
+        ):
             self._visit_own_object(value)  # it has no method in Python
         elif hasattr(value, "__dict__"):
             own = vars(value)
             self.containers.append(own)
-            self._waiting += [part for part in own.values() if not _is_library_object(part)]
+            self._waiting += [part for part in own.values() if not is_library_object(part)]
 
     def _visit_memory(self, value: Any) -> None:
         """A memoised function: what it remembers stays, or it is asked again."""
@@ -429,42 +399,4 @@ class Reach:
                 self._open.append(_Open("the memory of ", part, (), watched=False))
                 names = list(part)[-_KEPT:]
                 self.spaces[id(part)] = f"{value.__name__}'s memory: ", part, names
-                self._waiting += [found for found in part.values() if not _is_library_object(found)]
-
-
-def _members(cls: type) -> list[Any]:
-    return [part for base in cls.__mro__ for part in vars(base).values()]
-
-
-def _home(roots: Iterable[Any]) -> dict[str, Any] | None:
-    """The variables of the module that the function itself is in, be it a library or not."""
-    for root in roots:
-        while isinstance(root, MethodType | functools.partial):
-            root = root.__func__ if isinstance(root, MethodType) else root.func
-        if isinstance(root, FunctionType) and not _is_ours(root.__globals__):
-            return root.__globals__
-    return None
-
-
-def _is_ours(space: Mapping[str, Any]) -> bool:
-    return str(space.get("__name__")).partition(".")[0] == "fdbr"
-
-
-def _is_standard(space: Mapping[str, Any]) -> bool:
-    return str(space.get("__name__")).partition(".")[0] in _LIBRARIES
-
-
-def _is_library(space: Mapping[str, Any]) -> bool:
-    return _is_standard(space) or str(space.get("__file__", "")).startswith(_INSTALLED)
-
-
-def _is_library_class(cls: type) -> bool:
-    module = sys.modules.get(cls.__module__)
-    return _is_library(vars(module) if module else {"__name__": cls.__module__})
-
-
-def _is_library_object(value: Any) -> bool:
-    """Whether it is an object that is no container, of a library's class."""
-    if isinstance(value, (*_ENDS, *_CONTAINERS, *_UNCHANGING, FunctionType, MethodType, type)):
-        return False
-    return not isinstance(value, np.ndarray) and _is_library_class(type(value))
+                self._waiting += [found for found in part.values() if not is_library_object(found)]

@@ -1,0 +1,373 @@
+"""Traced values of a capture, and the trace that writes down what is done with them."""
+
+import operator
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy._core import _ufunc_config
+
+from fdbr import core
+from fdbr.array import decided, refusing
+from fdbr.compiler.budget import ANY
+from fdbr.compiler.capture.constants import Constants, narrowed
+from fdbr.compiler.capture.loop_states import Places
+from fdbr.compiler.capture.signature import is_special
+from fdbr.compiler.ir.guards import EACH, to_list
+from fdbr.compiler.ir.numbers import apply
+from fdbr.compiler.ir.program import (
+    Guard,
+    Instruction,
+    Step,
+    Variable,
+    kind_of,
+)
+from fdbr.core import EXPLAINED, Primitive, Trace, Tracer, host_types, number_types, replay
+
+__all__ = [
+    "AbandonedError",
+    "CaptureTrace",
+    "CaptureTracer",
+    "capturing",
+]
+
+_LARGE = 1 << 18  # elements of an array from which on it is put off
+_DEEPEST = 16  # steps of which each is put off because of the one before
+_MOST = 50_000  # steps of a program: Python takes 0.2 ms to compile one
+capturing: ContextVar["CaptureTrace | None"] = ContextVar("capturing", default=None)
+"""The trace that captures here, if one does."""
+
+# What NumPy does about floating errors: an object that changes with it.
+_errors: Any = getattr(_ufunc_config, "_extobj_contextvar", None)
+_errors_now: Callable[[], Any] = np.geterr if _errors is None else _errors.get
+_harmless = frozenset({"ignore", "warn", "print"})
+
+
+_refuse_array = refusing(
+    "conversion of {} to a NumPy array: a recording holds for whatever values the arguments have. "
+    "Use the functions of fdbr.ops or NumPy on it; to put it into an array B, write "
+    "B = ops.at(B)[key].set(x); to join values, ops.stack or ops.concat. Where code must see the "
+    "numbers, x.tolist() gives them, and the recording then holds for them alone."
+)
+
+
+class AbandonedError(RuntimeError):
+    """A function does something that no recording shows, and is to be run as it is."""
+
+
+_class_of = vars(Tracer)["__class__"].fget
+
+
+class Pending:
+    """An elementwise step on large arrays that nobody has looked at yet.
+
+    What a function computes at its end, as new parameters, is put off so: then each array is made
+    when the one that it is made of can go, and not all arrays of a kind at a time.
+
+    Attributes
+    ----------
+    primitive, operands
+        The step; operands are traced values and numbers.
+    depth
+        How many steps are put off on the longest way to what is known.
+    """
+
+    __slots__ = ("depth", "operands", "primitive")
+
+    def __init__(self, primitive: Primitive, operands: tuple[Any, ...], depth: int) -> None:
+        self.primitive = primitive
+        self.operands = operands
+        self.depth = depth
+
+    def compute(self) -> Any:
+        """Take the step."""
+        known = [o.value if isinstance(o, CaptureTracer) else o for o in self.operands]
+        self.operands = ()
+        return apply(self.primitive, tuple(known), {})
+
+
+def _is_large(arg: Any) -> bool:
+    """Whether an operand is a large array, or one that is put off."""
+    known = arg.known if type(arg) is CaptureTracer else None
+    return type(known) is Pending or (type(known) is np.ndarray and known.size >= _LARGE)
+
+
+class CaptureTracer(Tracer):
+    """A real value, and the variable of the program that stands for it."""
+
+    __slots__ = ("known", "variable")
+
+    known: Any  # the value, or how it is computed
+    variable: Variable
+
+    def __init__(self, trace: "CaptureTrace", value: Any, variable: Variable) -> None:
+        self._trace = trace
+        self.known = value
+        self.variable = variable
+
+    @property
+    def value(self) -> Any:
+        """The real value, which is computed now if it was put off."""
+        if type(self.known) is Pending:
+            self.known = self.known.compute()
+        return self.known
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.known = value
+
+    shape = property(operator.attrgetter("variable.kind.shape"), Tracer.shape.fset)  # type: ignore[attr-defined]
+    dtype = property(operator.attrgetter("variable.kind.dtype"), Tracer.dtype.fset)  # type: ignore[attr-defined]
+    ndim = property(lambda self: len(self.variable.kind.shape))
+    size = property(operator.attrgetter("variable.kind.size"))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return np.ndarray if type(self.known) is Pending else _class_of(self)
+
+    def __repr__(self) -> str:
+        return repr(self._trace.show(self))
+
+    def __str__(self) -> str:
+        return str(self._trace.show(self))
+
+    def __format__(self, spec: str) -> str:
+        return super().__format__(spec) if spec else str(self)
+
+    def tolist(self) -> Any:
+        """The elements as numbers of Python; the program holds for those numbers alone."""
+        return self._trace.decide(self, to_list)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        found = decided(self, dtype)
+        return _refuse_array(self) if found is None else found
+
+
+class CaptureTrace(Trace):
+    """One recording.
+
+    Attributes
+    ----------
+    steps, answers
+        The steps, and the decisions among them.
+    constants
+        The arrays that came from elsewhere.
+    obstacle
+        Why the recording cannot be replayed; empty if it can.
+    abandoned
+        Whether not even this run gives what the function gives.
+    unrolled
+        Why loops among the steps are not one step each.
+    others
+        The threads that were there before, and may find traced values around the function.
+    closed
+        Whether it has come to its end, after which only those may still have such values.
+    limit
+        How many steps it may take.
+    cut
+        Whether it took more steps than it may: what is computed since is not traced any more.
+    """
+
+    __slots__ = (
+        *("_errors", "abandoned", "answers", "closed", "constants", "cut", "limit", "obstacle"),
+        *("others", "places", "steps", "unrolled"),
+    )
+
+    records = True
+
+    def __init__(
+        self,
+        function: Any,
+        known: Any = (),
+        others: frozenset[int] = frozenset(),
+        limit: int = ANY,
+    ) -> None:
+        super().__init__("jit", function)
+        self.others = others - {threading.get_ident()}
+        self.closed = self.cut = False
+        self.limit = min(limit, _MOST)
+        self.steps: list[Step] = []
+        self.answers: list[Any] = []
+        self.places = Places()
+        self.constants = Constants(known)
+        self.obstacle = ""
+        self.abandoned = False
+        self.unrolled: dict[str, None] = {}
+        self._errors = _errors_now()
+
+    def _is_elsewhere(self) -> bool:
+        """Whether another thread has found a traced value of this, which it goes on without."""
+        if threading.get_ident() not in self.others:
+            if self.closed:
+                raise core.escaped(self, "fdbr.jit")
+            return False
+        self.obstacle = "another thread uses what is around it at the same time"
+        return True
+
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if self.others and self._is_elsewhere():
+            own = [arg.value if isinstance(arg, CaptureTracer) else arg for arg in args]
+            return apply(primitive, tuple(own), params)
+        if primitive.kind == "elementwise" and not params and any(map(_is_large, args)):
+            pending = self._put_off(primitive, args)
+            if pending is not None:
+                return pending
+        values: list[Any] = []
+        operands: list[Any] = []
+        host, foreign, constants = False, False, False  # as in `dispatch`
+        for arg in args:
+            if type(arg) is CaptureTracer and arg._trace is self:
+                operands.append(arg.variable)
+                arg = arg.value
+            else:
+                operands.append(self.constant(arg))
+                constants = True
+            values.append(arg)
+            kind = type(arg)
+            if kind in host_types:
+                host = True
+            elif kind not in number_types:
+                foreign = True
+        if params:
+            params = {name: self.setting(value) for name, value in params.items()}
+        if self.cut:
+            return apply(primitive, tuple(values), params)
+        try:
+            if host and not foreign:
+                out = primitive.value(np, *values, **params)
+            else:
+                out = apply(primitive, tuple(values), params)
+        except Exception as error:
+            self.obstacle = f"{primitive.name} raised an error, which the function caught"
+            if host and not foreign and isinstance(error, EXPLAINED):
+                raise primitive.explain(error, values) from error
+            raise
+        if constants and len(operands) > 1 and primitive.kind == "elementwise":
+            operands = narrowed(operands)
+        if (errors := _errors_now()) is not self._errors or len(self.steps) >= self.limit:
+            self._check(errors)
+            if self.cut:
+                return out
+        if type(out) is not tuple:
+            variable = Variable(kind_of(out))
+            region = replay()
+            self.steps.append(
+                Instruction(primitive, tuple(operands), params, (variable,), False, region)
+            )
+            return None if out is None else CaptureTracer(self, out, variable)
+        outs = tuple([Variable(kind_of(part)) for part in out])
+        self.steps.append(Instruction(primitive, tuple(operands), params, outs, True, replay()))
+        traced = [
+            None if part is None else CaptureTracer(self, part, variable)
+            for part, variable in zip(out, outs, strict=True)
+        ]
+        return tuple(traced)
+
+    def _put_off(self, primitive: Primitive, args: tuple[Any, ...]) -> CaptureTracer | None:
+        """The result of an elementwise step that need not be taken yet; `None` if it must be.
+
+        It is one of arrays of one shape, and numbers.
+        """
+        if self.cut or len(self.steps) >= self.limit or _errors_now() is not self._errors:
+            return None
+        depth, shape, samples = 1, None, []
+        for arg in args:
+            if type(arg) is not CaptureTracer or arg._trace is not self:
+                if type(arg) not in (int, float):
+                    return None
+                samples.append(arg)
+                continue
+            kind = arg.variable.kind
+            if kind.type in (int, float) or issubclass(kind.type, np.generic):
+                samples.append(arg.known)
+                continue
+            if shape is None:
+                if kind.type is not np.ndarray:
+                    return None
+            elif kind.type is not np.ndarray or kind.shape != shape:
+                return None
+            if type(arg.known) is Pending:
+                depth = max(depth, arg.known.depth + 1)
+            shape = kind.shape
+            samples.append(np.empty(0, kind.dtype))
+        if shape is None or depth > _DEEPEST:
+            return None
+        found = apply(primitive, tuple(samples), {})
+        if type(found) is not np.ndarray or found.shape != (0,):
+            return None
+        out = Variable(kind_of(found).array(shape))
+        operands = [
+            arg.variable if type(arg) is CaptureTracer else self.constant(arg) for arg in args
+        ]
+        operands = narrowed(operands) if len(operands) > 1 else operands
+        self.steps.append(Instruction(primitive, tuple(operands), {}, (out,), False, replay()))
+        return CaptureTracer(self, Pending(primitive, args, depth), out)
+
+    def _check(self, errors: Any) -> None:
+        """See whether what goes on can be replayed at all."""
+        if errors is not self._errors and not _harmless.issuperset(np.geterr().values()):
+            self.obstacle = "it has NumPy raise errors that are none outside of it"
+        if len(self.steps) >= self.limit:
+            self.obstacle = f"it takes more than {self.limit} steps; jit what it repeats instead"
+            self.cut = True
+            self.steps.clear()
+
+    def constant(self, value: Any) -> Any:
+        """An operand or a result that is not this trace's, as the program has it."""
+        if isinstance(value, Tracer):
+            self.obstacle = f"it uses a traced value of {value._trace}, which is no argument"
+            return value
+        if is_special(value):
+            self.abandon(f"a {type(value).__name__} has operators of its own")
+        return None if self.cut else self.constants.keep(value)
+
+    def abandon(self, why: str) -> NoReturn:
+        """End the recording: what the function would give is not what it gives when recorded."""
+        self.obstacle, self.abandoned = why, True
+        raise AbandonedError(f"fdbr.jit: {self.origin[1]} cannot be recorded: {why}")
+
+    def setting(self, value: Any) -> Any:
+        """A keyword of a primitive: traced values in it become plain, which is a decision."""
+        if type(value) is slice:
+            return slice(*map(self.setting, (value.start, value.stop, value.step)))
+        if type(value) is tuple:
+            return tuple(map(self.setting, value))
+        if isinstance(value, Tracer):
+            number: Any = value
+            return float(number) if number.dtype.kind == "f" else number.__index__()
+        return value
+
+    def lower(self, tracer: Any) -> Any:
+        below = core.stop_gradient(tracer.value)  # there may be a transformation around
+        if below is tracer.value:
+            return tracer
+        return CaptureTracer(self, below, tracer.variable)
+
+    def decide(self, tracer: Any, kind: Callable[[Any], Any]) -> Any:
+        if self.others and self._is_elsewhere():
+            return kind(tracer.value)
+        if core.ended(self):
+            raise core.escaped(self, f"fdbr.jit: {kind.__name__}()")
+        try:
+            answer = kind(tracer.value)
+        except Exception:
+            self.obstacle = f"{kind.__name__}() raised an error, which the function caught"
+            raise
+        if not self.cut:
+            place = self.places.number(self, sys._getframe(1)) if kind is bool else None
+            guard = Guard(tracer.variable, kind, answer, len(self.answers), place)
+            self.steps.append(guard)
+            self.answers.append(answer)
+        return answer
+
+    def show(self, tracer: Tracer) -> Any:
+        self.obstacle = "it makes text of a traced value, which a replay would not do anew"
+        return super().show(tracer)
+
+    def each(self, tracer: Any, kind: Callable[[Any], Any]) -> list[Any]:
+        if isinstance(tracer.value, Tracer):
+            return super().each(tracer, kind)  # type: ignore[arg-type]
+        return self.decide(tracer, EACH[kind])
