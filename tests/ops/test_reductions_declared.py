@@ -287,3 +287,20 @@ def test_chains_of_moments_are_joined_as_the_whole():
     for part in parts[1:]:
         joined = join_moments(joined, part)
     assert_allclose(joined, (count, mean, squares))
+
+
+RATE = 1.0
+
+
+def test_what_a_function_of_a_reduction_reads_may_change():
+    for reduce in (
+        reduction(lambda x: RATE * x, combine=ops.add),
+        reduction(lambda x: x, combine=lambda a, b: a + RATE * a * b + b),
+        reduction(lambda x: x, combine=ops.add, finish=lambda x: RATE * x),
+    ):
+        x = np.linspace(0.0, 0.1, 200)
+        jitted = fdbr.jit(lambda x, f=reduce: f(ops.sin(x)), reproducible=True)
+        with pytest.MonkeyPatch.context() as patch:
+            for rate in (1.0, 2.0, 0.5):
+                patch.setitem(globals(), "RATE", rate)
+                assert_allclose(jitted(x), reduce(np.sin(x)))

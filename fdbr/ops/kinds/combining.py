@@ -24,12 +24,17 @@ States = tuple[Any, ...]
 
 
 class Combine:
-    """A function that joins two states, and the name of the reduction that it is for."""
+    """A function that joins two states, and the name of the reduction that it is for.
 
-    __slots__ = ("function", "name")
+    One is made for each application, and equal to others of the same function.  What a compiler
+    has found out about it is kept with it, in ``found``: it holds for what the function was then.
+    """
+
+    __slots__ = ("found", "function", "name")
 
     def __init__(self, function: Function, name: str) -> None:
         self.function, self.name = function, name
+        self.found: dict[Any, Any] = {}
 
     def __call__(self, a: States, b: States) -> States:
         """Two states as one, whose parts have the shapes and dtypes of theirs."""

@@ -144,7 +144,8 @@ class _Reduction:
         self.name = getattr(map, "__name__", type(map).__name__)
         self.where = f"fdbr.ops.{self.name}"
         self.map, self.identity, self.finish = map, identity, finish
-        self.combine = Combine(combine, self.name)
+        self.parameters = _parameters(finish)
+        self.combine = combine
         self.known: dict[Any, tuple[str, ...] | None] = {}  # by the dtypes of a state
 
     def of(
@@ -178,6 +179,9 @@ class _Reduction:
         return tuple([_rounded(x, to) for x in out]) if type(out) is tuple else _rounded(out, to)
 
     def _shape(self, arrays: list[Any]) -> tuple[int, ...]:
+        if len(arrays) == 1:
+            shape: tuple[int, ...] = arrays[0].shape
+            return shape
         try:
             return np.broadcast_shapes(*(x.shape for x in arrays))
         except ValueError:
@@ -272,12 +276,12 @@ class _Reduction:
             return tuple([dispatch(registry["broadcast_to"], (e,), {"to": rest}) for e in of])
         dtypes = tuple([x.dtype for x in states])
         if dtypes not in self.known:
-            self.known[dtypes] = recognised(self.combine.function, dtypes)
+            self.known[dtypes] = recognised(self.combine, dtypes)
         known = self.known[dtypes]
         if known is not None and all(map(is_kept, known, states)):
             whole = [spread(x, shape) for x in states]
             return tuple([reduced_by(name, x, axes) for name, x in zip(known, whole, strict=True)])
-        out = reduce(*states, axes=axes, combine=self.combine)
+        out = reduce(*states, axes=axes, combine=Combine(self.combine, self.name))
         return out if len(states) > 1 else (out,)
 
     def _finished(self, states: States, several: bool, count: Any, params: Any) -> Any:
@@ -295,15 +299,9 @@ class _Reduction:
 
     def _named(self, given: int, count: Any, params: Any) -> dict[str, Any]:
         """What the parameters of finish after the state name."""
-        try:
-            parameters = list(inspect.signature(self.finish).parameters.values())  # type: ignore[arg-type]
-        except (TypeError, ValueError):  # of NumPy's functions
-            return {}
         known = {"count": count, **params}
         names = {}
-        for p in parameters[given:]:
-            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) or p.kind is p.POSITIONAL_ONLY:
-                continue
+        for p in self.parameters[given:]:
             if p.name in known:
                 names[p.name] = known[p.name]
             elif p.default is p.empty:
@@ -312,6 +310,15 @@ class _Reduction:
                     f"{', '.join(known)}; it has a parameter {p.name!r} more"
                 )
         return names
+
+
+def _parameters(finish: Function | None) -> list[inspect.Parameter]:
+    """Those that a function takes by name."""
+    try:
+        given = inspect.signature(finish).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # of none, and of NumPy's functions
+        return []
+    return [p for p in given if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
 
 
 def _array(value: Any, where: str) -> Any:

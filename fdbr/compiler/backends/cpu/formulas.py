@@ -114,10 +114,13 @@ def joining_formulas(step: Instruction) -> tuple[Formula, ...] | None:
     dtypes = tuple([kind_of(operand).dtype for operand in step.operands])
     if any(dtype not in CODES for dtype in dtypes):
         return None
-    return _joining(step.params["combine"], dtypes)
+    combine = step.params["combine"]
+    if dtypes not in combine.found:
+        combine.found[dtypes] = _joining(combine, dtypes)
+    found: tuple[Formula, ...] | None = combine.found[dtypes]
+    return found
 
 
-@functools.lru_cache(_MOST)
 def _joining(combine: Combine, dtypes: tuple[Any, ...]) -> tuple[Formula, ...] | None:
     graph, count = Graph(MODULE), len(dtypes)
     nodes = [
