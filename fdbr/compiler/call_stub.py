@@ -18,7 +18,8 @@ from fdbr.compiler.capture.constants import first_changed
 from fdbr.compiler.capture.paths import Scope, children, exact, held_weakly, is_leaf, one_level
 from fdbr.compiler.capture.signature import is_moving
 from fdbr.compiler.compiled_trace import CompiledTrace
-from fdbr.compiler.donation import SOLE, Donation, holds
+from fdbr.compiler.donation import Donation, holds
+from fdbr.compiler.ir.blocks import ALONE
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Fused, Program, Small, Variable, is_variable
 from fdbr.compiler.outputs import published
@@ -77,7 +78,7 @@ def call_stub_of(
         return NEVER
     writer.look_around(recording)
     outs = writer.run(recording, donation)
-    writer.publish(recording.program, outs)
+    writer.publish(recording.code.running, outs)
     result = tree.unflatten(recording.form, [_Mark(name) for name in outs])
     writer.lines.append(f"return {writer.again(result)}")
     return writer.made()
@@ -226,7 +227,7 @@ class _Writer:
         left = "".join(f"{out}, " for out in outs) or "none"
         run, counter = self.scope.name(recording.run), self.scope.name(recording.counter)
         if self.held:
-            self._run_on_given(f"{left} = {run}", recording.program, donation)
+            self._run_on_given(f"{left} = {run}", recording.code.running, donation)
         else:
             self.lines += [
                 f"try: {left} = {run}({', '.join(self.moving)})",
@@ -246,7 +247,7 @@ class _Writer:
         given = list(self.moving)
         for i in map(program.inputs.index, program.overwritten):
             name, given[i] = given[i], f"g{i}"
-            sole = f"refs({name}) == {SOLE} and {name}.base is None and {name}.flags.owndata"
+            sole = f"refs({name}) == {ALONE} and {name}.base is None and {name}.flags.owndata"
             tried.append(f"g{i} = {name} if {sole} else {name}.copy()")
         given += ["begun"] * bool(program.overwritten)
         self.lines += [

@@ -39,6 +39,9 @@ class CompiledTrace:
         How often it was replayed, as a list of one number.
     hit
         What a call that fits it does, once it was replayed: see `call_stub`.
+    over
+        What runs as long as there is no ``hit``, and what does the same for that, if it writes
+        over arguments.
     """
 
     __slots__ = (
@@ -50,6 +53,7 @@ class CompiledTrace:
         "environment",
         "form",
         "hit",
+        "over",
         "raw",
         "shared",
         "unrolled",
@@ -74,6 +78,7 @@ class CompiledTrace:
         self.why = why
         self.counter = [0]
         self.hit: Callable[..., Any] | None = None
+        self.over: tuple[Any, Callable[..., Any]] | None = None
         self._next: dict[Any, CompiledTrace] = {}
 
     @property

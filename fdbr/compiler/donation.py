@@ -4,7 +4,6 @@ An array is written over only if nobody can see it afterwards: nobody but one fr
 or list in the argument refers to it, and there something else is put in its place.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from fdbr.compiler.capture.paths import is_leaf, one_level
 from fdbr.compiler.capture.signature import nodes
 from fdbr.remembered import forget
 
-__all__ = ["SOLE", "Donated", "DonatedError", "Donation", "holds"]
+__all__ = ["Donated", "DonatedError", "Donation", "holds"]
 
 
 _LARGE = 1 << 26  # bytes
@@ -142,12 +141,3 @@ def _leaves(node: Any) -> Iterator[tuple[Any, Any]]:
             yield node, child
         else:
             yield from _leaves(child)
-
-
-def _alone() -> int:
-    array = np.empty(1)
-    return sys.getrefcount(array)
-
-
-SOLE = _alone()
-"""The `sys.getrefcount` of an array that one local variable alone refers to."""

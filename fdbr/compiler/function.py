@@ -126,6 +126,11 @@ class Jitted(Generic[P, R]):
         entry = self._cache.entry(call.signature, call.leaves, call.structure)
         if entry.heavy is None:
             entry.heavy = self._donation.is_large(args)
+        if entry.heavy and entry.recordings:
+            result = self._written_over(entry, call)
+            if type(result) is not GuardFailure:
+                return result
+            call = self._taken_apart(args, kwargs, start)
         if not (self._waits or entry.heavy) and entry.rests():
             result = self._as_it_is(entry, call)
         else:
@@ -140,6 +145,28 @@ class Jitted(Generic[P, R]):
             kwargs = dict(sorted(kwargs.items()))
         leaves, structure = taken_apart(args, kwargs, self._cache.readers)
         return _Call(args, kwargs, leaves, structure, *sign(structure, leaves), start)
+
+    def _written_over(self, entry: Specialization, call: _Call) -> Any:
+        """The result by the program that ran last, written over what is given up.
+
+        A `GuardFailure` if it does not hold; then the arguments are as they were.
+        """
+        recording = entry.recordings[0]
+        run = recording.run
+        if recording.over is None or recording.over[0] is not run:
+            hit = call_stub_of(recording, call.args, call.kwargs, self._ordered, self._donation)
+            recording.over = run, hit
+        hit = recording.over[1]
+        call.leaves.clear()  # so that nobody but the arguments refers to them
+        result = hit(call.args, call.kwargs)
+        if type(result) is GuardFailure:
+            return result
+        if recording.hit is None and recording.code.is_best(entry.budget.eager):
+            recording.hit = hit
+        if recording.hit is not None:
+            self._last = recording.hit, entry, recording
+        entry.replayed(recording, time.perf_counter() - call.start)
+        return result
 
     def _replayed(self, entry: Specialization, call: _Call) -> Any:
         """The result of the recording that holds, or of a new one, or of the function itself."""

@@ -19,6 +19,7 @@ from fdbr.compiler.passes.bias_fusion import fuse_biases
 from fdbr.compiler.passes.decompose import decompose
 from fdbr.compiler.passes.donate import donate
 from fdbr.compiler.passes.fuse_small import fuse_small
+from fdbr.compiler.passes.fuse_updates import fuse_updates
 from fdbr.compiler.passes.loop_fusion import fuse_loops
 from fdbr.compiler.passes.open_loops import may_open
 from fdbr.compiler.passes.producer_fusion import fuse_producers
@@ -117,7 +118,7 @@ class Code:
         self._alone = alone
         self._bodies = _bodies(program)
         self.optimised = self.settled = False
-        self._steps: Run | None = None
+        self._steps: _Steps | None = None
         self._runs, self.pace = 0, math.inf
         self._steps_pace, self._left = math.inf, math.inf
         self.kernels: list[Any] = []
@@ -127,13 +128,18 @@ class Code:
         if waits or not patience():
             self.optimise(waits=True)
         else:
-            self._run = self._steps = _stepwise(program)
+            self._run = self._steps = _Steps(program)
             self._start(self._run)
 
     def _start(self, run: Run) -> None:
         """Have something run from now on."""
         self._runs, self.pace = 0, math.inf
         self.run = self._accounting(run) if self._alone and not self.settled else run
+
+    @property
+    def running(self) -> Program:
+        """The program as it runs now: which inputs it writes over depends on that."""
+        return self._steps.make() if self._steps and self.run is self._steps else self.program
 
     def _accounting(self, run: Run) -> Run:
         budget = Budget(often=math.inf)  # turns of a loop are no calls
@@ -263,20 +269,29 @@ def _seconds(kernel: Any) -> float:
     return float(kernel.seconds)
 
 
-def _stepwise(program: Program) -> Run:
-    """What runs a program step by step, which is made by its first run."""
-    made: Any = None
+class _Steps:
+    """What runs a program step by step, which is made when it is needed."""
 
-    def run(*leaves: Any) -> tuple[Any, ...]:
-        nonlocal made
-        if made is None:
-            with collecting_seldom():
-                ordered = schedule_guards(program)  # effects last
-                made = stepwise(ordered.inputs, ordered.steps, ordered.outputs)
-        outs: tuple[Any, ...] = made(*leaves)
+    __slots__ = ("_made", "program")
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._made: Any = None
+
+    def __call__(self, *leaves: Any) -> tuple[Any, ...]:
+        if self._made is None:
+            self.make()
+        outs: tuple[Any, ...] = self._made(*leaves)
         return outs
 
-    return run
+    def make(self) -> Program:
+        """The program as it runs."""
+        if self._made is None:
+            with collecting_seldom():
+                program = fuse_updates(schedule_guards(self.program))  # effects last
+                self._made = stepwise(program.inputs, program.steps, program.outputs)
+                self.program = program
+        return self.program
 
 
 def _passed(program: Program, passes: Sequence[Callable[[Program], Program]]) -> Program:

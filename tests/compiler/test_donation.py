@@ -14,7 +14,9 @@ import fdbr
 from compiler.comparing import assert_same
 from compiler.recorded import functions, normal, treat_as_large
 from fdbr import ops, train, tree
+from fdbr.compiler import donation, tiers
 from fdbr.compiler.backends.cpu import kernel, workspaces
+from fdbr.compiler.backends.cpu.backend import CPU
 
 
 @fdbr.frozen
@@ -417,24 +419,77 @@ def _descend(state, x):
     return ([w + step for w, step in zip(weights, steps, strict=True)], rate), value
 
 
-def test_a_large_state_that_is_given_up_is_not_there_four_times_in_any_call():
+@pytest.mark.parametrize("patience", [0.0, 1.0])
+def test_a_large_state_that_is_given_up_is_there_once_but_for_the_first_call(patience):
     size, count = 1 << 10, 20
     state = [np.full((size, size), 1e-3, "float32") for _ in range(count)], 0.1
+    for w in state[0]:
+        w.flags.writeable = False  # or the tape would keep copies
     whole = count * state[0][0].nbytes
     step = fdbr.jit(_descend, donate_argnums=0)
     x = np.ones((2, size), "float32")
     expected = _descend(([w.copy() for w in state[0]], 0.1), x)
-    for _ in range(6):
-        tracemalloc.start()
-        state, value = step(state, x)
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert most < 2.3 * whole  # beside the state itself: slopes, and copies of what is kept
-        if expected is not None:
-            np.testing.assert_allclose(value, expected[1], rtol=1e-5)
-            np.testing.assert_allclose(state[0][0], expected[0][0][0], rtol=1e-5)
-            expected = None
+    before = tiers.set_patience(patience)
+    try:
+        for call in range(5):
+            tracemalloc.start()
+            state, value = step(state, x)
+            _, most = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            # At first all slopes, in whose memory new parameters are; then one, and no copy.
+            assert most < (0.2 if call else 1.2) * whole
+            if expected is not None:
+                np.testing.assert_allclose(value, expected[1], rtol=1e-5)
+                np.testing.assert_allclose(state[0][0], expected[0][0][0], rtol=1e-5)
+                expected = None
+    finally:
+        tiers.set_patience(before)
 
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_what_runs_step_by_step_writes_over_what_is_given_up_too(kernels, monkeypatch):
+    """Whatever runs, before the call stub is there: the steps, and what stands in for kernels."""
+    monkeypatch.setattr(donation, "_LARGE", 1 << 18)
+    monkeypatch.setattr(CPU, "takes_to_prepare", lambda: 0.0 if kernels else 1e9)
+    before = tiers.set_patience(1e-9)
+    try:
+        for optimizer in OPTIMIZERS:
+            jitted = fdbr.jit(_trained(loss, optimizer), donate_argnums=0)
+            params = weights(256)
+            desired = params, optimizer.init(params)
+            state = owned(desired)
+            held = None
+            for call in range(5):
+                places = [place for place in addresses(state) if place]
+                if call == 3:
+                    held = state[0].w
+                    kept = held.copy()
+                state, value = jitted(state, X4)
+                desired, expected = _trained(loss, optimizer)(desired, X4)
+                np.testing.assert_allclose(value, expected, rtol=1e-4)
+                for ours, theirs in zip(tree.leaves(state), tree.leaves(desired), strict=True):
+                    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-6)
+                if call in (1, 2, 4):
+                    large = [a.ctypes.data for a in tree.leaves(state) if np.size(a) == 1 << 16]
+                    assert set(large) <= set(places)
+            assert np.array_equal(held, kept)
+            (entry,) = jitted._cache.entries.values()
+            assert entry.recordings[0].code.optimised is kernels
+    finally:
+        tiers.set_patience(before)
+
+
+def _trained(loss, optimizer):
+    def step(state, x):
+        params, memory = state
+        value, slope = fdbr.value_and_grad(loss)(params, x)
+        updates, memory = optimizer.update(slope, memory, params)
+        return (train.optim.apply_updates(params, updates), memory), value
+
+    return step
+
+
+X4 = normal(4, 256, seed=1)
 
 ACTIVATIONS = [ops.tanh, ops.relu, ops.gelu, ops.softmax, lambda y: ops.layer_norm(y)]
 OPTIMIZERS = [train.optim.sgd(0.1), train.optim.momentum_sgd(0.1), train.optim.adam(0.01)]
@@ -469,12 +524,7 @@ def test_beside_its_state_a_step_has_few_gradients_at_a_time(network, optimizer)
         "table": normal(size, size, seed=99),
     }
 
-    def step(state, x):
-        weights, memory = state
-        value, slope = fdbr.value_and_grad(apply)(weights, x)
-        updates, memory = optimizer.update(slope, memory, weights)
-        return (train.optim.apply_updates(weights, updates), memory), value
-
+    step = _trained(apply, optimizer)
     state = weights, optimizer.init(weights)
     desired = step(state, x)
     jitted = fdbr.jit(step, donate_argnums=0)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.compiler.ir.blocks import in_blocks, unlocked
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.liveness import last_uses
@@ -33,10 +34,13 @@ def stepwise(
     """A function from inputs to the tuple of outputs, which takes one step after the other.
 
     It is made in a fraction of the time that a compiled one takes, and lets values go after their
-    last use.  It raises `GuardFailure` where a guard does not hold.
+    last use.  It raises `GuardFailure` where a guard does not hold.  Kernels are among the steps
+    only if they write over inputs; then there is the list besides of which `Compiled` tells.
     """
     places: dict[Any, int] = {variable: i for i, variable in enumerate(inputs)}
-    given = len(places)
+    begun = len(places)
+    over = any(isinstance(step, Fused) for step in steps)
+    given = len(places) + over
     rest: list[Any] = []  # constants, and room for results
 
     def place(operand: Any) -> int:
@@ -51,6 +55,9 @@ def stepwise(
     for position, step in enumerate(steps):
         if isinstance(step, Guard):
             line: Any = _check(step), [place(step.operand)], {}, -1
+        elif isinstance(step, Fused):
+            reads = [*map(place, step.reads), begun]
+            line = _writing_over(step), reads, {}, [place(out) for out in step.outs]
         else:
             assert isinstance(step, Instruction)
             outs = [place(out) for out in step.outs]
@@ -59,9 +66,12 @@ def stepwise(
         code.append((*line, [place(variable) for variable in ends.get(position, ())]))
     results = [place(output) for output in outputs]
     rest.append(None)  # the last place, for what guards give
+    size = given + len(rest)
 
     def run(*leaves: Any) -> tuple[Any, ...]:
         values = [*leaves, *rest]
+        if len(values) < size:
+            values.insert(begun, None)
         for function, reads, params, outs, dead in code:
             out = function(*[values[i] for i in reads], **params)
             if type(outs) is int:
@@ -70,8 +80,33 @@ def stepwise(
                 for i, part in zip(outs, out, strict=True):
                     values[i] = part
             for i in dead:
-                values[i] = None
+                values[i] = out = None
         return tuple([values[i] for i in results])
+
+    return run
+
+
+def _writing_over(kernel: Fused) -> Callable[..., list[Any]]:
+    """The function that does a kernel's work on its operands, and a list or `None`."""
+    reads = list(kernel.reads)
+    turn = stepwise(reads, kernel.steps, kernel.outs)
+    places = [reads.index(kernel.over[out]) if out in kernel.over else None for out in kernel.outs]
+
+    def run(*operands: Any) -> list[Any]:
+        *values, begun = operands
+        targets = []
+        for place, out in zip(places, kernel.outs, strict=True):
+            if place is None:
+                targets.append(np.empty(out.kind.shape, out.kind.dtype))
+                continue
+            if begun is None or not values[place].flags.c_contiguous:
+                values[place] = values[place].copy("C")
+            targets.append(values[place])
+        if begun is not None:
+            begun.append(True)
+        with unlocked(targets):
+            in_blocks(turn, values, targets)
+        return targets
 
     return run
 

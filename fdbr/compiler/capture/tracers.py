@@ -16,11 +16,13 @@ from fdbr.compiler.budget import ANY
 from fdbr.compiler.capture.constants import Constants, narrowed
 from fdbr.compiler.capture.loop_states import Places
 from fdbr.compiler.capture.signature import is_special
+from fdbr.compiler.ir.blocks import ALONE, in_blocks, is_room, unlocked
 from fdbr.compiler.ir.guards import EACH, to_list
 from fdbr.compiler.ir.numbers import apply
 from fdbr.compiler.ir.program import (
     Guard,
     Instruction,
+    Kind,
     Step,
     Variable,
     kind_of,
@@ -82,11 +84,24 @@ class Pending:
         self.operands = operands
         self.depth = depth
 
-    def compute(self) -> Any:
-        """Take the step."""
-        known = [o.value if isinstance(o, CaptureTracer) else o for o in self.operands]
-        self.operands = ()
-        return apply(self.primitive, tuple(known), {})
+    def compute(self, kind: Kind) -> Any:
+        """Take the step; a value of that kind, in the memory of an operand that nobody else has."""
+        operands, self.operands = list(self.operands), ()
+        own = -1
+        for i in range(len(operands)):
+            tracer = operands[i]
+            if isinstance(tracer, CaptureTracer):
+                operands[i] = tracer.value
+                last = sys.getrefcount(tracer) == ALONE
+                tracer = None
+                if last and sys.getrefcount(operands[i]) == ALONE and is_room(operands[i], kind):
+                    own = i
+        if own < 0:
+            return apply(self.primitive, tuple(operands), {})
+        target = operands[own]
+        with unlocked([target]):
+            in_blocks(lambda *parts: (apply(self.primitive, parts, {}),), operands, [target])
+        return target
 
 
 def _is_large(arg: Any) -> bool:
@@ -112,7 +127,7 @@ class CaptureTracer(Tracer):
     def value(self) -> Any:
         """The real value, which is computed now if it was put off."""
         if type(self.known) is Pending:
-            self.known = self.known.compute()
+            self.known = self.known.compute(self.variable.kind)
         return self.known
 
     @value.setter

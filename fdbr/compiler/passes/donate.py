@@ -11,7 +11,7 @@ from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable
 from fdbr.compiler.passes.certainty import uncertain_first
 from fdbr.compiler.passes.steps import readers_of
 
-__all__ = ["donate"]
+__all__ = ["donate", "is_long"]
 
 _LONG = 1 << 18  # bytes of an input, from which on it counts how long a gradient waits
 
@@ -53,7 +53,7 @@ def _placed(
     steps: Sequence[Step], kernels: Sequence[Fused], sharing: Sharing, backend: Backend
 ) -> Iterator[Step]:
     """Steps with kernels among them that write over inputs."""
-    large = [kernel for kernel in kernels if any(_is_long(v) for v in kernel.over.values())]
+    large = [kernel for kernel in kernels if any(is_long(v) for v in kernel.over.values())]
     rest = [kernel for kernel in kernels if kernel not in large]
     made: dict[Variable, int] = {}
     read: dict[Variable, int] = {}
@@ -76,7 +76,8 @@ def _placed(
     yield from rest
 
 
-def _is_long(variable: Variable) -> bool:
+def is_long(variable: Variable) -> bool:
+    """Whether a variable is so large that it counts when its memory is free again."""
     return bool(variable.kind.size * variable.kind.dtype.itemsize >= _LONG)
 
 

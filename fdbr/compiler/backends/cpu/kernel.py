@@ -17,7 +17,8 @@ from fdbr.compiler.backends.cpu.background import (
 from fdbr.compiler.backends.cpu.launching import function_at, launch
 from fdbr.compiler.backends.cpu.written import Output, Written
 from fdbr.compiler.backends.stepwise import stepwise, unboxed
-from fdbr.compiler.ir.program import Instruction, is_variable
+from fdbr.compiler.ir.blocks import in_blocks, unlocked
+from fdbr.compiler.ir.program import Instruction, is_variable, kind_of
 from fdbr.ops.kinds.combining import Combine, combined
 
 __all__ = ["Kernel", "RefusedError", "by_numpy", "joined_parts", "native", "otherwise"]
@@ -99,6 +100,19 @@ def by_numpy(steps: Sequence[Instruction], written: Written, threads: int) -> Ca
     made = [output for output in outputs if output.variable is not None]
     run = stepwise([v for _, v in inputs], steps, [output.variable for output in made])
 
+    overs = [output.over for output in outputs]
+    shapes = {kind_of(v).shape for v in (*written.inputs, *overs)} - {()}
+    if all(overs) and len(shapes) == 1:
+        targets = [written.inputs.index(over) for over in overs]
+
+        def write_over(*arrays: Any) -> None:
+            known = [unboxed(arrays[i], v.kind) for i, v in inputs]
+            given = [arrays[i] for i in targets]
+            with unlocked(given):
+                in_blocks(run, known, given)
+
+        return write_over
+
     def call(*arrays: Any) -> None:
         results = run(*(unboxed(arrays[i], v.kind) for i, v in inputs))
         given = iter(arrays[len(written.inputs) :])
@@ -116,12 +130,8 @@ def by_numpy(steps: Sequence[Instruction], written: Written, threads: int) -> Ca
 
 def _put_over(array: Any, result: Any) -> None:
     """Write over what the caller gave up, as a kernel does: whether it is locked or not."""
-    locked = not array.flags.writeable
-    if locked:
-        array.flags.writeable = True
-    np.copyto(array, result)
-    if locked:
-        array.flags.writeable = False
+    with unlocked([array]):
+        np.copyto(array, result)
 
 
 def _put(output: Output, result: Any, out: Any, threads: int) -> None:
