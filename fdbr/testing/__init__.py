@@ -10,6 +10,7 @@ from fdbr.testing.checking import check_grads
 from fdbr.testing.comparing import assert_allclose
 from fdbr.testing.numeric import numerical_grad
 from fdbr.testing.properties import gradient_property
+from fdbr.testing.reductions import check_reduction
 from fdbr.testing.strategies import arrays, broadcastable, keys, trees
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "assert_allclose",
     "broadcastable",
     "check_grads",
+    "check_reduction",
     "gradient_property",
     "keys",
     "numerical_grad",

@@ -105,6 +105,7 @@ def reduction(
     ) -> Any:
         return declared.of(operands, axis, keepdims, where, params)
 
+    reduced.declared = declared  # type: ignore[attr-defined]
     reduced.__signature__ = _signature(map)  # type: ignore[attr-defined]
     return reduced
 
@@ -178,6 +179,12 @@ class _Reduction:
         to = functools.reduce(np.promote_types, dtypes)
         return tuple([_rounded(x, to) for x in out]) if type(out) is tuple else _rounded(out, to)
 
+    def states(self, operands: tuple[Any, ...], params: Any) -> States:
+        """The states of all elements, each part with one for every element."""
+        arrays = [_array(operand, self.where) for operand in operands]
+        shape = self._shape(arrays)
+        return tuple([spread(x, shape) for x in self._mapped(arrays, shape, params)[0]])
+
     def _shape(self, arrays: list[Any]) -> tuple[int, ...]:
         if len(arrays) == 1:
             shape: tuple[int, ...] = arrays[0].shape
@@ -233,7 +240,7 @@ class _Reduction:
 
     def _masked(self, mask: Any, states: States) -> States:
         """The states, with the identity in the place of what is left out."""
-        identities = self._identities(states, "where= leaves elements out, for which")
+        identities = self.identities(states, "where= leaves elements out, for which")
         return tuple(
             [
                 dispatch(registry["where"], (mask, x, e), {})
@@ -241,7 +248,7 @@ class _Reduction:
             ]
         )
 
-    def _identities(self, states: States, why: str) -> list[Any]:
+    def identities(self, states: States, why: str) -> list[Any]:
         """The identity in the dtypes of the states."""
         given = self.identity if type(self.identity) is tuple else (self.identity,)
         if len(given) != len(states) and self.identity is not None:
@@ -272,7 +279,7 @@ class _Reduction:
             return tuple([spread(x, shape) for x in states])
         if 0 in [shape[i] for i in axes]:
             rest = tuple([n for i, n in enumerate(shape) if i not in axes])
-            of = self._identities(states, f"axes {axes} of shape {shape} have no elements, and")
+            of = self.identities(states, f"axes {axes} of shape {shape} have no elements, and")
             return tuple([dispatch(registry["broadcast_to"], (e,), {"to": rest}) for e in of])
         dtypes = tuple([x.dtype for x in states])
         if dtypes not in self.known:
