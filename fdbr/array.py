@@ -36,8 +36,8 @@ ufunc_sources: list[Callable[[], dict[Any, Callable[..., Any]]]] = []
 """Further tables as `ufuncs`, of libraries that may not be imported yet."""
 
 conversions: list[Callable[[Any], None]] = []
-"""What may raise a better error than the usual one where a number is asked of a traced value, or
-it is made a NumPy array or written to."""
+"""Functions that may raise a better error than the usual one where a number is asked of a traced
+value, or it is made a NumPy array or written to."""
 
 ufunc_methods: dict[tuple[Any, str], Callable[..., Any]] = {}
 """The op for methods of ufuncs, such as ``np.add.reduce``."""

@@ -59,7 +59,7 @@ def release(trace: Trace, value: Any) -> Any:
 
 
 def apart(found: Sequence[Any], given: Iterable[Any] = (), beside: Any = None) -> list[Any]:
-    """What a function of the user gave, with copies of the arrays that it may write to later.
+    """The results of a user's function, with copies of the arrays that it may write to later.
 
     Whoever can write to an array holds a reference to it.  An array that ``found`` alone refers to
     is nobody's; so is one that the function was ``given``, and hands on.  ``beside`` is a tree of

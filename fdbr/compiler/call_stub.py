@@ -1,4 +1,4 @@
-"""A call that fits a recording, as one function made for that recording.
+"""A call that fits a captured program, as one function made for that program.
 
 It does what `Jitted` does for arguments of any kind, spelled out for those of one kind: it takes
 the arguments apart and makes sure that they are of this kind, and that all around the function is
@@ -44,7 +44,7 @@ def NEVER(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def call_stub_of(
-    recording: CompiledTrace,
+    compiled: CompiledTrace,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     ordered: bool,
@@ -54,8 +54,8 @@ def call_stub_of(
 
     Parameters
     ----------
-    recording
-        The recording.
+    compiled
+        The captured program.
     args, kwargs
         The arguments of one such call.
     ordered
@@ -72,14 +72,14 @@ def call_stub_of(
             writer.take(arg, f"args[{i}]", i in donation.argnums)
         for name in sorted(kwargs):
             writer.take(kwargs[name], f"kwargs.get({name!r}, no_fit)")
-        for place in recording.environment.inputs:
+        for place in compiled.environment.inputs:
             writer.take(place.get(), f"{writer.scope.name(place.get)}()")
     except _UnknownNodeError:
         return NEVER
-    writer.look_around(recording)
-    outs = writer.run(recording, donation)
-    writer.publish(recording.code.running, outs)
-    result = tree.unflatten(recording.form, [_Mark(name) for name in outs])
+    writer.look_around(compiled)
+    outs = writer.run(compiled, donation)
+    writer.publish(compiled.code.running, outs)
+    result = tree.unflatten(compiled.form, [_Mark(name) for name in outs])
     writer.lines.append(f"return {writer.again(result)}")
     return writer.made()
 
@@ -203,16 +203,16 @@ class _Writer:
         same = self.scope.name(exact(value))
         self.refuse(f"{text} is not {self.scope.name(value)} and exact({text}) != {same}")
 
-    def look_around(self, recording: CompiledTrace) -> None:
+    def look_around(self, compiled: CompiledTrace) -> None:
         """Write what makes sure that all is as it was around the function."""
-        environment = recording.environment
+        environment = compiled.environment
         conditions = environment.changes(self.scope)
         if environment.identity:
             given = "".join(f"{name}, " for name in self.moving)
             conditions.append(f"{self.scope.name(environment.has_twice)}(({given}))")
-        if recording.shared:
+        if compiled.shared:
             self.scope["first_changed"] = first_changed
-            shared = self.scope.name(recording.shared)
+            shared = self.scope.name(compiled.shared)
             conditions.append(f"first_changed({shared}) is not None")
         if conditions:
             self.lines += [
@@ -221,13 +221,13 @@ class _Writer:
                 "except ValueError: return no_fit",  # of a cell that is empty now
             ]
 
-    def run(self, recording: CompiledTrace, donation: Donation) -> list[str]:
+    def run(self, compiled: CompiledTrace, donation: Donation) -> list[str]:
         """Write the run; the names of what comes out."""
-        outs = [f"o{i}" for i in range(len(recording.program.outputs))]
+        outs = [f"o{i}" for i in range(len(compiled.program.outputs))]
         left = "".join(f"{out}, " for out in outs) or "none"
-        run, counter = self.scope.name(recording.run), self.scope.name(recording.counter)
+        run, counter = self.scope.name(compiled.run), self.scope.name(compiled.counter)
         if self.held:
-            self._run_on_given(f"{left} = {run}", recording.code.running, donation)
+            self._run_on_given(f"{left} = {run}", compiled.code.running, donation)
         else:
             self.lines += [
                 f"try: {left} = {run}({', '.join(self.moving)})",

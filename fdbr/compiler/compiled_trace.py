@@ -62,18 +62,18 @@ class CompiledTrace:
 
     def __init__(
         self,
-        recorded: Captured,
+        captured: Captured,
         code: Code,
         environment: Environment,
         form: Any,
         why: str,
     ) -> None:
-        self.raw = recorded.program
+        self.raw = captured.program
         self.code = code
-        self.answers = recorded.answers
+        self.answers = captured.answers
         self.environment = environment
-        self.shared = recorded.constants.shared()
-        self.unrolled = recorded.unrolled
+        self.shared = captured.constants.shared()
+        self.unrolled = captured.unrolled
         self.form = form
         self.why = why
         self.counter = [0]

@@ -1,4 +1,4 @@
-"""A function and its pullback as one recording, divided into two programs."""
+"""A function and its pullback as one capture, divided into two programs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -52,9 +52,9 @@ class Partition:
         self.places: list[int] = []
 
     def capture(self, leaves: list[Any]) -> list[Any]:
-        """Run both passes on recorded leaves; the results, and the cotangents of leaves."""
+        """Run both passes on captured leaves; the results, and the cotangents of leaves."""
         self.seeds, self._seeds = [], []  # it may be run once more
-        recording = next(leaf for leaf in leaves if isinstance(leaf, CaptureTracer))._trace
+        capture = next(leaf for leaf in leaves if isinstance(leaf, CaptureTracer))._trace
         trace = ReverseTrace("jit", self._f)
         leaves = [
             trace.input(leaf) if mine else leaf
@@ -64,14 +64,14 @@ class Partition:
         outs = run(trace, self._f, leaves)
         self.own = [type(out) is ReverseTracer and out._trace is trace for out in outs]
         mine = [out for out, own in zip(outs, self.own, strict=True) if own]
-        self._mark = len(recording.steps)
+        self._mark = len(capture.steps)
         roots = []
         for out, used in zip(mine, self._used or (True,) * len(mine), strict=True):
             if not used:
                 self.seeds.append(None)
                 continue
             seed = _example(out)
-            tracer = CaptureTracer(recording, seed, Variable(kind_of(seed)))
+            tracer = CaptureTracer(capture, seed, Variable(kind_of(seed)))
             self.seeds.append(tracer.variable.kind)
             self._seeds.append(tracer.variable)
             roots.append((out.node, tracer))
@@ -98,7 +98,7 @@ class Partition:
 
 
 def _example(out: Any) -> Any:
-    """A cotangent of an output, to record the backward pass with."""
+    """A cotangent of an output, to capture the backward pass with."""
     while isinstance(out, Tracer):
         out = out.value
     xp = array_module(out)

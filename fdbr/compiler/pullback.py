@@ -62,7 +62,7 @@ class Differentiated:
     Attributes
     ----------
     entry
-        The recordings for such arguments, if there may be some.
+        The captured programs for such arguments, if there may be some.
     """
 
     def __init__(
@@ -107,20 +107,20 @@ class Differentiated:
             return NotImplemented
         start = time.perf_counter()
         moving = [self._kept(value) for value in entry.chosen(values)]
-        outs, recording, why = entry.replay(moving, self.cache.bound)
-        if recording is None and why:
+        outs, compiled, why = entry.replay(moving, self.cache.bound)
+        if compiled is None and why:
             budget = self.entry.budget
             limit = ANY if self.waits else budget.steps_to_capture()
             if not limit:
                 entry.skip(EARLY)
                 return NotImplemented
-            recording = self._record(entry, used, why, limit)
+            compiled = self._capture(entry, used, why, limit)
             moving = [self._kept(value) for value in entry.chosen(values)]
-            outs = recording and recording.run(*moving)
+            outs = compiled and compiled.run(*moving)
             entry.captured(time.perf_counter() - start)
-        elif recording is not None:
-            entry.replayed(recording, time.perf_counter() - start)
-        return NotImplemented if recording is None else self._traced(outs, recording.form)
+        elif compiled is not None:
+            entry.replayed(compiled, time.perf_counter() - start)
+        return NotImplemented if compiled is None else self._traced(outs, compiled.form)
 
     def _kept(self, leaf: Any) -> Any:
         """The value of a leaf, kept as it is until the backward pass."""
@@ -129,7 +129,7 @@ class Differentiated:
             return leaf.value
         return protect(leaf) if isinstance(leaf, np.ndarray) else leaf
 
-    def _record(
+    def _capture(
         self, entry: Specialization, used: Any, why: str, limit: int
     ) -> CompiledTrace | None:
         structure: Any = None
@@ -151,20 +151,20 @@ class Differentiated:
             )
         if captured is None:
             return None
-        recorded, environment = captured
-        if recorded.obstacle:
+        found, environment = captured
+        if found.obstacle:
             return None
-        programs = partition.divided(recorded.program)
+        programs = partition.divided(found.program)
         if programs is None:
             entry.give_up("its backward pass takes decisions")
             entry.skip(entry.obstacle)
             return None
-        recorded.program = programs[0]
+        found.program = programs[0]
         form = Form(partition, structure, self.compiler(programs[1]))
         code = self.compiler(programs[0], alone=False)
-        recording = CompiledTrace(recorded, code, environment, form, why)
-        entry.add(recording)
-        return recording
+        compiled = CompiledTrace(found, code, environment, form, why)
+        entry.add(compiled)
+        return compiled
 
     def _traced(self, outs: tuple[Any, ...], form: Form) -> Any:
         """The result, with what depends on the traced values traced."""
@@ -190,7 +190,7 @@ class Differentiated:
         def pull(cotangents: list[Any]) -> list[Any]:
             pairs = list(zip(cotangents, partition.seeds, strict=True))
             if any((ct is None) is not (kind is None) for ct, kind in pairs):
-                # The next call records a backward pass for the cotangents that there ever were.
+                # The next call captures a backward pass for the cotangents that there ever were.
                 wanted = entry.wanted or (False,) * len(pairs)
                 entry.wanted = tuple(
                     ct is not None or old for ct, old in zip(cotangents, wanted, strict=True)

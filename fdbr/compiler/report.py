@@ -15,7 +15,7 @@ __all__ = ["Kept", "Report", "report_of"]
 
 @attrs.frozen
 class Kept:
-    """One recording.
+    """One captured program.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Kept:
     answers
         The decisions that Python control flow took.
     steps
-        How many steps there were as recorded, and after the passes; the same number twice, if it
+        How many steps there were as captured, and after the passes; the same number twice, if it
         has not gone through them yet.
     compiled
         Whether it has gone through the passes.
@@ -43,9 +43,9 @@ class Kept:
     runs
         How often it was replayed.
     why
-        Why it was recorded.
+        Why it was captured.
     unrolled
-        Why loops in it were recorded turn by turn.
+        Why loops in it were captured turn by turn.
     """
 
     arguments: tuple[str, ...]
@@ -74,7 +74,7 @@ class Report:
     recordings
         One `Kept` for each.
     eager
-        How often the function was run as it is, without a recording.
+        How often the function was run as it is, without a program.
     obstacles
         Why, the last time for each kind of arguments.
     """
@@ -117,7 +117,7 @@ def report_of(name: str, entries: Iterable[Specialization]) -> Report:
 
 
 def _costs(kept: Kept) -> str:
-    """What compilation took, and what is held for it."""
+    """The cost of compilation, and the memory that is held for it."""
     held = f"{_bytes(kept.memory)} of results and constants"
     passes = f"passes took {kept.seconds:.2g} s"
     if not kept.kernels:
@@ -139,22 +139,22 @@ def _constants(program: Program) -> int:
     return sum(arrays.values())
 
 
-def _kept(recording: CompiledTrace) -> Kept:
-    code_bytes, kernel_seconds = recording.code.machine_code()
+def _kept(compiled: CompiledTrace) -> Kept:
+    code_bytes, kernel_seconds = compiled.code.machine_code()
     return Kept(
-        tuple(str(variable.kind) for variable in recording.raw.inputs),
-        recording.answers,
-        (len(recording.raw.steps), len(recording.program.steps)),
-        recording.code.optimised,
-        recording.code.seconds,
-        recording.code.waiting(),
-        len(recording.code.sources),
+        tuple(str(variable.kind) for variable in compiled.raw.inputs),
+        compiled.answers,
+        (len(compiled.raw.steps), len(compiled.program.steps)),
+        compiled.code.optimised,
+        compiled.code.seconds,
+        compiled.code.waiting(),
+        len(compiled.code.sources),
         code_bytes,
         kernel_seconds,
-        recording.code.memory + _constants(recording.raw),
-        recording.runs,
-        recording.why,
-        recording.unrolled,
+        compiled.code.memory + _constants(compiled.raw),
+        compiled.runs,
+        compiled.why,
+        compiled.unrolled,
     )
 
 

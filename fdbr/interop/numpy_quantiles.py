@@ -21,7 +21,7 @@ def _is_empty(a: Any, axis: Any) -> bool:
 
 
 def _of_nothing(a: Any, axis: Any, keepdims: bool) -> Any:
-    """What NumPy's means of no elements are: NaN."""
+    """NaN, in the shape and dtype of NumPy's means of no elements."""
     a = a if dtype_kind(a.dtype) in "fc" else ops.astype(a, float)
     return ops.sum(a, axis=_axes(axis), keepdims=keepdims) * as_weak(math.nan, a)
 

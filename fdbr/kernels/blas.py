@@ -28,7 +28,7 @@ def library() -> Any:
 
 @functools.cache
 def _settings() -> tuple[Any, Any] | None:
-    """What says how many threads OpenBLAS has, and what sets it."""
+    """The functions that get and set how many threads OpenBLAS has."""
     found = library()
     for prefix in _PREFIXES:
         names = [prefix.format(name) for name in ("get_num_threads", "set_num_threads")]

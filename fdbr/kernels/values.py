@@ -1,4 +1,4 @@
-"""What kernels of matrices are written with: values that have operators, loops and choices.
+"""Values for writing kernels of matrices: they have operators, loops and choices.
 
 A kernel is ``void kernel(int64* table, int64 start, int64 stop, int64 part)``.  The table begins
 with how many matrices there are, the numbers that the kernel asks for, and a word that says

@@ -59,7 +59,7 @@ class Kernel(Protocol):
 
 
 class Compiled(Protocol):
-    """What runs a program.
+    """A program that can run.
 
     A program that writes over inputs takes a list besides.  It gets an item when the first of
     them is about to be lost; without the list they are spared, and copies written over.
@@ -181,7 +181,7 @@ class Backend:
     # --- what runs ---
 
     def generate(self, program: Program, products: bool = False, waits: bool = True) -> Compiled:
-        """What runs a program that has gone through the passes.
+        """Make a program that has gone through the passes ready to run.
 
         It raises `GuardFailure` where a guard does not hold.  Small ``products`` may be done by
         kernels, and other steps that no pass has put in one: then the last bits may differ.  If

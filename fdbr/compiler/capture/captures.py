@@ -1,6 +1,6 @@
 """The captures of a function: the variables, containers and arrays around it.
 
-A recording holds as long as they are what they were.
+A program holds as long as they are what they were.
 """
 
 import operator

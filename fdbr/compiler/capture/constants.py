@@ -1,4 +1,4 @@
-"""The arrays that a recorded function uses and that are no arguments."""
+"""The arrays that a captured function uses and that are no arguments."""
 
 import functools
 import operator

@@ -82,7 +82,7 @@ def _decides(code: Any, place: int) -> bool:
 
 
 class _Sight:
-    """What variables have, as a value that can be compared."""
+    """The values of variables, as one value that can be compared."""
 
     def __init__(self, trace: Trace, watched: tuple[str, ...], held: list[Any]) -> None:
         self._trace = trace

@@ -143,7 +143,7 @@ def of_item(container: Any, name: Any, label: str) -> Place:
 
 
 def key_of(space: Any, owner: type | None, name: str) -> Key:
-    """What tells a variable of a space from others; ``owner`` is a class, if it is its space."""
+    """The key of a variable in a space; ``owner`` is the class whose space it is, if it is one."""
     if isinstance(space, Slots):
         return space.identity, name
     return id(space if owner is None else owner), name

@@ -1,4 +1,4 @@
-"""Arguments taken apart, and their kinds: what a recording is looked up by."""
+"""Arguments taken apart, and their kinds: what a program is looked up by."""
 
 import operator
 from collections.abc import Callable, Iterator, Sequence

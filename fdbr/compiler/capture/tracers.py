@@ -57,7 +57,7 @@ _refuse_array = refusing(
 
 
 class AbandonedError(RuntimeError):
-    """A function does something that no recording shows, and is to be run as it is."""
+    """A function does something that no program shows, and is to be run as it is."""
 
 
 _class_of = vars(Tracer)["__class__"].fget
@@ -162,7 +162,7 @@ class CaptureTracer(Tracer):
 
 
 class CaptureTrace(Trace):
-    """One recording.
+    """One capture.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class CaptureTrace(Trace):
     constants
         The arrays that came from elsewhere.
     obstacle
-        Why the recording cannot be replayed; empty if it can.
+        Why the program cannot be replayed; empty if it can.
     abandoned
         Whether not even this run gives what the function gives.
     unrolled
@@ -340,7 +340,7 @@ class CaptureTrace(Trace):
         return None if self.cut else self.constants.keep(value)
 
     def abandon(self, why: str) -> NoReturn:
-        """End the recording: what the function would give is not what it gives when recorded."""
+        """End the capture: what the function would give is not what it gives when captured."""
         self.obstacle, self.abandoned = why, True
         raise AbandonedError(f"fdbr.jit: {self.origin[1]} cannot be recorded: {why}")
 

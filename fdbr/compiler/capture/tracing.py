@@ -51,7 +51,7 @@ def capture(
     known: Iterable[tuple[Any, Any]] = (),
     kind: Callable[[Any, Any], CaptureTrace] = CaptureTrace,
 ) -> Captured:
-    """Run a function of leaves, and record the run.
+    """Run a function of leaves, and capture the run.
 
     Parameters
     ----------

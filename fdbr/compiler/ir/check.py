@@ -28,7 +28,7 @@ def check(program: Program, before: Program | None = None) -> Program:
     - Each variable is made once, by an input or a step, before any step reads it.
     - A kernel keeps only what its own steps make, and writes over nothing but inputs that are
       given up, of the very kind of what is written, which no later step reads.
-    - Guards come in the order in which they were recorded; those of loops, turn by turn.
+    - Guards come in the order in which they were captured; those of loops, turn by turn.
     - A loop takes and gives what its body does, which keeps the rules itself.
     - Effects are those of the program before the pass, if that is given, in the same order.
     - Inputs, and the number and the kinds of outputs, are those of the program before.

@@ -11,7 +11,7 @@ __all__ = ["EACH", "EXACT", "GuardFailure", "same", "to_list"]
 
 
 class GuardFailure(Exception):
-    """A decision turned out otherwise than in the recording.
+    """A decision turned out otherwise than when the program was captured.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
 """Python's own numbers: what a primitive is on them.
 
-In the recorded function an operator on two integers of Python is exact, whatever their size, as is
+In the captured function an operator on two integers of Python is exact, whatever their size, as is
 a comparison of two numbers, and so it is in the program.  All else follows NumPy.
 """
 

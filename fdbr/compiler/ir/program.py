@@ -1,4 +1,4 @@
-"""The recorded program: what a function did, as a flat list of steps.
+"""The captured program: what a function did, as a flat list of steps.
 
 A program is a value.  Passes make new programs out of it, a back end runs it, and printing it
 shows what will be run.

@@ -70,7 +70,7 @@ def _bytes(operand: Any) -> int:
 
 
 def _results(step: Instruction) -> list[Any]:
-    with np.errstate(all="ignore"):  # the recorded run has warned already
+    with np.errstate(all="ignore"):  # the captured run has warned already
         out = apply(step.primitive, step.operands, dict(step.params))
     return [_frozen(part, step.operands) for part in (out if step.several else (out,))]
 

@@ -1,6 +1,6 @@
 """Primitives made of others are taken apart, where a kernel can put the parts together again.
 
-What a primitive is made of is not stated here: its value is recorded.
+What a primitive is made of is not stated here: its value is captured.
 """
 
 from typing import Any, TypeGuard

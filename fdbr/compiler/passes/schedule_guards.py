@@ -14,7 +14,7 @@ def schedule_guards(program: Program) -> Program:
     What a guard does not depend on comes after the last guard, and effects come last of all, so
     that none is had twice where a guard does not hold or a step fails.  Guards keep their order,
     and so do the steps between two of them, and effects.  No step moves in front of a guard that
-    was recorded before it, so what the function did only because of a decision is done only after
+    was captured before it, so what the function did only because of a decision is done only after
     it.
 
     >>> from fdbr.compiler.capture.tracing import capture

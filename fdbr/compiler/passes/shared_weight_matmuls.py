@@ -26,7 +26,7 @@ Node = list[Instruction]
 def merge_shared_weights(program: Program) -> Program:
     """The program with products that share a weight done at once, between two guards.
 
-    The steps are brought in the order that this needs, which stays the recorded one where it can.
+    The steps are brought in the order that this needs, which stays the captured one where it can.
     """
     orders = {
         frozenset(map(id, step.operands)): step.operands

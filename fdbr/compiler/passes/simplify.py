@@ -49,8 +49,8 @@ def _round(program: Program, facts: Facts) -> Program:
     names: dict[Variable, Any] = {}
     steps: list[Step] = []
     changed = False
-    for recorded in program.steps:
-        waiting = [recorded]
+    for captured in program.steps:
+        waiting = [captured]
         while waiting:
             step = renamed(waiting.pop(), names)
             if type(step) is not Instruction:

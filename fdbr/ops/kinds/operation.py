@@ -34,7 +34,7 @@ def operands_of(value: Function) -> tuple[str, ...]:
 
 
 FACTS = frozenset({"compound", "cost", "elementwise", "exact", "fold", "fresh", "total"})
-"""What a declaration may say of an operation beside its derivatives: see `Primitive`."""
+"""The facts that declarations may state beside derivatives: see `Primitive`."""
 
 
 def facts_in(statements: dict[str, Any]) -> dict[str, Any]:

@@ -187,5 +187,5 @@ def _written(node: Node, args: Sequence[str]) -> str:
 
 
 def _scalar(name: str) -> str:
-    """What a source calls a function that is called number by number."""
+    """The name in a source of a function that is called number by number."""
     return f"scalar_{name}"

@@ -18,7 +18,7 @@ _RUN = 1024  # elements that are written past the caches at once, where there ar
 
 
 class Writer:
-    """What a kernel of fused steps reads, writes and computes, and the names of all that."""
+    """The operands, outputs and values of a kernel of fused steps, and their names."""
 
     def __init__(self, fused: Fused, passed_on: Container[Variable]) -> None:
         self.fused = fused

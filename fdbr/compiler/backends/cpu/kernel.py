@@ -148,7 +148,7 @@ def _put(output: Output, result: Any, out: Any, threads: int) -> None:
 
 
 def joined_parts(combine: Combine, found: Any, parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What threads have found, joined; of what stood in for them, which is one, itself."""
+    """The joined results of all threads; of what stood in for them, its one result."""
     if not found[-1, 0]:
         return tuple([part[0] for part in parts])
     return combined(combine, parts, (0,))

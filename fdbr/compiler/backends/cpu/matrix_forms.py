@@ -107,7 +107,7 @@ def _eliminated(w: _Square, right: Callable[[str, str], str], k: int) -> _Lines:
 def _checked(
     step: Instruction, out: Callable[[str, str], str], n: int, k: int, code: str
 ) -> _Lines:
-    """What happens where a matrix has no result: the function raises its error, or there is NaN."""
+    """The lines for a matrix without a result: the function raises its error, or there is NaN."""
     if step.params.get("strict", True):
         return ["bad |= regular == False"]
     line = f"{out('r', 'j')} = select(regular, {out('r', 'j')}, {code}(nan))"

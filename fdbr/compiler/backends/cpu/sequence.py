@@ -55,7 +55,7 @@ class Slot:
 
     @property
     def key(self) -> Any:
-        """What tells it from others."""
+        """Its place among others: equal for equal elements."""
         return id(self.root), self.look.start, self.look.strides, self.look.shape
 
     @property
@@ -112,7 +112,7 @@ class Check:
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """What it looks at."""
+        """The slot of the value."""
         return (self.slot,)
 
     @property
@@ -134,7 +134,7 @@ class Aim:
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """What it is set to, and what moves."""
+        """The first place, and the one that moves."""
         return self.slot, self.base
 
 
@@ -147,7 +147,7 @@ class Advance:
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """What moves."""
+        """The slot that moves."""
         return (self.slot,)
 
 

@@ -251,7 +251,7 @@ class Builder:
         self._copies = copies  # others are of this turn alone
 
     def _turned(self, loop: Loop, targets: Sequence[Slot]) -> None:
-        """What ends a turn: its results are put where they are wanted, those carried at last."""
+        """End a turn: put its results where they are wanted, those carried at last."""
         records = self._built.records
         sources = [self.slot(output) for output in loop.body.outputs]
         carried = {target.root for target in targets[: loop.carried]}

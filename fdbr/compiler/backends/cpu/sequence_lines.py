@@ -147,7 +147,7 @@ def _weight(records: Sequence[Record]) -> int:
 
 
 def _going_on(commands: Commands, number: int) -> Callable[..., None]:
-    """What is done where a sequence stops."""
+    """The function that goes on where a sequence has stopped."""
 
     def go_on(stopped: int, block: Any, *arguments: Any) -> None:
         try:

@@ -257,7 +257,7 @@ class Tables:
         self.words = words
 
     def array(self, place: int, shape: tuple[int, ...], strides: Any, dtype: Any) -> Any:
-        """What lies at a place, as an array."""
+        """The elements at a place, as an array."""
         address = int(self.words[place + _DATA])
         ends = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]
         before, behind = sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)

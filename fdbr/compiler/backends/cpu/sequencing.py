@@ -54,17 +54,17 @@ class Run:
 
     @property
     def reads(self) -> list[Variable]:
-        """What steps read."""
+        """The variables that steps read, and the roots of what they look at."""
         return [*self.roots, *(v for step in self.steps for v in step.reads)]
 
     @property
     def outs(self) -> list[Variable]:
-        """What they make."""
+        """The results of the steps."""
         return [v for step in self.steps for v in step.outs]
 
 
 class Natives:
-    """What is known of a program's steps before memory is planned.
+    """The native forms of a program's steps, as far as they are known before memory is planned.
 
     Parameters
     ----------

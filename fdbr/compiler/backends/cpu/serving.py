@@ -1,4 +1,4 @@
-"""What the process does in which kernels are compiled: see `background`."""
+"""Compile kernels for another process: see `background`."""
 
 import contextlib
 import os
