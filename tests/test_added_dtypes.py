@@ -10,6 +10,7 @@ from ops.short import added, ml_dtypes
 
 import fdbr
 from fdbr import ops, tree
+from fdbr.array import ufuncs
 from fdbr.testing import check_grads
 from fdbr.train import optim
 
@@ -175,3 +176,28 @@ def test_a_backward_function_gets_cotangents_of_the_dtype_of_its_values() -> Non
 def test_the_package_that_adds_dtypes_is_never_imported() -> None:
     code = "import sys, fdbr, fdbr.nn, fdbr.train; sys.exit('ml_dtypes' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+BESIDE = ["?", "i1", "u2", "i4", "u8", "f2", "f4", "f8", "F"]
+PLAIN_UFUNCS = [ufunc for ufunc in ufuncs if not ufunc.signature]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("ufunc", PLAIN_UFUNCS, ids=lambda ufunc: ufunc.__name__)
+def test_a_ufunc_computes_in_numpys_dtype_beside_every_other(ufunc: np.ufunc) -> None:
+    x, y = np.array([0.0, 1.0, 2.0, 3.0]), np.array([1.0, 2.0, 1.0, 3.0])
+    own = np.dtype("bfloat16")
+    kinds: list[Any] = [(own,) * ufunc.nin]
+    if ufunc.nin == 2:
+        kinds += [pair for kind in BESIDE for pair in ((own, kind), (kind, own))]
+    for chosen in kinds:
+        operands = [v.astype(kind) for v, kind in zip((x, y), chosen, strict=False)]
+        try:
+            outs = ufunc(*operands)
+        except Exception:
+            continue  # what NumPy has not
+        found = fdbr.vmap(ufunc)(*(v[None] for v in operands))
+        for one, other in zip(tree.leaves(found), tree.leaves(outs), strict=True):
+            assert one.dtype == other.dtype, chosen
+            values = (v.astype(complex) for v in (one[0], other))
+            np.testing.assert_allclose(*values, 0.02, 0.02, err_msg=str(chosen))

@@ -116,17 +116,24 @@ def _in_its_dtype(ufunc: np.ufunc, op: Callable[..., Any]) -> Callable[..., Any]
     """A function of several steps whose result has the dtype of the ufunc.
 
     NumPy's own floating dtypes are kept by each step; of added ones a Python number makes float32,
-    and of integers float64, where NumPy takes the narrowest that holds them.
+    and of integers float64, where NumPy takes the narrowest that holds them.  Of an added one and
+    another the ufunc alone knows the dtype in which it computes.
     """
 
     def composed(*args: Any) -> Any:
-        out = op(*args)
         dtypes = [
             type(x) if is_number(x) and type(x) is not bool else ops.result_type(x) for x in args
         ]
-        if not any(is_added(d) or getattr(d, "kind", "f") in "biu" for d in dtypes):
-            return out
-        outs = ufunc.resolve_dtypes((*dtypes, *(None,) * ufunc.nout))[-ufunc.nout :]
+        added = any(map(is_added, dtypes))
+        if not added and not any(getattr(d, "kind", "f") in "biu" for d in dtypes):
+            return op(*args)
+        resolved = ufunc.resolve_dtypes((*dtypes, *(None,) * ufunc.nout))
+        if added:
+            args = tuple(
+                x if is_number(x) else ops.astype(x, to, copy=False)
+                for x, to in zip(args, resolved, strict=False)
+            )
+        out, outs = op(*args), resolved[-ufunc.nout :]
         if type(out) is not tuple:
             return ops.astype(out, outs[0], copy=False)
         return tuple(ops.astype(part, to, copy=False) for part, to in zip(out, outs, strict=True))
