@@ -16,7 +16,7 @@ from typing import Any
 from fdbr.backend import Array
 from fdbr.ops.elementwise.arithmetic import sign
 from fdbr.ops.kinds import elementwise
-from fdbr.ops.special.far_out import FALLING, GROWING, slope_far_out, turning
+from fdbr.ops.special.far_out import FALLING, GROWING, hankel_slope, slope_far_out
 from fdbr.ops.special.library import (
     one_less,
     refuse_complex,
@@ -122,7 +122,7 @@ def _hankel_slope(f: Any, way: int, v: Any, z: Any) -> Any:
     def near(z: Any) -> Any:
         return 0.5 * (f(v - 1.0, z) - f(v + 1.0, z)) - 1j * way * f(v, z)
 
-    return slope_far_out(turning(v, way), v, z, near)
+    return hankel_slope(way, v, z, near)
 
 
 # --- modified -----------------------------------------------------------------------

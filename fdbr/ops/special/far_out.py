@@ -12,20 +12,21 @@ from typing import Any
 
 from fdbr.backend import Array
 from fdbr.ops.dtypes import is_complex
-from fdbr.ops.elementwise.arithmetic import abs, sign
+from fdbr.ops.elementwise.arithmetic import abs, remainder, round, sign
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.elementwise.complex_parts import real
+from fdbr.ops.elementwise.complex_parts import imag, real
 from fdbr.ops.elementwise.exponential import exp
+from fdbr.ops.elementwise.trigonometric import sin
 from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import unknown
 
-__all__ = ["FALLING", "GROWING", "slope_far_out", "turning"]
+__all__ = ["FALLING", "GROWING", "hankel_slope", "slope_far_out"]
 
 FALLING = 1, math.sqrt(math.pi / 2)  # signs and scale: those of kv
 GROWING = -1, 1 / math.sqrt(2 * math.pi)  # and of iv
 
 
-def turning(v: Array, way: int) -> tuple[Any, Any]:
+def _turning(v: Array, way: int) -> tuple[Any, Any]:
     """Signs and scale of Hankel's functions: of the first kind ``way`` is 1, of the second -1."""
     return 1j * way, math.sqrt(2 / math.pi) * exp(-1j * way * (v * (math.pi / 2) + math.pi / 4))
 
@@ -64,3 +65,39 @@ def slope_far_out(
     slope = scale * hankel_expansion(v, where(far, size, bound), signs=signs, order=1)
     slope = slope * sign(x) if parity == 1 else slope
     return where(far, slope, near(where(far, 1.0, x)))
+
+
+def hankel_slope(way: int, v: Array, z: Array, near: Callable[[Any], Any]) -> Any:
+    """The derivative of ``exp(-1j * way * z)`` times Hankel's function: ``near(z)``, but far out.
+
+    To the left of 0 by those of ``-z`` (https://dlmf.nist.gov/10.11), where all functions of the
+    two kinds fall: beyond the negative axis, on the side from which the function is not continued
+    to it, there are both.
+    """
+
+    def beside(z: Any) -> Any:
+        bound = _FAR + v * v
+        left = (abs(z) > bound) & (real(z) < 0)
+        return where(left, to_the_left(where(left, -z, bound)), near(where(left, 1.0, z)))
+
+    def to_the_left(w: Any) -> Any:
+        slopes, values = (
+            [
+                scale * hankel_expansion(v, w, signs=signs, order=order)
+                for signs, scale in (_turning(v, way), _turning(v, -way))
+            ]
+            for order in (1, 0)
+        )
+        turned = exp(-1j * way * math.pi * v) * slopes[1]
+        beyond = imag(w) > 0 if way == 1 else imag(w) <= 0
+        share = 2 * _cosine_of_turns(v) * exp(2j * way * where(beyond, w, 0.0))
+        both = turned + share * (slopes[0] + 2j * way * values[0])
+        return where(beyond, -both, turned)
+
+    return slope_far_out(_turning(v, way), v, z, beside)
+
+
+def _cosine_of_turns(v: Array) -> Any:
+    """``cos(pi * v)``, which is 0 between integers."""
+    whole = round(v)
+    return sin(math.pi * (0.5 - abs(v - whole))) * (1 - 2 * remainder(whole, 2))
