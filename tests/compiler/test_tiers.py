@@ -14,8 +14,12 @@ import numpy as np
 import pytest
 
 import fdbr
+from compiler.comparing import assert_same
+from compiler.drawing import random_arguments, random_program
 from fdbr import ops, tree
 from fdbr.compiler.backends.cpu import background
+from fdbr.compiler.backends.stepwise import stepwise
+from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.tiers import set_patience
 
 SHAPE = 64, 48
@@ -104,6 +108,50 @@ def test_numpy_stands_in_for_every_kernel_that_is_not_there(
     for _ in range(4):
         agrees(jitted(*arguments()), desired)
     assert jitted.report().recordings[0].waiting
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_numpy_stands_in_for_the_kernels_of_random_programs(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background._Service, "serve", lambda self: None)
+    set_patience(1e-9)
+    f = fdbr.value_and_grad(random_program(seed), (0, 1, 2))
+    jitted = fdbr.jit(f)
+    for args in [args for args in random_arguments(seed, 4) for _ in range(4)]:
+        assert_same(jitted(*args), f(*args), 4096)
+    assert "replay raised" not in str(jitted.report())
+
+
+@pytest.mark.parametrize("turns", [2, 40])
+def test_numpy_stands_in_for_the_kernels_of_loops(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background._Service, "serve", lambda self: None)
+    set_patience(1e-9)
+
+    def f(a: Any, x: Any, rows: Any) -> Any:
+        for i in range(turns):  # with one matrix in several places of the turn
+            x = np.tanh(a @ x + a.T @ x - rows[i]) @ a + np.linalg.solve(a + 4 * np.eye(2), x)
+        return np.sum(x * x)
+
+    generator = np.random.default_rng(0)
+    args = [generator.normal(size=shape) for shape in ((2, 2), (2, 2), (turns, 2, 2))]
+    for jitted in (fdbr.jit(f), fdbr.jit(fdbr.value_and_grad(f, (0, 1, 2)))):
+        for _ in range(5):
+            agrees(jitted(*args), jitted.__wrapped__(*args))
+        assert jitted.report().recordings[0].compiled
+        assert "replay raised" not in str(jitted.report())
+
+
+def test_a_program_step_by_step_takes_one_input_twice() -> None:
+    x = np.arange(3.0)
+    program = capture(lambda leaves: [leaves[0] * leaves[1]], "f", [x, x + 1]).program
+    first, second = program.inputs
+    run = stepwise([first, second, first], program.steps, [*program.outputs, first])
+    product, again = run(x, x + 1, x)
+    np.testing.assert_array_equal(product, x * (x + 1))
+    np.testing.assert_array_equal(again, x)
 
 
 def test_gradients_of_a_jitted_function_are_compiled_in_the_background_too() -> None:

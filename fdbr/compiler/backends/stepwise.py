@@ -37,10 +37,11 @@ def stepwise(
     last use.  It raises `GuardFailure` where a guard does not hold.  Kernels are among the steps
     only if they write over inputs; then there is the list besides of which `Compiled` tells.
     """
-    places: dict[Any, int] = {variable: i for i, variable in enumerate(inputs)}
-    begun = len(places)
+    taken = list(inputs)  # one variable twice, it may be
+    places: dict[Any, int] = {variable: i for i, variable in enumerate(taken)}
+    begun = len(taken)
     over = any(isinstance(step, Fused) for step in steps)
-    given = len(places) + over
+    given = begun + over
     rest: list[Any] = []  # constants, and room for results
 
     def place(operand: Any) -> int:
