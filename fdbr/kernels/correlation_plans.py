@@ -140,6 +140,20 @@ def _common(problem: Problem) -> tuple[dict[str, int], Any, int, int]:
     return entries, places, rows * end.windows, problem.inputs * leads * end.taps
 
 
+def _block_entries(problem: Problem, windows: int, block: int, depth: int) -> dict[str, int]:
+    """The entries for blocks of so many windows and taps."""
+    size = problem.dtype.itemsize
+    lanes = vector_bytes() // size
+    pitch = block + lanes
+    return {
+        "block": block,
+        "taps": depth,
+        "pitch": pitch,
+        "space": _share((depth * pitch + lanes) * size, 1, _ALIGNED),
+        "out.example": problem.groups * problem.outputs * windows,
+    }
+
+
 def _share(number: int, parts: int, multiple: int = 1) -> int:
     """How many belong to each of some parts, as a multiple."""
     return -(-number // (parts * multiple)) * multiple
@@ -167,18 +181,12 @@ def plan(problem: Problem) -> tuple[CorrelationPlan, int]:
     parts = max(1, min(-(-thread_count() // (number * blocks)), outputs // high))
     share = _share(outputs, parts, high)
     parts = -(-outputs // share)
-    pitch = block + lanes
-    entries |= {
-        "block": block,
+    entries |= _block_entries(problem, windows, block, depth) | {
         "blocks": blocks,
-        "taps": depth,
-        "pitch": pitch,
         "shares": parts,
         "share": share,
         "units": number * blocks * parts,
         "out.step": windows,
-        "out.example": problem.groups * outputs * windows,
-        "space": -(-(depth * pitch + lanes) * size // _ALIGNED) * _ALIGNED,
     }
     source = correlating(size, lanes, high, outputs % high, wide, _near(entries["stride"]))
     work = number * outputs * windows * taps
@@ -217,18 +225,12 @@ def inner_plan(problem: Problem) -> CorrelationPlan:
     shares = -(-taps // depth)
     # In the same blocks on any number of threads, for they are added up one by one.
     block = _share(windows, -(-windows * size // _ROW), lanes)
-    pitch = block + lanes
-    entries |= {
-        "block": block,
-        "taps": depth,
-        "pitch": pitch,
+    entries |= _block_entries(problem, windows, block, depth) | {
         "shares": shares,
         "units": problem.groups * shares,
         "out.step": taps,
         "weight.step": windows,
         "weight.group": outputs * windows,
-        "out.example": problem.groups * outputs * windows,
-        "space": -(-(depth * pitch + lanes) * size // _ALIGNED) * _ALIGNED,
     }
     source = inner(size, lanes, high, outputs % high, wide, _near(entries["stride"]))
     work = entries["examples"] * problem.groups * outputs * windows * taps
