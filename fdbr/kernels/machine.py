@@ -17,7 +17,7 @@ from typing import Any
 from fdbr.kernels import scalars
 
 __all__ = [
-    *("Address", "address_of", "cache_directory", "code_of", "digest", "find", "kept", "optimized"),
+    *("Address", "address_of", "cache_directory", "code", "code_of", "digest", "find", "kept"),
     *("optimized_address", "optimized_code", "placed", "processor", "takes_to_load"),
     "vector_bytes",
 ]
@@ -113,7 +113,7 @@ def address_of(source: str) -> int:
     found = _loaded.get(source)
     if found is None:
         name = digest(source, processor())
-        found = kept(name, lambda: ("kernel", _compiled(source)))
+        found = kept(name, lambda: ("kernel", code(source)))
         found = _loaded.setdefault(source, found)  # another thread may have been faster
     return found
 
@@ -157,7 +157,7 @@ def _machine(**options: Any) -> Any:
     return _llvm().Target.from_default_triple().create_target_machine(jit=True, **options)
 
 
-def _compiled(source: str) -> bytes:
+def code(source: str) -> bytes:
     """The object file of a module that is written for this processor."""
     return _emitted(_parsed(source))
 
@@ -171,11 +171,6 @@ def optimized_code(source: str) -> bytes:
         If LLVM does not understand the source.
     """
     return _emitted(_optimized(source))
-
-
-def optimized(source: str) -> str:
-    """Optimise a module before instructions are chosen."""
-    return str(_optimized(source))
 
 
 def _parsed(source: str) -> Any:
@@ -199,6 +194,7 @@ def _emitted(module: Any) -> bytes:
     return found
 
 
+@functools.cache
 def _this_machine() -> Any:
     llvm = _llvm()
     features = llvm.get_host_cpu_features().flatten()

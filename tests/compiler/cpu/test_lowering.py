@@ -1,21 +1,25 @@
 """The kernel language: what a kernel does is what Python does with the same text."""
 
 import math
+import operator
 import textwrap
 from types import FunctionType
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fdbr.compiler.backends.cpu import compiling
 from fdbr.compiler.backends.cpu.compiling import translated
 from fdbr.compiler.backends.cpu.kernel_functions import function
 from fdbr.compiler.backends.cpu.launching import launch_alone
-from fdbr.compiler.backends.cpu.llvm_text import KernelError
+from fdbr.compiler.backends.cpu.llvm_values import KernelError
 from fdbr.compiler.backends.cpu.lowering import lower
-from fdbr.kernels.machine import optimized, optimized_code, placed
+from fdbr.kernels.machine import code, optimized_code, placed
 
 INTEGERS = [-9, -7, -6, -1, 0, 1, 2, 5, 6, 9]
+RANGES = [(0, 1), (0, 3), (2, 6), (0, 8), (1, 24), (0, 40), (0, 64), (5, 82)]
 DTYPES = {"f4": np.float32, "f8": np.float64, "i4": np.int32, "i8": np.int64}
 PYTHON = {
     "f4": float,
@@ -24,6 +28,9 @@ PYTHON = {
     "i8": int,
     "u1": int,
     "nan": math.nan,
+    "plus": operator.add,
+    "larger": max,
+    "smaller": min,
     "select": lambda condition, chosen, otherwise: chosen if condition else otherwise,
 }
 
@@ -66,13 +73,13 @@ def check(body, *arrays, stop=0):
     arrays = [np.array(array) for array in arrays]
     names = "abcdefgh"[: len(arrays)]
     lists = {name: array.tolist() for name, array in zip(names, arrays, strict=True)}
-    scope = PYTHON | lists | {"stop": stop, "thread": 0}
+    scope = PYTHON | lists | {"start": 0, "stop": stop, "thread": 0}
     for name, own in OWN.items():
         scope[name] = FunctionType(own.python.__code__, scope)
     exec(textwrap.dedent(body), scope)
     codes = [(name, array.dtype.str[1:]) for name, array in zip(names, arrays, strict=True)]
-    text = lower(source(body, codes), compiling._scope() | OWN)
-    address = placed("kernel", optimized_code(text))
+    text, final = lower(source(body, codes), compiling._scope() | OWN)
+    address = placed("kernel", code(text) if final else optimized_code(text))
     table = np.array([id(array) for array in arrays], np.int64)
     launch_alone(address, table.ctypes.data, stop)
     for name, array in zip(names, arrays, strict=True):
@@ -122,7 +129,7 @@ def test_what_is_no_number_equals_nothing_and_is_less_than_nothing():
 @pytest.mark.parametrize("right", DTYPES)
 def test_types_mix_as_those_of_numpy_do(left, right):
     expected = np.result_type(DTYPES[left], DTYPES[right]).str[1:]
-    text = translated(source("c[0] = a[0] * b[0]", [("a", left), ("b", right), ("c", "f8")]))
+    text, _ = translated(source("c[0] = a[0] * b[0]", [("a", left), ("b", right), ("c", "f8")]))
     name = {"f4": "fmul float", "f8": "fmul double", "i4": "mul i32", "i8": "mul i64"}[expected]
     assert f" = {name} " in text
 
@@ -134,7 +141,7 @@ def test_numbers_that_are_written_down_take_the_type_of_what_they_meet(code):
     text = source(
         "for r in range(stop):\n    b[r] = (2 * a[r] + 0.1) / 3", [("a", code), ("b", code)]
     )
-    address = placed("kernel", optimized_code(translated(text)))
+    address = placed(*compiling.code_of(text))
     launch_alone(address, np.array([id(x), id(out)], np.int64).ctypes.data, 2)
     np.testing.assert_array_equal(out, (2 * x + x.dtype.type(0.1)) / 3)
 
@@ -277,6 +284,57 @@ def test_rows_shorter_than_a_vector_are_computed_in_vectors(rows, width):
             c_{width} = a[r * {width} + c] * b[c]
             d[r * {width} + c] = floor(c_{width}) + a[r * {width} + c]
     """
-    text = optimized(translated(source(body, [(name, "f4") for name in "abcd"])))
+    text, _ = translated(source(body, [(name, "f4") for name in "abcd"]))
     assert "x float> @llvm.floor" in text
-    assert "memcheck" not in text  # the arrays lie apart
+
+
+PLACE = st.integers(0, 6).map("i + {}".format)
+READ = st.tuples(st.sampled_from("abc"), PLACE).map("{0[0]}[{0[1]}]".format) | st.sampled_from(
+    ["a[3]", "b[stop]", "c[9]", "f4(i)", "2"]
+)
+VALUE = st.tuples(READ, st.sampled_from("+-"), READ).map("{0[0]} {0[1]} {0[2]}".format)
+CHANGE = st.one_of(  # all numbers stay whole and small, so that sums are exact in any order
+    st.tuples(st.sampled_from("abc"), PLACE, VALUE).map(
+        "{0[0]}[{0[1]}] = select(abs({0[2]}) > 9, 1, {0[2]})".format
+    ),
+    st.tuples(VALUE, PLACE).map("x = {0[0]}; c[{0[1]}] = select(x > 3, 1, x - x)".format),
+    VALUE.map("total = plus(total, f4({}))".format),
+    VALUE.map("most = larger(most, f4({}))".format),
+    VALUE.map("least = smaller(least, f4({}))".format),
+    VALUE.map("found |= {} > 3".format),
+)
+
+
+@given(
+    st.lists(CHANGE, min_size=1, max_size=3),
+    st.sampled_from([(0, "stop"), (3, "stop"), ("start", "stop - 2"), ("stop", 12), *RANGES]),
+    st.sampled_from(["d8", "f4", "f8"]),
+    st.sampled_from([1, 3]),
+    st.integers(0, 40),
+)
+def test_loops_of_vectors_do_what_loops_of_numbers_do(changes, bounds, dtype, rounds, stop):
+    lines = textwrap.indent("\n".join(changes), " " * 8)
+    first, end = bounds
+    body = f"""
+total, most, least, found = f4(0), f4(-99), f4(99), False
+for r in range({rounds}):
+    for i in range({first}, {end}):
+{lines}
+    d[r] = total + most + least + u1(found)
+"""
+    dtypes = ["f4", "f8", "f4"] if dtype == "d8" else [dtype] * 3
+    arrays = [np.arange(90) * k % 8 - 3 for k in (1, 3, 5)]
+    arrays = [x.astype(code) for x, code in zip(arrays, dtypes, strict=True)]
+    check(body, *arrays, np.zeros(3), stop=stop)
+
+
+def test_numbers_of_two_lengths_meet_in_a_loop_of_vectors():
+    body = """
+    for i in range(stop):
+        b[i] = a[i] * 3
+        c[i] = i4(i) + i4(b[i])
+        d[i] = u1(b[i] > c[i]) + u1(i > 20)
+    """
+    x = np.arange(40.0, dtype=np.float32) - 20
+    for stop in (0, 5, 16, 33):
+        check(body, x, np.zeros(40), np.zeros(40, np.int32), np.zeros(40, np.uint8), stop=stop)

@@ -18,15 +18,16 @@ from fdbr.compiler.backends.cpu import (
 )
 from fdbr.compiler.backends.cpu.lowering import lower
 from fdbr.kernels import machine
-from fdbr.kernels.machine import Address, digest, find, optimized_code, placed, processor
+from fdbr.kernels.machine import Address, code, digest, find, optimized_code, placed, processor
 from fdbr.kernels.machine import code_of as kept_code
 
 __all__ = ["address_of", "code_of", "find_address", "load", "measures", "translated"]
 
 _LIBRARIES = conv_tiles, language, intrinsics, register_tiles, streaming
 _FRONT_END = (
-    *("kernel_expressions.py", "kernel_functions.py", "llvm_text.py", "lowering.py"),
-    "vector_text.py",
+    *("held_memory.py", "kernel_expressions.py", "kernel_functions.py", "llvm_instructions.py"),
+    *("llvm_numbers.py", "llvm_text.py", "llvm_values.py", "loop_parts.py", "lowering.py"),
+    *("vector_loops.py", "vector_text.py"),
 )
 _RECENT = 64  # kernels that stay in memory though no program uses them
 
@@ -101,11 +102,12 @@ def _library_version() -> str:
 
 
 def _compiled(source: str) -> tuple[str, bytes]:
-    return "kernel", optimized_code(translated(source))
+    text, final = translated(source)
+    return "kernel", code(text) if final else optimized_code(text)
 
 
-def translated(source: str) -> str:
-    """A kernel in LLVM's language."""
+def translated(source: str) -> tuple[str, bool]:
+    """A kernel in LLVM's language, and whether it is for good: see `lower`."""
     return lower(source, _scope())
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr.compiler.backends.cpu.kernel_functions import intrinsic
-from fdbr.compiler.backends.cpu.llvm_text import Builder, Value
+from fdbr.compiler.backends.cpu.llvm_text import Builder
+from fdbr.compiler.backends.cpu.llvm_values import Value
 from fdbr.compiler.backends.cpu.vector_text import Vectors
 
 __all__ = ["NAMES"]

@@ -9,7 +9,8 @@ from math import inf, nan
 from typing import Any
 
 from fdbr.compiler.backends.cpu.kernel_functions import BUILTINS, function, intrinsic, of_real
-from fdbr.compiler.backends.cpu.llvm_text import TYPES, Builder, KernelError, Value
+from fdbr.compiler.backends.cpu.llvm_text import Builder
+from fdbr.compiler.backends.cpu.llvm_values import KernelError, Value, kind
 from fdbr.kernels import scalars
 
 __all__ = ["NAMES"]
@@ -21,14 +22,14 @@ f4, f8, i4, i8 = (BUILTINS[name] for name in ("f4", "f8", "i4", "i8"))
 def number(builder: Builder, bits: Value) -> Value:
     """The floating number of the same bits."""
     type = "f4" if bits.type == "i4" else "f8"
-    return Value(type, builder.add(f"bitcast {bits.typed} to {TYPES[type]}"))
+    return builder.like(bits, f"bitcast {bits.typed} to {kind(type, bits.lanes)}", type)
 
 
 @intrinsic
 def bits(builder: Builder, x: Value) -> Value:
     """The integer of the same bits."""
     type = "i4" if x.type == "f4" else "i8"
-    return Value(type, builder.add(f"bitcast {x.typed} to {TYPES[type]}"))
+    return builder.like(x, f"bitcast {x.typed} to {kind(type, x.lanes)}", type)
 
 
 @intrinsic
@@ -44,9 +45,7 @@ def _of_reals(name: str) -> Any:
         first, *_ = values = tuple(builder.alike(*values))
         if first.type not in ("f4", "f8"):
             raise KernelError(f"{name} is for f4 and f8, not for {first.type}")
-        suffix = f"f{8 * int(first.type[1])}"
-        texts = [value.typed for value in values]
-        return Value(first.type, builder.call(f"llvm.{name}.{suffix}", TYPES[first.type], *texts))
+        return builder.called_on(name, *values)
 
     return intrinsic(write)
 
@@ -71,8 +70,9 @@ def _extreme(comparison: str) -> Any:
         """
         if x.type != extreme.type or x.type not in ("f4", "f8"):
             raise KernelError(f"no extreme is of {extreme.type} and {x.type}")
-        better = builder.add(f"fcmp nnan nsz o{comparison} {x.typed}, {extreme.text}")
-        return builder.select(Value("b1", better), x, extreme, "nnan nsz")
+        extreme, x = builder.alike(extreme, x)
+        better = builder.like(x, f"fcmp nnan nsz o{comparison} {x.typed}, {extreme.text}", "b1")
+        return builder.select(better, x, extreme, "nnan nsz")
 
     return partial
 
@@ -81,6 +81,8 @@ def scalar(name: str) -> Any:
     """A function of single numbers in double precision, which is called as it is."""
 
     def write(builder: Builder, *values: Value) -> Value:
+        if any(value.varies for value in values):
+            raise KernelError(f"{name} is called number by number")
         given = [builder.cast(value, "f8").typed for value in values]
         given += ["i32 0"] * scalars.is_cython(name)
         types = ", ".join(value.split()[0] for value in given)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbr.compiler.backends.cpu.kernel_functions import BUILTINS, Function, Intrinsic
-from fdbr.compiler.backends.cpu.llvm_text import Builder, KernelError, Module, Value
+from fdbr.compiler.backends.cpu.llvm_text import Builder, Module
+from fdbr.compiler.backends.cpu.llvm_values import KernelError, Value
 
 __all__ = ["OPERATORS", "Expressions", "phi", "pick"]
 
@@ -183,8 +184,12 @@ class Expressions(Builder):
             raise KernelError(f"{name} is called with other arguments than it has")
         if isinstance(found, Intrinsic):
             return found.write(self, *args)
-        head, result = self.called(found, tuple([arg.type for arg in args]))
-        text = f"call {head}({', '.join([self.strong(arg).typed for arg in args])})"
+        return self.applied(found, [self.strong(arg) for arg in args])
+
+    def applied(self, function: Function, args: Sequence[Value]) -> Value | None:
+        """Write a call of a function."""
+        head, result = self.called(function, tuple([arg.type for arg in args]))
+        text = f"call {head}({', '.join([arg.typed for arg in args])})"
         if result is None:
             self.do(text)
             return None
@@ -193,7 +198,7 @@ class Expressions(Builder):
 
 def phi(a: Value, first: str, text: str, second: str) -> str:
     """A phi node: one value from one block, and another of its type from another."""
-    return f"phi {a.typed.split()[0]} [ {a.text}, %{first} ], [ {text}, %{second} ]"
+    return f"phi {a.typed.removesuffix(a.text)}[ {a.text}, %{first} ], [ {text}, %{second} ]"
 
 
 def pick(table: dict[type, Any], node: ast.AST) -> Any:

@@ -12,7 +12,8 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.compiler.backends.cpu.llvm_text import TYPES, Builder, KernelError, Value
+from fdbr.compiler.backends.cpu.llvm_text import Builder
+from fdbr.compiler.backends.cpu.llvm_values import TYPES, KernelError, Value
 
 __all__ = ["BUILTINS", "Function", "Intrinsic", "function", "intrinsic", "of_real"]
 
@@ -86,8 +87,7 @@ def _of_integers(name: str) -> Callable[..., Value]:
         if out.type != "i8":
             raise KernelError(f"{name} is for i8, not for {out.type}")
         for value in rest:
-            text = builder.call(f"llvm.s{name}.i64", "i64", out.typed, value.typed)
-            out = Value("i8", text)
+            out = builder.called_on(f"s{name}", out, value)
         return out
 
     return write
@@ -105,8 +105,7 @@ def of_real(name: str) -> Any:
     def write(builder: Builder, x: Value) -> Value:
         if x.type not in ("f4", "f8"):
             raise KernelError(f"{name} is for f4 and f8, not for {x.type}")
-        suffix = f"f{8 * int(x.type[1])}"
-        return Value(x.type, builder.call(f"llvm.{name}.{suffix}", TYPES[x.type], x.typed))
+        return builder.called_on(name, builder.strong(x))
 
     return Intrinsic(write)
 

@@ -2,7 +2,8 @@
 
 from fdbr.compiler.backends.cpu.kernel_functions import intrinsic
 from fdbr.compiler.backends.cpu.launching import HEAD
-from fdbr.compiler.backends.cpu.llvm_text import Builder, Value
+from fdbr.compiler.backends.cpu.llvm_text import Builder
+from fdbr.compiler.backends.cpu.llvm_values import Value
 
 __all__ = ["NAMES"]
 

@@ -10,20 +10,27 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fdbr.compiler.backends.cpu.kernel_expressions import OPERATORS, Expressions, phi, pick
+from fdbr.compiler.backends.cpu.kernel_expressions import OPERATORS, phi, pick
 from fdbr.compiler.backends.cpu.kernel_functions import Function
-from fdbr.compiler.backends.cpu.llvm_text import Builder, KernelError, Module, Value
+from fdbr.compiler.backends.cpu.llvm_text import Builder, Module
+from fdbr.compiler.backends.cpu.llvm_values import KernelError, Value
+from fdbr.compiler.backends.cpu.loop_parts import Parts, parts_of
+from fdbr.compiler.backends.cpu.vector_loops import VectorLoops
 
 __all__ = ["lower"]
 
 _ARGUMENTS = [Value("i8", f"%{name}") for name in ("table", "start", "stop", "thread")]
-_FEW = 4  # rounds of a loop that is written out, so that the one around it is of vectors
+_FEW = 4  # turns of a loop that is written out
+_MOST = 64  # statements of all its turns
+_SHORT = 2  # statements of a function that is written out where it is called
 _POSITIVE = f"range(i64 0, {1 << 62})"
 _Carried = dict[str, tuple[Value, str]]
 
 
-def lower(source: str, scope: dict[str, Any]) -> str:
+def lower(source: str, scope: dict[str, Any]) -> tuple[str, bool]:
     """A module in LLVM's language with the last function of a source, ``kernel``.
+
+    And whether LLVM need not improve it before it chooses instructions.
 
     ``scope`` has what the source may name beside the functions that stand before it.
     """
@@ -35,21 +42,30 @@ def lower(source: str, scope: dict[str, Any]) -> str:
             scope[kernel.name] = Function(kernel, scope)
         else:
             exec(compile(ast.Module([statement], []), "<fdbr kernel>", "exec"), scope)
+    try:
+        return _module(kernel, scope, vectors=True)
+    except KernelError:  # a name is used behind a loop of vectors, perhaps
+        return _module(kernel, scope, vectors=False)
+
+
+def _module(kernel: ast.FunctionDef, scope: dict[str, Any], vectors: bool) -> tuple[str, bool]:
     module = Module()
+    module.vectors = vectors
     lowering = _Lowering(module, scope, "")
     lowering.body(kernel, _ARGUMENTS)
     lowering.do("ret void")
     arguments = ", ".join(f"i64 {_POSITIVE} {value.text}" for value in _ARGUMENTS)
     _finish(lowering, f"void @kernel({arguments})")
-    return module.text()
+    return module.text(), module.final
 
 
 def _finish(lowering: Builder, head: str) -> None:
+    lowering.module.final &= not lowering.slots
     body = "\n".join([*lowering.slots, *lowering.lines])
     lowering.module.texts.append(f"define {head} {{\nentry:\n{body}\n}}\n")
 
 
-class _Lowering(Expressions):
+class _Lowering(VectorLoops):
     """A function of the kernel language on its way to LLVM's.
 
     Attributes
@@ -59,6 +75,10 @@ class _Lowering(Expressions):
     """
 
     line = 0
+
+    def __init__(self, module: Module, scope: dict[str, Any], flags: str) -> None:
+        super().__init__(module, scope, flags)
+        self.inside: list[Function] = []  # the functions that are written where they are called
 
     def called(self, function: Function, types: tuple[str, ...]) -> tuple[str, str | None]:
         module = self.module
@@ -78,6 +98,21 @@ class _Lowering(Expressions):
             _finish(lowering, f"internal {head}({given}) alwaysinline")
             found = module.functions[key] = head, result.type if result else None
         return found
+
+    def applied(self, function: Function, args: Sequence[Value]) -> Value | None:
+        if self.lanes == 1 and len(function.tree.body) > _SHORT:
+            return super().applied(function, args)
+        if function in self.inside:
+            raise KernelError(f"{function.tree.name} calls itself")
+        outer = self.scope, self.flags, self.values, self.lost
+        self.inside.append(function)
+        flags = f"{function.flags} " if function.flags else ""
+        self.scope, self.flags, self.values, self.lost = function.scope, flags, {}, {}
+        try:
+            return self.body(function.tree, args)
+        finally:
+            self.inside.pop()
+            self.scope, self.flags, self.values, self.lost = outer
 
     def body(self, tree: ast.FunctionDef, arguments: Sequence[Value]) -> Value | None:
         """Write the body, but for the return; gives the value that it returns."""
@@ -167,7 +202,18 @@ class _Lowering(Expressions):
     def repeat_for(self, node: ast.For) -> None:
         first, stop, step = self.bounds(node)
         always = first.literal is not None and stop.literal is not None
-        if always and not range(first.literal, stop.literal, step.literal or 1):
+        turns = range(first.literal, stop.literal, step.literal or 1) if always else None
+        if turns is not None and not turns:
+            return
+        if turns is not None and len(turns) == 1:
+            self.write_out(node, turns)
+            return
+        parts = parts_of(node)
+        plain = step.literal == 1 and parts.innermost and self.module.vectors
+        if plain and self.vector_loop(node, parts, first, stop):
+            return
+        if turns is not None and len(turns) <= _FEW and _weight(node) <= _MOST:
+            self.write_out(node, turns)
             return
         up = step.literal is None or step.literal > 0
         compare = f"icmp {'slt' if up else 'sgt'} i64"
@@ -178,7 +224,9 @@ class _Lowering(Expressions):
             self.branch(self.add(f"{compare} {first.text}, {stop.text}"), body, after)
         self.begin(body)
         index, following = Value("i8", self.name()), self.name()
-        at, outer, carried = self.enter(node)
+        if turns is not None:
+            self.ranges[index.text] = turns if turns.step > 0 else turns[::-1]
+        at, outer, carried = self.enter(parts)
         assert isinstance(node.target, ast.Name)
         self.bind(node.target.id, index)
         self.statements(node.body)
@@ -186,8 +234,7 @@ class _Lowering(Expressions):
         self.repeat(carried, at, before)
         self.do(f"{following} = add nsw i64 {index.text}, {step.text}")
         end, more = self.block, self.add(f"{compare} {following}, {stop.text}")
-        few = always and len(range(first.literal, stop.literal, step.literal or 1)) <= _FEW
-        self.branch(more, body, after, self.unrolled() if few and _is_innermost(node) else "")
+        self.branch(more, body, after)
         self.begin(after)
         if not always:
             for name, (old, _) in carried.items():
@@ -196,10 +243,13 @@ class _Lowering(Expressions):
             self.leave(outer)
         self.lose(node.target.id, "has no value after its loop")
 
-    def unrolled(self) -> str:
-        """The metadata of a loop that is to be unrolled."""
-        how = self.module.note('!{!"llvm.loop.unroll.full"}')
-        return f", !llvm.loop {self.module.note(f'distinct !{{*, {how}}}')}"
+    def write_out(self, node: ast.For, turns: range) -> None:
+        """Write turn after turn, without a loop."""
+        assert isinstance(node.target, ast.Name)
+        for turn in turns:
+            self.bind(node.target.id, Value("i8", str(turn)))
+            self.statements(node.body)
+        self.lose(node.target.id, "has no value after its loop")
 
     def bounds(self, node: ast.For) -> tuple[Value, Value, Value]:
         """Where a loop begins, before what it ends, and its step."""
@@ -225,7 +275,7 @@ class _Lowering(Expressions):
         before, head, body, after = self.block, self.label(), self.label(), self.label()
         self.jump(head)
         self.begin(head)
-        at, outer, carried = self.enter(node)
+        at, outer, carried = self.enter(parts_of(node))
         self.branch(self.truth(self.value(node.test)).text, body, after)
         values = self.values
         self.values = dict(values)
@@ -239,16 +289,14 @@ class _Lowering(Expressions):
                 self.values[name] = values[name]
         self.leave(outer)
 
-    def enter(
-        self, node: ast.For | ast.While
-    ) -> tuple[int, set[str], dict[str, tuple[Value, str]]]:
+    def enter(self, parts: Parts) -> tuple[int, set[str], dict[str, tuple[Value, str]]]:
         """Begin what is repeated: names that it changes stand for what the last round made.
 
         Returns where that is to be written, the names that there are, and for those that change
         their values before and the names that LLVM is to know them by.
         """
         carried = {}
-        for name in _assigned(node):
+        for name in parts.assigned:
             old = self.values.get(name)
             if old is not None:
                 carried[name] = old, self.name()
@@ -276,23 +324,12 @@ class _Lowering(Expressions):
             self.lose(name, "may have no value")
 
 
-def _assigned(node: ast.For | ast.While) -> list[str]:
-    """The names that a loop assigns to, but for the one in which it counts."""
-    names = [
-        inner.id
-        for statement in node.body
-        for inner in ast.walk(statement)
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
-    ]
-    own = (
-        node.target.id if isinstance(node, ast.For) and isinstance(node.target, ast.Name) else None
-    )
-    return [name for name in dict.fromkeys(names) if name != own]
-
-
-def _is_innermost(node: ast.For) -> bool:
-    inside = (part for statement in node.body for part in ast.walk(statement))
-    return not any(isinstance(part, ast.For | ast.While) for part in inside)
+def _weight(node: ast.For | ast.While) -> int:
+    """About how many statements the turns of a loop are."""
+    total = 0
+    for statement in node.body:
+        total += _weight(statement) if isinstance(statement, ast.For | ast.While) else 1
+    return total * _FEW
 
 
 _STATEMENTS: dict[type, Callable[[_Lowering, Any], None]] = {

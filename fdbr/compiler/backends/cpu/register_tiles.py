@@ -5,7 +5,8 @@ of the first operand times the vectors of a row of the second one.
 """
 
 from fdbr.compiler.backends.cpu.kernel_functions import intrinsic
-from fdbr.compiler.backends.cpu.llvm_text import Builder, KernelError, Value
+from fdbr.compiler.backends.cpu.llvm_text import Builder
+from fdbr.compiler.backends.cpu.llvm_values import KernelError, Value
 from fdbr.compiler.backends.cpu.vector_text import Vectors
 
 __all__ = ["NAMES"]

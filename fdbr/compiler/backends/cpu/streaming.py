@@ -6,7 +6,8 @@ caches; these do neither.
 
 from fdbr.compiler.backends.cpu.kernel_functions import function, intrinsic
 from fdbr.compiler.backends.cpu.language import address
-from fdbr.compiler.backends.cpu.llvm_text import Builder, Value
+from fdbr.compiler.backends.cpu.llvm_text import Builder
+from fdbr.compiler.backends.cpu.llvm_values import Value
 
 __all__ = ["NAMES"]
 

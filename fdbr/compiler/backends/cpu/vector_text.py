@@ -5,7 +5,8 @@ All addresses and distances are in bytes, and numbers of Python or names of LLVM
 
 from typing import Any
 
-from fdbr.compiler.backends.cpu.llvm_text import TYPES, Builder, Value
+from fdbr.compiler.backends.cpu.llvm_text import Builder
+from fdbr.compiler.backends.cpu.llvm_values import TYPES, Value
 from fdbr.compiler.backends.cpu.vectors import lanes
 from fdbr.kernels.machine import vector_bytes
 

@@ -1,0 +1,87 @@
+"""Values of kernels in LLVM's language, and their types.
+
+The types are called as dtypes are: ``f4``, ``f8``, ``i4``, ``i8``, ``u1``, and ``b1`` for truth
+values; a pointer to numbers has a star before their type.
+"""
+
+from typing import Any, NamedTuple
+
+__all__ = ["BITS", "BYTES", "KernelError", "TYPES", "Value", "kind", "suffix"]
+
+TYPES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "u1": "i8", "b1": "i1"}
+"""The types of numbers, and what LLVM calls them."""
+
+BITS = {"b1": 1, "u1": 8, "i4": 32, "i8": 64, "f4": 32, "f8": 64}
+"""How long they are in registers."""
+
+BYTES = {type: max(bits // 8, 1) for type, bits in BITS.items()}
+"""How long they are in memory."""
+
+
+class KernelError(Exception):
+    """A kernel says what its language does not have.
+
+    Attributes
+    ----------
+    where
+        The function and the line in it, once they are known.
+    """
+
+    where: str | None = None
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.where is None else f"{self.where}: {text}"
+
+
+class Value(NamedTuple):
+    """A value of a kernel.
+
+    Attributes
+    ----------
+    type
+        Its type.
+    text
+        What LLVM calls it.
+    literal
+        The number that is written down, if it is one: its type is weak.
+    apart
+        What marks the reads and writes of a pointer's elements, see `Module.apart`.
+    lanes
+        How many numbers it is, in a vector.
+    counts
+        Of an integer that is one more in each lane of a vector: the name of the first one, less a
+        constant, and that constant.  It has no text, and the name is empty for the constant alone.
+    """
+
+    type: str
+    text: str
+    literal: Any = None
+    apart: str = ""
+    lanes: int = 1
+    counts: tuple[str, int] | None = None
+
+    @property
+    def varies(self) -> bool:
+        """Whether it has a number for each lane."""
+        return self.lanes > 1 or self.counts is not None
+
+    @property
+    def is_pointer(self) -> bool:
+        return self.type[0] == "*"
+
+    @property
+    def typed(self) -> str:
+        """It with its type, as LLVM writes it."""
+        return f"{'ptr' if self.is_pointer else kind(self.type, self.lanes)} {self.text}"
+
+
+def kind(type: str, lanes: int = 1) -> str:
+    """What LLVM calls numbers of a type."""
+    return TYPES[type] if lanes == 1 else f"<{lanes} x {TYPES[type]}>"
+
+
+def suffix(type: str, lanes: int) -> str:
+    """How LLVM's functions of numbers of a type are told from those of others."""
+    one = f"{'f' if type[0] == 'f' else 'i'}{BITS[type]}"
+    return one if lanes == 1 else f"v{lanes}{one}"

@@ -1,0 +1,63 @@
+"""What a loop of the kernel language is made of, found in one walk over its text."""
+
+import ast
+from typing import Any, NamedTuple
+
+__all__ = ["Parts", "parts_of"]
+
+
+class Parts(NamedTuple):
+    """What a loop is made of.
+
+    Attributes
+    ----------
+    assigned
+        The names that it assigns to, but for the one in which it counts.
+    pointers, functions
+        The names of what it reads and writes, and of what it calls.
+    operations
+        How many there are.
+    innermost
+        Whether there is no loop in it.
+    """
+
+    assigned: dict[str, None]
+    pointers: set[str]
+    functions: list[str]
+    operations: int
+    innermost: bool
+
+
+def parts_of(node: ast.For | ast.While) -> Parts:
+    """Take a loop apart."""
+    assigned: dict[str, None] = {}
+    pointers, functions = set(), []
+    operations, innermost = 0, True
+    stack: list[Any] = node.body[::-1]
+    while stack:
+        part = stack.pop()
+        kind = type(part)
+        if kind is ast.Name:
+            if type(part.ctx) is ast.Store:
+                assigned[part.id] = None
+        elif kind is ast.Subscript:
+            if type(part.value) is ast.Name:
+                pointers.add(part.value.id)
+            stack += (part.slice, part.value)
+        elif kind is ast.BinOp:
+            operations += 1
+            stack += (part.right, part.left)
+        elif kind is ast.Call:
+            operations += 1
+            if type(part.func) is ast.Name:
+                functions.append(part.func.id)
+            stack += part.args
+        elif kind is ast.Assign:
+            stack += (part.value, *part.targets)
+        elif kind is not ast.Constant:
+            operations += kind is ast.Compare or kind is ast.UnaryOp
+            innermost &= kind is not ast.For and kind is not ast.While
+            stack += ast.iter_child_nodes(part)
+    if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+        assigned.pop(node.target.id, None)
+    return Parts(assigned, pointers, functions, operations, innermost)

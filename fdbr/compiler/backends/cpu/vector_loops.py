@@ -1,0 +1,426 @@
+"""Innermost loops in vectors, as they are written: what LLVM is spared to find out.
+
+A loop over integers that follow one another is tried as one of vectors: its index *counts* their
+lanes, and each statement is written once for all of them.  What does not fit (elements that lie
+apart, branches, a turn that needs what another one made) raises `KernelError`, and the loop is
+written number by number.  Sums and extremes have an accumulator in each lane.
+
+A loop of few turns is one vector, without a loop; of a longer one what no vector is left for is
+done by a vector of which some lanes are left out.
+"""
+
+import ast
+import re
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from fdbr.compiler.backends.cpu.held_memory import Span
+from fdbr.compiler.backends.cpu.kernel_expressions import Expressions, phi
+from fdbr.compiler.backends.cpu.kernel_functions import Function, Library
+from fdbr.compiler.backends.cpu.llvm_values import BYTES, KernelError, Value, kind, suffix
+from fdbr.compiler.backends.cpu.loop_parts import Parts
+from fdbr.kernels.machine import vector_bytes
+
+__all__ = ["VectorLoops"]
+
+_PARTIAL = {"plus": "fadd", "larger": "fmax", "smaller": "fmin"}
+_SHORT = 12  # operations of a body of which several vectors are added up at once
+_AT_ONCE = 4  # vectors of it
+_LONG = 24  # operations of a body that is not written twice
+_NAMES = re.compile(r"%v(\d+)\b")
+
+
+class _NarrowerError(KernelError):
+    """Numbers are longer than those in memory."""
+
+
+class _Piece(NamedTuple):
+    """A part of a loop: its turns, how many of them are a vector, and how.
+
+    Attributes
+    ----------
+    first, stop
+        The first turn, and the one after the last.
+    lanes
+        How many numbers a vector has.
+    length
+        How many turns there are, if that is known.
+    once
+        Whether one vector is all.
+    masked
+        Whether lanes may be left out.
+    maybe
+        Whether there may be no turn at all.
+    """
+
+    first: Value
+    stop: Value
+    lanes: int
+    length: int | None
+    once: bool
+    masked: bool
+    maybe: bool
+
+
+class VectorLoops(Expressions):
+    """A writer of loops of vectors.
+
+    Attributes
+    ----------
+    totals
+        What the loop gathers in its lanes, by name.
+    how
+        By which of LLVM's reductions it does.
+    spans
+        What it reads and writes.
+    """
+
+    head: list[str] | None = None  # where to write what is the same in all turns
+    outside: set[str]
+    last_outside = 0
+    spans: list[tuple[Span, bool]]
+    totals: dict[str, Value]
+    how: dict[str, str]
+
+    def vector_loop(self, node: ast.For, parts: Parts, first: Value, stop: Value) -> bool:
+        """Write a loop in vectors, if it can be: whether it has been."""
+        found = [self.values[name] for name in parts.pointers if name in self.values]
+        sizes = [BYTES[value.type[1:]] for value in found if value.is_pointer]
+        lanes = vector_bytes() // max([*sizes, 4])
+        for size in (lanes, lanes // 2):
+            before = self.lines, len(self.lines), self.values, dict(self.lost), self.block
+            try:
+                self._pieces(node, parts, first, stop, size)
+            except KernelError as error:
+                self.lines, length, self.values, self.lost, self.block = before
+                del self.lines[length:]
+                self.forget()
+                if not isinstance(error, _NarrowerError):
+                    return False
+            else:
+                return True
+            finally:
+                self.lanes, self.mask, self.there, self.head = 1, "", 1, None
+        return False
+
+    def _pieces(self, node: ast.For, parts: Parts, first: Value, stop: Value, lanes: int) -> None:
+        """Write a loop as pieces."""
+        assert isinstance(node.target, ast.Name)
+        names = parts.assigned
+        self.values = dict(self.values)
+        self.how = self._gathered(node)
+        gathered = {name: self.values[name] for name in self.how}
+        weight = self._weight(parts)
+        one, many = lanes, lanes * (_AT_ONCE if self.how and weight <= _SHORT else 1)
+        pieces = (
+            _known_pieces(int(first.text), int(stop.text), one, many, weight)
+            if first.literal is not None and stop.literal is not None
+            else self._unknown_pieces(first, stop, one, many, weight)
+        )
+        for piece in pieces:
+            for name in names:
+                self.values.pop(name, None)
+            gathered = self._piece(node, piece, gathered)
+        for name in names:
+            self.values.pop(name, None)
+        self.values.update(gathered)
+        for name in (*names, node.target.id):
+            if name not in self.how:
+                self.lose(name, "has no value after its loop")
+
+    def _gathered(self, node: ast.For) -> dict[str, str]:
+        """The names in which a loop gathers something, and how."""
+        found = {}
+        for statement in node.body:
+            name = _target(statement)
+            value = self.values.get(name)
+            if value is None or value.is_pointer:
+                continue
+            how, _ = _gathering(statement, name)
+            if how and (how == "or") == (value.type == "b1"):
+                found[name] = how
+        return found
+
+    def _weight(self, parts: Parts) -> int:
+        """About how many operations a turn is."""
+        total = parts.operations
+        for name in parts.functions:
+            found = self.scope.get(name)
+            if isinstance(found, Function) and not isinstance(found, Library):
+                total += len(found.tree.body)
+        return total
+
+    def _unknown_pieces(
+        self, first: Value, stop: Value, one: int, many: int, weight: int
+    ) -> list[_Piece]:
+        """The pieces of a loop of which nobody knows how long it is."""
+        first, stop = self.strong(first), self.strong(stop)
+        if weight > _LONG:
+            return [_Piece(first, stop, one, None, False, True, True)]
+        length = self.called_on("smax", self.binary("-", stop, first), Value("i8", "0"))
+        whole = self.binary("&", length, Value("i8", str(-many)))
+        last = self.binary("+", first, whole)
+        return [
+            _Piece(first, last, many, None, False, False, True),
+            _Piece(last, stop, one, None, many == one, True, True),
+        ]
+
+    # --- a piece
+
+    def _piece(self, node: ast.For, piece: _Piece, old: dict[str, Value]) -> dict[str, Value]:
+        """Write a piece; gives what has been gathered then, and was ``old`` before."""
+        before, outer = self.block, self.lines
+        here = piece.once and not piece.maybe  # there is no block but this one
+        self.outside, self.last_outside = set(), self.count
+        index = piece.first.text if piece.once else self.name()
+        if piece.length is not None and not piece.once:
+            self.ranges[index] = range(int(piece.first.text), int(piece.stop.text))
+        self.lines, self.head = [], outer if here else []
+        self.lanes, self.spans = piece.lanes, []
+        if not here:
+            self.forget()
+        starts = {name: self._start(name, value) for name, value in old.items()}
+        self.totals = {
+            name: start if piece.once else start._replace(text=self.name())
+            for name, start in starts.items()
+        }
+        carried = {name: (total, starts[name]) for name, total in self.totals.items()}
+        self._mask(piece, index)
+        self._turn(node, index)
+        _check(self.spans, piece, self.ranges)
+        lines, head, self.head = self.lines, self.head, None
+        self.lanes, self.mask, self.there, self.lines = 1, "", 1, outer
+        if here:
+            self.lines += lines
+            return {name: self._finish(name, value) for name, value in old.items()}
+        self.lines += head
+        self.forget()
+        body, end, after = self.label(), self.label(), self.label()
+        if piece.maybe:
+            some = self.add(f"icmp slt i64 {piece.first.text}, {piece.stop.text}")
+            self.branch(some, body, after)
+        else:
+            self.jump(body)
+        self.begin(body)
+        if piece.once:
+            self.lines += lines
+        else:
+            self._repeat(piece, index, carried, lines, (before, body, end))
+        found = {name: self._finish(name, value) for name, value in old.items()}
+        if not piece.maybe:
+            return found
+        last = self.block
+        self.jump(after)
+        self.begin(after)
+        return {name: self.joined(old[name], before, new, last) for name, new in found.items()}
+
+    def _repeat(
+        self,
+        piece: _Piece,
+        index: str,
+        carried: dict[str, tuple[Value, Value]],
+        lines: list[str],
+        labels: tuple[str, str, str],
+    ) -> None:
+        """Write a loop around lines; ``carried`` is what they gather, and its start."""
+        before, body, end = labels
+        following = self.name()
+        first = f"[ {piece.first.text}, %{before} ]"
+        self.lines.append(f"  {index} = phi i64 {first}, [ {following}, %{body} ]")
+        for name, (total, start) in carried.items():
+            new = self.totals[name].text
+            self.lines.append(f"  {total.text} = {phi(start, before, new, body)}")
+        self.lines += lines
+        self.do(f"{following} = add nsw i64 {index}, {piece.lanes}")
+        self.branch(self.add(f"icmp slt i64 {following}, {piece.stop.text}"), body, end)
+        self.begin(end)
+
+    def _turn(self, node: ast.For, index: str) -> None:
+        """Write the statements, for the vector that begins at an index."""
+        assert isinstance(node.target, ast.Name)
+        number = index.lstrip("-").isdecimal()
+        counts = ("", int(index)) if number else (index, 0)
+        self.values[node.target.id] = Value("i8", "", counts=counts)
+        for statement in node.body:
+            name = _target(statement)
+            if name not in self.how:
+                self.statements([statement])
+                continue
+            how, part = _gathering(statement, name)
+            if part is None or how != self.how[name]:
+                raise KernelError(f"{name} is gathered, and something else")
+            self._gather(name, part)
+
+    def statements(self, nodes: Sequence[ast.stmt]) -> None:
+        """Write statements."""
+        raise NotImplementedError
+
+    def _mask(self, piece: _Piece, index: str) -> None:
+        """Find out which lanes there are."""
+        self.there = piece.lanes
+        if not piece.masked:
+            return
+        if piece.once and piece.length is not None:
+            self.there = piece.length
+            lanes = [f"i1 {str(lane < piece.length).lower()}" for lane in range(piece.lanes)]
+            self.mask = f"<{', '.join(lanes)}>"
+            return
+        left = self.binary("-", piece.stop, Value("i8", index))
+        left = self.called_on("smin", left, Value("i8", str(piece.lanes)))
+        short = Value("i4", self.add(f"trunc {left.typed} to i32"))
+        places = ", ".join([f"i32 {lane}" for lane in range(piece.lanes)])
+        self.mask = self.add(f"icmp sgt {self.spread(short, piece.lanes).typed}, <{places}>")
+
+    # --- what is gathered
+
+    def _start(self, name: str, old: Value) -> Value:
+        how = self.how[name]
+        if how in ("fmax", "fmin"):
+            return self.spread(old, self.lanes)
+        zero = Value(old.type, "false" if how == "or" else "-0.0")
+        return self.spread(zero, self.lanes)
+
+    def _gather(self, name: str, node: ast.expr) -> None:
+        total, how = self.totals[name], self.how[name]
+        x = self.spread(self.cast(self.value(node), total.type), self.lanes)
+        if how == "fadd":
+            new = self.like(x, f"fadd reassoc contract {total.typed}, {x.text}")
+        elif how == "or":
+            new = self.like(x, f"or {total.typed}, {x.text}")
+        else:
+            sign = "ogt" if how == "fmax" else "olt"
+            better = self.like(x, f"fcmp nnan nsz {sign} {x.typed}, {total.text}", "b1")
+            new = self.select(better, x, total, "nnan nsz")
+        if self.mask:
+            new = self.select(Value("b1", self.mask, lanes=self.lanes), new, total)
+        self.totals[name] = new
+
+    def _finish(self, name: str, old: Value) -> Value:
+        """The number that lanes have gathered."""
+        total, how = self.totals[name], self.how[name]
+        one, lanes = kind(total.type), total.lanes
+        given = [f"{one} {old.text}"] * (how == "fadd") + [total.typed]
+        types = ", ".join([one] * (how == "fadd") + [kind(total.type, lanes)])
+        symbol = f"llvm.vector.reduce.{how}.{suffix(total.type, lanes)}"
+        self.module.declared[f"declare {one} @{symbol}({types})"] = None
+        flags = {"fadd": "reassoc contract ", "or": ""}.get(how, "nnan nsz ")
+        found = Value(total.type, self.add(f"call {flags}{one} @{symbol}({', '.join(given)})"))
+        return self.binary("|", old, found) if how == "or" else found
+
+    # --- instructions
+
+    def put(self, line: str, pure: bool) -> None:
+        """Write a line: before the loop, if it is the same in all turns."""
+        if self.lanes == 1 or self.head is None:
+            self.lines.append(line)
+            return
+        if not pure and "@llvm.masked.load." not in line and " = load " not in line:
+            raise KernelError("a call that is done number by number")
+        name, _, text = line.strip().partition(" = ")
+        inside = [
+            number
+            for number in _NAMES.findall(text)
+            if int(number) > self.last_outside and f"%v{number}" not in self.outside
+        ]
+        if pure and not inside:
+            self.outside.add(name)
+            self.head.append(line)
+        else:
+            self.lines.append(line)
+
+    def do(self, text: str) -> None:
+        if self.lanes > 1:
+            raise KernelError("what is done number by number")
+        super().do(text)
+
+    def begin(self, label: str) -> None:
+        if self.lanes > 1:
+            raise KernelError("a branch")
+        super().begin(label)
+
+    def called_on(self, name: str, *values: Value) -> Value:
+        first = values[0]
+        if first.type == "f8" and first.lanes * 8 > vector_bytes() and not self.how:
+            raise _NarrowerError("numbers are longer than those in memory")
+        return super().called_on(name, *values)
+
+    def read(self, pointer: Value, index: Value) -> Value:
+        if self.lanes > 1:
+            self.spans.append((self.span(pointer, index), False))
+        return super().read(pointer, index)
+
+    def write(self, pointer: Value, index: Value, value: Value) -> None:
+        if self.lanes > 1:
+            if index.counts is None:
+                raise KernelError("all turns write to one place")
+            self.spans.append((self.span(pointer, index), True))
+        super().write(pointer, index, value)
+
+
+def _known_pieces(first: int, stop: int, one: int, many: int, weight: int) -> list[_Piece]:
+    """The pieces of a loop of constant length."""
+    count = stop - first
+
+    def piece(start: int, end: int, lanes: int) -> _Piece:
+        whole = not (end - start) % lanes
+        given = Value("i8", str(start)), Value("i8", str(end))
+        return _Piece(*given, lanes, end - start, end - start <= lanes, not whole, False)
+
+    if count <= one:
+        return [piece(first, stop, 1 << max(count - 1, 1).bit_length())]
+    if count < 2 * many:
+        many = one
+    rest = count % many
+    if not rest:
+        return [piece(first, stop, many)]
+    if weight > _LONG:
+        return [piece(first, stop, one)]
+    return [piece(first, stop - rest, many), piece(stop - rest, stop, one)]
+
+
+def _check(spans: Sequence[tuple[Span, bool]], piece: _Piece, ranges: dict[str, range]) -> None:
+    """Raise an error if a turn may read or write what another one writes."""
+    for (a, first), (b, second) in combinations(dict.fromkeys(spans), 2):
+        if not (first or second):
+            continue
+        if a.memory != b.memory and a.memory and b.memory:
+            continue
+        if not a.memory or a.pointer != b.pointer:
+            raise KernelError("memory that may be the same")
+        if a.lanes > 1 and b.lanes > 1:
+            near = min(piece.lanes, piece.length or piece.lanes)
+            if a.root == b.root and not 0 < abs(a.offset - b.offset) < near:
+                continue
+        one, other = _reach(a, ranges), _reach(b, ranges)
+        if not (one and other) or (one[0] < other[1] and other[0] < one[1]):
+            raise KernelError("a turn that may need another one")
+
+
+def _reach(span: Span, ranges: dict[str, range]) -> tuple[int, int] | None:
+    """The first element that turns may read or write, and the one after the last."""
+    root = ranges.get(span.root) if span.root else range(1)
+    if root is None:
+        return None
+    return root.start + span.offset, root.stop - 1 + span.offset + span.reach
+
+
+def _target(statement: ast.stmt) -> str:
+    """The one name that a statement assigns to."""
+    targets = {ast.Assign: "targets", ast.AugAssign: "target"}.get(type(statement), "")
+    found = getattr(statement, targets, None)
+    found = found[0] if isinstance(found, list) and len(found) == 1 else found
+    return found.id if isinstance(found, ast.Name) else ""
+
+
+def _gathering(statement: ast.stmt, name: str) -> tuple[str, ast.expr | None]:
+    """By which reduction of LLVM's a statement changes a name, and what it adds."""
+    if isinstance(statement, ast.AugAssign):
+        return ("or", statement.value) if isinstance(statement.op, ast.BitOr) else ("", None)
+    call = getattr(statement, "value", None)
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        return "", None
+    of = call.args[0] if len(call.args) == 2 else None
+    if not isinstance(of, ast.Name) or of.id != name or call.func.id not in _PARTIAL:
+        return "", None
+    return _PARTIAL[call.func.id], call.args[1]
