@@ -315,7 +315,7 @@ class Jitted(Generic[P, R]):
             )
         recording.code.finish()
         with without_effects():
-            recording.run(*entry.chosen(leaves))  # some code depends on how arrays lie in memory
+            recording.code.rehearse(*entry.chosen(leaves))
         return self
 
     def fitting(
@@ -328,7 +328,7 @@ class Jitted(Generic[P, R]):
         entry = self._cache.entry(call.signature, call.leaves, call.structure)
         moving = entry.chosen(call.leaves)
         with without_effects():
-            recording, why = entry.replay(moving, self._cache.bound)[1:]
+            recording, why = entry.replay(moving, self._cache.bound, rehearses=True)[1:]
         if recording is None and why:
             self._record(entry, call, why, runs=False)
             recording = entry.recordings[0] if entry.recordings else None

@@ -245,8 +245,10 @@ class Specialization:
         if not code.settled:
             code.advance(self.budget)
 
-    def replay(self, leaves: Sequence[Any], bound: int) -> tuple[Any, CompiledTrace | None, str]:
-        """The outputs of the recording that holds, and which it is.
+    def replay(
+        self, leaves: Sequence[Any], bound: int, rehearses: bool = False
+    ) -> tuple[Any, CompiledTrace | None, str]:
+        """The outputs of the recording that holds, and which it is; or that alone, if it rehearses.
 
         If there is none, the reason to make one is told; it is empty where none is to be made.
         """
@@ -258,7 +260,7 @@ class Specialization:
                 self.skip(TWICE)
                 return None, None, ""
             if not why:
-                outs, recording, why = self._run(recordings, leaves)
+                outs, recording, why = self._run(recordings, leaves, rehearses)
                 self._note(recording is not None)
                 if recording is not None or not why:
                     return outs, recording, why
@@ -293,7 +295,7 @@ class Specialization:
         return why
 
     def _run(
-        self, recordings: Sequence[CompiledTrace], leaves: Sequence[Any]
+        self, recordings: Sequence[CompiledTrace], leaves: Sequence[Any], rehearses: bool
     ) -> tuple[Any, CompiledTrace | None, str]:
         recording: CompiledTrace | None = recordings[0]
         why = ""
@@ -303,7 +305,8 @@ class Specialization:
             if recording.shared and (array := first_changed(recording.shared)) is not None:
                 raise self._changed(array)
             try:
-                outs = recording.run(*leaves)
+                run = recording.code.rehearse if rehearses else recording.run
+                outs = run(*leaves)
             except GuardFailure as miss:
                 why = why or f"decision {miss.index} was {miss.answer!r} for the first time"
                 # Answers that loops of any number of turns have given tell nothing of those behind.

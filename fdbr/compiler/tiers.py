@@ -12,7 +12,7 @@ from fdbr.compiler.backends.stepwise import stepwise
 from fdbr.compiler.budget import Budget, compiling, passing, patience, set_patience
 from fdbr.compiler.collecting import collecting_seldom
 from fdbr.compiler.ir.loops import LOOP, loop_of
-from fdbr.compiler.ir.program import Instruction, Program
+from fdbr.compiler.ir.program import Fused, Instruction, Program
 from fdbr.compiler.passes import optimise
 from fdbr.compiler.passes.batch_last_layout import lay_batch_last
 from fdbr.compiler.passes.bias_fusion import fuse_biases
@@ -263,6 +263,22 @@ class Code:
             kernel.settle()
         self.kernels = []
         self._settle()
+
+    def rehearse(self, *leaves: Any) -> tuple[Any, ...]:
+        """Run, for guards, and for code that depends on how arrays lie in memory; without outputs.
+
+        What would be written over is left out, as it would take copies of all of that.
+        """
+        run, program = self.run, self.running
+        if program.overwritten:
+            steps = [step for step in program.steps if not (type(step) is Fused and step.over)]
+            left = program.replace(steps, ())
+            if run is self._steps:
+                run = stepwise(left.inputs, left.steps, left.outputs)
+            else:
+                run = backend_of(left).generate(left, self._products, waits=self.settled)
+        run(*leaves)
+        return ()
 
 
 def _seconds(kernel: Any) -> float:

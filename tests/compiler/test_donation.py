@@ -541,3 +541,20 @@ def test_beside_its_state_a_step_has_few_gradients_at_a_time(network, optimizer)
     each = 4 * size * size
     # Of the layer at hand, of the table, which is used first and last, and of what is used again.
     assert most < (3.3 + again + (optimizer is OPTIMIZERS[2])) * each, most / each
+
+
+def test_compilation_ahead_takes_no_copy_of_what_is_given_up():
+    size, count = 1 << 9, 12
+    state = [normal(size, size, seed=i) / 32 for i in range(count)], 0.1
+    for w in state[0]:
+        w.flags.writeable = False
+    whole = count * state[0][0].nbytes
+    kept = [w.copy() for w in state[0]]
+    x = np.ones((2, size), "float32")
+    jitted = fdbr.jit(_descend, donate_argnums=0).compile(state, x)
+    tracemalloc.start()
+    jitted.compile(state, x)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 0.3 * whole
+    assert all(map(np.array_equal, state[0], kept))
