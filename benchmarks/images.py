@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks import descent
 
-__all__ = ["ABSENT", "fdbr", "jax", "make_batch", "torch"]
+__all__ = ["ABSENT", "fdbr", "in_libraries", "jax", "make_batch", "torch"]
 
 ABSENT = {"autograd": "it has no convolution but SciPy's, which takes minutes"}
 
@@ -24,6 +24,21 @@ def make_batch(batch: int, size: int, classes: int) -> tuple[np.ndarray, np.ndar
     generator = np.random.default_rng(0)
     images = generator.standard_normal((batch, 3, size, size), np.float32)
     return images, generator.integers(0, classes, batch)
+
+
+def in_libraries(
+    network: Network, make_parameters: Callable[[Any], Any], rate: float
+) -> list[Callable[[Any], Any]]:
+    """What makes a training step of some sizes with fdbr, with torch and with jax."""
+
+    def with_library(library: Callable[..., Any]) -> Callable[[Any], Any]:
+        def step(sizes: Any) -> Any:
+            batch = make_batch(sizes.batch, sizes.size, sizes.classes)
+            return library(network, make_parameters(sizes), batch, rate)
+
+        return step
+
+    return [with_library(library) for library in (fdbr, torch, jax)]
 
 
 def fdbr(network: Network, parameters: Any, batch: Any, rate: float) -> Any:

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from benchmarks import descent
+from benchmarks.decoders import linear, normed, torch_hidden
 
 TITLE = "GPT-2 small, 1x256 tokens"
 RTOL = 1e-3
@@ -108,37 +109,13 @@ def fdbr(sizes: Sizes) -> Any:
 
 def torch(sizes: Sizes) -> Any:
     """With `torch.nn.functional`."""
-    from torch.nn.functional import (
-        cross_entropy,
-        embedding,
-        gelu,
-        layer_norm,
-        linear,
-        scaled_dot_product_attention,
-    )
+    from torch.nn.functional import cross_entropy, linear
 
     parameters = descent.torch_parameters(make_parameters(sizes))
 
-    def normed(x: Any, pair: Any) -> Any:
-        return layer_norm(x, x.shape[-1:], *pair)
-
-    def block(of: dict[str, Any], x: Any) -> Any:
-        batch, length, width = x.shape
-        query, key, value = (
-            part.view(batch, length, sizes.heads, -1).transpose(1, 2)
-            for part in linear(normed(x, of["norm"]), *of["attention"]).chunk(3, dim=-1)
-        )
-        seen = scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + linear(seen.transpose(1, 2).reshape(batch, length, width), *of["mix"])
-        wide = gelu(linear(normed(x, of["second_norm"]), *of["widen"]), approximate="tanh")
-        return x + linear(wide, *of["narrow"])
-
     def loss(batch: Any) -> Any:
         tokens, targets = batch
-        x = embedding(tokens, parameters["tokens"]) + parameters["positions"][: tokens.shape[1]]
-        for of in parameters["blocks"]:
-            x = block(of, x)
-        logits = linear(normed(x, parameters["norm"]), parameters["tokens"])
+        logits = linear(torch_hidden(parameters, tokens, sizes.heads), parameters["tokens"])
         return cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     return descent.torch(loss, parameters, RATE), None, descent.tensors(make_batch(sizes))
@@ -148,16 +125,6 @@ def jax(sizes: Sizes) -> Any:
     """With `jax.numpy`."""
     import jax
     import jax.numpy as np
-
-    def linear(x: Any, pair: Any) -> Any:
-        weight, bias = pair
-        return x @ weight.T + bias
-
-    def normed(x: Any, pair: Any) -> Any:
-        scale, shift = pair
-        away = x - x.mean(axis=-1, keepdims=True)
-        variance = (away * away).mean(axis=-1, keepdims=True)
-        return away / np.sqrt(variance + 1e-5) * scale + shift
 
     def attention(parts: Any) -> Any:
         batch, length, _ = parts.shape
@@ -171,8 +138,8 @@ def jax(sizes: Sizes) -> Any:
         return np.swapaxes(shares @ value, 1, 2).reshape(batch, length, -1)
 
     def block(of: Any, x: Any) -> Any:
-        x = x + linear(attention(linear(normed(x, of["norm"]), of["attention"])), of["mix"])
-        wide = linear(normed(x, of["second_norm"]), of["widen"])
+        x = x + linear(attention(linear(normed(np, x, of["norm"]), of["attention"])), of["mix"])
+        wide = linear(normed(np, x, of["second_norm"]), of["widen"])
         return x + linear(jax.nn.gelu(wide, approximate=True), of["narrow"])
 
     def loss(parameters: Any, batch: Any) -> Any:
@@ -180,7 +147,7 @@ def jax(sizes: Sizes) -> Any:
         x = parameters["tokens"][tokens] + parameters["positions"][: tokens.shape[1]]
         for of in parameters["blocks"]:
             x = block(of, x)
-        logits = normed(x, parameters["norm"]) @ parameters["tokens"].T
+        logits = normed(np, x, parameters["norm"]) @ parameters["tokens"].T
         return descent.jax_cross_entropy(logits, targets)
 
     return descent.jax(loss, make_parameters(sizes), RATE, make_batch(sizes))

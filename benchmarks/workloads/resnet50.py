@@ -83,21 +83,4 @@ def _logits(of: Any, parameters: Any, x: Any) -> Any:
     return of.linear(of.mean(x), *out)
 
 
-def _given(sizes: Sizes) -> tuple[Any, ...]:
-    batch = images.make_batch(sizes.batch, sizes.size, sizes.classes)
-    return _logits, make_parameters(sizes), batch, RATE
-
-
-def fdbr(sizes: Sizes) -> Any:
-    """With `fdbr.ops`."""
-    return images.fdbr(*_given(sizes))
-
-
-def torch(sizes: Sizes) -> Any:
-    """With `torch.nn.functional`."""
-    return images.torch(*_given(sizes))
-
-
-def jax(sizes: Sizes) -> Any:
-    """With `jax.lax`."""
-    return images.jax(*_given(sizes))
+fdbr, torch, jax = images.in_libraries(_logits, make_parameters, RATE)

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from benchmarks import descent
+from benchmarks.decoders import linear, normed, torch_hidden
 from benchmarks.products import affine, random, repeated, sequence
 
 TITLE = "transformer, 4 layers, 128 wide, 16x64 tokens"
@@ -135,38 +136,13 @@ def fdbr(sizes: Sizes) -> Any:
 
 def torch(sizes: Sizes) -> Any:
     """With `torch.nn.functional`."""
-    from torch.nn.functional import (
-        cross_entropy,
-        embedding,
-        gelu,
-        layer_norm,
-        linear,
-        scaled_dot_product_attention,
-    )
+    from torch.nn.functional import cross_entropy, linear
 
     parameters = descent.torch_parameters(make_parameters(sizes))
 
-    def normed(x: Any, pair: Any) -> Any:
-        return layer_norm(x, x.shape[-1:], *pair)
-
-    def block(of: dict[str, Any], x: Any) -> Any:
-        batch, length, width = x.shape
-        parts = linear(normed(x, of["norm"]), *of["attention"])
-        query, key, value = (
-            part.view(batch, length, sizes.heads, -1).transpose(1, 2)
-            for part in parts.chunk(3, dim=-1)
-        )
-        seen = scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + linear(seen.transpose(1, 2).reshape(batch, length, width), *of["mix"])
-        wide = gelu(linear(normed(x, of["second_norm"]), *of["widen"]), approximate="tanh")
-        return x + linear(wide, *of["narrow"])
-
     def loss(batch: Any) -> Any:
         tokens, targets = batch
-        x = embedding(tokens, parameters["tokens"]) + parameters["positions"]
-        for values in parameters["blocks"]:
-            x = block(values, x)
-        logits = linear(normed(x, parameters["norm"]), *parameters["out"])
+        logits = linear(torch_hidden(parameters, tokens, sizes.heads), *parameters["out"])
         return cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     return descent.torch(loss, parameters, RATE), None, descent.tensors(make_batch(sizes))
@@ -181,16 +157,6 @@ def _logits(np: Any, sizes: Sizes, parameters: Any, tokens: Any) -> Any:
     batch, length = tokens.shape
     width = sizes.width
 
-    def affine(x: Any, pair: Any) -> Any:
-        weight, bias = pair
-        return x @ weight.T + bias
-
-    def normed(x: Any, pair: Any) -> Any:
-        scale, shift = pair
-        away = x - np.mean(x, axis=-1, keepdims=True)
-        variance = np.mean(away * away, axis=-1, keepdims=True)
-        return away / np.sqrt(variance + 1e-5) * scale + shift
-
     def attention(parts: Any) -> Any:
         parts = np.reshape(parts, (batch, length, 3, sizes.heads, -1))
         query, key, value = (np.swapaxes(parts[:, :, i], 1, 2) for i in range(3))
@@ -204,10 +170,10 @@ def _logits(np: Any, sizes: Sizes, parameters: Any, tokens: Any) -> Any:
     x = parameters["tokens"][tokens] + parameters["positions"]
     x = np.reshape(x, (batch * length, width))  # one large product instead of many small ones
     for of in parameters["blocks"]:
-        x = x + affine(attention(affine(normed(x, of["norm"]), of["attention"])), of["mix"])
-        wide = _gelu(np, affine(normed(x, of["second_norm"]), of["widen"]))
-        x = x + affine(wide, of["narrow"])
-    return affine(normed(x, parameters["norm"]), parameters["out"])
+        x = x + linear(attention(linear(normed(np, x, of["norm"]), of["attention"])), of["mix"])
+        wide = _gelu(np, linear(normed(np, x, of["second_norm"]), of["widen"]))
+        x = x + linear(wide, of["narrow"])
+    return linear(normed(np, x, parameters["norm"]), parameters["out"])
 
 
 def jax(sizes: Sizes) -> Any:
