@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks import __main__, ablation, libraries, research, worker
+from benchmarks import __main__, ablation, beside, libraries, research, worker
 from benchmarks.measuring import disagreement
 from benchmarks.research import measuring, report, running
 from benchmarks.research.measuring import Measured
@@ -104,3 +104,11 @@ def test_an_ablation_has_a_ratio_for_each_pass(capsys):
     heads, row = capsys.readouterr().out.splitlines()
     assert row.startswith("adam")
     assert len(row.split()) == len(heads.split()) + 2  # the name, and a unit
+
+
+def test_a_step_beside_other_libraries_has_a_ratio_for_each(capsys, monkeypatch):
+    monkeypatch.setattr(beside, "NEIGHBOURS", {})
+    beside.main(["mlp", "--tiny", "--rounds", "1", "--starts", "1"])
+    heads, row = capsys.readouterr().out.splitlines()
+    assert row.startswith("mlp")
+    assert len(row.split()) == len(heads.split()) + 2
