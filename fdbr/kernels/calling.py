@@ -49,9 +49,14 @@ class Plan:
     shares
         How many rows or elements there are, the least number that belongs together, and how many
         parts.
+    guarded
+        Whether the kernel says if the function's formulas do not hold for an element.
     """
 
-    __slots__ = ("address", "copied", "lengths", "outs", "several", "shares", "single", "turned")
+    __slots__ = (
+        *("address", "copied", "guarded", "lengths", "outs", "several", "shares", "single"),
+        "turned",
+    )
 
     address: int
     outs: list[tuple[tuple[int, ...], Any]]
@@ -61,6 +66,7 @@ class Plan:
     copied: list[tuple[int, Any]]
     lengths: tuple[int, ...]
     shares: tuple[int, int, int]
+    guarded: bool
 
     def divide(self, flat: bool, rows: int, columns: int, inner: int) -> None:
         """Divide the work among threads."""
@@ -70,7 +76,7 @@ class Plan:
         self.shares = number, grain, max(1, min(parts, number // grain))
 
     def run(self, operands: Sequence[Any]) -> Any:
-        """The outputs for some operands."""
+        """The outputs for some operands; `None` where the formulas do not hold for all of them."""
         if self.turned or self.copied:
             operands = [v.T if self.turned and hasattr(v, "T") else v for v in operands]
             for i in self.single:
@@ -82,14 +88,19 @@ class Plan:
         words += [v.__array_interface__["data"][0] for v in outs]
         table = array("q", words)
         table.extend(self.lengths)
+        failed = array("q", (0,)) if self.guarded else None
+        if failed is not None:
+            table.append(failed.buffer_info()[0])
         launch(self.address, table.buffer_info()[0], *self.shares)
+        if failed is not None and failed[0]:
+            return None
         if self.turned:
             outs = [out.T for out in outs]
         return tuple(outs) if self.several else outs[0]
 
 
 _plans: dict[Any, Plan | None] = {}
-_sources: dict[Any, dict[Any, tuple[str, list[Any], bool]]] = {}
+_sources: dict[Any, dict[Any, tuple[str, list[Any], bool, bool]]] = {}
 
 
 def planned(key: Any, make: Callable[[], Plan]) -> Plan | None:
@@ -118,12 +129,13 @@ def traced(
     function: Callable[..., Any],
     operands: Sequence[tuple[Any, bool, str]],
     layout: Any,
-    write: Callable[[Sequence[Node], int, Any], str],
-) -> tuple[str, list[Node], bool]:
+    write: Callable[[Sequence[Node], int, Any, Sequence[Node]], str],
+) -> tuple[str, list[Node], bool, bool]:
     """The source of the kernel of a function, its outputs, and whether they are a tuple.
 
-    Of each operand it takes the dtype, whether it varies along columns, and by what rows.  The
-    layout says how ``write`` goes through them.
+    And whether it says if the function's formulas do not hold, as `Graph.require` has it.  Of each
+    operand it takes the dtype, whether it varies along columns, and by what rows.  The layout says
+    how ``write`` goes through them.
     """
     settings = tuple(operands), layout
     known = _sources.setdefault(name[0] if type(name) is tuple else name, {})
@@ -131,7 +143,7 @@ def traced(
     if found is None:
         if sum(other != name for other, _ in known) >= _VARIANTS:
             raise InexpressibleError("a keyword that changes from call to call")
-        graph = Graph(functions)
+        graph = Graph(functions, guarded=True)
         nodes = [
             graph.node("operand", dtype, (), (i, varies, offset == "0"))
             for i, (dtype, varies, offset) in enumerate(operands)
@@ -145,8 +157,9 @@ def traced(
             raise InexpressibleError("a constant")
         if any(out.dtype not in FLOATS and out.dtype != _BOOL for out in outs):
             raise InexpressibleError("results of integers")
-        source = write(outs, len(operands), layout)
-        found = known[name, settings] = source, outs, type(made) is tuple
+        conditions = graph.conditions or []
+        source = write(outs, len(operands), layout, conditions)
+        found = known[name, settings] = source, outs, type(made) is tuple, bool(conditions)
     return found
 
 
@@ -224,7 +237,9 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
         rows, columns, inner, patterns, steps = _patterns(shapes, shape, {})
     layout = loops.Layout(rows == 1, columns < _NARROW, tuple([offset for _, offset in patterns]))
     kinds = [(dtype, *pattern) for dtype, pattern in zip(dtypes, patterns, strict=True)]
-    source, (out, *more), plan.several = traced(name, function, kinds, layout, loops.source)
+    source, (out, *more), plan.several, plan.guarded = traced(
+        name, function, kinds, layout, loops.source
+    )
     if more or not out.varies:
         raise InexpressibleError("what is no function of each element")
     plan.address = address_of(source)

@@ -2,9 +2,10 @@
 
 A kernel is ``void kernel(int64* table, int64 start, int64 stop, int64 part)``.  The table has the
 addresses of the operands and of the outputs, and two lengths: of a row, and how many rows follow
-each other in operands that have no outermost axis.  Of a kernel over *rows*, ``start`` and ``stop``
-are rows; each row is gone through once for each level of reductions.  Of a *flat* one, which has no
-rows, they are elements.
+each other in operands that have no outermost axis; and last, where formulas do not hold for all
+numbers, the address of a word that is no longer 0 if there was another one.  Of a kernel over
+*rows*, ``start`` and ``stop`` are rows; each row is gone through once for each level of reductions.
+Of a *flat* one, which has no rows, they are elements.
 
 Where vectors do not fit, the last one begins earlier and computes some elements again.  In rows
 narrower than a vector, a mask leaves out what is not there.
@@ -27,6 +28,7 @@ _TYPES = {
     np.dtype(np.int64): "i64",
     np.dtype(np.bool_): "i1",
 }
+_BOOL = np.dtype(np.bool_)
 _INFIX = {
     "add": "fadd",
     "sub": "fsub",
@@ -113,11 +115,13 @@ def every(outs: Sequence[Node], found: Container[Node] = ()) -> list[Node]:
     return list(seen)
 
 
-def source(outs: Sequence[Node], operands: int, layout: Layout) -> str:
-    """A kernel in LLVM's language."""
-    if any(node.op in ("reduced", "columns") for node in every(outs)):
+def source(
+    outs: Sequence[Node], operands: int, layout: Layout, conditions: Sequence[Node] = ()
+) -> str:
+    """A kernel in LLVM's language; ``conditions`` are to be true of all elements."""
+    if any(node.op in ("reduced", "columns") for node in every([*outs, *conditions])):
         raise InexpressibleError("what is no function of each element")
-    return _Loops(outs, operands, layout).text()
+    return _Loops(outs, operands, layout, conditions).text()
 
 
 class Writer:
@@ -302,19 +306,60 @@ class Writer:
 class _Loops(Writer):
     """A kernel whose operands are gone through as a `Layout` says."""
 
-    def __init__(self, outs: Sequence[Node], operands: int, layout: Layout) -> None:
+    def __init__(
+        self,
+        outs: Sequence[Node],
+        operands: int,
+        layout: Layout,
+        conditions: Sequence[Node],
+    ) -> None:
         super().__init__(outs, operands, layout.offsets)
-        self.layout = layout
+        self.layout, self.conditions = layout, conditions
+        self.nodes = every([*outs, *conditions])
+        self.lanes = width(self.nodes)
 
     def text(self) -> str:
         steps = [f"step.{offset}" for offset in self.offsets if offset.startswith("s")]
-        self._pointers(("columns", "inner", *steps))
+        self._pointers(("columns", "inner", *steps, *(["failed"] if self.conditions else [])))
+        if self.conditions:
+            self.do(f"%holds = alloca <{self.lanes} x i1>")
+            self._hold(self._constant(1, _BOOL))
         if self.layout.flat:
             self._uniform(lambda node: node.fixed)
             self._loop("flat", "%start", "%stop")
         else:
             self._rows()
+        if self.conditions:
+            self._tell()
         return self.whole()
+
+    def _hold(self, value: str) -> None:
+        """Whether all conditions were true so far, in each lane."""
+        self.do(f"store <{self.lanes} x i1> {value}, ptr %holds")
+
+    def _check(self, mask: str) -> None:
+        """Note the conditions of what was computed, as far as it is there."""
+        kind = f"<{self.lanes} x i1>"
+        total = self.add(f"load {kind}, ptr %holds")
+        for condition in self.conditions:
+            value = self.found[condition]
+            if mask:
+                absent = self.add(f"xor {mask}, {self._constant(-1, _BOOL)}")
+                value = self.add(f"or {kind} {value}, {absent}")
+            total = self.add(f"and {kind} {total}, {value}")
+        self._hold(total)
+
+    def _tell(self) -> None:
+        """Tell the caller if a condition was not true."""
+        kind = f"<{self.lanes} x i1>"
+        total = self.add(f"load {kind}, ptr %holds")
+        all_true = self.call(f"llvm.vector.reduce.and.v{self.lanes}i1", "i1", [(kind, total)])
+        self.do(f"br i1 {all_true}, label %told, label %tell")
+        self.lines.append("tell:")
+        place = self.add("inttoptr i64 %failed to ptr")
+        self.do(f"store atomic i64 1, ptr {place} monotonic, align 8")
+        self.do("br label %told")
+        self.lines.append("told:")
 
     def _rows(self) -> None:
         self._uniform(lambda node: node.fixed)
@@ -361,10 +406,12 @@ class _Loops(Writer):
             early = self.add(f"icmp slt i64 {index}, %{name}.final")
             index = self.add(f"select i1 {early}, i64 {index}, i64 %{name}.final")
         outside = dict(self.found)
-        for node in every(self.outs, self.found):
+        for node in every([*self.outs, *self.conditions], self.found):
             self.found[node] = self._value(node, index, mask)
         for i, out in enumerate(self.outs):
             self._store(i, self.found[out], index, mask)
+        if self.conditions:
+            self._check(mask)
         self.do(f"%{name}.j = add i64 %{name}.i, {lanes}")
         self.do(f"%{name}.more = icmp slt i64 %{name}.j, {stop}")
         self.do(f"br i1 %{name}.more, label %{name}, label %{name}.after")

@@ -98,13 +98,15 @@ def _plan(
     exact = count >= (_HIGH if across else _LONG) or (not across and outer > _SHORTEST)
     fold = Fold(across, exact, tuple([offset for _, offset in ways]))
     kinds = [(v.dtype, *way) for v, way in zip(operands, ways, strict=True)]
-    source, outs, several = traced(name, function, kinds, fold, _source)
+    source, outs, several, _ = traced(name, function, kinds, fold, _source)
     parted = whole and _are_totals(outs)
     if parted:  # parts are short, and their results are added up in pairs
-        source, outs, several = traced(name, function, kinds, fold._replace(exact=False), _source)
+        shorter = fold._replace(exact=False)
+        source, outs, several, _ = traced(name, function, kinds, shorter, _source)
     finish = [(_COMBINED[out.detail], kept) for out in outs] if parted else []
     plan = _Parts(finish) if parted else Plan()
     plan.turned, plan.single, plan.copied, plan.several = False, [], [], several
+    plan.guarded = False
     plan.outs = [(x.shape if out.varies else kept, out.dtype) for out in outs]
     total = middle * inner
     if parted:
@@ -127,7 +129,9 @@ def _are_totals(outs: Sequence[Node]) -> bool:
     return all(out.op == "reduced" and out.level == 1 for out in outs)
 
 
-def _source(outs: Sequence[Node], operands: int, fold: Fold) -> str:
+def _source(outs: Sequence[Node], operands: int, fold: Fold, conditions: Sequence[Node]) -> str:
+    if conditions:
+        raise InexpressibleError("formulas that do not hold for all numbers")
     return (Across if fold.across else Along)(outs, operands, fold).text()
 
 

@@ -100,6 +100,7 @@ def _plan(
     inputs, per = x.shape[1] // groups, outputs // groups
     block = next(n for n in range(most, 0, -1) if per % n == 0)
     plan = Plan()
+    plan.guarded = False
     plan.address = address_of(write(dtype, windows, len(operands), block))
     plan.turned, plan.single, plan.copied, plan.several = False, [], [], False
     rest = counts if write is _summed else (inputs, *windows.kernel)

@@ -7,7 +7,7 @@ import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from ops.cases import CASES, few
 
 import fdbr
@@ -111,7 +111,7 @@ def _about(axes):
 
 
 @given(st.data(), st.sampled_from(["float32", "float64"]))
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_axes_are_reduced_with_operands_that_lack_some(data, dtype):
     shape = data.draw(hnp.array_shapes(min_dims=1, max_dims=4, min_side=1, max_side=70))
     axes = tuple(i for i in range(len(shape)) if data.draw(st.booleans()))
@@ -288,7 +288,7 @@ def test_classes_of_other_arrays_are_none_of_kernels():
 def test_functions_that_decide_are_none_of_kernels():
     x = np.ones(100)
     assert kernels.elementwise("decides", lambda x: x if x > 0 else -x, (x,)) is None
-    assert kernels.elementwise("lacks", lambda x: functions.sin(x), (x,)) is None
+    assert kernels.elementwise("lacks", lambda x: functions.cumsum(x), (x,)) is None
     assert kernels.elementwise("constant", lambda x: 3.0, (x,)) is None
 
 
@@ -374,3 +374,50 @@ def test_rows_may_lie_apart(stack, rows, columns, layouts):
     found = kernels.elementwise("apart", lambda x, y, z: (x + y) * z, values)
     if found is not None:  # of so many axes
         np.testing.assert_array_equal(found, (values[0] + values[1]) * values[2])
+
+
+SHAPES = [(700,), (90, 3), (3, 200), (20, 1, 30), (5, 7, 11)]
+
+
+@given(
+    st.sampled_from(["sin", "cos", "tan"]),
+    st.sampled_from(["float32", "float64"]),
+    st.sampled_from(SHAPES),
+    st.sampled_from(["C", "F", "rows apart", "one"]),
+    st.sampled_from([None, 1e18, np.inf, np.nan]),
+    st.integers(0, 1000),
+)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_formulas_that_hold_for_some_numbers_alone_are_used_for_those(
+    small, name, dtype, shape, layout, far, place
+):
+    x = (np.random.default_rng(place).normal(size=shape) * 9).astype(dtype)
+    if far is not None:
+        x.flat[place % x.size] = far
+    if layout == "F":
+        x = np.asfortranarray(x)
+    elif layout == "rows apart":
+        x = np.repeat(x, 2, axis=0)[::2]
+    elif layout == "one":
+        x = np.broadcast_to(x.reshape(-1)[:1].reshape((1,) * x.ndim), shape)
+    ours, numpys = getattr(ops, name), getattr(np, name)
+    with np.errstate(invalid="ignore"):
+        found, desired = ours(x), numpys(x)
+        slope = fdbr.grad(lambda x: ops.sum(ours(x)))(x)
+        slopes = fdbr.vmap(fdbr.grad(ours))(x.reshape(-1)).reshape(shape)
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(found, desired, 4 * eps, 1e-300)
+    np.testing.assert_allclose(slope, slopes, 40 * eps, 1e-300)
+    if far == 1e18 and 1e18 in x:
+        assert np.array_equal(found, desired)
+
+
+def test_a_condition_on_what_is_the_same_in_a_whole_row_is_asked_too(small):
+    x, scale = np.ones((40, 100)), np.full((40, 1), 2.0)
+    for far in (False, True):
+        scale[7] = 1e19 if far else 3.0
+        found = kernels.elementwise("scaled sine", lambda x, s: x * functions.sin(s), (x, scale))
+        if far:
+            assert found is None
+        else:
+            np.testing.assert_allclose(found, x * np.sin(scale), 1e-15)
