@@ -1,8 +1,11 @@
 """Memory that is freed and asked for again."""
 
+import ctypes
+from collections.abc import Callable
+
 import numpy as np
 
-__all__ = ["keep_freed_memory"]
+__all__ = ["give_back_freed_memory", "keep_freed_memory"]
 
 _LARGEST = (32 << 20) - (1 << 16)  # bytes; what is larger does not count
 
@@ -20,3 +23,22 @@ def keep_freed_memory() -> None:
     Elsewhere, and where ``MALLOC_TRIM_THRESHOLD_`` is set, this does nothing.
     """
     np.empty(_LARGEST, np.uint8)
+
+
+def give_back_freed_memory() -> None:
+    """Give freed memory back to the system, before much is asked for that stays.
+
+    Of freed blocks between others the allocator of the GNU C library gives nothing back by itself,
+    and large blocks are not made of them.  Elsewhere this does nothing.
+    """
+    _trim(0)
+
+
+def _trimmer() -> Callable[[int], object]:
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
+        return lambda kept: 0
+
+
+_trim = _trimmer()

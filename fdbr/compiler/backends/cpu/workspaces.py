@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.allocation import give_back_freed_memory
 from fdbr.compiler.backends.cpu.buffer_assignment import Plan
 from fdbr.compiler.backends.cpu.sequence_runner import Tables, Template
 
 __all__ = ["Block", "give", "kept_bytes", "taker"]
 
 _BOUND = 1 << 28  # bytes that are kept beside the block that was used last
+_LARGE = 1 << 26  # bytes of a block, before which it pays to look for what is free
 _MOST = 16  # blocks that are kept
 _SHOWN = 8  # programs whose arrays in a block are kept
 _ALIGNED = 64
@@ -41,6 +43,8 @@ class Block:
     __slots__ = ("_shown", "arrays", "memory", "tables")
 
     def __init__(self, size: int) -> None:
+        if size >= _LARGE:
+            give_back_freed_memory()
         whole = np.empty(size + _ALIGNED, np.uint8)
         start = -whole.ctypes.data % _ALIGNED
         self.memory = whole[start : start + size]
