@@ -21,6 +21,7 @@ from fdbr.compiler.passes.donate import donate
 from fdbr.compiler.passes.fuse_small import fuse_small
 from fdbr.compiler.passes.fuse_updates import fuse_updates
 from fdbr.compiler.passes.loop_fusion import fuse_loops
+from fdbr.compiler.passes.lower_loops import lower_loops
 from fdbr.compiler.passes.open_loops import may_open
 from fdbr.compiler.passes.producer_fusion import fuse_producers
 from fdbr.compiler.passes.rematerialize import rematerialize
@@ -32,6 +33,7 @@ from fdbr.compiler.passes.window_fusion import fuse_windows
 __all__ = ["PASSES", "Code", "set_patience"]
 
 PASSES = (
+    lower_loops,
     roll_loops,
     lay_batch_last,
     decompose,

@@ -22,7 +22,7 @@ from fdbr.compiler.tiers import Code
 from fdbr.core import Primitive, Tracer
 from fdbr.ops.kinds.rules import Rules, Unknown
 
-__all__ = ["Body", "NoBodyError", "Step", "evaluate", "example", "stage"]
+__all__ = ["CALL", "STOP", "Body", "NoBodyError", "Step", "evaluate", "example", "stage"]
 
 
 class NoBodyError(BaseException):
@@ -54,8 +54,8 @@ class Step(Primitive):
         return error
 
 
-_STOP = Step("stop_gradient", lambda xp, x: x, core.stop_gradient)
-_CALL = Step(
+STOP = Step("stop_gradient", lambda xp, x: x, core.stop_gradient)
+CALL = Step(
     "call",
     lambda xp, *leaves, call: tuple(call.value(*leaves)),
     lambda *leaves, call: calls.apply(call, leaves),
@@ -94,7 +94,7 @@ class _StageTrace(CaptureTrace):
         if tracer.variable in self.stopped:
             return tracer
         made = CaptureTracer(self, tracer.value, Variable(tracer.variable.kind))
-        self.steps.append(Instruction(_STOP, (tracer.variable,), {}, (made.variable,)))
+        self.steps.append(Instruction(STOP, (tracer.variable,), {}, (made.variable,)))
         self.stopped.add(made.variable)
         return made
 
@@ -102,7 +102,7 @@ class _StageTrace(CaptureTrace):
         """Note an operation whose derivative is stated."""
         shown = [leaf.value if type(leaf) is CaptureTracer else leaf for leaf in leaves]
         stage(lambda given: list(call.value(*given)), [example(leaf) for leaf in shown])
-        return self.process(_CALL, tuple(leaves), {"call": call})
+        return self.process(CALL, tuple(leaves), {"call": call})
 
     def decide(self, tracer: Any, kind: Callable[[Any], Any]) -> Any:
         raise NoBodyError(

@@ -32,7 +32,7 @@ from fdbr.pytrees import is_inexact
 from fdbr.reverse import ReverseTrace
 from fdbr.transforms import vjp
 
-__all__ = ["Scan", "apply"]
+__all__ = ["SCAN", "Scan", "apply"]
 
 Leaves = Sequence[Any]
 
@@ -118,7 +118,7 @@ def apply(scan: Scan, operands: Leaves) -> tuple[Any, ...]:
         return _unrolled(scan, operands)
     if top is not None and not is_captured(top, operands):
         return _unrolled(scan, operands)
-    outs: tuple[Any, ...] = dispatch(_SCAN, tuple(operands), {"scan": scan})
+    outs: tuple[Any, ...] = dispatch(SCAN, tuple(operands), {"scan": scan})
     return outs
 
 
@@ -151,7 +151,7 @@ def _run(xp: Any, *operands: Any, scan: Scan) -> tuple[Any, ...]:
     return (*own_memory(carry, operands), *(stack.whole(xp) for stack in stacks))
 
 
-_SCAN = Step("scan", _run, lambda *operands, scan: apply(scan, operands))
+SCAN = Step("scan", _run, lambda *operands, scan: apply(scan, operands))
 
 
 # --- reverse mode -------------------------------------------------------------------

@@ -53,7 +53,7 @@ def test_the_size_of_a_program_does_not_depend_on_the_number_of_turns(how):
         assert_allclose(f(W, H, xs), WHOLE[how](W, H, xs))
         sizes.add(f.report().recordings[0].steps[0])
     assert len(sizes) == 1
-    assert " = scan(" in str(f.programs()[0])
+    assert " = loop(" in str(f.programs()[0])
 
 
 @pytest.mark.parametrize("length", [1, 2, 50])

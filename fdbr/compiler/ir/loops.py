@@ -14,6 +14,7 @@ from fdbr.core import Primitive, registry
 __all__ = [
     "ADD_PARTS",
     "LOOP",
+    "LOWERED",
     "PARTS",
     "ROW",
     "Loop",
@@ -133,6 +134,9 @@ def _run(xp: Any, *operands: Any, loop: Loop) -> tuple[Any, ...]:
 
 LOOP = _plain("loop", _run)
 """A body, run turn after turn."""
+
+LOWERED: dict[Primitive, Callable[[Instruction], Sequence[Instruction] | None]] = {}
+"""For primitives that stand for loops: the steps that do the same by `LOOP`, if there are any."""
 
 ROW = _plain("row", lambda xp, array, *, index, form: row_of(array, index, form))
 """Read one turn's entry of a stack, as a value of its kind."""

@@ -113,7 +113,7 @@ class Builder:
             array = self._constants[id(operand)][1]
             return Slot(array, ordered_look(kind.shape), kind.dtype)
         root, look = self.looks.get(operand, (operand, None))
-        if root in self.scratch:
+        if is_variable(root) and root in self.scratch:
             self.scratch[root][1] = self._position
         return Slot(root, look or ordered_look(kind.shape), kind.dtype)
 
