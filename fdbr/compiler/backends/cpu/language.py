@@ -30,6 +30,12 @@ def pointer(builder: Builder, address: Value, like: Value) -> Value:
 
 
 @intrinsic
+def within(builder: Builder, array: Value, address: Value, like: Value) -> Value:
+    """A pointer to numbers of a type, to an address in the memory of an array of the table."""
+    return Value(f"*{like.type}", builder.pointer(address), None, array.apart)
+
+
+@intrinsic
 def data(builder: Builder, table: Value, index: Value, like: Value) -> Value:
     """A pointer to the elements of the array whose object's address stands in the table.
 
@@ -76,6 +82,7 @@ NAMES = {
     "data": data,
     "stride": stride,
     "pointer": pointer,
+    "within": within,
     "word": word,
     "take": take,
     "address": address,

@@ -142,12 +142,17 @@ class Numbers(Instructions):
 
     def _ranged(self, text: str, name: str, a: Value, b: Value) -> None:
         """Note where a sum, a difference or a product lies."""
-        first, second = (_range(value, self.ranges) for value in (a, b))
+        first, second = self.range_of(a), self.range_of(b)
         if first and second:
             sign = {"add": "+", "sub": "-", "mul": "*"}[name]
             ends = first[0], first[-1], second[0], second[-1]
             made = [_FOLDED[sign](x, y) for x in ends[:2] for y in ends[2:]]
             self.ranges[text] = range(min(made), max(made) + 1)
+
+    def range_of(self, value: Value) -> range | None:
+        """Where an integer lies, if that is known."""
+        number = integer(value)
+        return self.ranges.get(value.text) if number is None else range(number, number + 1)
 
     def counted(self, sign: str, a: Value, b: Value) -> Value | None:
         """Integers that are known, or count lanes, and remain such; `None` for others."""
@@ -259,12 +264,6 @@ def _written(number: Any, type: str) -> str:
     with np.errstate(over="ignore"):
         exact = float(np.dtype(type).type(number))
     return "0x" + struct.pack(">d", exact).hex().upper()
-
-
-def _range(value: Value, ranges: dict[str, range]) -> range | None:
-    """Where an integer lies."""
-    number = integer(value)
-    return ranges.get(value.text) if number is None else range(number, number + 1)
 
 
 def integer(value: Value) -> int | None:

@@ -165,7 +165,7 @@ class _Kernel:
         index = f"places[{len(self.places)}] + turn * {step}"
         self.places.append(start)
         where = f"address({name}) + ({index}) * {size * kind.dtype.itemsize}"
-        self.heads.append(f"{name}_now = pointer({where}, {dtype}(0))")
+        self.heads.append(f"{name}_now = within({name}, {where}, {dtype}(0))")
         return Look(f"{name}_now", 0, steps_of(kind.shape), kind.shape, code)
 
     def _output(self, i: int, out: Variable) -> Look:

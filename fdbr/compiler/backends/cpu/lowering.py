@@ -12,6 +12,7 @@ from typing import Any
 
 from fdbr.compiler.backends.cpu.kernel_expressions import OPERATORS, phi, pick
 from fdbr.compiler.backends.cpu.kernel_functions import Function
+from fdbr.compiler.backends.cpu.llvm_numbers import integer
 from fdbr.compiler.backends.cpu.llvm_text import Builder, Module
 from fdbr.compiler.backends.cpu.llvm_values import KernelError, Value
 from fdbr.compiler.backends.cpu.loop_parts import Parts, parts_of
@@ -24,6 +25,7 @@ _FEW = 4  # turns of a loop that is written out
 _MOST = 64  # statements of all its turns
 _SHORT = 2  # statements of a function that is written out where it is called
 _POSITIVE = f"range(i64 0, {1 << 62})"
+_SINGLE = "tile", "stream", "_store_past", "scalar"  # what is no part of a vector, whoever writes
 _Carried = dict[str, tuple[Value, str]]
 
 
@@ -79,6 +81,7 @@ class _Lowering(VectorLoops):
     def __init__(self, module: Module, scope: dict[str, Any], flags: str) -> None:
         super().__init__(module, scope, flags)
         self.inside: list[Function] = []  # the functions that are written where they are called
+        self.narrow = False  # whether loops of few turns are to be those of one of many
 
     def called(self, function: Function, types: tuple[str, ...]) -> tuple[str, str | None]:
         module = self.module
@@ -209,12 +212,18 @@ class _Lowering(VectorLoops):
             self.write_out(node, turns)
             return
         parts = parts_of(node)
+        few = turns is not None and len(turns) <= _FEW and _weight(node) <= _MOST
         plain = step.literal == 1 and parts.innermost and self.module.vectors
-        if plain and self.vector_loop(node, parts, first, stop):
+        if plain and not (few and self.narrow) and self.vector_loop(node, parts, first, stop):
             return
-        if turns is not None and len(turns) <= _FEW and _weight(node) <= _MOST:
+        if turns is not None and few:
             self.write_out(node, turns)
             return
+        single = any(name.startswith(_SINGLE) for name in parts.functions)
+        if plain and not single and not self.is_short(first, stop):
+            self.module.final = False  # LLVM may find vectors where none were found here
+        outer, self.narrow = self.narrow, self.narrow or _is_narrow(node)
+        self.module.final &= not self.narrow
         up = step.literal is None or step.literal > 0
         compare = f"icmp {'slt' if up else 'sgt'} i64"
         before, body, after = self.block, self.label(), self.label()
@@ -226,7 +235,7 @@ class _Lowering(VectorLoops):
         index, following = Value("i8", self.name()), self.name()
         if turns is not None:
             self.ranges[index.text] = turns if turns.step > 0 else turns[::-1]
-        at, outer, carried = self.enter(parts)
+        at, before_it, carried = self.enter(parts)
         assert isinstance(node.target, ast.Name)
         self.bind(node.target.id, index)
         self.statements(node.body)
@@ -236,12 +245,18 @@ class _Lowering(VectorLoops):
         end, more = self.block, self.add(f"{compare} {following}, {stop.text}")
         self.branch(more, body, after)
         self.begin(after)
+        self.narrow = outer
         if not always:
             for name, (old, _) in carried.items():
                 if name in self.values:
                     self.values[name] = self.joined(old, before, self.values[name], end)
-            self.leave(outer)
+            self.leave(before_it)
         self.lose(node.target.id, "has no value after its loop")
+
+    def is_short(self, first: Value, stop: Value) -> bool:
+        """Whether a loop is known to have few turns."""
+        begin, end = self.range_of(first), self.range_of(stop)
+        return begin is not None and end is not None and end[-1] - begin[0] <= _FEW
 
     def write_out(self, node: ast.For, turns: range) -> None:
         """Write turn after turn, without a loop."""
@@ -266,8 +281,9 @@ class _Lowering(VectorLoops):
         first, stop, step = (zero, *given, one) if len(given) == 1 else (*given, one)[:3]
         if step.literal == 0:
             raise KernelError("the step of a range is 0")
-        integers = [x if x.literal is not None else self.cast(x, "i8") for x in (first, stop, step)]
-        return integers[0], integers[1], integers[2]
+        known = [(x, integer(x)) for x in (first, stop, step)]
+        found = [self.cast(x, "i8") if n is None else self.literal(n) for x, n in known]
+        return found[0], found[1], found[2]
 
     def repeat_while(self, node: ast.While) -> None:
         if node.orelse:
@@ -324,12 +340,27 @@ class _Lowering(VectorLoops):
             self.lose(name, "may have no value")
 
 
+def _is_narrow(node: ast.For) -> bool:
+    """Whether a loop is around others of few turns: a vector is better made of its own turns."""
+    inner = [statement for statement in node.body if isinstance(statement, ast.For)]
+    if not inner or 0 < _turns(node) <= _FEW or len(node.body) > _FEW * len(inner):
+        return False
+    return all(1 < _turns(loop) <= _FEW for loop in inner)
+
+
+def _turns(node: ast.For) -> int:
+    """How many turns a loop has, if it says so."""
+    args = node.iter.args if isinstance(node.iter, ast.Call) else []
+    last = args[0] if len(args) == 1 else None
+    return last.value if isinstance(last, ast.Constant) and type(last.value) is int else 0
+
+
 def _weight(node: ast.For | ast.While) -> int:
     """About how many statements the turns of a loop are."""
     total = 0
     for statement in node.body:
         total += _weight(statement) if isinstance(statement, ast.For | ast.While) else 1
-    return total * _FEW
+    return total * ((isinstance(node, ast.For) and _turns(node)) or _FEW)
 
 
 _STATEMENTS: dict[type, Callable[[_Lowering, Any], None]] = {

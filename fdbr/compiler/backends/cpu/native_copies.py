@@ -57,7 +57,8 @@ def copied(source: Slot, target: Slot) -> Call:
 def _source(rank: int, code: str, size: int) -> str:
     lines = [
         "def kernel(table, start, stop, thread):",
-        "    x0, y0 = address(data(table, 0, u1(0))), address(data(table, 1, u1(0)))",
+        "    source, target = data(table, 0, u1(0)), data(table, 1, u1(0))",
+        "    x0, y0 = address(source), address(target)",
         "    p = data(table, 2, i8(0))",
     ]
     indent = "    "
@@ -72,7 +73,8 @@ def _source(rank: int, code: str, size: int) -> str:
     lines += [
         f"{indent}n, a, b = p[{last}], p[{rank + last}], p[{2 * rank + last}]",
         f"{indent}if (a == {size}) & (b == {size}):",
-        f"{indent}    from_, to = pointer(x{last}, {code}(0)), pointer(y{last}, {code}(0))",
+        f"{indent}    from_ = within(source, x{last}, {code}(0))",
+        f"{indent}    to = within(target, y{last}, {code}(0))",
         f"{indent}    for i in range(n):",
         f"{indent}        to[i] = from_[i]",
         f"{indent}else:",

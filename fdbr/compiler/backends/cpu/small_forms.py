@@ -206,7 +206,7 @@ def _multiply(writer: Writer, step: Instruction) -> None:
         return [
             f"t = {code}(0)",
             f"for k in range({depth}):",
-            f"    t = t + {term}",
+            f"    t = plus(t, {term})",
             f"{target.place(at)} = t",
         ]
 

@@ -26,6 +26,7 @@ __all__ = ["VectorLoops"]
 
 _PARTIAL = {"plus": "fadd", "larger": "fmax", "smaller": "fmin"}
 _SHORT = 12  # operations of a body of which several vectors are added up at once
+_FEW = 4  # vectors that are written one after the other, without a loop
 _AT_ONCE = 4  # vectors of it
 _LONG = 24  # operations of a body that is not written twice
 _NAMES = re.compile(r"%v(\d+)\b")
@@ -369,6 +370,8 @@ def _known_pieces(first: int, stop: int, one: int, many: int, weight: int) -> li
 
     if count <= one:
         return [piece(first, stop, 1 << max(count - 1, 1).bit_length())]
+    if count <= _FEW * one and weight <= _SHORT:
+        return [piece(start, min(start + one, stop), one) for start in range(first, stop, one)]
     if count < 2 * many:
         many = one
     rest = count % many
