@@ -226,6 +226,9 @@ IDENTICAL = lambda x: x
 BAD = {
     "combine must be a function, not int 3": lambda: reduction(IDENTICAL, combine=3),
     "finish must be a function": lambda: reduction(IDENTICAL, combine=ops.add, finish=2),
+    "has a parameter 'axis', which is one of the reduction": lambda: reduction(
+        lambda x, axis: x, combine=ops.add
+    ),
     "map must be a function": lambda: reduction(3, combine=ops.add),
     r"identity must be a number.*float64\[3\]": lambda: reduction(
         IDENTICAL, combine=ops.add, identity=np.zeros(3)

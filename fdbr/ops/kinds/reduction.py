@@ -11,13 +11,16 @@ import numpy as np
 from fdbr.backend import array_module, is_array
 from fdbr.core import Tracer, dispatch, plain, registry
 from fdbr.floats import dtype_kind, is_short
-from fdbr.messages import describe, number_types, refuse_other_kinds
+from fdbr.messages import describe, name_of, number_types, refuse_other_kinds
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.kinds.combining import Combine, States, reduce, spread
 from fdbr.ops.kinds.recognising import is_kept, recognised, reduced_by
 from fdbr.ops.kinds.rules import Function
 
 __all__ = ["reduction"]
+
+_OWN = {"axis": None, "keepdims": False, "where": None}
+"""The keywords of every reduction, with what they are if they are not given."""
 
 
 def reduction(
@@ -97,6 +100,12 @@ def reduction(
         return functools.partial(reduction, combine=combine, identity=identity, finish=finish)
     if not callable(map):
         raise TypeError(f"fdbr.ops.kinds.reduction: map must be a function, not {describe(map)}")
+    taken = [p.name for p in _parameters(map) if p.name in _OWN]
+    if taken:
+        raise TypeError(
+            f"fdbr.ops.kinds.reduction: {name_of(map)} has a parameter {taken[0]!r}, which is one "
+            "of the reduction itself; call it otherwise"
+        )
     declared = _Reduction(map, combine, identity, finish)
 
     @functools.wraps(map)
@@ -130,8 +139,7 @@ def _signature(map: Function) -> inspect.Signature | None:
     operands = [p for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     first = [p.replace(kind=p.POSITIONAL_ONLY) for p in operands]
     first += [p for p in given if p.kind is p.VAR_POSITIONAL]
-    defaults = {"axis": None, "keepdims": False, "where": None}
-    own = [kinds(name, kinds.KEYWORD_ONLY, default=value) for name, value in defaults.items()]
+    own = [kinds(name, kinds.KEYWORD_ONLY, default=value) for name, value in _OWN.items()]
     rest = [p for p in given if p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
     return inspect.Signature([*first, *own, *rest])
 
