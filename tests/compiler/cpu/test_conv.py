@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops
-from fdbr.compiler.backends.cpu import conv, conv_kernels, conv_matmuls
+from fdbr.compiler.backends.cpu import conv, conv_matmuls
 from fdbr.ops.networks import im2col
 from fdbr.ops.networks.windows import Geometry
 
@@ -83,21 +83,6 @@ def test_kernels_do_what_columns_do(problem):
     assert_all_same(*problem)
 
 
-@settings(max_examples=15)
-@given(problem=problems(), threads=st.integers(1, 4))
-def test_the_number_of_threads_changes_nothing(problem, threads):
-    geometry, groups, x, _, y, _ = problem
-    names = {"_WORTH": 0, "thread_count": lambda: threads, "_CACHED": 64}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conv_kernels, "thread_count", lambda: 1)
-        once = VALUES["conv_kernel"](np, x, y, geometry=geometry, groups=groups)
-        for name, value in names.items():
-            patch.setattr(conv_kernels, name, value)
-        assert_all_same(*problem)
-        again = VALUES["conv_kernel"](np, x, y, geometry=geometry, groups=groups)
-    assert_same(once, again)
-
-
 def large(batch=16, channels=40, outputs=70, length=24, kernel=3, stride=1, dtype=np.float32):
     pad = kernel // 2
     geometry = Geometry((kernel,) * 2, (stride,) * 2, ((pad, pad),) * 2, (1, 1))
@@ -122,11 +107,14 @@ def test_large_convolutions_are_divided_rightly(length, channels, outputs, strid
     assert_all_same(*large(16, channels, outputs, length, 3, stride))
 
 
-def test_rows_too_short_for_a_vector_go_through_columns(monkeypatch):
+def test_small_convolutions_go_through_columns(monkeypatch):
     called = []
-    monkeypatch.setattr(conv_kernels, "_launch", lambda *_: called.append(True))
+    for name in ("correlation", "inner_correlation", "transposed_correlation"):
+        monkeypatch.setattr(conv, name, lambda *_: called.append(True))
     assert_all_same(*large(1, 2, 2, 3))
     assert not called
+    assert_all_same(*large(16, 40, 70, 9))
+    assert called
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.complex64, np.int64])
@@ -165,6 +153,11 @@ def test_products_beside_convolutions(data):
     found = conv_matmuls.multiply(a, b, out)
     assert out is None or found is out
     assert_same(found, a @ b)
+    with pytest.MonkeyPatch.context() as patch:  # in smaller parts, on more threads
+        patch.setattr(conv_matmuls, "_WORTH", 0)
+        patch.setattr(conv_matmuls, "_CACHED", 64)
+        patch.setattr(conv_matmuls, "thread_count", lambda: 3)
+        np.testing.assert_array_equal(conv_matmuls.multiply(a, b), found)
 
 
 def network(weights, x):

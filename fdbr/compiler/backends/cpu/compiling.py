@@ -10,9 +10,9 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from fdbr.compiler.backends.cpu import (
-    conv_tiles,
     intrinsics,
     language,
+    matmul_tiles,
     register_tiles,
     streaming,
 )
@@ -23,7 +23,7 @@ from fdbr.kernels.machine import code_of as kept_code
 
 __all__ = ["address_of", "code_of", "find_address", "load", "measures", "translated"]
 
-_LIBRARIES = conv_tiles, language, intrinsics, register_tiles, streaming
+_LIBRARIES = matmul_tiles, language, intrinsics, register_tiles, streaming
 _FRONT_END = (
     *("held_memory.py", "kernel_expressions.py", "kernel_functions.py", "llvm_instructions.py"),
     *("llvm_numbers.py", "llvm_text.py", "llvm_values.py", "loop_parts.py", "lowering.py"),

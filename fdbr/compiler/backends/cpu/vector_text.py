@@ -101,13 +101,9 @@ class Vectors:
         counts = self.spread(count, "i64")
         mask = self.builder.add(f"icmp ult <{self.count} x i64> <{places}>, {counts}")
         name = f"llvm.masked.load.v{self.count}f{8 * self.size}.p0"
-        masks = f"<{self.count} x i1>"
-        self.builder.module.declared[
-            f"declare {self.type} @{name}(ptr, i32, {masks}, {self.type})"
-        ] = None
-        where = self.place(address, offset)
-        given = f"{where}, i32 {self.size}, {masks} {mask}, {self.type} zeroinitializer"
-        return self.builder.add(f"call {self.type} @{name}({given})")
+        where = "ptr", self.place(address, offset).removeprefix("ptr ")
+        masks, rest = (f"<{self.count} x i1>", mask), (self.type, "zeroinitializer")
+        return self.builder.call(name, self.type, where, ("i32", f"{self.size}"), masks, rest)
 
     def total(self, vector: str) -> str:
         """The sum of a vector, by halves."""

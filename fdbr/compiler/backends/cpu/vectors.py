@@ -4,7 +4,7 @@ import numpy as np
 
 from fdbr.kernels.machine import vector_bytes
 
-__all__ = ["correlation_tiles", "inner_tile", "lanes", "product_tile"]
+__all__ = ["product_tiles", "inner_tile", "lanes", "product_tile"]
 
 
 def product_tile() -> tuple[int, int]:
@@ -12,13 +12,13 @@ def product_tile() -> tuple[int, int]:
     return (8, 2) if vector_bytes() == 64 else (4, 2)
 
 
-def correlation_tiles() -> tuple[tuple[int, int], ...]:
-    """The outputs and vectors of tiles of convolutions: with them, registers are full."""
+def product_tiles() -> tuple[tuple[int, int], ...]:
+    """The rows and vectors of tiles of products: with them, registers are full."""
     return ((6, 4), (8, 3), (4, 4)) if vector_bytes() == 64 else ((3, 3), (4, 2), (2, 3))
 
 
 def inner_tile() -> tuple[int, int]:
-    """The outputs and taps of tiles of the gradients of their weights."""
+    """The rows and columns of tiles of inner products."""
     return (4, 6) if vector_bytes() == 64 else (2, 4)
 
 
