@@ -23,7 +23,7 @@ from fdbr.ops.networks.windows import Geometry, Sizes
 
 __all__ = ["VALUES"]
 
-_FEWEST = 8  # numbers side by side, below which NumPy is as fast
+_FEWEST = 2  # numbers side by side, below which NumPy is as fast
 _TAPS = 16  # positions of a window that are worth a line each
 _WORTH = 200_000  # elements from which on more threads than one pay
 
