@@ -3,6 +3,8 @@
 Tiles of a product stay in registers while all taps of a block are added up.
 """
 
+import functools
+
 from fdbr.kernels.correlation_packing import (
     UNIT,
     Types,
@@ -82,6 +84,7 @@ after:
     return text + "  ret void\n}\n"
 
 
+@functools.cache
 def turning(size: int, high: int) -> str:
     """The kernel that puts weights side by side: those of each tile of outputs, tap by tap.
 
