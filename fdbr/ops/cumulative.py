@@ -19,7 +19,7 @@ from fdbr.ops.kinds import linear, opaque, shape_of, shifted
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.reductions import Axis, _as, _spread, _sum, kept_shape
 from fdbr.ops.scans import recurrence, running_product, running_sum
-from fdbr.ops.shape import broadcast_to, concat, moveaxis, reshape
+from fdbr.ops.shape import broadcast_to, concat, expand_dims, moveaxis, reshape
 
 __all__ = ["cumulative_prod", "cumulative_sum", "prod"]
 
@@ -42,38 +42,57 @@ def _is_regular(x: Any, out: Any) -> bool:
 # --- products -----------------------------------------------------------------------
 
 
-def _others(x: Any, axes: tuple[int, ...]) -> Any:
-    """For each element the product of all others over axes."""
+def _others(x: Any, axes: tuple[int, ...], ct: Any = None) -> Any:
+    """For each element the product of all others over axes, times a cotangent of their product."""
     if len(axes) == 1:
-        return _others_along(x, axes[0])
+        return _others_along(x, axes[0], ct)
     count = math.prod(x.shape[axis] for axis in axes)
     front = moveaxis(x, axes, tuple(range(len(axes))))
-    others = _others_along(reshape(front, (count, *front.shape[len(axes) :])), 0)
+    others = _others_along(reshape(front, (count, *front.shape[len(axes) :])), 0, ct)
     return moveaxis(reshape(others, front.shape), tuple(range(len(axes))), axes)
 
 
-def _others_along(x: Any, axis: int) -> Any:
+def _others_along(x: Any, axis: int, ct: Any = None) -> Any:
     """By halves: each element of one is multiplied with its fellow, and so with its others."""
-    halves = []
+    levels = []
     while (n := x.shape[axis]) > 1:
+        levels.append(x)
         half = n // 2
         first, last = x[_places(axis, half)], x[_places(axis, n - half, None)]
-        halves.append((first, last))
-        parts = [first * last, x[_places(axis, half, n - half)]]
-        x = concat(parts, axis=axis) if n % 2 else parts[0]
-    others = ones_like(x)
-    for first, last in reversed(halves):
-        half = first.shape[axis]
+        middle = [x[_places(axis, half, n - half)]] if n % 2 else []
+        x = _joined([(first, last), *middle], axis)
+    others = ones_like(x) if ct is None or not n else expand_dims(ct, axis)
+    for x in reversed(levels):
+        n = x.shape[axis]
+        half = n // 2
+        first, last = x[_places(axis, half)], x[_places(axis, n - half, None)]
         both = others[_places(axis, half)]
-        middle = [others[_places(axis, half, None)]] if others.shape[axis] > half else []
-        others = concat([both * last, *middle, both * first], axis=axis)
+        middle = [others[_places(axis, half, None)]] if n % 2 else []
+        others = _joined([(both, last), *middle, (both, first)], axis)
     return others
 
 
+def _joined(parts: list[Any], axis: int) -> Any:
+    """`concat` of arrays, and of products of pairs, which are computed where they belong."""
+    x, y = parts[0]
+    if type(x) is not np.ndarray or type(y) is not np.ndarray:
+        return concat([p[0] * p[1] if type(p) is tuple else p for p in parts], axis=axis)
+    lengths = [(p[0] if type(p) is tuple else p).shape[axis] for p in parts]
+    out = np.empty((*x.shape[:axis], sum(lengths), *x.shape[axis + 1 :]), x.dtype)
+    start = 0
+    for part, length in zip(parts, lengths, strict=True):
+        place = out[_places(axis, start, start := start + length)]
+        if type(part) is tuple:
+            np.multiply(*part, out=place)
+        else:
+            place[...] = part
+    return out
+
+
 def _prod_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
-    regular = _is_regular(x, out)
-    others = _spread(out, x.shape, axes) / x if regular else _others(x, axes)
-    return _spread(ct, x.shape, axes) * others
+    if not _is_regular(x, out):
+        return _others(x, axes, ct)
+    return _spread(ct, x.shape, axes) * (_spread(out, x.shape, axes) / x)
 
 
 def _multiplied(x: Any) -> Any:
