@@ -421,3 +421,16 @@ def test_a_condition_on_what_is_the_same_in_a_whole_row_is_asked_too(small):
             assert found is None
         else:
             np.testing.assert_allclose(found, x * np.sin(scale), 1e-15)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_imaginary_numbers_are_made_of_large_arrays_without_rounding(dtype, layout):
+    x = np.asarray(np.random.default_rng(0).normal(size=(700, 800)).astype(dtype), order=layout)
+    x[0, :4] = np.inf, np.nan, 0.0, -0.0
+    z = np.zeros(x.shape, np.result_type(x, np.complex64))
+    (found,) = fdbr.vjp(ops.imag, z)[1](x)
+    assert found.dtype == z.dtype
+    assert np.array_equal(found.imag, -x, equal_nan=True)
+    assert np.array_equal(np.signbit(found.imag), np.signbit(-x))
+    assert not found.real.any()

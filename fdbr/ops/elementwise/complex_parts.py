@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import numpy as np
+
 from fdbr.backend import Array
+from fdbr.kernels.complexes import as_imaginary
 from fdbr.ops.creation import asarray, zeros_like
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.kinds import aligned, fit, linear
@@ -23,6 +26,12 @@ def _imag(xp: Any, x: Array) -> Array:
 @linear(x=lambda ct: imag(ct), batch=aligned)
 def _imaginary(xp: Any, x: Array) -> Array:
     """``-1j * x`` of real ``x``, without rounding: infinities have no NaN beside them."""
+    if type(x) is np.ndarray and x.ndim:
+        found = as_imaginary(x)
+        if found is None:
+            found = np.zeros(x.shape, np.result_type(x.dtype, np.complex64))
+            np.negative(x, out=found.imag)
+        return found
     out = xp.zeros(x.shape, dtype=xp.result_type(x.dtype, xp.complex64))
     out.imag = -x
     return out if out.ndim else out[()]
