@@ -83,7 +83,7 @@ def _joined(parts: list[Any], axis: int) -> Any:
     for part, length in zip(parts, lengths, strict=True):
         place = out[_places(axis, start, start := start + length)]
         if type(part) is tuple:
-            np.multiply(*part, out=place)
+            np.multiply(part[0], part[1], out=place)
         else:
             place[...] = part
     return out
