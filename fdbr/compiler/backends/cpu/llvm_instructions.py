@@ -3,13 +3,13 @@
 What is computed twice in a row of instructions without a branch is computed once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from fdbr.compiler.backends.cpu.held_memory import Held
 
-__all__ = ["Instructions", "Module"]
+__all__ = ["Cell", "Instructions", "Module"]
 
 _IMPURE = frozenset({"load", "call", "phi", "atomicrmw"})
 
@@ -48,6 +48,15 @@ class Module:
         return self.marks[memory]
 
 
+class Cell:
+    """What changes in the loops of an intrinsic: a value of a type, by its name of the moment."""
+
+    __slots__ = ("text", "type")
+
+    def __init__(self, type: str, text: str) -> None:
+        self.type, self.text = type, text
+
+
 class Instructions:
     """The instructions of a function in the making.
 
@@ -69,7 +78,7 @@ class Instructions:
         self.module = module
         self.flags = f"{flags} " if flags else ""
         self.lines: list[str] = []
-        self.slots: list[str] = []
+        self.cells: list[Cell] = []
         self.count = 0
         self.block = "entry"
         self.lanes, self.mask, self.there = 1, "", 1
@@ -140,33 +149,52 @@ class Instructions:
         self.lines.append(f"  {text}")
         return ""
 
-    def slot(self, type: str) -> str:
-        """Memory for what changes: the compiler finds a register for it."""
-        self.count += 1
-        self.slots.append(f"  %v{self.count} = alloca {type}")
-        return f"%v{self.count}"
-
     @contextmanager
     def loop(self, first: str, stop: str) -> Iterator[str]:
-        """Write what is done for each integer from one to before another; gives its name."""
+        """Write what is done for each integer from one to before another; gives its name.
+
+        What the ``cells`` hold is carried from turn to turn.
+        """
         before, body, after = self.block, self.label(), self.label()
         self.branch(self.add(f"icmp slt i64 {first}, {stop}"), body, after)
         self.begin(body)
         index, following, at = self.name(), self.name(), len(self.lines)
+        starts = [cell.text for cell in self.cells]
+        names = [self.name() for _ in self.cells]
+        for cell, name in zip(self.cells, names, strict=True):
+            cell.text = name
         yield index
-        self.lines.insert(
-            at, f"  {index} = phi i64 [ {first}, %{before} ], [ {following}, %{self.block} ]"
-        )
+        end, news = self.block, [cell.text for cell in self.cells]
+        pairs = [("i64", index, first, following)]
+        pairs += [
+            (cell.type, name, start, new)
+            for cell, name, start, new in zip(self.cells, names, starts, news, strict=True)
+        ]
+        self.lines[at:at] = [
+            f"  {name} = phi {type} [ {start}, %{before} ], [ {new}, %{end} ]"
+            for type, name, start, new in pairs
+        ]
         self.do(f"{following} = add nsw i64 {index}, 1")
         self.branch(self.add(f"icmp slt i64 {following}, {stop}"), body, after)
-        self.begin(after)
+        self._join(after, starts, before, news, end)
 
     @contextmanager
     def where(self, condition: str) -> Iterator[None]:
         """Write what is done if something holds."""
-        body, after = self.label(), self.label()
+        before, body, after = self.block, self.label(), self.label()
         self.branch(condition, body, after)
         self.begin(body)
+        starts = [cell.text for cell in self.cells]
         yield
+        end, news = self.block, [cell.text for cell in self.cells]
         self.jump(after)
-        self.begin(after)
+        self._join(after, starts, before, news, end)
+
+    def _join(
+        self, label: str, starts: Sequence[str], first: str, news: Sequence[str], second: str
+    ) -> None:
+        """Begin the block in which cells hold what comes from one block or from another."""
+        self.begin(label)
+        for cell, start, new in zip(self.cells, starts, news, strict=True):
+            text = f"phi {cell.type} [ {start}, %{first} ], [ {new}, %{second} ]"
+            cell.text = start if start == new else self.add(text)

@@ -4,6 +4,7 @@ Types mix as NumPy's do: numbers that are written down take the type of what the
 ``i8`` make ``f8``.  A number that meets a vector is spread over its lanes.
 """
 
+import math
 import operator
 import struct
 from collections.abc import Callable, Sequence
@@ -153,6 +154,11 @@ class Numbers(Instructions):
         """Where an integer lies, if that is known."""
         number = integer(value)
         return self.ranges.get(value.text) if number is None else range(number, number + 1)
+
+    def longest(self, first: Value, stop: Value) -> float:
+        """How many turns a loop has at most."""
+        begin, end = self.range_of(first), self.range_of(stop)
+        return math.inf if begin is None or end is None else end[-1] - begin[0]
 
     def counted(self, sign: str, a: Value, b: Value) -> Value | None:
         """Integers that are known, or count lanes, and remain such; `None` for others."""

@@ -3,7 +3,15 @@
 from fdbr.compiler.backends.cpu.held_memory import Span
 from fdbr.compiler.backends.cpu.llvm_instructions import Module
 from fdbr.compiler.backends.cpu.llvm_numbers import Numbers, integer
-from fdbr.compiler.backends.cpu.llvm_values import BYTES, TYPES, KernelError, Value, kind, suffix
+from fdbr.compiler.backends.cpu.llvm_values import (
+    BYTES,
+    TYPES,
+    AccessError,
+    KernelError,
+    Value,
+    kind,
+    suffix,
+)
 
 __all__ = ["Builder", "Module"]
 
@@ -18,7 +26,7 @@ class Builder(Numbers):
         if index.is_pointer or index.type[0] == "f":
             raise KernelError(f"{index.type} is no index")
         if index.lanes > 1:
-            raise KernelError("elements that lie apart are no vector")
+            raise AccessError("elements that lie apart are no vector")
         index = self.cast(index, "i8") if index.counts is None else self.first(index)
         return self.add(
             f"getelementptr inbounds {TYPES[pointer.type[1:]]}, {pointer.typed}, i64 {index.text}"

@@ -6,7 +6,7 @@ values; a pointer to numbers has a star before their type.
 
 from typing import Any, NamedTuple
 
-__all__ = ["BITS", "BYTES", "KernelError", "TYPES", "Value", "kind", "suffix"]
+__all__ = ["BITS", "BYTES", "AccessError", "KernelError", "TYPES", "Value", "kind", "suffix"]
 
 TYPES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "u1": "i8", "b1": "i1"}
 """The types of numbers, and what LLVM calls them."""
@@ -32,6 +32,10 @@ class KernelError(Exception):
     def __str__(self) -> str:
         text = super().__str__()
         return text if self.where is None else f"{self.where}: {text}"
+
+
+class AccessError(KernelError):
+    """A loop reaches memory in a way that is no vector's, as far as is known when it is written."""
 
 
 class Value(NamedTuple):

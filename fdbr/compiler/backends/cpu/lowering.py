@@ -25,7 +25,6 @@ _FEW = 4  # turns of a loop that is written out
 _MOST = 64  # statements of all its turns
 _SHORT = 2  # statements of a function that is written out where it is called
 _POSITIVE = f"range(i64 0, {1 << 62})"
-_SINGLE = "tile", "stream", "_store_past", "scalar"  # what is no part of a vector, whoever writes
 _Carried = dict[str, tuple[Value, str]]
 
 
@@ -62,8 +61,7 @@ def _module(kernel: ast.FunctionDef, scope: dict[str, Any], vectors: bool) -> tu
 
 
 def _finish(lowering: Builder, head: str) -> None:
-    lowering.module.final &= not lowering.slots
-    body = "\n".join([*lowering.slots, *lowering.lines])
+    body = "\n".join(lowering.lines)
     lowering.module.texts.append(f"define {head} {{\nentry:\n{body}\n}}\n")
 
 
@@ -219,9 +217,6 @@ class _Lowering(VectorLoops):
         if turns is not None and few:
             self.write_out(node, turns)
             return
-        single = any(name.startswith(_SINGLE) for name in parts.functions)
-        if plain and not single and not self.is_short(first, stop):
-            self.module.final = False  # LLVM may find vectors where none were found here
         outer, self.narrow = self.narrow, self.narrow or _is_narrow(node)
         self.module.final &= not self.narrow
         up = step.literal is None or step.literal > 0
@@ -252,11 +247,6 @@ class _Lowering(VectorLoops):
                     self.values[name] = self.joined(old, before, self.values[name], end)
             self.leave(before_it)
         self.lose(node.target.id, "has no value after its loop")
-
-    def is_short(self, first: Value, stop: Value) -> bool:
-        """Whether a loop is known to have few turns."""
-        begin, end = self.range_of(first), self.range_of(stop)
-        return begin is not None and end is not None and end[-1] - begin[0] <= _FEW
 
     def write_out(self, node: ast.For, turns: range) -> None:
         """Write turn after turn, without a loop."""

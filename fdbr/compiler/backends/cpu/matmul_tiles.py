@@ -36,19 +36,20 @@ def product(code: str, high: int, wide: int) -> Any:
         depth: Value,
     ) -> None:
         v = Vectors(builder, code)
-        slots = [v.slots(wide) for _ in range(high)]
+        cells = [v.cells(wide) for _ in range(high)]
         rows = [v.times(i, a_row) for i in range(high)]
         with builder.loop("0", depth.text) as index:
             left, right = v.stepped(a, a_step, index), v.stepped(b, b_row, index)
             vectors = [v.load(right, j * v.bytes) for j in range(wide)]
             for i in range(high):
                 factor = v.spread(v.number(left, rows[i]))
-                for slot, vector in zip(slots[i], vectors, strict=True):
-                    v.add_product(slot, factor, vector)
+                for cell, vector in zip(cells[i], vectors, strict=True):
+                    v.add_product(cell, factor, vector)
         for i in range(high):
             row = v.stepped(out, out_row, i)
-            for j, slot in enumerate(slots[i]):
-                v.store(v.get(slot), row, j * v.bytes)
+            for j, cell in enumerate(cells[i]):
+                v.store(cell.text, row, j * v.bytes)
+        v.let_go()
 
     return tile
 
@@ -71,7 +72,7 @@ def inner(code: str, high: int, wide: int) -> Any:
         depth: Value,
     ) -> None:
         v = Vectors(builder, code)
-        slots = [v.slots(wide) for _ in range(high)]
+        cells = [v.cells(wide) for _ in range(high)]
         lefts = [v.stepped(a, a_row, i) for i in range(high)]
         rights = [v.stepped(b, b_row, j) for j in range(wide)]
         count = builder.add(f"udiv {depth.typed}, {v.count}")
@@ -82,15 +83,16 @@ def inner(code: str, high: int, wide: int) -> Any:
             for j in range(wide):
                 right = load(rights[j], at)
                 for i in range(high):
-                    v.add_product(slots[i][j], vectors[i], right)
+                    v.add_product(cells[i][j], vectors[i], right)
 
         with builder.loop("0", count) as index:
             add_products(v.times(v.bytes, index), v.load)
         with builder.where(builder.add(f"icmp ne i64 {rest}, 0")):
             add_products(v.times(v.bytes, count), partial(v.load_some, rest))
         for i in range(high):
-            for j, slot in enumerate(slots[i]):
-                v.store_number(v.total(v.get(slot)), out, (i * wide + j) * v.size)
+            for j, cell in enumerate(cells[i]):
+                v.store_number(v.total(cell.text), out, (i * wide + j) * v.size)
+        v.let_go()
 
     return tile
 

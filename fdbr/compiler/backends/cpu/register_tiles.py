@@ -37,16 +37,18 @@ def tile(
         raise KernelError("the rows and vectors of a tile are literals")
     v = Vectors(builder, like.type)
     places = [(i, j) for i in range(height) for j in range(width)]
-    sums = dict(zip(places, v.slots(len(places)), strict=True))
+    sums = dict(zip(places, v.cells(len(places)), strict=True))
+    down = [v.times(i, a_row) for i in range(height)]
     with builder.loop("0", builder.cast(depth, "i8").text) as index:
         left, right = v.stepped(a, a_step, index), v.stepped(b, b_step, index)
         row = [v.load(right, j * v.bytes) for j in range(width)]
         for i in range(height):
-            x = v.spread(v.number(v.stepped(left, a_row, i)))
+            x = v.spread(v.number(left, down[i]))
             for j in range(width):
                 v.add_product(sums[i, j], x, row[j])
     for i, j in places:
-        v.store(v.get(sums[i, j]), v.stepped(out, out_row, i), j * v.bytes)
+        v.store(sums[i, j].text, v.stepped(out, out_row, i), j * v.bytes)
+    v.let_go()
 
 
 NAMES = {"tile": tile}

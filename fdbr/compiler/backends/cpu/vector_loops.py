@@ -18,7 +18,14 @@ from typing import NamedTuple
 from fdbr.compiler.backends.cpu.held_memory import Span
 from fdbr.compiler.backends.cpu.kernel_expressions import Expressions, phi
 from fdbr.compiler.backends.cpu.kernel_functions import Function, Library
-from fdbr.compiler.backends.cpu.llvm_values import BYTES, KernelError, Value, kind, suffix
+from fdbr.compiler.backends.cpu.llvm_values import (
+    BYTES,
+    AccessError,
+    KernelError,
+    Value,
+    kind,
+    suffix,
+)
 from fdbr.compiler.backends.cpu.loop_parts import Parts
 from fdbr.kernels.machine import vector_bytes
 
@@ -85,7 +92,10 @@ class VectorLoops(Expressions):
     how: dict[str, str]
 
     def vector_loop(self, node: ast.For, parts: Parts, first: Value, stop: Value) -> bool:
-        """Write a loop in vectors, if it can be: whether it has been."""
+        """Write a loop in vectors, if it can be: whether it has been.
+
+        Where it has not, LLVM is to have another look at it, unless it could not either.
+        """
         found = [self.values[name] for name in parts.pointers if name in self.values]
         sizes = [BYTES[value.type[1:]] for value in found if value.is_pointer]
         lanes = vector_bytes() // max([*sizes, 4])
@@ -98,6 +108,8 @@ class VectorLoops(Expressions):
                 del self.lines[length:]
                 self.forget()
                 if not isinstance(error, _NarrowerError):
+                    short = self.longest(first, stop) <= _FEW
+                    self.module.final &= short or not isinstance(error, AccessError)
                     return False
             else:
                 return True
@@ -354,7 +366,7 @@ class VectorLoops(Expressions):
     def write(self, pointer: Value, index: Value, value: Value) -> None:
         if self.lanes > 1:
             if index.counts is None:
-                raise KernelError("all turns write to one place")
+                raise AccessError("all turns write to one place")
             self.spans.append((self.span(pointer, index), True))
         super().write(pointer, index, value)
 
@@ -390,14 +402,14 @@ def _check(spans: Sequence[tuple[Span, bool]], piece: _Piece, ranges: dict[str, 
         if a.memory != b.memory and a.memory and b.memory:
             continue
         if not a.memory or a.pointer != b.pointer:
-            raise KernelError("memory that may be the same")
+            raise AccessError("memory that may be the same")
         if a.lanes > 1 and b.lanes > 1:
             near = min(piece.lanes, piece.length or piece.lanes)
             if a.root == b.root and not 0 < abs(a.offset - b.offset) < near:
                 continue
         one, other = _reach(a, ranges), _reach(b, ranges)
         if not (one and other) or (one[0] < other[1] and other[0] < one[1]):
-            raise KernelError("a turn that may need another one")
+            raise AccessError("a turn that may need another one")
 
 
 def _reach(span: Span, ranges: dict[str, range]) -> tuple[int, int] | None:

@@ -5,6 +5,7 @@ All addresses and distances are in bytes, and numbers of Python or names of LLVM
 
 from typing import Any
 
+from fdbr.compiler.backends.cpu.llvm_instructions import Cell
 from fdbr.compiler.backends.cpu.llvm_text import Builder
 from fdbr.compiler.backends.cpu.llvm_values import TYPES, Value
 from fdbr.compiler.backends.cpu.vectors import lanes
@@ -30,23 +31,20 @@ class Vectors:
         self.real = TYPES[code]
         self.type = f"<{self.count} x {self.real}>"
 
-    def slots(self, count: int, start: str = "zeroinitializer") -> list[str]:
-        """Vectors that change: the compiler finds a register for each."""
-        found = [self.builder.slot(self.type) for _ in range(count)]
-        for slot in found:
-            self.set(slot, start)
+    def cells(self, count: int, start: str = "zeroinitializer") -> list[Cell]:
+        """Vectors that change, until they are let go."""
+        found = [Cell(self.type, start) for _ in range(count)]
+        self.builder.cells += found
         return found
 
-    def get(self, slot: str) -> str:
-        return self.builder.add(f"load {self.type}, ptr {slot}")
+    def let_go(self) -> None:
+        """Carry no cells any more."""
+        self.builder.cells.clear()
 
-    def set(self, slot: str, vector: str) -> None:
-        self.builder.do(f"store {self.type} {vector}, ptr {slot}")
-
-    def add_product(self, slot: str, a: str, b: str) -> None:
+    def add_product(self, cell: Cell, a: str, b: str) -> None:
         """Add a product to what changes, rounding once where the processor does."""
         product = self.builder.add(f"fmul contract {self.type} {a}, {b}")
-        self.set(slot, self.builder.add(f"fadd contract {self.type} {self.get(slot)}, {product}"))
+        cell.text = self.builder.add(f"fadd contract {self.type} {cell.text}, {product}")
 
     def moved(self, start: Any, distance: Any) -> str:
         """An address and a distance."""
