@@ -18,7 +18,7 @@ from fdbr.core import Primitive, registry
 from fdbr.debug.observing import Observer, Place, current, enter, leave, place, run, traced
 from fdbr.debug.programs import observed_call
 from fdbr.debug.tape import observed_backward, observed_trace
-from fdbr.ops.kinds import operation
+from fdbr.ops.kinds import combining, operation
 
 __all__ = ["observing"]
 
@@ -66,12 +66,13 @@ class _Installation:
         for module, name, kind in (
             (transforms, "ReverseTrace", reverse.ReverseTrace),
             (partition, "ReverseTrace", reverse.ReverseTrace),
+            (combining, "ReverseTrace", reverse.ReverseTrace),
             (forward, "ForwardTrace", forward.ForwardTrace),
             (batching, "BatchTrace", batching.BatchTrace),
         ):
             self._replace(module, name, functools.partial(observed_trace, kind))
         run_backward = functools.partial(observed_backward, reverse.backward)
-        for module in (transforms, checkpointing, partition):
+        for module in (transforms, checkpointing, partition, combining):
             self._replace(module, "backward", run_backward)
         self._replace(custom, "apply", functools.partial(_custom, custom.apply))
         self._replace(operation, "Primitive", self._declared)

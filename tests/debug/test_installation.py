@@ -12,7 +12,7 @@ import pytest
 import fdbr
 from fdbr import batching, checkpointing, core, custom, debug, forward, ops, reverse, transforms
 from fdbr.compiler import partition
-from fdbr.ops.kinds import elementwise, operation
+from fdbr.ops.kinds import combining, elementwise, operation
 
 BLOCKS = {
     "hook": debug.hook,
@@ -38,6 +38,7 @@ def engine():
     places = [
         (transforms.ReverseTrace, transforms.backward, custom.apply, operation.Primitive),
         (partition.ReverseTrace, partition.backward),
+        (combining.ReverseTrace, combining.backward),
         (forward.ForwardTrace, batching.BatchTrace, checkpointing.backward, core.dispatch),
         (reverse.ReverseTrace, reverse.ReverseTrace.outputs, reverse.backward),
         (core.Primitive, core.Primitive.__init__, *(trace.process for trace in TRACES)),
@@ -149,13 +150,18 @@ def test_every_place_is_known_that_begins_a_trace_or_runs_backward():
     def using(pattern):
         return {name for name, text in sources.items() if re.search(pattern, text)}
 
-    assert using(r"= ReverseTrace\(") == {"transforms.py", "compiler/partition.py"}
+    assert using(r"= ReverseTrace\(") == {
+        "transforms.py",
+        "compiler/partition.py",
+        "ops/kinds/combining.py",
+    }
     assert using(r"= ForwardTrace\(") == {"forward.py"}
     assert using(r"= BatchTrace\(") == {"batching.py"}
     assert using(r"from fdbr\.reverse import [^\n]*\bbackward\b") == {
         "transforms.py",
         "checkpointing.py",
         "compiler/partition.py",
+        "ops/kinds/combining.py",
     }
     assert using(r"\breverse\.backward\b") == set()
     assert using(r"= Primitive\(") == {"ops/kinds/operation.py"}
