@@ -558,3 +558,37 @@ def test_compilation_ahead_takes_no_copy_of_what_is_given_up():
     tracemalloc.stop()
     assert most < 0.3 * whole
     assert all(map(np.array_equal, state[0], kept))
+
+
+TABLE = normal(8, 256)
+
+
+@pytest.mark.parametrize(
+    ("late", "good", "bad"),
+    [
+        (lambda w, k: ops.embed(TABLE, k).sum(), np.arange(3), np.arange(7, 10)),
+        (lambda w, k: ops.take(w, k, axis=0).sum(), np.arange(3), np.arange(255, 258)),
+        (lambda w, k: ops.at(w)[k].add(1.0)[0, 0], np.arange(3), np.arange(255, 258)),
+        (lambda w, k: ops.linalg.cholesky(k * (1.0 + 0.0 * w[0, 0])).sum(), np.eye(3), -np.eye(3)),
+        (lambda w, k: 1 // k, 2, 0),
+        (lambda w, k: w[0, 0] if k > 0 else w[1, 1], 2.0, -2.0),
+    ],
+)
+def test_what_may_fail_is_over_before_anything_is_written_over(late, good, bad):
+    """Although the function does it last, and with numbers that it has made last."""
+
+    def f(state, x, k):
+        value, slope = fdbr.value_and_grad(loss)(state, x)
+        return tree.map(lambda p, g: p - 0.1 * g, state, slope), value, late(slope.w, k)
+
+    jitted = warm(f, weights(256), X4, good)
+    assert jitted.programs()[0].overwritten
+    state = owned(weights(256))
+    try:
+        jitted(state, X4, bad)
+    except Exception:
+        assert_same(state, weights(256), ulps=0)
+    else:
+        assert bad == -2.0
+    new, _, _ = jitted(owned(weights(256)), X4, good)
+    assert_same(new, f(weights(256), X4, good)[0], ulps=1 << 12)
