@@ -79,7 +79,7 @@ capturing = Estimate(2e-3, 8e-6)
 passing = Estimate(1e-2, 1.5e-4)
 """The passes and the generation of code; by the number of steps."""
 
-compiling = Estimate(6e-3, 1.2e-5)
+compiling = Estimate(3e-3, 4e-6)
 """What is lost while a kernel is compiled beside the calls; by the length of its source.
 
 That is half of what it takes: processors share caches and execution units, and processes wait for
