@@ -2,6 +2,7 @@
 
 import sys
 
+import fdbr.flow
 import fdbr.interop  # noqa: F401  # gives traced values their operators and methods
 from fdbr import allocation, backend, boundary, debug, nn, ops, random, testing, train, tree
 from fdbr.backend import device_get, device_put

@@ -39,12 +39,17 @@ __all__ = [
     "Tracer",
     "dispatch",
     "host_types",
+    "learning",
     "registry",
     "run",
 ]
 
 _levels = itertools.count(1)
 _replays = itertools.count(1)
+learning: ContextVar[Callable[..., Any] | None] = ContextVar("learning", default=None)
+"""What runs the functions of transformations while their control flow is learnt, if something does:
+it is given the trace, the function, and its arguments."""
+
 _replaying: ContextVar[int] = ContextVar("replaying", default=0)
 host_types = frozenset({np.ndarray, np.float64, np.float32})
 _NUMPYS = (np.ndarray, np.number, np.bool_)  # the classes of plain values
@@ -268,8 +273,9 @@ class Trace:
 
 def run(trace: Trace, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call the function of a trace, which ends with it."""
+    learner = learning.get()
     try:
-        out = f(*args, **kwargs)
+        out = f(*args, **kwargs) if learner is None else learner(trace, f, args, kwargs)
         for finish in trace.finishing:
             finish()
         return out

@@ -175,6 +175,10 @@ class Budget:
             return 0
         return capturing.size(self.balance / _patience)
 
+    def learns(self) -> None:
+        """Note that a capture will learn how loops go on: the way back is not run for that."""
+        self.steps //= _PER_ENTRY
+
     def cut(self, steps: int) -> None:
         """Note that a capture was broken off after so many steps."""
         self.steps = max(2 * steps, self.steps)

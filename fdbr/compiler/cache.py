@@ -23,10 +23,11 @@ from fdbr.compiler.capture.signature import (
     paths,
     put_together,
 )
-from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace
+from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, capturing
 from fdbr.compiler.capture.tracing import Captured, capture
 from fdbr.compiler.collecting import collecting_seldom
 from fdbr.compiler.specializations import EARLY, TWICE, Specialization
+from fdbr.core import learning
 from fdbr.messages import name_of
 
 __all__ = ["Cache"]
@@ -43,6 +44,9 @@ class Cache:
         The function, and what messages call it.
     bound
         How many kinds of arguments are kept, and how many recordings for each.
+    learns
+        Whether control flow that has been seen in several calls may be put together, which may
+        change last bits.
     entries
         What there is.
     readers
@@ -51,8 +55,8 @@ class Cache:
         The variables around the function that change from call to call, by their keys.
     """
 
-    def __init__(self, f: Callable[..., Any], bound: int) -> None:
-        self.f = f
+    def __init__(self, f: Callable[..., Any], bound: int, learns: bool = True) -> None:
+        self.f, self.learns = f, learns
         self.name = name_of(f)
         self.bound = bound
         self.entries: dict[Any, Specialization] = {}
@@ -102,7 +106,11 @@ class Cache:
         """Call the function on some leaves; it is an error if it writes into arguments."""
         args, kwargs = put_together(structure, leaves)
         before = contents(structure, args, kwargs)
-        result = self.f(*args, **kwargs)
+        learner = learning.get()
+        if learner is None:
+            result = self.f(*args, **kwargs)
+        else:
+            result = learner(capturing.get(), self.f, args, kwargs)
         if not is_untouched(before, contents(structure, args, kwargs)):
             raise ImpureError(
                 f"fdbr.jit: {self.name} assigns into a list or dict among its arguments, which a "
@@ -146,9 +154,10 @@ class Cache:
     ) -> tuple[Captured, Environment]:
         """What was found, and a note of why it is no program, if it is none."""
         if found[0].cut == limit:
-            entry.budget.cut(limit)
+            entry.cut(limit, found[0].repeats)
             entry.skip(EARLY)
         elif why := found[0].obstacle:
+            entry.repeats |= bool(found[0].cut) and found[0].repeats
             entry.waste(why)
             entry.skip(why)
         return found
@@ -183,6 +192,7 @@ class Cache:
             states = RandomStates(environment.generators)
             others = frozenset(sys._current_frames()) if entry.inputs else frozenset()
             kind = functools.partial(CaptureTrace, others=others, limit=limit)
+            token = learning.set(entry.learner() if self.learns else None)
             try:
                 recorded = capture(run, self.f, moving, environment.arrays, kind)
                 self._check_kept(environment)
@@ -190,10 +200,12 @@ class Cache:
                 if entry.inputs:
                     environment.untrace()
                 raise
+            finally:
+                learning.reset(token)
             impurity = _impurity(environment, states)
             if impurity is None:
                 break
-            entry.recordings = ()
+            entry.forget()
         else:
             raise ImpureError(f"fdbr.jit: {self.name} {impurity}")
         environment.settle()

@@ -31,6 +31,8 @@ class CompiledTrace:
         Arrays from elsewhere that others can write to, with copies.
     unrolled
         Why loops in it were captured turn by turn.
+    repeats
+        Whether Python asked again where it had asked before, as loops do.
     form
         What makes a result of the outputs.
     why
@@ -55,6 +57,7 @@ class CompiledTrace:
         "hit",
         "over",
         "raw",
+        "repeats",
         "shared",
         "unrolled",
         "why",
@@ -74,6 +77,7 @@ class CompiledTrace:
         self.environment = environment
         self.shared = captured.constants.shared()
         self.unrolled = captured.unrolled
+        self.repeats = captured.repeats
         self.form = form
         self.why = why
         self.counter = [0]
@@ -90,6 +94,17 @@ class CompiledTrace:
     def is_open(self) -> bool:
         """Whether it has a loop that holds for any number of turns."""
         return any(loop.is_open for _, loop in loops(self.code.program))
+
+    @property
+    def graphs(self) -> frozenset[int]:
+        """The control flow in it that is learnt: the addresses of what is known of that."""
+        params = (getattr(step, "params", {}).get("graph") for step in self.raw.steps)
+        return frozenset(id(graph.flow) for graph in params if graph is not None)
+
+    def replaces(self, other: "CompiledTrace") -> bool:
+        """Whether it holds wherever another one does: as much and more is known of the same."""
+        mine = self.graphs
+        return bool(mine) and mine == other.graphs and self.answers == other.answers
 
     @property
     def run(self) -> Callable[..., tuple[Any, ...]]:

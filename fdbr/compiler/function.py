@@ -88,7 +88,7 @@ class Jitted(Generic[P, R]):
         self._f = f
         self._code = code
         self._waits = reproducible
-        self._cache = Cache(f, max_recordings)
+        self._cache = Cache(f, max_recordings, learns=not reproducible)
         self._donation = Donation(self._cache.name, donate_argnums)
         self._last: Any = _NOTHING
         self._ordered = _sees_order(f)
@@ -187,6 +187,8 @@ class Jitted(Generic[P, R]):
             budget.spend(time.perf_counter() - call.start)
         heavy = entry.heavy and not entry.recordings
         limit = ANY if self._waits or heavy else budget.steps_to_capture()
+        if why and not limit and self._cache.learns:
+            limit = entry.probe()
         if not (why and limit):
             if why:
                 entry.skip(EARLY)

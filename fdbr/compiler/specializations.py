@@ -8,6 +8,7 @@ from fdbr.compiler.budget import Budget, capturing, patience
 from fdbr.compiler.capture.captures import Environment, ImpureError
 from fdbr.compiler.capture.constants import first_changed
 from fdbr.compiler.capture.places import Key, Place, replaced
+from fdbr.compiler.capture.tracers import learners
 from fdbr.compiler.compiled_trace import CompiledTrace
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.messages import describe
@@ -22,6 +23,8 @@ STORM = "recordings multiply: nearly every call takes another way through its co
 _MANY = 8  # recordings, from which on it counts how often one of them holds
 _LUCK = 0.25  # how often that has to be
 _SLOW = 1 / 16  # how fast that is forgotten
+_LARGE = 1000  # steps of a capture that may be of a loop
+_SOME = 4  # recordings of loops, after which it is better to learn how they go on
 _LONGEST = 512  # calls between two trials
 _SLOWER = "replays take longer than the function itself"
 _REST = 20  # calls
@@ -50,8 +53,12 @@ class Specialization:
         is not to run as it is; `None` if that is not known yet.
     inputs
         The variables around the function whose numbers and arrays are inputs of its programs.
+    learnt
+        What is known of the control flow of the function, and of those that it transforms.
     known
         Those that could be, by their keys, and `None` for those that turned out not to be.
+    repeats
+        Whether captures that were broken off have found loops.
     references
         Weak ones to objects among the arguments: when one is gone, this is dropped.
     used
@@ -68,7 +75,9 @@ class Specialization:
     __slots__ = (
         "_cause",
         "_luck",
+        "_made",
         "_pause",
+        "_probed",
         "_rested",
         "_wasted",
         "budget",
@@ -76,11 +85,13 @@ class Specialization:
         "heavy",
         "inputs",
         "known",
+        "learnt",
         "moving",
         "name",
         "obstacle",
         "recordings",
         "references",
+        "repeats",
         "told",
         "used",
         "wanted",
@@ -98,6 +109,10 @@ class Specialization:
         self.wanted: tuple[bool, ...] | None = None
         self._wasted = 0
         self._cause = ""
+        self.learnt: Any = None
+        self.repeats = False
+        self._made = 0  # recordings that were ever made
+        self._probed = False
         self._luck = 1.0  # how often a recording has held, of late
         self._pause, self._rested = _REST, 0  # calls until the next trial, and since the last one
         self.told: set[str] = set()
@@ -134,7 +149,8 @@ class Specialization:
     def withdraw_inputs(self) -> None:
         """Take what is around the function for what it is."""
         self.known.update((place.key, None) for place in self.inputs)
-        self.inputs, self.recordings = (), ()
+        self.inputs = ()
+        self.forget()
 
     def take_inputs(self) -> None:
         """Have what is known to change, and can be, be inputs of the programs to come."""
@@ -149,7 +165,47 @@ class Specialization:
 
     def add(self, recording: CompiledTrace) -> None:
         """Put a recording first."""
-        self.recordings = (recording, *(r for r in self.recordings if r is not recording))
+        others = [r for r in self.recordings if r is not recording]
+        replaced = [r for r in others if recording.replaces(r)]
+        recording.counter[0] += sum(r.runs for r in replaced)
+        others = [r for r in others if r not in replaced]
+        self._made += recording not in self.recordings
+        self.recordings = (recording, *others)
+
+    def learner(self) -> Any:
+        """What learns the control flow of what is to be captured, if there is a reason to.
+
+        That is where recordings of a loop did not hold, most of all such as are for one number of
+        turns.
+        """
+        repeating = [r for r in self.recordings if r.repeats]
+        unrolled = [r for r in repeating if not r.is_open]
+        large = self.repeats or any(len(r.raw.steps) > _LARGE for r in unrolled)
+        if self.learnt is None and (large or len(repeating) + len(unrolled) >= 2 * _SOME):
+            self.learnt = learners[0]()
+        return self.learnt
+
+    def probe(self) -> int:
+        """How many steps to capture in order to see whether there are loops; 0 if it is known.
+
+        Loops make a function's captures, and what is made of them, dear.
+        """
+        budget = self.budget
+        if self._probed or budget.steps < _LARGE or not budget.affords(capturing.of(_LARGE)):
+            return 0
+        self._probed = True
+        return _LARGE
+
+    def cut(self, limit: int, repeats: bool) -> None:
+        """Note that a capture was broken off after so many steps, and whether there was a loop."""
+        self.budget.cut(limit)
+        if repeats and not self.repeats:
+            self.repeats = True
+            self.budget.learns()
+
+    def forget(self) -> None:
+        """Drop all recordings, and what is known of the function."""
+        self.recordings, self.learnt, self._made = (), None, 0
 
     def waste(self, why: str) -> None:
         """Note that a run could not be recorded, or will not be replayed."""
@@ -179,7 +235,7 @@ class Specialization:
 
         Now and then another one is tried nevertheless, ever more seldom as long as it is in vain.
         """
-        if len(self.recordings) < _MANY or self._luck >= _LUCK:
+        if self._made < _MANY or self._luck >= _LUCK:
             return False
         self._rested += 1
         if self._rested < self._pause:
@@ -222,7 +278,7 @@ class Specialization:
         budget = self.budget
         if not patience():
             return 0.0
-        if len(self.recordings) >= _MANY and self._luck < _LUCK:
+        if self._made >= _MANY and self._luck < _LUCK:
             left = max(self._pause - self._rested, 0)
             self._rested = self._pause  # the next call that is looked up is a trial
             return left * budget.eager
@@ -291,7 +347,7 @@ class Specialization:
             self._wasted = 0
         else:
             self.waste(why)
-        self.recordings = ()
+        self.forget()
         return why
 
     def _run(

@@ -2,6 +2,7 @@
 
 import math
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -98,7 +99,7 @@ class Code:
     __slots__ = (
         *("_alone", "_bodies", "_left", "_passes", "_products", "_run", "_runs", "_steps"),
         *("_steps_pace", "kernels", "memory", "optimised", "pace", "program", "run", "seconds"),
-        *("settled", "sources"),
+        *("__weakref__", "settled", "sources"),
     )
 
     run: Run
@@ -145,14 +146,17 @@ class Code:
 
     def _accounting(self, run: Run) -> Run:
         budget = Budget(often=math.inf)  # turns of a loop are no calls
+        alive = weakref.ref(self)  # what runs must not keep what it belongs to
 
         def accounted(*leaves: Any) -> tuple[Any, ...]:
             start = time.perf_counter()
             outs = run(*leaves)
             seconds = time.perf_counter() - start
-            self.took(seconds)
-            budget.ran(seconds)
-            self.advance(budget)
+            code = alive()
+            if code is not None:
+                code.took(seconds)
+                budget.ran(seconds)
+                code.advance(budget)
             return outs
 
         return accounted
@@ -190,6 +194,9 @@ class Code:
             self._ask(budget)
             self._settle()
             self._choose()
+        if self.optimised:
+            for body in self._bodies:
+                body.advance(budget)
 
     def _ask(self, budget: Budget) -> None:
         """Have kernels compiled in the background, first those that take NumPy longest."""
@@ -230,7 +237,7 @@ class Code:
 
     def _settle(self) -> None:
         """See whether all kernels are there."""
-        if not self.kernels:
+        if not self.kernels and all(body.settled for body in self._bodies):
             self.settled, self._steps = True, None
             self._start(self._run)
 

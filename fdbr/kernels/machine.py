@@ -260,7 +260,8 @@ def placed(name: str, code: bytes) -> Address:
     """
     llvm = _llvm()
     scalars.provide(llvm, code)
-    engine = llvm.create_mcjit_compiler(_parsed(""), _machine())
+    nothing = llvm.parse_assembly("")  # of the context that stays: an engine outlives its module
+    engine = llvm.create_mcjit_compiler(nothing, _machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return Address(engine.get_function_address(name), engine, len(code))

@@ -14,6 +14,7 @@ import numpy as np
 from fdbr import calls, core, effects
 from fdbr.backend import is_locked
 from fdbr.batching import BatchTracer
+from fdbr.compiler.budget import Budget
 from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureTracer
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir.numbers import exact
@@ -22,7 +23,17 @@ from fdbr.compiler.tiers import Code
 from fdbr.core import Primitive, Tracer
 from fdbr.ops.kinds.rules import Rules, Unknown
 
-__all__ = ["CALL", "STOP", "Body", "NoBodyError", "Step", "evaluate", "example", "stage"]
+__all__ = [
+    "CALL",
+    "STOP",
+    "Body",
+    "NoBodyError",
+    "StageTrace",
+    "Step",
+    "evaluate",
+    "example",
+    "stage",
+]
 
 
 class NoBodyError(BaseException):
@@ -62,7 +73,7 @@ CALL = Step(
 )
 
 
-class _StageTrace(CaptureTrace):
+class StageTrace(CaptureTrace):
     """The run of a body on example values."""
 
     __slots__ = ("found", "lifted", "stopped")
@@ -84,11 +95,15 @@ class _StageTrace(CaptureTrace):
         """The operand that represents a value from around the body."""
         known = self.lifted.get(id(value))
         if known is None:
-            shown = example(value)
+            shown = self.shown(value)
             known = CaptureTracer(self, shown, Variable(kind_of(shown)))
             self.lifted[id(value)] = known
             self.found.append(value)
         return known
+
+    def shown(self, value: Any) -> Any:
+        """A plain value for one from around the body."""
+        return example(value)
 
     def lower(self, tracer: Any) -> Any:
         if tracer.variable in self.stopped:
@@ -169,10 +184,23 @@ class Body:
         for body in self.back.values():
             body.finish()
 
+    def _codes(self) -> list[Code]:
+        codes = [body._code for body in (self, *self.back.values())]
+        return [code for code in codes if code is not None]
+
     def waiting(self) -> int:
         """How many kernels have not been compiled yet."""
-        codes = [body._code for body in (self, *self.back.values())]
-        return sum(code.waiting() for code in codes if code is not None)
+        return sum(code.waiting() for code in self._codes())
+
+    @property
+    def settled(self) -> bool:
+        """Whether it runs as it always will, as far as it has run."""
+        return all(code.settled for code in self._codes())
+
+    def advance(self, budget: Budget) -> None:
+        """Go on towards compiled code, as far as there is a budget for it."""
+        for code in self._codes():
+            code.advance(budget)
 
     def code(self, leaves: Sequence[Any]) -> Code:
         """The compiled body; it is made with the leaves of a first run."""
@@ -196,7 +224,7 @@ def stage(f: Callable[[list[Any]], list[Any]], leaves: Sequence[Any]) -> Body:
         If it cannot be captured.
     """
     with np.errstate(all="ignore"):  # the first turn will warn
-        trace = _StageTrace(f)
+        trace = StageTrace(f)
         inputs = [CaptureTracer(trace, leaf, Variable(kind_of(leaf))) for leaf in leaves]
         try:
             with effects.refusing_effects(_refuse_effect):

@@ -16,7 +16,9 @@ ULPS = 8
 
 def plainly(f: Any, max_recordings: int = 64) -> Jitted:
     """A function that is jitted without passes and kernels: its results are bitwise the same."""
-    return Jitted(f, functools.partial(Code, passes=(), products=False), max_recordings)
+    jitted = Jitted(f, functools.partial(Code, passes=(), products=False), max_recordings)
+    jitted._cache.learns = False  # what is learnt goes through passes
+    return jitted
 
 
 def optimised(f: Any, max_recordings: int = 64) -> Jitted:

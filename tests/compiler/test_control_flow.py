@@ -193,7 +193,8 @@ def test_assertions_raise_when_they_fail_and_never_else():
 
 def test_decisions_that_have_been_recorded_are_found_from_whichever_ran_last():
     def f(a, b, c):
-        return [2 * x if x > 0 else -x for x in (a, b, c)]
+        one = lambda x: 2 * x if x > 0 else -x
+        return [one(a), one(b), one(c)]
 
     calls = [(a, b, c) for a in (-1.0, 1.0) for b in (-1.0, 1.0) for c in (-1.0, 1.0)]
     jitted = assert_as_eager(f, *calls, *reversed(calls), *calls)

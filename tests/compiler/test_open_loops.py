@@ -151,9 +151,26 @@ def with_values_of_before(x: Any) -> Any:
     return sum(out, 0 * x)
 
 
+def with_an_exchange(x: Any) -> Any:
+    a, b = x * 2, x * 3
+    while x > 1:
+        x = x / 2
+        a, b = b, a
+    return x + a
+
+
+def with_the_value_before(x: Any) -> Any:
+    before = a = x * 2
+    while x > 1:
+        x = x / 2
+        before, a = a, x * 3
+    return x + before
+
+
 @pytest.mark.parametrize(
     "f",
     [
+        with_the_value_before,
         counted,
         counted_elsewhere,
         in_a_for,
@@ -170,6 +187,12 @@ def test_what_differs_from_turn_to_turn_keeps_a_loop_to_its_number_of_turns(f: A
     jitted = fdbr.jit(f)
     for x in (300.0, 3.0, 40.0, 5000.0, 0.5, 40.0):
         np.testing.assert_allclose(jitted(np.float64(x)), f(np.float64(x)), rtol=1e-12)
+
+
+def test_values_that_are_exchanged_at_each_turn_are_where_they_belong() -> None:
+    jitted = fdbr.jit(with_an_exchange)
+    for x in map(np.float64, (300.0, 3.0, 40.0, 5000.0, 0.5, 7.0)):
+        assert jitted(x) == with_an_exchange(x)
 
 
 def test_a_gradient_keeps_to_the_numbers_of_turns_that_were_recorded() -> None:

@@ -16,10 +16,10 @@ import attrs
 import numpy as np
 
 from fdbr.backend import is_locked
-from fdbr.compiler.ir.program import kind_of
+from fdbr.compiler.ir.program import Variable, kind_of
 from fdbr.core import Trace, Tracer, plain
 
-__all__ = ["Places"]
+__all__ = ["Places", "Sight", "UnknownError", "decides", "outside"]
 
 _MOST = 2000  # values that are looked at
 _LARGE = 1 << 16  # bytes of an array that is compared by its elements
@@ -30,7 +30,7 @@ _SAME = (int, float, complex, bool, str, bytes, type(None), type(...), range, np
 _FIXED = (type, types.ModuleType, types.BuiltinFunctionType, np.ufunc)
 
 
-class _UnknownError(Exception):
+class UnknownError(Exception):
     """There is something of which nobody can tell whether it has changed."""
 
 
@@ -38,33 +38,59 @@ class Places:
     """Where questions were asked, and what was around them: numbers that are equal for equal ones.
 
     Frames are kept while it is there, so that none is taken for another.
+
+    Attributes
+    ----------
+    repeat
+        Whether a question was asked at one place of one call again.
     """
 
     def __init__(self) -> None:
         self._frames: dict[int, Any] = {}
         self._numbers: dict[Any, int] = {}
         self._held: list[Any] = []  # that no address is given to anything else
+        self._asked: set[tuple[int, int]] = set()
+        self.repeat = False
 
-    def number(self, trace: Trace, frame: Any) -> int | None:
+    def close(self) -> None:
+        """Let frames go: the function has returned."""
+        self._frames.clear()
+        self._held.clear()
+
+    def see(self, frame: Any) -> None:
+        """Note that a question was asked below a frame."""
+        if frame is not None and not self.repeat:
+            self._frames[id(frame)] = frame
+            key = id(frame), frame.f_lasti
+            self.repeat = key in self._asked
+            self._asked.add(key)
+
+    def number(self, trace: Trace, frame: Any) -> tuple[int | None, tuple[Variable, ...]]:
         """The number for a question asked below a frame; `None` if it may not be the same again.
 
-        Values of the trace, and of no other one, may be others.
+        Values of the trace, and of no other one, may be others: these come with it, in an order.
         """
-        while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "fdbr":
-            frame = frame.f_back
-        if frame is None or not _decides(frame.f_code, frame.f_lasti):
-            return None
+        if frame is None or not decides(frame.f_code, frame.f_lasti):
+            return None, ()
+        sight = _TracedSight(trace, frame.f_code.co_freevars, self._held)
         try:
-            seen = _Sight(trace, frame.f_code.co_freevars, self._held).of_variables(frame.f_locals)
-        except _UnknownError:
-            return None
+            seen = sight.of_variables(frame.f_locals)
+        except UnknownError:
+            return None, ()
         self._frames[id(frame)] = frame
         key = id(frame), frame.f_lasti, seen
-        return self._numbers.setdefault(key, len(self._numbers))
+        return self._numbers.setdefault(key, len(self._numbers)), tuple(sight.found)
+
+
+def outside(frame: Any) -> Any:
+    """The frame of the function that is not fdbr's own, from which one was called."""
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "fdbr":
+        frame = frame.f_back
+    return frame
 
 
 @functools.lru_cache(4096)
-def _decides(code: Any, place: int) -> bool:
+def decides(code: Any, place: int) -> bool:
     """Whether an instruction does nothing but take a branch, in no ``for``.
 
     How far an iterator is, nobody sees; nor what a generator has had.
@@ -81,7 +107,7 @@ def _decides(code: Any, place: int) -> bool:
     return decides
 
 
-class _Sight:
+class Sight:
     """The values of variables, as one value that can be compared."""
 
     def __init__(self, trace: Trace, watched: tuple[str, ...], held: list[Any]) -> None:
@@ -112,12 +138,20 @@ class _Sight:
             return "again", known
         self._known[id(value)] = len(self._known)
         if len(self._known) > _MOST:
-            raise _UnknownError
+            raise UnknownError
         if issubclass(kind, Tracer):
-            if value._trace is not self._trace:  # a tape, or a tangent, is more than a value
-                raise _UnknownError
+            if value._trace is not self._trace:
+                return self.foreign(value)
+            self.traced(value)
             return kind, type(plain(value)), kind_of(value)
         return kind, self._inside(value, kind)
+
+    def traced(self, value: Any) -> None:
+        """Note a traced value that was not met before."""
+
+    def foreign(self, value: Any) -> Any:
+        """A traced value of another trace: a tape, or a tangent, is more than a value."""
+        raise UnknownError
 
     def _inside(self, value: Any, kind: Any) -> Any:
         if _is_array(value):
@@ -139,7 +173,7 @@ class _Sight:
             return tuple(self.of(getattr(value, field.name)) for field in attrs.fields(kind))
         if _is_plain(kind):
             return self.of(vars(value))
-        raise _UnknownError
+        raise UnknownError
 
     def _one(self, value: Any) -> int:
         """The number of an object, which no other one has."""
@@ -151,6 +185,17 @@ class _Sight:
             return self.of(cell.cell_contents)
         except ValueError:  # it is empty
             return None
+
+
+class _TracedSight(Sight):
+    """Notes the traced values on its way."""
+
+    def __init__(self, trace: Trace, watched: tuple[str, ...], held: list[Any]) -> None:
+        super().__init__(trace, watched, held)
+        self.found: list[Variable] = []
+
+    def traced(self, value: Any) -> None:
+        self.found.append(value.variable)
 
 
 @functools.lru_cache(1024)
@@ -169,5 +214,5 @@ def _elements(array: Any) -> Any:
     if is_locked(array):
         return None
     if array.nbytes > _LARGE or array.dtype.hasobject:
-        raise _UnknownError
+        raise UnknownError
     return array.tobytes()

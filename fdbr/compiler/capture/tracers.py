@@ -14,7 +14,7 @@ from fdbr import core
 from fdbr.array import decided, refusing
 from fdbr.compiler.budget import ANY
 from fdbr.compiler.capture.constants import Constants, narrowed
-from fdbr.compiler.capture.loop_states import Places
+from fdbr.compiler.capture.loop_states import Places, outside
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.ir.blocks import ALONE, in_blocks, is_room, unlocked
 from fdbr.compiler.ir.guards import EACH, to_list
@@ -34,11 +34,15 @@ __all__ = [
     "CaptureTrace",
     "CaptureTracer",
     "capturing",
+    "learners",
 ]
 
 _LARGE = 1 << 18  # elements of an array from which on it is put off
 _DEEPEST = 16  # steps of which each is put off because of the one before
 _MOST = 50_000  # steps of a program: Python takes 0.2 ms to compile one
+learners: list[Callable[[], Any]] = []
+"""What makes something that learns the control flow of functions (see `fdbr.flow`)."""
+
 capturing: ContextVar["CaptureTrace | None"] = ContextVar("capturing", default=None)
 """The trace that captures here, if one does."""
 
@@ -372,8 +376,10 @@ class CaptureTrace(Trace):
             self.obstacle = f"{kind.__name__}() raised an error, which the function caught"
             raise
         if not self.cut:
-            place = self.places.number(self, sys._getframe(1)) if kind is bool else None
-            guard = Guard(tracer.variable, kind, answer, len(self.answers), place)
+            frame = outside(sys._getframe(1))
+            self.places.see(frame)
+            place = self.places.number(self, frame) if kind is bool else (None, ())
+            guard = Guard(tracer.variable, kind, answer, len(self.answers), *place)
             self.steps.append(guard)
             self.answers.append(answer)
         return answer

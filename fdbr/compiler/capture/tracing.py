@@ -32,7 +32,9 @@ class Captured:
         After how many steps it was cut off, if that was done; it has no program then.
     """
 
-    __slots__ = ("answers", "constants", "cut", "obstacle", "program", "result", "unrolled")
+    __slots__ = (
+        *("answers", "constants", "cut", "obstacle", "program", "repeats", "result", "unrolled"),
+    )
 
     def __init__(self, trace: CaptureTrace, program: Program, result: list[Any]) -> None:
         self.program = program
@@ -42,6 +44,7 @@ class Captured:
         self.obstacle = trace.obstacle
         self.unrolled = tuple(trace.unrolled)
         self.cut = trace.cut and trace.limit
+        self.repeats = trace.places.repeat
 
 
 def capture(
@@ -81,6 +84,7 @@ def capture(
         raise
     finally:
         capturing.reset(token)
+        trace.places.close()
         trace.closed, trace.running = True, bool(trace.others)
     if trace.abandoned:  # and the function caught the error
         raise AbandonedError(trace.obstacle)

@@ -200,6 +200,8 @@ class Guard:
     place
         A number that guards have in common if what Python does after one is what it does after
         another one with the same answer, but for traced values; or `None`.
+    around
+        The traced values that Python has there, each at its own place of this tuple.
     """
 
     operand: Variable
@@ -207,6 +209,7 @@ class Guard:
     answer: Any
     index: int
     place: int | None = None
+    around: tuple[Variable, ...] = ()
 
     outs = ()
 

@@ -9,7 +9,7 @@ behind any turn what it did behind the last.
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, has_effect
+from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, has_effect
 from fdbr.compiler.passes.wiring import Made, Turns, steps_of, wires_of
 
 __all__ = ["may_open", "opened"]
@@ -40,7 +40,11 @@ def opened(steps: Sequence[Step], made: Made, turns: Turns) -> tuple[Turns, int]
         while same < turns.count and guards[-1 - same].place == place:
             same += 1
         loop = turns.without(turns.count - same, 0)
-        if same >= _FEWEST and _ends(steps, made, loop, number):
+        if (
+            same >= _FEWEST
+            and _ends(steps, made, loop, number)
+            and _is_steady(steps, made, loop, number)
+        ):
             return loop, number
     return None
 
@@ -58,6 +62,36 @@ def _ends(steps: Sequence[Step], made: Made, turns: Turns, number: int) -> bool:
         if type(one) is not type(other) or not _alike(one, other):
             return False
     return wires_of(steps, made, turns, turns.count, number + 1) == turns.wires[: number + 1]
+
+
+def _is_steady(steps: Sequence[Step], made: Made, turns: Turns, number: int) -> bool:
+    """Whether Python's values are, at each turn, those that one turn makes, or stay the same.
+
+    Values that are exchanged, or kept from turn to turn, are others after another number of turns.
+    """
+    stop: Any = steps[turns.stop + number]
+    guards = [*steps_of(steps, turns, number), stop]
+    if len({len(guard.around) for guard in guards}) > 1:
+        return False
+    return all(
+        _is_steady_value(column, made, turns, number)
+        for column in zip(*(guard.around for guard in guards), strict=True)
+    )
+
+
+def _is_steady_value(values: Sequence[Any], made: Made, turns: Turns, number: int) -> bool:
+    """Whether a value that Python has at each turn is the same one, or made in the last turn."""
+    if all(value is values[0] for value in values):
+        return True
+    places = set()
+    for turn, value in enumerate(values):
+        if turn:
+            position, result = made.get(value, (-1, 0)) if type(value) is Variable else (-1, 0)
+            place = position - (turns.start + turn * turns.period)
+            if not number - turns.period < place <= number:
+                return False
+            places.add((place, result))
+    return len(places) == 1
 
 
 def _alike(one: Any, other: Any) -> bool:

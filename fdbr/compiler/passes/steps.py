@@ -43,9 +43,11 @@ def renamed(step: Step, names: Names) -> Step:
             return step
         return Instruction(step.primitive, renamed_all(operands, names), *_rest(step))
     if type(step) is Guard:
-        if step.operand not in names:
+        operand = names.get(step.operand, step.operand)
+        around = renamed_all(step.around, names) if step.around else ()
+        if operand is step.operand and around == step.around:
             return step
-        return attrs.evolve(step, operand=names[step.operand])
+        return attrs.evolve(step, operand=operand, around=around)
     assert isinstance(step, Fused | Small)
     steps: Any = tuple(renamed(inner, names) for inner in step.steps)
     return attrs.evolve(step, steps=steps)

@@ -197,7 +197,7 @@ def generate(
     heads += ["begun=None"] if lost else []
     source = f"def run({', '.join(heads)}):\n {body}\n"
     exec(compile(source, f"<fdbr.jit {program.name}>", "exec"), writer.scope)
-    run = writer.scope["run"]
+    run = writer.scope.pop("run")  # which has the scope, and would keep itself
     run.source, run.kernels = source, [*writer.kernels.values(), *code.waiting.values()]
     run.sources = {*writer.sources, *(one for one in code.numbers if type(one) is str)}
     run.memory = memory.size

@@ -1,0 +1,41 @@
+"""How many values a frame holds that none of its variables has: its stack's depth, by its code."""
+
+import dis
+import functools
+from typing import Any
+
+__all__ = ["depth_before"]
+
+_ENDS = frozenset({"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"})
+_ALWAYS = frozenset({"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
+_JUMPS = frozenset({*dis.hasjrel, *dis.hasjabs})
+
+
+def depth_before(code: Any, offset: int) -> int | None:
+    """How many values the stack has before an instruction; `None` if that is not known."""
+    return _depths(code).get(offset)
+
+
+@functools.lru_cache(1024)
+def _depths(code: Any) -> dict[int, int]:
+    """The depth before each instruction that is reached without an exception."""
+    instructions = list(dis.get_instructions(code))
+    following = dict(zip(instructions, [*instructions[1:], None], strict=True))
+    by_offset = {instruction.offset: instruction for instruction in instructions}
+    before: dict[int, int] = {}
+    waiting: list[tuple[Any, int]] = [(instructions[0], 0)]
+    while waiting:
+        instruction, depth = waiting.pop()
+        if instruction is None or instruction.offset in before:
+            continue
+        before[instruction.offset] = depth
+        name = instruction.opname
+        if name in _ENDS:
+            continue
+        arg = instruction.arg if instruction.opcode >= dis.HAVE_ARGUMENT else None
+        effect = functools.partial(dis.stack_effect, instruction.opcode, arg)
+        if instruction.opcode in _JUMPS:
+            waiting.append((by_offset.get(instruction.argval), depth + effect(jump=True)))
+        if name not in _ALWAYS:
+            waiting.append((following[instruction], depth + effect(jump=False)))
+    return before

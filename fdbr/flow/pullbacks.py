@@ -1,0 +1,242 @@
+"""The way back over a graph: cotangents go over the blocks of a path, the last one first."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.flow.graphs import Block, Graph, Path
+from fdbr.flow.lanes import LanesPath, batched_body, filled
+from fdbr.loops.bodies import Body, evaluate, stage
+from fdbr.loops.leaves import scalar
+from fdbr.pytrees import is_inexact
+from fdbr.transforms import vjp
+
+__all__ = ["back_over", "back_over_lanes"]
+
+Leaves = Sequence[Any]
+
+
+def _active(graph: Graph, wanted: tuple[int, ...]) -> set[int]:
+    """The registers that depend on some operands."""
+    known = graph.active.get(wanted)
+    if known is not None:
+        return known
+    found = set(wanted)
+    size = -1
+    while size < len(found):
+        size = len(found)
+        for block in graph.blocks:
+            if not found.isdisjoint(block.reads):
+                found.update(block.writes)
+            found.update(i for i, source in block.moves if source in found)
+    graph.active[wanted] = found
+    return found
+
+
+def _moving(block: Block, leaves: Leaves, active: set[int]) -> tuple[bool, ...]:
+    """Which of what a block has read is differentiated."""
+    pairs = zip(block.reads, leaves, strict=True)
+    return tuple([i in active and is_inexact(leaf) for i, leaf in pairs])
+
+
+class _Pullback:
+    """The way back over a block, as a function of leaves.
+
+    They are the cotangents of those results that have one, those that are known of what was read,
+    and what was read.
+
+    Attributes
+    ----------
+    gives
+        Which of what was read, and is differentiated, gets a cotangent; known once it has run.
+    """
+
+    def __init__(
+        self, block: Block, own: Sequence[bool], there: Sequence[bool], known: Sequence[bool]
+    ) -> None:
+        self._program, self._own, self._there, self._known = block.body.program, own, there, known
+        self._first = block.question is not None  # its answer has no cotangent
+        self.gives: tuple[bool, ...] = ()
+        self.body: Any = None
+
+    def __call__(self, operands: list[Any]) -> list[Any]:
+        count, more = sum(self._there), sum(self._known)
+        given, added = operands[:count], iter(operands[count : count + more])
+        point = operands[count + more :]
+
+        def turn(*moved: Any) -> list[Any]:
+            new = iter(moved)
+            full = [next(new) if one else v for one, v in zip(self._own, point, strict=True)]
+            outs = evaluate(self._program, full)[self._first :]
+            return [out for out, one in zip(outs, self._there, strict=True) if one]
+
+        moved = [v for v, one in zip(point, self._own, strict=True) if one]
+        found = vjp(turn, *moved, unused="none")[1](list(given))
+        results = []
+        for slope, one in zip(found, self._known, strict=True):
+            old = next(added) if one else None
+            if slope is not None:
+                results.append(slope if old is None else old + slope)
+        self.gives = tuple(slope is not None for slope in found)
+        return results
+
+    def compiled(self, block: Block, leaves: Leaves) -> Body:
+        """It as a program, which belongs to the block."""
+        if self.body is None:
+            self.body = block.backs[self, "body"] = stage(self, list(leaves))
+            self.body.waits = block.body.waits
+        body: Body = self.body
+        return body
+
+
+def _pullback(block: Block, own: Any, there: Any, known: Any) -> _Pullback:
+    key = "back", own, there, known
+    found = block.backs.get(key)
+    if found is None:
+        found = block.backs[key] = _Pullback(block, own, there, known)
+    return found
+
+
+def back_over(graph: Graph, path: Path, wanted: tuple[int, ...], outs: list[Any]) -> list[Any]:
+    """The cotangents of wanted operands; `None` for those that have none."""
+    slopes: dict[int, Any] = {}
+    active = _active(graph, wanted)
+    for block, leaves in reversed(path.steps):
+        if block.question is not None:
+            moved = [(source, slopes.pop(i, None)) for i, source in block.moves]
+            outs = [slopes.pop(i, None) for i in block.writes]
+            for source, slope in moved:
+                if slope is not None:
+                    old = slopes.get(source)
+                    slopes[source] = slope if old is None else old + slope
+        own = _moving(block, leaves, active)
+        if all(slope is None for slope in outs) or not any(own):
+            continue
+        read = [i for i, one in zip(block.reads, own, strict=True) if one]
+        sums = [slopes.get(i) for i in read]
+        there = tuple([slope is not None for slope in outs])
+        pullback = _pullback(block, own, there, tuple([slope is not None for slope in sums]))
+        operands = [*(slope for slope in (*outs, *sums) if slope is not None), *leaves]
+        body = pullback.compiled(block, operands)
+        found = iter(body.code([*operands, *body.found]).run(*operands, *body.found))
+        for i, one in zip(read, pullback.gives, strict=True):
+            if one:
+                slopes[i] = scalar(next(found))
+    return [slopes.get(i) for i in wanted]
+
+
+# --- of a batch ---------------------------------------------------------------------
+
+
+class _Slopes:
+    """Cotangents of registers for a batch, and which examples have one.
+
+    They are zero where there is none.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._known: dict[int, tuple[Any, Any]] = {}
+
+    def add(self, register: int, slope: Any, mask: Any) -> None:
+        """Add a cotangent for some examples."""
+        own = filled_with_zeros(slope, mask)
+        if register in self._known:
+            old, there = self._known[register]
+            own, mask = old + own, there | mask
+        self._known[register] = own, mask
+
+    def take(self, register: int, mask: Any) -> tuple[Any, Any] | None:
+        """Take that of some examples away; `None` if they have none."""
+        found = self._known.get(register)
+        if found is None or not (found[1] & mask).any():
+            return None
+        slope, there = found
+        if (there & ~mask).any():
+            self._known[register] = filled_with_zeros(slope, ~mask), there & ~mask
+        else:
+            del self._known[register]
+        return slope, there & mask
+
+    def get(self, register: int) -> Any:
+        """The cotangent of a register, if it has one."""
+        return self._known.get(register, (None, None))[0]
+
+
+def filled_with_zeros(value: Any, mask: Any) -> Any:
+    """A batch with zeros in the places of all but some examples."""
+    if mask.all():
+        return value
+    return np.where(mask.reshape(mask.shape + (1,) * (value.ndim - 1)), value, value.dtype.type(0))
+
+
+def back_over_lanes(
+    graph: Graph, path: LanesPath, wanted: tuple[int, ...], given: list[Any], size: int
+) -> list[Any]:
+    """The cotangents of wanted operands, of which each is a batch; `None` for those without."""
+    slopes = _Slopes(size)
+    active = _active(graph, wanted)
+    everybody = np.ones(size, bool)
+    ends = [None if slope is None else (slope, everybody) for slope in given]
+    with np.errstate(all="ignore"):
+        for block, mask, leaves, own in reversed(path.steps):
+            outs: list[Any]
+            if block.question is None:
+                outs = [end and (end[0], mask) for end in ends]
+            else:
+                moved = [(source, slopes.take(i, mask)) for i, source in block.moves]
+                outs = [slopes.take(i, mask) for i in block.writes]
+                for source, slope in moved:
+                    if slope is not None:
+                        slopes.add(source, *slope)
+            _back_over_lanes(block, mask, leaves, own, outs, slopes, active)
+    return [slopes.get(i) for i in wanted]
+
+
+def _back_over_lanes(
+    block: Block,
+    mask: Any,
+    leaves: Leaves,
+    own: tuple[bool, ...],
+    outs: list[Any],
+    slopes: _Slopes,
+    active: set[int],
+) -> None:
+    moving = _moving(block, leaves, active)
+    if all(slope is None for slope in outs) or not any(moving):
+        return
+    read = [i for i, one in zip(block.reads, moving, strict=True) if one]
+    none = tuple([False] * len(read))
+    for group, there in _groups(outs, mask):
+        first = int(group.argmax())
+        pullback = _pullback(block, moving, there, none)
+        cotangents = [
+            filled_with_zeros(out[0], group) for out, one in zip(outs, there, strict=True) if one
+        ]
+        points = leaves
+        if not group.all():
+            points = [filled(v, group, first) if o else v for v, o in zip(leaves, own, strict=True)]
+        operands = [*cotangents, *points]
+        flags = (*(True for _ in cotangents), *own)
+        key = "back", moving, there
+        body = batched_body(block, key, pullback, operands, flags, slopes.size)
+        found = iter(body.code([*operands, *body.found]).run(*operands, *body.found))
+        for i, one in zip(read, pullback.gives, strict=True):
+            if one:
+                slopes.add(i, next(found), group)
+
+
+def _groups(outs: list[Any], mask: Any) -> list[tuple[Any, tuple[bool, ...]]]:
+    """The examples of a block by which of its results have a cotangent for them."""
+    there = np.array([np.zeros_like(mask) if out is None else out[1] & mask for out in outs])
+    columns: dict[tuple[bool, ...], list[int]] = {}
+    for lane in np.flatnonzero(mask).tolist():
+        columns.setdefault(tuple(there[:, lane].tolist()), []).append(lane)
+    found = []
+    for key, lanes in columns.items():
+        if any(key):
+            group = np.zeros_like(mask)
+            group[lanes] = True
+            found.append((group, key))
+    return found

@@ -1,0 +1,167 @@
+"""Functions that are transformed while they are captured: run as graphs, where that is worth it."""
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+from fdbr import tree
+from fdbr.batching import BatchTrace
+from fdbr.compiler.capture.loop_states import Sight, UnknownError
+from fdbr.compiler.capture.tracers import learners
+from fdbr.compiler.ir.program import Program, kind_of
+from fdbr.core import Trace, Tracer, plain
+from fdbr.flow.graph_programs import apply
+from fdbr.flow.graphs import Graph, UnknownWay, graph_of
+from fdbr.flow.learning import Flow
+from fdbr.flow.rehearsal import rehearse
+from fdbr.loops.bodies import Body, NoBodyError, evaluate, example
+from fdbr.loops.leaves import scalar
+
+__all__ = ["Learner"]
+
+_MOST = 100  # runs to learn a function by, at a time
+
+
+class _Known:
+    """What is known of a function, and the graph that was made of it last."""
+
+    __slots__ = ("bodies", "flow", "graphs")
+
+    def __init__(self) -> None:
+        self.flow = Flow()
+        self.bodies: dict[Any, tuple[Any, Body]] = {}
+        self.graphs: dict[Any, Graph] = {}
+
+    def graph(self, args: int) -> tuple[Graph, list[int]]:
+        """The graph of what is known now, and which values from around the function it takes."""
+        key = self.flow.version, args, tuple(sorted(self.flow.lifted))
+        known = self.graphs.get(key)
+        if known is None:
+            known, _ = graph_of(self.flow, args, self.bodies)
+            self.graphs = {key: known}
+        return known, sorted(self.flow.lifted)
+
+
+class _Sight(Sight):
+    """Takes what is around a function for what it will be in other calls."""
+
+    def foreign(self, value: Any) -> Any:
+        return type(value), kind_of(example(value))
+
+
+class Learner:
+    """What is known of the functions that one function and its transformations run.
+
+    It is called where such a function is to be run on traced values.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Any, _Known] = {}
+        self._refused: set[Any] = set()
+        self._held: list[Any] = []
+        self.graphs = 0
+
+    def __call__(
+        self, trace: Trace, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        leaves, structure = tree.flatten((args, kwargs))
+        mine = [isinstance(leaf, Tracer) for leaf in leaves]
+        code = _code_of(f)
+        if code is None or not any(mine) or (code, trace.origin[0]) in self._refused:
+            return f(*args, **kwargs)
+        try:
+            return self._staged(trace, f, leaves, mine, structure)
+        except (NoBodyError, Exception):  # the function itself raises it better
+            self._refused.add((code, trace.origin[0]))
+        return f(*args, **kwargs)
+
+    def _staged(
+        self, trace: Trace, f: Any, leaves: list[Any], mine: list[bool], structure: Any
+    ) -> Any:
+        traced = [leaf for leaf, own in zip(leaves, mine, strict=True) if own]
+        shown = [example(leaf) for leaf in traced]
+
+        def run(given: list[Any]) -> Any:
+            new = iter(given)
+            full = [next(new) if own else leaf for leaf, own in zip(leaves, mine, strict=True)]
+            args, kwargs = tree.unflatten(structure, full)
+            return f(*args, **kwargs)
+
+        run.__qualname__ = getattr(f, "__qualname__", "f")
+        known: _Known | None = None
+        examples: dict[int, Any] = {}
+        tried: set[int] = set()
+        for _ in range(_MOST):
+            found = rehearse(run, shown, examples)
+            if known is None and found.questions:
+                known = self._known_of(trace, f, leaves, mine, structure)
+            if known is None or not found.questions:
+                operands = [*traced, *found.lifted.values()]
+                heads = (*found.inputs, *found.lifted)
+                program = _program(heads, found)
+                try:
+                    return tree.unflatten(found.structure, evaluate(program, operands))
+                except UnknownWay as way:  # of a function within
+                    if way.lane is None or way.lane in tried:
+                        raise NoBodyError("it takes other ways than it did") from None
+                    tried.add(way.lane)
+                    shown = [_of_lane(leaf, trace, way.lane) for leaf in traced]
+                    continue
+            new = known.flow.learn(found)
+            graph, lifted = known.graph(len(traced))
+            values = [known.flow.lifted[number] for number in lifted]
+            try:
+                outs = apply(graph, [*traced, *values])
+            except UnknownWay as way:
+                if not new and shown is way.leaves:
+                    break
+                shown = list(way.leaves[: len(traced)])
+                pairs = zip(values, way.leaves[len(traced) :], strict=True)
+                examples = {id(value): leaf for value, leaf in pairs}
+                continue
+            self.graphs += 1
+            return tree.unflatten(found.structure, outs)
+        raise NoBodyError("it takes ever new ways")
+
+    def _known_of(
+        self, trace: Trace, f: Any, leaves: list[Any], mine: list[bool], structure: Any
+    ) -> _Known:
+        """What is known of a function with such arguments."""
+        try:
+            sight = _Sight(trace, (), self._held)
+            static = [leaf for leaf, own in zip(leaves, mine, strict=True) if not own]
+            key = structure, tuple(mine), sight.of(f), sight.of(static)
+        except (UnknownError, TypeError):
+            return _Known()
+        return self._known.setdefault(key, _Known())
+
+
+def _of_lane(leaf: Any, trace: Trace, lane: int) -> Any:
+    """A plain value of the kind that a traced one has: of a trace's batches one example's."""
+    if isinstance(leaf, Tracer) and leaf._trace is trace and isinstance(trace, BatchTrace):
+        return scalar(plain(leaf)[lane])
+    return example(leaf)
+
+
+def _program(heads: Any, found: Any) -> Program:
+    return Program("straight", tuple(heads), tuple(found.steps), tuple(found.outputs))
+
+
+def _code_of(f: Any) -> Any:
+    """The code of a function that is not fdbr's own; `None` if there is none."""
+    while isinstance(f, functools.partial):
+        f = f.func
+    f = getattr(f, "__wrapped__", f)
+    if isinstance(f, types.MethodType):
+        f = f.__func__
+    if not isinstance(f, types.FunctionType):
+        calls = (vars(kind).get("__call__") for kind in type(f).__mro__)
+        f = next((call for call in calls if call is not None), None)
+    code = getattr(f, "__code__", None)
+    if code is None or f.__globals__.get("__name__", "").split(".")[0] == "fdbr":
+        return None
+    return code
+
+
+learners.append(Learner)
