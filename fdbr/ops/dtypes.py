@@ -35,12 +35,17 @@ __all__ = [
 def _astype_inexact(xp: Any, x: Array, *, to: Any) -> Array:
     if getattr(x, "dtype", None) is not None and x.dtype.kind == "c" and to.kind != "c":
         x = x.real
-    return xp.asarray(x).astype(to)
+    return _cast(xp, x, to)
 
 
 @constant(elementwise=True)
 def _astype_exact(xp: Any, x: Array, *, to: Any) -> Array:
-    return xp.asarray(x).astype(to)
+    return _cast(xp, x, to)
+
+
+def _cast(xp: Any, x: Any, to: Any) -> Any:
+    """A scalar of NumPy stays one, as it does outside of transformations."""
+    return (x if hasattr(x, "astype") else xp.asarray(x)).astype(to)
 
 
 def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:

@@ -359,3 +359,15 @@ def test_an_integer_may_be_folded_into_a_key():
 
     key = fdbr.random.key(0)
     assert_as_eager(f, *[(key, step) for step in range(4)])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "complex64"])
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "std", "max", "prod", "logsumexp"])
+def test_reductions_to_one_number_are_of_the_type_they_have_in_eager_mode(name, dtype):
+    if dtype == "complex64" and name == "max":
+        pytest.skip("complex numbers have no order")
+    x, f = np.ones((3, 4), dtype), getattr(fdbr.ops, name)
+    for g in (f, lambda x: f(x).astype(np.complex128), lambda x: fdbr.ops.astype(f(x), "float64")):
+        found, desired = fdbr.jit(g, reproducible=True)(x), g(x)
+        assert type(found) is type(desired)
+        assert found == desired
