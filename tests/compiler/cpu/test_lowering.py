@@ -4,13 +4,14 @@ import math
 import operator
 import textwrap
 from types import FunctionType
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdbr.compiler.backends.cpu import compiling
+from fdbr.compiler.backends.cpu import compiling, kernel_functions
 from fdbr.compiler.backends.cpu.compiling import translated
 from fdbr.compiler.backends.cpu.kernel_functions import function
 from fdbr.compiler.backends.cpu.launching import launch_alone
@@ -338,3 +339,18 @@ def test_numbers_of_two_lengths_meet_in_a_loop_of_vectors():
     x = np.arange(40.0, dtype=np.float32) - 20
     for stop in (0, 5, 16, 33):
         check(body, x, np.zeros(40), np.zeros(40, np.int32), np.zeros(40, np.uint8), stop=stop)
+
+
+def test_a_text_is_parsed_again_where_threads_have_disturbed_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = [SystemError("AST constructor recursion depth mismatch"), "tree"]
+
+    def parse(text: str) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(kernel_functions.ast, "parse", parse)
+    assert kernel_functions.parsed("x") == "tree"

@@ -6,6 +6,7 @@ it is called.
 """
 
 import ast
+import contextlib
 import functools
 import inspect
 import textwrap
@@ -15,7 +16,21 @@ from typing import Any
 from fdbr.compiler.backends.cpu.llvm_text import Builder
 from fdbr.compiler.backends.cpu.llvm_values import TYPES, KernelError, Value
 
-__all__ = ["BUILTINS", "Function", "Intrinsic", "function", "intrinsic", "of_real"]
+__all__ = ["BUILTINS", "Function", "Intrinsic", "function", "intrinsic", "of_real", "parsed"]
+
+_TRIALS = 20
+
+
+def parsed(text: str) -> ast.Module:
+    """The tree of a text of Python's.
+
+    Up to 3.12, CPython counts how deep the trees are that all threads are making in one number, and
+    raises SystemError where they have got in each other's way.
+    """
+    for _ in range(_TRIALS):
+        with contextlib.suppress(SystemError):
+            return ast.parse(text)
+    return ast.parse(text)
 
 
 class Intrinsic:
@@ -59,7 +74,7 @@ class Library(Function):
 
     @functools.cached_property
     def tree(self) -> ast.FunctionDef:  # type: ignore[override]
-        found = ast.parse(textwrap.dedent(inspect.getsource(self.python))).body[0]
+        found = parsed(textwrap.dedent(inspect.getsource(self.python))).body[0]
         assert isinstance(found, ast.FunctionDef)
         return found
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbr.compiler.backends.cpu.kernel_expressions import OPERATORS, phi, pick
-from fdbr.compiler.backends.cpu.kernel_functions import Function
+from fdbr.compiler.backends.cpu.kernel_functions import Function, parsed
 from fdbr.compiler.backends.cpu.llvm_numbers import integer
 from fdbr.compiler.backends.cpu.llvm_text import Builder, Module
 from fdbr.compiler.backends.cpu.llvm_values import KernelError, Value
@@ -35,7 +35,7 @@ def lower(source: str, scope: dict[str, Any]) -> tuple[str, bool]:
 
     ``scope`` has what the source may name beside the functions that stand before it.
     """
-    tree = ast.parse(source)
+    tree = parsed(source)
     scope = dict(scope)
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):
