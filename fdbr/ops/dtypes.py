@@ -35,17 +35,12 @@ __all__ = [
 def _astype_inexact(xp: Any, x: Array, *, to: Any) -> Array:
     if getattr(x, "dtype", None) is not None and x.dtype.kind == "c" and to.kind != "c":
         x = x.real
-    return _cast(xp, x, to)
+    return xp.asarray(x).astype(to)
 
 
 @constant(elementwise=True)
 def _astype_exact(xp: Any, x: Array, *, to: Any) -> Array:
-    return _cast(xp, x, to)
-
-
-def _cast(xp: Any, x: Any, to: Any) -> Any:
-    """A scalar of NumPy stays one, as it does outside of transformations."""
-    return (x if hasattr(x, "astype") else xp.asarray(x)).astype(to)
+    return xp.asarray(x).astype(to)
 
 
 def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
@@ -240,8 +235,13 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _rounded(x: Any, to: Any) -> Any:
-    """An array in another dtype; a scalar stays one."""
-    return x.astype(to) if isinstance(x, np.generic) else astype(x, to)
+    """An array in another dtype; a scalar stays one, traced or not."""
+    value = x
+    while isinstance(value, Tracer):
+        value = value.value
+    if not isinstance(value, np.generic):
+        return astype(x, to)
+    return x.astype(to) if value is x else astype(x, to)[()]
 
 
 def as_weak(number: Any, x: Array) -> Any:

@@ -367,7 +367,6 @@ def test_reductions_to_one_number_are_of_the_type_they_have_in_eager_mode(name, 
     if dtype == "complex64" and name == "max":
         pytest.skip("complex numbers have no order")
     x, f = np.ones((3, 4), dtype), getattr(fdbr.ops, name)
-    for g in (f, lambda x: f(x).astype(np.complex128), lambda x: fdbr.ops.astype(f(x), "float64")):
-        found, desired = fdbr.jit(g, reproducible=True)(x), g(x)
-        assert type(found) is type(desired)
-        assert found == desired
+    found, desired = fdbr.jit(f, reproducible=True)(x), f(x)
+    assert type(found) is type(desired)
+    assert found == desired
