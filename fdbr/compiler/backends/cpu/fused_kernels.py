@@ -31,9 +31,14 @@ _START = {"sum": "{0}(0)", "mean": "{0}(0)", "max": "{0}(-inf)", "min": "{0}(inf
 _STEP = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
 
 
-def write(fused: Fused, passed_on: Container[Variable] = ()) -> Written:
-    """The kernel for fused steps, some of whose results are ``passed_on`` to other steps."""
-    writer = Writer(fused, passed_on)
+def write(
+    fused: Fused, passed_on: Container[Variable] = (), gapped: Container[Variable] = ()
+) -> Written:
+    """The kernel for fused steps, some of whose results are ``passed_on`` to other steps.
+
+    Operands that are ``gapped`` are rows of larger arrays, and are read where they lie.
+    """
+    writer = Writer(fused, passed_on, gapped)
     joins: tuple[Join, ...] = ()
     if any(join_of(step) is not None for step in fused.steps):
         body, joins = join_body(writer)
@@ -60,7 +65,12 @@ def write(fused: Fused, passed_on: Container[Variable] = ()) -> Written:
     text = "\n".join("    " + line for line in [*lines, *writer.head, *body])
     source = f"{writer.elements.source}def kernel(table, start, stop, thread):\n{text}\n"
     outputs = tuple(writer.outputs)
-    return Written(source, inputs, outputs, writer.rows, weight, refuses, joins=joins)
+    pitched = frozenset(
+        i for i, v in enumerate(inputs) if type(v) is Variable and v in writer.pitched
+    )
+    return Written(
+        source, inputs, outputs, writer.rows, weight, refuses, pitched=pitched, joins=joins
+    )
 
 
 def _pointer(index: int, operand: Any) -> str:
@@ -193,7 +203,7 @@ def _row_body(writer: Writer) -> list[str]:
     streams = [
         _stream(writer, out, names[out], f"r * {columns}", str(columns)) for out in writer.streamed
     ]
-    body = ["    " + line for line in [*rows, *each, *streams]]
+    body = ["    " + line for line in [*writer.in_rows, *rows, *each, *streams]]
     if sums:
         blocks = [s for p, _ in sums for s in _columns(writer, f"{p}[%s] = 0")]
         blocks += [f"for r in range(b, min(b + {_ROWS}, stop)):", *body]

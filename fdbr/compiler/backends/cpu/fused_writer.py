@@ -4,24 +4,33 @@ import math
 from collections.abc import Container
 from typing import Any
 
+import attrs
+
 from fdbr.compiler.backends.cpu.element_code import BY_ROW, Elements
 from fdbr.compiler.backends.cpu.formulas import CODES
-from fdbr.compiler.backends.cpu.written import Output, literal
+from fdbr.compiler.backends.cpu.written import Output, literal, stored
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.broadcast_layout import Place, place
-from fdbr.compiler.ir.folds import fold_of
+from fdbr.compiler.ir.folds import fold_of, join_of
 from fdbr.compiler.ir.program import Fused, Instruction, Variable, kind_of
 
 __all__ = ["Block", "Writer"]
 
+_LEAST = 16  # elements of a row that is read where it lies
 _RUN = 1024  # elements that are written past the caches at once, where there are no rows
 
 
 class Writer:
     """The operands, outputs and values of a kernel of fused steps, and their names."""
 
-    def __init__(self, fused: Fused, passed_on: Container[Variable]) -> None:
+    def __init__(
+        self, fused: Fused, passed_on: Container[Variable], gapped: Container[Variable]
+    ) -> None:
+        pitched = _pitched(fused, gapped)
+        if pitched:
+            fused = attrs.evolve(fused, split=len(fused.domain) - 1)
         self.fused = fused
+        self.pitched = pitched  # the operands whose rows lie apart
         self.passed_on = passed_on
         self.columns = math.prod(fused.domain[fused.split :])
         self.rows = math.prod(fused.domain[: fused.split])
@@ -38,6 +47,7 @@ class Writer:
         self.kept: dict[Variable, str] = {}  # full values that are kept from stage to stage
         self.streamed: dict[Variable, str] = {}  # what is written past the caches, and from where
         self.full: dict[Variable, str] = {}  # where results with an element for each place go
+        self.in_rows: list[str] = []  # statements at the beginning of a row
         self.loops = 0
         self._classify()
 
@@ -81,7 +91,20 @@ class Writer:
         if key not in self.inputs:
             name = f"a{len(self.inputs)}"
             self.inputs[key] = (name, operand)
+            if key in self.pitched:
+                self.in_rows.append(self._row_of(name, operand))
         return self.inputs[key][0], code, where
+
+    def _row_of(self, name: str, operand: Variable) -> str:
+        """The statement that finds a row of an operand whose rows lie apart."""
+        lead, terms, after = self.fused.domain[:-1], "", 1
+        for axis in reversed(range(len(lead))):
+            index = "r" if after == 1 else f"(r // {after})"
+            index += f" % {lead[axis]}" if axis else ""
+            terms += f" + {index} * stride(table, {name[1:]}, {axis})"
+            after *= lead[axis]
+        zero = f"{stored(operand.kind.dtype)}(0)"
+        return f"{name}r = within({name}, address({name}){terms}, {zero})"
 
     def output(self, output: Output) -> str:
         """The name of a new piece of memory to write to."""
@@ -97,6 +120,8 @@ class Writer:
         if type(operand) is not Variable and kind.size == 1:
             return literal(operand, CODES[kind.dtype]), CODES[kind.dtype]
         name, code, where = self.input(operand, row)
+        if type(operand) is Variable and operand in self.pitched:
+            return (f"({name}r[c] != 0)" if code == "b1" else f"{name}r[c]"), code
         at = "r"
         if where.count == 1:
             # Of a single element: LLVM would divide the loop by every choice that 0 leads to.
@@ -111,6 +136,19 @@ class Writer:
             index = at or "0"
         text = f"{name}[{index}]"
         return (f"({text} != 0)" if code == "b1" else text), code
+
+
+def _pitched(fused: Fused, gapped: Container[Variable]) -> frozenset[Variable]:
+    """The operands that are read where they lie, row by row.
+
+    A kernel that writes over operands reads no views: they may be of what it writes over.
+    """
+    domain = fused.domain
+    by_rows = fused.split in (len(domain) - 1, len(domain))
+    joins = any(join_of(step) is not None for step in fused.steps)
+    if len(domain) < 2 or not by_rows or domain[-1] < _LEAST or fused.over or joins:
+        return frozenset()
+    return frozenset(v for v in fused.reads if v in gapped and v.kind.shape == domain)
 
 
 class Block:

@@ -27,7 +27,11 @@ def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]
     lines: list[str] = []
     names: list[str] = []
     loose = _loose(step, written, ordered, writer.gapped)
-    if any(out in writer.inside for out in step.outs) or any(o.over for o in written.outputs):
+    if (
+        written.pitched
+        or any(out in writer.inside for out in step.outs)
+        or any(o.over for o in written.outputs)
+    ):
         loose = []  # they have their places
     if loose:
         own = ", ".join(f"w{written.inputs.index(operand)}" for operand in loose)
@@ -39,6 +43,8 @@ def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]
             names.append(f"w{len(names)}")
         elif i in written.strided and kind_of(operand).is_array:
             names.append(writer.operand(operand))
+        elif i in written.pitched:
+            names.append(_pitched(writer, operand, lines, len(names)))
         else:
             names.append(_ordered(writer, operand, ordered, lines, len(names)))
     like = f"w{written.inputs.index(loose[0])}" if loose else ""
@@ -91,6 +97,15 @@ def _ordered(
         return name
     lines.append(
         f"w{position} = {name} if {name}.flags.c_contiguous else np.ascontiguousarray({name})"
+    )
+    return f"w{position}"
+
+
+def _pitched(writer: Any, operand: Variable, lines: list[str], position: int) -> str:
+    """The name of an operand as an array of which each row is laid out in order."""
+    name, size = writer.operand(operand), operand.kind.dtype.itemsize
+    lines.append(
+        f"w{position} = {name} if {name}.strides[-1] == {size} else np.ascontiguousarray({name})"
     )
     return f"w{position}"
 

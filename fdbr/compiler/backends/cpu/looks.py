@@ -39,6 +39,10 @@ class Look:
         """The element for an index of its own, as it is written to."""
         return attrs.evolve(self, code="").at(indices, len(indices))
 
+    def is_gapped(self) -> bool:
+        """Whether its rows lie anyhow, and the elements of each of them one after the other."""
+        return bool(self.strides) and self.strides[-1] == 1 and not self.is_ordered()
+
     def is_ordered(self) -> bool:
         """Whether its elements lie one after the other."""
         return all(

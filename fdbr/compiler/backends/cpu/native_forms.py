@@ -22,13 +22,16 @@ NATIVE: dict[Primitive, Callable[[Instruction], Written | None]] = {LOOP: write_
 """Writers of kernels of single instructions, by primitives; a writer may decline."""
 
 
-def native_form(step: Step, passed_on: Container[Variable] = ()) -> Written | None:
+def native_form(
+    step: Step, passed_on: Container[Variable] = (), gapped: Container[Variable] = ()
+) -> Written | None:
     """The kernel of a step; `None` if Python runs it.
 
-    Results that are ``passed_on`` are read soon, and stay in the processor's own memory.
+    Results that are ``passed_on`` are read soon, and stay in the processor's own memory.  Those
+    that are ``gapped`` are rows of larger arrays.
     """
     if isinstance(step, Fused):
-        return write(step, passed_on)
+        return write(step, passed_on, gapped)
     if isinstance(step, Small):
         return write_small(step)
     if isinstance(step, Guard) or step.primitive not in NATIVE:

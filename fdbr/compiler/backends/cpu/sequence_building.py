@@ -290,7 +290,7 @@ class Builder:
         elif not is_plain_loop(step):
             fused = reduction(step)
             assert fused is not None
-            self._written(fused, write(fused))
+            self._written(fused, write(fused, (), self.natives.gapped))
         else:
             alone = Small((step,), (out,))
             self._written(step, write_small(alone, self._lying), lying=True)
@@ -338,7 +338,8 @@ class Builder:
         slots = []
         for i, operand in enumerate(written.inputs):
             slot = self.slot(operand)
-            slots.append(slot if lying or i in written.strided else self.in_order(slot))
+            free = i in written.strided or (i in written.pitched and slot.look.is_gapped())
+            slots.append(slot if lying or free else self.in_order(slot))
         ends = []
         for output in written.outputs:
             if output.over is not None:

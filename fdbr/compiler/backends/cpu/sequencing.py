@@ -9,6 +9,8 @@ import numpy as np
 from fdbr.compiler.backends.cpu.blas import is_blas_product
 from fdbr.compiler.backends.cpu.element_code import cost
 from fdbr.compiler.backends.cpu.formulas import CODES
+from fdbr.compiler.backends.cpu.looks import Look, looked
+from fdbr.compiler.backends.cpu.native_copies import ordered_look
 from fdbr.compiler.backends.cpu.native_forms import native_form, parts_of
 from fdbr.compiler.backends.cpu.small_kernels import is_plain_loop, loop_weight
 from fdbr.compiler.backends.cpu.small_matmuls import is_small_product, write_product
@@ -80,6 +82,7 @@ class Natives:
         self.products = products
         self.own = own
         self.passed_on = passed_on
+        self.gapped = _gapped(program.steps)
         self.uses: dict[Any, int] = {}
         self._forms: dict[Step, Written | None] = {}
         self._loops: dict[Loop, bool] = {}
@@ -90,7 +93,7 @@ class Natives:
     def form(self, step: Step) -> Written | None:
         """The kernel of a step; `None` if it has none."""
         if step not in self._forms:
-            self._forms[step] = native_form(step, self.passed_on)
+            self._forms[step] = native_form(step, self.passed_on, self.gapped)
         return self._forms[step]
 
     def is_native(self, step: Step, made: Container[Variable]) -> bool:
@@ -156,6 +159,23 @@ class Natives:
             return False
         second = step.operands[1]
         return is_small_product(step, self.uses.get(second, 0) if is_variable(second) else 1)
+
+
+def _gapped(steps: Sequence[Step]) -> set[Variable]:
+    """The values that are rows of larger arrays, in loops, too."""
+    looks: dict[Variable, Look] = {}
+    found: set[Variable] = set()
+    for step in steps:
+        if is_look(step):
+            assert isinstance(step, Instruction)
+            x, out = step.operands[0], step.outs[0]
+            look = looked(looks.get(x) or ordered_look(kind_of(x).shape), step)
+            if look is not None:
+                looks[out] = look
+                found |= {out} if look.is_gapped() else set()
+        elif (loop := loop_of(step)) is not None:
+            found |= _gapped(loop.body.steps)
+    return found
 
 
 def reduction(step: Instruction) -> Fused | None:

@@ -80,6 +80,9 @@ class Written:
     strided
         The places of the inputs that may lie anyhow in memory, for the kernel asks for their
         steps; the others are laid out in order.
+    pitched
+        The places of those whose rows may lie anyhow, but whose elements follow one another
+        along the last axis: views of larger arrays.
     """
 
     source: str
@@ -89,6 +92,7 @@ class Written:
     weight: int
     refuses: bool = False
     strided: frozenset[int] = frozenset()
+    pitched: frozenset[int] = frozenset()
     joins: tuple[Join, ...] = ()
 
 
