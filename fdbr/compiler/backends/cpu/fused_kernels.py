@@ -7,7 +7,8 @@ the columns ends a stage, and what depends on its result belongs to the next.
 """
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,14 @@ _STEP = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
 
 
 def write(
-    fused: Fused, passed_on: Container[Variable] = (), gapped: Container[Variable] = ()
+    fused: Fused,
+    passed_on: Container[Variable] = (),
+    gapped: Mapping[Variable, bool] = MappingProxyType({}),
 ) -> Written:
     """The kernel for fused steps, some of whose results are ``passed_on`` to other steps.
 
-    Operands that are ``gapped`` are rows of larger arrays, and are read where they lie.
+    Operands that are ``gapped`` are rows of larger arrays, and are read where they lie; of each,
+    whether the elements of a row follow one another.
     """
     writer = Writer(fused, passed_on, gapped)
     joins: tuple[Join, ...] = ()
@@ -65,11 +69,21 @@ def write(
     text = "\n".join("    " + line for line in [*lines, *writer.head, *body])
     source = f"{writer.elements.source}def kernel(table, start, stop, thread):\n{text}\n"
     outputs = tuple(writer.outputs)
-    pitched = frozenset(
-        i for i, v in enumerate(inputs) if type(v) is Variable and v in writer.pitched
-    )
+    apart = {
+        i: writer.pitched[v]
+        for i, v in enumerate(inputs)
+        if type(v) is Variable and v in writer.pitched
+    }
     return Written(
-        source, inputs, outputs, writer.rows, weight, refuses, pitched=pitched, joins=joins
+        source,
+        inputs,
+        outputs,
+        writer.rows,
+        weight,
+        refuses,
+        strided=frozenset(i for i, near in apart.items() if not near),
+        pitched=frozenset(i for i, near in apart.items() if near),
+        joins=joins,
     )
 
 

@@ -1,12 +1,12 @@
 """Kernels of fused steps in the making: what values they have, and statements that compute them."""
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any
 
 import attrs
 
-from fdbr.compiler.backends.cpu.element_code import BY_ROW, Elements
+from fdbr.compiler.backends.cpu.element_code import BY_ROW, Elements, cost
 from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.backends.cpu.written import Output, literal, stored
 from fdbr.compiler.ir import op
@@ -17,6 +17,7 @@ from fdbr.compiler.ir.program import Fused, Instruction, Variable, kind_of
 __all__ = ["Block", "Writer"]
 
 _LEAST = 16  # elements of a row that is read where it lies
+_CHEAP = 12  # additions of an element that costs as much to copy
 _RUN = 1024  # elements that are written past the caches at once, where there are no rows
 
 
@@ -24,13 +25,15 @@ class Writer:
     """The operands, outputs and values of a kernel of fused steps, and their names."""
 
     def __init__(
-        self, fused: Fused, passed_on: Container[Variable], gapped: Container[Variable]
+        self, fused: Fused, passed_on: Container[Variable], gapped: Mapping[Variable, bool]
     ) -> None:
         pitched = _pitched(fused, gapped)
-        if pitched:
+        if pitched and len(fused.domain) > 1:
             fused = attrs.evolve(fused, split=len(fused.domain) - 1)
         self.fused = fused
-        self.pitched = pitched  # the operands whose rows lie apart
+        self.pitched = (
+            pitched  # the operands whose rows lie apart, and whether their elements do not
+        )
         self.passed_on = passed_on
         self.columns = math.prod(fused.domain[fused.split :])
         self.rows = math.prod(fused.domain[: fused.split])
@@ -92,7 +95,9 @@ class Writer:
             name = f"a{len(self.inputs)}"
             self.inputs[key] = (name, operand)
             if key in self.pitched:
-                self.in_rows.append(self._row_of(name, operand))
+                rank = len(self.fused.domain)
+                (self.in_rows if rank > 1 else self.head).append(self._row_of(name, operand))
+                self.head.append(f"{name}s = stride(table, {name[1:]}, {rank - 1})")
         return self.inputs[key][0], code, where
 
     def _row_of(self, name: str, operand: Variable) -> str:
@@ -121,7 +126,10 @@ class Writer:
             return literal(operand, CODES[kind.dtype]), CODES[kind.dtype]
         name, code, where = self.input(operand, row)
         if type(operand) is Variable and operand in self.pitched:
-            return (f"({name}r[c] != 0)" if code == "b1" else f"{name}r[c]"), code
+            index, zero = "r" if self.flat else "c", f"{stored(kind.dtype)}(0)"
+            text = f"at(address({name}r) + {index} * {name}s, {zero})"
+            text = f"{name}r[c]" if self.pitched[operand] else text
+            return (f"({text} != 0)" if code == "b1" else text), code
         at = "r"
         if where.count == 1:
             # Of a single element: LLVM would divide the loop by every choice that 0 leads to.
@@ -138,17 +146,23 @@ class Writer:
         return (f"({text} != 0)" if code == "b1" else text), code
 
 
-def _pitched(fused: Fused, gapped: Container[Variable]) -> frozenset[Variable]:
-    """The operands that are read where they lie, row by row.
+def _pitched(fused: Fused, gapped: Mapping[Variable, bool]) -> dict[Variable, bool]:
+    """The operands that are read where they lie, and whether rows are without gaps.
 
+    Where they are not, elements are computed number by number: that pays for the cheap ones.
     A kernel that writes over operands reads no views: they may be of what it writes over.
     """
     domain = fused.domain
     by_rows = fused.split in (len(domain) - 1, len(domain))
     joins = any(join_of(step) is not None for step in fused.steps)
-    if len(domain) < 2 or not by_rows or domain[-1] < _LEAST or fused.over or joins:
-        return frozenset()
-    return frozenset(v for v in fused.reads if v in gapped and v.kind.shape == domain)
+    if not domain or not by_rows or domain[-1] < _LEAST or fused.over or joins:
+        return {}
+    cheap = sum(map(cost, fused.steps)) <= _CHEAP
+    return {
+        v: gapped[v]
+        for v in fused.reads
+        if v in gapped and v.kind.shape == domain and (gapped[v] or cheap)
+    }
 
 
 class Block:

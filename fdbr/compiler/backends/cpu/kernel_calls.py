@@ -28,7 +28,8 @@ def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]
     names: list[str] = []
     loose = _loose(step, written, ordered, writer.gapped)
     if (
-        written.pitched
+        written.strided
+        or written.pitched
         or any(out in writer.inside for out in step.outs)
         or any(o.over for o in written.outputs)
     ):

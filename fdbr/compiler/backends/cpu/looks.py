@@ -13,6 +13,9 @@ from fdbr.compiler.passes.rules.views import view_of
 __all__ = ["Look", "looked", "merged", "sliced", "steps_of"]
 
 
+_NEAR = 4  # elements from one to the next
+
+
 @attrs.frozen
 class Look:
     """Elements somewhere in memory: those at ``start + sum(stride * index)``."""
@@ -42,6 +45,10 @@ class Look:
     def is_gapped(self) -> bool:
         """Whether its rows lie anyhow, and the elements of each of them one after the other."""
         return bool(self.strides) and self.strides[-1] == 1 and not self.is_ordered()
+
+    def is_stepped(self) -> bool:
+        """Whether the elements of a row are near to each other, and not one after the other."""
+        return bool(self.strides) and 0 < abs(self.strides[-1]) <= _NEAR and self.strides[-1] != 1
 
     def is_ordered(self) -> bool:
         """Whether its elements lie one after the other."""

@@ -6,7 +6,8 @@ instructions are all the same to what calls them, and to NumPy, which does the s
 are compiled.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
+from types import MappingProxyType
 
 from fdbr.compiler.backends.cpu.fused_kernels import write
 from fdbr.compiler.backends.cpu.loop_kernels import write_loop
@@ -23,12 +24,14 @@ NATIVE: dict[Primitive, Callable[[Instruction], Written | None]] = {LOOP: write_
 
 
 def native_form(
-    step: Step, passed_on: Container[Variable] = (), gapped: Container[Variable] = ()
+    step: Step,
+    passed_on: Container[Variable] = (),
+    gapped: Mapping[Variable, bool] = MappingProxyType({}),
 ) -> Written | None:
     """The kernel of a step; `None` if Python runs it.
 
     Results that are ``passed_on`` are read soon, and stay in the processor's own memory.  Those
-    that are ``gapped`` are rows of larger arrays.
+    that are ``gapped`` are rows of larger arrays, whose elements may follow one another.
     """
     if isinstance(step, Fused):
         return write(step, passed_on, gapped)

@@ -161,10 +161,13 @@ class Natives:
         return is_small_product(step, self.uses.get(second, 0) if is_variable(second) else 1)
 
 
-def _gapped(steps: Sequence[Step]) -> set[Variable]:
-    """The values that are rows of larger arrays, in loops, too."""
+def _gapped(steps: Sequence[Step]) -> dict[Variable, bool]:
+    """The values that are rows of larger arrays, in loops, too.
+
+    Of each, whether the elements of a row follow one another.
+    """
     looks: dict[Variable, Look] = {}
-    found: set[Variable] = set()
+    found: dict[Variable, bool] = {}
     for step in steps:
         if is_look(step):
             assert isinstance(step, Instruction)
@@ -172,7 +175,8 @@ def _gapped(steps: Sequence[Step]) -> set[Variable]:
             look = looked(looks.get(x) or ordered_look(kind_of(x).shape), step)
             if look is not None:
                 looks[out] = look
-                found |= {out} if look.is_gapped() else set()
+                if look.is_gapped() or look.is_stepped():
+                    found[out] = look.is_gapped()
         elif (loop := loop_of(step)) is not None:
             found |= _gapped(loop.body.steps)
     return found
