@@ -15,7 +15,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("FDBR_NUM_THREADS", "2")  # of kernels, for which there are tests
 # Compiled kernels are kept from one test to the next, and not for longer.
 if "FDBR_CACHE_DIR" not in os.environ:
-    _kernels = tempfile.TemporaryDirectory(prefix="fdbr-kernels-")
+    _kernels = tempfile.TemporaryDirectory(prefix="fdbr-kernels-", ignore_cleanup_errors=True)
     os.environ["FDBR_CACHE_DIR"] = _kernels.name
 
 from collections.abc import Callable, Iterator

@@ -100,14 +100,27 @@ class Budget:
         Seconds that a call takes without `jit`, on the average.
     steps
         How many steps a capture will have, by what is known.
+    varies
+        Whether runs have made tapes of different lengths: they have taken different ways.
     """
 
-    __slots__ = ("_calls", "_left", "_often", "_runs", "_whole", "eager", "steps")
+    __slots__ = (
+        "_calls",
+        "_entries",
+        "_left",
+        "_often",
+        "_runs",
+        "_whole",
+        "eager",
+        "steps",
+        "varies",
+    )
 
     def __init__(self, often: float = 128) -> None:
         self._often = often
         self.eager = 0.0
-        self.steps = self._runs = self._calls = 0
+        self.steps = self._runs = self._calls = self._entries = 0
+        self.varies = False
         self._whole = 0.0  # seconds that all calls would have taken without `jit`
         self._left = 0.0  # seconds that replays have saved, less those that were spent
 
@@ -116,6 +129,9 @@ class Budget:
 
         Each made some ``entries`` of tapes.  Runs may have been ``disturbed`` by compilation.
         """
+        if entries:
+            self.varies |= self._entries not in (0, entries)
+            self._entries = entries
         if disturbed and self._runs > 1:
             self.replayed(seconds, runs)
             return

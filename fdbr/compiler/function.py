@@ -235,7 +235,9 @@ class Jitted(Generic[P, R]):
         def hit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             nonlocal taken, runs
             if taken > seconds:
-                entry.budget.ran(taken / runs, runs=runs, disturbed=is_busy())
+                if runs:  # it may be asked once more
+                    entry.budget.ran(taken / runs, runs=runs, disturbed=is_busy())
+                    runs = 0
                 return NO_FIT
             entry.eager += 1
             start = time.perf_counter()

@@ -191,7 +191,9 @@ class Specialization:
         Loops make a function's captures, and what is made of them, dear.
         """
         budget = self.budget
-        if self._probed or budget.steps < _LARGE or not budget.affords(capturing.of(_LARGE)):
+        if self._probed or not budget.varies or budget.steps < _LARGE:
+            return 0
+        if not budget.affords(capturing.of(_LARGE)):
             return 0
         self._probed = True
         return _LARGE

@@ -15,7 +15,9 @@ from fdbr import ops
 from fdbr.compiler import function, pullback, tiers
 from fdbr.compiler.backends.cpu import background
 from fdbr.compiler.budget import Budget, Estimate, capturing, compiling, passing, set_patience
+from fdbr.compiler.call_stub import NO_FIT
 from fdbr.compiler.capture.tracing import capture
+from fdbr.compiler.specializations import Specialization
 from fdbr.compiler.tiers import Code
 
 seconds = st.floats(1e-5, 1.0)
@@ -313,6 +315,32 @@ def test_steps_run_on_while_they_are_faster_than_numpy_in_the_place_of_kernels(
     assert code.settled
     runs(1e-4)
     assert code.is_faster(2e-4)
+
+
+def test_calls_that_are_not_looked_up_are_counted_once(clock: Clock) -> None:
+    passes = clock.passes
+
+    def f(x: Any) -> Any:
+        passes(1e-3)
+        return x * 2
+
+    entry = Specialization("f", None)
+    call_stub = fdbr.jit(f)._resting(entry, 5e-3)
+    while call_stub((1.5,), {}) is not NO_FIT:
+        pass
+    paid = entry.budget.balance
+    assert paid > 0
+    assert call_stub((1.5,), {}) is NO_FIT
+    assert entry.budget.balance == paid
+
+
+def test_runs_that_take_different_ways_are_known_by_their_tapes() -> None:
+    budget = Budget()
+    for entries in (30, 0, 30):  # without a tape nothing is known
+        budget.ran(1e-3, entries)
+    assert not budget.varies
+    budget.ran(1e-3, 34)
+    assert budget.varies
 
 
 def test_what_was_seen_decides_what_is_thought_to_come() -> None:
