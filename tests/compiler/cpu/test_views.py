@@ -25,7 +25,7 @@ def slices(draw, size, count):
 @st.composite
 def looks(draw):
     """The shape of an array, and keys and whether to transpose for several views of one shape."""
-    inner = (*draw(st.lists(st.integers(1, 5), max_size=2)), draw(st.sampled_from([3, 40])))
+    inner = (*draw(st.lists(st.integers(1, 5), max_size=2)), draw(st.sampled_from([3, 1100])))
     outer = tuple(2 * n + 3 for n in inner)
     keys = draw(
         st.lists(
@@ -37,6 +37,15 @@ def looks(draw):
     return outer, keys, draw(st.booleans())
 
 
+ROWS = 13, 9, 2203
+BLOCKS = [
+    (slice(1, 6), slice(4, 7), slice(1, 1101)),
+    (slice(8, 3, -1), slice(0, 6, 2), slice(0, 1100)),
+    (slice(0, 9, 2), slice(2, None, -1), slice(2199, None, -2)),
+]
+LINES = [(slice(2201, 1, -2),), (slice(0, 2200, 2),)]
+
+
 def laid_out(x, order):
     """The same array, lying otherwise in memory."""
     if order == "field":
@@ -46,39 +55,27 @@ def laid_out(x, order):
     return np.asarray(x, order=order)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     looks(),
     st.sampled_from(["C", "F", "field"]),
-    st.sampled_from([np.float32, np.float64, np.int32, np.bool_]),
+    st.sampled_from([np.float32, np.float64, np.bool_]),
     st.booleans(),
     st.booleans(),
 )
-@example(
-    ((9, 83), [(slice(1, 4), slice(1, 41)), (slice(0, 3), slice(0, 40))], False),
-    "C",
-    np.float64,
-    True,
-    False,
-)
-@example(
-    ((9, 83), [(slice(1, 4), slice(1, 41)), (slice(2, None, -1), slice(0, 80, 2))], False),
-    "C",
-    np.float64,
-    True,
-    True,
-)
-@example(((83,), [(slice(81, 1, -2),), (slice(0, 80, 2),)], False), "C", np.float64, False, True)
+@example((ROWS, BLOCKS, False), "C", np.float64, True, False)
+@example((ROWS, BLOCKS, False), "C", np.float32, False, True)
+@example(((2203,), LINES, False), "C", np.float64, False, True)
 def test_a_chain_of_views(problem, order, dtype, made, cheap):
     shape, keys, turned = problem
-    x = laid_out((3 * normal(*shape)).astype(dtype), order)
+    x = laid_out((3 * normal(*(shape[::-1] if turned else shape))).astype(dtype), order)
 
     def f(x):
         if made:  # the views are of what the program makes
             x = ops.where(x > 0, x, x * x)
         total = 1.5
         for i, key in enumerate(keys):
-            part = x[key].T if turned else x[key]
+            part = (x.T if turned else x)[key]
             total = total * (i + 2) - (part * 3 if cheap else ops.cos(part))
         return total
 
