@@ -59,7 +59,7 @@ def laid_out(x, order):
 @given(
     looks(),
     st.sampled_from(["C", "F", "field"]),
-    st.sampled_from([np.float32, np.float64, np.bool_]),
+    st.sampled_from([np.float32, np.float64, np.int32, np.bool_]),
     st.booleans(),
     st.booleans(),
 )
@@ -142,3 +142,13 @@ def test_elements_in_steps_are_read_where_they_lie(step):
     jitted = fdbr.jit(f)
     for _ in range(3):
         assert_same(jitted(x), f(x))
+
+
+def test_a_view_of_what_a_kernel_of_operands_in_any_order_made():
+    x = np.arange(9 * 13 * 2203, dtype=np.int32).reshape(9, 13, 2203) % 7 - 3
+
+    def f(x):
+        part = ops.where(x > 0, x, x * x)[:3, :5, :1100]
+        return (3.0 - part * 2.0) * 3 - part * 2.0
+
+    assert_as_eager(f, *[(x,)] * 3)

@@ -74,6 +74,7 @@ class _Writer:
         self.defined: set[Variable] = set()  # what Python has a name for
         self.exposed: dict[Variable, int] = {}  # what it has of the program's memory
         self.gapped: set[Variable] = set()  # parts of arrays in order, which have gaps themselves
+        self.rooted: set[Variable] = set()  # in whose places sequences look for them
         self.turned: set[str] = set()  # the names of matrices that were laid out in order
         self.scope: dict[str, Any] = {
             "np": np,
@@ -158,6 +159,7 @@ def generate(
     code = sequences.code(memory, waits)
     writer = _Writer(memory, values, waits)
     writer.has_block = bool(memory.size or sequences.built)
+    writer.rooted = {v for unit in units if isinstance(unit, Run) for v in unit.roots}
     heads = [writer.variable(variable) for variable in program.inputs]
     writer.defined.update(program.inputs)
     ordered = _order_inputs(writer, units, program.inputs)

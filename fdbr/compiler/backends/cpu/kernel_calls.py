@@ -30,7 +30,7 @@ def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]
     if (
         written.strided
         or written.pitched
-        or any(out in writer.inside for out in step.outs)
+        or any(out in writer.inside or out in writer.rooted for out in step.outs)
         or any(o.over for o in written.outputs)
     ):
         loose = []  # they have their places
