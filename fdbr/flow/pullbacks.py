@@ -9,6 +9,7 @@ from fdbr.flow.graphs import Block, Graph, Path
 from fdbr.flow.lanes import LanesPath, batched_body, filled
 from fdbr.loops.bodies import Body, evaluate, stage
 from fdbr.loops.leaves import scalar
+from fdbr.ops.dtypes import astype
 from fdbr.pytrees import is_inexact
 from fdbr.transforms import vjp
 
@@ -72,7 +73,9 @@ class _Pullback:
             return [out for out, one in zip(outs, self._there, strict=True) if one]
 
         moved = [v for v, one in zip(point, self._own, strict=True) if one]
-        found = vjp(turn, *moved, unused="none")[1](list(given))
+        outs, pull = vjp(turn, *moved, unused="none")
+        # Blocks of other dtypes may give the same register, which has the largest of them.
+        found = pull([_in_dtype_of(out, slope) for out, slope in zip(outs, given, strict=True)])
         results = []
         for slope, one in zip(found, self._known, strict=True):
             old = next(added) if one else None
@@ -88,6 +91,11 @@ class _Pullback:
             self.body.waits = block.body.waits
         body: Body = self.body
         return body
+
+
+def _in_dtype_of(out: Any, slope: Any) -> Any:
+    dtype = getattr(out, "dtype", slope.dtype)
+    return slope if slope.dtype == dtype else astype(slope, dtype)
 
 
 def _pullback(block: Block, own: Any, there: Any, known: Any) -> _Pullback:

@@ -120,6 +120,30 @@ def test_few_recordings_hold_for_all_ways_through_loops(f: Any, form: str) -> No
     assert sum(kept.runs for kept in report.recordings) + report.eager >= 10
 
 
+def mixed(x: Any, y: Any) -> Any:
+    """Blocks of two dtypes give what is returned."""
+    total = x * y
+    while x > 0.3:
+        x = x * np.float32(0.7)
+        if x > 1:
+            total = total + np.sin(x)
+        elif x > y - 0.5:
+            total = total * np.cos(x)
+    return total * np.float64(1.5) if total > 0.9 else total
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_ways_of_several_dtypes_have_the_dtypes_that_they_have_in_eager_mode(form: str) -> None:
+    function = FORMS[form](mixed)
+    jitted = fdbr.jit(function)
+    for point in points(12):
+        args = tuple(map(np.float32, point))
+        found, desired = jitted(*args), function(*args)
+        for ours, theirs in zip(tree.leaves(found), tree.leaves(desired), strict=True):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_allclose(ours, theirs, rtol=2e-5)
+
+
 def test_kernels_take_over() -> None:
     before = budget.set_patience(0.0)
     try:
