@@ -29,23 +29,42 @@ _OFTEN = 256  # kernels that are written until the next look at them
 _writings = itertools.count()
 
 
+class Owner:
+    """What keeps machine code in memory, and gives the memory back when it is gone.
+
+    It is not LLVM's engine itself: that can still be found by a weak reference while it is being
+    closed, and the code at its address is no more.
+
+    Attributes
+    ----------
+    place
+        The address, and how many bytes the object file has.
+    seconds
+        How long it took to compile.
+    """
+
+    __slots__ = ("__weakref__", "engine", "place", "seconds")
+
+    def __init__(self, engine: Any, address: int, size: int) -> None:
+        self.engine = engine
+        self.place = address, size
+        self.seconds = 0.0
+
+
 class Address(int):
     """Where machine code stands, which stays there as long as this is referred to.
 
     Attributes
     ----------
     owner
-        What gives the memory back when it is gone.
-    size
-        How many bytes its object file has.
+        What keeps it there.
     """
 
-    owner: Any
-    size: int
+    owner: Owner
 
-    def __new__(cls, address: int, owner: Any, size: int) -> "Address":
-        made = super().__new__(cls, address)
-        made.owner, made.size = owner, size
+    def __new__(cls, owner: Owner) -> "Address":
+        made = super().__new__(cls, owner.place[0])
+        made.owner = owner
         return made
 
 
@@ -264,4 +283,4 @@ def placed(name: str, code: bytes) -> Address:
     engine = llvm.create_mcjit_compiler(nothing, _machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    return Address(engine.get_function_address(name), engine, len(code))
+    return Address(Owner(engine, engine.get_function_address(name), len(code)))

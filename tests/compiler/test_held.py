@@ -266,3 +266,26 @@ def test_without_a_home_or_with_a_folder_that_cannot_be_written_kernels_run(tmp_
     blocked.write_text("no folder")
     for more in ({}, {"FDBR_CACHE_DIR": str(blocked)}):
         subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=plain | more)
+
+
+def test_machine_code_that_is_being_given_back_is_not_found_any_more(monkeypatch):
+    """While LLVM closes an engine, other threads run."""
+    monkeypatch.setattr(compiling, "_loaded", weakref.WeakValueDictionary())
+    monkeypatch.setattr(compiling, "_recent", collections.deque(maxlen=1))
+    source = "def kernel(table, start, stop, thread):\n    pass\n"
+    address = compiling.address_of(source)
+    engine = type(address.owner.engine)
+    found = []
+    dispose = engine._dispose
+
+    def disposed(self):
+        found.append(compiling._loaded.get(source))
+        dispose(self)
+
+    monkeypatch.setattr(engine, "_dispose", disposed)
+    assert compiling._loaded.get(source) is address.owner
+    compiling._recent.clear()
+    del address
+    gc.collect()
+    assert found == [None]
+    assert compiling.address_of(source).owner.place[0]

@@ -58,7 +58,7 @@ def load(source: str, code: tuple[str, bytes], seconds: float = 0.0) -> Address:
     found = _in_memory(source)
     if found is None:
         found = placed(*code)
-        found.owner.place, found.owner.seconds = (int(found), found.size), seconds
+        found.owner.seconds = seconds
         _loaded[source] = found.owner
         _recent.append(found.owner)
     return found
@@ -72,7 +72,7 @@ def measures(sources: Iterable[str]) -> tuple[int, float]:
 
 def _in_memory(source: str) -> Address | None:
     owner = _loaded.get(source)
-    return None if owner is None else Address(owner.place[0], owner, owner.place[1])
+    return None if owner is None else Address(owner)
 
 
 def code_of(source: str) -> tuple[str, bytes]:
