@@ -4,12 +4,14 @@ Machine code is kept in memory, and on disk under the user's cache directory: by
 version of LLVM, and the processor.
 """
 
+import atexit
 import contextlib
 import functools
 import hashlib
 import itertools
 import os
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,17 @@ class Owner:
         self.engine = engine
         self.place = address, size
         self.seconds = 0.0
+        _owners.add(self)
+
+
+_owners: weakref.WeakSet[Owner] = weakref.WeakSet()
+
+
+@atexit.register
+def _leave() -> None:
+    """Leave it to the system to take machine code away with the process, when Python ends."""
+    for owner in list(_owners):
+        owner.engine.detach()
 
 
 class Address(int):

@@ -329,7 +329,7 @@ def test_machine_code_is_kept_on_disk(tmp_path, monkeypatch):
     assert machine.address_of(source)
     (path,) = tmp_path.iterdir()
     machine._loaded.pop(source)
-    monkeypatch.setattr(machine, "_compiled", None)  # it must not be compiled again
+    monkeypatch.setattr(machine, "code", None)  # it must not be compiled again
     assert machine.address_of(source)
     machine._loaded.pop(source)
     monkeypatch.undo()

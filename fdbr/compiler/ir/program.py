@@ -89,7 +89,7 @@ class Kind:
             return self.type.__name__
         text = f"{self.dtype}[{','.join(map(str, self.shape))}]"
         module = self.module
-        if module is None or module is np:
+        if module is np or not hasattr(module, "__name__"):
             return text
         return f"{text}@{module.__name__}" + ("" if self.device is None else f":{self.device}")
 
