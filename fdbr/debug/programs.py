@@ -25,6 +25,7 @@ from fdbr.compiler.ir.program import (
     Step,
     Variable,
     is_variable,
+    unfused,
 )
 from fdbr.compiler.outputs import published
 from fdbr.compiler.specializations import Specialization
@@ -96,8 +97,7 @@ def _step(step: Step, origins: Mapping[Variable, _Origin]) -> _Told:
     if isinstance(step, Fused):
         step = attrs.evolve(step, over={})  # arguments are not written over
     program = Program(_name(step), tuple(dict.fromkeys(step.reads)), (step,), step.outs)
-    parts = step.steps if isinstance(step, Fused | Small) else (step,)
-    known = [origins[out] for part in parts for out in part.outs if out in origins]
+    known = [origins[out] for part in unfused([step]) for out in part.outs if out in origins]
     origin = known[-1] if known else ("forward", None)
     return step, program.name, origin, backend_of(program).generate(program, products=True)
 

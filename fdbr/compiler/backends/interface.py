@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from fdbr.compiler.backends.stepwise import stepwise
-from fdbr.compiler.ir.program import Fused, Instruction, Kind, Program, Small, Step, Variable
+from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, unfused
 from fdbr.core import Primitive
 
 __all__ = [
@@ -187,10 +187,7 @@ class Backend:
         kernels, and other steps that no pass has put in one: then the last bits may differ.  If
         it does not wait for kernels to be compiled, something else stands in for them.
         """
-        parts: list[Any] = []
-        for step in program.steps:
-            parts += step.steps if isinstance(step, Fused | Small) else [step]
-        run: Any = stepwise(program.inputs, parts, program.outputs)
+        run: Any = stepwise(program.inputs, unfused(program.steps), program.outputs)
         run.source, run.kernels, run.sources, run.memory = str(program), [], set(), 0
         compiled: Compiled = run
         return compiled

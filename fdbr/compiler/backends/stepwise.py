@@ -17,11 +17,11 @@ from fdbr.compiler.ir.program import (
     Guard,
     Instruction,
     Kind,
-    Small,
     Step,
     Variable,
     is_variable,
     kind_of,
+    unfused,
 )
 from fdbr.core import dispatch
 
@@ -136,10 +136,7 @@ def function_of(step: Instruction) -> Callable[..., Any]:
 
 def _looped(loop: Loop) -> Callable[..., Any]:
     """The function that runs a loop, whose body may have kernels."""
-    parts: list[Any] = []
-    for step in loop.body.steps:
-        parts += step.steps if isinstance(step, Fused | Small) else [step]
-    turn = stepwise(loop.body.inputs, parts, loop.body.outputs)
+    turn = stepwise(loop.body.inputs, unfused(loop.body.steps), loop.body.outputs)
     return lambda *operands, **_: loop.turns(turn, operands)
 
 

@@ -1,13 +1,13 @@
 """The reference: a program run step by step, as the engine would run it."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fdbr.compiler.ir.guards import GuardFailure, same
 from fdbr.compiler.ir.loops import loop_of
 from fdbr.compiler.ir.numbers import apply
-from fdbr.compiler.ir.program import Fused, Guard, Instruction, Program, Small, is_variable
+from fdbr.compiler.ir.program import Guard, Program, is_variable, unfused
 
 __all__ = ["GuardFailure", "interpret", "same"]
 
@@ -25,7 +25,7 @@ def interpret(program: Program, leaves: Sequence[Any]) -> list[Any]:
     def value(operand: Any) -> Any:
         return values[operand] if is_variable(operand) else operand
 
-    for step in _flat(program):
+    for step in unfused(program.steps):
         if isinstance(step, Guard):
             answer = step.question(value(step.operand))
             if not same(answer, step.answer):
@@ -43,12 +43,3 @@ def interpret(program: Program, leaves: Sequence[Any]) -> list[Any]:
 
 def _turn(body: Program, *leaves: Any) -> list[Any]:
     return interpret(body, leaves)
-
-
-def _flat(program: Program) -> Iterator[Guard | Instruction]:
-    """The steps, with those of kernels one by one."""
-    for step in program.steps:
-        if type(step) in (Fused, Small):
-            yield from step.steps  # type: ignore[union-attr]
-        else:
-            yield step  # type: ignore[misc]

@@ -28,6 +28,7 @@ __all__ = [
     "has_effect",
     "is_variable",
     "kind_of",
+    "unfused",
 ]
 
 
@@ -276,6 +277,14 @@ class Small:
 
 
 Step = Instruction | Guard | Fused | Small
+
+
+def unfused(steps: Iterable[Step]) -> list[Guard | Instruction]:
+    """Steps in their order, with those within kernels one by one."""
+    parts: list[Guard | Instruction] = []
+    for step in steps:
+        parts += step.steps if isinstance(step, Fused | Small) else (step,)
+    return parts
 
 
 def has_effect(step: Step) -> bool:

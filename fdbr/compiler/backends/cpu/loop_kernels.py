@@ -19,7 +19,7 @@ from fdbr.compiler.backends.cpu.small_kernels import is_small, write_step
 from fdbr.compiler.backends.cpu.small_writer import Writer
 from fdbr.compiler.backends.cpu.written import Output, Written, stored
 from fdbr.compiler.ir.loops import Loop, loop_of
-from fdbr.compiler.ir.program import Fused, Instruction, Kind, Small, Variable, kind_of
+from fdbr.compiler.ir.program import Instruction, Kind, Small, Variable, kind_of, unfused
 
 __all__ = ["write_loop"]
 
@@ -43,9 +43,7 @@ def write_loop(step: Instruction) -> Written | None:
 
 def _parts(loop: Loop) -> list[Instruction] | None:
     """The steps of the body, if all are on small arrays."""
-    parts: list[Any] = []
-    for step in loop.body.steps:
-        parts += step.steps if isinstance(step, Fused | Small) else [step]
+    parts: Any = unfused(loop.body.steps)
     return parts if len(parts) <= _MOST and all(map(is_small, parts)) else None
 
 
