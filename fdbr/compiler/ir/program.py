@@ -85,6 +85,11 @@ class Kind:
             size *= n
         return size
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements, if each lies in memory once."""
+        return int(self.size * self.dtype.itemsize)
+
     def __str__(self) -> str:
         if self.is_number:
             return self.type.__name__

@@ -43,7 +43,7 @@ def uncertain_first(steps: Sequence[Step], backend: Backend) -> tuple[list[Step]
         if position in uncertain:
             if is_guarded(step) or has_effect(step):
                 guard = key
-            elif all(v.kind.size * v.kind.dtype.itemsize <= _SMALL for v in step.outs):
+            elif all(v.kind.nbytes <= _SMALL for v in step.outs):
                 key = max(guard, *(made.get(v, -1.0) for v in step.reads), -1.0) + 0.5
         made.update(dict.fromkeys(step.outs, key))
         keys.append(key)

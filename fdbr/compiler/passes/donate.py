@@ -78,7 +78,7 @@ def _placed(
 
 def is_long(variable: Variable) -> bool:
     """Whether a variable is so large that it counts when its memory is free again."""
-    return bool(variable.kind.size * variable.kind.dtype.itemsize >= _LONG)
+    return variable.kind.nbytes >= _LONG
 
 
 def _over(kernel: Fused, free: Set[Variable]) -> Fused:

@@ -72,4 +72,4 @@ def _moved(
 
 
 def _bytes(variables: Iterable[Variable]) -> int:
-    return sum(v.kind.size * v.kind.dtype.itemsize for v in variables)
+    return sum(v.kind.nbytes for v in variables)

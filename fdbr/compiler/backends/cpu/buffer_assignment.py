@@ -68,7 +68,7 @@ class Plan:
         found = []
         for place in range(len(self.kinds)) if places is None else places:
             start, kind = self.starts[place], self.kinds[place]
-            bytes_ = memory[start : start + kind.size * kind.dtype.itemsize]
+            bytes_ = memory[start : start + kind.nbytes]
             found.append(bytes_.view(kind.dtype).reshape(kind.shape))
         return found
 
@@ -176,8 +176,8 @@ def _parts(
             once = sum(operand is other for other in step.operands) == 1
             if is_variable(operand) and operand in planned and operand not in parts and once:
                 found[operand] = whole, start
-            start += _bytes_of(operand)
-        if whole in planned and 2 * sum(map(_bytes_of, found)) > start:
+            start += kind_of(operand).nbytes
+        if whole in planned and 2 * sum(v.kind.nbytes for v in found) > start:
             parts.update(found)
             born[whole] = min(born[v] for v in found)
             last[whole] = max(last[whole], *(last[v] for v in found))
@@ -187,7 +187,7 @@ def _parts(
 def is_large(variable: Variable) -> bool:
     """Whether a result is an array for which it pays to plan."""
     kind = variable.kind
-    return bool(kind.is_array and kind.size * kind.dtype.itemsize >= _LEAST)
+    return kind.is_array and kind.nbytes >= _LEAST
 
 
 def _lying(kind: Any) -> Any:
@@ -275,12 +275,7 @@ def _queue(
 
 
 def _bytes(variable: Variable) -> int:
-    return -(-_bytes_of(variable) // _ALIGNED) * _ALIGNED
-
-
-def _bytes_of(operand: Any) -> int:
-    kind = kind_of(operand)
-    return kind.size * kind.dtype.itemsize
+    return -(-variable.kind.nbytes // _ALIGNED) * _ALIGNED
 
 
 def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:

@@ -159,10 +159,9 @@ class _Kernel:
     def _moving(self, name: str, kind: Kind, start: int, step: int) -> Look:
         """Where a turn's row of an array is."""
         code, dtype = CODES[kind.dtype], stored(kind.dtype)
-        size = math.prod(kind.shape)
         index = f"places[{len(self.places)}] + turn * {step}"
         self.places.append(start)
-        where = f"address({name}) + ({index}) * {size * kind.dtype.itemsize}"
+        where = f"address({name}) + ({index}) * {kind.nbytes}"
         self.heads.append(f"{name}_now = within({name}, {where}, {dtype}(0))")
         return Look(f"{name}_now", 0, steps_of(kind.shape), kind.shape, code)
 

@@ -1,6 +1,5 @@
 """Parts of parts, and of what was put together from parts."""
 
-import math
 from typing import Any
 
 from fdbr.backend import lock
@@ -146,6 +145,6 @@ def _is_apart(mine: Any, theirs: Any) -> bool:
 
 def _zeros(step: Instruction) -> Found:
     kind = step.outs[0].kind
-    if not kind.is_array or math.prod(kind.shape) * kind.dtype.itemsize > _LARGE:
+    if not kind.is_array or kind.nbytes > _LARGE:
         return None
     return Same(lock(kind.xp.zeros(kind.shape, dtype=kind.dtype)))

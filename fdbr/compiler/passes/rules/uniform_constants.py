@@ -57,7 +57,7 @@ def _smaller(operand: Any, facts: Facts) -> _Smaller | None:
 def filled(step: Instruction, facts: Facts) -> Found:
     """Replace a small result that does not depend on its operand's elements by a constant."""
     kind = step.outs[0].kind
-    if not kind.is_array or kind.size * kind.dtype.itemsize > _LARGE:
+    if not kind.is_array or kind.nbytes > _LARGE:
         return None
     return Same(lock(kind.xp.full(kind.shape, step.params["value"], dtype=kind.dtype)))
 
