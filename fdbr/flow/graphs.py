@@ -21,7 +21,7 @@ from fdbr.loops.leaves import scalar
 __all__ = ["Block", "Graph", "Path", "UnknownWay", "graph_of", "walk"]
 
 NOWHERE = 1 << 30
-"""The number of the decision that a graph fails with: no recording has so many."""
+"""The number of the decision that a graph fails with: no trace has so many."""
 
 
 class UnknownWay(BaseException):
@@ -117,6 +117,8 @@ class Graph:
         All blocks.
     inputs, registers
         How many operands there are, which are the first registers; and how many registers.
+    lifted
+        The numbers of the values from around the function that are operands after the arguments.
     active
         The registers that depend on some operands, by those.
     """
@@ -126,6 +128,7 @@ class Graph:
     blocks: tuple[Block, ...]
     inputs: int
     registers: int
+    lifted: tuple[int, ...]
     active: dict[Any, set[int]] = attrs.field(factory=dict)
 
     @property
@@ -167,7 +170,7 @@ def walk(graph: Graph, operands: Sequence[Any], path: Path | None, capturing: bo
             registers[i] = scalar(value)
         for (i, _), value in zip(block.moves, moved, strict=True):
             registers[i] = value
-        following = block.nexts.get(answer if type(answer) is bool else answer_key(answer))
+        following = block.nexts.get(answer_key(answer))
         if following is None:
             if capturing:
                 raise UnknownWay(operands)
@@ -178,18 +181,19 @@ def walk(graph: Graph, operands: Sequence[Any], path: Path | None, capturing: bo
 # --- graphs of what is known --------------------------------------------------------
 
 
-def graph_of(flow: Flow, args: int, kept: dict[Any, tuple[Any, Body]]) -> tuple[Graph, list[int]]:
-    """The graph of what is known, and which values from around the function it takes.
+def graph_of(
+    flow: Flow, args: int, lifted: tuple[int, ...], kept: dict[Any, tuple[Any, Body]]
+) -> Graph:
+    """The graph of what is known, which takes some values from around the function.
 
     ``kept`` has the bodies of blocks that were made before.
     """
-    lifted = sorted(flow.lifted)
     known = {
         edge: segment
         for edge, segment in flow.segments.items()
         if all(name[0] != "lifted" or name[1] in flow.lifted for name in segment.names.values())
     }
-    return _Making(known, args, lifted, flow, kept).graph(), lifted
+    return _Making(known, args, lifted, flow, kept).graph()
 
 
 class _Making:
@@ -199,11 +203,11 @@ class _Making:
         self,
         segments: dict[Edge, Segment],
         args: int,
-        lifted: Sequence[int],
+        lifted: tuple[int, ...],
         flow: Flow,
         kept: dict[Any, tuple[Any, Body]],
     ) -> None:
-        self.segments, self.flow, self.kept = segments, flow, kept
+        self.segments, self.lifted, self.flow, self.kept = segments, lifted, flow, kept
         self.inputs = args + len(lifted)
         self.registers: dict[Name, int] = {("arg", i): i for i in range(args)}
         self.registers |= {("lifted", number): args + i for i, number in enumerate(lifted)}
@@ -226,8 +230,9 @@ class _Making:
         for edge, segment in self.segments.items():
             if isinstance(segment.end, Ask):
                 blocks[edge].nexts.update(after.get(segment.end.state, {}))
-        first = blocks[START]
-        return Graph(self.flow, first, tuple(blocks.values()), self.inputs, len(self.registers))
+        every = tuple(blocks.values())
+        registers = len(self.registers)
+        return Graph(self.flow, blocks[START], every, self.inputs, registers, self.lifted)
 
     def _find_live(self) -> None:
         """Find which values a block must leave for others."""

@@ -17,7 +17,7 @@ from fdbr.flow.learning import answer_key
 from fdbr.loops.bodies import Body, stage
 from fdbr.loops.leaves import for_each, scalar
 
-__all__ = ["Lane", "Lanes", "LanesPath", "batched_body", "filled", "kept"]
+__all__ = ["Lane", "Lanes", "LanesPath", "batched_body", "filled", "filled_with_zeros", "kept"]
 
 Leaves = Sequence[Any]
 Lane = tuple[Block, Any, Leaves, tuple[bool, ...]]
@@ -39,6 +39,11 @@ class LanesPath:
 def filled(value: Any, mask: Any, first: int) -> Any:
     """A batch with one example in the places of those that are not among some."""
     return np.where(_spread(mask, value), value, value[first])
+
+
+def filled_with_zeros(value: Any, mask: Any) -> Any:
+    """A batch with zeros in the places of all but some examples."""
+    return value if mask.all() else np.where(_spread(mask, value), value, value.dtype.type(0))
 
 
 def kept(value: Any, mask: Any, old: Any) -> Any:
@@ -149,7 +154,7 @@ class Lanes:
         asked = np.asarray(asked).reshape(self.size)
         for lane in np.flatnonzero(mask).tolist():
             answer = block.question(asked[lane])
-            following = block.nexts.get(answer if type(answer) is bool else answer_key(answer))
+            following = block.nexts.get(answer_key(answer))
             if following is None:
                 if not capturing:
                     raise GuardFailure(NOWHERE, answer)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.flow.graphs import Block, Graph, Path
-from fdbr.flow.lanes import LanesPath, batched_body, filled
+from fdbr.flow.lanes import LanesPath, batched_body, filled, filled_with_zeros
 from fdbr.loops.bodies import Body, evaluate, stage
 from fdbr.loops.leaves import scalar
 from fdbr.ops.dtypes import astype
@@ -170,13 +170,6 @@ class _Slopes:
     def get(self, register: int) -> Any:
         """The cotangent of a register, if it has one."""
         return self._known.get(register, (None, None))[0]
-
-
-def filled_with_zeros(value: Any, mask: Any) -> Any:
-    """A batch with zeros in the places of all but some examples."""
-    if mask.all():
-        return value
-    return np.where(mask.reshape(mask.shape + (1,) * (value.ndim - 1)), value, value.dtype.type(0))
 
 
 def back_over_lanes(

@@ -33,14 +33,15 @@ class _Known:
         self.bodies: dict[Any, tuple[Any, Body]] = {}
         self.graphs: dict[Any, Graph] = {}
 
-    def graph(self, args: int) -> tuple[Graph, list[int]]:
-        """The graph of what is known now, and which values from around the function it takes."""
-        key = self.flow.version, args, tuple(sorted(self.flow.lifted))
+    def graph(self, args: int) -> Graph:
+        """The graph of what is known now."""
+        lifted = tuple(sorted(self.flow.lifted))
+        key = self.flow.version, args, lifted
         known = self.graphs.get(key)
         if known is None:
-            known, _ = graph_of(self.flow, args, self.bodies)
+            known = graph_of(self.flow, args, lifted, self.bodies)
             self.graphs = {key: known}
-        return known, sorted(self.flow.lifted)
+        return known
 
 
 class _Sight(Sight):
@@ -109,8 +110,8 @@ class Learner:
                     shown = [_of_lane(leaf, trace, way.lane) for leaf in traced]
                     continue
             new = known.flow.learn(found)
-            graph, lifted = known.graph(len(traced))
-            values = [known.flow.lifted[number] for number in lifted]
+            graph = known.graph(len(traced))
+            values = [known.flow.lifted[number] for number in graph.lifted]
             try:
                 outs = apply(graph, [*traced, *values])
             except UnknownWay as way:
