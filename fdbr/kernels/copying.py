@@ -9,27 +9,19 @@ import numpy as np
 from fdbr.kernels.calling import LEAST
 from fdbr.kernels.machine import address_of
 from fdbr.kernels.pool import launch, thread_count
+from fdbr.kernels.words import HEAD, words
 
 __all__ = ["copied_into", "filled", "joined"]
 
 _SHARE = 1 << 16  # bytes that are worth a thread's waking
 _FILL = 1 << 13  # bytes of a row with which an array is filled
 
-# The table: where to, where from, how far rows are apart there, and how many bytes one has.  The
-# first part of a row goes to one thread, the next to another, where there is a single one.
-_SOURCE = """
+# Where to, where from, how far rows are apart in both, and how many bytes one has.  The first part
+# of a row goes to one thread, the next to another, where there is a single one.
+_TABLE = "to from to.step from.step bytes".split()
+_SOURCE = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)
-define void @kernel(ptr noalias %table, i64 %start, i64 %stop, i64 %part) {
-entry:
-  %to = load ptr, ptr %table
-  %from.at = getelementptr i64, ptr %table, i64 1
-  %from = load ptr, ptr %from.at
-  %to.step.at = getelementptr i64, ptr %table, i64 2
-  %to.step = load i64, ptr %to.step.at
-  %from.step.at = getelementptr i64, ptr %table, i64 3
-  %from.step = load i64, ptr %from.step.at
-  %bytes.at = getelementptr i64, ptr %table, i64 4
-  %bytes = load i64, ptr %bytes.at
+{HEAD}{words(_TABLE, ("to", "from"))}
   %one = icmp eq i64 %bytes, 0
   br i1 %one, label %piece, label %next
 piece:
@@ -52,7 +44,7 @@ row:
   br label %next
 end:
   ret void
-}
+}}
 """
 
 

@@ -6,7 +6,9 @@ block.  Distances are in elements where nothing else is said.
 
 from collections.abc import Iterable, Iterator
 
-__all__ = ["FIELDS", "KEPT", "UNIT", "Types", "begun", "heights", "loaded", "packing"]
+from fdbr.kernels.words import words
+
+__all__ = ["FIELDS", "KEPT", "UNIT", "Types", "begun", "heights", "packing"]
 
 FIELDS = (
     *("counter", "units", "x", "weight", "out", "bias", "places", "scratch", "space"),
@@ -27,18 +29,8 @@ of a block to the next; of how many shares of the outputs each is a unit, and ou
 whether zero is written in the place of what is less.
 """
 
+_ADDRESSES = ("x", "weight", "out", "bias", "places")
 KEPT = "length stride apart before channel rows columns leads wide pitch".split()
-
-
-def loaded(*names: str) -> str:
-    """Entries of the table by their names."""
-    lines = []
-    for name in names:
-        kind = "i64" if name not in ("x", "weight", "out", "bias", "places") else "ptr"
-        place = FIELDS.index(name)
-        lines.append(f"  %{name}.at = getelementptr i64, ptr %table, i64 {place}")
-        lines.append(f"  %{name} = load {kind}, ptr %{name}.at")
-    return "\n".join(lines)
 
 
 def begun(unused: Iterable[str], before: str = "") -> str:
@@ -51,7 +43,7 @@ def begun(unused: Iterable[str], before: str = "") -> str:
     return f"""
 define void @kernel(ptr %table, i64 %start, i64 %stop, i64 %part) {{
 entry:
-{loaded(*sorted(names))}
+{words(FIELDS, _ADDRESSES, sorted(names))}
   %mine = mul i64 %part, %space
   %own = add i64 %scratch, %mine
   %memory = inttoptr i64 %own to ptr
@@ -150,7 +142,7 @@ def packing(t: Types, stride: int) -> str:
 define internal void @pack(ptr %table, ptr %x, i64 %first, i64 %last, i64 %begin, i64 %count,
                            ptr %block) {{
 entry:
-{loaded(*KEPT, "places")}
+{words(FIELDS, _ADDRESSES, [*KEPT, "places"])}
 {t.spread("long", "%length", "i64")}{t.spread("steps", "%stride", "i64")}
   %stepped = mul {t.whole} {t.lane}, %steps
   %row.first = udiv i64 %begin, %columns

@@ -12,6 +12,7 @@ from fdbr.kernels.correlation_packing import (
     heights,
     packing,
 )
+from fdbr.kernels.words import HEAD, words
 
 __all__ = ["correlating", "turning"]
 
@@ -92,11 +93,9 @@ def turning(size: int, high: int) -> str:
     far apart outputs and groups are, in bytes; how many outputs a group has, tiles of them, taps.
     """
     one = "float" if size == 4 else "double"
-    names = "weight", "offsets", "out", "step", "group", "outputs", "tiles", "taps"
-    text = "define void @kernel(ptr %table, i64 %start, i64 %stop, i64 %part) {\nentry:\n"
-    for place, name in enumerate(names):
-        text += f"  %{name}.at = getelementptr i64, ptr %table, i64 {place}\n"
-        text += f"  %{name} = load {'ptr' if place < 3 else 'i64'}, ptr %{name}.at\n"
+    addresses = ("weight", "offsets", "out")
+    table = (*addresses, "step", "group", "outputs", "tiles", "taps")
+    text = f"{HEAD}{words(table, addresses)}\n"
     for o in range(high):
         text += f"  %far{o} = mul i64 %step, {o}\n"
     text += f"""  br label %tile

@@ -16,6 +16,7 @@ import numpy as np
 from fdbr.kernels.blas import library
 from fdbr.kernels.machine import address_of
 from fdbr.kernels.pool import launch
+from fdbr.kernels.words import HEAD, words
 from fdbr.libraries import scipy_of
 
 __all__ = ["PREFIXES", "factors", "substituted"]
@@ -76,14 +77,7 @@ def _source(count: int) -> str:
 
     Its table has the function, and for each argument both fields of `_Argument`.
     """
-    heads = "".join(
-        f"""
-  %base{i}.at = getelementptr i64, ptr %table, i64 {2 * i + 1}
-  %base{i} = load i64, ptr %base{i}.at
-  %step{i}.at = getelementptr i64, ptr %table, i64 {2 * i + 2}
-  %step{i} = load i64, ptr %step{i}.at"""
-        for i in range(count)
-    )
+    table = ["function", *(f"{name}{i}" for i in range(count) for name in ("base", "step"))]
     places = "".join(
         f"""
   %moved{i} = mul i64 %u, %step{i}
@@ -92,10 +86,7 @@ def _source(count: int) -> str:
         for i in range(count)
     )
     given = ", ".join(f"ptr %arg{i}" for i in range(count))
-    return f"""
-define void @kernel(ptr %table, i64 %start, i64 %stop, i64 %part) {{
-entry:
-  %function = load ptr, ptr %table{heads}
+    return f"""{HEAD}{words(table, ("function",))}
   br label %next
 next:
   %u = phi i64 [%start, %entry], [%u.next, %call]

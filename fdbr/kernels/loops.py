@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr.kernels.expressions import FLOATS, InexpressibleError, Node
+from fdbr.kernels.words import HEAD, words
 
 __all__ = ["Layout", "Writer", "every", "source", "width", "width_of"]
 
@@ -68,7 +69,6 @@ _CALLS = {
     "trunc": "trunc",
     "rint": "rint",
 }
-_PARAMETERS = "ptr noalias %table, i64 %start, i64 %stop, i64 %part"
 
 
 class Layout(NamedTuple):
@@ -167,16 +167,11 @@ class Writer:
         """All of the kernel, of which the body is written."""
         self.do("ret void")
         body = "\n".join(self.lines)
-        head = f"define void @kernel({_PARAMETERS}) {{\nentry:\n"
-        return "\n".join(sorted(self.declared)) + f"\n{head}{body}\n}}\n"
+        return "\n".join(sorted(self.declared)) + f"\n{HEAD}{body}\n}}\n"
 
     def _pointers(self, lengths: Sequence[str]) -> None:
-        for i in range(self.operands + len(self.outs)):
-            place = self.add(f"getelementptr i64, ptr %table, i64 {i}")
-            self.do(f"%base{i} = load ptr, ptr {place}")
-        for i, name in enumerate(lengths, self.operands + len(self.outs)):
-            place = self.add(f"getelementptr i64, ptr %table, i64 {i}")
-            self.do(f"%{name} = load i64, ptr {place}")
+        bases = [f"base{i}" for i in range(self.operands + len(self.outs))]
+        self.lines.append(words([*bases, *lengths], bases))
 
     def _mask(self, index: Any, stop: str) -> str:
         kind = f"<{self.lanes} x i64>"

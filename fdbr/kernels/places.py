@@ -16,6 +16,7 @@ import numpy as np
 
 from fdbr.kernels.machine import address_of
 from fdbr.kernels.pool import launch, thread_count
+from fdbr.kernels.words import HEAD, words
 
 __all__ = ["ADDED", "gathered", "moves", "scattered"]
 
@@ -52,17 +53,7 @@ def moves(dtype: Any) -> bool:
     return not dtype.hasobject
 
 
-def _loads() -> str:
-    """The words of the table, each under its name."""
-    lines = []
-    for i, name in enumerate(_TABLE):
-        lines.append(f"  %{name}.at = getelementptr i64, ptr %table, i64 {i}")
-        kind = "ptr" if name in ("x", "index", "out") else "i64"
-        lines.append(f"  %{name} = load {kind}, ptr %{name}.at")
-    return "\n".join(lines)
-
-
-_HEAD = "define void @kernel(ptr noalias %table, i64 %start, i64 %stop, i64 %part) {\nentry:\n"
+_BEGIN = HEAD + words(_TABLE, ("x", "index", "out"))
 _COPY = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)\n"
 _ANY = "declare i1 @llvm.vector.reduce.or.v8i1(<8 x i1>)\n"
 _END = """
@@ -237,7 +228,7 @@ def _gathering(word: str, size: int, along: bool) -> str:
   call void @llvm.memcpy.p0.p0.i64(ptr %to{s}, ptr %there{s}, i64 %bytes, i1 false)
   br label %after{s}"""
 
-    return f"""{_COPY}{_ANY}{_HEAD}{_loads()}
+    return f"""{_COPY}{_ANY}{_BEGIN}
   {_COUNT[word]}
   br label %next.line
 next.line:
@@ -312,7 +303,7 @@ lone:
   %d.next = add i64 %d, 1
   br label %rest"""
 
-    return f"""{_COPY}{_ANY}{_HEAD}{_loads()}
+    return f"""{_COPY}{_ANY}{_BEGIN}
   {_COUNT[word]}
   %by.stack = icmp eq i64 %which, 0
   %by.line = icmp eq i64 %which, 1

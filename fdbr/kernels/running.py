@@ -11,6 +11,7 @@ import numpy as np
 from fdbr.kernels.calling import expected
 from fdbr.kernels.machine import address_of
 from fdbr.kernels.pool import launch, thread_count
+from fdbr.kernels.words import HEAD, words
 
 __all__ = ["products_of_rows"]
 
@@ -41,14 +42,7 @@ def _source(kind: str) -> str:
   store {kind} %u{k}, ptr %to{k}"""
         for k in every
     )
-    return f"""
-define void @kernel(ptr noalias %table, i64 %start, i64 %stop, i64 %part) {{
-entry:
-  %x = load ptr, ptr %table
-  %out.at = getelementptr i64, ptr %table, i64 1
-  %out = load ptr, ptr %out.at
-  %columns.at = getelementptr i64, ptr %table, i64 2
-  %columns = load i64, ptr %columns.at
+    return f"""{HEAD}{words(("x", "out", "columns"), ("x", "out"))}
   %last = sub i64 %stop, 1
   br label %next
 next:

@@ -10,38 +10,24 @@ from fdbr.kernels.arithmetic import where
 from fdbr.kernels.calling import LEAST, elementwise
 from fdbr.kernels.machine import address_of
 from fdbr.kernels.pool import launch, thread_count
+from fdbr.kernels.words import HEAD, words
 
 __all__ = ["triangle"]
 
 _ROW = 1 << 8  # bytes of a row from which on parts of it are copied
 _SHARE = 1 << 16  # bytes that are worth a thread's waking
 
-# The table: where to, where from, how far rows are apart there, the bytes of a row and of an
-# element, the rows of a matrix, how many elements of its first row belong to the left part, and
-# whether the right part is copied.
-_SOURCE = """
+# Where to, where from, how far rows are apart there, the bytes of a row and of an element, the rows
+# of a matrix, how many elements of its first row belong to the left part, and whether the right
+# part is copied.
+_TABLE = "to from step bytes size rows first right.copied".split()
+_SOURCE = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg)
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.smin.i64(i64, i64)
-define void @kernel(ptr noalias %table, i64 %start, i64 %stop, i64 %part) {
-entry:
-  %to = load ptr, ptr %table
-  %from.at = getelementptr i64, ptr %table, i64 1
-  %from = load ptr, ptr %from.at
-  %step.at = getelementptr i64, ptr %table, i64 2
-  %step = load i64, ptr %step.at
-  %bytes.at = getelementptr i64, ptr %table, i64 3
-  %bytes = load i64, ptr %bytes.at
-  %size.at = getelementptr i64, ptr %table, i64 4
-  %size = load i64, ptr %size.at
-  %rows.at = getelementptr i64, ptr %table, i64 5
-  %rows = load i64, ptr %rows.at
-  %first.at = getelementptr i64, ptr %table, i64 6
-  %first = load i64, ptr %first.at
-  %upper.at = getelementptr i64, ptr %table, i64 7
-  %upper.word = load i64, ptr %upper.at
-  %upper = icmp ne i64 %upper.word, 0
+{HEAD}{words(_TABLE, ("to", "from"))}
+  %upper = icmp ne i64 %right.copied, 0
   br label %next
 next:
   %r = phi i64 [%start, %entry], [%r.next, %done]
@@ -74,7 +60,7 @@ done:
   br label %next
 end:
   ret void
-}
+}}
 """
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.kernels.words import HEAD
+
 __all__ = ["FORMATS", "Text", "Value"]
 
 FORMATS = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
@@ -287,6 +289,5 @@ class Text:
     def whole(self) -> str:
         """The kernel, of which the body is written."""
         self.do("ret void")
-        head = "define void @kernel(ptr noalias %table, i64 %start, i64 %stop, i64 %part) {"
         lines = "\n".join(self._lines)
-        return "\n".join(sorted(self.declared)) + f"\n{head}\nentry:\n{lines}\n}}\n"
+        return "\n".join(sorted(self.declared)) + f"\n{HEAD}{lines}\n}}\n"

@@ -15,6 +15,7 @@ import numpy as np
 from fdbr.kernels.calling import Plan, expected, key_of, planned
 from fdbr.kernels.expressions import FLOATS, InexpressibleError
 from fdbr.kernels.machine import address_of
+from fdbr.kernels.words import HEAD, words
 
 __all__ = ["Windows", "by_position", "over_windows"]
 
@@ -130,9 +131,7 @@ class _Text:
         self.count = 0
         names = [f"p{i}" for i in range(operands + 1)] + ["outputs", "per", "inputs"]
         names += [f"size{i}" for i in range(self.rank)] + [f"count{i}" for i in range(self.rank)]
-        for i, name in enumerate(names):
-            place = self.add(f"getelementptr i64, ptr %table, i64 {i}")
-            self.do(f"%{name} = load {'ptr' if i <= operands else 'i64'}, ptr {place}")
+        self.lines.append(words(names, names[: operands + 1]))
         self.out = f"%p{operands}"
         self.volume = self.product([f"%size{i}" for i in range(self.rank)])
         self.windowed = self.product([f"%count{i}" for i in range(self.rank)])
@@ -329,10 +328,7 @@ class _Text:
             f"(<{self.lanes} x ptr>, {i32}, {flags}, {many})\n"
             f"declare {many} @llvm.fma.{self.suffix}({many}, {many}, {many})\n"
         )
-        head = (
-            "define void @kernel(ptr noalias %table, i64 %start, i64 %stop, i64 %part) {\nentry:\n"
-        )
-        return declared + head + "\n".join(self.lines) + "\n}\n"
+        return declared + HEAD + "\n".join(self.lines) + "\n}\n"
 
 
 def _summed(dtype: Any, windows: Windows, operands: int, block: int) -> str:
