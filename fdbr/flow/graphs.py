@@ -80,7 +80,7 @@ class Block:
             body.finish()
 
     def waiting(self) -> int:
-        """How many kernels have not been compiled yet."""
+        """The number of kernels that have not been compiled yet."""
         return sum(body.waiting() for body in self._bodies())
 
     @property
@@ -197,7 +197,7 @@ def graph_of(
 
 
 class _Making:
-    """How a graph is made."""
+    """The making of a graph."""
 
     def __init__(
         self,
@@ -252,7 +252,7 @@ class _Making:
                         changed = True
 
     def _roles(self, segment: Segment) -> list[tuple[Name, Variable]]:
-        """What a segment leaves as Python's variables for the next ones."""
+        """The values of Python's variables that a segment leaves for the next ones."""
         end = segment.end
         if not isinstance(end, Ask):
             return []

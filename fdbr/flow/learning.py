@@ -1,4 +1,4 @@
-"""What is known of a function's control flow: its states, and what is done between them.
+"""The control flow of a function, learnt from its runs: states, and the steps between them.
 
 A state is what Python sees where it asks a question, but for traced values.  With the answer it
 says what is done next, up to the next question or the end: a *segment*.  What a segment reads has a
@@ -71,7 +71,7 @@ class Leave:
 
 @attrs.define(eq=False)
 class Segment:
-    """What is done between two questions.
+    """The steps between two questions.
 
     Attributes
     ----------
@@ -98,12 +98,12 @@ def _made(steps: Sequence[Instruction]) -> list[Variable]:
 
 
 def answer_key(answer: Any) -> Any:
-    """What stands for an answer among others to the same question."""
+    """The key of an answer among others to the same question."""
     return answer if type(answer) is bool else repr(answer)
 
 
 class Flow:
-    """What is known of a function.
+    """The control flow of a function, as far as it is known.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class Flow:
 
 
 class _Reading:
-    """How a run is taken apart."""
+    """A run that is being taken apart into segments."""
 
     def __init__(self, flow: Flow, run: Rehearsal) -> None:
         self.flow, self.run = flow, run
@@ -249,7 +249,7 @@ class _Reading:
             raise _ConflictError(self.seen)
 
     def name(self, variable: Variable) -> Name:
-        """Where a value is found before the last steps."""
+        """The name by which a value is found before the last steps."""
         if variable in self.run.lifted:
             if variable not in self.lifted:
                 self.lifted[variable] = self.flow.new_lifted(self.run.lifted[variable])

@@ -21,7 +21,7 @@ __all__ = ["Question", "Rehearsal", "rehearse"]
 
 @attrs.frozen(eq=False)
 class Question:
-    """What Python control flow asked.
+    """A question that Python's control flow asked.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class _Rehearsing(StageTrace):
 
 @attrs.frozen(eq=False)
 class Rehearsal:
-    """What such a run gave.
+    """The steps, questions and results of such a run.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ _MOST = 100  # runs to learn a function by, at a time
 
 
 class _Known:
-    """What is known of a function, and the graph that was made of it last."""
+    """The known control flow of a function, and the graph that was made of it last."""
 
     __slots__ = ("bodies", "flow", "graphs")
 
@@ -52,7 +52,7 @@ class _Sight(Sight):
 
 
 class Learner:
-    """What is known of the functions that one function and its transformations run.
+    """Learns the control flow of the functions that one function and its transformations run.
 
     It is called where such a function is to be run on traced values.
     """
@@ -128,7 +128,7 @@ class Learner:
     def _known_of(
         self, trace: Trace, f: Any, leaves: list[Any], mine: list[bool], structure: Any
     ) -> _Known:
-        """What is known of a function with such arguments."""
+        """The known control flow of a function with such arguments."""
         try:
             sight = _Sight(trace, (), self._held)
             static = [leaf for leaf, own in zip(leaves, mine, strict=True) if not own]

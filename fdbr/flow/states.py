@@ -1,4 +1,4 @@
-"""Where Python stands when it asks a question, and what the variables of the asking function have.
+"""The state of Python at a question: its place in the code, and the asking function's variables.
 
 What a function does next depends on its state, and on traced values, whose answers it asks for.  If
 nothing is on the stack of the function that asks but the question, its variables are all that it
@@ -23,7 +23,7 @@ Where = tuple[str, int]
 
 
 class Seen:
-    """What is seen of a function where it asks.
+    """The state of a function where it asks a question.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class _Sight(Sight):
 
 
 def seen(trace: Trace, frame: Any, base: Any, held: list[Any], frames: list[Any]) -> Seen | None:
-    """What is seen from a frame; `None` if that is not all there is.
+    """The state of a frame; `None` if there is more to it than can be seen.
 
     ``held`` and ``frames`` get what must not go before the states, and the function itself.
     """

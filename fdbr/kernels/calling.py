@@ -28,7 +28,7 @@ _quiet = frozenset({"ignore", "warn", "print"})
 
 
 class Plan:
-    """How a kernel runs on operands of some dtypes, shapes and strides.
+    """The plan by which a kernel runs on operands of some dtypes, shapes and strides.
 
     Attributes
     ----------
@@ -280,7 +280,7 @@ def _patterns(
     shape: tuple[int, ...],
     stepped: dict[int, tuple[int, ...]],
 ) -> tuple[int, int, int, list[tuple[bool, str]], dict[int, int]]:
-    """How operands lie in a matrix that has the elements of the result.
+    """The layouts of operands beside a matrix that has the elements of the result.
 
     Returns
     -------

@@ -88,7 +88,7 @@ def _copy(out: Any, x: Any, rows: int, out_step: int, x_step: int, size: int) ->
 
 
 def _lines(out: Any, x: Any) -> tuple[int, int, int, int] | None:
-    """How many rows there are, how far apart in both arrays, and of how many bytes each."""
+    """The number of rows, their distances in both arrays, and the bytes of each."""
     rows, row, steps = 1, x.itemsize, (0, 0)
     whole = True  # as far as the axes have been joined to one row
     for axis in sorted(range(x.ndim), key=lambda i: (out.strides[i], -i)):

@@ -1,4 +1,4 @@
-"""How correlations are computed: into which blocks they are divided, and by which kernels."""
+"""Plans for correlations: the blocks into which they are divided, and the kernels."""
 
 import functools
 import math
@@ -24,7 +24,7 @@ _ALIGNED = 64
 
 
 class Axis(NamedTuple):
-    """How windows lie along an axis.
+    """The windows along an axis.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ def _aligned(scratch: Any) -> int:
 
 
 def _flattened(problem: Problem) -> tuple[int, Axes]:
-    """How many examples there are, and the axes in memory: the examples may be the last."""
+    """The number of examples, and the axes in memory: the examples may be the last."""
     count, axes = problem.shape[0], problem.axes
     if not problem.last:
         return count, axes
@@ -101,7 +101,7 @@ def _flattened(problem: Problem) -> tuple[int, Axes]:
 
 
 def _places(axes: Axes) -> Any:
-    """Where rows of ``x`` begin, by positions and windows of all axes but the last; -1 outside."""
+    """Starts of rows of ``x``, by positions and windows of all axes but the last; -1 outside."""
     lengths = [a.length for a in axes[1:]]
     apart = [math.prod(lengths[i:]) for i in range(len(lengths) + 1)]
     total, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), bool)
@@ -155,7 +155,7 @@ def _block_entries(problem: Problem, windows: int, block: int, depth: int) -> di
 
 
 def _share(number: int, parts: int, multiple: int = 1) -> int:
-    """How many belong to each of some parts, as a multiple."""
+    """The size of each of some parts, rounded up to a multiple."""
     return -(-number // (parts * multiple)) * multiple
 
 
@@ -165,7 +165,7 @@ def _near(stride: int) -> int:
 
 @functools.lru_cache(1024)
 def plan(problem: Problem) -> tuple[CorrelationPlan, int]:
-    """How a correlation is computed, and how many outputs its tiles have."""
+    """The plan of a correlation, and the number of outputs in its tiles."""
     entries, places, windows, taps = _common(problem)
     size, outputs = problem.dtype.itemsize, problem.outputs
     lanes = vector_bytes() // size
@@ -212,7 +212,7 @@ def _tile(outputs: int, windows: int, lanes: int) -> tuple[int, int]:
 
 @functools.lru_cache(1024)
 def inner_plan(problem: Problem) -> CorrelationPlan:
-    """How the inner products of windows are computed."""
+    """The plan of the inner products of windows."""
     entries, places, windows, taps = _common(problem)
     size, outputs = problem.dtype.itemsize, problem.outputs
     lanes = vector_bytes() // size

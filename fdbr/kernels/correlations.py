@@ -198,7 +198,7 @@ def _made(count: int, channels: int, size: tuple[int, ...], dtype: Any, last: bo
 
 @functools.lru_cache(512)
 def _tap_steps(strides: tuple[int, ...], channels: tuple[int, ...], axes: Axes) -> Any:
-    """Where the weight of each tap lies: bytes from the first on."""
+    """The places of the weights of taps: bytes from the first one on."""
     total = np.zeros(1, np.int64)
     for step, length in zip(strides, (channels[0], *[a.taps for a in axes]), strict=True):
         total = (total[:, None] + step * np.arange(length, dtype=np.int64)).ravel()
@@ -216,7 +216,7 @@ class _Part(NamedTuple):
 
 @functools.lru_cache(512)
 def _phases(axis: Axis) -> list[_Part]:
-    """How the elements of an axis get theirs from windows, by their remainders by the stride."""
+    """The parts of an axis whose elements have one remainder by the stride, with their windows."""
     found = []
     for first in range(min(axis.stride, axis.length)):
         number = -(-(axis.length - first) // axis.stride)

@@ -29,7 +29,7 @@ _EXPENSIVE = frozenset({"div", "sqrt"})
 
 
 class Fold(NamedTuple):
-    """How a kernel goes through its operands.
+    """The order in which a kernel goes through its operands.
 
     Attributes
     ----------

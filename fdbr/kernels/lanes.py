@@ -50,7 +50,7 @@ class Lanes(Text):
         return Tile(self, self.index(rows), self.index(columns))
 
     def _at(self, name: str, row: Any, column: Any) -> str:
-        """Where an element is, of the matrix of each lane."""
+        """The addresses of an element, of the matrix of each lane."""
         _, _, by_row, by_column = self.table[name]
         offset = self.spread(by_row * self.index(row) + by_column * self.index(column), self.wide)
         kind = f"<{self.count} x ptr>"

@@ -39,7 +39,7 @@ class _Argument(NamedTuple):
 
 @functools.cache
 def _pattern() -> str:
-    """How NumPy's library names its functions; nothing where it does not show them."""
+    """The pattern of names in NumPy's library; nothing where it does not show its functions."""
     found = [p for p in _PATTERNS if library() and hasattr(library(), p.format("dgeqrf"))]
     return found[0] if found else ""
 

@@ -72,7 +72,7 @@ _CALLS = {
 
 
 class Layout(NamedTuple):
-    """How a kernel goes through its operands.
+    """The order in which a kernel goes through its operands.
 
     Attributes
     ----------
@@ -92,12 +92,12 @@ class Layout(NamedTuple):
 
 
 def width(nodes: Sequence[Node]) -> int:
-    """How many elements a vector has: as many of the largest dtype as 64 bytes take."""
+    """The number of elements in a vector: as many of the largest dtype as 64 bytes take."""
     return width_of(node.dtype for node in every(nodes))
 
 
 def width_of(dtypes: Iterable[Any]) -> int:
-    """How many elements of the largest of some dtypes 64 bytes take."""
+    """The number of elements of the largest of some dtypes that 64 bytes take."""
     return 64 // max(dtype.itemsize for dtype in dtypes)
 
 
@@ -236,7 +236,7 @@ class Writer:
         return self.add(f"getelementptr {memory_of(dtype)}, ptr %base{number}, i64 {start}")
 
     def _start(self, offset: str, varies: bool, index: Any) -> str:
-        """How many elements there are before one."""
+        """The number of elements before one."""
         raise NotImplementedError
 
     def _load(
@@ -414,7 +414,7 @@ class _Loops(Writer):
         self.found = outside
 
     def _start(self, offset: str, varies: bool, index: Any) -> str:
-        """How many elements there are before one."""
+        """The number of elements before one."""
         if self.layout.flat:
             return index if varies else "0"
         step = f"%step.{offset}" if offset.startswith("s") else "%columns"

@@ -32,7 +32,7 @@ _writings = itertools.count()
 
 
 class Owner:
-    """What keeps machine code in memory, and gives the memory back when it is gone.
+    """Keeps machine code in memory as long as it is there, and then gives the memory back.
 
     It is not LLVM's engine itself: that can still be found by a weak reference while it is being
     closed, and the code at its address is no more.
@@ -65,7 +65,7 @@ def _leave() -> None:
 
 
 class Address(int):
-    """Where machine code stands, which stays there as long as this is referred to.
+    """The address of machine code, which stays there as long as this is referred to.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ _loaded: dict[str, Address] = {}  # by source; what eager mode computes with is 
 
 
 def cache_directory() -> Path | None:
-    """Where kernels are kept: ``FDBR_CACHE_DIR``, or ``fdbr`` in the user's cache directory.
+    """The folder of kernels: ``FDBR_CACHE_DIR``, or ``fdbr`` in the user's cache directory.
 
     Where there is no home they are not: a folder that others can write to is no place for code.
     """
@@ -129,7 +129,7 @@ def processor() -> str:
 
 @functools.cache
 def vector_bytes() -> int:
-    """How long the processor's vectors are."""
+    """The bytes of the processor's vectors."""
     features = _llvm().get_host_cpu_features()
     return 64 if features.get("avx512f") else 32 if features.get("avx") else 16
 

@@ -334,7 +334,7 @@ begin:
 
 
 class _Course:
-    """How a kernel goes through stacks of rows: the words of its table, by their names."""
+    """The way of a kernel through stacks of rows: the words of its table, by their names."""
 
     def __init__(
         self, shape: tuple[int, int, int], index: Any, each: bool, itemsize: int, added: bool

@@ -283,7 +283,7 @@ if hasattr(os, "register_at_fork"):
 
 @functools.cache
 def thread_count() -> int:
-    """How many threads kernels have, the caller's among them.
+    """The number of threads that kernels have, the caller's among them.
 
     It is ``FDBR_NUM_THREADS``, or else what `available` says.
     """

@@ -15,7 +15,7 @@ _BESIDE = 4  # vectors that are worked on at once, so that one need not wait for
 
 
 def memory_of(count: int, *shapes: tuple[int, int]) -> int:
-    """How many vectors of ``count`` elements panels of some shapes take."""
+    """The number of vectors of ``count`` elements that panels of some shapes take."""
     return sum(height * (-(-width // count) | 1) for height, width in shapes)
 
 

@@ -44,7 +44,7 @@ def _found() -> dict[str, tuple[Any, int]]:
 
 
 def arity(name: str) -> int | None:
-    """How many numbers a function takes; `None` if there is no such function."""
+    """The number of arguments of a function; `None` if there is no such function."""
     if name in _C:
         return _C[name]
     return _found()[name][1] if name in _found() else None

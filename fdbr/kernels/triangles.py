@@ -109,7 +109,7 @@ def _follows(x: Any) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def _kept(rows: int, columns: int, k: int, upper: bool) -> Any:
-    """Where the elements of a small triangle are."""
+    """The mask of a small triangle."""
     return ~np.tri(rows, columns, k - 1, bool) if upper else np.tri(rows, columns, k, bool)
 
 

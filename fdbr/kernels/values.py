@@ -104,11 +104,11 @@ class Value:
         return self._compared("lt", other)
 
     def equals(self, other: Any) -> "Value":
-        """Where it is equal; nowhere to NaN."""
+        """Whether it is equal, lane by lane; never to NaN."""
         return self._compared("eq", other)
 
     def differs(self, other: Any) -> "Value":
-        """Where it is not equal."""
+        """Whether it is not equal, lane by lane."""
         return self._compared("ne", other)
 
 

@@ -26,7 +26,7 @@ _SHORTEST = 8  # windows beside each other, below which vectors are empty
 
 
 class Windows(NamedTuple):
-    """How windows lie: one entry a spatial axis in each field; of the padding that before it."""
+    """The geometry of windows: an entry for each spatial axis in each field; the padding before."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]

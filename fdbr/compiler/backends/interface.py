@@ -38,7 +38,7 @@ class Kernel(Protocol):
 
     @property
     def seconds(self) -> float:
-        """How long something else has stood in for it."""
+        """The seconds that something else has taken in its place."""
 
     @property
     def asked(self) -> bool:

@@ -71,7 +71,7 @@ _KEPT = 64  # results of a memoised function that are looked at
 
 @attrs.define
 class _Open:
-    """Where attributes are looked for that code mentions."""
+    """A space whose attributes code may read, by the names that it mentions."""
 
     label: str
     space: Space

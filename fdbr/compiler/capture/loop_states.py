@@ -35,7 +35,7 @@ class UnknownError(Exception):
 
 
 class Places:
-    """Where questions were asked, and what was around them: numbers that are equal for equal ones.
+    """Numbers for the states in which Python asks questions, equal for equal states.
 
     Frames are kept while it is there, so that none is taken for another.
 

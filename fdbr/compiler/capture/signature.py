@@ -82,7 +82,7 @@ def is_untouched(before: Any, after: Any) -> bool:
 
 
 def paths(structure: Any) -> list[str]:
-    """How one reaches each leaf of arguments, for messages."""
+    """The path to each leaf of arguments, for messages."""
     if type(structure) is int:
         return [f"[0][{i}]" for i in range(structure)]
     return tree.paths_of(structure[0])

@@ -1,4 +1,4 @@
-"""Where variables and attributes live: what is asked for them by name, as a mapping is."""
+"""Namespaces, in which variables and attributes are looked up by name, as in a mapping."""
 
 import threading
 import weakref

@@ -1,4 +1,4 @@
-"""How many values a frame holds that none of its variables has: its stack's depth, by its code."""
+"""The depth of a frame's stack, by its code: the values there that none of its variables has."""
 
 import dis
 import functools
@@ -12,7 +12,7 @@ _JUMPS = frozenset({*dis.hasjrel, *dis.hasjabs})
 
 
 def depth_before(code: Any, offset: int) -> int | None:
-    """How many values the stack has before an instruction; `None` if that is not known."""
+    """The number of values on the stack before an instruction; `None` if that is not known."""
     return _depths(code).get(offset)
 
 

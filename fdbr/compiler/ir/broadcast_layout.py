@@ -1,4 +1,4 @@
-"""How the arrays of one kernel lie to each other.
+"""The arrays of one kernel beside each other: which element of each belongs to a row and a column.
 
 A kernel runs over a *domain*: the elements of one shape, divided in rows and columns at some
 axis.  A *full* value has an element for each of them, a *row* value one for each row.  Operands
@@ -15,7 +15,7 @@ __all__ = ["Place", "place", "splits"]
 
 @attrs.frozen
 class Place:
-    """Where an operand's element for row ``r`` and column ``c`` lies.
+    """The place of an operand's element for row ``r`` and column ``c``.
 
     It is ``((r // repeat) % count) * width + c``, without ``c`` if the operand has no columns.
 

@@ -7,7 +7,7 @@ __all__ = ["fold_of", "join_of"]
 
 
 def fold_of(step: Instruction) -> tuple[str, tuple[int, ...]] | None:
-    """How a step combines elements, and the axes along which it does; `None` if it does not.
+    """The operation by which a step combines elements, and the axes; `None` if it does not.
 
     Neither does one of no elements, or whose result has another dtype.
     """

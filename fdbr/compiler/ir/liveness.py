@@ -1,4 +1,4 @@
-"""When the values of a program are not needed any more."""
+"""The last uses of a program's values."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where operands lie in what is made of them: in joined arrays, and among zeros."""
+"""The places of operands within results: in joined arrays, and among zeros."""
 
 from collections.abc import Iterator
 from typing import Any

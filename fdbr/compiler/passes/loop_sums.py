@@ -103,7 +103,7 @@ def _adding(emission: Any, turns: Turns, number: int) -> int | None:
 
 
 def _apart(emission: Any, turns: Turns, number: int) -> tuple[int, ...] | None:
-    """How far on a key puts things from turn to turn, along each axis; `None` if it differs."""
+    """The distance along each axis by which a key moves from turn to turn; `None` if it differs."""
     views = []
     for step in steps_of(emission.steps, turns, number):
         view = view_of(step.params["shape"], step.params["key"])

@@ -1,4 +1,4 @@
-"""Where a program repeats itself: stretches of steps of which each looks like one before it.
+"""Find where a program repeats itself: stretches of steps that each look like one before it.
 
 Each step gets a number that says what it does, and not to what: equal steps have equal ones.  Of
 what differs from turn to turn in a loop, as the places in a key, the number says nothing.  In the
@@ -40,12 +40,12 @@ class Stretch:
 
     @property
     def turns(self) -> int:
-        """How often the period fits."""
+        """The number of periods in it."""
         return (self.stop - self.start) // self.period
 
     @property
     def saved(self) -> int:
-        """How many steps less there are if it is a loop."""
+        """The number of steps that a loop in its place saves."""
         return (self.turns - 1) * self.period
 
 

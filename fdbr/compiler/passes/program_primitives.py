@@ -39,12 +39,12 @@ def _derived(primitive: Primitive, name: str, value: Value) -> Primitive:
 
 
 def forward(rank: int) -> tuple[int, ...]:
-    """Where axes come from when the first one becomes the last."""
+    """The permutation by which the first axis becomes the last."""
     return (*range(1, rank), 0)
 
 
 def back(rank: int) -> tuple[int, ...]:
-    """Where they come from when the last one becomes the first."""
+    """The permutation by which the last axis becomes the first."""
     return (rank - 1, *range(rank - 1))
 
 

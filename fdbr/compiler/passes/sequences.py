@@ -29,7 +29,7 @@ class Run:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of its values."""
         return self.stop - self.start
 
 

@@ -73,7 +73,7 @@ def renamed_outputs(program: Program, steps: Iterable[Step], names: Names) -> Pr
 
 
 def count_reads(program: Program) -> dict[Variable, int]:
-    """How often each variable is read, by steps and as an output."""
+    """The number of times that each variable is read, by steps and as an output."""
     counts: dict[Variable, int] = {}
     for step in program.steps:
         operands = step.operands if type(step) is Instruction else step.reads

@@ -41,7 +41,7 @@ Parts = dict[Variable, tuple[Variable, int]]
 
 @attrs.frozen
 class Plan:
-    """Where results lie.
+    """The plan of memory: the place of each large result in one block.
 
     Attributes
     ----------
@@ -279,7 +279,7 @@ def _bytes(variable: Variable) -> int:
 
 
 def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:
-    """Where the smallest gap begins that has a size; or else the end."""
+    """The beginning of the smallest gap that has room for a size; or else the end."""
     least, found, end = 0, None, 0
     for start, stop in taken:
         if size <= start - end and (found is None or start - end < least):

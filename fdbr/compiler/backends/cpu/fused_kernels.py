@@ -109,7 +109,7 @@ def _full_output(writer: Writer, out: Variable) -> str:
 
 
 def _place(writer: Writer, names: dict[Variable, str], out: Variable) -> str:
-    """Where the element of a row and a column is written."""
+    """The text of the element to which a row's and column's result is written."""
     if out in writer.streamed:
         return f"{writer.streamed[out]}[thread * {writer.columns} + c]"
     return f"{names[out]}[r * {writer.columns} + c]"

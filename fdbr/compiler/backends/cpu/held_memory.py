@@ -1,4 +1,4 @@
-"""What is known of memory in a row of instructions: values that were just read or written."""
+"""Elements of memory whose values are in registers, since they were just read or written."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -73,7 +73,7 @@ class _Join:
 
     @property
     def joined(self) -> Join:
-        """How the parts of threads are joined."""
+        """The description by which the results of threads are joined."""
         return Join(self.step.params["combine"], tuple(self.places), self.flag)
 
     def at(self, lane: str) -> list[str]:

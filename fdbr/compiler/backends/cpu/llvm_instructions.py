@@ -49,7 +49,7 @@ class Module:
 
 
 class Cell:
-    """What changes in the loops of an intrinsic: a value of a type, by its name of the moment."""
+    """A variable that changes in an intrinsic's loops: its type, and its register at present."""
 
     __slots__ = ("text", "type")
 

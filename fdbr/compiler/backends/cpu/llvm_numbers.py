@@ -151,12 +151,12 @@ class Numbers(Instructions):
             self.ranges[text] = range(min(made), max(made) + 1)
 
     def range_of(self, value: Value) -> range | None:
-        """Where an integer lies, if that is known."""
+        """The range in which an integer lies, if that is known."""
         number = integer(value)
         return self.ranges.get(value.text) if number is None else range(number, number + 1)
 
     def longest(self, first: Value, stop: Value) -> float:
-        """How many turns a loop has at most."""
+        """The greatest number of turns that a loop can have."""
         begin, end = self.range_of(first), self.range_of(stop)
         return math.inf if begin is None or end is None else end[-1] - begin[0]
 
@@ -236,7 +236,7 @@ class Numbers(Instructions):
         return self.like(chosen, text)
 
     def called_on(self, name: str, *values: Value) -> Value:
-        """What one of LLVM's functions of numbers gives, for values of one type and length."""
+        """The result of one of LLVM's functions of numbers, for values of one type and length."""
         first = values[0]
         type = kind(first.type, first.lanes)
         given = [(type, value.text) for value in values]

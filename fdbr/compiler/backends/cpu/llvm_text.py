@@ -64,7 +64,7 @@ class Builder(Numbers):
         self.held.write(span, value)
 
     def span(self, pointer: Value, index: Value) -> Span:
-        """Where in memory elements lie."""
+        """The span of memory in which elements lie."""
         known, reach, lanes = index.counts, self.there, self.lanes
         if known is None:
             number, reach, lanes = integer(index), 1, 1

@@ -81,11 +81,11 @@ class Value(NamedTuple):
 
 
 def kind(type: str, lanes: int = 1) -> str:
-    """What LLVM calls numbers of a type."""
+    """LLVM's name of a type of numbers, or of vectors of them."""
     return TYPES[type] if lanes == 1 else f"<{lanes} x {TYPES[type]}>"
 
 
 def suffix(type: str, lanes: int) -> str:
-    """How LLVM's functions of numbers of a type are told from those of others."""
+    """The ending that tells LLVM's functions for numbers of a type from those for others."""
     one = f"{'f' if type[0] == 'f' else 'i'}{BITS[type]}"
     return one if lanes == 1 else f"v{lanes}{one}"

@@ -1,4 +1,4 @@
-"""Where elements lie in memory: kernels of small arrays read through views, and copy nothing."""
+"""Strided views of memory: kernels of small arrays read through them, and copy nothing."""
 
 import math
 from collections.abc import Sequence

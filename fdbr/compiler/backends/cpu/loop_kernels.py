@@ -157,7 +157,7 @@ class _Kernel:
         self.writer.looks[variable] = self._moving(name, variable.kind, start, step)
 
     def _moving(self, name: str, kind: Kind, start: int, step: int) -> Look:
-        """Where a turn's row of an array is."""
+        """The row of an array that belongs to a turn."""
         code, dtype = CODES[kind.dtype], stored(kind.dtype)
         index = f"places[{len(self.places)}] + turn * {step}"
         self.places.append(start)
@@ -166,7 +166,7 @@ class _Kernel:
         return Look(f"{name}_now", 0, steps_of(kind.shape), kind.shape, code)
 
     def _output(self, i: int, out: Variable) -> Look:
-        """Where a result is: what is carried and kept of the last turn, or a row of what is not."""
+        """The place of a result: all of what is carried or kept, or a turn's row of the rest."""
         kept = self.loop.carried + self.loop.lasts
         self.writer.outputs.append(Output(out, out.kind.shape, out.kind.dtype, False, 1))
         name, shape = f"o{i}", out.kind.shape

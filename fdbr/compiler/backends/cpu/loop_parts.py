@@ -1,4 +1,4 @@
-"""What a loop of the kernel language is made of, found in one walk over its text."""
+"""The names and operations in a loop of the kernel language, found in one walk over its text."""
 
 import ast
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ __all__ = ["Parts", "parts_of"]
 
 
 class Parts(NamedTuple):
-    """What a loop is made of.
+    """The names in a loop, and its operations.
 
     Attributes
     ----------

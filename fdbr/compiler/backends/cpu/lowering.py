@@ -257,7 +257,7 @@ class _Lowering(VectorLoops):
         self.lose(node.target.id, "has no value after its loop")
 
     def bounds(self, node: ast.For) -> tuple[Value, Value, Value]:
-        """Where a loop begins, before what it ends, and its step."""
+        """The first number of a loop's range, the one before which it ends, and its step."""
         call: Any = node.iter
         plain = isinstance(call, ast.Call) and ast.unparse(call.func) == "range"
         if not plain or not 0 < len(call.args) < 4 or node.orelse:
@@ -339,7 +339,7 @@ def _is_narrow(node: ast.For) -> bool:
 
 
 def _turns(node: ast.For) -> int:
-    """How many turns a loop has, if it says so."""
+    """The number of a loop's turns, if it is a constant; otherwise 0."""
     args = node.iter.args if isinstance(node.iter, ast.Call) else []
     last = args[0] if len(args) == 1 else None
     return last.value if isinstance(last, ast.Constant) and type(last.value) is int else 0

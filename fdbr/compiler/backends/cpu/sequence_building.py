@@ -104,7 +104,7 @@ class Builder:
         return self._built
 
     def slot(self, operand: Any) -> Slot:
-        """Where an operand is."""
+        """The place of an operand's elements."""
         kind = kind_of(operand)
         if type(operand) is not Variable:
             if id(operand) not in self._constants:

@@ -25,7 +25,7 @@ _STEPS = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
 
 @attrs.frozen
 class Form:
-    """How a kernel of small arrays does a step.
+    """The way in which a kernel of small arrays does a step.
 
     Attributes
     ----------
@@ -226,5 +226,5 @@ _FORMS: dict[Primitive, Form] = {
 
 
 def form_of(step: Instruction) -> Form | None:
-    """How kernels of small arrays do a step that is not elementwise."""
+    """The way in which such kernels do a step that is not elementwise, if there is one."""
     return _FOLD if step.primitive.fold else _FORMS.get(step.primitive)

@@ -36,7 +36,7 @@ class Writer:
         self.scratch: dict[str, int] = {}
 
     def look(self, operand: Any) -> Look:
-        """Where an operand's elements are."""
+        """The place of an operand's elements."""
         key = operand if type(operand) is Variable else id(operand)
         if key not in self.looks:
             kind = kind_of(operand)

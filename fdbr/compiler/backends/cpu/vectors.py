@@ -23,5 +23,5 @@ def inner_tile() -> tuple[int, int]:
 
 
 def lanes(code: str) -> int:
-    """How many numbers of a dtype a vector has."""
+    """The number of elements of a dtype in a vector."""
     return vector_bytes() // np.dtype(code).itemsize

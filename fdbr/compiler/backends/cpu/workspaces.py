@@ -106,7 +106,7 @@ def give(block: Block) -> None:
 
 
 def kept_bytes() -> int:
-    """How many bytes nobody uses."""
+    """The number of bytes that are kept, and that nobody uses at present."""
     return sum([block.memory.size for block in _idle])
 
 

@@ -97,7 +97,7 @@ def of_embedded(step: Instruction, facts: Facts) -> Found:
 
 
 def _embedding(maker: Instruction) -> View | None:
-    """Where among zeros an operand is put."""
+    """The part of a result to which an operand is written, with zeros around it."""
     if maker.primitive is op.UNSLICE:
         return view_of(maker.params["shape"], maker.params["key"])
     lengths = kind_of(maker.operands[0]).shape
