@@ -16,7 +16,7 @@ operation does to an element, or to a row, at once: with vectors, and on all thr
 """
 
 from fdbr.kernels import functions, incomplete
-from fdbr.kernels.calling import LEAST, elementwise
+from fdbr.kernels.calling import LEAST, converted, elementwise
 from fdbr.kernels.reducing import reduced
 
-__all__ = ["LEAST", "elementwise", "functions", "incomplete", "reduced"]
+__all__ = ["LEAST", "converted", "elementwise", "functions", "incomplete", "reduced"]

@@ -13,7 +13,7 @@ from fdbr.kernels.expressions import FLOATS, Graph, InexpressibleError, Node
 from fdbr.kernels.machine import address_of
 from fdbr.kernels.pool import launch, thread_count
 
-__all__ = ["LEAST", "Plan", "elementwise", "expected", "key_of", "planned", "traced"]
+__all__ = ["LEAST", "Plan", "converted", "elementwise", "expected", "key_of", "planned", "traced"]
 
 LEAST = 1 << 20  # bytes of an array, from which on a kernel pays
 _GRAIN = 1 << 10  # elements
@@ -199,6 +199,19 @@ def elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any]
         return None
     plan = planned((name, key_of(operands)), lambda: _elementwise(name, function, operands))
     return plan and plan.run(operands)
+
+
+def converted(x: Any, to: Any) -> Any:
+    """``x.astype(to)`` of an array of NumPy's, in a new array; of a large one by a kernel.
+
+    >>> converted(np.ones(2, np.float32), np.dtype(np.float64)).dtype
+    dtype('float64')
+    """
+    if x.nbytes >= LEAST and x.dtype in FLOATS and to in FLOATS and x.flags.forc:
+        found = elementwise(("astype", to), lambda node: node.astype(to), (x,))
+        if found is not None:
+            return found
+    return x.astype(to)
 
 
 def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any]) -> Plan:

@@ -9,6 +9,7 @@ What comes to one place is written by one thread, in the order of the places: so
 same bits on every number of threads, and they are NumPy's.
 """
 
+import functools
 from array import array
 from typing import Any
 
@@ -210,6 +211,7 @@ piece.over:
 line.done:"""
 
 
+@functools.cache  # the text is long
 def _gathering(word: str, size: int, along: bool) -> str:
     """A kernel that reads elements of so many bytes; of any number if it is 0."""
     memory = f"i{8 * size}" if size else "i8"
@@ -250,6 +252,7 @@ begin:
   br label %next.line{_END}"""
 
 
+@functools.cache
 def _scattering(word: str, size: int, along: bool, added: str) -> str:
     """A kernel that writes elements of so many bytes, or rows, or adds them."""
     memory = added or (f"i{8 * size}" if size else "i8")

@@ -3,6 +3,7 @@
 They are NumPy's to the last bit, because no chain is cut.
 """
 
+import functools
 from array import array
 from typing import Any
 
@@ -19,6 +20,7 @@ _ROWS = 8  # that go side by side
 _NAMES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
 
+@functools.cache
 def _source(kind: str) -> str:
     """A kernel; where fewer rows are left, the last of them is gone through again."""
     every = range(_ROWS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import floats
+from fdbr import floats, kernels
 from fdbr.backend import Array, array_module
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
@@ -35,7 +35,7 @@ __all__ = [
 def _astype_inexact(xp: Any, x: Array, *, to: Any) -> Array:
     if getattr(x, "dtype", None) is not None and x.dtype.kind == "c" and to.kind != "c":
         x = x.real
-    return xp.asarray(x).astype(to)
+    return kernels.converted(x, to) if type(x) is np.ndarray else xp.asarray(x).astype(to)
 
 
 @constant(elementwise=True)

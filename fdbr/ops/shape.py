@@ -283,6 +283,12 @@ def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
     batch=shifted("axis"),
 )
 def _roll(xp: Any, x: Array, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Array:
+    if type(x) is np.ndarray and len(axis) == 1 and x.size:
+        place = -shift[0] % x.shape[axis[0]]
+        before = (slice(None),) * axis[0]
+        parts = x[(*before, slice(place, None))], x[(*before, slice(place))]
+        found = joined(parts, axis[0])
+        return np.concatenate(parts, axis[0]) if found is None else found
     return xp.roll(x, shift, axis)
 
 

@@ -60,6 +60,8 @@ def fit(cotangent: Any, like: Any) -> Any:
             and getattr(dtype, "kind", "") != "c"
         ):
             cotangent = cotangent.real
+        if type(cotangent) is np.ndarray:
+            return kernels.converted(cotangent, dtype)
         cotangent = cotangent.astype(dtype)
     return cotangent
 

@@ -11,7 +11,7 @@ from fdbr.messages import describe, integer
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
-from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum, multiply
+from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum
 from fdbr.ops.elementwise.exponential import exp, gaussian
 from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_slope
 from fdbr.ops.elementwise.trigonometric import tanh
@@ -301,6 +301,16 @@ def mish(x: Array, /) -> Any:
 # --- of whole axes ------------------------------------------------------------------
 
 
+@elementwise(
+    x=lambda gate: sigmoid(gate),
+    gate=lambda x, gate: x * sigmoid_slope(gate),
+    heavy=True,
+    compound=True,
+)
+def _gated(xp: Any, x: Array, gate: Array) -> Array:
+    return x * (sigmoid(gate) if is_traced(gate) else sigmoid.primitive.value(xp, gate))
+
+
 def glu(x: Array, /, *, axis: int = -1) -> Any:
     """One half of an axis times the `sigmoid` of the other.
 
@@ -330,7 +340,7 @@ def glu(x: Array, /, *, axis: int = -1) -> Any:
     if odd:
         raise ValueError(f"fdbr.ops.glu: axis {axis} of x {describe(x)} must be of even length")
     before = (slice(None),) * place
-    return multiply(x[(*before, slice(None, half))], sigmoid(x[(*before, slice(half, None))]))
+    return _gated(x[(*before, slice(None, half))], x[(*before, slice(half, None))])
 
 
 def one_hot(indices: Array, /, num_classes: int, *, axis: int = -1, dtype: Any = float) -> Any:
