@@ -16,7 +16,7 @@ from fdbr.compiler.capture.tracers import AbandonedError, capturing
 from fdbr.compiler.ir.guards import GuardFailure
 from fdbr.compiler.ir.program import Instruction, Program
 from fdbr.core import Tracer, dispatch, ended, escaped
-from fdbr.flow.graphs import NOWHERE, Graph, Path, UnknownWay, walk
+from fdbr.flow.graphs import NOWHERE, Graph, Path, UnknownWay, run
 from fdbr.flow.lanes import Lanes, LanesPath
 from fdbr.flow.pullbacks import back_over, back_over_lanes
 from fdbr.loops.bodies import NoBodyError, Step
@@ -57,11 +57,11 @@ def _step(name: str, value: Callable[..., Any]) -> Step:
     return step
 
 
-def _taken(operands: Leaves, run: Callable[[bool], Any]) -> tuple[Any, ...]:
+def _taken(operands: Leaves, f: Callable[[bool], Any]) -> tuple[Any, ...]:
     """The results of a run, which is told whether it is captured, in memory of their own."""
     captured = capturing.get() is not None
     try:
-        return own_memory(run(captured), operands)
+        return own_memory(f(captured), operands)
     except UnknownWay as way:
         if captured:
             raise
@@ -71,12 +71,12 @@ def _taken(operands: Leaves, run: Callable[[bool], Any]) -> tuple[Any, ...]:
 
 
 def _run(xp: Any, *operands: Any, graph: Graph) -> tuple[Any, ...]:
-    return _taken(operands, lambda captured: walk(graph, operands, None, captured))
+    return _taken(operands, lambda captured: run(graph, operands, None, captured))
 
 
 def _run_kept(xp: Any, *operands: Any, graph: Graph) -> tuple[Any, ...]:
     path = Path()
-    return (*_taken(operands, lambda captured: walk(graph, operands, path, captured)), path)
+    return (*_taken(operands, lambda captured: run(graph, operands, path, captured)), path)
 
 
 def _run_back(

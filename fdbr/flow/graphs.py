@@ -5,7 +5,7 @@ answers say, without Python's function; where it comes to an answer that nobody 
 raises `GuardFailure`, or `UnknownWay` while a function is captured.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -15,10 +15,11 @@ from fdbr.compiler.budget import Budget
 from fdbr.compiler.ir.guards import GuardFailure
 from fdbr.compiler.ir.program import Instruction, Program, Variable, kind_of
 from fdbr.flow.learning import START, Ask, Edge, Flow, Leave, Name, Segment, answer_key
+from fdbr.flow.machines import Machine
 from fdbr.loops.bodies import Body, NoBodyError, evaluate
 from fdbr.loops.leaves import scalar
 
-__all__ = ["Block", "Graph", "Path", "UnknownWay", "graph_of", "walk"]
+__all__ = ["Block", "Graph", "Kept", "Path", "UnknownWay", "graph_of", "run"]
 
 NOWHERE = 1 << 30
 """The number of the decision that a graph fails with: no trace has so many."""
@@ -52,7 +53,7 @@ class Block:
         The steps: from the values of ``reads`` to an answer's value, if there is a question, and
         then those of ``writes``, or the results.
     reads, writes
-        Registers.
+        Registers; those of the results of the function are -1, -2 and so on.
     moves
         Pairs of registers: what the second one has goes to the first one.
     question
@@ -61,6 +62,8 @@ class Block:
         The numbers of the blocks that follow, by answers.
     backs
         Its pullbacks, by what they are for.
+    compiles
+        Whether it is compiled by itself, for the graph as a whole cannot be.
     """
 
     body: Body
@@ -70,12 +73,15 @@ class Block:
     question: Any
     nexts: dict[Any, int]
     backs: dict[Any, Any] = attrs.field(factory=dict)
+    compiles: bool = False
 
     def _bodies(self) -> list[Body]:
-        return [self.body, *(back for back in self.backs.values() if isinstance(back, Body))]
+        backs = [back[0] if type(back) is tuple else back for back in self.backs.values()]
+        return [self.body, *(back for back in backs if isinstance(back, Body))]
 
     def finish(self) -> None:
         """Have everything compiled, and wait for it."""
+        self.compiles = True
         for body in self._bodies():
             body.finish()
 
@@ -99,7 +105,8 @@ class Block:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """Take the steps."""
-        outs: Any = self.body.code(leaves).run(*leaves)
+        body = self.body
+        outs: Any = (body.code(leaves).run if self.compiles else body.steps(leaves))(*leaves)
         return outs
 
 
@@ -121,6 +128,8 @@ class Graph:
         The numbers of the values from around the function that are operands after the arguments.
     active
         The registers that depend on some operands, by those.
+    machine
+        What runs it without Python, if that can be.
     """
 
     flow: Flow
@@ -130,11 +139,16 @@ class Graph:
     registers: int
     lifted: tuple[int, ...]
     active: dict[Any, set[int]] = attrs.field(factory=dict)
+    machine: Machine = attrs.field(init=False)
+
+    @machine.default
+    def _machine(self) -> Machine:
+        return Machine(self.blocks, self.blocks.index(self.first))
 
     @property
-    def bodies(self) -> tuple[Block, ...]:
+    def bodies(self) -> tuple[Machine, ...]:
         """The programs within."""
-        return self.blocks
+        return (self.machine,)
 
     def __repr__(self) -> str:
         steps = sum(len(block.body.program.steps) for block in self.blocks)
@@ -142,19 +156,43 @@ class Graph:
 
 
 class Path:
-    """The blocks that a run has gone through, and what each was given; a value of programs."""
+    """The blocks that a run has gone through, and what each was given; a value of programs.
 
-    __slots__ = ("steps",)
+    Attributes
+    ----------
+    steps
+        These, if Python went from block to block.
+    log
+        What notes them, if it did not.
+    """
+
+    __slots__ = ("log", "steps")
 
     shape = ()
     dtype = np.dtype(object)
 
     def __init__(self) -> None:
         self.steps: list[tuple[Block, Sequence[Any]]] = []
+        self.log: Any = None
+
+    def back(self, graph: "Graph") -> Iterable[tuple[Block, Sequence[Any]]]:
+        """The way back."""
+        if self.log is None:
+            return reversed(self.steps)
+        programs = [block.body.captured() if block.body.has_run else None for block in graph.blocks]
+        return ((graph.blocks[i], values) for i, values in self.log.entries(programs))
 
 
-def walk(graph: Graph, operands: Sequence[Any], path: Path | None, capturing: bool) -> Any:
+def run(graph: Graph, operands: Sequence[Any], path: Path | None, capturing: bool) -> Any:
     """Run a graph on arrays and numbers; the results."""
+    found = graph.machine.forward(operands, path)
+    if found is None:
+        with graph.machine.accounting():
+            found = _walk(graph, operands, path, capturing)
+    return found
+
+
+def _walk(graph: Graph, operands: Sequence[Any], path: Path | None, capturing: bool) -> Any:
     registers = [*map(scalar, operands), *[None] * (graph.registers - graph.inputs)]
     block = graph.first
     while True:
@@ -181,9 +219,11 @@ def walk(graph: Graph, operands: Sequence[Any], path: Path | None, capturing: bo
 # --- graphs of what is known --------------------------------------------------------
 
 
-def graph_of(
-    flow: Flow, args: int, lifted: tuple[int, ...], kept: dict[Any, tuple[Any, Body]]
-) -> Graph:
+Kept = dict[Edge, tuple[Any, Body, dict[Any, Any]]]
+"""The bodies of blocks that were made before, with what they depend on, and their pullbacks."""
+
+
+def graph_of(flow: Flow, args: int, lifted: tuple[int, ...], kept: Kept) -> Graph:
     """The graph of what is known, which takes some values from around the function.
 
     ``kept`` has the bodies of blocks that were made before.
@@ -205,12 +245,14 @@ class _Making:
         args: int,
         lifted: tuple[int, ...],
         flow: Flow,
-        kept: dict[Any, tuple[Any, Body]],
+        kept: Kept,
     ) -> None:
         self.segments, self.lifted, self.flow, self.kept = segments, lifted, flow, kept
         self.inputs = args + len(lifted)
         self.registers: dict[Name, int] = {("arg", i): i for i in range(args)}
         self.registers |= {("lifted", number): args + i for i, number in enumerate(lifted)}
+        for name in flow.names:  # which are the same, then, in the graphs of all that is known
+            self.registers.setdefault(name, len(self.registers))
         self.own = {
             edge: {variable: i for i, variable in enumerate(segment.made)}
             for edge, segment in segments.items()
@@ -287,6 +329,8 @@ class _Making:
         return [segment.names[v] for v in reads if v in segment.names]
 
     def _register(self, name: Name) -> int:
+        if name not in self.registers:
+            self.flow.names.append(name)
         return self.registers.setdefault(name, len(self.registers))
 
     def _block(self, edge: Edge) -> Block:
@@ -298,6 +342,7 @@ class _Making:
         end = segment.end
         if isinstance(end, Leave):
             outputs += end.outputs
+            writes += [-1 - i for i in range(len(outputs))]
         else:
             outputs.append(end.operand)
             named = [(name, segment.made[name[2]]) for name in self.live.get(edge, ())]
@@ -312,16 +357,14 @@ class _Making:
         read |= dict.fromkeys(v for v in outputs if type(v) is Variable and v in segment.names)
         reads = tuple(self._register(segment.names[v]) for v in read)
         program = Program(f"part of {edge}", tuple(read), tuple(steps), tuple(outputs))
-        body = self._body(edge, program)
         question = end.question if isinstance(end, Ask) else None
-        return Block(body, reads, tuple(writes), tuple(moves), question, {})
-
-    def _body(self, edge: Edge, program: Program) -> Body:
-        key = edge, *map(tuple, (program.inputs, program.outputs)), *program.steps
+        places = reads, tuple(writes), tuple(moves)
+        key = places, *map(tuple, (program.inputs, program.outputs)), *program.steps
         known = self.kept.get(edge)
         if known is None or known[0] != key:
-            known = self.kept[edge] = key, Body(program, [], [])
-        return known[1]
+            known = self.kept[edge] = key, Body(program, [], []), {}
+        _, body, backs = known
+        return Block(body, *places, question, {}, backs)
 
 
 def _agree(segments: dict[Edge, Segment]) -> bool:

@@ -111,6 +111,8 @@ class Flow:
         What there is, by states and answers.
     lifted
         The values from around the function, by their numbers, in the last run.
+    names
+        What lies in registers of its graphs, in their order.
     version
         A number that grows with what is known.
     """
@@ -118,6 +120,7 @@ class Flow:
     def __init__(self) -> None:
         self.segments: dict[Edge, Segment] = {}
         self.lifted: dict[int, Any] = {}
+        self.names: list[Name] = []
         self.version = 0
         self._lifted_kinds: list[Any] = []
         self._states: dict[Any, int] = {}
@@ -149,6 +152,7 @@ class Flow:
         self._states.clear()
         self._places.clear()
         self._lifted_kinds.clear()
+        self.names.clear()
         self.version += 1
 
     def number(self, key: Any) -> int:

@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.compiler.ir.program import Kind, kind_of
 from fdbr.flow.graphs import Block, Graph, Path
 from fdbr.flow.lanes import LanesPath, batched_body, filled, filled_with_zeros
-from fdbr.loops.bodies import Body, evaluate, stage
+from fdbr.flow.machines import There, Way, WayBack
+from fdbr.loops.bodies import NoBodyError, evaluate, stage
 from fdbr.loops.leaves import scalar
 from fdbr.ops.dtypes import astype
 from fdbr.pytrees import is_inexact
@@ -59,7 +61,6 @@ class _Pullback:
         self._program, self._own, self._there, self._known = block.body.program, own, there, known
         self._first = block.question is not None  # its answer has no cotangent
         self.gives: tuple[bool, ...] = ()
-        self.body: Any = None
 
     def __call__(self, operands: list[Any]) -> list[Any]:
         count, more = sum(self._there), sum(self._known)
@@ -84,14 +85,6 @@ class _Pullback:
         self.gives = tuple(slope is not None for slope in found)
         return results
 
-    def compiled(self, block: Block, leaves: Leaves) -> Body:
-        """It as a program, which belongs to the block."""
-        if self.body is None:
-            self.body = block.backs[self, "body"] = stage(self, list(leaves))
-            self.body.waits = block.body.waits
-        body: Body = self.body
-        return body
-
 
 def _in_dtype_of(out: Any, slope: Any) -> Any:
     dtype = getattr(out, "dtype", slope.dtype)
@@ -106,32 +99,104 @@ def _pullback(block: Block, own: Any, there: Any, known: Any) -> _Pullback:
     return found
 
 
+class _Way:
+    """How cotangents go back over a block, as a function of leaves.
+
+    They are the cotangents that some registers have, and what the block has read.  The results are
+    those that have become others.
+    """
+
+    def __init__(self, block: Block, own: Sequence[bool], reads: Sequence[int]) -> None:
+        self._block, self._own, self.reads = block, own, reads
+        self.writes: tuple[int, ...] = ()  # known once it has run
+        self.lost: frozenset[int] = frozenset()
+
+    def __call__(self, operands: list[Any]) -> list[Any]:
+        block, count = self._block, len(self.reads)
+        before = dict(zip(self.reads, operands, strict=False))
+        slopes = dict(before)
+        moved = [(source, slopes.pop(i, None)) for i, source in block.moves]
+        outs = [slopes.pop(i, None) for i in block.writes]
+        for source, slope in moved:
+            if slope is not None:
+                old = slopes.get(source)
+                slopes[source] = slope if old is None else old + slope
+        if any(slope is not None for slope in outs) and any(self._own):
+            read = [i for i, one in zip(block.reads, self._own, strict=True) if one]
+            sums = [slopes.get(i) for i in read]
+            there = tuple([slope is not None for slope in outs])
+            known = tuple([slope is not None for slope in sums])
+            pullback = _pullback(block, self._own, there, known)
+            given = [slope for slope in (*outs, *sums) if slope is not None]
+            found = iter(pullback([*given, *operands[count:]]))
+            for i, one in zip(read, pullback.gives, strict=True):
+                if one:
+                    slopes[i] = next(found)
+        self.writes = tuple(i for i in slopes if slopes[i] is not before.get(i))
+        self.lost = frozenset(before) - frozenset(slopes)
+        return [slopes[i] for i in self.writes]
+
+
+def _way(
+    block: Block, own: tuple[bool, ...], there: There, point: Leaves, slopes: dict[int, Any]
+) -> Way:
+    """The way back over a block; it is made for what it meets first."""
+    moving = [i for i, one in zip(block.reads, own, strict=True) if one]
+    touched = {*block.writes, *moving, *(i for pair in block.moves for i in pair)}
+    near = tuple([pair for pair in there if pair[0] in touched])
+    known = block.backs.get(("way", own, near))
+    if known is None:
+        reads = tuple([i for i, _ in near])
+        way = _Way(block, own, reads)
+        body = stage(way, [*(slopes[i] for i in reads), *point])
+        if body.found:
+            raise NoBodyError("what takes cotangents back reads an array that may change")
+        kinds = [_kind_in_registers(kind_of(out)) for out in body.outs]
+        after = {i: kind for i, kind in near if i not in way.lost}
+        after |= dict(zip(way.writes, kinds, strict=True))
+        body.waits = block.body.waits
+        known = block.backs["way", own, near] = body, reads, way.writes, after
+    body, reads, writes, changed = known
+    rest = {i: kind for i, kind in there if i not in reads}
+    there = tuple(sorted((rest | changed).items()))
+    return Way(body, reads, writes, there) if writes else Way(None, (), (), there)
+
+
+def _kind_in_registers(kind: Kind) -> Kind:
+    return kind if kind.shape or not kind.is_array else Kind(kind.dtype.type, (), kind.dtype)
+
+
 def back_over(graph: Graph, path: Path, wanted: tuple[int, ...], outs: list[Any]) -> list[Any]:
     """The cotangents of wanted operands; `None` for those that have none."""
-    slopes: dict[int, Any] = {}
-    active = _active(graph, wanted)
-    for block, leaves in reversed(path.steps):
-        if block.question is not None:
-            moved = [(source, slopes.pop(i, None)) for i, source in block.moves]
-            outs = [slopes.pop(i, None) for i in block.writes]
-            for source, slope in moved:
-                if slope is not None:
-                    old = slopes.get(source)
-                    slopes[source] = slope if old is None else old + slope
-        own = _moving(block, leaves, active)
-        if all(slope is None for slope in outs) or not any(own):
-            continue
-        read = [i for i, one in zip(block.reads, own, strict=True) if one]
-        sums = [slopes.get(i) for i in read]
-        there = tuple([slope is not None for slope in outs])
-        pullback = _pullback(block, own, there, tuple([slope is not None for slope in sums]))
-        operands = [*(slope for slope in (*outs, *sums) if slope is not None), *leaves]
-        body = pullback.compiled(block, operands)
-        found = iter(body.code([*operands, *body.found]).run(*operands, *body.found))
-        for i, one in zip(read, pullback.gives, strict=True):
-            if one:
-                slopes[i] = scalar(next(found))
+    slopes = {-1 - i: scalar(slope) for i, slope in enumerate(outs) if slope is not None}
+    back = graph.machine.back(wanted)
+    if path.log is not None:
+        found = back.run(path.log, slopes)
+        if found is not None:
+            return [found.get(i) for i in wanted]
+    with graph.machine.accounting():
+        _back_by_python(graph, path, wanted, slopes, back)
     return [slopes.get(i) for i in wanted]
+
+
+def _back_by_python(
+    graph: Graph, path: Path, wanted: tuple[int, ...], slopes: dict[int, Any], back: WayBack
+) -> None:
+    active = _active(graph, wanted)
+    numbers = {id(block): number for number, block in enumerate(graph.blocks)}
+    there = tuple([(i, kind_of(slopes[i])) for i in sorted(slopes)])
+    for block, leaves in path.back(graph):
+        own = _moving(block, leaves, active)
+        way = _way(block, own, there, leaves, slopes)
+        left = {i for i, _ in way.after}
+        if way.body is not None:
+            operands = [*(slopes[i] for i in way.reads), *leaves]
+            run = way.body.code(operands).run if block.compiles else way.body.steps(operands)
+            slopes.update(zip(way.writes, map(scalar, run(*operands)), strict=True))
+        for i in set(slopes) - left:
+            del slopes[i]
+        back.learn(numbers[id(block)], there, way)
+        there = way.after
 
 
 # --- of a batch ---------------------------------------------------------------------

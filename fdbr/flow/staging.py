@@ -12,10 +12,10 @@ from fdbr.compiler.capture.tracers import learners
 from fdbr.compiler.ir.program import Program, kind_of
 from fdbr.core import Trace, Tracer, plain
 from fdbr.flow.graph_programs import apply
-from fdbr.flow.graphs import Graph, UnknownWay, graph_of
+from fdbr.flow.graphs import Graph, Kept, UnknownWay, graph_of
 from fdbr.flow.learning import Flow
 from fdbr.flow.rehearsal import rehearse
-from fdbr.loops.bodies import Body, NoBodyError, evaluate, example
+from fdbr.loops.bodies import NoBodyError, evaluate, example
 from fdbr.loops.leaves import scalar
 
 __all__ = ["Learner"]
@@ -30,7 +30,7 @@ class _Known:
 
     def __init__(self) -> None:
         self.flow = Flow()
-        self.bodies: dict[Any, tuple[Any, Body]] = {}
+        self.bodies: Kept = {}
         self.graphs: dict[Any, Graph] = {}
 
     def graph(self, args: int) -> Graph:
@@ -132,7 +132,8 @@ class Learner:
         try:
             sight = _Sight(trace, (), self._held)
             static = [leaf for leaf, own in zip(leaves, mine, strict=True) if not own]
-            key = structure, tuple(mine), sight.of(f), sight.of(static)
+            kinds = [kind_of(example(leaf)) for leaf, own in zip(leaves, mine, strict=True) if own]
+            key = structure, tuple(mine), tuple(kinds), sight.of(f), sight.of(static)
         except (UnknownError, TypeError):
             return _Known()
         return self._known.setdefault(key, _Known())

@@ -14,12 +14,14 @@ import numpy as np
 from fdbr import calls, core, effects
 from fdbr.backend import is_locked
 from fdbr.batching import BatchTracer
+from fdbr.compiler.backends.interface import Run
+from fdbr.compiler.backends.stepwise import stepwise
 from fdbr.compiler.budget import Budget
 from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureTracer
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir.numbers import exact
 from fdbr.compiler.ir.program import Instruction, Program, Variable, kind_of
-from fdbr.compiler.tiers import Code
+from fdbr.compiler.tiers import Code, passed
 from fdbr.core import Primitive, Tracer
 from fdbr.ops.kinds.rules import Rules, Unknown
 
@@ -168,12 +170,18 @@ class Body:
         What takes cotangents back over it, by which inputs are differentiated.
     """
 
-    __slots__ = ("_code", "back", "found", "outs", "program", "waits")
+    __slots__ = (
+        *("_captured", "_code", "_passed", "_steps"),
+        *("back", "found", "outs", "program", "waits"),
+    )
 
     def __init__(self, program: Program, found: list[Any], outs: list[Any]) -> None:
         self.program, self.found, self.outs = program, found, outs
         self.waits = False
+        self._captured: Program | None = None
+        self._passed: Program | None = None
         self._code: Code | None = None
+        self._steps: Run | None = None
         self.back: dict[Any, Body] = {}
 
     def finish(self) -> None:
@@ -202,16 +210,45 @@ class Body:
         for code in self._codes():
             code.advance(budget)
 
-    def code(self, leaves: Sequence[Any]) -> Code:
-        """The compiled body; it is made with the leaves of a first run."""
-        if self._code is None:
+    def captured(self, leaves: Sequence[Any] = ()) -> Program:
+        """It as a program of arrays and numbers; it is made with the leaves of a first run."""
+        if self._captured is None:
             with np.errstate(all="ignore"):  # the turn that follows will warn
                 captured = capture(lambda given: evaluate(self.program, given), self, leaves)
             if captured.obstacle or captured.answers:
                 raise RuntimeError(
                     f"fdbr.jit: a loop's body cannot be captured: {captured.obstacle}"
                 )
-            self._code = Code(captured.program, self.waits)
+            self._captured = captured.program
+        return self._captured
+
+    @property
+    def has_run(self) -> bool:
+        """Whether it is known as a program of arrays and numbers."""
+        return self._captured is not None
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether that has gone through the passes."""
+        return self._passed is not None
+
+    def passed(self) -> Program:
+        """What comes of it after the passes."""
+        if self._passed is None:
+            self._passed = passed(self.captured())
+        return self._passed
+
+    def steps(self, leaves: Sequence[Any]) -> Run:
+        """What runs it step by step."""
+        if self._steps is None:
+            program = self.captured(leaves)
+            self._steps = stepwise(program.inputs, program.steps, program.outputs)
+        return self._steps
+
+    def code(self, leaves: Sequence[Any]) -> Code:
+        """The compiled body."""
+        if self._code is None:
+            self._code = Code(self.captured(leaves), self.waits)
         return self._code
 
 

@@ -207,3 +207,20 @@ def test_an_array_that_has_changed_since_is_an_error() -> None:
     except ImpureError:
         return
     assert_close(found, f(np.float64(300.0)))
+
+
+def test_a_function_that_is_given_other_dtypes_within_one_call_is_learnt_for_each() -> None:
+    def inner(z: Any) -> Any:
+        while z > 1:
+            z = z * z.dtype.type(0.7) if z > 2 else z * z.dtype.type(0.5) + z.dtype.type(0.1)
+        return z * z
+
+    def f(x: Any) -> Any:
+        return fdbr.grad(inner)(x), fdbr.grad(inner)(x.astype(np.float64) / 3)
+
+    jitted = fdbr.jit(f)
+    for x in (300.1, 3.3, 40.7, 5000.9, 300.1):
+        found, desired = jitted(np.float32(x)), f(np.float32(x))
+        for ours, theirs in zip(found, desired, strict=True):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_allclose(ours, theirs, rtol=2e-5)

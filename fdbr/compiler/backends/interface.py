@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from fdbr.compiler.backends.stepwise import stepwise
+from fdbr.compiler.ir.basic_blocks import BasicBlock
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, unfused
 from fdbr.core import Primitive
 
@@ -191,6 +192,27 @@ class Backend:
         run.source, run.kernels, run.sources, run.memory = str(program), [], set(), 0
         compiled: Compiled = run
         return compiled
+
+    def control_flow(
+        self,
+        blocks: Sequence[BasicBlock | None],
+        keeps: bool,
+        shown: Sequence[tuple[int, Kind]],
+        waits: bool,
+        noted: int = 0,
+    ) -> Any:
+        """Make basic blocks ready to run without Python: see `backends.cpu.control_flow`.
+
+        Raises
+        ------
+        NotImplementedError
+            If that cannot be.
+        """
+        raise NotImplementedError("there is no control flow without Python")
+
+    def log(self) -> Any:
+        """What notes which blocks have run, and what they have read."""
+        raise NotImplementedError("there is no control flow without Python")
 
     def prepare(self) -> None:
         """Load what `generate` needs."""

@@ -9,13 +9,15 @@ from fdbr.compiler.ir.program import Fused, Program, Small, Step, Variable
 __all__ = ["fuse_small"]
 
 
-def fuse_small(program: Program) -> Program:
+def fuse_small(program: Program, fewest: int | None = None) -> Program:
     """Put steps on small arrays together; each waits until others want what it makes.
 
-    Those that make up a fused kernel too: this one has no rows, and its loops are longer.
+    Those that make up a fused kernel too: this one has no rows, and its loops are longer.  Runs of
+    less than ``fewest`` steps are left as they are, if nothing is said those that do not pay.
     """
     backend = backend_of(program)
     costs = backend.costs
+    fewest = costs.fewest_small if fewest is None else fewest
     runs: list[list[Any]] = [[]]
     made: set[Variable] = set()
     waiting: list[Any] = []
@@ -37,7 +39,7 @@ def fuse_small(program: Program) -> Program:
                 last.setdefault(variable, number)
     steps: list[Step] = []
     for number, run in enumerate(runs):
-        if number % 2 == 0 or len(run) < costs.fewest_small:
+        if number % 2 == 0 or len(run) < fewest:
             steps += run
         else:
             outs = [v for step in run for v in step.outs if last.get(v, 0) > number]
@@ -47,6 +49,6 @@ def fuse_small(program: Program) -> Program:
 
 def _parts(step: Step, backend: Backend) -> tuple[Any, ...]:
     """The steps of a kernel that a kernel for small arrays can do, or else the step."""
-    if type(step) is Fused and all(map(backend.is_small, step.steps)):
+    if type(step) is Small or (type(step) is Fused and all(map(backend.is_small, step.steps))):
         return step.steps
     return (step,)

@@ -1,16 +1,18 @@
 """The CPU as passes see it: what its kernels can do, and what they cost."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from fdbr.compiler.backends.cpu import background, compiling, element_code, formulas
 from fdbr.compiler.backends.cpu.buffer_assignment import is_large
 from fdbr.compiler.backends.cpu.codegen import generate
+from fdbr.compiler.backends.cpu.control_flow import ControlFlow, Log
 from fdbr.compiler.backends.cpu.small_kernels import is_small
 from fdbr.compiler.backends.cpu.window_kernels import VALUES
 from fdbr.compiler.backends.interface import Backend, Compiled
 from fdbr.compiler.ir import op
+from fdbr.compiler.ir.basic_blocks import BasicBlock
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, kind_of
 from fdbr.core import Primitive
 from fdbr.kernels import machine
@@ -65,6 +67,19 @@ class _Cpu(Backend):
     def generate(self, program: Program, products: bool = False, waits: bool = True) -> Compiled:
         compiled: Compiled = generate(program, products, waits)  # type: ignore[assignment]
         return compiled
+
+    def control_flow(
+        self,
+        blocks: Sequence[BasicBlock | None],
+        keeps: bool,
+        shown: Sequence[tuple[int, Kind]],
+        waits: bool,
+        noted: int = 0,
+    ) -> ControlFlow:
+        return ControlFlow(blocks, keeps, shown, waits, noted)
+
+    def log(self) -> Log:
+        return Log()
 
     def prepare(self) -> None:
         machine.processor()

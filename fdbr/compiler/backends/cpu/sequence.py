@@ -32,7 +32,9 @@ from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Guard, Variable, is_variable
 
-__all__ = ["Advance", "Aim", "Call", "Check", "Code", "Commands", "Record", "Slot", "Turns"]
+__all__ = [
+    *("Advance", "Aim", "Call", "Check", "Code", "Commands", "Jump", "Record", "Slot", "Turns"),
+]
 
 
 @attrs.frozen
@@ -161,7 +163,17 @@ class Turns:
     slots = ()
 
 
-Record = Call | Check | Aim | Advance | Turns
+class Jump:
+    """What goes on elsewhere, or prepares for that: see `control_flow`."""
+
+    slots: tuple[Slot, ...] = ()
+
+    def line(self, writer: Writer, places: list[int]) -> tuple[int, int, int, int]:
+        """The words of the record, where ``places`` are those of its slots."""
+        raise NotImplementedError
+
+
+Record = Call | Check | Aim | Advance | Turns | Jump
 
 
 class Code:
@@ -273,6 +285,8 @@ class Commands:
 
     def _line(self, writer: Writer, i: int, record: Record) -> tuple[int, int, int, int]:
         places = [self._places[slot.key] for slot in record.slots]
+        if isinstance(record, Jump):
+            return record.line(writer, places)
         if isinstance(record, Check):
             return 0, places[0], record.slot.dtype.itemsize, record.bits
         if isinstance(record, Aim):

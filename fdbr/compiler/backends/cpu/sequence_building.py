@@ -5,7 +5,7 @@ slices, permutations and most changes of shape are nothing at all, and kernels f
 at addresses that are written down before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -59,6 +59,16 @@ class Built:
     records: list[Record] = attrs.field(factory=list)
     joined: dict[int, tuple[Variable, Variable]] = attrs.field(factory=dict)
 
+    def leave_out(self, inside: Mapping[Variable, Variable]) -> None:
+        """Drop the copies of parts that lie inside of what they are joined to."""
+        self.records[:] = [
+            record
+            for number, record in enumerate(self.records)
+            if number not in self.joined
+            or inside.get(self.joined[number][0]) is not self.joined[number][1]
+        ]
+        self.joined.clear()
+
     def roots(self) -> dict[int, Any]:
         """The values in whose memory it works."""
         return {id(slot.root): slot.root for record in self.records for slot in record.slots}
@@ -102,6 +112,11 @@ class Builder:
             self._position = position
             self._add(step)
         return self._built
+
+    def results(self, outputs: Sequence[Any], end: int) -> list[Slot]:
+        """Where the elements of outputs lie in their order, after the last steps."""
+        self._position = end
+        return [self.in_order(self.slot(output)) for output in outputs]
 
     def slot(self, operand: Any) -> Slot:
         """The place of an operand's elements."""

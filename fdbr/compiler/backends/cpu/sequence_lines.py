@@ -50,13 +50,7 @@ class Sequences:
     def code(self, memory: Plan, waits: bool) -> Code:
         """The machine code of all kernels; those are left out that copy what is there already."""
         for built in self.built.values():
-            left = [
-                record
-                for number, record in enumerate(built.records)
-                if number not in built.joined
-                or memory.inside.get(built.joined[number][0]) is not built.joined[number][1]
-            ]
-            built.records[:] = left
+            built.leave_out(memory.inside)
         records = [record for built in self.built.values() for record in built.records]
         return Code([record.code for record in records if isinstance(record, Call)], waits)
 

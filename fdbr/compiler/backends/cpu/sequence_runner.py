@@ -4,7 +4,8 @@ The tables of a sequence are an array of words (64 bits each), one for each piec
 program works in, so that runs on several threads have their own:
 
 - the *head*: the record to begin with, how many records and patches there are, whether others may
-  have Python meanwhile, and where patches and records are;
+  have Python meanwhile, where patches and records are; where a log goes on, and where its memory
+  ends; and how many jumps there may be before Python has a turn, in which it hears signals;
 - *patches*, for each place in an argument: the argument's number, where the address of its
   elements is to be written, and how many bytes behind the first element it is;
 - *places*, which to a kernel look like array objects: the address of elements, and of strides;
@@ -15,15 +16,19 @@ program works in, so that runs on several threads have their own:
   `AIM` sets a place to where another one is, so many bytes further on; `ADVANCE` moves it on by
   some bytes.  `BEGIN` writes a number of turns to a word, and `REPEAT` counts them down there: it
   goes back to a record as long as there are turns left.
+- Control flow: `WHEN` goes to a record if a byte is what it says.  `MOVE` copies bytes from a place
+  to another one.  `ROOM` sees whether so many bytes can be added to the log, `PUSH` adds those of a
+  place and `NOTE` a number; `POP` takes bytes off its end to a place, and `BACK` a number, which
+  says by a table to which record it goes.  `STOP` stops.
 
 The runner stops at a record that it cannot do: a kernel that is not compiled yet or that refuses,
-a check that fails.  It gives the record's number then (and `REFUSED`), and goes on where it is
-told.
+a check that fails, a log without room, a number that its table does not know.  It gives the
+record's number then (and `REFUSED`), and goes on where it is told.
 """
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -33,14 +38,18 @@ from fdbr.compiler.backends.cpu.launching import HEAD, method
 from fdbr.kernels.machine import address_of
 
 __all__ = [
-    *("ADVANCE", "AIM", "BEGIN", "FIRST", "REFUSED", "REPEAT"),
+    *("ADVANCE", "AIM", "BACK", "BEGIN", "FIRST", "JUMPS", "LOG", "MOVE", "NOTE", "POP", "PUSH"),
+    *("REFUSED", "REPEAT", "ROOM", "STOP", "WHEN"),
     *("Tables", "Template", "Writer", "runner"),
 ]
 
 REFUSED = 1 << 40
 AIM, ADVANCE, BEGIN, REPEAT = 1, 2, 3, 4
+WHEN, MOVE, ROOM, PUSH, NOTE, POP, BACK, STOP = 5, 6, 7, 8, 9, 10, 11, 12
 FIRST = 0  # the word of the head that says which record comes first
-_WORDS = 6  # of the head, of a place
+LOG, JUMPS = 6, 8  # those of the log, which are two, and of the jumps
+_WORDS = 9  # of the head
+_PLACES = (AIM, MOVE)  # whose third word is a place, too
 _DATA, _STRIDES = HEAD // 8, HEAD // 8 + 3
 
 _RUNNER = f"""
@@ -49,6 +58,7 @@ declare void @Py_IncRef(ptr)
 declare ptr @PyLong_FromLongLong(i64)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 define internal i64 @go(ptr %words, i64 %first) {{
 entry:
@@ -56,9 +66,12 @@ entry:
   %count = load i64, ptr %count.at
   %records.at = getelementptr i64, ptr %words, i64 5
   %records = load ptr, ptr %records.at
+  %log.at = getelementptr i64, ptr %words, i64 {LOG}
+  %log.end.at = getelementptr i64, ptr %words, i64 {LOG + 1}
+  %jumps.at = getelementptr i64, ptr %words, i64 {JUMPS}
   br label %next
 next:
-  %k = phi i64 [%first, %entry], [%k1, %step], [%c, %back]
+  %k = phi i64 [%first, %entry], [%k1, %step], [%c, %back], [%goal, %popped]
   %any = icmp slt i64 %k, %count
   br i1 %any, label %record, label %end
 record:
@@ -76,7 +89,84 @@ record:
                                         i64 {AIM}, label %aim
                                         i64 {ADVANCE}, label %advance
                                         i64 {BEGIN}, label %begin
-                                        i64 {REPEAT}, label %repeat]
+                                        i64 {REPEAT}, label %repeat
+                                        i64 {WHEN}, label %when
+                                        i64 {MOVE}, label %move
+                                        i64 {ROOM}, label %room
+                                        i64 {PUSH}, label %push
+                                        i64 {NOTE}, label %note
+                                        i64 {POP}, label %pop
+                                        i64 {BACK}, label %number
+                                        i64 {STOP}, label %stop]
+when:
+  %asked.at = getelementptr i64, ptr %b, i64 {_DATA}
+  %asked = load ptr, ptr %asked.at
+  %said = load i8, ptr %asked
+  %said.long = zext i8 %said to i64
+  %holds = icmp eq i64 %said.long, %d
+  br i1 %holds, label %jump, label %step
+jump:
+  %jumps = load i64, ptr %jumps.at
+  %jumps.left = sub i64 %jumps, 1
+  %tired = icmp slt i64 %jumps.left, 0
+  br i1 %tired, label %stop, label %jumping
+jumping:
+  store i64 %jumps.left, ptr %jumps.at
+  br label %back
+move:
+  %moved.to.at = inttoptr i64 %c to ptr
+  %target.at = getelementptr i64, ptr %moved.to.at, i64 {_DATA}
+  %source.at = getelementptr i64, ptr %b, i64 {_DATA}
+  %target = load ptr, ptr %target.at
+  %source = load ptr, ptr %source.at
+  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %d, i1 false)
+  br label %step
+room:
+  %log.now = load i64, ptr %log.at
+  %log.then = add i64 %log.now, %c
+  %log.end = load i64, ptr %log.end.at
+  %full = icmp sgt i64 %log.then, %log.end
+  br i1 %full, label %stop, label %step
+push:
+  %pushed.at = getelementptr i64, ptr %b, i64 {_DATA}
+  %pushed = load ptr, ptr %pushed.at
+  %top = load ptr, ptr %log.at
+  call void @llvm.memcpy.p0.p0.i64(ptr %top, ptr %pushed, i64 %c, i1 false)
+  %above = getelementptr i8, ptr %top, i64 %c
+  store ptr %above, ptr %log.at
+  br label %step
+note:
+  %noted = load ptr, ptr %log.at
+  store i64 %c, ptr %noted
+  %behind.note = getelementptr i64, ptr %noted, i64 1
+  store ptr %behind.note, ptr %log.at
+  br label %step
+pop:
+  %pop.end = load ptr, ptr %log.at
+  %pop.size = sub i64 0, %c
+  %pop.start = getelementptr i8, ptr %pop.end, i64 %pop.size
+  %pop.at = getelementptr i64, ptr %b, i64 {_DATA}
+  %pop.to = load ptr, ptr %pop.at
+  call void @llvm.memcpy.p0.p0.i64(ptr %pop.to, ptr %pop.start, i64 %c, i1 false)
+  store ptr %pop.start, ptr %log.at
+  br label %step
+number:
+  %number.end = load ptr, ptr %log.at
+  %number.at = getelementptr i64, ptr %number.end, i64 -1
+  %number.log = load i64, ptr %number.at
+  %goal.at = getelementptr i64, ptr %b, i64 %number.log
+  %goal = load i64, ptr %goal.at
+  %lost = icmp slt i64 %goal, 0
+  br i1 %lost, label %stop, label %popping
+popping:
+  %pops = load i64, ptr %jumps.at
+  %pops.left = sub i64 %pops, 1
+  %pops.tired = icmp slt i64 %pops.left, 0
+  br i1 %pops.tired, label %stop, label %popped
+popped:
+  store i64 %pops.left, ptr %jumps.at
+  store ptr %number.at, ptr %log.at
+  br label %next
 aim:
   %base = inttoptr i64 %c to ptr
   %base.at = getelementptr i64, ptr %base, i64 {_DATA}
@@ -290,6 +380,11 @@ class Writer:
         self.words.append(0)
         return len(self.words) - 1
 
+    def numbers(self, numbers: Sequence[int]) -> int:
+        """A table of numbers."""
+        self.words += numbers
+        return len(self.words) - len(numbers)
+
     def table(self, places: list[int]) -> int:
         """A table of places."""
         at = len(self.words)
@@ -312,10 +407,10 @@ class Writer:
         for code, table, count, last in records:
             at = len(self.words)
             self.here.append(at + 1)
-            if code == AIM:
+            if code in _PLACES:
                 self.here.append(at + 2)
                 count *= 8
-            elif code > REPEAT and last:
+            elif code > STOP and last:
                 self.here.append(at + 3)
                 last *= 8
             self.words += [code, 8 * table, count, last]

@@ -1,0 +1,452 @@
+"""Control flow in one call of machine code: basic blocks, each a few records of a sequence.
+
+Registers lie in the memory of the program, each where it always is; behind them is the memory that
+blocks work in, of which one runs at a time.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fdbr.compiler.backends.cpu.buffer_assignment import Plan, plan
+from fdbr.compiler.backends.cpu.formulas import CODES
+from fdbr.compiler.backends.cpu.native_copies import ordered_look
+from fdbr.compiler.backends.cpu.sequence import Call, Code, Commands, Jump, Record, Slot
+from fdbr.compiler.backends.cpu.sequence_building import Builder
+from fdbr.compiler.backends.cpu.sequence_runner import (
+    BACK,
+    FIRST,
+    JUMPS,
+    LOG,
+    MOVE,
+    NOTE,
+    POP,
+    PUSH,
+    REFUSED,
+    ROOM,
+    STOP,
+    WHEN,
+    Writer,
+)
+from fdbr.compiler.backends.cpu.sequencing import Natives
+from fdbr.compiler.backends.cpu.workspaces import give, taker
+from fdbr.compiler.ir.basic_blocks import BasicBlock
+from fdbr.compiler.ir.program import Kind, Program, Variable, is_variable, kind_of
+from fdbr.compiler.passes.fuse_small import fuse_small
+
+__all__ = ["ControlFlow", "Log"]
+
+_ALIGNED = 64
+_WORD = 8
+_FIRST_LOG = 1 << 13  # bytes
+_LONG = 50_000_000  # additions, after which Python has a turn
+_BOTTOM = 0  # the number at the beginning of a log: blocks have theirs, and 1
+
+
+class Log:
+    """What the blocks of a run have read, in the memory that has grown for it."""
+
+    __slots__ = ("used", "words")
+
+    def __init__(self) -> None:
+        self.words = np.empty(_FIRST_LOG // _WORD, np.int64)
+        self.words[0] = _BOTTOM
+        self.used = _WORD
+
+    def grow(self) -> None:
+        """Have twice as much memory."""
+        words = np.empty(2 * len(self.words), np.int64)
+        words[: self.used // _WORD] = self.words[: self.used // _WORD]
+        self.words = words
+
+    def last(self) -> int:
+        """The number of the last block."""
+        return int(self.words[self.used // _WORD - 1]) - 1
+
+    def entries(self, programs: Sequence[Program]) -> Iterator[tuple[int, list[Any]]]:
+        """The numbers of the blocks of the run, the last one first, and what each has read."""
+        end = self.used
+        memory = self.words.view(np.uint8)
+        while (number := int(self.words[end // _WORD - 1])) != _BOTTOM:
+            end -= _WORD
+            values = []
+            for variable in reversed(programs[number - 1].inputs):
+                kind = variable.kind
+                end -= _padded(kind)
+                array = memory[end : end + kind.nbytes].view(kind.dtype).reshape(kind.shape)
+                values.append(_value(array, kind))
+            yield number - 1, values[::-1]
+
+
+# --- records ------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class _Entry:
+    """Where a block begins."""
+
+    record: int = -1
+
+
+@attrs.frozen(eq=False)
+class _Plain(Jump):
+    """One that has places and a number."""
+
+    code: int
+    slots: tuple[Slot, ...] = ()
+    number: int = 0
+
+    def line(self, writer: Writer, places: list[int]) -> tuple[int, int, int, int]:
+        if len(places) == 2:
+            return self.code, places[0], places[1], self.number
+        return self.code, places[0] if places else 0, self.number, 0
+
+
+@attrs.frozen(eq=False)
+class _When(Jump):
+    """To a block, if a byte is what it says."""
+
+    slots: tuple[Slot, ...]
+    byte: int
+    entry: _Entry
+
+    def line(self, writer: Writer, places: list[int]) -> tuple[int, int, int, int]:
+        return WHEN, places[0], self.entry.record, self.byte
+
+
+@attrs.frozen(eq=False)
+class _Back(Jump):
+    """To the block that the log says."""
+
+    entries: tuple[_Entry | None, ...]
+    slots: tuple[Slot, ...] = ()
+
+    def line(self, writer: Writer, places: list[int]) -> tuple[int, int, int, int]:
+        records = [-1 if entry is None else entry.record for entry in self.entries]
+        return BACK, writer.numbers(records), 0, 0
+
+
+@attrs.frozen(eq=False)
+class _Stop(Jump):
+    """The end, in a block; ``known`` if it is one of the function."""
+
+    block: int
+    known: bool
+    slots: tuple[Slot, ...] = ()
+
+    def line(self, writer: Writer, places: list[int]) -> tuple[int, int, int, int]:
+        return STOP, 0, 0, 0
+
+
+# --- blocks -------------------------------------------------------------------------
+
+
+class ControlFlow:
+    """Basic blocks as machine code.
+
+    Parameters
+    ----------
+    blocks
+        The blocks; `None` in the place of those that are not known yet.
+    keeps
+        Whether what they read is noted in a log.
+    shown
+        Registers, and what is in them, that are written before a run or read after it.
+    waits
+        Whether kernels are compiled at once.
+    noted
+        Of blocks that read a log: how many blocks there are that may be noted in it.
+
+    Raises
+    ------
+    NotImplementedError
+        If a block does something that is no machine code.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[BasicBlock | None],
+        keeps: bool,
+        shown: Sequence[tuple[int, Kind]],
+        waits: bool,
+        noted: int = 0,
+    ) -> None:
+        self._blocks, self._keeps, self._noted = blocks, keeps, noted
+        for _, kind in shown:
+            _require(kind)
+        self._starts: dict[Variable, int] = {}
+        self._registers = _registers([block for block in blocks if block is not None], shown)
+        base = 0
+        for variable in self._registers.values():
+            self._starts[variable] = base
+            base += _aligned(variable.kind)
+        self._base, self._size, weight = base, base, 1
+        self._entries = [_Entry() for _ in blocks]
+        self._records: list[Record] = []
+        for number, block in enumerate(blocks):
+            if block is None:
+                continue
+            self._entries[number].record = len(self._records)
+            self._add(number, block)
+            new = self._records[self._entries[number].record :]
+            weight = max(weight, sum(r.weight for r in new if isinstance(r, Call)))
+        self._jumps = max(64, _LONG // weight)
+        self._code = Code([r.code for r in self._records if isinstance(r, Call)], waits)
+        self._commands = Commands(self._records, self._code, (), self._starts, True)
+        self._run = self._commands.run
+        starts = tuple(self._starts[self._registers[register]] for register, _ in shown)
+        kinds = tuple(kind for _, kind in shown)
+        self._kinds = kinds
+        memory = Plan({}, kinds, starts, self._size, {})
+        self._take = taker(memory, range(len(kinds)), [self._commands.template])
+
+    @property
+    def kernels(self) -> list[Any]:
+        """The kernels that are not compiled yet."""
+        return [word for word in self._code.waiting.values() if not word.is_there]
+
+    @property
+    def sources(self) -> set[str]:
+        """The sources of all kernels."""
+        return {source for source in self._code.numbers if type(source) is str}
+
+    def run(
+        self,
+        start: int,
+        given: Sequence[Any],
+        log: Log | None,
+        results: Mapping[int, Sequence[int]],
+    ) -> tuple[int, list[Any]] | None:
+        """Run from a block on; `None` if it comes to something that is not known.
+
+        Parameters
+        ----------
+        start
+            The number of the block.
+        given
+            Values for the first of what is shown; `None` of what has none.
+        log
+            The log, if one is noted, or read; then the number of the first block has been read.
+        results
+            What of what is shown is to be read at the end, by the number of the last block.
+
+        Returns
+        -------
+        tuple
+            The number of the last block, and values.
+        """
+        block = self._take()
+        try:
+            arrays = block.arrays
+            for array, value in zip(arrays, given, strict=False):
+                if value is not None:
+                    array[...] = value
+            end = self._ran(block.tables[0].words, start, log)
+            if end is None:
+                return None
+            return end, [_value(arrays[i], self._kinds[i]) for i in results[end]]
+        finally:
+            give(block)
+
+    def _ran(self, words: Any, start: int, log: Log | None) -> int | None:
+        words[FIRST] = self._entries[start].record
+        if log is not None:
+            _show(words, log, 0 if self._keeps else _WORD)
+        while True:
+            words[JUMPS] = self._jumps
+            number = self._run(words)
+            assert number is not None
+            if number & REFUSED:
+                return None
+            record = self._records[number]
+            if isinstance(record, _Stop):
+                if log is not None and self._keeps:
+                    log.used = int(words[LOG]) - log.words.ctypes.data
+                return record.block if record.known else None
+            if isinstance(record, _Plain):
+                assert record.code == ROOM
+                assert log is not None
+                log.used = int(words[LOG]) - log.words.ctypes.data
+                log.grow()
+                _show(words, log)
+            elif isinstance(record, _Back):
+                end = (int(words[LOG]) - log.words.ctypes.data) // _WORD  # type: ignore[union-attr]
+                if record.entries[log.words[end - 1]] is None:  # type: ignore[union-attr]
+                    return None
+            elif not isinstance(record, _When):  # a kernel that is not there
+                return None
+            words[FIRST] = number
+
+    def _add(self, number: int, block: BasicBlock) -> None:
+        """The records of a block."""
+        program = fuse_small(block.program, 1)
+        steps = program.steps
+        builder = Builder(_natives(program))
+        built = builder.build(steps, 0)
+        sources = builder.results(program.outputs, len(steps))
+        memory = plan(program, builder.own, builder.looks, builder.scratch, builder.early)
+        built.leave_out(memory.inside)
+        given, taken = self._place(block, program)
+        roots = [*built.roots().values(), *(slot.root for slot in sources)]
+        self._place_roots([r for r in roots if r not in builder.moving], memory, given | taken)
+        records = self._records
+        if self._keeps:
+            room = sum(_padded(variable.kind) for variable in program.inputs)
+            records.append(_Plain(ROOM, (), room + _WORD))
+            records += [_Plain(PUSH, (_raw(v),), _padded(v.kind)) for v in program.inputs]
+            records.append(_Plain(NOTE, (), number + 1))
+        for variable in reversed(list(taken)):
+            records.append(_Plain(POP, (_raw(variable),), _padded(variable.kind)))
+        records += built.records
+        self._write(block, sources, given)
+        self._go_on(number, block, sources)
+
+    def _place(
+        self, block: BasicBlock, program: Program
+    ) -> tuple[dict[Variable, int], dict[Variable, int]]:
+        """Where inputs are: in registers, or in memory to which they are taken from the log."""
+        given, taken = {}, {}
+        end = self._base
+        for variable, register in zip(program.inputs, block.reads, strict=True):
+            if register is None:
+                taken[variable] = self._starts[variable] = end
+                end += _aligned(variable.kind)
+            else:
+                given[variable] = register
+                self._starts[variable] = self._starts[self._registers[register]]
+        self._end = end
+        return given, taken
+
+    def _place_roots(self, roots: Sequence[Any], memory: Plan, known: Any) -> None:
+        """Where what a block makes is."""
+        end = self._end + -(-memory.size // _ALIGNED) * _ALIGNED
+        for root in dict.fromkeys(r for r in roots if is_variable(r) and r not in known):
+            if root in memory.places:
+                self._starts[root] = self._end + memory.start(root)
+            else:  # an output
+                self._starts[root] = end
+                end += _aligned(root.kind)
+        self._end = end
+        self._size = max(self._size, end)
+
+    def _room(self, size: int) -> Slot:
+        slot = _memory(size)
+        self._starts[slot.root] = self._end
+        self._end += -(-size // _ALIGNED) * _ALIGNED
+        self._size = max(self._size, self._end)
+        return slot
+
+    def _write(self, block: BasicBlock, sources: Sequence[Slot], given: Any) -> None:
+        """Have results go to registers, and those that are read from registers not too late."""
+        pairs = []
+        for source, register in zip(sources, block.writes, strict=True):
+            if register is not None:
+                size = source.dtype.itemsize * math.prod(source.look.shape)
+                pairs.append((source, register, size, source.root in given))
+        for register, other in block.moves:
+            slot = _raw(self._registers[other])
+            pairs.append((slot, register, slot.look.shape[0], True))
+        moves = []
+        for source, register, size, is_read in pairs:
+            if is_read and len(pairs) > 1:
+                aside = self._room(size)
+                self._records.append(_Plain(MOVE, (source, aside), size))
+                source = aside
+            moves.append(_Plain(MOVE, (source, _raw(self._registers[register])), size))
+        self._records += moves
+
+    def _go_on(self, number: int, block: BasicBlock, sources: Sequence[Slot]) -> None:
+        entries, records = self._entries, self._records
+        if block.asks:
+            for answer, following in block.nexts.items():
+                if self._blocks[following] is not None:
+                    records.append(_When((sources[0],), int(answer), entries[following]))
+            records.append(_Stop(number, False))
+        elif self._noted:
+            found: list[_Entry | None] = [None] * (self._noted + 1)
+            found[_BOTTOM] = _Entry(len(records) + 1)
+            for noted, following in block.nexts.items():
+                found[noted + 1] = entries[following]
+            records.append(_Back(tuple(found)))
+            records.append(_Stop(number, True))
+        else:
+            records.append(_Stop(number, True))
+
+
+def _show(words: Any, log: Log, read: int = 0) -> None:
+    """Have a run go on where a log ends, but for some bytes that have been read."""
+    address = log.words.ctypes.data
+    words[LOG], words[LOG + 1] = address + log.used - read, address + log.words.nbytes
+
+
+def _natives(program: Program) -> Natives:
+    """The native forms of a program's steps.
+
+    Raises
+    ------
+    NotImplementedError
+        If one has none.
+    """
+    natives = Natives(program, True, False, {v for step in program.steps for v in step.reads})
+    made: set[Variable] = set()
+    for step in program.steps:
+        if not natives.is_native(step, made):
+            raise NotImplementedError(f"{step} is no machine code")
+        made.update(step.outs)
+    for value in (*program.inputs, *program.outputs):
+        kind = kind_of(value)
+        _require(kind)
+    return natives
+
+
+def _require(kind: Kind) -> None:
+    if kind.dtype not in CODES or kind.module not in (None, np) or not kind.size:
+        raise NotImplementedError(f"{kind} is nothing that kernels read and write")
+
+
+def _registers(
+    blocks: Sequence[BasicBlock], shown: Sequence[tuple[int, Kind]]
+) -> dict[int, Variable]:
+    """The registers, as pieces of memory that are large enough for what is put in them."""
+    sizes: dict[int, int] = {}
+    found: list[tuple[int | None, Kind]] = list(shown)
+    for block in blocks:
+        found += zip(block.reads, (v.kind for v in block.program.inputs), strict=True)
+        found += zip(block.writes, map(kind_of, block.program.outputs), strict=True)
+    for register, kind in found:
+        if register is not None:
+            sizes[register] = max(sizes.get(register, 1), kind.nbytes)
+    moves = [move for block in blocks for move in block.moves]
+    for _ in moves:
+        for move in moves:
+            size = max(sizes.get(register, 1) for register in move)
+            sizes.update(dict.fromkeys(move, size))
+    return {register: _memory(size).root for register, size in sizes.items()}
+
+
+def _memory(size: int) -> Slot:
+    variable = Variable(Kind(np.ndarray, (size,), np.dtype(np.uint8)))
+    return Slot(variable, ordered_look((size,)), np.dtype(np.uint8))
+
+
+def _raw(variable: Variable) -> Slot:
+    """All bytes of a value that has memory of its own."""
+    return Slot(variable, ordered_look(variable.kind.shape), variable.kind.dtype)
+
+
+def _value(array: Any, kind: Kind) -> Any:
+    """A value for the elements that lie in memory which others will use."""
+    if kind.is_array:
+        return array.copy()
+    return array.item() if kind.is_number else array[()]
+
+
+def _padded(kind: Kind) -> int:
+    return -(-kind.nbytes // _WORD) * _WORD
+
+
+def _aligned(kind: Kind) -> int:
+    return -(-kind.nbytes // _ALIGNED) * _ALIGNED

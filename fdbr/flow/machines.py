@@ -1,0 +1,374 @@
+"""Graphs as machine code: as soon as that is there, Python goes no longer from block to block.
+
+The way back is another graph, whose blocks are pullbacks: which of them comes next follows from the
+block that was run, and from what has a cotangent then.  Python learns that as it goes back itself.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from fdbr.compiler.backends.interface import backend_of
+from fdbr.compiler.budget import Budget, compiling, passing, patience
+from fdbr.compiler.ir.basic_blocks import BasicBlock
+from fdbr.compiler.ir.program import Kind, Program, Variable, kind_of
+from fdbr.loops.bodies import Body
+from fdbr.loops.leaves import scalar
+
+__all__ = ["Machine", "There", "Way", "WayBack"]
+
+There = tuple[tuple[int, Kind], ...]
+"""The registers that have a cotangent, in their order, and what it is."""
+
+_MOST = 2000  # blocks of a way back
+_AT_ONCE = 8  # kernels that are compiled at a time
+
+
+@attrs.frozen(eq=False)
+class Way:
+    """What is done on the way back over a block, with some cotangents.
+
+    Attributes
+    ----------
+    body
+        From the cotangents of ``reads``, and what the block has read, to those of ``writes``;
+        `None` if there is nothing to do.
+    reads, writes
+        Registers.
+    after
+        What has a cotangent then.
+    """
+
+    body: Body | None
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    after: There
+
+
+class _Refused(Exception):
+    """There is something that machine code does not do."""
+
+
+class _Part:
+    """Blocks that are machine code, or will be.
+
+    Attributes
+    ----------
+    code
+        The machine code, if it is all there.
+    """
+
+    def __init__(self) -> None:
+        self.code: Any = None
+        self._made: Any = None
+        self._known = 0
+
+    def bodies(self) -> list[Body]:
+        """The programs of the blocks, as far as they have run."""
+        raise NotImplementedError
+
+    def made(self, waits: bool) -> Any:
+        """The machine code of all blocks that have gone through the passes."""
+        raise NotImplementedError
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more than has been compiled."""
+        return self._known < len(self.bodies())
+
+    def renew(self, waits: bool) -> None:
+        """Make the machine code anew, if there are more blocks than there were."""
+        bodies = self.bodies()
+        if self._known < len(bodies):
+            for body in bodies:
+                body.passed()
+            self._made, self._known = self.made(waits), len(bodies)
+        self.take_up()
+
+    def take_up(self) -> None:
+        """Have it run from now on, if all kernels are there."""
+        if self._made is not None and not self._made.kernels:
+            self.code = self._made
+
+    def kernels(self) -> list[Any]:
+        """The kernels that are not there yet."""
+        return [] if self._made is None else self._made.kernels
+
+
+class _Forward(_Part):
+    """The blocks of the function."""
+
+    def __init__(
+        self, blocks: Sequence[Any], first: int, inputs: Sequence[Kind], keeps: bool
+    ) -> None:
+        super().__init__()
+        self._blocks, self._first = blocks, first
+        self._inputs, self._keeps = inputs, keeps
+        self.results: dict[int, list[int]] = {}
+
+    def bodies(self) -> list[Body]:
+        if not self._blocks[self._first].body.has_run:
+            return []
+        return [block.body for block in self._blocks if block.body.has_run]
+
+    def made(self, waits: bool) -> Any:
+        shown = {pair: place for place, pair in enumerate(enumerate(self._inputs))}
+        results = {}
+        blocks: list[BasicBlock | None] = []
+        for number, block in enumerate(self._blocks):
+            if not block.body.has_passed:
+                blocks.append(None)
+                continue
+            program = block.body.passed()
+            if block.question is None:
+                pairs = [
+                    (register, out)
+                    for register, out in zip(block.writes, program.outputs, strict=True)
+                    if type(out) is Variable
+                ]
+                results[number] = [
+                    shown.setdefault((register, out.kind), len(shown)) for register, out in pairs
+                ]
+                program = program.replace(None, [out for _, out in pairs])
+                writes: Any = tuple([register for register, _ in pairs])
+            else:
+                kind = kind_of(program.outputs[0])
+                if block.question is not bool or kind.dtype.kind != "b" or kind.size != 1:
+                    raise _Refused
+                writes = (None, *block.writes)
+            asks = block.question is not None
+            blocks.append(BasicBlock(program, block.reads, writes, block.moves, asks, block.nexts))
+        self.results = results
+        return _compiled(blocks, self._keeps, shown, waits)
+
+
+class WayBack(_Part):
+    """The ways back over the blocks of a graph."""
+
+    def __init__(self, blocks: Sequence[Any], wanted: Sequence[int]) -> None:
+        super().__init__()
+        self._blocks, self._wanted = blocks, wanted
+        self.ways: dict[tuple[int, There], Way] = {}
+        self.numbers: dict[tuple[int, There], int] = {}
+        self.shown: dict[tuple[int, Kind], int] = {}
+        self.results: dict[int, list[int]] = {}
+
+    def learn(self, block: int, there: There, way: Way) -> None:
+        """Note a way over a block."""
+        if len(self.ways) < _MOST:
+            self.ways.setdefault((block, there), way)
+
+    def bodies(self) -> list[Body]:
+        ways = self.ways.items()
+        return [way.body or self._blocks[block].body for (block, _), way in ways]
+
+    def made(self, waits: bool) -> Any:
+        shown: dict[tuple[int, Kind], int] = {}
+        numbers = {key: number for number, key in enumerate(self.ways)}
+        after: dict[There, dict[int, int]] = {}
+        for (block, there), number in numbers.items():
+            after.setdefault(there, {})[block] = number
+        blocks: list[BasicBlock] = []
+        results = {}
+        for (block, there), way in self.ways.items():
+            if way.body is None:
+                inputs = self._blocks[block].body.captured().inputs
+                program = Program("back", inputs, (), ())
+            else:
+                program = way.body.passed()
+            taken = (None,) * (len(program.inputs) - len(way.reads))
+            reads = (*way.reads, *taken)
+            writes = way.writes
+            nexts = after.get(way.after, {})
+            results[numbers[block, there]] = [
+                shown.setdefault(pair, len(shown)) for pair in way.after if pair[0] in self._wanted
+            ]
+            for pair in there:
+                if pair[0] < 0:
+                    shown.setdefault(pair, len(shown))
+            blocks.append(BasicBlock(program, reads, writes, (), False, nexts))
+        self.numbers, self.shown, self.results = numbers, shown, results
+        return _compiled(blocks, False, shown, waits, len(self._blocks))
+
+    def run(self, log: Any, slopes: Mapping[int, Any]) -> dict[int, Any] | None:
+        """The cotangents in the end, by registers; `None` if it does not know the way."""
+        code = self.code
+        if code is None:
+            return None
+        there = tuple([(i, kind_of(slopes[i])) for i in sorted(slopes)])
+        start = self.numbers.get((log.last(), there))
+        if start is None:
+            return None
+        given: list[Any] = [None] * len(self.shown)
+        for pair in there:
+            given[self.shown[pair]] = slopes[pair[0]]
+        found = code.run(start, given, log, self.results)
+        if found is None:
+            return None
+        shown = list(self.shown)
+        end, values = found
+        places = self.results[end]
+        return {shown[place][0]: value for place, value in zip(places, values, strict=True)}
+
+
+def _compiled(
+    blocks: Sequence[BasicBlock | None], keeps: bool, shown: Any, waits: bool, noted: int = 0
+) -> Any:
+    backends = {backend_of(block.program) for block in blocks if block is not None}
+    if len(backends) != 1:
+        raise _Refused
+    backend = backends.pop()
+    try:
+        return backend.control_flow(blocks, keeps, list(shown), waits, noted)
+    except NotImplementedError as error:
+        raise _Refused from error
+
+
+class Machine:
+    """A graph as machine code.
+
+    Parameters
+    ----------
+    blocks
+        The graph's.
+    first
+        The number of the block that begins.
+    """
+
+    def __init__(self, blocks: Sequence[Any], first: int) -> None:
+        self._blocks, self._first = blocks, first
+        self._forward: dict[bool, _Forward] = {}
+        self._back: dict[tuple[int, ...], WayBack] = {}
+        self._budget = Budget(often=math.inf)
+        self._waits = False
+        self.refused = False
+
+    def forward(self, operands: Sequence[Any], path: Any) -> Any:
+        """Run the graph; `None` if it does not know the way."""
+        keeps = path is not None
+        part = self._forward.get(keeps)
+        if part is None:
+            kinds = list(map(kind_of, map(scalar, operands)))
+            part = self._forward[keeps] = _Forward(self._blocks, self._first, kinds, keeps)
+        self._at_once(part)
+        if part.code is None:
+            return None
+        log = backend_of(self._blocks[self._first].body.captured()).log() if keeps else None
+        found = part.code.run(self._first, operands, log, part.results)
+        if found is None:
+            return None
+        end, values = found
+        if path is not None:
+            path.log = log
+        left = iter(values)
+        outputs = self._blocks[end].body.passed().outputs
+        return [next(left) if type(out) is Variable else out for out in outputs]
+
+    def back(self, wanted: tuple[int, ...]) -> WayBack:
+        """The way back to the cotangents of some operands."""
+        part = self._back.get(wanted)
+        if part is None:
+            part = self._back[wanted] = WayBack(self._blocks, wanted)
+        self._at_once(part)
+        return part
+
+    def _at_once(self, part: _Part) -> None:
+        """Compile a part, if nobody minds waiting."""
+        if part.is_behind and not self.refused and (self._waits or not patience()):
+            self._renew(part, True)
+
+    def _renew(self, part: _Part, waits: bool) -> None:
+        try:
+            part.renew(waits)
+        except _Refused:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        self.refused = True
+        self._forward.clear()
+        self._back.clear()
+        for block in self._blocks:
+            block.compiles = True
+
+    def _parts(self) -> list[_Part]:
+        return [*self._forward.values(), *self._back.values()]
+
+    @contextlib.contextmanager
+    def accounting(self) -> Iterator[None]:
+        """Pay for machine code by the time that Python takes from block to block."""
+        start = time.perf_counter()
+        yield
+        if not self.refused:
+            self._budget.ran(time.perf_counter() - start)
+            self.advance(self._budget)
+
+    # --- what programs ask of those within them ---
+
+    def advance(self, budget: Budget) -> None:
+        """Go on towards machine code, as far as there is a budget for it."""
+        if self.refused:
+            for block in self._blocks:
+                block.advance(budget)
+            return
+        for part in self._parts():
+            if part.is_behind:
+                self._pass(part, budget)
+                if self.refused:
+                    return
+            elif kernels := part.kernels():
+                _ask(kernels, budget)
+            else:
+                part.take_up()
+
+    def _pass(self, part: _Part, budget: Budget) -> None:
+        left = [body.captured() for body in part.bodies() if not body.has_passed]
+        takes = passing.of(sum(len(program.steps) for program in left)) if left else 0.0
+        backend = backend_of(self._blocks[self._first].body.program)
+        if not budget.affords(backend.takes_to_prepare() + takes):
+            return
+        start = time.perf_counter()
+        backend.prepare()
+        self._renew(part, False)
+        budget.spend(time.perf_counter() - start)
+
+    def finish(self) -> None:
+        """Have everything compiled that has run, and wait for it."""
+        self._waits = True
+        for part in self._parts():
+            self._renew(part, True)
+            if self.refused:
+                break
+            for kernel in part.kernels():
+                kernel.settle()
+            part.take_up()
+        if self.refused:
+            for block in self._blocks:
+                block.finish()
+
+    def waiting(self) -> int:
+        """How many kernels have not been compiled yet."""
+        if self.refused:
+            return sum(block.waiting() for block in self._blocks)
+        return sum(len(part.kernels()) for part in self._parts())
+
+    @property
+    def settled(self) -> bool:
+        """Whether it runs as it always will, as far as it has run."""
+        if self.refused:
+            return all(block.settled for block in self._blocks)
+        return not any(part.is_behind or part.code is None for part in self._parts())
+
+
+def _ask(kernels: Sequence[Any], budget: Budget) -> None:
+    """Have kernels compiled in the background."""
+    takes = 0.0
+    for kernel in kernels[:_AT_ONCE]:
+        takes += compiling.of(kernel.length)
+        if kernel.asked:
+            kernel.hurry(budget.affords(takes))
+        elif budget.affords(takes):
+            kernel.ask()
