@@ -1,10 +1,14 @@
 """Imports run downward: no module needs, by whatever way, one that needs it."""
 
 import ast
+import os
+import subprocess
+import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import fdbr
+from fdbr.compiler.backends.cpu import background
 
 ROOT = Path(fdbr.__file__).parent
 
@@ -48,3 +52,15 @@ def test_no_import_is_put_off():
     known = modules()
     found = {(name, to) for name, path in known.items() for to in imports(path, known)[1]}
     assert found == MUTUAL
+
+
+def test_the_process_that_compiles_kernels_loads_no_numpy():
+    """NumPy takes as long to load as a dozen kernels to compile."""
+    packages = {name: list(sys.modules[name].__path__) for name in background._PACKAGES}
+    program = background._PROGRAM.format(packages=packages, niceness=0)
+    program += "print([name for name in ('numpy', 'logging', 'attrs') if name in sys.modules])"
+    given = {"capture_output": True, "input": b"", "check": True, "timeout": 60}
+    path = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    command = [sys.executable, "-P", "-S", "-c", program.replace("serve(0)", "")]
+    found = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, **given)
+    assert found.stdout.strip() == b"[]"

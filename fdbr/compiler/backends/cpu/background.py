@@ -219,7 +219,7 @@ def _started() -> Any:
     packages = {name: list(sys.modules[name].__path__) for name in _PACKAGES}
     program = _PROGRAM.format(packages=packages, niceness=_NICENESS)
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", program],
+        [sys.executable, "-P", "-S", "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 
 from fdbr.compiler.backends.cpu.formulas import CODES
-from fdbr.compiler.backends.cpu.launching import HEAD
+from fdbr.compiler.backends.cpu.language import HEAD
 from fdbr.compiler.backends.cpu.native_copies import ordered_look
 from fdbr.compiler.backends.cpu.sequence import Call, Slot
 from fdbr.compiler.ir import op

@@ -1,12 +1,14 @@
 """Access to arrays from kernels: elements and strides, found from the arrays' objects."""
 
 from fdbr.compiler.backends.cpu.kernel_functions import intrinsic
-from fdbr.compiler.backends.cpu.launching import HEAD
 from fdbr.compiler.backends.cpu.llvm_text import Builder
 from fdbr.compiler.backends.cpu.llvm_values import Value
 
-__all__ = ["NAMES"]
+__all__ = ["HEAD", "NAMES"]
 
+# A NumPy array is an object whose first field, after Python's own head, is the address of its
+# data: that is the layout of NumPy's C interface, `PyArrayObject_fields`.
+HEAD: int = object.__basicsize__
 _STRIDES = HEAD + 24  # behind the number of dimensions and the address of the shape
 
 

@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.compiler.backends.cpu.language import HEAD
 from fdbr.kernels import pool
 from fdbr.kernels.pool import thread_count
 
-__all__ = ["HEAD", "function_at", "launch", "launch_alone", "launch_on", "method", "thread_count"]
-
-# A NumPy array is an object whose first field, after Python's own head, is the address of its
-# data: that is the layout of NumPy's C interface, `PyArrayObject_fields`.
-HEAD: int = object.__basicsize__
+__all__ = ["function_at", "launch", "launch_alone", "launch_on", "method", "thread_count"]
 
 _kernel_type = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
 

@@ -10,8 +10,6 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from fdbr.compiler.backends.cpu.llvm_instructions import Instructions
 from fdbr.compiler.backends.cpu.llvm_values import BITS, KernelError, Value, kind, suffix
 
@@ -267,9 +265,16 @@ def _written(number: Any, type: str) -> str:
     """A number as LLVM reads it: floating ones by the bits of a double."""
     if type not in _FLOATS:
         return str(number) if type != "b1" else str(bool(number)).lower()
-    with np.errstate(over="ignore"):
-        exact = float(np.dtype(type).type(number))
-    return "0x" + struct.pack(">d", exact).hex().upper()
+    return "0x" + struct.pack(">d", _rounded(float(number), type)).hex().upper()
+
+
+def _rounded(number: float, type: str) -> float:
+    """A number in the precision of a type, beyond whose largest number is infinity."""
+    try:
+        exact: float = struct.unpack("f", struct.pack("f", number))[0] if type == "f4" else number
+    except OverflowError:
+        return math.copysign(math.inf, number)
+    return exact
 
 
 def integer(value: Value) -> int | None:

@@ -34,7 +34,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.compiler.backends.cpu.launching import HEAD, method
+from fdbr.compiler.backends.cpu.language import HEAD
+from fdbr.compiler.backends.cpu.launching import method
 from fdbr.kernels.machine import address_of
 
 __all__ = [

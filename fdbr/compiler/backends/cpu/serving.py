@@ -4,7 +4,8 @@ import contextlib
 import os
 import pickle
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from queue import SimpleQueue
 from typing import Any
 
 from fdbr.compiler.backends.cpu import compiling
@@ -21,14 +22,33 @@ def serve(niceness: int) -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         os.nice(niceness)
-    patient = ThreadPoolExecutor(1, initializer=_give_way if niceness else None)
+    patient = _Patient(gives_way=niceness > 0)
     with os.fdopen(os.dup(1), "wb") as out, contextlib.suppress(EOFError, OSError):
         os.dup2(2, 1)  # what others print does not get in between
         while True:
             source, urgent = pickle.load(sys.stdin.buffer)
-            answer = _answer(source) if urgent else patient.submit(_answer, source).result()
+            answer = _answer(source) if urgent else patient.answer(source)
             pickle.dump(answer, out)
             out.flush()
+
+
+class _Patient:
+    """A thread that compiles where nobody else wants the processor."""
+
+    def __init__(self, gives_way: bool) -> None:
+        self._sources: SimpleQueue[str] = SimpleQueue()
+        self._answers: SimpleQueue[Any] = SimpleQueue()
+        threading.Thread(target=self._serve, args=[gives_way], daemon=True).start()
+
+    def _serve(self, gives_way: bool) -> None:
+        if gives_way:
+            _give_way()
+        while True:
+            self._answers.put(_answer(self._sources.get()))
+
+    def answer(self, source: str) -> Any:
+        self._sources.put(source)
+        return self._answers.get()
 
 
 def _give_way() -> None:
