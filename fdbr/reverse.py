@@ -70,7 +70,7 @@ def _tracer(trace: "ReverseTrace", value: Any, node: Node) -> ReverseTracer:
 
 
 class ReverseTrace(Trace):
-    """One recording: a run of one function under `vjp` or `grad`."""
+    """One tape: a run of one function under `vjp` or `grad`."""
 
     __slots__ = ()
 

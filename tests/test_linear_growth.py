@@ -105,9 +105,7 @@ TRANSFORMED = {
     "grad by one": lambda f: lambda xs: fdbr.grad(lambda x: ops.sum(f([*xs[1:], x])))(xs[0]),
     "grad of grad": lambda f: gradient(lambda xs: ops.stack(gradient(f)(xs))),
     "vmap of grad": lambda f: lambda xs: fdbr.vmap(gradient(f))([np.stack([x, x]) for x in xs]),
-    "a recording": lambda f: (
-        lambda xs: optimise(capture(lambda xs: gradient(f)(xs), f, xs).program)
-    ),
+    "a trace": lambda f: lambda xs: optimise(capture(lambda xs: gradient(f)(xs), f, xs).program),
 }
 
 
@@ -201,7 +199,7 @@ WALKS = {
     "checkpoint": fdbr.grad(through(fdbr.checkpoint(sines))),
     "stop_gradient": fdbr.stop_gradient,
     "device_get": fdbr.device_get,
-    "a recording": lambda x: optimise(
+    "a trace": lambda x: optimise(
         capture(lambda xs: [2 * x for x in xs], sines, tree.leaves(x)).program
     ),
     "split": lambda x: fdbr.random.split(fdbr.random.key(0), len(x)),

@@ -1,4 +1,4 @@
-"""What compilation may cost, so that a jitted function takes hardly longer than it does itself.
+"""The budget of compilation, by which a jitted function takes hardly longer than it does itself.
 
 The calls of a function with arguments of one kind have an account.  Of the time that they would
 take without `jit` nearly a tenth is paid into it, and what replays save; captures, passes and
@@ -184,7 +184,7 @@ class Budget:
         return min(missing / _SHARE, (self._often - self._calls) * self.eager)
 
     def steps_to_capture(self) -> int:
-        """How many steps a capture may have now; 0 where none is to be tried."""
+        """The number of steps that a capture may have now; 0 where none is to be tried."""
         if not _patience:
             return ANY
         if not self._runs or self.missing > 0:

@@ -1,4 +1,4 @@
-"""All recordings of a function: how they are looked up, made and given up."""
+"""All traces of a function: how they are looked up, made and given up."""
 
 import contextlib
 import functools
@@ -36,14 +36,14 @@ _clock = itertools.count(1)
 
 
 class Cache:
-    """The recordings of a function, by the kinds of its arguments.
+    """The traces of a function, by the kinds of its arguments.
 
     Attributes
     ----------
     f, name
         The function, and what messages call it.
     bound
-        How many kinds of arguments are kept, and how many recordings for each.
+        How many kinds of arguments are kept, and how many traces for each.
     learns
         Whether control flow that has been seen in several calls may be put together, which may
         change last bits.
@@ -65,7 +65,7 @@ class Cache:
         self._told: set[str] = set()
 
     def entry(self, key: tuple[Any, ...], leaves: Sequence[Any], structure: Any) -> Specialization:
-        """The recordings for arguments of a signature."""
+        """The traces for arguments of a signature."""
         try:
             entry = self.entries.get(key)
         except TypeError as error:
@@ -126,11 +126,11 @@ class Cache:
         structure: Any,
         limit: int,
     ) -> tuple[Captured, Environment] | None:
-        """Record a run, of at most ``limit`` steps, and make sure that the function is pure.
+        """Capture a run, of at most ``limit`` steps, and make sure that the function is pure.
 
         That is as far as one can see.
 
-        `None` is the result where the run is not what it is without being recorded.
+        `None` is the result where the run is not what it is without being captured.
 
         What is around the function and changes from call to call is an input of the program, if it
         can be: the run with traced values in its place may fail where the function itself does not.
@@ -152,7 +152,7 @@ class Cache:
     def _noted(
         self, entry: Specialization, found: tuple[Captured, Environment], limit: int
     ) -> tuple[Captured, Environment]:
-        """What was found, and a note of why it is no program, if it is none."""
+        """Note why a capture is no program, if it is none, and hand it on."""
         if found[0].cut == limit:
             entry.cut(limit, found[0].repeats)
             entry.skip(EARLY)
@@ -171,7 +171,7 @@ class Cache:
         structure: Any,
         limit: int,
     ) -> tuple[Captured, Environment] | None:
-        """What a run gave.
+        """Capture a run.
 
         What it finds bound anew after a first run may have been made for all later ones, so it
         is run once more then.
@@ -194,7 +194,7 @@ class Cache:
             kind = functools.partial(CaptureTrace, others=others, limit=limit)
             token = learning.set(entry.learner() if self.learns else None)
             try:
-                recorded = capture(run, self.f, moving, environment.arrays, kind)
+                captured = capture(run, self.f, moving, environment.arrays, kind)
                 self._check_kept(environment)
             except Exception:
                 if entry.inputs:
@@ -210,8 +210,8 @@ class Cache:
             raise ImpureError(f"fdbr.jit: {self.name} {impurity}")
         environment.settle()
         if environment.traced:
-            recorded.obstacle = "it sees a traced value that is no argument"
-        return recorded, environment
+            captured.obstacle = "it sees a traced value that is no argument"
+        return captured, environment
 
     def _check_kept(self, environment: Environment) -> None:
         if (keeper := environment.keeper()) is not None:

@@ -30,7 +30,7 @@ __all__ = ["NEVER", "NO_FIT", "CallStub", "call_stub_of"]
 CallStub = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 """From positional and keyword arguments to the result, or to a `GuardFailure`.
 
-The `GuardFailure` tells which decision turned out otherwise; none, if it is `NO_FIT`.
+The `GuardFailure` tells which guard did not hold; none, if it is `NO_FIT`.
 """
 
 _FEW = 8

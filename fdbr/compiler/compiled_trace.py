@@ -24,7 +24,7 @@ class CompiledTrace:
     code
         What runs it.
     answers
-        The decisions.
+        The answers to its guards.
     environment
         What was around the function.
     shared
@@ -113,7 +113,7 @@ class CompiledTrace:
 
     @property
     def runs(self) -> int:
-        """How often it was replayed."""
+        """The number of its replays."""
         return self.counter[0]
 
     def after(

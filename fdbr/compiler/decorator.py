@@ -23,7 +23,7 @@ def jit(
     f: Callable[P, R],
     *,
     donate_argnums: int | Sequence[int] = (),
-    max_recordings: int = 64,
+    max_traces: int = 64,
     reproducible: bool = False,
 ) -> Jitted[P, R]: ...
 
@@ -32,7 +32,7 @@ def jit(
 def jit(
     *,
     donate_argnums: int | Sequence[int] = (),
-    max_recordings: int = 64,
+    max_traces: int = 64,
     reproducible: bool = False,
 ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 
@@ -41,23 +41,23 @@ def jit(
     f: Any = _LATER,
     *,
     donate_argnums: int | Sequence[int] = (),
-    max_recordings: int = 64,
+    max_traces: int = 64,
     reproducible: bool = False,
 ) -> Any:
-    """A function that records ``f``, and replays the recording faster.
+    """A function that traces ``f``, and replays the trace faster.
 
-    A run of ``f`` is recorded as a flat program, with every transformation inside it; the program
-    is optimised, and later calls with arguments of the same kinds replay it.  Python control flow
-    stays what it is: each decision that ``f`` takes on a value (``if``, ``while``, ``int(x)``,
-    ``float(x)``) is noted and checked in each replay; where it turns out otherwise, another
-    recording is run, or a new one is made.
+    A run of ``f`` is written down as a flat program, with every transformation inside it; the
+    program is optimised, and later calls with arguments of the same kinds replay it.  Python
+    control flow stays what it is: for each question that ``f`` asks a value (``if``, ``while``,
+    ``int(x)``, ``float(x)``) there is a guard, which asks it again in each replay; where the answer
+    is another one, another trace is run, or a new one is made.
 
     Parameters
     ----------
     f
         A pure function of trees; without it, `jit` is a decorator with options.  Arrays and
         numbers in its arguments may differ from call to call; all other leaves, as strings and
-        truth values, are static, and so are shapes and dtypes: for each there is a recording of
+        truth values, are static, and so are shapes and dtypes: for each there is a trace of
         its own.
     donate_argnums
         The positions of arguments that the caller gives up, as the state in
@@ -66,18 +66,18 @@ def jit(
         each array that was there is gone from the argument, overwritten or not, and what stands
         in its place raises a `DonatedError` on use.  Arrays that are arguments themselves, or
         items of a tuple, stay as they are.  Under a transformation nothing is given up.
-    max_recordings
-        How many recordings there may be for arguments of the same kinds: past it, calls that
-        none fits run ``f`` itself.  And for how many kinds there are recordings: past it, those
+    max_traces
+        How many traces there may be for arguments of the same kinds: past it, calls that
+        none fits run ``f`` itself.  And for how many kinds there are traces: past it, those
         that were used least recently are dropped.
 
     reproducible
         Whether all calls give the same bits for the same arguments, in every process.  Then the
-        first call waits until everything is compiled; a call that cannot be recorded runs ``f``
+        first call waits until everything is compiled; a call that cannot be traced runs ``f``
         itself, always.  Without it no call waits, and the first 128 of them together take a
         tenth longer than ``f`` at most (what is beyond half a second, and later calls: half as
-        long again): ``f`` runs as it is, until a tenth of what that took pays for a recording; a
-        recording is replayed step by step, until it pays for the passes; and its kernels are taken
+        long again): ``f`` runs as it is, until a tenth of what that took pays for a trace; a
+        trace is replayed step by step, until it pays for the passes; and its kernels are taken
         up one by one as they come from a process in the background.  So the last bits of results
         depend on when a call is made.
 
@@ -85,7 +85,7 @@ def jit(
     -------
     Jitted
         A function of the same arguments; ``compile(*args)`` compiles ahead, and waits.  Print
-        ``programs()[0]`` to read what is replayed, and ``report()`` to read what was recorded and
+        ``programs()[0]`` to read what is replayed, and ``report()`` to read what was traced and
         why.
 
     Raises
@@ -97,7 +97,7 @@ def jit(
         If ``f`` is no function or returns a generator, a static leaf cannot be hashed, or
         ``donate_argnums`` are no integers; by the call, if there are no arguments there.
     ValueError
-        If ``donate_argnums`` are negative or not different, or ``max_recordings`` is less than 1.
+        If ``donate_argnums`` are negative or not different, or ``max_traces`` is less than 1.
 
     >>> import fdbr, numpy as np
     >>> @fdbr.jit(reproducible=True)
@@ -106,26 +106,26 @@ def jit(
     >>> f(1.5), f(-1.0), f(2.5)
     (3.0, 1.0, 5.0)
     >>> print(f.report())  # doctest: +ELLIPSIS
-    f: 2 recordings
+    f: 2 traces
     1. for float, the first call with arguments of these kinds
        3 steps, 3 after the passes, replayed 1 time
        passes took ... s; 0 bytes of results and constants
-       decisions: True
-    2. for float, decision 0 was False for the first time
+       guards: True
+    2. for float, guard 0 was False for the first time
        3 steps, 3 after the passes, replayed 0 times
        passes took ... s; 0 bytes of results and constants
-       decisions: False
+       guards: False
     """
     if f is _LATER:
         return functools.partial(
             jit,
             donate_argnums=donate_argnums,
-            max_recordings=max_recordings,
+            max_traces=max_traces,
             reproducible=reproducible,
         )
     if not callable(f):
         raise TypeError(f"fdbr.jit: f must be a function, not {describe(f)}")
-    bound = integer("fdbr.jit", "max_recordings", max_recordings, least=1)
+    bound = integer("fdbr.jit", "max_traces", max_traces, least=1)
     argnums = integers("fdbr.jit", "donate_argnums", donate_argnums)
     given = (argnums,) if isinstance(argnums, int) else argnums
     if min(given, default=0) < 0 or len(set(given)) < len(given):

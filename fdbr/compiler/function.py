@@ -72,7 +72,7 @@ class Jitted(Generic[P, R]):
         The function.
     code
         From a program to what runs it.
-    max_recordings, donate_argnums, reproducible
+    max_traces, donate_argnums, reproducible
         See `jit`.
     """
 
@@ -80,7 +80,7 @@ class Jitted(Generic[P, R]):
         self,
         f: Callable[..., Any],
         code: Callable[..., Code],
-        max_recordings: int,
+        max_traces: int,
         donate_argnums: tuple[int, ...] = (),
         reproducible: bool = False,
     ) -> None:
@@ -88,7 +88,7 @@ class Jitted(Generic[P, R]):
         self._f = f
         self._code = code
         self._waits = reproducible
-        self._cache = Cache(f, max_recordings, learns=not reproducible)
+        self._cache = Cache(f, max_traces, learns=not reproducible)
         self._donation = Donation(self._cache.name, donate_argnums)
         self._last: Any = _NOTHING
         self._ordered = _sees_order(f)
@@ -96,16 +96,16 @@ class Jitted(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _disabled.get():
             return self._f(*args, **kwargs)
-        hit, entry, recording = self._last
+        hit, entry, trace = self._last
         result = hit(args, kwargs)
         while type(result) is GuardFailure:  # what was right for the last call is not for this one
             if result is not NO_FIT:
-                recording = recording.after(result, entry.recordings)
-            if result is NO_FIT or recording not in entry.recordings or recording.hit is None:
+                trace = trace.after(result, entry.traces)
+            if result is NO_FIT or trace not in entry.traces or trace.hit is None:
                 return self._called(args, kwargs)
-            entry.add(recording)
-            self._last = recording.hit, entry, recording
-            result = recording.hit(args, kwargs)
+            entry.add(trace)
+            self._last = trace.hit, entry, trace
+            result = trace.hit(args, kwargs)
         return result
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -126,7 +126,7 @@ class Jitted(Generic[P, R]):
         entry = self._cache.entry(call.signature, call.leaves, call.structure)
         if entry.heavy is None:
             entry.heavy = self._donation.is_large(args)
-        if entry.heavy and entry.recordings:
+        if entry.heavy and entry.traces:
             result = self._written_over(entry, call)
             if type(result) is not GuardFailure:
                 return result
@@ -151,41 +151,41 @@ class Jitted(Generic[P, R]):
 
         A `GuardFailure` if it does not hold; then the arguments are as they were.
         """
-        recording = entry.recordings[0]
-        run = recording.run
-        if recording.over is None or recording.over[0] is not run:
-            hit = call_stub_of(recording, call.args, call.kwargs, self._ordered, self._donation)
-            recording.over = run, hit
-        hit = recording.over[1]
+        trace = entry.traces[0]
+        run = trace.run
+        if trace.over is None or trace.over[0] is not run:
+            hit = call_stub_of(trace, call.args, call.kwargs, self._ordered, self._donation)
+            trace.over = run, hit
+        hit = trace.over[1]
         call.leaves.clear()  # so that nobody but the arguments refers to them
         result = hit(call.args, call.kwargs)
         if type(result) is GuardFailure:
             return result
-        if recording.hit is None and recording.code.is_best(entry.budget.eager):
-            recording.hit = hit
-        if recording.hit is not None:
-            self._last = recording.hit, entry, recording
-        entry.replayed(recording, time.perf_counter() - call.start)
+        if trace.hit is None and trace.code.is_best(entry.budget.eager):
+            trace.hit = hit
+        if trace.hit is not None:
+            self._last = trace.hit, entry, trace
+        entry.replayed(trace, time.perf_counter() - call.start)
         return result
 
     def _replayed(self, entry: Specialization, call: _Call) -> Any:
-        """The result of the recording that holds, or of a new one, or of the function itself."""
+        """The result of the trace that holds, or of a new one, or of the function itself."""
         moving, budget = entry.chosen(call.leaves), entry.budget
-        outs, recording, why = entry.replay(moving, self._cache.bound)
-        if recording is not None:
-            if recording.hit is None and recording.code.is_best(budget.eager):
-                recording.hit = call_stub_of(
-                    recording, call.args, call.kwargs, self._ordered, self._donation
+        outs, trace, why = entry.replay(moving, self._cache.bound)
+        if trace is not None:
+            if trace.hit is None and trace.code.is_best(budget.eager):
+                trace.hit = call_stub_of(
+                    trace, call.args, call.kwargs, self._ordered, self._donation
                 )
-            if recording.hit is not None:
-                self._last = recording.hit, entry, recording
-            result = tree.unflatten(recording.form, published(outs, moving))
-            entry.replayed(recording, time.perf_counter() - call.start)
+            if trace.hit is not None:
+                self._last = trace.hit, entry, trace
+            result = tree.unflatten(trace.form, published(outs, moving))
+            entry.replayed(trace, time.perf_counter() - call.start)
             return result
         self._last = _NOTHING
-        if entry.recordings:
+        if entry.traces:
             budget.spend(time.perf_counter() - call.start)
-        heavy = entry.heavy and not entry.recordings
+        heavy = entry.heavy and not entry.traces
         limit = ANY if self._waits or heavy else budget.steps_to_capture()
         if why and not limit and self._cache.learns:
             limit = entry.probe()
@@ -194,7 +194,7 @@ class Jitted(Generic[P, R]):
                 entry.skip(EARLY)
             return self._as_it_is(entry, call)
         start = time.perf_counter()
-        result = self._record(entry, call, why, limit)
+        result = self._capture(entry, call, why, limit)
         if heavy:
             budget.ran(time.perf_counter() - start)
         else:
@@ -202,7 +202,7 @@ class Jitted(Generic[P, R]):
         return result
 
     def _as_it_is(self, entry: Specialization, call: _Call) -> Any:
-        """What the function itself gives, and a note of how long it took.
+        """Run the function itself, and note how long it took.
 
         Where looking for that counts, the next calls are not looked up.
         """
@@ -214,7 +214,7 @@ class Jitted(Generic[P, R]):
         eager, seconds = entry.budget.eager, entry.resting()
         if lookup > _LITTLE * eager and seconds > eager:
             entries = list(self._cache.entries.values())
-            if not any(other.recordings for other in entries if other is not entry):
+            if not any(other.traces for other in entries if other is not entry):
                 self._last = self._resting(entry, seconds), entry, None
         return result
 
@@ -229,7 +229,7 @@ class Jitted(Generic[P, R]):
         return result
 
     def _resting(self, entry: Specialization, seconds: float) -> CallStub:
-        """What runs the function as it is, as long as nothing else is to be thought of."""
+        """A call stub that runs the function as it is for some seconds, and then fits no more."""
         f, taken, runs = self._f, 0.0, 0
 
         def hit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -248,7 +248,7 @@ class Jitted(Generic[P, R]):
 
         return hit
 
-    def _record(
+    def _capture(
         self,
         entry: Specialization,
         call: _Call,
@@ -270,21 +270,21 @@ class Jitted(Generic[P, R]):
             found = self._cache.capture(entry, run, leaves, structure, limit)
         if found is None:
             return self._eagerly(call)
-        recorded, environment = found
-        if not recorded.obstacle:
+        captured, environment = found
+        if not captured.obstacle:
             places = range(len(leaves)) if entry.moving is None else entry.moving
-            pairs = zip(places, recorded.program.inputs, strict=False)
+            pairs = zip(places, captured.program.inputs, strict=False)
             given = frozenset(v for i, v in pairs if i in donated)
-            recorded.program = attrs.evolve(recorded.program, donated=given)
-            code = self._code(recorded.program, alone=False)
-            entry.add(CompiledTrace(recorded, code, environment, form, why))
+            captured.program = attrs.evolve(captured.program, donated=given)
+            code = self._code(captured.program, alone=False)
+            entry.add(CompiledTrace(captured, code, environment, form, why))
             if runs and self._waits:
                 with contextlib.suppress(Exception):  # the function itself raises it better
                     moving = entry.chosen(leaves)
                     return tree.unflatten(form, published(code.run(*moving), moving))
         if runs and self._waits:
             return self._eagerly(call)
-        return tree.unflatten(form, recorded.result)
+        return tree.unflatten(form, captured.result)
 
     def _eagerly(self, call: _Call) -> Any:
         """Call the function itself with arguments that were taken apart."""
@@ -294,7 +294,7 @@ class Jitted(Generic[P, R]):
     def compile(self, *args: Any, **kwargs: Any) -> "Jitted":
         """Compile for such arguments ahead of calls, and wait for it.
 
-        The function is run once with them, unless that has been recorded.  Nothing is given up.
+        The function is run once with them, unless that has been traced.  Nothing is given up.
 
         Returns
         -------
@@ -304,22 +304,22 @@ class Jitted(Generic[P, R]):
         Raises
         ------
         RuntimeError
-            If the function cannot be recorded with such arguments.
+            If the function cannot be traced with such arguments.
 
         >>> import fdbr, numpy as np
         >>> f = fdbr.jit(lambda x: np.sum(np.sin(x) ** 2)).compile(np.ones(3))
         >>> float(f(np.zeros(3)))
         0.0
         """
-        entry, recording, leaves, _ = self.fitting(args, kwargs)
-        if recording is None:
+        entry, trace, leaves, _ = self.fitting(args, kwargs)
+        if trace is None:
             raise RuntimeError(
                 f"fdbr.jit: {self._cache.name} cannot be compiled for these arguments, and runs "
                 f"as it is: {entry.obstacle}"
             )
-        recording.code.finish()
+        trace.code.finish()
         with without_effects():
-            recording.code.rehearse(*entry.chosen(leaves))
+            trace.code.rehearse(*entry.chosen(leaves))
         return self
 
     def fitting(
@@ -332,19 +332,19 @@ class Jitted(Generic[P, R]):
         entry = self._cache.entry(call.signature, call.leaves, call.structure)
         moving = entry.chosen(call.leaves)
         with without_effects():
-            recording, why = entry.replay(moving, self._cache.bound, rehearses=True)[1:]
-        if recording is None and why:
-            self._record(entry, call, why, runs=False)
-            recording = entry.recordings[0] if entry.recordings else None
-        return entry, recording, call.leaves, call.structure
+            trace, why = entry.replay(moving, self._cache.bound, rehearses=True)[1:]
+        if trace is None and why:
+            self._capture(entry, call, why, runs=False)
+            trace = entry.traces[0] if entry.traces else None
+        return entry, trace, call.leaves, call.structure
 
     def programs(self) -> tuple[Program, ...]:
         """The programs that are replayed, after the passes; print one to read it."""
         entries = list(self._cache.entries.values())
-        recordings = [recording for entry in entries for recording in entry.recordings]
-        forms = [recording.form for recording in recordings]
+        traces = [trace for entry in entries for trace in entry.traces]
+        forms = [trace.form for trace in traces]
         pullbacks = [form.code.program for form in forms if isinstance(form, Form)]
-        return (*(recording.program for recording in recordings), *pullbacks)
+        return (*(trace.program for trace in traces), *pullbacks)
 
     def report(self) -> Report:
         """Report on the captured programs; print it to read it."""
@@ -354,7 +354,7 @@ class Jitted(Generic[P, R]):
         return self if instance is None else MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        """Recordings stay behind: a copy in another process makes its own."""
+        """Traces stay behind: a copy in another process makes its own."""
         path = str(vars(self).get("__qualname__"))
         found: Any = sys.modules.get(self.__module__)
         for name in path.split("."):
@@ -365,8 +365,8 @@ class Jitted(Generic[P, R]):
         return Jitted, (self._f, self._code, *given)
 
     def __repr__(self) -> str:
-        count = sum(len(entry.recordings) for entry in list(self._cache.entries.values()))
-        return f"<fdbr.jit of {self._cache.name}: {count} recording{'s' * (count != 1)}>"
+        count = sum(len(entry.traces) for entry in list(self._cache.entries.values()))
+        return f"<fdbr.jit of {self._cache.name}: {count} trace{'s' * (count != 1)}>"
 
 
 @contextlib.contextmanager

@@ -82,7 +82,7 @@ class Partition:
         return values + [slopes[inputs[i]] for i in self.places]
 
     def divided(self, program: Program) -> tuple[Program, Program] | None:
-        """The two programs; `None` if the backward pass takes decisions."""
+        """The two programs; `None` if there are guards in the backward pass."""
         before, after = program.steps[: self._mark], program.steps[self._mark :]
         if any(isinstance(step, Guard) for step in after):
             return None

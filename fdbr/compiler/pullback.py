@@ -156,7 +156,7 @@ class Differentiated:
             return None
         programs = partition.divided(found.program)
         if programs is None:
-            entry.give_up("its backward pass takes decisions")
+            entry.give_up("its backward pass has guards")
             entry.skip(entry.obstacle)
             return None
         found.program = programs[0]

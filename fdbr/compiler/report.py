@@ -22,7 +22,7 @@ class Kept:
     arguments
         The kinds of the leaves of the arguments.
     answers
-        The decisions that Python control flow took.
+        The answers that Python control flow got, which guards check.
     steps
         How many steps there were as captured, and after the passes; the same number twice, if it
         has not gone through them yet.
@@ -71,7 +71,7 @@ class Report:
     ----------
     name
         The function's.
-    recordings
+    traces
         One `Kept` for each.
     eager
         How often the function was run as it is, without a program.
@@ -80,13 +80,13 @@ class Report:
     """
 
     name: str
-    recordings: tuple[Kept, ...]
+    traces: tuple[Kept, ...]
     eager: int
     obstacles: tuple[str, ...]
 
     def __str__(self) -> str:
-        lines = [f"{self.name}: {_count(len(self.recordings), 'recording')}"]
-        for number, kept in enumerate(self.recordings, 1):
+        lines = [f"{self.name}: {_count(len(self.traces), 'trace')}"]
+        for number, kept in enumerate(self.traces, 1):
             before, after = kept.steps
             lines.append(f"{number}. for {_short(kept.arguments)}, {kept.why}")
             how = f"{after} after the passes" if kept.compiled else "not compiled yet"
@@ -97,20 +97,20 @@ class Report:
             if kept.compiled:
                 lines.append(f"   {_costs(kept)}")
             if kept.answers:
-                lines.append(f"   decisions: {_short(kept.answers)}")
+                lines.append(f"   guards: {_short(kept.answers)}")
             lines += [f"   {why}" for why in kept.unrolled]
         if self.eager:
-            lines.append(f"run without a recording {_count(self.eager, 'time')}:")
+            lines.append(f"run without a trace {_count(self.eager, 'time')}:")
             lines += [f"   {obstacle}" for obstacle in self.obstacles]
         return "\n".join(lines)
 
 
 def report_of(name: str, entries: Iterable[Specialization]) -> Report:
-    """The report on the recordings of a function."""
+    """The report on the traces of a function."""
     entries = list(entries)
     return Report(
         name,
-        tuple(_kept(recording) for entry in entries for recording in entry.recordings),
+        tuple(_kept(trace) for entry in entries for trace in entry.traces),
         sum(entry.eager for entry in entries),
         tuple(dict.fromkeys(entry.obstacle for entry in entries if entry.eager)),
     )

@@ -18,23 +18,23 @@ __all__ = ["EARLY", "STORM", "TWICE", "Specialization"]
 _log = logging.getLogger("fdbr.jit")
 
 TWICE = "it asks whether values are one object, and two of them are"
-EARLY = "it has not run for as long yet as it would take to record it"
-STORM = "recordings multiply: nearly every call takes another way through its control flow"
-_MANY = 8  # recordings, from which on it counts how often one of them holds
+EARLY = "it has not run for as long yet as it would take to trace it"
+STORM = "traces multiply: nearly every call takes another way through its control flow"
+_MANY = 8  # traces, from which on it counts how often one of them holds
 _LUCK = 0.25  # how often that has to be
 _SLOW = 1 / 16  # how fast that is forgotten
 _LARGE = 1000  # steps of a capture that may be of a loop
-_SOME = 4  # recordings of loops, after which it is better to learn how they go on
+_SOME = 4  # traces of loops, after which it is better to learn how they go on
 _LONGEST = 512  # calls between two trials
 _SLOWER = "replays take longer than the function itself"
 _REST = 20  # calls
 _SELDOM = 12  # times what a replay takes: what has to be there for a trial of slower ones
 _KNOWN = 256  # variables that may be inputs
-_PATIENCE = 8  # recordings in a row that may be given up before they were replayed
+_PATIENCE = 8  # traces in a row that may be given up before they were replayed
 
 
 class Specialization:
-    """The recordings for arguments of the same kinds: structure, shapes, dtypes, static leaves.
+    """The traces for arguments of the same kinds: structure, shapes, dtypes, static leaves.
 
     Attributes
     ----------
@@ -42,10 +42,10 @@ class Specialization:
         What messages call the function.
     moving
         The positions of the leaves that may differ from call to call; `None` if all may.
-    recordings
+    traces
         The one that held last comes first.
     eager
-        How often the function was run without a recording.
+        How often the function was run without a trace.
     obstacle
         Why, the last time.
     heavy
@@ -64,7 +64,7 @@ class Specialization:
     used
         When it was used last, as a number that grows.
     budget
-        What may be spent on recordings and their compilation.
+        What may be spent on traces and their compilation.
     told
         The reasons for running the function as it is that `logging` has been told.
     wanted
@@ -89,10 +89,10 @@ class Specialization:
         "moving",
         "name",
         "obstacle",
-        "recordings",
         "references",
         "repeats",
         "told",
+        "traces",
         "used",
         "wanted",
     )
@@ -100,7 +100,7 @@ class Specialization:
     def __init__(self, name: str, moving: list[int] | None) -> None:
         self.name = name
         self.moving = moving
-        self.recordings: tuple[CompiledTrace, ...] = ()
+        self.traces: tuple[CompiledTrace, ...] = ()
         self.budget = Budget()
         self.eager = 0
         self.heavy: bool | None = None
@@ -111,9 +111,9 @@ class Specialization:
         self._cause = ""
         self.learnt: Any = None
         self.repeats = False
-        self._made = 0  # recordings that were ever made
+        self._made = 0  # traces that were ever made
         self._probed = False
-        self._luck = 1.0  # how often a recording has held, of late
+        self._luck = 1.0  # how often a trace has held, of late
         self._pause, self._rested = _REST, 0  # calls until the next trial, and since the last one
         self.told: set[str] = set()
         self.references: list[Any] = []
@@ -160,25 +160,25 @@ class Specialization:
     @property
     def environment(self) -> Environment | None:
         """The captured environment of the function, if there is one."""
-        recordings = self.recordings
-        return recordings[0].environment if recordings else None
+        traces = self.traces
+        return traces[0].environment if traces else None
 
-    def add(self, recording: CompiledTrace) -> None:
-        """Put a recording first."""
-        others = [r for r in self.recordings if r is not recording]
-        replaced = [r for r in others if recording.replaces(r)]
-        recording.counter[0] += sum(r.runs for r in replaced)
+    def add(self, trace: CompiledTrace) -> None:
+        """Put a trace first."""
+        others = [r for r in self.traces if r is not trace]
+        replaced = [r for r in others if trace.replaces(r)]
+        trace.counter[0] += sum(r.runs for r in replaced)
         others = [r for r in others if r not in replaced]
-        self._made += recording not in self.recordings
-        self.recordings = (recording, *others)
+        self._made += trace not in self.traces
+        self.traces = (trace, *others)
 
     def learner(self) -> Any:
-        """What learns the control flow of what is to be captured, if there is a reason to.
+        """The learner of the control flow of what is to be captured, if there is a reason for one.
 
-        That is where recordings of a loop did not hold, most of all such as are for one number of
+        That is where traces of a loop did not hold, most of all such as are for one number of
         turns.
         """
-        repeating = [r for r in self.recordings if r.repeats]
+        repeating = [r for r in self.traces if r.repeats]
         unrolled = [r for r in repeating if not r.is_open]
         large = self.repeats or any(len(r.raw.steps) > _LARGE for r in unrolled)
         if self.learnt is None and (large or len(repeating) + len(unrolled) >= 2 * _SOME):
@@ -186,7 +186,7 @@ class Specialization:
         return self.learnt
 
     def probe(self) -> int:
-        """How many steps to capture in order to see whether there are loops; 0 if it is known.
+        """The number of steps to capture in order to see whether there are loops; 0 if it is known.
 
         Loops make a function's captures, and what is made of them, dear.
         """
@@ -206,16 +206,16 @@ class Specialization:
             self.budget.learns()
 
     def forget(self) -> None:
-        """Drop all recordings, and what is known of the function."""
-        self.recordings, self.learnt, self._made = (), None, 0
+        """Drop all traces, and what is known of the function."""
+        self.traces, self.learnt, self._made = (), None, 0
 
     def waste(self, why: str) -> None:
-        """Note that a run could not be recorded, or will not be replayed."""
+        """Note that a run could not be traced, or will not be replayed."""
         self._wasted += 1
         self._cause = self.obstacle = why
 
     def give_up(self, why: str) -> None:
-        """Never record."""
+        """Never capture a run again."""
         self._wasted = _PATIENCE
         self._cause = self.obstacle = why
 
@@ -225,15 +225,15 @@ class Specialization:
         self.skip(why)
 
     def skip(self, why: str) -> None:
-        """Note that the function is run without a recording."""
+        """Note that the function is run without a trace."""
         self.eager += 1
         self.obstacle = why
         if why not in (EARLY, _SLOWER) and why not in self.told and len(self.told) < _MANY:
             self.told.add(why)
-            _log.warning("%s runs without a recording: %s", self.name, why)
+            _log.warning("%s runs without a trace: %s", self.name, why)
 
     def _multiplies(self) -> bool:
-        """Whether there are ever more recordings, and hardly a call is like one before.
+        """Whether there are ever more traces, and hardly a call is like one before.
 
         Now and then another one is tried nevertheless, ever more seldom as long as it is in vain.
         """
@@ -246,26 +246,26 @@ class Specialization:
         return False
 
     def _note(self, held: bool) -> None:
-        """Note whether one of the recordings held."""
+        """Note whether one of the traces held."""
         self._luck += _SLOW * (held - self._luck)
         if held:
             self._pause = _REST
 
     def rests(self) -> bool:
-        """Whether the function is to run as it is, although there are recordings.
+        """Whether the function is to run as it is, although there are traces.
 
         That is where replays are known to be slower, and while they have cost too much.  What there
         is goes on towards compiled code meanwhile.
         """
-        budget, recordings = self.budget, self.recordings
-        if not (recordings and patience()):
+        budget, traces = self.budget, self.traces
+        if not (traces and patience()):
             return False
         if self._multiplies():
             self.skip(STORM)
             return True
         if not budget.eager:
             return False
-        code = recordings[0].code
+        code = traces[0].code
         if code.is_slower(budget.eager):
             if code.settled and budget.affords(_SELDOM * code.pace):  # it may be otherwise now
                 return False
@@ -284,20 +284,20 @@ class Specialization:
             left = max(self._pause - self._rested, 0)
             self._rested = self._pause  # the next call that is looked up is a trial
             return left * budget.eager
-        if self.recordings or self._wasted >= _PATIENCE:
+        if self.traces or self._wasted >= _PATIENCE:
             return _REST * budget.eager
         return budget.missing / 2
 
     def captured(self, seconds: float) -> None:
-        """Note how long a run took of which there may be a recording now."""
-        recordings, budget = self.recordings, self.budget
-        if recordings and budget.eager:
-            capturing.saw(len(recordings[0].raw.steps), max(seconds - budget.eager, 0.0))
+        """Note how long a run took of which there may be a trace now."""
+        traces, budget = self.traces, self.budget
+        if traces and budget.eager:
+            capturing.saw(len(traces[0].raw.steps), max(seconds - budget.eager, 0.0))
         budget.replayed(seconds)
 
-    def replayed(self, recording: CompiledTrace, seconds: float) -> None:
+    def replayed(self, trace: CompiledTrace, seconds: float) -> None:
         """Note how long a replay took."""
-        code = recording.code
+        code = trace.code
         code.took(seconds)
         self.budget.replayed(seconds)
         if not code.settled:
@@ -306,33 +306,33 @@ class Specialization:
     def replay(
         self, leaves: Sequence[Any], bound: int, rehearses: bool = False
     ) -> tuple[Any, CompiledTrace | None, str]:
-        """The outputs of the recording that holds, and which it is; or that alone, if it rehearses.
+        """The outputs of the trace that holds, and which it is; or that alone, if it rehearses.
 
         If there is none, the reason to make one is told; it is empty where none is to be made.
         """
         why = "the first call with arguments of these kinds"
-        recordings = self.recordings  # other threads may put other ones there
-        if recordings:
-            why = self._change(recordings)
-            if not why and recordings[0].environment.has_twice(leaves):
+        traces = self.traces  # other threads may put other ones there
+        if traces:
+            why = self._change(traces)
+            if not why and traces[0].environment.has_twice(leaves):
                 self.skip(TWICE)
                 return None, None, ""
             if not why:
-                outs, recording, why = self._run(recordings, leaves, rehearses)
-                self._note(recording is not None)
-                if recording is not None or not why:
-                    return outs, recording, why
+                outs, trace, why = self._run(traces, leaves, rehearses)
+                self._note(trace is not None)
+                if trace is not None or not why:
+                    return outs, trace, why
         if self._wasted >= _PATIENCE:
-            self.skip(f"recordings are not replayed: {self._cause}")
-        elif len(self.recordings) >= bound:
-            self.skip(f"there are {bound} recordings, and none fits")
+            self.skip(f"traces are not replayed: {self._cause}")
+        elif len(self.traces) >= bound:
+            self.skip(f"there are {bound} traces, and none fits")
         else:
             return None, None, why
         return None, None, ""
 
-    def _change(self, recordings: Sequence[CompiledTrace]) -> str:
+    def _change(self, traces: Sequence[CompiledTrace]) -> str:
         """Describe what has changed around the function, if anything; its traces end with that."""
-        environment = recordings[0].environment
+        environment = traces[0].environment
         if environment.holds():
             if (array := environment.changed_array()) is not None:
                 raise self._changed(array)
@@ -345,7 +345,7 @@ class Specialization:
         self.take_inputs()
         if moved:
             why += ", and is an argument from now on"
-        elif any(recording.runs for recording in recordings):
+        elif any(trace.runs for trace in traces):
             self._wasted = 0
         else:
             self.waste(why)
@@ -353,36 +353,36 @@ class Specialization:
         return why
 
     def _run(
-        self, recordings: Sequence[CompiledTrace], leaves: Sequence[Any], rehearses: bool
+        self, traces: Sequence[CompiledTrace], leaves: Sequence[Any], rehearses: bool
     ) -> tuple[Any, CompiledTrace | None, str]:
-        recording: CompiledTrace | None = recordings[0]
+        trace: CompiledTrace | None = traces[0]
         why = ""
-        left = list(recordings)
-        while recording is not None and recording in left:
-            left.remove(recording)
-            if recording.shared and (array := first_changed(recording.shared)) is not None:
+        left = list(traces)
+        while trace is not None and trace in left:
+            left.remove(trace)
+            if trace.shared and (array := first_changed(trace.shared)) is not None:
                 raise self._changed(array)
             try:
-                run = recording.code.rehearse if rehearses else recording.run
+                run = trace.code.rehearse if rehearses else trace.run
                 outs = run(*leaves)
             except GuardFailure as miss:
-                why = why or f"decision {miss.index} was {miss.answer!r} for the first time"
+                why = why or f"guard {miss.index} was {miss.answer!r} for the first time"
                 # Answers that loops of any number of turns have given tell nothing of those behind.
                 others = [other for other in left if other.is_open]
-                recording = recording.after(miss, recordings) or next(iter(others), None)
+                trace = trace.after(miss, traces) or next(iter(others), None)
                 continue
             except Exception as error:  # the function itself raises it better
                 self.skip(f"a replay raised {type(error).__name__}")
                 return None, None, ""
-            recording.counter[0] += 1
+            trace.counter[0] += 1
             self._wasted = 0
-            if recordings[0] is not recording:
-                self.add(recording)
-            return outs, recording, ""
+            if traces[0] is not trace:
+                self.add(trace)
+            return outs, trace, ""
         return None, None, why
 
     def _changed(self, array: Any) -> ImpureError:
         return ImpureError(
             f"fdbr.jit: {self.name} uses an array {describe(array)} that is no argument, and it "
-            "has changed since it was recorded; pass it as an argument"
+            "has changed since it was traced; pass it as an argument"
         )

@@ -258,7 +258,7 @@ class Code:
         return backend_of(self.program).measures(self.sources)
 
     def waiting(self) -> int:
-        """How many kernels have not taken their place yet."""
+        """The number of kernels that have not taken their place yet."""
         self.kernels = [kernel for kernel in self.kernels if not kernel.settled]
         return len(self.kernels) + sum(body.waiting() for body in self._bodies)
 
@@ -295,7 +295,7 @@ def _seconds(kernel: Any) -> float:
 
 
 class _Steps:
-    """What runs a program step by step, which is made when it is needed."""
+    """Runs a program step by step; the code for that is made when it is needed."""
 
     __slots__ = ("_made", "program")
 

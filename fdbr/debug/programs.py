@@ -52,17 +52,17 @@ def observed_call(jitted: Jitted[..., Any], args: Any, kwargs: Any) -> Any:
     if any(isinstance(leaf, Tracer) for leaf in tree.leaves((args, kwargs))):
         return NotImplemented
     with only():
-        entry, recording, leaves, structure = jitted.fitting(args, kwargs)
-        if recording is None:
+        entry, trace, leaves, structure = jitted.fitting(args, kwargs)
+        if trace is None:
             return NotImplemented
-        if not recording.code.optimised:
-            recording.code.finish()
-        if recording not in _told:
-            origins = _origins(jitted, entry, recording, leaves, structure)
-            _told[recording] = [_step(step, origins) for step in recording.program.steps]
+        if not trace.code.optimised:
+            trace.code.finish()
+        if trace not in _told:
+            origins = _origins(jitted, entry, trace, leaves, structure)
+            _told[trace] = [_step(step, origins) for step in trace.program.steps]
     moving = entry.chosen(leaves)
-    outs = _run(recording.program, _told[recording], moving)
-    return tree.unflatten(recording.form, published(outs, moving))
+    outs = _run(trace.program, _told[trace], moving)
+    return tree.unflatten(trace.form, published(outs, moving))
 
 
 def _run(program: Program, told: list[_Told], leaves: list[Any]) -> list[Any]:
@@ -133,7 +133,7 @@ class _Located(CaptureTrace):
 def _origins(
     jitted: Jitted[..., Any],
     entry: Specialization,
-    recording: CompiledTrace,
+    trace: CompiledTrace,
     leaves: list[Any],
     structure: Any,
 ) -> dict[Variable, _Origin]:
@@ -153,10 +153,10 @@ def _origins(
             entry.with_inputs(again),
             function,
             entry.chosen(leaves),
-            recording.environment.arrays,
+            trace.environment.arrays,
             functools.partial(_Located, found),
         )
-    steps = recording.raw.steps
+    steps = trace.raw.steps
     if [_kind(step) for step in captured.program.steps] != [_kind(step) for step in steps]:
         return {}
     return {out: found[i] for i, step in enumerate(steps) if i in found for out in step.outs}

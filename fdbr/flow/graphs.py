@@ -22,7 +22,7 @@ from fdbr.loops.leaves import scalar
 __all__ = ["Block", "Graph", "Kept", "Path", "UnknownWay", "graph_of", "run"]
 
 NOWHERE = 1 << 30
-"""The number of the decision that a graph fails with: no trace has so many."""
+"""The number of the guard that a graph fails with: no trace has so many."""
 
 
 class UnknownWay(BaseException):

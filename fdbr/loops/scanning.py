@@ -40,9 +40,9 @@ def scan(
 
     and a loop of Python is what it runs, under every transformation.
 
-    In a jitted function it is one instruction, whose body is recorded once, whatever the number of
+    In a jitted function it is one instruction, whose body is traced once, whatever the number of
     turns; so are its derivatives and batches.  Where the body takes a decision on a value of the
-    turn or has an effect, its turns are recorded one by one instead, and `report` of the jitted
+    turn or has an effect, its turns are traced one by one instead, and `report` of the jitted
     function says so.
 
     Parameters
@@ -62,7 +62,7 @@ def scan(
     reverse
         Whether the loop begins with the last row.  ``ys`` lie as ``xs`` do all the same.
     unroll
-        How many turns go through a jitted program at once: each is then recorded by itself.  The
+        How many turns go through a jitted program at once: each is then traced by itself.  The
         values do not depend on it, nor does anything outside of `jit`.
     checkpoint
         How much is kept for a backward pass.  With `None`, what `checkpoint` says around it, or
@@ -107,7 +107,7 @@ def _run(
         try:
             return scan_staged(function, f, carry, rows, reverse, size, unroll)
         except NoBodyError as why:
-            captured.unrolled[f"fdbr.{function} is recorded turn by turn: {why}"] = None
+            captured.unrolled[f"fdbr.{function} is traced turn by turn: {why}"] = None
     if size:
         return segments(function, f, carry, rows, reverse, size)
     return scan_turns(function, f, carry, rows, reverse)

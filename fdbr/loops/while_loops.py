@@ -40,11 +40,11 @@ def while_loop(
     `vmap`, examples that take different numbers of turns take different paths (see `vmap`), so each
     ends where it would end alone.
 
-    In a jitted function it is one instruction, whose functions are recorded once, and the number of
+    In a jitted function it is one instruction, whose functions are traced once, and the number of
     turns may differ from call to call.  Its gradient keeps the value of each turn while it runs,
     and not before.  A batch goes on until all examples have ended; those that have ended keep their
     value.  Where a function takes a decision on a value of the turn or has an effect, and where a
-    gradient of it is differentiated, the turns are recorded one by one instead, and `report` of the
+    gradient of it is differentiated, the turns are traced one by one instead, and `report` of the
     jitted function says so.
 
     Parameters
@@ -85,7 +85,7 @@ def while_loop(
         try:
             return _staged(cond_fun, body_fun, val)
         except NoBodyError as why:
-            captured.unrolled[f"fdbr.while_loop is recorded turn by turn: {why}"] = None
+            captured.unrolled[f"fdbr.while_loop is traced turn by turn: {why}"] = None
     if checkpoint is None:
         return tree.map(kept, _turns(cond_fun, body_fun, None, val)[0])
     most = integer("fdbr.while_loop", "checkpoint", checkpoint, least=1)

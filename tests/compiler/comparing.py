@@ -14,16 +14,16 @@ from fdbr.compiler.tiers import Code
 ULPS = 8
 
 
-def plainly(f: Any, max_recordings: int = 64) -> Jitted:
+def plainly(f: Any, max_traces: int = 64) -> Jitted:
     """A function that is jitted without passes and kernels: its results are bitwise the same."""
-    jitted = Jitted(f, functools.partial(Code, passes=(), products=False), max_recordings)
+    jitted = Jitted(f, functools.partial(Code, passes=(), products=False), max_traces)
     jitted._cache.learns = False  # what is learnt goes through passes
     return jitted
 
 
-def optimised(f: Any, max_recordings: int = 64) -> Jitted:
+def optimised(f: Any, max_traces: int = 64) -> Jitted:
     """A function that is jitted with passes, and without kernels."""
-    return Jitted(f, functools.partial(Code, passes=(optimise,), products=False), max_recordings)
+    return Jitted(f, functools.partial(Code, passes=(optimise,), products=False), max_traces)
 
 
 def assert_as_eager(f: Any, *calls: Any, ulps: int = ULPS) -> Any:

@@ -1,4 +1,4 @@
-"""What is spent on recordings and their compilation has been earned, whatever a function does."""
+"""What is spent on traces and their compilation has been earned, whatever a function does."""
 
 from collections.abc import Iterator
 from queue import SimpleQueue
@@ -56,8 +56,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def recordings(jitted: Any) -> int:
-    return len(jitted.report().recordings)
+def traces(jitted: Any) -> int:
+    return len(jitted.report().traces)
 
 
 def test_a_function_that_is_called_a_few_times_is_not_recorded(clock: Clock) -> None:
@@ -69,7 +69,7 @@ def test_a_function_that_is_called_a_few_times_is_not_recorded(clock: Clock) -> 
 
     jitted = fdbr.jit(f)
     assert [jitted(float(i)) for i in range(5)] == [0.0, 2.0, 4.0, 6.0, 8.0]
-    assert recordings(jitted) == 0
+    assert traces(jitted) == 0
     assert jitted.report().eager == 5
     assert "not run for as long yet" in str(jitted.report())
 
@@ -85,11 +85,11 @@ def test_a_function_is_recorded_once_its_runs_have_paid_for_that(
         return x * 2
 
     jitted = fdbr.jit(f)
-    while not recordings(jitted):
+    while not traces(jitted):
         before = clock.now
         assert jitted(1.5) == 3.0
         assert before <= max(2.0, takes)
-    assert before >= 0.02  # ten times the least that a recording takes
+    assert before >= 0.02  # ten times the least that a trace takes
     replays = clock.now
     assert jitted(1.5) == 3.0
     assert clock.now == replays  # the function was not run
@@ -106,7 +106,7 @@ def test_calls_with_ever_other_arguments_cost_what_the_function_costs(clock: Clo
     for size in range(40):
         for _ in range(3):
             assert jitted(np.zeros(size)).shape == (size,)
-    assert recordings(jitted) == 0
+    assert traces(jitted) == 0
 
 
 def test_a_capture_that_takes_more_than_was_earned_is_broken_off(clock: Clock) -> None:
@@ -131,10 +131,10 @@ def test_a_capture_that_takes_more_than_was_earned_is_broken_off(clock: Clock) -
         for name, value in desired.items():
             np.testing.assert_array_equal(found[name], value)
             assert type(found[name]) is np.ndarray
-        if recordings(jitted):
+        if traces(jitted):
             break
     assert cut
-    assert recordings(jitted) == 1
+    assert traces(jitted) == 1
     for name, value in desired.items():
         np.testing.assert_allclose(jitted(x, weight)[name], value, rtol=1e-12)
 

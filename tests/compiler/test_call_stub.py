@@ -1,4 +1,4 @@
-"""Calls that fit the recording which was replayed last, and those that differ in one thing."""
+"""Calls that fit the trace which was replayed last, and those that differ in one thing."""
 
 import collections
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ def hit(jitted):
 
 
 def count(jitted):
-    return len(jitted.report().recordings)
+    return len(jitted.report().traces)
 
 
 @fdbr.frozen
@@ -232,7 +232,7 @@ def test_an_array_around_the_function_that_changes_is_an_error_of_the_next_call(
 
 
 @given(st.lists(st.integers(-3, 3), max_size=30))
-def test_decisions_that_change_from_call_to_call_find_their_recording(numbers):
+def test_decisions_that_change_from_call_to_call_find_their_trace(numbers):
     def f(x):
         if x > 0:
             return x * 2 if x > 1 else x + 1
@@ -242,7 +242,7 @@ def test_decisions_that_change_from_call_to_call_find_their_recording(numbers):
     for n in numbers:
         assert_same(jitted(np.float64(n)), f(np.float64(n)))
     assert count(jitted) <= 4
-    assert sum(kept.runs for kept in jitted.report().recordings) == len(numbers) - count(jitted)
+    assert sum(kept.runs for kept in jitted.report().traces) == len(numbers) - count(jitted)
 
 
 # --- results ------------------------------------------------------------------------
@@ -271,8 +271,8 @@ def test_containers_of_results_are_new_ones():
 
 
 def test_an_entry_whose_calls_all_hit_counts_as_used():
-    jitted = fdbr.jit(lambda x: x * 2, max_recordings=2)
+    jitted = fdbr.jit(lambda x: x * 2, max_traces=2)
     for n in (1, 2, 1, 1, 1, 3):
         jitted(np.ones(n))
-    kinds = {kept.arguments: kept.runs for kept in jitted.report().recordings}
+    kinds = {kept.arguments: kept.runs for kept in jitted.report().traces}
     assert kinds == {("float64[1]",): 3, ("float64[3]",): 0}

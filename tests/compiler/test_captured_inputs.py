@@ -138,7 +138,7 @@ def test_one_program_holds_for_every_value(place, form):
     for step in range(12):
         put(0.1 + step / 8)
         assert_same(jitted(X), f(X), ulps=0)
-    (kept,) = jitted.report().recordings
+    (kept,) = jitted.report().traces
     assert kept.runs == 10  # one for the first value, one for those that change
 
 
@@ -151,7 +151,7 @@ def test_so_it_is_for_gradients_from_outside_and_compiled_programs(place):
         assert_same(jitted(X), f(X))
         found = fdbr.grad(lambda x: ops.sum(outside(x) ** 2))(X)
         assert_same(found, fdbr.grad(lambda x: ops.sum(f(x) ** 2))(X))
-    assert jitted.report().recordings[0].runs == outside.report().recordings[0].runs == 4
+    assert jitted.report().traces[0].runs == outside.report().traces[0].runs == 4
 
 
 @given(st.lists(st.sampled_from([0.0, -0.0, 1.0, 0.25, 3, 2, -1, True, math.nan, 1 + 2j, "s"])))
@@ -184,7 +184,7 @@ def test_what_decides_shapes_and_turns_has_a_program_for_each_value(values):
     jitted = plainly(f)
     for count in values:  # noqa: B007
         assert_same(jitted(X), f(X), ulps=0)
-    assert len(jitted.report().recordings) <= len(set(values))
+    assert len(jitted.report().traces) <= len(set(values))
 
 
 def asks_for_its_type(x):
@@ -313,4 +313,4 @@ def test_several_signatures_share_what_is_known_to_change():
     for size in range(1, 6):
         for own in (1.0, 2.0, 3.0):
             assert_same(jitted(np.ones(size)), np.full(size, own), ulps=0)
-    assert [kept.runs for kept in jitted.report().recordings] == [1, 2, 2, 2, 2]
+    assert [kept.runs for kept in jitted.report().traces] == [1, 2, 2, 2, 2]

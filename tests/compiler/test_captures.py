@@ -15,11 +15,11 @@ X = np.array([1.0, -2.0, 3.0])
 
 
 def count(jitted):
-    return len(jitted.report().recordings)
+    return len(jitted.report().traces)
 
 
 def last_reason(jitted):
-    return jitted.report().recordings[-1].why
+    return jitted.report().traces[-1].why
 
 
 # --- variables ----------------------------------------------------------------------
@@ -47,7 +47,7 @@ def test_a_number_in_a_global_is_an_argument_once_it_has_changed(f, monkeypatch)
             assert_same(jitted(X), f(X))
     assert count(jitted) == 1
     assert last_reason(jitted) == "scale was bound anew, and is an argument from now on"
-    assert jitted.report().recordings[0].runs == 3
+    assert jitted.report().traces[0].runs == 3
 
 
 def test_a_number_in_a_closure_is_an_argument_once_it_has_changed():
@@ -130,7 +130,7 @@ def test_the_attributes_of_an_object_whose_method_is_jitted_count():
         assert_same(jitted(X), (X + 2) * 3)
         model.calls += 1  # no method mentions it
         assert_same(jitted(X), (X + 2) * 3)
-        assert jitted.report().recordings[-1].runs == 1
+        assert jitted.report().traces[-1].runs == 1
 
 
 @attrs.define
@@ -190,7 +190,7 @@ def test_variables_that_the_function_does_not_see_do_not_matter(monkeypatch):
     step = 0
     for step in range(3):  # noqa: B007
         jitted(X)
-    assert jitted.report().recordings[0].runs == 3
+    assert jitted.report().traces[0].runs == 3
 
 
 def test_a_function_whose_surroundings_always_change_is_not_recorded_for_ever():
@@ -199,7 +199,7 @@ def test_a_function_whose_surroundings_always_change_is_not_recorded_for_ever():
     for step in range(20):
         factor = str(step)
         assert_same(jitted(X), X * step)
-    assert "recordings are not replayed: factor was bound anew" in str(jitted.report())
+    assert "traces are not replayed: factor was bound anew" in str(jitted.report())
 
 
 def test_each_kind_of_arguments_knows_what_was_around_it():
@@ -353,7 +353,7 @@ def test_large_constants_of_its_own_are_not_copied_for_every_use():
 
     jitted = fdbr.jit(f)
     jitted(np.ones(1000))
-    (recording,) = next(iter(jitted._cache.entries.values())).recordings
-    operands = [o for step in recording.raw.steps for o in step.operands]
+    (trace,) = next(iter(jitted._cache.entries.values())).traces
+    operands = [o for step in trace.raw.steps for o in step.operands]
     assert len({id(o) for o in operands if isinstance(o, np.ndarray)}) == 1
-    assert recording.shared == ()
+    assert trace.shared == ()

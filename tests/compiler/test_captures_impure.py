@@ -16,7 +16,7 @@ X = np.array([1.0, -2.0, 3.0])
 
 
 def count(jitted):
-    return len(jitted.report().recordings)
+    return len(jitted.report().traces)
 
 
 # --- random numbers -----------------------------------------------------------------
@@ -74,7 +74,7 @@ def test_draws_elsewhere_between_calls_do_not_matter():
     for _ in range(3):
         np.random.rand()
         jitted(X)
-    assert jitted.report().recordings[0].runs == 2
+    assert jitted.report().traces[0].runs == 2
 
 
 def test_a_draw_of_another_thread_while_it_is_recorded_is_not_held_against_it():
@@ -123,7 +123,7 @@ def test_appending_to_an_outside_list_happens_when_it_is_recorded_and_not_again(
     assert log == [(3,)]
     log.clear()
     jitted(X)
-    assert log == [(3,)]  # it had changed, so it was recorded again
+    assert log == [(3,)]  # it had changed, so it was traced again
 
 
 def test_keeping_a_traced_value_in_an_outside_list_is_an_error():
@@ -185,7 +185,7 @@ def test_a_variable_that_is_set_up_at_the_first_run_is_fine():
     jitted = fdbr.jit(f)
     assert_same(jitted(X), X * np.arange(3.0))
     assert_same(jitted(X), X * np.arange(3.0))
-    assert jitted.report().recordings[0].runs == 1
+    assert jitted.report().traces[0].runs == 1
 
 
 def test_a_traced_value_that_was_stored_away_is_known_when_it_is_used():

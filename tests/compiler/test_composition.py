@@ -27,7 +27,7 @@ def branching(x):
 
 
 def count(jitted):
-    return len(jitted.report().recordings)
+    return len(jitted.report().traces)
 
 
 INSIDE = {
@@ -85,7 +85,7 @@ def test_transformations_outside(around, f):
         assert_same(ours(*args), theirs(*args), ulps=32)
 
 
-def test_a_batch_that_disagrees_is_divided_in_one_recording_for_whoever_disagrees():
+def test_a_batch_that_disagrees_is_divided_in_one_trace_for_whoever_disagrees():
     def f(x):
         return x * 2 if x.sum() > 0 else -x
 
@@ -112,7 +112,7 @@ def test_integers_out_of_a_batch_are_one_decision():
 
     g = fdbr.vmap(f, in_axes=(None, 0))
     jitted = assert_as_eager(g, (X, np.array([0, 2, 2])), (X, np.array([1, 0, 1.5])), (X, X * 0))
-    assert [0, 2] in [kept.answers[0] for kept in jitted.report().recordings]
+    assert [0, 2] in [kept.answers[0] for kept in jitted.report().traces]
 
 
 def test_batches_of_batches_disagree():
@@ -232,7 +232,7 @@ def deep(block, length):
     return f
 
 
-def test_checkpoints_save_memory_in_a_recording_too():
+def test_checkpoints_save_memory_in_a_trace_too():
     def block(x):
         for _ in range(10):
             x = ops.sin(ops.matmul(x, x) * 1e-3)
@@ -255,7 +255,7 @@ def test_values_are_let_go_after_their_last_use():
     assert peak(fdbr.jit(f), x) < 8 * x.nbytes
 
 
-def test_a_recording_keeps_no_argument_and_no_result():
+def test_a_trace_keeps_no_argument_and_no_result():
     jitted = fdbr.jit(lambda x: ops.tanh(x) * 2)
     x = np.ones(1000)
     out = jitted(x)
@@ -265,7 +265,7 @@ def test_a_recording_keeps_no_argument_and_no_result():
     assert [ref() for ref in refs] == [None, None]
 
 
-def test_a_jitted_function_is_freed_with_its_recordings():
+def test_a_jitted_function_is_freed_with_its_traces():
     def made():
         w = np.ones(1000)
         w.flags.writeable = False
@@ -292,7 +292,7 @@ def test_what_observes_operations_sees_those_of_a_jitted_function():
     assert seen.count("log") >= 2
     with np.errstate(all="ignore"), fdbr.debug.nan_check(), pytest.raises(fdbr.debug.NaNError):
         jitted(X)
-    assert jitted.report().recordings[0].runs == 1
+    assert jitted.report().traces[0].runs == 1
     assert_same(jitted(abs(X)), np.log(abs(X)) * 2)
 
 

@@ -13,11 +13,11 @@ X = np.array([1.0, -2.0, 3.0])
 
 
 def answers(jitted):
-    return [kept.answers for kept in jitted.report().recordings]
+    return [kept.answers for kept in jitted.report().traces]
 
 
 def runs(jitted):
-    return [kept.runs for kept in jitted.report().recordings]
+    return [kept.runs for kept in jitted.report().traces]
 
 
 def test_an_if_takes_the_branch_of_the_value_at_hand():
@@ -31,7 +31,7 @@ def test_an_if_takes_the_branch_of_the_value_at_hand():
     assert runs(jitted) == [1, 1]
 
 
-def test_a_while_loop_has_a_recording_for_each_number_of_turns():
+def test_a_while_loop_has_a_trace_for_each_number_of_turns():
     def collatz(n):
         steps = 0
         while n > 1:
@@ -79,7 +79,7 @@ def test_nan_is_one_answer_and_the_two_zeros_are_two():
     assert [jitted(x, 1.0) for x in (0.0, -0.0, 0.0, -0.0)] == [1.0, -1.0, 1.0, -1.0]
     jitted = fdbr.jit(lambda x, y: y if math.isnan(float(x)) else -y)
     assert [jitted(float("nan"), 1.0) for _ in range(3)] == [1.0, 1.0, 1.0]
-    assert len(jitted.report().recordings) == 1
+    assert len(jitted.report().traces) == 1
 
 
 def test_rounding_of_numbers_is_a_decision_on_the_integer_only():
@@ -202,11 +202,11 @@ def test_decisions_that_have_been_recorded_are_found_from_whichever_ran_last():
 
 
 def test_past_the_bound_the_function_itself_runs():
-    jitted = fdbr.jit(lambda x: x * float(x), max_recordings=3)
+    jitted = fdbr.jit(lambda x: x * float(x), max_traces=3)
     assert [jitted(float(x)) for x in range(6)] == [float(x * x) for x in range(6)]
     report = jitted.report()
-    assert (len(report.recordings), report.eager) == (3, 3)
-    assert "there are 3 recordings, and none fits" in str(report)
+    assert (len(report.traces), report.eager) == (3, 3)
+    assert "there are 3 traces, and none fits" in str(report)
     assert jitted(1.0) == 1.0
     assert jitted.report().eager == 3
 

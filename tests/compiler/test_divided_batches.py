@@ -60,7 +60,7 @@ def test_one_program_is_enough_for_every_order_of_answers(orders):
         for order in orders:
             assert_same(jitted(np.array(order)), f(np.array(order)), ULPS)
         report = jitted.report()
-        assert len(report.recordings) == 1
+        assert len(report.traces) == 1
         assert not report.eager
 
 
@@ -72,7 +72,7 @@ def test_an_if_needs_a_program_for_all_for_none_and_for_some(size):
     for shift in np.linspace(-3, 3, 50):
         x = rng.normal(size=size) + shift
         assert_same(jitted(x), f(x), ulps=0)
-    assert len(jitted.report().recordings) == 3
+    assert len(jitted.report().traces) == 3
 
 
 def test_no_example_is_where_a_branch_would_raise_or_make_nan():
@@ -101,7 +101,7 @@ def test_an_infinite_slope_is_that_of_its_own_example_alone():
     with np.errstate(all="ignore"):
         for x in ([0.0, -1.0, 2.0], [-1.0, 0.0, -2.0]):
             np.testing.assert_array_equal(jitted(np.array(x)), f(np.array(x)))
-    assert len(jitted.report().recordings) == 1
+    assert len(jitted.report().traces) == 1
 
 
 def test_examples_that_are_constants_are_divided_with_those_that_are_not():
@@ -117,7 +117,7 @@ def test_examples_that_are_constants_are_divided_with_those_that_are_not():
     for seed in range(20):
         x = np.random.default_rng(seed).normal(size=4)
         assert_same(jitted(x), batched(x), ulps=0)
-    assert len(jitted.report().recordings) <= 9  # whether both flags are on both sides
+    assert len(jitted.report().traces) <= 9  # whether both flags are on both sides
 
 
 def test_effects_of_a_branch_are_had_for_the_examples_that_take_it():
@@ -159,4 +159,4 @@ def test_rules_of_custom_functions_follow_the_branch_and_share_weights():
         jitted = plainly(function)
         for x in ([1.0, -2.0, 3.0], [-1.0, 2.0, 3.0], [-1.0, -2.0, 3.0]):
             assert_same(jitted(np.array(x), 2.0), function(np.array(x), 2.0))
-        assert len(jitted.report().recordings) == 1
+        assert len(jitted.report().traces) == 1

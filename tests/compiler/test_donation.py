@@ -286,12 +286,12 @@ def test_what_is_returned_as_it_was_given_is_not_lost():
         assert_same(state, desired)
 
 
-def test_what_runs_without_a_recording_gives_up_the_same():
+def test_what_runs_without_a_trace_gives_up_the_same():
     def f(s):
         float(s["x"])
         return {"x": s["x"] + 1, "inner": s["inner"]}
 
-    jitted = fdbr.jit(f, donate_argnums=0, max_recordings=1)
+    jitted = fdbr.jit(f, donate_argnums=0, max_traces=1)
     state = {"x": np.array(0.5), "inner": weights()}
     for count in range(4):
         old = state
@@ -474,7 +474,7 @@ def test_what_runs_step_by_step_writes_over_what_is_given_up_too(kernels, monkey
                     assert set(large) <= set(places)
             assert np.array_equal(held, kept)
             (entry,) = jitted._cache.entries.values()
-            assert entry.recordings[0].code.optimised is kernels
+            assert entry.traces[0].code.optimised is kernels
     finally:
         tiers.set_patience(before)
 

@@ -171,7 +171,7 @@ def test_machine_code_that_is_found_on_disk_stays_as_long_as_a_program_uses_it()
         for _ in range(5):
             f(x)
         (entry,) = f._cache.entries.values()
-        code = entry.recordings[0].code
+        code = entry.traces[0].code
         if not code.optimised:
             code.optimise()
         compiling._recent.clear()
@@ -192,7 +192,7 @@ def test_an_object_in_the_place_of_one_that_is_gone_is_another():
         del model
 
 
-def test_the_reason_for_not_recording_does_not_grow():
+def test_the_reason_for_not_trace_does_not_grow():
     factor = 0.0
     f = fdbr.jit(lambda x: x * factor)
     for step in range(30):

@@ -16,7 +16,7 @@ X = np.array([1.0, -2.0, 3.0])
 
 
 def count(jitted):
-    return len(jitted.report().recordings)
+    return len(jitted.report().traces)
 
 
 # --- types --------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def test_weak_numbers_do_not_make_single_precision_double():
         assert jitted(x, 0.5, n).dtype == np.float32
 
 
-def test_dtypes_and_kinds_of_numbers_have_recordings_of_their_own():
+def test_dtypes_and_kinds_of_numbers_have_traces_of_their_own():
     jitted = assert_as_eager(lambda x: x * 2 + 1, *[(x,) for x in (*SCALARS, X, X.astype("f4"))])
     assert count(jitted) == len(SCALARS) + 2
 
@@ -241,7 +241,7 @@ def test_other_leaves_are_static_and_count_by_type_and_value(values):
 
     jitted = assert_as_eager(f, *[(X, value) for value in (*values, *values)])
     assert count(jitted) == 2
-    assert all(kept.runs == 1 for kept in jitted.report().recordings)
+    assert all(kept.runs == 1 for kept in jitted.report().traces)
 
 
 def test_a_dtype_and_a_slice_do_as_arguments_what_they_are_for():
@@ -276,10 +276,10 @@ def test_one_array_may_be_given_twice():
 def test_only_functions_are_jitted_and_bounds_are_positive():
     with pytest.raises(TypeError, match="f must be a function, not int"):
         fdbr.jit(3)
-    with pytest.raises(ValueError, match="max_recordings must be at least 1, got 0"):
-        fdbr.jit(abs, max_recordings=0)
-    with pytest.raises(TypeError, match="max_recordings must be an integer"):
-        fdbr.jit(abs, max_recordings=1.5)
+    with pytest.raises(ValueError, match="max_traces must be at least 1, got 0"):
+        fdbr.jit(abs, max_traces=0)
+    with pytest.raises(TypeError, match="max_traces must be an integer"):
+        fdbr.jit(abs, max_traces=1.5)
 
 
 # --- results ------------------------------------------------------------------------

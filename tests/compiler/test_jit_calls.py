@@ -20,7 +20,7 @@ X = np.array([1.0, -2.0, 3.0])
 
 
 def count(jitted):
-    return len(jitted.report().recordings)
+    return len(jitted.report().traces)
 
 
 # --- errors -------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def test_an_error_in_the_function_leaves_nothing_half_recorded():
     assert count(jitted) == 1
 
 
-def test_an_error_that_the_function_catches_is_no_part_of_a_recording():
+def test_an_error_that_the_function_catches_is_no_part_of_a_trace():
     def f(x):
         try:
             return np.linalg.cholesky(x)
@@ -76,7 +76,7 @@ def test_an_error_that_the_function_catches_is_no_part_of_a_recording():
     assert count(jitted) == 1
 
 
-def test_a_decision_that_fails_and_is_caught_is_no_part_of_a_recording():
+def test_a_decision_that_fails_and_is_caught_is_no_part_of_a_trace():
     def f(x):
         try:
             return x * int(x)
@@ -158,7 +158,7 @@ def test_methods_callable_objects_and_partial_functions():
         jitted = f if hasattr(f, "report") else fdbr.jit(f)
         for x in (X, -X):
             assert_same(jitted(x), (x - 3.0) if f is scale else 3.0 * x)
-        assert [kept.runs for kept in jitted.report().recordings] == [1]
+        assert [kept.runs for kept in jitted.report().traces] == [1]
 
 
 def test_a_decorated_method_knows_its_instance():
@@ -202,11 +202,11 @@ def test_it_looks_like_the_function():
     assert repr(fdbr.jit(lambda x: x)).startswith("<fdbr.jit of test_it_looks")
 
 
-def test_pickling_leaves_the_recordings_behind():
+def test_pickling_leaves_the_traces_behind():
     doubled(X)
     assert pickle.loads(pickle.dumps(doubled)) is doubled
     assert copy.deepcopy(doubled) is doubled
-    sine = fdbr.jit(np.sin, max_recordings=2)
+    sine = fdbr.jit(np.sin, max_traces=2)
     sine(X)
     again = pickle.loads(pickle.dumps(sine))
     assert count(again) == 0
@@ -262,10 +262,10 @@ def test_threads_may_call_one_jitted_function_at_once():
 
 
 def test_kinds_of_arguments_that_were_used_least_recently_are_dropped():
-    jitted = fdbr.jit(lambda x: x * 2, max_recordings=3)
+    jitted = fdbr.jit(lambda x: x * 2, max_traces=3)
     for n in (1, 2, 3, 1, 4, 1, 5):
         assert_same(jitted(np.ones(n)), np.full(n, 2.0))
-    kinds = {kept.arguments: kept.runs for kept in jitted.report().recordings}
+    kinds = {kept.arguments: kept.runs for kept in jitted.report().traces}
     assert kinds == {("float64[1]",): 2, ("float64[4]",): 0, ("float64[5]",): 0}
 
 
@@ -278,16 +278,16 @@ def test_the_report_says_what_was_recorded_and_why():
         f(x, True)
     report = f.report()
     text = str(report)
-    assert text.splitlines()[0].endswith("f: 2 recordings")
+    assert text.splitlines()[0].endswith("f: 2 traces")
     assert "for float64[3], the first call with arguments of these kinds" in text
-    assert "decision 0 was False for the first time" in text
+    assert "guard 0 was False for the first time" in text
     assert "replayed 2 times" in text
     assert report.eager == 0
-    assert report.recordings[0].steps[0] >= 2
+    assert report.traces[0].steps[0] >= 2
 
 
 def test_the_report_of_a_function_that_was_not_called_is_empty():
-    assert str(fdbr.jit(np.sin).report()) == "sin: 0 recordings"
+    assert str(fdbr.jit(np.sin).report()) == "sin: 0 traces"
 
 
 def test_programs_are_printed_as_they_are_run():
@@ -326,7 +326,7 @@ def test_a_training_step_with_its_integer_counters_is_recorded_once(optimizer):
         theirs, desired = step(theirs, batch)
         assert_same(metrics, desired, ulps=64)
         assert_same(ours, theirs, ulps=64)
-    assert [kept.runs for kept in jitted.report().recordings] == [3]
+    assert [kept.runs for kept in jitted.report().traces] == [3]
 
 
 def test_fit_takes_a_jitted_step():

@@ -1,4 +1,4 @@
-"""A ``while`` that Python has taken is recorded once, for every number of turns."""
+"""A ``while`` that Python has taken is traced once, for every number of turns."""
 
 from typing import Any
 
@@ -51,11 +51,11 @@ STARTS = [2.0, 7.0, 1.1, 300.0, 3.3, 1e4, 0.3, 50.0, 0.7, 5.0, 1e6, 1e5, 17.0, 1
 
 
 @pytest.mark.parametrize("f", [newton, newton_with_break, two_values, one_after_the_other])
-def test_few_recordings_hold_for_all_numbers_of_turns(f: Any) -> None:
+def test_few_traces_hold_for_all_numbers_of_turns(f: Any) -> None:
     jitted = fdbr.jit(f)
     for x in map(np.float64, STARTS):
         np.testing.assert_allclose(jitted(x), f(x), rtol=1e-12)
-    assert len(jitted.report().recordings) <= 4
+    assert len(jitted.report().traces) <= 4
     assert "any number of turns" in str(jitted.programs()[0])
 
 

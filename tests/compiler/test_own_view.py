@@ -29,7 +29,7 @@ def agree(f, *calls):
 def test_one_array_given_twice_is_one_object():
     jitted = agree(lambda x, y: x * 2 if x is y else x + y, (X, X), (X, X.copy()), (X.copy(), X))
     assert "one object" in str(jitted.report())
-    assert len(jitted.report().recordings) == 1
+    assert len(jitted.report().traces) == 1
     agree(lambda t: t["a"] * 2 if t["a"] is t["b"] else t["b"], ({"a": X, "b": X},))
     agree(lambda x, y: x * 2 if id(x) == id(y) else x, (X, X), (X, X.copy()))
 
@@ -42,7 +42,7 @@ def test_what_is_compared_with_none_and_the_like_is_recorded():
     jitted = fdbr.jit(lambda x, y=None: x if y is None else x + y)
     for _ in range(3):
         assert_same(jitted(X, X), X + X)
-    assert jitted.report().recordings[0].runs == 2
+    assert jitted.report().traces[0].runs == 2
 
 
 # --- numbers ------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def compare(f, calls, seed):
 def test_values_are_those_of_eager_mode(seed):
     jitted = compare(random_program(seed), random_arguments(seed, POINTS), seed)
     report = jitted.report()
-    assert len(report.recordings) + sum(kept.runs for kept in report.recordings) >= POINTS
+    assert len(report.traces) + sum(kept.runs for kept in report.traces) >= POINTS
 
 
 @pytest.mark.parametrize("seed", range(0, COUNT, 2))
@@ -69,5 +69,5 @@ def test_programs_take_many_paths():
         jitted = plainly(random_program(seed))
         for args in random_arguments(seed, 8):
             jitted(*args)
-        paths.add(len(jitted.report().recordings))
+        paths.add(len(jitted.report().traces))
     assert max(paths) >= 5

@@ -959,5 +959,5 @@ def test_what_code_does_not_mention_may_change():
         one.count = step
         setattr(one, f"more_{step}", step)
         jitted(X)
-    assert len(jitted.report().recordings) == 1
-    assert jitted.report().recordings[0].runs == 19
+    assert len(jitted.report().traces) == 1
+    assert jitted.report().traces[0].runs == 19

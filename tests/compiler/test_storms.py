@@ -1,4 +1,4 @@
-"""Functions whose recordings multiply run as they are, and say so once."""
+"""Functions whose traces multiply run as they are, and say so once."""
 
 import logging
 
@@ -43,10 +43,10 @@ def test_where_nearly_every_call_takes_another_way_few_are_recorded(form, caplog
         for x in points(600):
             assert_same(jitted(x), f(x))
     report = jitted.report()
-    assert len(report.recordings) < 40
+    assert len(report.traces) < 40
     assert report.eager > 500
     assert [record for record in caplog.messages if STORM in record] == [
-        f"{report.name} runs without a recording: {STORM}"
+        f"{report.name} runs without a trace: {STORM}"
     ]
 
 
@@ -55,7 +55,7 @@ def test_two_ways_are_no_storm():
     for x in points(100):
         assert_same(jitted(x), straight(x))
     report = jitted.report()
-    assert len(report.recordings) == 2
+    assert len(report.traces) == 2
     assert STORM not in str(report)
 
 
@@ -73,7 +73,7 @@ def test_the_report_says_what_compilation_took_and_what_is_held(tmp_path, monkey
     monkeypatch.setenv("FDBR_CACHE_DIR", str(tmp_path))
     table = np.arange(3000.0)
     jitted = fdbr.jit(lambda x: np.sum(np.sin(x) * table + np.exp(x / 1370)))
-    (kept,) = jitted.compile(table).report().recordings
+    (kept,) = jitted.compile(table).report().traces
     assert kept.compiled
     assert kept.kernels >= 1
     assert kept.seconds > 0

@@ -75,7 +75,7 @@ def warmed(f: Any, *args: Any) -> Any:
 
 def is_ready(f: Any) -> bool:
     """Whether a jitted function has no kernel to wait for."""
-    return any(kept.compiled and not kept.waiting for kept in f.report().recordings)
+    return any(kept.compiled and not kept.waiting for kept in f.report().traces)
 
 
 def until(condition: Any, seconds: float = 60.0) -> None:
@@ -89,11 +89,11 @@ def test_a_function_runs_as_it_is_then_step_by_step_and_compiled_at_last() -> No
     set_patience(1e-9)
     jitted, desired = fdbr.jit(step), step(*arguments())
     agrees(jitted(*arguments()), desired)
-    assert "run without a recording 1 time" in str(jitted.report())
+    assert "run without a trace 1 time" in str(jitted.report())
     agrees(jitted(*arguments()), desired)
     assert "not compiled yet" in str(jitted.report())
     agrees(jitted(*arguments()), desired)
-    assert jitted.report().recordings[0].compiled
+    assert jitted.report().traces[0].compiled
     until(lambda: (jitted(*arguments()), is_ready(jitted))[1])
     agrees(jitted(*arguments()), desired)
     assert "after the passes, replayed" in str(jitted.report())
@@ -107,7 +107,7 @@ def test_numpy_stands_in_for_every_kernel_that_is_not_there(
     jitted, desired = fdbr.jit(step), step(*arguments())
     for _ in range(4):
         agrees(jitted(*arguments()), desired)
-    assert jitted.report().recordings[0].waiting
+    assert jitted.report().traces[0].waiting
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -140,7 +140,7 @@ def test_numpy_stands_in_for_the_kernels_of_loops(
     for jitted in (fdbr.jit(f), fdbr.jit(fdbr.value_and_grad(f, (0, 1, 2)))):
         for _ in range(5):
             agrees(jitted(*args), jitted.__wrapped__(*args))
-        assert jitted.report().recordings[0].compiled
+        assert jitted.report().traces[0].compiled
         assert "replay raised" not in str(jitted.report())
 
 
@@ -164,7 +164,7 @@ def test_gradients_of_a_jitted_function_are_compiled_in_the_background_too() -> 
     jitted = fdbr.jit(f)
     for _ in range(6):
         agrees(fdbr.grad(jitted)(x), fdbr.grad(f)(x))
-    assert len(jitted.report().recordings) == 1
+    assert len(jitted.report().traces) == 1
 
 
 @pytest.mark.parametrize("ready", [True, False])
@@ -190,7 +190,7 @@ def test_convolutions_run_before_their_kernels_are_there(
 
 def test_compile_waits_until_no_kernel_is_left() -> None:
     jitted = fdbr.jit(step).compile(*arguments())
-    kept = jitted.report().recordings[0]
+    kept = jitted.report().traces[0]
     assert kept.compiled
     assert not kept.waiting
     agrees(jitted(*arguments()), step(*arguments()))
@@ -238,7 +238,7 @@ def test_a_process_that_is_forked_goes_on_compiling(monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patch:
         patch.setattr(background._Service, "serve", lambda self: None)
         warmed(jitted, *arguments())
-    assert jitted.report().recordings[0].waiting
+    assert jitted.report().traces[0].waiting
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # there are threads, which wait
         child = os.fork()

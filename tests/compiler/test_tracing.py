@@ -1,4 +1,4 @@
-"""What a recording notes: steps, decisions, and what comes from elsewhere."""
+"""What a trace notes: steps, decisions, and what comes from elsewhere."""
 
 import numpy as np
 import pytest
@@ -149,7 +149,7 @@ def _caught(attempt, otherwise):
         return otherwise
 
 
-def test_stop_gradient_and_batches_work_through_a_recording_inside_of_a_transformation():
+def test_stop_gradient_and_batches_work_through_a_trace_inside_of_a_transformation():
     stopped = lambda w: fdbr.jit(lambda x: fdbr.stop_gradient(x * w) * x)(2.0)
     assert fdbr.grad(stopped)(3.0) == 0.0
     batch = lambda w: fdbr.jit(fdbr.vmap(lambda x: x * w if x * w > 0 else -x * w))(X).sum()

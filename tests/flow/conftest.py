@@ -1,4 +1,4 @@
-"""Loops are learnt from the second recording on here, whatever calls have earned."""
+"""Loops are learnt from the second trace on here, whatever calls have earned."""
 
 from collections.abc import Iterator
 

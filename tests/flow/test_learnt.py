@@ -1,4 +1,4 @@
-"""Loops whose turns depend on values, with branches and counters: few recordings hold for all."""
+"""Loops whose turns depend on values, with branches and counters: few traces hold for all."""
 
 from collections.abc import Callable
 from typing import Any
@@ -110,14 +110,14 @@ def assert_close(found: Any, desired: Any) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
-def test_few_recordings_hold_for_all_ways_through_loops(f: Any, form: str) -> None:
+def test_few_traces_hold_for_all_ways_through_loops(f: Any, form: str) -> None:
     function = FORMS[form](f)
     jitted = fdbr.jit(function)
     for point in points(20):
         assert_close(jitted(*point), function(*point))
     report = jitted.report()
-    assert len(report.recordings) <= 3
-    assert sum(kept.runs for kept in report.recordings) + report.eager >= 10
+    assert len(report.traces) <= 3
+    assert sum(kept.runs for kept in report.traces) + report.eager >= 10
 
 
 def mixed(x: Any, y: Any) -> Any:
@@ -155,7 +155,7 @@ def test_kernels_take_over() -> None:
         budget.set_patience(before)
 
 
-def test_parameters_move_through_an_optimizer_without_new_recordings() -> None:
+def test_parameters_move_through_an_optimizer_without_new_traces() -> None:
     def step(rate: Any, y: Any) -> Any:
         loss = lambda rate: (adaptive(y, rate) - 0.3) ** 2
         return rate - 0.5 * fdbr.grad(loss)(rate)
@@ -166,7 +166,7 @@ def test_parameters_move_through_an_optimizer_without_new_recordings() -> None:
         y = np.float64(1 + i % 3)
         ours, theirs = jitted(ours, y), step(theirs, y)
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
-    assert len(jitted.report().recordings) <= 2
+    assert len(jitted.report().traces) <= 2
 
 
 def test_a_reproducible_function_learns_nothing_that_would_change_bits() -> None:

@@ -51,7 +51,7 @@ def test_the_size_of_a_program_does_not_depend_on_the_number_of_turns(how):
         f = fdbr.jit(WHOLE[how])
         xs = np.linspace(-1, 1, 2 * length).reshape(length, 2)
         assert_allclose(f(W, H, xs), WHOLE[how](W, H, xs))
-        sizes.add(f.report().recordings[0].steps[0])
+        sizes.add(f.report().traces[0].steps[0])
     assert len(sizes) == 1
     assert " = loop(" in str(f.programs()[0])
 
@@ -81,8 +81,8 @@ def test_decisions_on_values_around_the_loop_are_decisions_of_the_function():
     xs = np.array([1.0, 2.0, 3.0])
     for n in (1, 3, 1, 3):
         assert_allclose(jitted(n, 0.5, xs), fdbr.grad(f, 1)(n, 0.5, xs))
-    assert [r.answers for r in jitted.report().recordings] == [(True,), (False,)]
-    assert not any(r.unrolled for r in jitted.report().recordings)
+    assert [r.answers for r in jitted.report().traces] == [(True,), (False,)]
+    assert not any(r.unrolled for r in jitted.report().traces)
 
 
 def test_a_loop_whose_body_decides_is_recorded_turn_by_turn_and_the_report_says_why():
@@ -94,8 +94,8 @@ def test_a_loop_whose_body_decides_is_recorded_turn_by_turn_and_the_report_says_
     for xs in (np.array([1.0, -3.0, 2.0]), np.array([1.0, 3.0, 2.0])):
         for _ in range(2):
             assert_allclose(jitted(xs), f(xs))
-    assert len(jitted.report().recordings) == 2
-    assert "fdbr.scan is recorded turn by turn: its body asks for bool()" in str(jitted.report())
+    assert len(jitted.report().traces) == 2
+    assert "fdbr.scan is traced turn by turn: its body asks for bool()" in str(jitted.report())
 
 
 @pytest.mark.parametrize("what", ["the carry", "what is around"])
@@ -132,7 +132,7 @@ def test_stop_gradient_and_stated_derivatives_hold_within_a_body():
         jitted = fdbr.jit(g)
         assert_allclose(jitted(0.7, xs), g(0.7, xs))
         assert_allclose(jitted(0.7, xs), g(0.7, xs))
-        assert not jitted.report().recordings[0].unrolled
+        assert not jitted.report().traces[0].unrolled
 
 
 def test_loops_nest():
@@ -147,7 +147,7 @@ def test_loops_nest():
     for g in (f, fdbr.grad(f, (0, 1)), fdbr.grad(fdbr.grad(f)), batched):
         jitted = fdbr.jit(g)
         assert_allclose(jitted(w, xs), g(w, xs))
-        assert not jitted.report().recordings[0].unrolled
+        assert not jitted.report().traces[0].unrolled
 
 
 def test_arrays_around_the_loop_are_seen_as_they_are():
@@ -273,7 +273,7 @@ def test_the_number_of_turns_is_no_guard(how):
     for xs in ([3.0, -8.0, 0.1], [0.1, 0.1, 0.1], [100.0, 1e6, -1.0], [-1.0, 2.0, 0.0]):
         found, want = jitted(0.7, np.array(xs)), ONCE[how](0.7, np.array(xs))
         assert_allclose(found, want, rtol=1e-8)
-    (one,) = jitted.report().recordings
+    (one,) = jitted.report().traces
     assert not one.answers
     assert not one.unrolled
 
@@ -293,7 +293,7 @@ def test_examples_that_have_ended_have_no_part_in_later_turns():
         jitted = fdbr.jit(g)
         for _ in range(2):
             assert_allclose(jitted(xs), g(xs))
-        assert not jitted.report().recordings[0].unrolled
+        assert not jitted.report().traces[0].unrolled
 
 
 def test_loops_with_and_without_an_end_nest():
@@ -315,8 +315,8 @@ def test_loops_with_and_without_an_end_nest():
         jitted = fdbr.jit(g)
         for more in (xs, xs * 3):
             assert_allclose(jitted(w, more), g(w, more), rtol=1e-7)
-        assert len(jitted.report().recordings) == 1
-        assert not jitted.report().recordings[0].unrolled
+        assert len(jitted.report().traces) == 1
+        assert not jitted.report().traces[0].unrolled
     second = fdbr.grad(fdbr.grad(f))
     assert_allclose(fdbr.jit(second)(w, xs), second(w, xs), rtol=1e-6)
 
@@ -333,7 +333,7 @@ def test_a_condition_that_decides_is_recorded_turn_by_turn():
     f = lambda x: fdbr.while_loop(lambda v: v > 1 and v < 100, lambda v: v / 2, x)
     jitted = fdbr.jit(f)
     assert [jitted(x) for x in (8.0, 1000.0, 8.0)] == [1.0, 1000.0, 1.0]
-    assert "fdbr.while_loop is recorded turn by turn" in str(jitted.report())
+    assert "fdbr.while_loop is traced turn by turn" in str(jitted.report())
 
 
 @pytest.mark.parametrize("how", ["value", "gradient"])
@@ -344,7 +344,7 @@ def test_reproducible_loops_give_the_same_bits_in_every_call(how):
     for _ in range(30):
         again = fdbr.tree.leaves(f(W, H, xs))
         assert [x.tobytes() for x in again] == [x.tobytes() for x in first]
-    assert f.report().recordings[0].waiting == 0
+    assert f.report().traces[0].waiting == 0
 
 
 # --- jitted functions within transformations ---------------------------------------------

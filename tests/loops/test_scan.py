@@ -40,7 +40,7 @@ def test_a_jitted_scan_gives_what_the_loop_of_python_gives(
     want = transform(loop)(w, init, xs)
     for _ in range(3):  # captured, replayed, and replayed by a call stub
         assert_allclose(jitted(w, init, xs), want)
-    assert len(jitted.report().recordings) == 1
+    assert len(jitted.report().traces) == 1
 
 
 @given(loops(), st.booleans(), CHECKPOINTS)

@@ -53,10 +53,10 @@ _harmless = frozenset({"ignore", "warn", "print"})
 
 
 _refuse_array = refusing(
-    "conversion of {} to a NumPy array: a recording holds for whatever values the arguments have. "
+    "conversion of {} to a NumPy array: a trace holds for whatever values the arguments have. "
     "Use the functions of fdbr.ops or NumPy on it; to put it into an array B, write "
     "B = ops.at(B)[key].set(x); to join values, ops.stack or ops.concat. Where code must see the "
-    "numbers, x.tolist() gives them, and the recording then holds for them alone."
+    "numbers, x.tolist() gives them, and the trace then holds for them alone."
 )
 
 
@@ -171,7 +171,7 @@ class CaptureTrace(Trace):
     Attributes
     ----------
     steps, answers
-        The steps, and the decisions among them.
+        The steps, and the guards among them.
     constants
         The arrays that came from elsewhere.
     obstacle
@@ -346,10 +346,10 @@ class CaptureTrace(Trace):
     def abandon(self, why: str) -> NoReturn:
         """End the capture: what the function would give is not what it gives when captured."""
         self.obstacle, self.abandoned = why, True
-        raise AbandonedError(f"fdbr.jit: {self.origin[1]} cannot be recorded: {why}")
+        raise AbandonedError(f"fdbr.jit: {self.origin[1]} cannot be traced: {why}")
 
     def setting(self, value: Any) -> Any:
-        """A keyword of a primitive: traced values in it become plain, which is a decision."""
+        """A keyword of a primitive: traced values in it become plain, which takes a guard."""
         if type(value) is slice:
             return slice(*map(self.setting, (value.start, value.stop, value.step)))
         if type(value) is tuple:

@@ -1,4 +1,4 @@
-"""Capturing: a function is run on real values, and each step and decision is written down."""
+"""Capturing: a function is run on real values, and each step and guard is written down."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ class Captured:
     program
         The program.
     answers
-        The decisions, in their order.
+        The answers to guards, in their order.
     result
         The leaves of the result of this run.
     constants
@@ -110,6 +110,6 @@ def _refuse_state(leaf: Any, trace: CaptureTrace) -> None:
             leaf.close()
         raise TypeError(
             f"fdbr.jit: {trace.origin[1]} returned a {type(leaf).__name__}, which runs on after it "
-            "and cannot be recorded; put fdbr.jit around what it calls at each turn, or return a "
+            "and cannot be traced; put fdbr.jit around what it calls at each turn, or return a "
             "list"
         )

@@ -11,14 +11,14 @@ __all__ = ["EACH", "EXACT", "GuardFailure", "same", "to_list"]
 
 
 class GuardFailure(Exception):
-    """A decision turned out otherwise than when the program was captured.
+    """A guard got another answer than when the program was captured.
 
     Attributes
     ----------
     index
-        The decision's number in the run.
+        The guard's number in the run.
     answer
-        What it said now.
+        The answer that it got now.
     """
 
     def __init__(self, index: int, answer: Any) -> None:

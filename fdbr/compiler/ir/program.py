@@ -191,7 +191,7 @@ class Instruction:
 
 @attrs.frozen(eq=False, slots=True)
 class Guard:
-    """A decision that the function took: the program holds as long as it is the same.
+    """A question that Python asked a value: the program holds as long as the answer is the same.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ class Guard:
     answer
         What it said.
     index
-        The decision's number in the run.
+        The guard's number in the run.
     place
         A number that guards have in common if what Python does after one is what it does after
         another one with the same answer, but for traced values; or `None`.
@@ -323,7 +323,7 @@ class Program:
 
     @property
     def guards(self) -> tuple[Guard, ...]:
-        """The decisions that were taken, in their order."""
+        """The guards among the steps, in their order."""
         return tuple(step for step in self.steps if type(step) is Guard)
 
     @property

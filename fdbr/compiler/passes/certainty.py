@@ -13,7 +13,7 @@ _SMALL = 1 << 12  # bytes of a result that may be there longer than before
 
 
 def uncertain_steps(steps: Sequence[Step], backend: Backend) -> list[int]:
-    """The positions of steps that take a decision, have an effect, or may fail.
+    """The positions of steps that are guards, have an effect, or may fail.
 
     What reads or writes places by numbers fails where there are no such places.  Its transpose,
     with the same numbers for an array of the same shape, does not fail after it.

@@ -86,7 +86,7 @@ def _key(step: Instruction) -> Any:
 
 
 def _template(step: Instruction, backend: Backend) -> Program | None:
-    """The program of a primitive's value; `None` if it takes decisions, or does not change."""
+    """The program of a primitive's value; `None` if it has guards, or does not change."""
     xp = backend.module  # whose functions take no traced values, as NumPy's do
     examples = [xp.zeros(kind.shape, kind.dtype) for kind in map(kind_of, step.operands)]
 

@@ -22,7 +22,7 @@ Sharing = Mapping[Variable, Set[Variable]]
 def donate(program: Program) -> Program:
     """The program with kernels that write results over inputs that the caller gives up.
 
-    What takes decisions or may fail is over when the first of them begins, and whoever else reads
+    Whatever has guards or may fail is over when the first of them begins, and whoever else reads
     what they write over has read it.  Kernels over large inputs come as soon as that is so: then
     what they read, the gradient of a parameter, does not wait for all others to be there.
     """

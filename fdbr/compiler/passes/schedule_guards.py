@@ -1,4 +1,4 @@
-"""Guards first: a decision that turns out otherwise shall have cost little."""
+"""Guards first: one that does not hold shall have cost little."""
 
 from fdbr.compiler.ir.loops import is_guarded
 from fdbr.compiler.ir.program import Program, Step, Variable, has_effect
@@ -14,7 +14,7 @@ def schedule_guards(program: Program) -> Program:
     What a guard does not depend on comes after the last guard, and effects come last of all, so
     that none is had twice where a guard does not hold or a step fails.  Guards keep their order,
     and so do the steps between two of them, and effects.  No step moves in front of a guard that
-    was captured before it, so what the function did only because of a decision is done only after
+    was captured before it, so what the function did only because of an answer is done only after
     it.
 
     >>> from fdbr.compiler.capture.tracing import capture
