@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.capture.captures import Environment, ImpureError, RandomStates
+from fdbr.compiler.capture.captures import Captures, ImpureError, RandomStates
 from fdbr.compiler.capture.paths import exact, held_weakly, one_level
 from fdbr.compiler.capture.places import Key, Place
 from fdbr.compiler.capture.signature import (
@@ -47,8 +47,8 @@ class Cache:
     learns
         Whether control flow that has been seen in several calls may be put together, which may
         change last bits.
-    entries
-        What there is.
+    specializations
+        Those that there are, by the keys of signatures.
     readers
         What reads the details of arguments, by their structure: see `taken_apart`.
     known
@@ -59,7 +59,7 @@ class Cache:
         self.f, self.learns = f, learns
         self.name = name_of(f)
         self.bound = bound
-        self.entries: dict[Any, Specialization] = {}
+        self.specializations: dict[Any, Specialization] = {}
         self.readers: dict[Any, Reader] = {}
         self.known: dict[Key, Place | None] = {}
         self._told: set[str] = set()
@@ -67,7 +67,7 @@ class Cache:
     def entry(self, key: tuple[Any, ...], leaves: Sequence[Any], structure: Any) -> Specialization:
         """The traces for arguments of a signature."""
         try:
-            entry = self.entries.get(key)
+            entry = self.specializations.get(key)
         except TypeError as error:
             raise self._unhashable(leaves, structure) from error
         if entry is None:
@@ -79,14 +79,16 @@ class Cache:
             for leaf in leaves:
                 if is_special(leaf):
                     entry.give_up(f"a {type(leaf).__name__} has operators of its own")
-            self.entries[key] = entry
+            self.specializations[key] = entry
             if all(held_weakly(leaf) is None for leaf in leaves if not is_moving(leaf)):
                 entry.known = self.known  # else it is known as long as there is that leaf
             entry.take_inputs()
             entry.references = [self._dropping(key, leaf) for leaf in leaves if not is_moving(leaf)]
-            if len(self.entries) > self.bound:
-                pairs = list(self.entries.items())  # at once, for other threads may add some
-                self.entries.pop(min(pairs, key=lambda pair: pair[1].used)[0], None)
+            if len(self.specializations) > self.bound:
+                pairs = list(
+                    self.specializations.items()
+                )  # at once, for other threads may add some
+                self.specializations.pop(min(pairs, key=lambda pair: pair[1].used)[0], None)
         self.use(entry)
         return entry
 
@@ -94,8 +96,8 @@ class Cache:
         """Drop an entry when a leaf that it refers to weakly is gone; `None` if it keeps it."""
         if held_weakly(leaf) is None:
             return None
-        entries = self.entries
-        return weakref.ref(leaf, lambda _: entries.pop(key, None))
+        known = self.specializations
+        return weakref.ref(leaf, lambda _: known.pop(key, None))
 
     @staticmethod
     def use(entry: Specialization) -> None:
@@ -125,7 +127,7 @@ class Cache:
         leaves: Sequence[Any],
         structure: Any,
         limit: int,
-    ) -> tuple[Captured, Environment] | None:
+    ) -> tuple[Captured, Captures] | None:
         """Capture a run, of at most ``limit`` steps, and make sure that the function is pure.
 
         That is as far as one can see.
@@ -150,8 +152,8 @@ class Cache:
         return None if found is None else self._noted(entry, found, limit)
 
     def _noted(
-        self, entry: Specialization, found: tuple[Captured, Environment], limit: int
-    ) -> tuple[Captured, Environment]:
+        self, entry: Specialization, found: tuple[Captured, Captures], limit: int
+    ) -> tuple[Captured, Captures]:
         """Note why a capture is no program, if it is none, and hand it on."""
         if found[0].cut == limit:
             entry.cut(limit, found[0].repeats)
@@ -170,7 +172,7 @@ class Cache:
         leaves: Sequence[Any],
         structure: Any,
         limit: int,
-    ) -> tuple[Captured, Environment] | None:
+    ) -> tuple[Captured, Captures] | None:
         """Capture a run.
 
         What it finds bound anew after a first run may have been made for all later ones, so it
@@ -182,39 +184,39 @@ class Cache:
             roots += (type(node), *_static_fields(node))
         impurity = None
         for _ in range(2):
-            environment = entry.environment or Environment(roots, entry.inputs)
-            if environment.obstacle:
-                entry.refuse(environment.obstacle)
+            captures = entry.captures or Captures(roots, entry.inputs)
+            if captures.obstacle:
+                entry.refuse(captures.obstacle)
                 return None
-            if environment.has_twice(moving):
+            if captures.has_twice(moving):
                 entry.skip(TWICE)
                 return None
-            states = RandomStates(environment.generators)
+            states = RandomStates(captures.generators)
             others = frozenset(sys._current_frames()) if entry.inputs else frozenset()
             kind = functools.partial(CaptureTrace, others=others, limit=limit)
             token = learning.set(entry.learner() if self.learns else None)
             try:
-                captured = capture(run, self.f, moving, environment.arrays, kind)
-                self._check_kept(environment)
+                captured = capture(run, self.f, moving, captures.arrays, kind)
+                self._check_kept(captures)
             except Exception:
                 if entry.inputs:
-                    environment.untrace()
+                    captures.untrace()
                 raise
             finally:
                 learning.reset(token)
-            impurity = _impurity(environment, states)
+            impurity = _impurity(captures, states)
             if impurity is None:
                 break
             entry.forget()
         else:
             raise ImpureError(f"fdbr.jit: {self.name} {impurity}")
-        environment.settle()
-        if environment.traced:
+        captures.settle()
+        if captures.traced:
             captured.obstacle = "it sees a traced value that is no argument"
-        return captured, environment
+        return captured, captures
 
-    def _check_kept(self, environment: Environment) -> None:
-        if (keeper := environment.keeper()) is not None:
+    def _check_kept(self, captures: Captures) -> None:
+        if (keeper := captures.keeper()) is not None:
             raise ImpureError(
                 f"fdbr.jit: {self.name} keeps a traced value in {keeper}, where a replay would "
                 "put none; return it instead"
@@ -257,7 +259,7 @@ def _static_fields(node: Any) -> tuple[Any, ...]:
     return fixed
 
 
-def _impurity(environment: Environment, states: RandomStates) -> str | None:
+def _impurity(captures: Captures, states: RandomStates) -> str | None:
     """Describe an impure act of a run; `None` if there was none."""
     if (name := states.changed()) is not None:
         return (
@@ -265,8 +267,8 @@ def _impurity(environment: Environment, states: RandomStates) -> str | None:
             "again. Pass a key, and use fdbr.random (or, if another thread drew from it, a "
             "generator of its own there)"
         )
-    if (name := environment.rebound()) is not None:
+    if (name := captures.rebound()) is not None:
         return f"binds {name} anew, which a replay would not do; return the value instead"
-    if environment.changed_array() is not None:
+    if captures.changed_array() is not None:
         return "changes an array that is no argument, which a replay would not do"
     return None

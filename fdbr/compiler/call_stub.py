@@ -39,7 +39,7 @@ NO_FIT = GuardFailure(-1, None)
 
 
 def NEVER(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The hit of what fits no call."""
+    """The call stub that fits no call."""
     return NO_FIT
 
 
@@ -72,7 +72,7 @@ def call_stub_of(
             writer.take(arg, f"args[{i}]", i in donation.argnums)
         for name in sorted(kwargs):
             writer.take(kwargs[name], f"kwargs.get({name!r}, no_fit)")
-        for place in compiled.environment.inputs:
+        for place in compiled.captures.inputs:
             writer.take(place.get(), f"{writer.scope.name(place.get)}()")
     except _UnknownNodeError:
         return NEVER
@@ -127,10 +127,10 @@ class _Writer:
     def made(self) -> CallStub:
         """The function."""
         body = "\n ".join(self.lines)
-        exec(f"def hit(args, kwargs):\n {body}\n", self.scope)
-        hit: CallStub = self.scope.pop("hit")
-        hit.source = body  # type: ignore[attr-defined]
-        return hit
+        exec(f"def stub(args, kwargs):\n {body}\n", self.scope)
+        stub: CallStub = self.scope.pop("stub")
+        stub.source = body  # type: ignore[attr-defined]
+        return stub
 
     def refuse(self, condition: str) -> None:
         """Write that the call does not fit if a condition is true."""
@@ -205,11 +205,11 @@ class _Writer:
 
     def look_around(self, compiled: CompiledTrace) -> None:
         """Write what makes sure that all is as it was around the function."""
-        environment = compiled.environment
-        conditions = environment.changes(self.scope)
-        if environment.identity:
+        captures = compiled.captures
+        conditions = captures.changes(self.scope)
+        if captures.identity:
             given = "".join(f"{name}, " for name in self.moving)
-            conditions.append(f"{self.scope.name(environment.has_twice)}(({given}))")
+            conditions.append(f"{self.scope.name(captures.has_twice)}(({given}))")
         if compiled.shared:
             self.scope["first_changed"] = first_changed
             shared = self.scope.name(compiled.shared)
@@ -231,7 +231,7 @@ class _Writer:
         else:
             self.lines += [
                 f"try: {left} = {run}({', '.join(self.moving)})",
-                "except GuardFailure as miss: return miss",
+                "except GuardFailure as failure: return failure",
                 "except Exception: return no_fit",  # the function itself raises it better
             ]
         self.lines.append(f"{counter}[0] += 1")

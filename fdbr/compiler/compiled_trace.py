@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fdbr.compiler.capture.captures import Environment
+from fdbr.compiler.capture.captures import Captures
 from fdbr.compiler.capture.tracing import Captured
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
@@ -25,7 +25,7 @@ class CompiledTrace:
         What runs it.
     answers
         The answers to its guards.
-    environment
+    captures
         What was around the function.
     shared
         Arrays from elsewhere that others can write to, with copies.
@@ -39,10 +39,10 @@ class CompiledTrace:
         Why it was captured.
     counter
         How often it was replayed, as a list of one number.
-    hit
+    stub
         What a call that fits it does, once it was replayed: see `call_stub`.
     over
-        What runs as long as there is no ``hit``, and what does the same for that, if it writes
+        What runs as long as there is no ``stub``, and what does the same for that, if it writes
         over arguments.
     """
 
@@ -50,15 +50,15 @@ class CompiledTrace:
         "__weakref__",
         "_next",
         "answers",
+        "captures",
         "code",
         "counter",
-        "environment",
         "form",
-        "hit",
         "over",
         "raw",
         "repeats",
         "shared",
+        "stub",
         "unrolled",
         "why",
     )
@@ -67,21 +67,21 @@ class CompiledTrace:
         self,
         captured: Captured,
         code: Code,
-        environment: Environment,
+        captures: Captures,
         form: Any,
         why: str,
     ) -> None:
         self.raw = captured.program
         self.code = code
         self.answers = captured.answers
-        self.environment = environment
+        self.captures = captures
         self.shared = captured.constants.shared()
         self.unrolled = captured.unrolled
         self.repeats = captured.repeats
         self.form = form
         self.why = why
         self.counter = [0]
-        self.hit: Callable[..., Any] | None = None
+        self.stub: Callable[..., Any] | None = None
         self.over: tuple[Any, Callable[..., Any]] | None = None
         self._next: dict[Any, CompiledTrace] = {}
 
@@ -117,13 +117,13 @@ class CompiledTrace:
         return self.counter[0]
 
     def after(
-        self, miss: GuardFailure, others: Sequence["CompiledTrace"]
+        self, failure: GuardFailure, others: Sequence["CompiledTrace"]
     ) -> "CompiledTrace | None":
         """The one that goes on where this one did not hold, if there is one."""
-        key = miss.index, repr(miss.answer)
+        key = failure.index, repr(failure.answer)
         found = self._next.get(key)
         if found is None:
-            known = (*self.answers[: miss.index], miss.answer)
+            known = (*self.answers[: failure.index], failure.answer)
             for other in others:
                 theirs = other.answers[: len(known)]
                 if len(theirs) == len(known) and all(map(same, theirs, known)):

@@ -96,16 +96,16 @@ class Jitted(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _disabled.get():
             return self._f(*args, **kwargs)
-        hit, entry, trace = self._last
-        result = hit(args, kwargs)
+        stub, entry, trace = self._last
+        result = stub(args, kwargs)
         while type(result) is GuardFailure:  # what was right for the last call is not for this one
             if result is not NO_FIT:
                 trace = trace.after(result, entry.traces)
-            if result is NO_FIT or trace not in entry.traces or trace.hit is None:
+            if result is NO_FIT or trace not in entry.traces or trace.stub is None:
                 return self._called(args, kwargs)
             entry.add(trace)
-            self._last = trace.hit, entry, trace
-            result = trace.hit(args, kwargs)
+            self._last = trace.stub, entry, trace
+            result = trace.stub(args, kwargs)
         return result
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -113,7 +113,7 @@ class Jitted(Generic[P, R]):
         start = time.perf_counter()
         self._donation.check(args)
         if self._last is not _NOTHING:
-            self._cache.use(self._last[1])  # which hits do not note
+            self._cache.use(self._last[1])  # which stubs do not note
         call = self._taken_apart(args, kwargs, start)
         if call.traced:
             inside = Differentiated(
@@ -154,17 +154,17 @@ class Jitted(Generic[P, R]):
         trace = entry.traces[0]
         run = trace.run
         if trace.over is None or trace.over[0] is not run:
-            hit = call_stub_of(trace, call.args, call.kwargs, self._ordered, self._donation)
-            trace.over = run, hit
-        hit = trace.over[1]
+            stub = call_stub_of(trace, call.args, call.kwargs, self._ordered, self._donation)
+            trace.over = run, stub
+        stub = trace.over[1]
         call.leaves.clear()  # so that nobody but the arguments refers to them
-        result = hit(call.args, call.kwargs)
+        result = stub(call.args, call.kwargs)
         if type(result) is GuardFailure:
             return result
-        if trace.hit is None and trace.code.is_best(entry.budget.eager):
-            trace.hit = hit
-        if trace.hit is not None:
-            self._last = trace.hit, entry, trace
+        if trace.stub is None and trace.code.is_best(entry.budget.eager):
+            trace.stub = stub
+        if trace.stub is not None:
+            self._last = trace.stub, entry, trace
         entry.replayed(trace, time.perf_counter() - call.start)
         return result
 
@@ -173,12 +173,12 @@ class Jitted(Generic[P, R]):
         moving, budget = entry.chosen(call.leaves), entry.budget
         outs, trace, why = entry.replay(moving, self._cache.bound)
         if trace is not None:
-            if trace.hit is None and trace.code.is_best(budget.eager):
-                trace.hit = call_stub_of(
+            if trace.stub is None and trace.code.is_best(budget.eager):
+                trace.stub = call_stub_of(
                     trace, call.args, call.kwargs, self._ordered, self._donation
                 )
-            if trace.hit is not None:
-                self._last = trace.hit, entry, trace
+            if trace.stub is not None:
+                self._last = trace.stub, entry, trace
             result = tree.unflatten(trace.form, published(outs, moving))
             entry.replayed(trace, time.perf_counter() - call.start)
             return result
@@ -213,7 +213,7 @@ class Jitted(Generic[P, R]):
         result = self._timed(entry, call.args, call.kwargs)
         eager, seconds = entry.budget.eager, entry.resting()
         if lookup > _LITTLE * eager and seconds > eager:
-            entries = list(self._cache.entries.values())
+            entries = list(self._cache.specializations.values())
             if not any(other.traces for other in entries if other is not entry):
                 self._last = self._resting(entry, seconds), entry, None
         return result
@@ -232,7 +232,7 @@ class Jitted(Generic[P, R]):
         """A call stub that runs the function as it is for some seconds, and then fits no more."""
         f, taken, runs = self._f, 0.0, 0
 
-        def hit(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def stub(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             nonlocal taken, runs
             if taken > seconds:
                 if runs:  # it may be asked once more
@@ -246,7 +246,7 @@ class Jitted(Generic[P, R]):
             runs += 1
             return result
 
-        return hit
+        return stub
 
     def _capture(
         self,
@@ -270,14 +270,14 @@ class Jitted(Generic[P, R]):
             found = self._cache.capture(entry, run, leaves, structure, limit)
         if found is None:
             return self._eagerly(call)
-        captured, environment = found
+        captured, captures = found
         if not captured.obstacle:
             places = range(len(leaves)) if entry.moving is None else entry.moving
             pairs = zip(places, captured.program.inputs, strict=False)
             given = frozenset(v for i, v in pairs if i in donated)
             captured.program = attrs.evolve(captured.program, donated=given)
             code = self._code(captured.program, alone=False)
-            entry.add(CompiledTrace(captured, code, environment, form, why))
+            entry.add(CompiledTrace(captured, code, captures, form, why))
             if runs and self._waits:
                 with contextlib.suppress(Exception):  # the function itself raises it better
                     moving = entry.chosen(leaves)
@@ -340,7 +340,7 @@ class Jitted(Generic[P, R]):
 
     def programs(self) -> tuple[Program, ...]:
         """The programs that are replayed, after the passes; print one to read it."""
-        entries = list(self._cache.entries.values())
+        entries = list(self._cache.specializations.values())
         traces = [trace for entry in entries for trace in entry.traces]
         forms = [trace.form for trace in traces]
         pullbacks = [form.code.program for form in forms if isinstance(form, Form)]
@@ -348,7 +348,7 @@ class Jitted(Generic[P, R]):
 
     def report(self) -> Report:
         """Report on the captured programs; print it to read it."""
-        return report_of(self._cache.name, self._cache.entries.values())
+        return report_of(self._cache.name, self._cache.specializations.values())
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -365,7 +365,7 @@ class Jitted(Generic[P, R]):
         return Jitted, (self._f, self._code, *given)
 
     def __repr__(self) -> str:
-        count = sum(len(entry.traces) for entry in list(self._cache.entries.values()))
+        count = sum(len(entry.traces) for entry in list(self._cache.specializations.values()))
         return f"<fdbr.jit of {self._cache.name}: {count} trace{'s' * (count != 1)}>"
 
 

@@ -31,8 +31,8 @@ class Form:
 
     Attributes
     ----------
-    halves
-        What is known of the two passes.
+    partition
+        The two passes.
     structure
         The structure of the result.
     code
@@ -151,7 +151,7 @@ class Differentiated:
             )
         if captured is None:
             return None
-        found, environment = captured
+        found, captures = captured
         if found.obstacle:
             return None
         programs = partition.divided(found.program)
@@ -162,7 +162,7 @@ class Differentiated:
         found.program = programs[0]
         form = Form(partition, structure, self.compiler(programs[1]))
         code = self.compiler(programs[0], alone=False)
-        compiled = CompiledTrace(found, code, environment, form, why)
+        compiled = CompiledTrace(found, code, captures, form, why)
         entry.add(compiled)
         return compiled
 

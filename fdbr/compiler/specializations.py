@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbr.compiler.budget import Budget, capturing, patience
-from fdbr.compiler.capture.captures import Environment, ImpureError
+from fdbr.compiler.capture.captures import Captures, ImpureError
 from fdbr.compiler.capture.constants import first_changed
 from fdbr.compiler.capture.places import Key, Place, replaced
 from fdbr.compiler.capture.tracers import learners
@@ -158,10 +158,10 @@ class Specialization:
         self.inputs = tuple(place for place in places if place.fits())
 
     @property
-    def environment(self) -> Environment | None:
-        """The captured environment of the function, if there is one."""
+    def captures(self) -> Captures | None:
+        """The captures of the function, if it has been captured."""
         traces = self.traces
-        return traces[0].environment if traces else None
+        return traces[0].captures if traces else None
 
     def add(self, trace: CompiledTrace) -> None:
         """Put a trace first."""
@@ -314,7 +314,7 @@ class Specialization:
         traces = self.traces  # other threads may put other ones there
         if traces:
             why = self._change(traces)
-            if not why and traces[0].environment.has_twice(leaves):
+            if not why and traces[0].captures.has_twice(leaves):
                 self.skip(TWICE)
                 return None, None, ""
             if not why:
@@ -332,13 +332,13 @@ class Specialization:
 
     def _change(self, traces: Sequence[CompiledTrace]) -> str:
         """Describe what has changed around the function, if anything; its traces end with that."""
-        environment = traces[0].environment
-        if environment.holds():
-            if (array := environment.changed_array()) is not None:
+        captures = traces[0].captures
+        if captures.holds():
+            if (array := captures.changed_array()) is not None:
                 raise self._changed(array)
             return ""
-        why = environment.change()
-        moved = [place for place in environment.moved() if place.key not in self.known]
+        why = captures.change()
+        moved = [place for place in captures.moved() if place.key not in self.known]
         self.known.update((place.key, place) for place in moved)
         while len(self.known) > _KNOWN:  # of objects that are gone, most likely
             self.known.pop(next(iter(self.known)))
@@ -365,11 +365,11 @@ class Specialization:
             try:
                 run = trace.code.rehearse if rehearses else trace.run
                 outs = run(*leaves)
-            except GuardFailure as miss:
-                why = why or f"guard {miss.index} was {miss.answer!r} for the first time"
+            except GuardFailure as failure:
+                why = why or f"guard {failure.index} was {failure.answer!r} for the first time"
                 # Answers that loops of any number of turns have given tell nothing of those behind.
                 others = [other for other in left if other.is_open]
-                trace = trace.after(miss, traces) or next(iter(others), None)
+                trace = trace.after(failure, traces) or next(iter(others), None)
                 continue
             except Exception as error:  # the function itself raises it better
                 self.skip(f"a replay raised {type(error).__name__}")

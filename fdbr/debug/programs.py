@@ -153,7 +153,7 @@ def _origins(
             entry.with_inputs(again),
             function,
             entry.chosen(leaves),
-            trace.environment.arrays,
+            trace.captures.arrays,
             functools.partial(_Located, found),
         )
     steps = trace.raw.steps

@@ -124,7 +124,7 @@ def test_a_capture_that_takes_more_than_was_earned_is_broken_off(clock: Clock) -
     desired = f(x, weight)
     cut = False
     for _ in range(1000):
-        entries = jitted._cache.entries.values()
+        entries = jitted._cache.specializations.values()
         before = sum(entry.budget.steps for entry in entries)
         found = jitted(x, weight)
         cut |= 0 < before < sum(entry.budget.steps for entry in entries)

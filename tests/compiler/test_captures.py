@@ -353,7 +353,7 @@ def test_large_constants_of_its_own_are_not_copied_for_every_use():
 
     jitted = fdbr.jit(f)
     jitted(np.ones(1000))
-    (trace,) = next(iter(jitted._cache.entries.values())).traces
+    (trace,) = next(iter(jitted._cache.specializations.values())).traces
     operands = [o for step in trace.raw.steps for o in step.operands]
     assert len({id(o) for o in operands if isinstance(o, np.ndarray)}) == 1
     assert trace.shared == ()

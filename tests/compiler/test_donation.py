@@ -473,7 +473,7 @@ def test_what_runs_step_by_step_writes_over_what_is_given_up_too(kernels, monkey
                     large = [a.ctypes.data for a in tree.leaves(state) if np.size(a) == 1 << 16]
                     assert set(large) <= set(places)
             assert np.array_equal(held, kept)
-            (entry,) = jitted._cache.entries.values()
+            (entry,) = jitted._cache.specializations.values()
             assert entry.traces[0].code.optimised is kernels
     finally:
         tiers.set_patience(before)

@@ -119,7 +119,7 @@ def test_a_jitted_method_does_not_keep_its_object(cls):
         del model
     gc.collect()
     assert [one() for one in found] == [None] * 5
-    assert len(cls.method._cache.entries) == 0
+    assert len(cls.method._cache.specializations) == 0
 
 
 @pytest.mark.parametrize("cls", [Model, Slotted])
@@ -170,7 +170,7 @@ def test_machine_code_that_is_found_on_disk_stays_as_long_as_a_program_uses_it()
         f = make()
         for _ in range(5):
             f(x)
-        (entry,) = f._cache.entries.values()
+        (entry,) = f._cache.specializations.values()
         code = entry.traces[0].code
         if not code.optimised:
             code.optimise()

@@ -16,7 +16,7 @@ from fdbr import tree
 from fdbr.backend import is_locked
 from fdbr.compiler.capture.constants import first_changed, snapshot
 from fdbr.compiler.capture.containers import parts_of
-from fdbr.compiler.capture.free_variables import GENERATORS, Reach
+from fdbr.compiler.capture.free_variables import GENERATORS, FreeVariables
 from fdbr.compiler.capture.paths import Scope
 from fdbr.compiler.capture.places import (
     Place,
@@ -30,15 +30,15 @@ from fdbr.compiler.capture.spaces import MISSING
 from fdbr.compiler.capture.tracers import CaptureTracer
 from fdbr.core import Tracer
 
-__all__ = ["Environment", "ImpureError", "RandomStates"]
+__all__ = ["Captures", "ImpureError", "RandomStates"]
 
 
 class ImpureError(RuntimeError):
     """A function under `jit` depends on, or changes, something that is no argument."""
 
 
-class Environment:
-    """The captured environment of a function.
+class Captures:
+    """The variables and objects that a function reads, and whether they are as they were.
 
     Parameters
     ----------
@@ -86,39 +86,39 @@ class Environment:
 
     def __init__(self, roots: Iterable[Any], inputs: Sequence[Place] = ()) -> None:
         self._inputs = {place.key: (place, kind_of_value(place.get())) for place in inputs}
-        reach = Reach(roots, self._inputs)
-        self._spaces, self._owners = list(reach.spaces.values()), reach.owners
-        self._takes_inputs = not (reach.identity or reach.plain_only)
+        free = FreeVariables(roots, self._inputs)
+        self._spaces, self._owners = list(free.spaces.values()), free.owners
+        self._takes_inputs = not (free.identity or free.plain_only)
         # Flat, for they are looked through at every call.
         self._variables = [
             (space.get, name, space.get(name, MISSING))
-            for _, space, names in reach.spaces.values()
+            for _, space, names in free.spaces.values()
             for name in names
         ]
-        self._cells = [(cell, _contents(cell)) for _, cell in reach.cells.values()]
-        self._codes = [(f, f.__code__, f.__defaults__, f.__kwdefaults__) for f in reach.functions]
-        self._orders = [(cls, cls.__mro__) for cls in reach.classes]
-        self._types = [(_reference(value), type(value)) for value in reach.instances]
-        self._objects = [(own, set(own)) for own in reach.objects]
-        self._mentioned = None if reach.any_name else frozenset(reach.names)
-        self._counts = [len(own) for own in reach.objects]
-        self._lasts = [next(reversed(own), None) for own in reach.objects]
-        self._containers = [(value, self._parts(value)) for value in reach.containers]
-        self._buffers = [(value, bytes(value)) for value in reach.buffers]
+        self._cells = [(cell, _contents(cell)) for _, cell in free.cells.values()]
+        self._codes = [(f, f.__code__, f.__defaults__, f.__kwdefaults__) for f in free.functions]
+        self._orders = [(cls, cls.__mro__) for cls in free.classes]
+        self._types = [(_reference(value), type(value)) for value in free.instances]
+        self._objects = [(own, set(own)) for own in free.objects]
+        self._mentioned = None if free.any_name else frozenset(free.names)
+        self._counts = [len(own) for own in free.objects]
+        self._lasts = [next(reversed(own), None) for own in free.objects]
+        self._containers = [(value, self._parts(value)) for value in free.containers]
+        self._buffers = [(value, bytes(value)) for value in free.buffers]
         self.arrays = [
-            (array, snapshot(array)) for array in reach.arrays.values() if not is_locked(array)
+            (array, snapshot(array)) for array in free.arrays.values() if not is_locked(array)
         ]
         # Who undoes a lock may write.
-        self._locked = [array for array in reach.arrays.values() if is_locked(array)]
+        self._locked = [array for array in free.arrays.values() if is_locked(array)]
         # What messages call the variables, and then the cells.
         self._names = [
-            f"{label}{name}" for label, _, names in reach.spaces.values() for name in names
+            f"{label}{name}" for label, _, names in free.spaces.values() for name in names
         ]
-        self._names += [name for name, _ in reach.cells.values()]
-        self.generators = [value for value in reach.values if _is_generator(value)]
-        self._known = set(reach.arrays) if reach.identity else None
-        self.obstacle = reach.obstacle
-        self.traced = any(isinstance(value, Tracer) for value in reach.values)
+        self._names += [name for name, _ in free.cells.values()]
+        self.generators = [value for value in free.values if _is_generator(value)]
+        self._known = set(free.arrays) if free.identity else None
+        self.obstacle = free.obstacle
+        self.traced = any(isinstance(value, Tracer) for value in free.values)
 
     def holds(self) -> bool:
         """Whether all is bound as it was, and the containers hold what they held."""

@@ -46,7 +46,7 @@ from fdbr.compiler.capture.places import Key, key_of
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.capture.spaces import MISSING, Space, asked, slots_of
 
-__all__ = ["GENERATORS", "Reach"]
+__all__ = ["GENERATORS", "FreeVariables"]
 
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 _BUFFERS = (bytearray, array.array, memoryview)
@@ -81,7 +81,7 @@ class _Open:
     asked: set[str] = attrs.field(factory=set)
 
 
-class Reach:
+class FreeVariables:
     """The variables and objects that some functions can see.
 
     Attributes
