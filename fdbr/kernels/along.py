@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from fdbr.kernels.expressions import Node
+from fdbr.kernels.expressions import Node, every
 from fdbr.kernels.folds import PANEL, Folding
-from fdbr.kernels.loops import every, memory_of
+from fdbr.kernels.writer import memory_of
 
 __all__ = ["Along"]
 

@@ -7,11 +7,12 @@ What nodes cannot express raises `InexpressibleError`.
 """
 
 import functools
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-__all__ = ["FLOATS", "INTEGERS", "Graph", "InexpressibleError", "Node"]
+__all__ = ["FLOATS", "INTEGERS", "Graph", "InexpressibleError", "Node", "every"]
 
 FLOATS = {np.dtype(np.float32): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.int64)}
 """The floating dtypes of kernels, with the integers of the same width."""
@@ -247,6 +248,20 @@ class Node:
         raise InexpressibleError("a decision by values")
 
     all = any
+
+
+def every(outs: Sequence[Node], found: Container[Node] = ()) -> list[Node]:
+    """The nodes on which some depend, each after those it depends on, but those found already."""
+    seen: dict[Node, None] = {}
+    stack = [(node, False) for node in reversed(outs)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            seen[node] = None
+        elif node not in seen and node not in found:
+            stack.append((node, True))
+            stack += [(arg, False) for arg in reversed(node.args)]
+    return list(seen)
 
 
 def _floating(dtype: Any) -> Any:

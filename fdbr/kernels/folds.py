@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.kernels.expressions import Node
-from fdbr.kernels.loops import Writer, every
+from fdbr.kernels.expressions import Node, every
+from fdbr.kernels.writer import Writer
 
 __all__ = ["PANEL", "Fold", "Folding"]
 
@@ -176,22 +176,13 @@ class Folding(Writer):
 
     def text(self) -> str:
         self._pointers(("outer", "middle", "inner", "total"))
-        self.do("%any = icmp slt i64 %start, %stop")
-        self.do("br i1 %any, label %row, label %end")
-        self.lines.append("row:")
-        self.do("%r = phi i64 [%start, %entry], [%next, %last]")
-        self._begin()
-        for level in self.levels:
-            self._settled(level)
-            self._level(f"c{level}", level)
-        self._settled(len(self.levels))
-        self._finish()
-        self.do("br label %last")
-        self.lines.append("last:")
-        self.do("%next = add i64 %r, 1")
-        self.do("%more = icmp slt i64 %next, %stop")
-        self.do("br i1 %more, label %row, label %end")
-        self.lines.append("end:")
+        with self.rows():
+            self._begin()
+            for level in self.levels:
+                self._settled(level)
+                self._level(f"c{level}", level)
+            self._settled(len(self.levels))
+            self._finish()
         return self.whole()
 
     def _begin(self) -> None:

@@ -10,9 +10,9 @@ from fdbr.kernels.along import Along
 from fdbr.kernels.calling import Plan, expected, key_of, planned, traced
 from fdbr.kernels.expressions import FLOATS, InexpressibleError, Node
 from fdbr.kernels.folds import PANEL, Fold
-from fdbr.kernels.loops import width
 from fdbr.kernels.machine import address_of
 from fdbr.kernels.pool import thread_count
+from fdbr.kernels.writer import width
 
 __all__ = ["reduced"]
 

@@ -11,8 +11,7 @@ from fdbr.compiler.backends.cpu.formulas import CODES, formula_of, joining_formu
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.folds import join_of
 from fdbr.compiler.ir.program import Instruction
-from fdbr.kernels.expressions import Node
-from fdbr.kernels.loops import every
+from fdbr.kernels.expressions import Node, every
 
 __all__ = ["BY_ROW", "Elements", "cast", "cost"]
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from fdbr.compiler.backends.cpu.scalar_functions import MODULE
 from fdbr.compiler.ir.program import Instruction, Variable, kind_of
-from fdbr.kernels.expressions import FLOATS, INTEGERS, Graph, InexpressibleError, Node
-from fdbr.kernels.loops import every
+from fdbr.kernels.expressions import FLOATS, INTEGERS, Graph, InexpressibleError, Node, every
 from fdbr.ops.kinds.combining import Combine
 
 __all__ = ["CODES", "Formula", "formula_of", "is_elementwise", "is_total", "joining_formulas"]
