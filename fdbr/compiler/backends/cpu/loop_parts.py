@@ -3,7 +3,9 @@
 import ast
 from typing import Any, NamedTuple
 
-__all__ = ["Parts", "parts_of"]
+__all__ = ["Parts", "gathering", "parts_of", "target_of"]
+
+_PARTIAL = {"plus": "fadd", "larger": "fmax", "smaller": "fmin"}
 
 
 class Parts(NamedTuple):
@@ -61,3 +63,24 @@ def parts_of(node: ast.For | ast.While) -> Parts:
     if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
         assigned.pop(node.target.id, None)
     return Parts(assigned, pointers, functions, operations, innermost)
+
+
+def target_of(statement: ast.stmt) -> str:
+    """The one name that a statement assigns to."""
+    targets = {ast.Assign: "targets", ast.AugAssign: "target"}.get(type(statement), "")
+    found = getattr(statement, targets, None)
+    found = found[0] if isinstance(found, list) and len(found) == 1 else found
+    return found.id if isinstance(found, ast.Name) else ""
+
+
+def gathering(statement: ast.stmt, name: str) -> tuple[str, ast.expr | None]:
+    """By which reduction of LLVM's a statement changes a name, and what it adds."""
+    if isinstance(statement, ast.AugAssign):
+        return ("or", statement.value) if isinstance(statement.op, ast.BitOr) else ("", None)
+    call = getattr(statement, "value", None)
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        return "", None
+    of = call.args[0] if len(call.args) == 2 else None
+    if not isinstance(of, ast.Name) or of.id != name or call.func.id not in _PARTIAL:
+        return "", None
+    return _PARTIAL[call.func.id], call.args[1]

@@ -12,8 +12,6 @@ done by a vector of which some lanes are left out.
 import ast
 import re
 from collections.abc import Sequence
-from itertools import combinations
-from typing import NamedTuple
 
 from fdbr.compiler.backends.cpu.held_memory import Span
 from fdbr.compiler.backends.cpu.kernel_expressions import Expressions, phi
@@ -26,49 +24,25 @@ from fdbr.compiler.backends.cpu.llvm_values import (
     kind,
     suffix,
 )
-from fdbr.compiler.backends.cpu.loop_parts import Parts
+from fdbr.compiler.backends.cpu.loop_parts import Parts, gathering, target_of
+from fdbr.compiler.backends.cpu.loop_pieces import (
+    LONG,
+    SHORT,
+    Piece,
+    check_apart,
+    known_pieces,
+)
 from fdbr.kernels.machine import vector_bytes
 
 __all__ = ["VectorLoops"]
 
-_PARTIAL = {"plus": "fadd", "larger": "fmax", "smaller": "fmin"}
-_SHORT = 12  # operations of a body of which several vectors are added up at once
-_FEW = 4  # vectors that are written one after the other, without a loop
-_AT_ONCE = 4  # vectors of it
-_LONG = 24  # operations of a body that is not written twice
+_FEW = 4  # turns of a loop that LLVM need not look at again
+_AT_ONCE = 4  # vectors that are added up side by side
 _NAMES = re.compile(r"%v(\d+)\b")
 
 
 class _NarrowerError(KernelError):
     """Numbers are longer than those in memory."""
-
-
-class _Piece(NamedTuple):
-    """A part of a loop: its turns, how many of them are a vector, and how.
-
-    Attributes
-    ----------
-    first, stop
-        The first turn, and the one after the last.
-    lanes
-        How many numbers a vector has.
-    length
-        How many turns there are, if that is known.
-    once
-        Whether one vector is all.
-    masked
-        Whether lanes may be left out.
-    maybe
-        Whether there may be no turn at all.
-    """
-
-    first: Value
-    stop: Value
-    lanes: int
-    length: int | None
-    once: bool
-    masked: bool
-    maybe: bool
 
 
 class VectorLoops(Expressions):
@@ -125,9 +99,9 @@ class VectorLoops(Expressions):
         self.how = self._gathered(node)
         gathered = {name: self.values[name] for name in self.how}
         weight = self._weight(parts)
-        one, many = lanes, lanes * (_AT_ONCE if self.how and weight <= _SHORT else 1)
+        one, many = lanes, lanes * (_AT_ONCE if self.how and weight <= SHORT else 1)
         pieces = (
-            _known_pieces(int(first.text), int(stop.text), one, many, weight)
+            known_pieces(int(first.text), int(stop.text), one, many, weight)
             if first.literal is not None and stop.literal is not None
             else self._unknown_pieces(first, stop, one, many, weight)
         )
@@ -146,11 +120,11 @@ class VectorLoops(Expressions):
         """The names in which a loop gathers something, and how."""
         found = {}
         for statement in node.body:
-            name = _target(statement)
+            name = target_of(statement)
             value = self.values.get(name)
             if value is None or value.is_pointer:
                 continue
-            how, _ = _gathering(statement, name)
+            how, _ = gathering(statement, name)
             if how and (how == "or") == (value.type == "b1"):
                 found[name] = how
         return found
@@ -166,22 +140,22 @@ class VectorLoops(Expressions):
 
     def _unknown_pieces(
         self, first: Value, stop: Value, one: int, many: int, weight: int
-    ) -> list[_Piece]:
+    ) -> list[Piece]:
         """The pieces of a loop of which nobody knows how long it is."""
         first, stop = self.strong(first), self.strong(stop)
-        if weight > _LONG:
-            return [_Piece(first, stop, one, None, False, True, True)]
+        if weight > LONG:
+            return [Piece(first, stop, one, None, False, True, True)]
         length = self.called_on("smax", self.binary("-", stop, first), Value("i8", "0"))
         whole = self.binary("&", length, Value("i8", str(-many)))
         last = self.binary("+", first, whole)
         return [
-            _Piece(first, last, many, None, False, False, True),
-            _Piece(last, stop, one, None, many == one, True, True),
+            Piece(first, last, many, None, False, False, True),
+            Piece(last, stop, one, None, many == one, True, True),
         ]
 
     # --- a piece
 
-    def _piece(self, node: ast.For, piece: _Piece, old: dict[str, Value]) -> dict[str, Value]:
+    def _piece(self, node: ast.For, piece: Piece, old: dict[str, Value]) -> dict[str, Value]:
         """Write a piece; gives what has been gathered then, and was ``old`` before."""
         before, outer = self.block, self.lines
         here = piece.once and not piece.maybe  # there is no block but this one
@@ -201,7 +175,7 @@ class VectorLoops(Expressions):
         carried = {name: (total, starts[name]) for name, total in self.totals.items()}
         self._mask(piece, index)
         self._turn(node, index)
-        _check(self.spans, piece, self.ranges)
+        check_apart(self.spans, piece, self.ranges)
         lines, head, self.head = self.lines, self.head, None
         self.lanes, self.mask, self.there, self.lines = 1, "", 1, outer
         if here:
@@ -230,7 +204,7 @@ class VectorLoops(Expressions):
 
     def _repeat(
         self,
-        piece: _Piece,
+        piece: Piece,
         index: str,
         carried: dict[str, tuple[Value, Value]],
         lines: list[str],
@@ -256,11 +230,11 @@ class VectorLoops(Expressions):
         counts = ("", int(index)) if number else (index, 0)
         self.values[node.target.id] = Value("i8", "", counts=counts)
         for statement in node.body:
-            name = _target(statement)
+            name = target_of(statement)
             if name not in self.how:
                 self.statements([statement])
                 continue
-            how, part = _gathering(statement, name)
+            how, part = gathering(statement, name)
             if part is None or how != self.how[name]:
                 raise KernelError(f"{name} is gathered, and something else")
             self._gather(name, part)
@@ -269,7 +243,7 @@ class VectorLoops(Expressions):
         """Write statements."""
         raise NotImplementedError
 
-    def _mask(self, piece: _Piece, index: str) -> None:
+    def _mask(self, piece: Piece, index: str) -> None:
         """Find out which lanes there are."""
         self.there = piece.lanes
         if not piece.masked:
@@ -369,73 +343,3 @@ class VectorLoops(Expressions):
                 raise AccessError("all turns write to one place")
             self.spans.append((self.span(pointer, index), True))
         super().write(pointer, index, value)
-
-
-def _known_pieces(first: int, stop: int, one: int, many: int, weight: int) -> list[_Piece]:
-    """The pieces of a loop of constant length."""
-    count = stop - first
-
-    def piece(start: int, end: int, lanes: int) -> _Piece:
-        whole = not (end - start) % lanes
-        given = Value("i8", str(start)), Value("i8", str(end))
-        return _Piece(*given, lanes, end - start, end - start <= lanes, not whole, False)
-
-    if count <= one:
-        return [piece(first, stop, 1 << max(count - 1, 1).bit_length())]
-    if count <= _FEW * one and weight <= _SHORT:
-        return [piece(start, min(start + one, stop), one) for start in range(first, stop, one)]
-    if count < 2 * many:
-        many = one
-    rest = count % many
-    if not rest:
-        return [piece(first, stop, many)]
-    if weight > _LONG:
-        return [piece(first, stop, one)]
-    return [piece(first, stop - rest, many), piece(stop - rest, stop, one)]
-
-
-def _check(spans: Sequence[tuple[Span, bool]], piece: _Piece, ranges: dict[str, range]) -> None:
-    """Raise an error if a turn may read or write what another one writes."""
-    for (a, first), (b, second) in combinations(dict.fromkeys(spans), 2):
-        if not (first or second):
-            continue
-        if a.memory != b.memory and a.memory and b.memory:
-            continue
-        if not a.memory or a.pointer != b.pointer:
-            raise AccessError("memory that may be the same")
-        if a.lanes > 1 and b.lanes > 1:
-            near = min(piece.lanes, piece.length or piece.lanes)
-            if a.root == b.root and not 0 < abs(a.offset - b.offset) < near:
-                continue
-        one, other = _reach(a, ranges), _reach(b, ranges)
-        if not (one and other) or (one[0] < other[1] and other[0] < one[1]):
-            raise AccessError("a turn that may need another one")
-
-
-def _reach(span: Span, ranges: dict[str, range]) -> tuple[int, int] | None:
-    """The first element that turns may read or write, and the one after the last."""
-    root = ranges.get(span.root) if span.root else range(1)
-    if root is None:
-        return None
-    return root.start + span.offset, root.stop - 1 + span.offset + span.reach
-
-
-def _target(statement: ast.stmt) -> str:
-    """The one name that a statement assigns to."""
-    targets = {ast.Assign: "targets", ast.AugAssign: "target"}.get(type(statement), "")
-    found = getattr(statement, targets, None)
-    found = found[0] if isinstance(found, list) and len(found) == 1 else found
-    return found.id if isinstance(found, ast.Name) else ""
-
-
-def _gathering(statement: ast.stmt, name: str) -> tuple[str, ast.expr | None]:
-    """By which reduction of LLVM's a statement changes a name, and what it adds."""
-    if isinstance(statement, ast.AugAssign):
-        return ("or", statement.value) if isinstance(statement.op, ast.BitOr) else ("", None)
-    call = getattr(statement, "value", None)
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        return "", None
-    of = call.args[0] if len(call.args) == 2 else None
-    if not isinstance(of, ast.Name) or of.id != name or call.func.id not in _PARTIAL:
-        return "", None
-    return _PARTIAL[call.func.id], call.args[1]
