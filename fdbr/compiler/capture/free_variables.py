@@ -45,27 +45,15 @@ from fdbr.compiler.capture.origins import (
 from fdbr.compiler.capture.places import Key, key_of
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.capture.spaces import MISSING, Space, asked, slots_of
+from fdbr.compiler.capture.unsteady import unsteady_function, unsteady_method
 
 __all__ = ["GENERATORS", "FreeVariables"]
 
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 _BUFFERS = (bytearray, array.array, memoryview)
 
-# The modules, in C, whose functions give other values at other times.
-_CLOCKS = frozenset({"time", "posix", "nt", "_random", "_io", "io", "_socket", "select"})
-_STEADY = frozenset({"sleep", "fspath", "abort", "_exit"})
-_READING = frozenset({"load", "loadtxt", "genfromtxt", "fromfile", "fromregex"})
-
-# And the methods of classes, by their module, that do so.
-_METHODS = {
-    "datetime": frozenset({"now", "today", "utcnow"}),
-    "pathlib": frozenset(
-        "read_text read_bytes open exists stat iterdir glob is_file is_dir".split()
-    ),
-}
 # What makes new objects, of which nobody has read anything.
 _MAKING = frozenset({"__init__", "__getstate__", "__setstate__", "__reduce__", "__reduce_ex__"})
-_ANEW = "which no replay would call anew"
 _KEPT = 64  # results of a memoised function that are looked at
 
 
@@ -163,6 +151,7 @@ class FreeVariables:
             self._waiting.append(space.get(name))
 
     def _refuse(self, why: str) -> None:
+        """Note what cannot be watched, if there is something."""
         self.obstacle = self.obstacle or why
 
     def _visit(self, value: Any) -> None:
@@ -213,11 +202,7 @@ class FreeVariables:
 
     def _visit_builtin(self, value: Any) -> None:
         """A function in C; `time.time` and its like, and the readings of an object of C's."""
-        module = value.__module__ or ""
-        if module in _CLOCKS and value.__name__ not in _STEADY:
-            self._refuse(f"it can call {value.__name__} of {module}, {_ANEW}")
-        elif module.startswith("numpy") and value.__name__ in _READING:
-            self._refuse(f"it can call {module}.{value.__name__}, {_ANEW}")
+        self._refuse(unsteady_function(value.__module__ or "", value.__name__))
         if not isinstance(value.__self__, ModuleType):
             self._waiting.append(value.__self__)
 
@@ -290,8 +275,7 @@ class FreeVariables:
         if is_ours(space):
             return
         module = str(space.get("__name__"))
-        if module.startswith("numpy") and function.__name__ in _READING:
-            self._refuse(f"it can call numpy.{function.__name__}, {_ANEW}")
+        self._refuse(unsteady_function(module, function.__name__))
         if not is_standard(space):
             return
         for name in mentions(function.__code__).variables:
@@ -302,9 +286,7 @@ class FreeVariables:
     def _visit_class(self, cls: type) -> None:
         """Its attributes, and the methods that Python calls by itself."""
         if is_library_class(cls):
-            found = self.names & _METHODS.get(cls.__module__.partition(".")[0], frozenset())
-            if found:
-                self._refuse(f"it can call {cls.__qualname__}.{min(found)}, {_ANEW}")
+            self._refuse(unsteady_method(cls, self.names))
             return
         self.classes.append(cls)
         if type(cls) is not type:
