@@ -20,7 +20,7 @@ from fdbr.ownership import apart, retain
 from fdbr.reverse import ReverseTrace
 from fdbr.transforms import vjp
 
-__all__ = ["Call", "apply", "innermost", "zero_like"]
+__all__ = ["Call", "apply", "innermost", "taken_off", "zero_like"]
 
 Leaves = Sequence[Any]
 
@@ -59,6 +59,12 @@ def innermost(leaves: Leaves) -> Trace | None:
     return max(traces, key=lambda trace: trace.level, default=None)
 
 
+def taken_off(top: Trace, leaves: Leaves) -> tuple[list[Any], list[bool]]:
+    """Leaves with a trace taken off, and which of them were its own."""
+    mine = [isinstance(leaf, Tracer) and leaf._trace is top for leaf in leaves]
+    return [leaf.value if own else leaf for leaf, own in zip(leaves, mine, strict=True)], mine
+
+
 def apply(call: Call, leaves: Leaves) -> tuple[Any, ...]:
     """Apply a call to leaves, some of them traced."""
     top: Any = innermost(leaves)
@@ -66,8 +72,7 @@ def apply(call: Call, leaves: Leaves) -> tuple[Any, ...]:
         return call.value(*leaves)
     if ended(top):
         raise escaped(top, f"fdbr.{call.name}")
-    mine = [isinstance(leaf, Tracer) and leaf._trace is top for leaf in leaves]
-    values = [leaf.value if own else leaf for leaf, own in zip(leaves, mine, strict=True)]
+    values, mine = taken_off(top, leaves)
     if isinstance(top, BatchTrace):
         outs = apply(_batched(call, leaves, mine, top), values)
         _check_arguments(call, top, outs)

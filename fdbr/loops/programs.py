@@ -11,8 +11,8 @@ from typing import Any
 
 from fdbr import ops
 from fdbr.batching import BatchTrace, BatchTracer, on_batch
-from fdbr.calls import innermost
-from fdbr.core import Tracer, dispatch, ended, escaped
+from fdbr.calls import innermost, taken_off
+from fdbr.core import dispatch, ended, escaped
 from fdbr.forward import ForwardTrace, jvp
 from fdbr.loops.bodies import Body, NoBodyError, Step, evaluate, stage
 from fdbr.loops.leaves import (
@@ -111,9 +111,7 @@ def apply(scan: Scan, operands: Leaves) -> tuple[Any, ...]:
     rule = _RULES.get(type(top))
     try:
         if rule is not None:
-            mine = [isinstance(leaf, Tracer) and leaf._trace is top for leaf in operands]
-            values = [leaf.value if own else leaf for leaf, own in zip(operands, mine, strict=True)]
-            return rule(scan, top, operands, values, mine)
+            return rule(scan, top, operands, *taken_off(top, operands))
     except NoBodyError:
         return _unrolled(scan, operands)
     if top is not None and not is_captured(top, operands):

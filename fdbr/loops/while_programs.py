@@ -15,9 +15,9 @@ import numpy as np
 
 from fdbr import core, ops
 from fdbr.batching import BatchTrace, BatchTracer, on_batch
-from fdbr.calls import innermost
+from fdbr.calls import innermost, taken_off
 from fdbr.compiler.capture.tracers import capturing
-from fdbr.core import Tracer, dispatch, ended, escaped
+from fdbr.core import dispatch, ended, escaped
 from fdbr.forward import ForwardTrace, jvp
 from fdbr.loops.bodies import Body, NoBodyError, Step, evaluate, example, stage
 from fdbr.loops.leaves import for_each, is_captured, own_memory, scalar, zero
@@ -120,9 +120,7 @@ def _applied(
     rule = rules.get(type(top))
     try:
         if rule is not None:
-            mine = [isinstance(leaf, Tracer) and leaf._trace is top for leaf in operands]
-            values = [leaf.value if own else leaf for leaf, own in zip(operands, mine, strict=True)]
-            return tuple(rule(loop, top, operands, values, mine, **params))
+            return tuple(rule(loop, top, operands, *taken_off(top, operands), **params))
         if top is None or is_captured(top, operands):
             return tuple(dispatch(step, tuple(operands), {"loop": loop, **params}))
         why = f"there is a {type(top).__name__} around its derivative"

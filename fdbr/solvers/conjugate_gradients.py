@@ -6,7 +6,7 @@ from typing import Any
 
 from fdbr import ops, tree
 from fdbr.batching import BatchTrace, BatchTracer
-from fdbr.calls import innermost
+from fdbr.calls import innermost, taken_off
 from fdbr.core import Trace, Tracer, replaying, stop_gradient
 from fdbr.forward import ForwardTrace
 from fdbr.messages import describe, integer
@@ -246,9 +246,7 @@ def _batched(
     """The solutions of all examples, whose axis is one more before those of the leaves."""
 
     def whole(leaves: Leaves) -> Leaves:
-        own = [isinstance(leaf, BatchTracer) and leaf._trace is top for leaf in leaves]
-        values = [leaf.value if mine else leaf for leaf, mine in zip(leaves, own, strict=True)]
-        return [spread(v, mine, top.size) for v, mine in zip(values, own, strict=True)]
+        return [spread(v, own, top.size) for v, own in zip(*taken_off(top, leaves), strict=True)]
 
     def examples(leaves: Leaves) -> Leaves:
         return [BatchTracer(top, leaf) for leaf in leaves]
