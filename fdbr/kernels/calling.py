@@ -11,7 +11,7 @@ import numpy as np
 from fdbr.kernels import functions, loops
 from fdbr.kernels.expressions import FLOATS, Graph, InexpressibleError, Node
 from fdbr.kernels.machine import address_of
-from fdbr.kernels.pool import launch, thread_count
+from fdbr.kernels.pool import launch, part_count
 
 __all__ = ["LEAST", "Plan", "converted", "elementwise", "expected", "key_of", "planned", "traced"]
 
@@ -71,9 +71,8 @@ class Plan:
     def divide(self, flat: bool, rows: int, columns: int, inner: int) -> None:
         """Divide the work among threads."""
         self.lengths = columns, inner
-        parts = min(8 * thread_count(), rows * columns // _PART) if thread_count() > 1 else 1
         number, grain = (columns, _GRAIN) if flat else (rows, 1)
-        self.shares = number, grain, max(1, min(parts, number // grain))
+        self.shares = number, grain, part_count(min(rows * columns // _PART, number // grain))
 
     def run(self, operands: Sequence[Any]) -> Any:
         """The outputs for some operands; `None` where the formulas do not hold for all of them."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from fdbr.kernels.calling import LEAST
 from fdbr.kernels.machine import address_of
-from fdbr.kernels.pool import launch, thread_count
+from fdbr.kernels.pool import launch, part_count
 from fdbr.kernels.words import HEAD, words
 
 __all__ = ["copied_into", "filled", "joined"]
@@ -83,8 +83,8 @@ def _copy(out: Any, x: Any, rows: int, out_step: int, x_step: int, size: int) ->
     data = [v.__array_interface__["data"][0] for v in (out, x)]
     table = array("q", [*data, out_step, x_step, 0 if rows == 1 else size])
     number, grain = (size, 64) if rows == 1 else (rows, 1)
-    parts = min(8 * thread_count(), rows * size // _SHARE) if thread_count() > 1 else 1
-    launch(address_of(_SOURCE), table.buffer_info()[0], number, grain, max(1, min(parts, number)))
+    parts = part_count(min(rows * size // _SHARE, number))
+    launch(address_of(_SOURCE), table.buffer_info()[0], number, grain, parts)
 
 
 def _lines(out: Any, x: Any) -> tuple[int, int, int, int] | None:

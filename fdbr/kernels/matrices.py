@@ -15,7 +15,7 @@ import numpy as np
 
 from fdbr.kernels import by_rows, eliminating, factoring, lapack
 from fdbr.kernels.machine import optimized_address
-from fdbr.kernels.pool import launch, thread_count
+from fdbr.kernels.pool import launch, part_count
 from fdbr.kernels.rows import memory_of
 from fdbr.kernels.values import FORMATS
 
@@ -93,8 +93,7 @@ def _run(
     for x in arrays:
         table.extend((x.__array_interface__["data"][0], *x.strides, *(0,) * (3 - x.ndim)))
     units = count if panels else -(-count // lanes)
-    parts = min(8 * thread_count(), units * work // _PART) if thread_count() > 1 else 1
-    parts = max(1, min(parts, units))
+    parts = part_count(min(units * work // _PART, units))
     if panels:
         memory = np.empty((parts, memory_of(lanes, *panels) * 64), np.uint8)
         table.extend((memory.__array_interface__["data"][0], memory.shape[1], 0, 0))

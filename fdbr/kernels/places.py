@@ -16,7 +16,7 @@ import numpy as np
 
 from fdbr.kernels.machine import address_of
 from fdbr.kernels.places_text import TABLE, gathering, scattering
-from fdbr.kernels.pool import launch, thread_count
+from fdbr.kernels.pool import launch, part_count, thread_count
 
 __all__ = ["ADDED", "gathered", "moves", "scattered"]
 
@@ -99,7 +99,7 @@ def gathered(x: Any, index: Any, shape: tuple[int, int, int], each: bool, out: A
     """
     course = _Course(shape, index, each, x.itemsize, False)
     source = gathering(_WORDS[index.dtype], course.size, course.each)
-    parts = min(8 * thread_count(), course.weight // _PART) if thread_count() > 1 else 1
+    parts = part_count(course.weight // _PART)
     grain = _GRAIN if course.size else 1
     return course.run(source, course.moved, grain, parts, x, index, out)
 

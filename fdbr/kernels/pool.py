@@ -23,7 +23,7 @@ import numpy as np
 from fdbr.kernels.machine import address_of
 from fdbr.threads import available
 
-__all__ = ["launch", "thread_count"]
+__all__ = ["launch", "part_count", "thread_count"]
 
 # A pool is the word of the job, the number of parts that are not finished, the job's kernel, table,
 # rows and grain, whether the caller sleeps, and two semaphores of the C library: for threads, and
@@ -289,6 +289,15 @@ def thread_count() -> int:
     """
     chosen = os.environ.get("FDBR_NUM_THREADS", "")
     return max(1, int(chosen)) if chosen.isdecimal() else available()
+
+
+def part_count(most: int) -> int:
+    """The number of parts of a job, of which there are ``most`` at most, as far as they pay.
+
+    There are more of them than threads, so that one that is late makes nobody wait.
+    """
+    threads = thread_count()
+    return max(1, min(8 * threads, most)) if threads > 1 else 1
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import numpy as np
 
 from fdbr.kernels.calling import expected
 from fdbr.kernels.machine import address_of
-from fdbr.kernels.pool import launch, thread_count
+from fdbr.kernels.pool import launch, part_count
 from fdbr.kernels.words import HEAD, words
 
 __all__ = ["products_of_rows"]
@@ -82,6 +82,6 @@ def products_of_rows(x: Any) -> Any:
     out = np.empty(x.shape, x.dtype)
     table = array("q", [v.__array_interface__["data"][0] for v in (x, out)])
     table.append(columns)
-    parts = min(8 * thread_count(), rows // _ROWS) if thread_count() > 1 else 1
-    launch(address_of(_source(_NAMES[x.dtype])), table.buffer_info()[0], rows, _ROWS, parts)
+    kernel = address_of(_source(_NAMES[x.dtype]))
+    launch(kernel, table.buffer_info()[0], rows, _ROWS, part_count(rows // _ROWS))
     return out

@@ -9,7 +9,7 @@ import numpy as np
 from fdbr.kernels.arithmetic import where
 from fdbr.kernels.calling import LEAST, elementwise
 from fdbr.kernels.machine import address_of
-from fdbr.kernels.pool import launch, thread_count
+from fdbr.kernels.pool import launch, part_count
 from fdbr.kernels.words import HEAD, words
 
 __all__ = ["triangle"]
@@ -91,8 +91,8 @@ def triangle(x: Any, k: int, upper: bool) -> Any:
     data = [v.__array_interface__["data"][0] for v in (out, x)]
     table = array("q", [*data, step, columns * size, size, rows, first, upper])
     count = x.size // columns
-    parts = min(8 * thread_count(), x.nbytes // _SHARE, count) if thread_count() > 1 else 1
-    launch(address_of(_SOURCE), table.buffer_info()[0], count, 1, max(1, parts))
+    parts = part_count(min(x.nbytes // _SHARE, count))
+    launch(address_of(_SOURCE), table.buffer_info()[0], count, 1, parts)
     return out
 
 
