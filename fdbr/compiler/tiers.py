@@ -333,7 +333,7 @@ def _with_body_passed(step: Any, passes: Sequence[Callable[[Program], Program]])
     if loop is None:
         return step
     params = {"loop": attrs.evolve(loop, body=passed(loop.body, passes))}
-    return Instruction(LOOP, step.operands, params, step.outs, step.several, step.region)
+    return Instruction(LOOP, step.operands, params, step.outs, step.several, step.remat)
 
 
 def _bodies(program: Program) -> list[Any]:

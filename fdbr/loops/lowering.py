@@ -52,10 +52,10 @@ def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
         return None
     made = tuple([Variable(v.kind) for v in stacks]) if scan.reverse else stacks
     turns = Instruction(
-        LOOP, (*carry, *xs, *consts), {"loop": loop}, (*last, *made), True, step.region
+        LOOP, (*carry, *xs, *consts), {"loop": loop}, (*last, *made), True, step.remat
     )
     return turns, *(
-        _reversed(a, b, step.region) for a, b in zip(made, stacks, strict=True) if a is not b
+        _reversed(a, b, step.remat) for a, b in zip(made, stacks, strict=True) if a is not b
     )
 
 
@@ -83,9 +83,9 @@ def _plain(program: Program) -> tuple[Program, list[Any]] | None:
         if step.primitive is STOP:
             names[step.outs[0]] = operands[0]
         else:
-            outs, region = step.outs, step.region
+            outs, remat = step.outs, step.remat
             steps.append(
-                Instruction(step.primitive, operands, step.params, outs, step.several, region)
+                Instruction(step.primitive, operands, step.params, outs, step.several, remat)
             )
     outputs = tuple(map(renamed, program.outputs))
     inputs = (*program.inputs, *(variable for _, variable in arrays.values()))
@@ -106,9 +106,9 @@ def _is_row(array: Any, row: Variable) -> bool:
     )
 
 
-def _reversed(stack: Variable, out: Variable, region: int) -> Instruction:
+def _reversed(stack: Variable, out: Variable, remat: int) -> Instruction:
     """Turn round what the turns have stacked from the last row on."""
-    return Instruction(op.SLICE, (stack,), {"key": (slice(None, None, -1),)}, (out,), False, region)
+    return Instruction(op.SLICE, (stack,), {"key": (slice(None, None, -1),)}, (out,), False, remat)
 
 
 LOWERED[SCAN] = loop_of_scan

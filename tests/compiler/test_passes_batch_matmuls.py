@@ -296,7 +296,7 @@ def test_what_a_checkpoint_computes_again_is_not_kept_for_others():
     assert names(free)["matmul"] == 2 + 2 + 1
     # Forward all blocks go together; backward one goes after the other.
     assert names(after)["matmul"] == names(careful)["matmul"] - 12 + 2
-    last = [step.region for step in after.steps if step.region]
+    last = [step.remat for step in after.steps if step.remat]
     assert last == sorted(last)
     assert len(set(last)) == 6
 

@@ -272,9 +272,9 @@ class CaptureTrace(Trace):
                 return out
         if type(out) is not tuple:
             variable = Variable(kind_of(out))
-            region = replay()
+            remat = replay()
             self.steps.append(
-                Instruction(primitive, tuple(operands), params, (variable,), False, region)
+                Instruction(primitive, tuple(operands), params, (variable,), False, remat)
             )
             return None if out is None else CaptureTracer(self, out, variable)
         outs = tuple([Variable(kind_of(part)) for part in out])

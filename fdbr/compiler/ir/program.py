@@ -171,9 +171,9 @@ class Instruction:
         One variable, or several for a primitive that returns a tuple.
     several
         Whether the primitive returns a tuple.
-    region
-        0, or the number of a run that was repeated to save memory: what it recomputes is not to
-        be shared with what was computed before.
+    remat
+        The remat scope: 0, or the number of a run that was repeated to save memory.  What it
+        recomputes is not to be shared with what was computed before.
     """
 
     primitive: Primitive
@@ -181,7 +181,7 @@ class Instruction:
     params: Mapping[str, Any]
     outs: tuple[Variable, ...]
     several: bool = False
-    region: int = 0
+    remat: int = 0
 
     @property
     def reads(self) -> Iterator[Variable]:

@@ -89,7 +89,7 @@ class _Turning:
         self, step: Instruction, primitive: Any, operands: Any, params: Any, outs: Any
     ) -> bool:
         self.steps.append(
-            Instruction(primitive, tuple(operands), params, outs, step.several, step.region)
+            Instruction(primitive, tuple(operands), params, outs, step.several, step.remat)
         )
         return True
 

@@ -121,11 +121,11 @@ def _rewritten(
         own = plain[out] = Variable(out.kind)
         if step.primitive is op.AFFINE:
             product = op.MATMUL_TRANSPOSED
-            yield Instruction(product, step.operands[:2], {}, (own,), False, step.region)
+            yield Instruction(product, step.operands[:2], {}, (own,), False, step.remat)
         else:
             yield attrs.evolve(step, operands=(plain[step.operands[0]],), outs=(own,))
         if any(reader not in free for reader in readers.get(out, ())):
-            yield Instruction(op.ADD, (own, bias), {}, (out,), False, step.region)
+            yield Instruction(op.ADD, (own, bias), {}, (out,), False, step.remat)
 
 
 def _picked(step: Instruction, plain: Variable, bias: Any) -> Iterator[Instruction]:
@@ -137,5 +137,5 @@ def _picked(step: Instruction, plain: Variable, bias: Any) -> Iterator[Instructi
     yield attrs.evolve(step, operands=(plain, *indices), outs=(own,))
     params = {**step.params, "key": step.params["key"][-1:]}
     fuse_small = step.primitive
-    yield Instruction(fuse_small, (bias, indices[-1]), params, (shift,), False, step.region)
-    yield Instruction(op.ADD, (own, shift), {}, step.outs, False, step.region)
+    yield Instruction(fuse_small, (bias, indices[-1]), params, (shift,), False, step.remat)
+    yield Instruction(op.ADD, (own, shift), {}, step.outs, False, step.remat)

@@ -18,8 +18,8 @@ def cse(program: Program) -> Program:
     """The program in which equal steps are one: the first of them.
 
     Steps are equal if they apply the same primitive to the same variables, to constants of the
-    same bits, with equal parameters, in the same region: what a checkpoint computes again is not
-    taken from what was computed before.  Guards are equal if they ask a variable the same.
+    same bits, with equal parameters, in the same remat scope: what a checkpoint computes again is
+    not taken from what was computed before.  Guards are equal if they ask a variable the same.
 
     >>> from fdbr.compiler.capture.tracing import capture
     >>> f = lambda xs: [xs[0] * 2 + xs[0] * 2]
@@ -75,7 +75,7 @@ class Identities:
         params: Any = step.params and [
             (name, self.of_value(value)) for name, value in step.params.items()
         ]
-        return step.primitive, step.region, tuple(operands), tuple(params)
+        return step.primitive, step.remat, tuple(operands), tuple(params)
 
     def of_value(self, value: Any) -> Any:
         """The key of a constant or a parameter."""

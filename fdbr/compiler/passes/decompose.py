@@ -44,7 +44,7 @@ def decompose(program: Program) -> Program:
             names.update(zip(part.outs, outs, strict=True))
             operands = renamed_all(part.operands, names)
             steps.append(
-                Instruction(part.primitive, operands, part.params, outs, part.several, step.region)
+                Instruction(part.primitive, operands, part.params, outs, part.several, step.remat)
             )
         instead.update(zip(step.outs, renamed_all(template.outputs, names), strict=True))
     return renamed_outputs(program, steps, instead)

@@ -36,9 +36,9 @@ def body_of(emission: Any, turns: Turns) -> "Body | None":
     opening = opened(emission.steps, emission.made, turns)
     if opening is not None:
         body = Body(emission, *opening)
-        if _regions_agree(emission, body.turns) and body.build() and body.is_open:
+        if _remats_agree(emission, body.turns) and body.build() and body.is_open:
             return body
-    if turns.count < _FEWEST or not _regions_agree(emission, turns):
+    if turns.count < _FEWEST or not _remats_agree(emission, turns):
         return None
     body = Body(emission, turns)
     return body if body.build() else None
@@ -72,15 +72,15 @@ def _trimmed(emission: Any, turns: Turns) -> Turns:
     return turns.without(first, turns.count - last)
 
 
-def _regions_agree(emission: Any, turns: Turns) -> bool:
+def _remats_agree(emission: Any, turns: Turns) -> bool:
     """Whether what is one repeated run in a turn is one in the others."""
     known: dict[tuple[int, int], int] = {}
     for number in range(turns.period):
         steps = steps_of(emission.steps, turns, number)
         for turn, step in enumerate(steps):
             if type(step) is Instruction:
-                key = turn, steps[0].region
-                if known.setdefault(key, step.region) != step.region:
+                key = turn, steps[0].remat
+                if known.setdefault(key, step.remat) != step.remat:
                     return False
     return True
 
@@ -107,7 +107,7 @@ class Body:
         The steps of a turn that the body does not have: they read parts of arrays.
     sums
         The sums that are made after the loop.
-    region
+    remat
         The repeated run that the steps belong to, if they belong to one.
     """
 
@@ -126,8 +126,8 @@ class Body:
         self._consts: dict[Variable, tuple[Variable, Any]] = {}  # input, and what it is given
         first = emission.steps[turns.start : turns.start + turns.period]
         self._first: Sequence[Any] = first
-        regions = {step.region for step in first if type(step) is Instruction}
-        self.region = regions.pop() if len(regions) == 1 else 0
+        remats = {step.remat for step in first if type(step) is Instruction}
+        self.remat = remats.pop() if len(remats) == 1 else 0
 
     # --- what it is made of --------------------------------------------------------
 
@@ -255,7 +255,7 @@ class Body:
             params = {name: value for name, value in params.items() if name != "key"}
         outs, several = step.outs, step.several
         self.steps.append(
-            Instruction(primitive, tuple(operands), params, outs, several, step.region)
+            Instruction(primitive, tuple(operands), params, outs, several, step.remat)
         )
         return True
 

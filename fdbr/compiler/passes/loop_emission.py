@@ -72,7 +72,7 @@ class Rolled:
             None if self._stacks else body.until,
         )
         outs = (*self._carry, *self._lasts.values(), *self._stacks.values())
-        return Instruction(LOOP, tuple(body.operands), {"loop": loop}, outs, True, body.region)
+        return Instruction(LOOP, tuple(body.operands), {"loop": loop}, outs, True, body.remat)
 
 
 class Emission:

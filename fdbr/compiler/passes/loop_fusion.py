@@ -308,7 +308,7 @@ def _unreshaped(step: Instruction, makers: dict[Variable, Step], backend: Backen
     if lead < 1 or source.kind.shape[lead:] != tail:
         return step
     params = {**step.params, "axes": tuple(range(lead))}
-    return Instruction(step.primitive, (source,), params, step.outs, False, step.region)
+    return Instruction(step.primitive, (source,), params, step.outs, False, step.remat)
 
 
 def _join(step: Instruction, near: list[_Group]) -> _Group | None:

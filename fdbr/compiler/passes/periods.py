@@ -85,7 +85,7 @@ class _Looks:
         for name, value in step.params.items():
             key = _shape_of_key(value) if name == "key" else self._identities.of_value(value)
             params.append((name, key))
-        marks = len(step.operands), bool(step.region)
+        marks = len(step.operands), bool(step.remat)
         return self.number((step.primitive, *marks, *kinds, *params))
 
 

@@ -11,7 +11,7 @@ from fdbr.compiler.ir.program import (
     Variable,
     kind_of,
 )
-from fdbr.compiler.passes.steps import last_regions
+from fdbr.compiler.passes.steps import last_remats
 
 __all__ = ["merge_shared_weights"]
 
@@ -33,7 +33,7 @@ def merge_shared_weights(program: Program) -> Program:
         for step in program.steps
         if type(step) is Instruction and step.primitive is op.CONCAT and not step.params["axis"]
     }
-    regions = last_regions(program)
+    remats = last_remats(program)
     steps: list[Step] = []
     segment: list[Instruction] = []
     changed = False
@@ -42,7 +42,7 @@ def merge_shared_weights(program: Program) -> Program:
             segment.append(step)
             continue
         waiting = True
-        while waiting and (groups := list(_groups(segment, regions))):
+        while waiting and (groups := list(_groups(segment, remats))):
             segment, merged, waiting = _merged(segment, groups, orders)
             changed |= merged
         steps += segment
@@ -55,12 +55,12 @@ def merge_shared_weights(program: Program) -> Program:
 # --- what belongs together ----------------------------------------------------------
 
 
-def _groups(segment: Sequence[Instruction], regions: dict[Variable, int]) -> Iterator[Node]:
+def _groups(segment: Sequence[Instruction], remats: dict[Variable, int]) -> Iterator[Node]:
     """Products that share a weight, of which none depends on another, where it pays."""
     found: dict[Any, list[int]] = {}
     for place, step in enumerate(segment):
         if step.primitive in op.PRODUCTS and (key := _weight(step)) is not None:
-            last = max([regions.get(v, 0) for v in step.reads], default=0)
+            last = max([remats.get(v, 0) for v in step.reads], default=0)
             found.setdefault((key, last), []).append(place)
     groups = [places for places in found.values() if len(places) >= _FEW]
     if not groups:
@@ -93,7 +93,7 @@ def _weight(step: Instruction) -> Any:
         return None
     if not 0 < mine.shape[0] <= _ROWS or any(len(kind_of(b).shape) != 1 for b in bias):
         return None
-    return step.primitive, step.region, mine.dtype, *map(id, (weight, *bias))
+    return step.primitive, step.remat, mine.dtype, *map(id, (weight, *bias))
 
 
 # --- doing it -----------------------------------------------------------------------
@@ -180,11 +180,11 @@ def _one_product(group: Node, orders: dict[Any, Any]) -> Iterator[Instruction]:
     kind, out = kind_of(inputs[0]), first.outs[0].kind
     x = Variable(kind.array((sum(rows), kind.shape[1])))
     whole = Variable(out.array((sum(rows), out.shape[1])))
-    yield Instruction(op.CONCAT, tuple(inputs), {"axis": 0}, (x,), False, first.region)
+    yield Instruction(op.CONCAT, tuple(inputs), {"axis": 0}, (x,), False, first.remat)
     operands = (x, *first.operands[1:])
-    yield Instruction(first.primitive, operands, first.params, (whole,), False, first.region)
+    yield Instruction(first.primitive, operands, first.params, (whole,), False, first.remat)
     start = 0
     for step, count in zip(group, rows, strict=True):
         key = {"key": slice(start, start + count)}
-        yield Instruction(op.SLICE, (whole,), key, step.outs, False, first.region)
+        yield Instruction(op.SLICE, (whole,), key, step.outs, False, first.remat)
         start += count

@@ -21,7 +21,7 @@ from fdbr.compiler.ir.program import (
 __all__ = [
     "count_reads",
     "fits",
-    "last_regions",
+    "last_remats",
     "readers_of",
     "renamed",
     "renamed_all",
@@ -54,7 +54,7 @@ def renamed(step: Step, names: Names) -> Step:
 
 
 def _rest(step: Instruction) -> tuple[Any, ...]:
-    return step.params, step.outs, step.several, step.region
+    return step.params, step.outs, step.several, step.remat
 
 
 def renamed_all(operands: Iterable[Any], names: Names) -> tuple[Any, ...]:
@@ -103,18 +103,18 @@ def fits(step: Instruction, kernel: Fused, backend: Backend) -> bool:
     return all(place(shape, kernel.domain, kernel.split) is not None for shape in shapes)
 
 
-def last_regions(program: Program) -> dict[Variable, int]:
-    """The last run that was repeated to save memory of those on which a variable depends.
+def last_remats(program: Program) -> dict[Variable, int]:
+    """The last remat scope of those on which a variable depends.
 
     Variables that depend on none are left out.  What depends on different ones is not to be
     brought together, or the memory of all of them would be taken at once.
     """
-    regions: dict[Variable, int] = {}
-    if not any(type(step) is Instruction and step.region for step in program.steps):
-        return regions
+    remats: dict[Variable, int] = {}
+    if not any(type(step) is Instruction and step.remat for step in program.steps):
+        return remats
     for step in program.steps:
         if type(step) is Instruction:
-            last = max([step.region, *(regions.get(v, 0) for v in step.reads)])
+            last = max([step.remat, *(remats.get(v, 0) for v in step.reads)])
             if last:
-                regions.update(dict.fromkeys(step.outs, last))
-    return regions
+                remats.update(dict.fromkeys(step.outs, last))
+    return remats

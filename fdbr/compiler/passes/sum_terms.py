@@ -56,7 +56,7 @@ def _sums(program: Program, reads: dict[Variable, int]) -> Iterator[_Sum]:
         whole: _Sum | None = None
         for x in step.operands:
             part = open_sums.get(x) if is_variable(x) and reads[x] == 1 else None
-            if part is None or part.additions[-1].region != step.region:
+            if part is None or part.additions[-1].remat != step.remat:
                 part = _Sum([x], [])
             else:
                 del open_sums[x]
@@ -91,7 +91,7 @@ def _rewritten(
             yield from _finished(step, left, plans[step])
         elif len(left) == 2:
             yield Instruction(
-                step.primitive, tuple(left), step.params, step.outs, False, step.region
+                step.primitive, tuple(left), step.params, step.outs, False, step.remat
             )
         elif left:
             names[step.outs[0]] = left[0]
@@ -105,10 +105,10 @@ def _finished(root: Instruction, left: list[Any], merged: list[Merged]) -> Itera
     only = not parts and len(merged) == 1
     for found in merged:
         out = root.outs[0] if only else Variable(root.outs[0].kind)
-        yield from found.steps(out, root.region)
+        yield from found.steps(out, root.remat)
         parts.append(out)
     total = parts[0]
     for position, part in enumerate(parts[1:], 2):
         out = root.outs[0] if position == len(parts) else Variable(root.outs[0].kind)
-        yield Instruction(op.ADD, (total, part), {}, (out,), False, root.region)
+        yield Instruction(op.ADD, (total, part), {}, (out,), False, root.remat)
         total = out

@@ -13,7 +13,7 @@ import numpy as np
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Variable, is_variable, kind_of
 from fdbr.compiler.passes.rules.views import View, part_of
-from fdbr.compiler.passes.steps import last_regions
+from fdbr.compiler.passes.steps import last_remats
 from fdbr.core import Primitive
 
 __all__ = ["FORMS", "Lookup", "Merged"]
@@ -24,7 +24,7 @@ _LOW = 128  # rows up to which summing up one by one costs more than joining
 
 @attrs.frozen(eq=False)
 class Merged:
-    """Terms of a sum, and ``steps(out, region)``, which make the sum of them."""
+    """Terms of a sum, and ``steps(out, remat)``, which make the sum of them."""
 
     terms: Sequence[Variable]
     steps: Callable[[Variable, int], list[Instruction]]
@@ -37,7 +37,7 @@ class Lookup:
         self._reads = reads
         self._makers: dict[Any, Instruction] = {}
         self._places: dict[Any, int] = {}
-        self._regions = last_regions(program)
+        self._remats = last_remats(program)
         for place, step in enumerate(program.steps):
             for out in step.outs:
                 self._places[out] = place
@@ -58,9 +58,9 @@ class Lookup:
         """The place of the step that makes an operand; -1 of inputs and constants."""
         return self._places.get(operand, -1) if is_variable(operand) else -1
 
-    def region(self, operand: Any) -> int:
-        """The last region on which an operand depends."""
-        return self._regions.get(operand, 0) if is_variable(operand) else 0
+    def remat(self, operand: Any) -> int:
+        """The last remat scope on which an operand depends."""
+        return self._remats.get(operand, 0) if is_variable(operand) else 0
 
 
 def _is_matrix(operand: Any) -> bool:
@@ -69,17 +69,17 @@ def _is_matrix(operand: Any) -> bool:
 
 
 def _applied(
-    primitive: Primitive, operands: Sequence[Any], kind: Kind, region: int, **params: Any
+    primitive: Primitive, operands: Sequence[Any], kind: Kind, remat: int, **params: Any
 ) -> Instruction:
-    return Instruction(primitive, tuple(operands), params, (Variable(kind),), False, region)
+    return Instruction(primitive, tuple(operands), params, (Variable(kind),), False, remat)
 
 
-def _joined(parts: Sequence[Any], region: int) -> Instruction:
+def _joined(parts: Sequence[Any], remat: int) -> Instruction:
     """Arrays of one dtype one after the other along the first axis."""
     first = kind_of(parts[0])
     rows = sum(kind_of(part).shape[0] for part in parts)
     kind = first.array((rows, *first.shape[1:]))
-    return _applied(op.CONCAT, parts, kind, region, axis=0)
+    return _applied(op.CONCAT, parts, kind, remat, axis=0)
 
 
 # --- products -----------------------------------------------------------------------
@@ -107,9 +107,9 @@ def products(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
         maker = lookup.term(term, op.MATMUL)
         product = _product(term, maker, lookup) if maker is not None else None
         if product is not None:
-            regions = lookup.region(product.a), lookup.region(product.b)
+            remats = lookup.remat(product.a), lookup.remat(product.b)
             dtypes = kind_of(product.a).dtype, kind_of(product.b).dtype
-            groups.setdefault((regions, dtypes), []).append(product)
+            groups.setdefault((remats, dtypes), []).append(product)
     for group in groups.values():
         if len(group) >= _FEW:
             # In the order of what was there first, so that others who join it can share it.
@@ -137,13 +137,13 @@ def _product(term: Variable, maker: Instruction, lookup: Lookup) -> _Product | N
 
 
 def _product_steps(group: list[_Product]) -> Callable[[Variable, int], list[Instruction]]:
-    def steps(out: Variable, region: int) -> list[Instruction]:
-        a, b = _joined([p.a for p in group], region), _joined([p.b for p in group], region)
+    def steps(out: Variable, remat: int) -> list[Instruction]:
+        a, b = _joined([p.a for p in group], remat), _joined([p.b for p in group], remat)
         kind = a.outs[0].kind
         turned = kind.array(kind.shape[::-1])
-        left = _applied(op.PERMUTE, a.outs, turned, region, axes=(1, 0))
+        left = _applied(op.PERMUTE, a.outs, turned, remat, axes=(1, 0))
         operands = (left.outs[0], b.outs[0])
-        return [a, b, left, Instruction(op.MATMUL, operands, {}, (out,), False, region)]
+        return [a, b, left, Instruction(op.MATMUL, operands, {}, (out,), False, remat)]
 
     return steps
 
@@ -161,7 +161,7 @@ def row_sums(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
         (rows,) = maker.operands
         kind = kind_of(rows)
         if kind.dtype.kind in "fc" and kind.is_array and kind.shape[0] <= _LOW:
-            groups.setdefault((lookup.region(rows), kind.dtype), []).append((term, rows))
+            groups.setdefault((lookup.remat(rows), kind.dtype), []).append((term, rows))
     for group in groups.values():
         if len(group) >= _FEW:
             group.sort(key=lambda pair: -lookup.place(pair[1]))
@@ -169,10 +169,10 @@ def row_sums(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
 
 
 def _row_steps(rows: list[Any]) -> Callable[[Variable, int], list[Instruction]]:
-    def steps(out: Variable, region: int) -> list[Instruction]:
-        whole = _joined(rows, region)
+    def steps(out: Variable, remat: int) -> list[Instruction]:
+        whole = _joined(rows, remat)
         params = {"axes": (0,), "keepdims": False}
-        return [whole, Instruction(op.SUM, whole.outs, params, (out,), False, region)]
+        return [whole, Instruction(op.SUM, whole.outs, params, (out,), False, remat)]
 
     return steps
 
@@ -189,8 +189,8 @@ def tables(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
             continue
         rows, indices = map(kind_of, maker.operands)
         if rows.is_array and indices.is_array and indices.shape and rows.size <= term.kind.size:
-            region = lookup.region(maker.operands[0])
-            key = (region, rows.dtype, rows.shape[1:], indices.dtype, indices.shape[1:])
+            remat = lookup.remat(maker.operands[0])
+            key = (remat, rows.dtype, rows.shape[1:], indices.dtype, indices.shape[1:])
             groups.setdefault(key, []).append((term, maker))
     for group in groups.values():
         if len(group) > 1:  # each table is larger than its rows
@@ -199,15 +199,15 @@ def tables(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
 
 
 def _table_steps(makers: list[Instruction]) -> Callable[[Variable, int], list[Instruction]]:
-    def steps(out: Variable, region: int) -> list[Instruction]:
-        rows = _joined([maker.operands[0] for maker in makers], region)
-        indices = _joined([maker.operands[1] for maker in makers], region)
+    def steps(out: Variable, remat: int) -> list[Instruction]:
+        rows = _joined([maker.operands[0] for maker in makers], remat)
+        indices = _joined([maker.operands[1] for maker in makers], remat)
         operands = (rows.outs[0], indices.outs[0])
         first = makers[0]
         return [
             rows,
             indices,
-            Instruction(first.primitive, operands, first.params, (out,), False, region),
+            Instruction(first.primitive, operands, first.params, (out,), False, remat),
         ]
 
     return steps
@@ -239,8 +239,8 @@ def parts(terms: Sequence[Any], lookup: Lookup) -> Iterator[Merged]:
         maker = lookup.term(term, op.UNSLICE)
         part = _part(term, maker) if maker is not None else None
         if part is not None:
-            region = lookup.region(part.x)
-            groups.setdefault((region, part.axis, type(part.at)), []).append(part)
+            remat = lookup.remat(part.x)
+            groups.setdefault((remat, part.axis, type(part.at)), []).append(part)
     for (_, axis, _), group in groups.items():
         run = _run(group)
         if run is not None:
@@ -271,31 +271,31 @@ def _span(part: _Part) -> tuple[int, int]:
 def _part_steps(
     group: list[_Part], axis: int, run: range, shape: tuple[int, ...]
 ) -> Callable[[Variable, int], list[Instruction]]:
-    def steps(out: Variable, region: int) -> list[Instruction]:
+    def steps(out: Variable, remat: int) -> list[Instruction]:
         made: list[Instruction] = []
         sums: dict[tuple[int, int], Any] = {}
         for part in sorted(group, key=_span):
             span, x = _span(part), part.x
             if span in sums:
-                made.append(_applied(op.ADD, (sums[span], x), _of_sum(x), region))
+                made.append(_applied(op.ADD, (sums[span], x), _of_sum(x), remat))
                 x = made[-1].outs[0]
             sums[span] = x
         join = op.STACK if type(group[0].at) is int else op.CONCAT
         length = tuple(len(run) if i == axis else n for i, n in enumerate(shape))
         kind = Kind(out.kind.type, length, out.kind.dtype)
-        made.append(_applied(join, tuple(sums.values()), kind, region, axis=axis))
+        made.append(_applied(join, tuple(sums.values()), kind, remat, axis=axis))
         if length != shape:
             view = View(
                 tuple(run if i == axis else range(n) for i, n in enumerate(shape)),
                 tuple(range(len(shape))),
             )
             params = {"shape": shape, "key": view.key(shape)}
-            made.append(Instruction(op.UNSLICE, made[-1].outs, params, (out,), False, region))
+            made.append(Instruction(op.UNSLICE, made[-1].outs, params, (out,), False, remat))
             return made
         last = made.pop()
         return [
             *made,
-            Instruction(last.primitive, last.operands, last.params, (out,), False, region),
+            Instruction(last.primitive, last.operands, last.params, (out,), False, remat),
         ]
 
     return steps

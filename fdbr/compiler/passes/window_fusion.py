@@ -31,7 +31,7 @@ def fuse_windows(program: Program) -> Program:
 
 
 def _made(step: Instruction, primitive: Primitive, operands: Any, params: Any) -> Instruction:
-    return Instruction(primitive, tuple(operands), params, step.outs, False, step.region)
+    return Instruction(primitive, tuple(operands), params, step.outs, False, step.remat)
 
 
 def _relu(step: Instruction, facts: Facts) -> Instruction | None:

@@ -52,12 +52,12 @@ def rules_for(primitive: Primitive) -> list[Rule]:
 
 def applied(step: Instruction, primitive: Primitive, *operands: Any, **params: Any) -> Instruction:
     """The application of a primitive whose result is the step's."""
-    return Instruction(primitive, operands, params, step.outs, False, step.region)
+    return Instruction(primitive, operands, params, step.outs, False, step.remat)
 
 
 def instead(step: Instruction, *operands: Any) -> Instruction:
     """The step with other operands."""
-    return Instruction(step.primitive, operands, step.params, step.outs, step.several, step.region)
+    return Instruction(step.primitive, operands, step.params, step.outs, step.several, step.remat)
 
 
 def between(
@@ -65,7 +65,7 @@ def between(
 ) -> tuple[Variable, Instruction]:
     """A new variable, and the instruction that makes it for the step."""
     variable = Variable(kind)
-    made = Instruction(primitive, operands, params, (variable,), False, step.region)
+    made = Instruction(primitive, operands, params, (variable,), False, step.remat)
     return variable, made
 
 
