@@ -50,7 +50,7 @@ def cuda_of(xp: Any) -> Any:
 
 @functools.cache
 def devices_of(xp: Any) -> int:
-    """How many devices the arrays of a module can lie on, beside host memory."""
+    """The number of devices on which arrays of a module can lie, beside host memory."""
     cuda = cuda_of(xp)
     if cuda is None:
         return 0

@@ -1,4 +1,4 @@
-"""How messages call functions and values, and what they say of arguments that are none."""
+"""Names of functions and values in messages, and what these say of arguments that are none."""
 
 import operator
 from typing import Any
@@ -12,7 +12,7 @@ number_types = frozenset({float, int, bool, complex})
 
 
 def name_of(function: Any) -> str:
-    """How messages call a function."""
+    """The name of a function in messages."""
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 
 

@@ -133,7 +133,7 @@ def structure(tree: Any) -> Structure:
 
 
 def paths(tree: Any) -> list[str]:
-    """How one reaches each leaf, written as Python would.
+    """The path to each leaf, written as Python would.
 
     >>> paths({"layers": [1, 2]})
     ["['layers'][0]", "['layers'][1]"]
@@ -185,7 +185,7 @@ def _flatten_up_to(shape: Structure, other: Any, which: str) -> list[Any]:
 
 
 def _difference(ours: Structure, theirs: Structure, accessors: list[Any], depth: int) -> str:
-    """Where two structures first part ways, in words; ``''`` where they do not."""
+    """The place where two structures first part ways, in words; ``''`` where they do not."""
     if ours.is_leaf():
         return ""
     if ours.one_level() != theirs.one_level():

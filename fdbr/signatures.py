@@ -296,7 +296,7 @@ _MISSING: Any = object()
 
 
 class _Taker(NamedTuple):
-    """Where an argument is found in a call, and what it must be like."""
+    """The place of an argument in a call, and what it must be like."""
 
     path: str
     pattern: Pattern

@@ -21,7 +21,7 @@ __all__ = ["available", "divide", "parts", "slices"]
 
 
 def available() -> int:
-    """How many threads this process may use: one a core, and at most ``OMP_NUM_THREADS``."""
+    """The number of threads that this process may use: one a core, ``OMP_NUM_THREADS`` at most."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     limit = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     return min(cores or 1, int(limit)) if limit.isdecimal() and int(limit) else cores or 1

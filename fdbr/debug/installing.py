@@ -1,4 +1,4 @@
-"""How observation gets into the engine, and out again.
+"""Install observation in the engine, and take it out again.
 
 While somebody observes, the values and forward rules of all primitives are replaced by ones
 that tell of themselves, and so are a few functions by which the engine's modules begin traces

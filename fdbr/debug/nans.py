@@ -108,7 +108,7 @@ class _Checker(Observer):
                 raise NaNError(message, None, "backward", None)
 
     def _marks(self, value: Any) -> Any:
-        """Where NaN is in an array or number; `None` if it is nowhere."""
+        """The places of NaN in an array or number; `None` if there is none."""
         if isinstance(value, float | complex):
             value = np.asarray(value)
         if getattr(getattr(value, "dtype", None), "kind", "") not in ("f", "c"):

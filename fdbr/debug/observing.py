@@ -190,7 +190,7 @@ def only(*observers: Observer) -> Iterator[None]:
 
 
 def place() -> Place:
-    """Where the program is."""
+    """The place that the program has come to."""
     return _place.get()
 
 

@@ -62,7 +62,7 @@ class Table:
 
     @property
     def calls(self) -> int:
-        """How many applications there were."""
+        """The number of applications."""
         return sum(row.calls for row in self.rows)
 
     def by(self, *keys: str) -> "Table":

@@ -26,7 +26,7 @@ def _is_known(value: Any) -> bool:
 
 
 def _name_of(ufunc: Any) -> str:
-    """How messages call a ufunc: one of NumPy's, of SciPy's, or of somebody else's."""
+    """The name of a ufunc in messages: one of NumPy's, of SciPy's, or of somebody else's."""
     name = str(ufunc.__name__)
     for room, module in (("np", np), ("scipy.special", sys.modules.get("scipy.special"))):
         if getattr(module, name, None) is ufunc:

@@ -178,7 +178,7 @@ implements("cumulative_prod")(ops.cumulative_prod)
 
 
 def _count(where: Any, axis: Any) -> Any:
-    """How many elements are chosen, as a floating number, with the axes kept."""
+    """The number of elements that are chosen, as a floating number, with the axes kept."""
     return ops.sum(ops.astype(where, float), axis=axis, keepdims=True)
 
 

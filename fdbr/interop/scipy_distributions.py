@@ -43,7 +43,7 @@ def _double(x: Any) -> Any:
 
 
 def _are_allowed(dist: Any, shapes: tuple[Any, ...]) -> Any:
-    """Where the parameters of a distribution's shape are among those that it has."""
+    """Whether the parameters of a distribution's shape are among those that it has, one by one."""
     if not type(dist)._argcheck.__qualname__.startswith("rv_generic"):
         return dist._argcheck(*shapes)
     return functools.reduce(lambda all_, shape: all_ & (shape > 0), shapes, True)

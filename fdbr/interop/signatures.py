@@ -106,7 +106,7 @@ _OTHERS = inspect.Parameter.VAR_KEYWORD
 
 
 def _direct(own: inspect.Signature, theirs: inspect.Signature) -> tuple[float, frozenset[str]]:
-    """How many arguments by position, and which by name, mean the same in both signatures."""
+    """The number of arguments by position, and the names of others, that mean the same in both."""
     first: float = 0
     for mine, other in zip(own.parameters.values(), theirs.parameters.values(), strict=False):
         if mine.kind is other.kind is _REST:

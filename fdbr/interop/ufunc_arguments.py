@@ -93,7 +93,7 @@ def _kind(x: Any) -> Any:
 
 
 def _core(ufunc: Any) -> list[int]:
-    """How many axes of each operand, then of each result, are those of its matrix or vector."""
+    """The number of a matrix's or vector's axes: of each operand, then of each result."""
     return [
         len([dim for dim in part.strip("() ").split(",") if dim])
         for side in ufunc.signature.split("->")

@@ -125,7 +125,7 @@ class Writer:
 
     @contextlib.contextmanager
     def rows(self) -> Iterator[None]:
-        """What is written within is done for each row ``%r`` of the part; it ends in any block."""
+        """Have what is written within done for each row ``%r``; it may end in any block."""
         self.do("%any = icmp slt i64 %start, %stop")
         self.do("br i1 %any, label %row, label %end")
         self.lines.append("row:")

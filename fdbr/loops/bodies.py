@@ -197,7 +197,7 @@ class Body:
         return [code for code in codes if code is not None]
 
     def waiting(self) -> int:
-        """How many kernels have not been compiled yet."""
+        """The number of kernels that have not been compiled yet."""
         return sum(code.waiting() for code in self._codes())
 
     @property

@@ -204,7 +204,7 @@ def _rows(xs: Any, length: Any) -> Rows:
 
 
 def _turns_at_once(function: str, unroll: Any) -> int:
-    """How many turns go into a program at once."""
+    """The number of turns that go into a program at once."""
     if isinstance(unroll, bool):
         return sys.maxsize if unroll else 1
     return integer(f"fdbr.{function}", "unroll", unroll, least=1)

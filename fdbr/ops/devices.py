@@ -19,7 +19,7 @@ def _to_device(xp: Any, x: Array, *, to: Any, back: Any) -> Array:
 
 
 def device_of(x: Array) -> Any:
-    """Where an array lies: ``"cpu"``, or the number of a CUDA device."""
+    """The device on which an array lies: ``"cpu"``, or the number of a CUDA device."""
     while isinstance(x, Tracer):
         x = x.value
     return _known(getattr(x, "device", "cpu"))

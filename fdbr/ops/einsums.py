@@ -211,7 +211,7 @@ def _contract(xp: Any, x: Array, y: Array, *, of_x: str, of_y: str, to: str) -> 
 
 
 class _Plan(NamedTuple):
-    """How two operands are contracted.
+    """The plan by which two operands are contracted.
 
     Attributes
     ----------
@@ -240,7 +240,7 @@ class _Plan(NamedTuple):
 
 @functools.lru_cache(maxsize=1 << 10)
 def _plan(of_x: str, of_y: str, to: str) -> _Plan:
-    """How operands of these letters are contracted."""
+    """The plan by which operands of these letters are contracted."""
     alone_x = tuple(i for i, c in enumerate(of_x) if c not in of_y + to)
     alone_y = tuple(i for i, c in enumerate(of_y) if c not in of_x + to)
     of_x = "".join(c for c in of_x if c in of_y + to)

@@ -346,7 +346,7 @@ def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 def count_nonzero(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """How many elements along axes are not zero.
+    """The number of elements along axes that are not zero.
 
     >>> import numpy as np
     >>> from fdbr import ops

@@ -70,7 +70,7 @@ def _triangle(size: int, dtype: Any, reverse: bool) -> tuple[Any, Any]:
 
 
 def _sides(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """How many elements there are before, along and behind an axis."""
+    """The numbers of elements before, along and behind an axis."""
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 

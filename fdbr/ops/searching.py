@@ -1,4 +1,4 @@
-"""Where elements are: the places of those that are not zero, and places in sorted arrays."""
+"""The places of elements: of those that are not zero, and in sorted arrays."""
 
 from typing import Any, Literal
 

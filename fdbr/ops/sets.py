@@ -62,7 +62,7 @@ def _runs(x: Any) -> tuple[Any, Any]:
 
 
 class _Table:
-    """How often each integer between the least and the largest stands in an array.
+    """A count of each integer between the least and the largest of an array.
 
     Attributes
     ----------

@@ -180,7 +180,7 @@ def _ranked_places(xp: Any, x: Array, *, ranks: tuple[int, ...], axis: int) -> A
 
 
 def _place_of(x: Any, value: Any, rank: int) -> Any:
-    """Where along the last axis the value is that comes to a rank: of equal ones in their order."""
+    """The place on the last axis of the value that comes to a rank: equal ones in their order."""
     same = x == value
     if dtype_kind(x.dtype) == "f":
         same |= (value != value) & (x != x)

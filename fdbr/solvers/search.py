@@ -1,4 +1,4 @@
-"""How a solution is searched, and whether what was found is one."""
+"""The search for a solution, and the check whether what was found is one."""
 
 import functools
 from collections.abc import Callable

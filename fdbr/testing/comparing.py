@@ -100,5 +100,5 @@ def difference(a: Any, b: Any, rtol: float, atol: float, said: str = "is {}, not
 
 
 def element(place: Any) -> str:
-    """How messages call an element; ``''`` for the only one of a number."""
+    """The name of an element in messages; ``''`` for the only one of a number."""
     return f"element [{', '.join(map(str, place))}]" if len(place) else ""

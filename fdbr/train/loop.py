@@ -28,7 +28,7 @@ class Source(Protocol):
 
 @frozen
 class Position:
-    """How far a run has come in its data.
+    """The point to which a run has come in its data.
 
     Attributes
     ----------

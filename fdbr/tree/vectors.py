@@ -74,7 +74,7 @@ def ravel(tree: Any, /) -> tuple[Any, Callable[[Any], Any]]:
 
 
 class _Places:
-    """Where the leaves of a tree lie in its vector, and the leaves that do not."""
+    """The places of a tree's leaves in its vector, and the leaves that are not in it."""
 
     def __init__(self, leaves: list[Any], inside: list[bool], shape: Structure) -> None:
         self.shape = shape

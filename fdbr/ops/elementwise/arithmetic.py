@@ -487,5 +487,5 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Any:
 
 
 def _or_nan(beyond: Any, bound: Any) -> Any:
-    """Where elements get their bound: beyond it, and where it is NaN, as in NumPy."""
+    """Whether elements get their bound: those beyond it, or whose bound is NaN, as in NumPy."""
     return bitwise_or(beyond, not_equal(bound, bound))

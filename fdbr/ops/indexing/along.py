@@ -63,7 +63,7 @@ class _Course:
 
 
 def _course(shape: tuple[int, ...], key: Any, itemsize: int) -> _Course | None:
-    """How a kernel finds the elements of a key; `None` if it cannot, or they are few."""
+    """The way by which a kernel finds a key's elements; `None` if it cannot, or they are few."""
     axis = only_axis(key, len(shape))
     if axis is not None:
         found = _Course(shape, axis, places_of(key), each=False)

@@ -12,7 +12,7 @@ __all__ = ["batch_erase", "batch_last_named", "batch_reading", "batch_replace", 
 
 
 class _Layout:
-    """Where NumPy puts the axes of index arrays: see its manual on advanced indexing.
+    """The place of index arrays' axes in the result: see NumPy's manual on advanced indexing.
 
     The elements of a batch are named by one more index array, the example's number, before all
     others.  With it the axes of the index arrays come first in what is read; without it they

@@ -115,7 +115,7 @@ def in_range(part: Any, x: Array, axis: int) -> Any:
 
 
 def _taken(part: Any) -> int:
-    """How many axes of the array a part of a key is for."""
+    """The number of the array's axes that a part of a key is for."""
     if part is None or part is Ellipsis:
         return 0
     return part.ndim if hasattr(part, "dtype") and part.dtype.kind == "b" else 1

@@ -1,4 +1,4 @@
-"""How an operation is declared: its value, and the rules that its kind derives.
+"""Declarations of operations: a value, and the rules that its kind derives.
 
 An operation is declared in one place, as a function of an array module and its operands,
 under a decorator that names its kind and states its derivative once, in fdbr's own terms:

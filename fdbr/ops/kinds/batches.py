@@ -1,4 +1,4 @@
-"""How operations act on a whole batch of examples at once.
+"""Batching rules: operations on a whole batch of examples at once.
 
 A batched operand carries the batch as its first axis.  An operation's batch statement is a
 function ``batch(apply, values, batched, size, params)``: ``values`` are the operands, of which

@@ -60,7 +60,7 @@ class Combine:
 
     @property
     def where(self) -> str:
-        """What messages begin with."""
+        """The beginning of messages."""
         return f"fdbr.ops.{self.name}"
 
     def __eq__(self, other: object) -> bool:

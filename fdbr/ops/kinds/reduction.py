@@ -313,7 +313,7 @@ class _Reduction:
         return out
 
     def _named(self, given: int, count: Any, params: Any) -> dict[str, Any]:
-        """What the parameters of finish after the state name."""
+        """The names of finish's parameters after the state."""
         known = {"count": count, **params}
         names = {}
         for p in self.parameters[given:]:

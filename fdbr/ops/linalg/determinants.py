@@ -66,7 +66,7 @@ def _cofactors(xp: Any, x: Array) -> Array:
     batch=leading(2),
 )
 def _turn(xp: Any, x: Array, t: Array) -> Array:
-    """How the cofactors turn with a tangent.
+    """The tangent of the cofactors.
 
     For diagonal matrices it is ``p[i, k] t[k, k]`` summed over ``k`` on the diagonal, and
     ``-p[i, j] t[j, i]`` beside it, where ``p[i, j]`` is the product of all singular values but

@@ -61,7 +61,7 @@ class LstsqResult(Sequence[Any]):
 
     @functools.cached_property
     def rank(self) -> Any:
-        """How many singular values count."""
+        """The number of singular values that count."""
         return self._later("rank")
 
     @functools.cached_property

@@ -58,7 +58,7 @@ def square_matrices(name: str, x: Array, argument: str = "x") -> Any:
 
 
 def sample(x: Array) -> str:
-    """How messages call an operand of which a matrix was rejected."""
+    """The name in messages of an operand of which a matrix was rejected."""
     return f"{'the matrix' if x.ndim == 2 else 'a matrix in'} {describe(x)}"
 
 

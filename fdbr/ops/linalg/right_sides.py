@@ -41,7 +41,7 @@ def _by_columns(solve: Any, a: Any, b: Any) -> Any:
 
 
 def batch_equation(apply: Any, values: Array, batched: Any, size: int, params: Any) -> Any:
-    """How a solver acts on a batch; a matrix that all examples share is factored once."""
+    """The batching rule of a solver; a matrix that all examples share is factored once."""
     a, b = values
     if not batched[0] and a.ndim == 2:
         return _by_columns(lambda a, b: apply(a, b, **params), a, b)

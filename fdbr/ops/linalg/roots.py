@@ -168,7 +168,7 @@ def _log_push(t: Any, out: Any) -> Any:
 
 
 def _steps(out: Any) -> int:
-    """How many square roots of ``exp(out)`` are enough for all; more do no harm."""
+    """The number of square roots of ``exp(out)`` that are enough for all; more do no harm."""
     norms = abs(whole(out)).sum(axis=-2)
     norm = where(isfinite(norms), norms, 0).max() if norms.size else 0
     for steps in (4, 8, 16, 32):

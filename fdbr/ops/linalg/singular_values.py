@@ -209,7 +209,7 @@ def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
 
 
 def rank_of(values: Array, rtol: Any) -> Any:
-    """How many singular values exceed a share of the largest."""
+    """The number of singular values above a share of the largest."""
     values = values[..., None, :]
     return count_nonzero(values > rtol * values[..., :1], axis=(-2, -1))
 

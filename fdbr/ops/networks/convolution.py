@@ -49,7 +49,7 @@ def _unfold(value: Any, axis: int, size: int, groups: int = 1) -> Any:
 
 
 def _batch(channels: Any, first: Any, second: Any) -> Any:
-    """How a batch goes through the product of two operands.
+    """The batching rule of a product of two operands.
 
     A batch of one operand alone becomes part of one of its axes: ``first`` and ``second`` are
     that axis, the axis of the result where it is found again, and for either whether it is one

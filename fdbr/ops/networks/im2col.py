@@ -169,7 +169,7 @@ def _is_direct(x: Any, geometry: Geometry, outputs: int, groups: int) -> bool:
 
 @functools.lru_cache(1024)
 def axes(geometry: Geometry, size: Sizes) -> Axes:
-    """How the windows of an array with spatial axes of these lengths lie, for kernels."""
+    """The windows of an array with spatial axes of these lengths, for kernels."""
     before = [low for low, _ in geometry.padding]
     counts = geometry.counts(size)
     return axes_of(geometry.kernel, geometry.stride, before, geometry.dilation, counts, size)

@@ -301,7 +301,7 @@ def avg_pool(
 
 
 def _starts(geometry: Geometry, axis: int, n: int) -> range:
-    """Where the windows begin on an axis of length ``n``."""
+    """The places where windows begin on an axis of length ``n``."""
     low, high = geometry.padding[axis]
     step = geometry.stride[axis]
     return range(-low, n + high - geometry.extents()[axis] + 1, step)
@@ -365,7 +365,7 @@ def _evenly(x: Any, axis: int, m: int) -> Any:
 def _geometry(
     function: str, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> tuple[Geometry, Any]:
-    """How the windows lie, with the padding that the last ones need, and the padding asked for."""
+    """The windows' geometry, with the padding that the last need, and the padding asked for."""
     rank = len(kernel) if isinstance(kernel, Sequence) else x.ndim - 2
     if not 0 < rank <= x.ndim:
         raise ValueError(

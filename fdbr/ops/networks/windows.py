@@ -29,7 +29,7 @@ _remembered = functools.lru_cache(maxsize=1 << 10)  # a network has few geometri
 
 
 class Geometry(NamedTuple):
-    """How windows lie: one entry a spatial axis in each field."""
+    """The geometry of windows: an entry for each spatial axis in each field."""
 
     kernel: Sizes
     stride: Sizes
@@ -38,12 +38,12 @@ class Geometry(NamedTuple):
 
     @_remembered
     def extents(self) -> Sizes:
-        """How far a window reaches, from its first element to its last."""
+        """The length of a window, from its first element to its last."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
     @_remembered
     def counts(self, size: Sizes) -> Sizes:
-        """How many windows there are along axes of these lengths."""
+        """The number of windows along axes of these lengths."""
         axes = zip(size, self.padding, self.extents(), self.stride, strict=True)
         return tuple((n + sum(pad) - extent) // step + 1 for n, pad, extent, step in axes)
 
@@ -54,7 +54,7 @@ class Geometry(NamedTuple):
 
     @functools.lru_cache(maxsize=1 << 6)  # noqa: B019 (a value, and there may be many places)
     def places(self, counts: Sizes) -> tuple[tuple[slice, ...], ...]:
-        """Where each position of the kernel lies in all windows: keys of the padded axes."""
+        """The elements at each position of the kernel in all windows: keys of the padded axes."""
         axes = zip(self.kernel, counts, self.stride, self.dilation, strict=True)
         slices = [
             [slice(i * d, i * d + s * (m - 1) + 1, s) for i in range(k)] for k, m, s, d in axes
@@ -87,7 +87,7 @@ class Geometry(NamedTuple):
 
     @_remembered
     def interior(self, size: Sizes) -> tuple[slice, ...]:
-        """Where the elements lie within their padding: a key of the padded axes."""
+        """The elements within their padding: a key of the padded axes."""
         axes = zip(size, self.padding, strict=True)
         return tuple(slice(low, low + n) for n, (low, _) in axes)
 

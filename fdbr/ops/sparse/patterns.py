@@ -1,4 +1,4 @@
-"""Where the elements of a sparse matrix stand: all of it but the elements' values.
+"""The pattern of a sparse matrix: the places of its elements, without their values.
 
 A `Pattern` is what SciPy's csr, csc, bsr, coo and dia matrices have beside ``data``.  It makes a
 matrix again of other data of the same shape, which is how the gradient by a matrix lies on its

@@ -68,7 +68,7 @@ def _carlson(xp: Any, x: Array, y: Array, z: Array, p: Array, *, n: int, powers:
 
 
 def _steps(xp: Any, low: Any, high: Any) -> int:
-    """How many steps are needed where the arguments are farthest apart."""
+    """The number of steps that are needed where the arguments are farthest apart."""
     spread = float(xp.max(high / low)) if low.size else 1.0
     spread = math.log(spread) if spread < math.inf else 700.0
     return math.ceil((spread + 2 * _REACH) / _STEP)

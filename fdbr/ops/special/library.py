@@ -1,4 +1,4 @@
-"""Where the values of special functions come from: SciPy, for whatever module an array has."""
+"""The values of special functions, from SciPy, for whatever module an array has."""
 
 import functools
 import inspect
