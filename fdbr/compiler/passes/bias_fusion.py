@@ -136,6 +136,6 @@ def _picked(step: Instruction, plain: Variable, bias: Any) -> Iterator[Instructi
     own, shift = Variable(kind), Variable(kind.array(shape))
     yield attrs.evolve(step, operands=(plain, *indices), outs=(own,))
     params = {**step.params, "key": step.params["key"][-1:]}
-    fuse_small = step.primitive
-    yield Instruction(fuse_small, (bias, indices[-1]), params, (shift,), False, step.remat)
+    gather = step.primitive
+    yield Instruction(gather, (bias, indices[-1]), params, (shift,), False, step.remat)
     yield Instruction(op.ADD, (own, shift), {}, step.outs, False, step.remat)
