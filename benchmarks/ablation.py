@@ -27,14 +27,18 @@ def main(arguments: list[str] | None = None) -> None:
     """Time every version of the chosen workloads, and print the ratios."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation", description=__doc__)
     parser.add_argument("workloads", nargs="*", default=[*WORKLOADS, *RESEARCH])
+    parser.add_argument("--without", nargs="+", default=None, help="these passes alone, one by one")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--shortest", type=float, default=0.05, help="seconds of a repeat")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes, to see whether it runs")
     chosen = parser.parse_args(arguments)
-    names = [name for name, _ in _versions()]
+    versions = dict(_versions())
+    if chosen.without is not None:
+        versions = {name: versions[name] for name in (ALL, *chosen.without)}
+    names = list(versions)
     print(f"{'':18}" + "".join(f"{name[:14]:>15}" for name in names), flush=True)
     for workload in chosen.workloads:
-        loops = {name: _loop(workload, code, chosen.tiny) for name, code in _versions()}
+        loops = {name: _loop(workload, code, chosen.tiny) for name, code in versions.items()}
         times = interleaved(loops, chosen.rounds, chosen.shortest, rest=0.02)
         medians = {name: statistics.median(seconds) for name, seconds in times.items()}
         cells = [f"{medians[ALL] * 1e3:12.3f} ms"]
