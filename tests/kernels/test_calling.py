@@ -12,7 +12,7 @@ from ops.cases import CASES, few
 
 import fdbr
 from fdbr import kernels, ops
-from fdbr.kernels import calling, functions, machine, reducing
+from fdbr.kernels import calling, functions, machine, pool, reducing
 from fdbr.ops.kinds import choosing, large
 
 OPERATORS = {"add": operator.add, "mul": operator.mul, "sub": operator.sub, "div": operator.truediv}
@@ -150,7 +150,7 @@ def test_reductions_have_the_same_bits_on_any_number_of_threads(shape, monkeypat
     for _ in range(2):
         calling._plans.clear()
         found = kernels.reduced("totals", totals, axes.get(shape, (0,)), (x,))
-        monkeypatch.setattr(calling, "thread_count", lambda: 1)
+        monkeypatch.setattr(pool, "thread_count", lambda: 1)
         calling._plans.clear()
         alone = kernels.reduced("totals", totals, axes.get(shape, (0,)), (x,))
         monkeypatch.undo()
@@ -176,7 +176,7 @@ def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch):
         return kernels.reduced("sum", lambda x: x.sum(axis=(1,), keepdims=True), (1,), (x,))
 
     several = sums()
-    monkeypatch.setattr(calling, "thread_count", lambda: 1)
+    monkeypatch.setattr(pool, "thread_count", lambda: 1)
     assert several.tobytes() == sums().tobytes()
 
 

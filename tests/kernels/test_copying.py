@@ -11,7 +11,7 @@ from hypothesis import given, settings
 import fdbr
 from fdbr import ops
 from fdbr.backend import copy_of
-from fdbr.kernels import copying
+from fdbr.kernels import copying, pool
 from fdbr.ops.indexing import reading
 
 DTYPES = ["float32", ">f8", "complex128", "float16", "int8", "bool", "O"]
@@ -25,7 +25,7 @@ def small(monkeypatch):
     monkeypatch.setattr(fdbr.kernels, "LEAST", 0)
     monkeypatch.setattr(copying, "_ROW", 1)
     monkeypatch.setattr(copying, "_SHARE", 64)
-    monkeypatch.setattr(copying, "thread_count", lambda: 3)
+    monkeypatch.setattr(pool, "thread_count", lambda: 3)
     monkeypatch.setattr(reading, "_MANY", 1)
 
 

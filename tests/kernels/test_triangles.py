@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import kernels, ops
-from fdbr.kernels import triangles
+from fdbr.kernels import pool, triangles
 from kernels.test_copying import views
 
 
@@ -18,7 +18,7 @@ def small(monkeypatch):
     monkeypatch.setattr(kernels, "LEAST", 0)
     monkeypatch.setattr(triangles, "_ROW", 20)
     monkeypatch.setattr(triangles, "_SHARE", 64)
-    monkeypatch.setattr(triangles, "thread_count", lambda: 3)
+    monkeypatch.setattr(pool, "thread_count", lambda: 3)
 
 
 @given(views(), st.integers(-12, 12))

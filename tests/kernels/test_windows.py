@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import kernels, ops
-from fdbr.kernels import calling, windows
+from fdbr.kernels import calling, pool, windows
 
 
 @st.composite
@@ -64,7 +64,7 @@ def test_kernels_compute_them_and_have_the_same_bits_on_any_number_of_threads(mo
     first = _with_gradients(values, {"groups": 32, "padding": 1})
     assert len(ran) == 3
     calling._plans.clear()
-    monkeypatch.setattr(calling, "thread_count", lambda: 1)
+    monkeypatch.setattr(pool, "thread_count", lambda: 1)
     second = _with_gradients(values, {"groups": 32, "padding": 1})
     calling._plans.clear()
     assert [part.tobytes() for part in first] == [part.tobytes() for part in second]
