@@ -191,12 +191,14 @@ class Specialization:
         Loops make a function's captures, and what is made of them, dear.
         """
         budget = self.budget
-        if self._probed or not budget.varies or budget.steps < _LARGE:
+        if self._probed or budget.steps < _LARGE:
             return 0
-        if not budget.affords(capturing.of(_LARGE)):
+        # Where tapes do not differ there may be none: a probe is to cost little of a capture then.
+        steps = min(_LARGE, budget.steps if budget.varies else budget.steps // 8)
+        if not budget.affords(capturing.of(steps)):
             return 0
         self._probed = True
-        return _LARGE
+        return steps
 
     def cut(self, limit: int, repeats: bool) -> None:
         """Note that a capture was broken off after so many steps, and whether there was a loop."""
