@@ -31,7 +31,7 @@ from fdbr.compiler.passes.schedule_guards import schedule_guards
 from fdbr.compiler.passes.sum_rows import sum_rows
 from fdbr.compiler.passes.window_fusion import fuse_windows
 
-__all__ = ["PASSES", "Code", "passed", "set_patience"]
+__all__ = ["PASSES", "Code", "block_passed", "set_patience"]
 
 PASSES = (
     lower_loops,
@@ -220,7 +220,7 @@ class Code:
         program, steps = self.program, len(self.program.steps)
         for body in self._bodies if waits else ():
             body.finish()
-        program = passed(program, self._passes)
+        program = _passed(program, self._passes)
         code: Any = backend_of(program).generate(program, self._products, waits)
         self.program, self.optimised = program, True
         self.sources, self.memory = code.sources, code.memory
@@ -319,7 +319,19 @@ class _Steps:
         return self.program
 
 
-def passed(program: Program, passes: Sequence[Callable[[Program], Program]] = PASSES) -> Program:
+def block_passed(program: Program) -> Program:
+    """A block of a graph after the passes: steps on small arrays are as few kernels as can be.
+
+    Of a program of such steps alone nothing is asked that is about loops over large arrays.
+    """
+    start = PASSES.index(fuse_loops)
+    program = _passed(program, PASSES[:start])
+    if not all(map(backend_of(program).is_small, program.steps)):
+        program = _passed(program, PASSES[start:])
+    return fuse_small(program, 1)
+
+
+def _passed(program: Program, passes: Sequence[Callable[[Program], Program]]) -> Program:
     """A program after passes, through which the bodies of its loops go, too."""
     for run in passes:
         program = run(program)
@@ -332,7 +344,7 @@ def _with_body_passed(step: Any, passes: Sequence[Callable[[Program], Program]])
     loop = loop_of(step)
     if loop is None:
         return step
-    params = {"loop": attrs.evolve(loop, body=passed(loop.body, passes))}
+    params = {"loop": attrs.evolve(loop, body=_passed(loop.body, passes))}
     return Instruction(LOOP, step.operands, params, step.outs, step.several, step.remat)
 
 

@@ -64,6 +64,8 @@ class Block:
         Its pullbacks, by what they are for.
     compiles
         Whether it is compiled by itself, for the graph as a whole cannot be.
+    visits
+        How often Python has run it.
     """
 
     body: Body
@@ -74,6 +76,7 @@ class Block:
     nexts: dict[Any, int]
     backs: dict[Any, Any] = attrs.field(factory=dict)
     compiles: bool = False
+    visits: int = 0
 
     def _bodies(self) -> list[Body]:
         backs = [back[0] if type(back) is tuple else back for back in self.backs.values()]
@@ -106,6 +109,7 @@ class Block:
     def run(self, leaves: Sequence[Any]) -> Any:
         """Take the steps."""
         body = self.body
+        self.visits += 1
         outs: Any = (body.code(leaves).run if self.compiles else body.steps(leaves))(*leaves)
         return outs
 

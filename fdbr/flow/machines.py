@@ -7,6 +7,7 @@ block that was run, and from what has a cotangent then.  Python learns that as i
 import contextlib
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ There = tuple[tuple[int, Kind], ...]
 
 _MOST = 2000  # blocks of a way back
 _AT_ONCE = 8  # kernels that are compiled at a time
+_FEW = 0.1  # of the kernels that run
 
 
 @attrs.frozen(eq=False)
@@ -59,7 +61,7 @@ class _Part:
     Attributes
     ----------
     code
-        The machine code, if it is all there.
+        The machine code, if there is most of it; NumPy does the rest.
     """
 
     def __init__(self) -> None:
@@ -89,14 +91,18 @@ class _Part:
             self._made, self._known = self.made(waits), len(bodies)
         self.take_up()
 
-    def take_up(self) -> None:
-        """Have it run from now on, if all kernels are there."""
-        if self._made is not None and not self._made.kernels:
-            self.code = self._made
+    def visits(self) -> list[int]:
+        """How often Python has run each of the blocks."""
+        raise NotImplementedError
 
-    def kernels(self) -> list[Any]:
-        """The kernels that are not there yet."""
-        return [] if self._made is None else self._made.kernels
+    def take_up(self) -> list[Any]:
+        """Have it run from now on, if most kernels are there; those that are not."""
+        if self._made is None:
+            return []
+        kernels, share = self._made.missing(self.visits())
+        if share < _FEW:
+            self.code = self._made
+        return kernels
 
 
 class _Forward(_Part):
@@ -114,6 +120,9 @@ class _Forward(_Part):
         if not self._blocks[self._first].body.has_run:
             return []
         return [block.body for block in self._blocks if block.body.has_run]
+
+    def visits(self) -> list[int]:
+        return [block.visits for block in self._blocks]
 
     def made(self, waits: bool) -> Any:
         shown = {pair: place for place, pair in enumerate(enumerate(self._inputs))}
@@ -153,6 +162,7 @@ class WayBack(_Part):
         super().__init__()
         self._blocks, self._wanted = blocks, wanted
         self.ways: dict[tuple[int, There], Way] = {}
+        self._visits: Counter[tuple[int, There]] = Counter()
         self.numbers: dict[tuple[int, There], int] = {}
         self.shown: dict[tuple[int, Kind], int] = {}
         self.results: dict[int, list[int]] = {}
@@ -161,10 +171,14 @@ class WayBack(_Part):
         """Note a way over a block."""
         if len(self.ways) < _MOST:
             self.ways.setdefault((block, there), way)
+        self._visits[block, there] += 1
 
     def bodies(self) -> list[Body]:
         ways = self.ways.items()
         return [way.body or self._blocks[block].body for (block, _), way in ways]
+
+    def visits(self) -> list[int]:
+        return [self._visits[way] for way in self.numbers]
 
     def made(self, waits: bool) -> Any:
         shown: dict[tuple[int, Kind], int] = {}
@@ -319,10 +333,8 @@ class Machine:
                 self._pass(part, budget)
                 if self.refused:
                     return
-            elif kernels := part.kernels():
-                _ask(kernels, budget)
             else:
-                part.take_up()
+                _ask(part.take_up(), budget)
 
     def _pass(self, part: _Part, budget: Budget) -> None:
         left = [body.captured() for body in part.bodies() if not body.has_passed]
@@ -342,7 +354,7 @@ class Machine:
             self._renew(part, True)
             if self.refused:
                 break
-            for kernel in part.kernels():
+            for kernel in part.take_up():
                 kernel.settle()
             part.take_up()
         if self.refused:
@@ -353,14 +365,14 @@ class Machine:
         """How many kernels have not been compiled yet."""
         if self.refused:
             return sum(block.waiting() for block in self._blocks)
-        return sum(len(part.kernels()) for part in self._parts())
+        return sum(len(part.take_up()) for part in self._parts())
 
     @property
     def settled(self) -> bool:
         """Whether it runs as it always will, as far as it has run."""
         if self.refused:
             return all(block.settled for block in self._blocks)
-        return not any(part.is_behind or part.code is None for part in self._parts())
+        return not any(part.is_behind or part.take_up() for part in self._parts())
 
 
 def _ask(kernels: Sequence[Any], budget: Budget) -> None:

@@ -21,7 +21,7 @@ from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureT
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir.numbers import exact
 from fdbr.compiler.ir.program import Instruction, Program, Variable, kind_of
-from fdbr.compiler.tiers import Code, passed
+from fdbr.compiler.tiers import Code, block_passed
 from fdbr.core import Primitive, Tracer
 from fdbr.ops.kinds.rules import Rules, Unknown
 
@@ -233,9 +233,9 @@ class Body:
         return self._passed is not None
 
     def passed(self) -> Program:
-        """What comes of it after the passes."""
+        """It after the passes, as a block of a graph."""
         if self._passed is None:
-            self._passed = passed(self.captured())
+            self._passed = block_passed(self.captured())
         return self._passed
 
     def steps(self, leaves: Sequence[Any]) -> Run:

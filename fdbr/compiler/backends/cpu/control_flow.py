@@ -29,13 +29,13 @@ from fdbr.compiler.backends.cpu.sequence_runner import (
     ROOM,
     STOP,
     WHEN,
+    Tables,
     Writer,
 )
 from fdbr.compiler.backends.cpu.sequencing import Natives
 from fdbr.compiler.backends.cpu.workspaces import give, taker
 from fdbr.compiler.ir.basic_blocks import BasicBlock
 from fdbr.compiler.ir.program import Kind, Program, Variable, is_variable, kind_of
-from fdbr.compiler.passes.fuse_small import fuse_small
 
 __all__ = ["ControlFlow", "Log"]
 
@@ -186,15 +186,20 @@ class ControlFlow:
         self._base, self._size, weight = base, base, 1
         self._entries = [_Entry() for _ in blocks]
         self._records: list[Record] = []
+        parts: list[list[Record]] = []
         for number, block in enumerate(blocks):
             if block is None:
+                parts.append([])
                 continue
             self._entries[number].record = len(self._records)
             self._add(number, block)
-            new = self._records[self._entries[number].record :]
-            weight = max(weight, sum(r.weight for r in new if isinstance(r, Call)))
+            parts.append(self._records[self._entries[number].record :])
+            weight = max(weight, sum(r.weight for r in parts[-1] if isinstance(r, Call)))
         self._jumps = max(64, _LONG // weight)
         self._code = Code([r.code for r in self._records if isinstance(r, Call)], waits)
+        self._kernels = [
+            [self._code.numbers[r.code] for r in part if isinstance(r, Call)] for part in parts
+        ]
         self._commands = Commands(self._records, self._code, (), self._starts, True)
         self._run = self._commands.run
         starts = tuple(self._starts[self._registers[register]] for register, _ in shown)
@@ -203,10 +208,21 @@ class ControlFlow:
         memory = Plan({}, kinds, starts, self._size, {})
         self._take = taker(memory, range(len(kinds)), [self._commands.template])
 
-    @property
-    def kernels(self) -> list[Any]:
-        """The kernels that are not compiled yet."""
-        return [word for word in self._code.waiting.values() if not word.is_there]
+    def missing(self, visits: Sequence[int]) -> tuple[list[Any], float]:
+        """The kernels that are not compiled yet, and what they are of all that is done.
+
+        Those that do most come first, where blocks are run so many times.
+        """
+        left = {n for n, word in self._code.waiting.items() if not word.settled}
+        shares: dict[int, int] = {}
+        whole = 1
+        for number, kernels in enumerate(self._kernels):
+            for kernel in kernels:
+                whole += visits[number]
+                if kernel in left:
+                    shares[kernel] = shares.get(kernel, 0) + visits[number]
+        order = sorted(shares, key=shares.__getitem__, reverse=True)
+        return [self._code.waiting[kernel] for kernel in order], sum(shares.values()) / whole
 
     @property
     def sources(self) -> set[str]:
@@ -244,14 +260,15 @@ class ControlFlow:
             for array, value in zip(arrays, given, strict=False):
                 if value is not None:
                     array[...] = value
-            end = self._ran(block.tables[0].words, start, log)
+            end = self._ran(block.tables[0], start, log)
             if end is None:
                 return None
             return end, [_value(arrays[i], self._kinds[i]) for i in results[end]]
         finally:
             give(block)
 
-    def _ran(self, words: Any, start: int, log: Log | None) -> int | None:
+    def _ran(self, tables: Tables, start: int, log: Log | None) -> int | None:
+        words = tables.words
         words[FIRST] = self._entries[start].record
         if log is not None:
             _show(words, log, 0 if self._keeps else _WORD)
@@ -276,13 +293,13 @@ class ControlFlow:
                 end = (int(words[LOG]) - log.words.ctypes.data) // _WORD  # type: ignore[union-attr]
                 if record.entries[log.words[end - 1]] is None:  # type: ignore[union-attr]
                     return None
-            elif not isinstance(record, _When):  # a kernel that is not there
-                return None
+            elif isinstance(record, Call):
+                number += self._commands.instead_of(number, tables)
             words[FIRST] = number
 
     def _add(self, number: int, block: BasicBlock) -> None:
         """The records of a block."""
-        program = fuse_small(block.program, 1)
+        program = block.program
         steps = program.steps
         builder = Builder(_natives(program))
         built = builder.build(steps, 0)

@@ -314,11 +314,11 @@ class Commands:
             If a kernel refuses.
         """
         while number is not None:
-            number += self._stopped(number, tables)
+            number += self.instead_of(number, tables)
             tables.words[FIRST] = number
             number = self.run(tables.words, *arguments)
 
-    def _stopped(self, number: int, tables: Tables) -> int:
+    def instead_of(self, number: int, tables: Tables) -> int:
         """Do a record by NumPy; 1, or 0 if the machine code is there by now."""
         if number & REFUSED:
             raise RefusedError

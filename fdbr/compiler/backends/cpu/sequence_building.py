@@ -158,10 +158,9 @@ class Builder:
             assert isinstance(step, Instruction)
             self._look(step)
             return
-        form = self.natives.form(step)
         if isinstance(step, Small):
             self._written(step, write_small(step, self._lying), lying=True)
-        elif form is not None:
+        elif (form := self.natives.form(step)) is not None:
             self._written(step, form)
         else:
             assert isinstance(step, Instruction)
