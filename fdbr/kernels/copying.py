@@ -119,8 +119,10 @@ def joined(arrays: Sequence[Any], axis: int) -> Any:
     >>> joined([np.ones((1000, 200)), np.zeros((1000, 100))], 1).shape
     (1000, 300)
     """
-    first = arrays[0]
-    if sum(part.nbytes for part in arrays) < LEAST or any(
+    first, size = arrays[0], 0
+    for part in arrays:
+        size += part.nbytes
+    if size < LEAST or any(
         type(part) is not np.ndarray
         or part.dtype != first.dtype
         or not part.dtype.isnative

@@ -103,13 +103,19 @@ def arange(
 _PLAIN, _DOUBLE = (int, float), (None, float, "float64")
 
 
-def _long_linspace(start: float, stop: float, num: Any, endpoint: bool) -> Any:
-    """As NumPy's, with its roundings, in one pass; `None` where it is not long."""
+def _linspace(start: float, stop: float, num: Any, endpoint: bool) -> Any:
+    """As NumPy's, with its roundings, without its detours; `None` where there are no steps."""
     if type(num) is not int or num < 2:
         return None
     step = (stop - start) / (num - 1 if endpoint else num)
-    found = counted(_on_a_line, num, step, start) if step else None
-    if found is not None and endpoint:
+    if not step:
+        return None
+    found = counted(_on_a_line, num, step, start)
+    if found is None:
+        found = np.arange(num, dtype=float)
+        found *= step
+        found += start
+    if endpoint:
         found[-1] = stop
     return found
 
@@ -151,7 +157,7 @@ def linspace(
         return out if dtype is None else astype(out, dtype)
     xp = backend.array_module(start, stop) if device is None else backend.module_for(device)
     if xp is np and type(start) in _PLAIN and type(stop) in _PLAIN and dtype in _DOUBLE:
-        found = _long_linspace(start, stop, num, endpoint)
+        found = _linspace(start, stop, num, endpoint)
         if found is not None:
             return found
     return xp.linspace(start, stop, num, dtype=dtype, endpoint=endpoint)

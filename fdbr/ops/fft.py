@@ -69,6 +69,10 @@ def _fft(xp: Any, x: Array, *, axes: tuple[int, ...], norm: Norm) -> Array:
     xp, more = _library(xp, x)
     if len(axes) == 1:
         return xp.fft.fft(x, axis=axes[0], norm=norm, **more)
+    if xp is np:  # few elements: one axis after the other, as NumPy does it, but sooner
+        for axis in reversed(axes):
+            x = np.fft.fft(x, axis=axis, norm=norm)
+        return x
     return xp.fft.fftn(x, axes=axes, norm=norm, **more)
 
 
@@ -80,6 +84,10 @@ def _ifft(xp: Any, x: Array, *, axes: tuple[int, ...], norm: Norm) -> Array:
     xp, more = _library(xp, x)
     if len(axes) == 1:
         return xp.fft.ifft(x, axis=axes[0], norm=norm, **more)
+    if xp is np:
+        for axis in reversed(axes):
+            x = np.fft.ifft(x, axis=axis, norm=norm)
+        return x
     return xp.fft.ifftn(x, axes=axes, norm=norm, **more)
 
 

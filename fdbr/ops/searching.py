@@ -89,8 +89,10 @@ def _batch_searchsorted(apply: Any, values: Any, batched: Any, size: int, params
 
 @constant(batch=_batch_searchsorted)
 def _searchsorted(xp: Any, x: Array, y: Array, *, side: Any) -> Array:
-    if xp is not np or y.nbytes < LEAST:
+    if xp is not np:
         return xp.searchsorted(x, y, side=side)
+    if y.nbytes < LEAST:
+        return x.searchsorted(y, side)
     sought = y.reshape(-1)
     x = x.astype(np.result_type(x, sought), copy=False)  # once, and not for each piece
     out = np.empty(sought.shape, np.intp)

@@ -283,13 +283,15 @@ def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
     batch=shifted("axis"),
 )
 def _roll(xp: Any, x: Array, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Array:
-    if type(x) is np.ndarray and len(axis) == 1 and x.size:
-        place = -shift[0] % x.shape[axis[0]]
-        before = (slice(None),) * axis[0]
+    if type(x) is not np.ndarray or not x.size or (len(axis) > 1 and x.size > _SMALL):
+        return xp.roll(x, shift, axis)
+    for n, along in zip(shift, axis, strict=True):
+        place = -n % x.shape[along]
+        before = (slice(None),) * along
         parts = x[(*before, slice(place, None))], x[(*before, slice(place))]
-        found = joined(parts, axis[0])
-        return np.concatenate(parts, axis[0]) if found is None else found
-    return xp.roll(x, shift, axis)
+        found = joined(parts, along)
+        x = np.concatenate(parts, along) if found is None else found
+    return x if axis else x.copy()
 
 
 def roll(

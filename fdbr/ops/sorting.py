@@ -44,7 +44,11 @@ def _batch_along(apply: Any, values: Any, batched: Any, size: int, params: Any) 
 )
 def _pick(xp: Any, x: Array, places: Any, *, axis: int) -> Array:
     """The elements at some places along an axis, of which none is named twice."""
-    return x[places] if x.ndim == 1 else xp.take_along_axis(x, places, axis)
+    if x.ndim == 1:
+        return x[places]
+    if xp is np and places.size < _MANY:
+        return x[_own_places(x, places, axis)]
+    return xp.take_along_axis(x, places, axis)
 
 
 @indexed(
@@ -54,10 +58,12 @@ def _pick(xp: Any, x: Array, places: Any, *, axis: int) -> Array:
 def _place(xp: Any, x: Array, places: Any, *, length: int, axis: int) -> Array:
     """The elements put at some places along an axis of zeros."""
     out = xp.zeros((*x.shape[:axis], length, *x.shape[axis + 1 :]), dtype=x.dtype)
-    if xp is np and places.size >= _MANY:
+    if xp is not np:
+        xp.put_along_axis(out, places, x, axis)
+    elif places.size >= _MANY:
         put_at(out, _own_places(out, places, axis), x)
     else:
-        xp.put_along_axis(out, places, x, axis)
+        out[_own_places(out, places, axis)] = x
     return out
 
 

@@ -5,6 +5,8 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fdbr.backend import Array
 from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axis
@@ -19,6 +21,8 @@ from fdbr.ops.shape import diagonal, moveaxis, reshape
 
 __all__ = ["chain", "cross", "kron", "multi_dot", "outer", "trace"]
 
+_SMALL = 1 << 10  # elements, below which the number of NumPy's calls counts
+_NEXT, _LAST = np.array([1, 2, 0]), np.array([2, 0, 1])
 _MANY = 16  # factors up to which the best order of a chain is looked for
 
 
@@ -28,6 +32,10 @@ _MANY = 16  # factors up to which the best order of a chain is looked for
     batch=leading(1),
 )
 def _cross(xp: Any, x: Array, y: Array) -> Array:
+    if type(x) is type(y) is np.ndarray and x.size + y.size < _SMALL:
+        out = x.take(_NEXT, -1) * y.take(_LAST, -1)
+        out -= x.take(_LAST, -1) * y.take(_NEXT, -1)
+        return out
     a, b, c, d, e, f = x[..., 0], x[..., 1], x[..., 2], y[..., 0], y[..., 1], y[..., 2]
     first = b * f - c * e
     out = xp.empty((*first.shape, 3), dtype=first.dtype)
@@ -124,6 +132,9 @@ def kron(a: Array, b: Array, /) -> Any:
     array([ 1.,  2., 10., 20.])
     """
     a, b = asarray(a), asarray(b)
+    if type(a) is type(b) is np.ndarray and a.ndim == b.ndim == 2 and a.size * b.size < _SMALL:
+        blocks = a[:, None, :, None] * b[:, None]
+        return blocks.reshape(a.shape[0] * b.shape[0], a.shape[1] * b.shape[1])
     rank = max(a.ndim, b.ndim)
     of_a = (*(1,) * (rank - a.ndim), *a.shape)
     of_b = (*(1,) * (rank - b.ndim), *b.shape)

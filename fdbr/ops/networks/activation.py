@@ -1,5 +1,6 @@
 """Activation functions, and the exponentials normalised over an axis."""
 
+import math
 from math import inf
 from typing import Any
 
@@ -22,6 +23,7 @@ from fdbr.ops.shape import reshape
 __all__ = ["log_softmax", "logsumexp", "relu", "softmax"]
 
 _LARGE = 1 << 12
+_FEW = 1 << 6  # numbers that Python adds up sooner than NumPy
 _max: Any = np.maximum.reduce
 
 
@@ -44,7 +46,10 @@ def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
         raise ValueError(f"no element along axis {axes} of shape {x.shape}")
     if type(x) is np.ndarray and dtype_kind(x.dtype) == "f":
         largest = _max(x, axes, None, None, True)
-        finite = np.logical_and.reduce(np.isfinite(largest), None)
+        if largest.size <= _FEW:
+            finite = math.isfinite(sum(largest.reshape(-1).tolist()))
+        else:
+            finite = np.logical_and.reduce(np.isfinite(largest), None)
     else:
         largest, finite = x.max(axis=axes, keepdims=True), False
     if not finite:

@@ -6,6 +6,7 @@ each of ``x``, ``weight`` and ``y``.  Its derivatives by the three are three pri
 transposes of each are the two others, and derivatives of all orders are convolutions again.
 """
 
+import functools
 from typing import Any
 
 from fdbr.backend import Array
@@ -329,9 +330,18 @@ def _check_channels(function: str, x: Any, weight: Any, groups: Any, needed: int
 def _geometry(
     function: str, weight: Any, stride: Any, padding: Any, dilation: Any, size: Sizes
 ) -> Geometry:
+    kernel = tuple(weight.shape[2:])
+    if type(stride) is type(dilation) is int and type(padding) in (int, str):
+        return _remembered_geometry(function, kernel, stride, padding, dilation, size)
+    return _made_geometry(function, kernel, stride, padding, dilation, size)
+
+
+def _made_geometry(
+    function: str, kernel: Sizes, stride: Any, padding: Any, dilation: Any, size: Sizes
+) -> Geometry:
     rank = len(size)
     geometry = Geometry(
-        tuple(weight.shape[2:]),
+        kernel,
         per_axis(function, "stride", stride, rank),
         ((0, 0),) * rank,
         per_axis(function, "dilation", dilation, rank),
@@ -344,6 +354,9 @@ def _geometry(
             )
         return geometry if padding == "valid" else geometry.same(size)
     return geometry._replace(padding=padding_pairs(function, padding, rank))
+
+
+_remembered_geometry = functools.lru_cache(1 << 8)(_made_geometry)
 
 
 def _transposed_size(x: Any, geometry: Geometry, more: Sizes) -> Sizes:

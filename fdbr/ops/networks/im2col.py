@@ -11,7 +11,8 @@ few, above all where each has its own weights, they compute the products one by 
 (`fdbr.kernels.windows`).  Then results lie in memory as arrays do by themselves, or as ``x`` does.
 
 Otherwise the columns are made block by block, always in the same memory, so that they stay in the
-processor's caches and memory does not grow with the kernel.
+processor's caches and memory does not grow with the kernel.  Of small arrays the columns are taken
+all at once (`few_windows`).
 """
 
 import contextlib
@@ -32,6 +33,12 @@ from fdbr.kernels.correlations import (
 )
 from fdbr.kernels.windows import Windows, by_position, over_windows
 from fdbr.ops.kinds.unbroadcast import accumulated
+from fdbr.ops.networks.few_windows import (
+    correlated,
+    correlated_kernel,
+    correlated_transposed,
+    is_small,
+)
 from fdbr.ops.networks.windows import Geometry, Sizes
 from fdbr.threads import divide
 
@@ -47,8 +54,12 @@ _LARGE_BLOCK = 1 << 28  # and elsewhere, where launching an operation costs more
 
 def correlate(xp: Any, x: Any, weight: Any, bias: Any, geometry: Geometry, groups: int) -> Any:
     """The sum over channels and positions of ``weight * x``, for each window."""
-    dtype = xp.result_type(x.dtype, weight.dtype)
     counts = geometry.counts(x.shape[2:])
+    if xp is np:
+        beside = (x, weight) if bias is None else (x, weight, bias)
+        if is_small(geometry, x.shape[1], len(x) * math.prod(counts), *beside):
+            return correlated(x, weight, bias, geometry, groups)
+    dtype = xp.result_type(x.dtype, weight.dtype)
     if xp is np:
         found = None
         if _is_direct(x, geometry, weight.shape[0], groups):
@@ -82,6 +93,8 @@ def correlate_transposed(
     xp: Any, y: Any, weight: Any, geometry: Geometry, groups: int, size: Sizes
 ) -> Any:
     """The transpose of `correlate`: each window gets ``weight * y``, and windows add up."""
+    if xp is np and is_small(geometry, y.shape[1], len(y) * math.prod(size), y, weight):
+        return correlated_transposed(y, weight, geometry, groups, size)
     turned = geometry.turned(tuple(y.shape[2:]), size)
     direct = turned is not None and _is_direct(y, turned, groups * weight.shape[1], groups)
     products = weight.size * math.prod(y.shape[2:]) * len(y)
@@ -126,6 +139,8 @@ def _product(xp: Any, matrix: Any, rows: Any, out: Any) -> None:
 
 def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -> Any:
     """The sum over examples and windows of ``y * x``, for each position of the kernel."""
+    if xp is np and is_small(geometry, x.shape[1], len(y) * math.prod(y.shape[2:]), x, y):
+        return correlated_kernel(x, y, geometry, groups)
     dtype = xp.result_type(x.dtype, y.dtype)
     inputs = x.shape[1] // groups
     if xp is np:

@@ -29,6 +29,7 @@ from fdbr.threads import divide, slices
 
 __all__ = ["accuracy", "mean_squared_error", "softmax_cross_entropy"]
 
+_UNSIGNED = np.dtype(np.uint64)
 _FEW = 64  # classes, below which NumPy reduces over them faster when they are not innermost
 
 _LONG = 1 << 22  # bytes of logits from which on examples are divided among threads
@@ -286,7 +287,7 @@ def _hard_losses(logits: Any, labels: Any, counted: Any) -> Any:
             labels, least=0, count=classes, name="softmax_cross_entropy", error=ValueError
         )
     # Negative labels are large as unsigned numbers, so that one look at them is enough.
-    elif labels.size and not labels.astype("uint64").max() < np.uint64(classes):
+    elif labels.size and not labels.astype(_UNSIGNED).max() < classes:
         raise ValueError(
             f"fdbr.ops.softmax_cross_entropy: labels from {labels.min()} to {labels.max()} for "
             f"{classes} classes; they must lie in 0 … {classes - 1}"

@@ -97,20 +97,21 @@ def leaky_relu(x: Array, /, *, slope: float = 0.01) -> Any:
     return _leaky_relu(x, slope=float(slope))
 
 
-def _elu_slope(x: Any, scale: float, alpha: float) -> Any:
+def _elu_slope(x: Any, above: float, scale: float, alpha: float) -> Any:
     positive = _positive(x)
-    return positive + (1 - positive) * (scale / alpha) * exp(minimum(x, 0) / alpha)
+    return above * positive + (1 - positive) * (scale / alpha) * exp(minimum(x, 0) / alpha)
 
 
 @elementwise(x=_elu_slope, heavy=True, compound=True)
-def _elu(xp: Any, x: Array, *, scale: float, alpha: float) -> Array:
+def _elu(xp: Any, x: Array, *, above: float, scale: float, alpha: float) -> Array:
     below = clipped(xp, x, -math.inf, 0)
     if alpha != 1:
         below = below / alpha
     below = xp.expm1(below)
     if scale != 1:
         below = scale * below
-    return clipped(xp, x, 0, math.inf) + below
+    positive = clipped(xp, x, 0, math.inf)
+    return (positive if above == 1 else above * positive) + below
 
 
 @in_single
@@ -124,7 +125,7 @@ def elu(x: Array, /, *, alpha: float = 1.0) -> Any:
     >>> ops.elu(2.0), round(ops.elu(-1.0), 6)
     (2.0, -0.632121)
     """
-    return _elu(x, scale=float(alpha), alpha=1.0)
+    return _elu(x, above=1.0, scale=float(alpha), alpha=1.0)
 
 
 @in_single
@@ -137,7 +138,7 @@ def celu(x: Array, /, *, alpha: float = 1.0) -> Any:
     >>> ops.celu(2.0), round(ops.celu(-1.0, alpha=2.0), 6)
     (2.0, -0.786939)
     """
-    return _elu(x, scale=float(alpha), alpha=float(alpha))
+    return _elu(x, above=1.0, scale=float(alpha), alpha=float(alpha))
 
 
 @in_single
@@ -151,7 +152,7 @@ def selu(x: Array, /) -> Any:
     >>> round(ops.selu(1.0), 6)
     1.050701
     """
-    return _SELU_SCALE * elu(x, alpha=_SELU_ALPHA)
+    return _elu(x, above=_SELU_SCALE, scale=_SELU_SCALE * _SELU_ALPHA, alpha=1.0)
 
 
 # --- smooth -------------------------------------------------------------------------

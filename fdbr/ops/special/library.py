@@ -41,7 +41,7 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
         return getattr(xp, name)(*operands)
     if xp is np and _are_plain(operands) and not name.startswith(_IN_FLOAT64):
         out = _function(np, name)(*operands)
-        if getattr(out, "dtype", None) is operands[0].dtype:
+        if getattr(out, "dtype", None) is operands[-1].dtype:
             return out
     dtype = float_dtype(*operands)
     if name.startswith(_IN_FLOAT64):
@@ -63,12 +63,20 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
 
 
 def _are_plain(operands: tuple[Any, ...]) -> bool:
-    """Whether operands are what they usually are: small arrays of one floating dtype."""
-    first: Any = getattr(operands[0], "dtype", None)
+    """Whether operands are what they usually are: small arrays of one floating dtype.
+
+    Before the last of them there may be Python's floats, which are weak.
+    """
+    dtype: Any = getattr(operands[-1], "dtype", None)
+    if dtype is None:
+        return False
     for x in operands:
-        if type(x) is not np.ndarray or x.dtype is not first or x.nbytes >= LEAST:
+        if type(x) is not np.ndarray:
+            if type(x) is not float:
+                return False
+        elif x.dtype is not dtype or x.nbytes >= LEAST:
             return False
-    return first.char in "fd"
+    return dtype.char in "fd"
 
 
 def _cast(out: Any, dtype: Any) -> Any:
