@@ -15,6 +15,7 @@ from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import is_traced
+from fdbr.ops.indexing.along import numbers_of_axis
 from fdbr.ops.indexing.flat_places import put_at
 from fdbr.ops.kinds import constant, indexed, shifted
 from fdbr.ops.kinds.batches import spread
@@ -69,10 +70,9 @@ def _place(xp: Any, x: Array, places: Any, *, length: int, axis: int) -> Array:
 
 def _own_places(x: Any, places: Any, axis: int) -> Any:
     """The key that names places along an axis, and on the others each its own."""
-    ones = (1,) * (x.ndim - 1)
-    key = [np.arange(n).reshape((*ones[:i], -1, *ones[i:])) for i, n in enumerate(x.shape)]
-    key[axis] = places
-    return tuple(key)
+    return tuple(
+        [places if i == axis else numbers_of_axis(n, i, x.ndim) for i, n in enumerate(x.shape)]
+    )
 
 
 @constant(batch=shifted("axis"))

@@ -276,6 +276,8 @@ def _in_front(
     count = math.prod([x.shape[i] for i in axes])
     if not count:
         raise ValueError(f"{name}: x {describe(x)} has no element over axis {axis}")
+    if len(axes) == 1:
+        return moveaxis(x, axes[0], 0) if axes[0] else x, axes, tuple(x.shape)
     first = moveaxis(x, axes, tuple(range(len(axes)))) if axes else x
     return reshape(first, (count, *first.shape[len(axes) :])), axes, tuple(x.shape)
 

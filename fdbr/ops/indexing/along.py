@@ -1,5 +1,6 @@
 """Keys whose places lie along one axis, and what kernels do with them in large arrays."""
 
+import functools
 import math
 from typing import Any
 
@@ -9,7 +10,23 @@ from fdbr.backend import Array
 from fdbr.kernels import LEAST
 from fdbr.kernels.places import ADDED, gathered, moves, scattered
 
-__all__ = ["few", "only_axis", "places_of", "read_along", "write_along"]
+__all__ = ["few", "numbers_of_axis", "only_axis", "places_of", "read_along", "write_along"]
+
+
+@functools.lru_cache(1 << 8)
+def _kept_numbers(n: int, axis: int, ndim: int) -> Any:
+    numbers = np.arange(n).reshape((1,) * axis + (n,) + (1,) * (ndim - axis - 1))
+    numbers.setflags(write=False)
+    return numbers
+
+
+def numbers_of_axis(n: int, axis: int, ndim: int) -> Any:
+    """``0 … n - 1`` along an axis, and 1 long on the others.
+
+    >>> numbers_of_axis(3, 1, 2)
+    array([[0, 1, 2]])
+    """
+    return (_kept_numbers if n <= _SHORT else _kept_numbers.__wrapped__)(n, axis, ndim)
 
 
 def few(shape: tuple[int, ...], key: Any, itemsize: int) -> bool:
@@ -39,6 +56,9 @@ def places_of(key: Any) -> Any:
     """The first index array of a key."""
     parts = key if type(key) is tuple else (key,)
     return next(part for part in parts if isinstance(part, np.ndarray))
+
+
+_SHORT = 1 << 8  # numbers that are kept
 
 
 class _Course:

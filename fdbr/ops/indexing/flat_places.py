@@ -240,6 +240,10 @@ class Region:
 
 def region_shape(shape: tuple[int, ...], key: Any) -> tuple[int, ...]:
     """The shape of ``x[key]`` for ``x`` of a shape."""
+    if type(key) is tuple and len(key) == 1 and shape and type(key[0]) is np.ndarray:
+        return (*key[0].shape, *shape[1:])  # the usual cases
+    if type(key) is tuple and len(key) == len(shape) and set(map(type, key)) == {np.ndarray}:
+        return np.broadcast(*key).shape
     return Region(shape, key).shape
 
 
@@ -251,4 +255,6 @@ def last_named(shape: tuple[int, ...], key: Any) -> Any:
     arrays = tuple(region.arrays)
     put_at(last, arrays, order)
     hit = read_at(np, last, arrays) == order
+    if not region.before and not region.behind:
+        return hit
     return np.broadcast_to(hit.reshape(hit.shape + (1,) * len(region.behind)), region.shape)

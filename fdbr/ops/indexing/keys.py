@@ -38,6 +38,8 @@ class _SingleTruth(Exception):
 
 def split(key: Any, x: Array, made_here: bool = False) -> tuple[Key, tuple[Any, ...], Any]:
     """The structure of a key, its index arrays, and the array to which they belong."""
+    if type(key) is int:
+        return (key,), (), x
     given = [_part(part, x) for part in (key if type(key) is tuple else (key,))]
     try:
         return (*_arranged(given, x, made_here), x)
@@ -138,5 +140,9 @@ def _true_elements(mask: Any, x: Any, axis: int) -> Sequence[Any]:
 
 def join(key: Key, indices: Sequence[Any]) -> Key:
     """The key that NumPy understands."""
+    if not indices:
+        return key
+    if len(key) == 1:
+        return tuple(indices)
     following = iter(indices)
-    return tuple(next(following) if part is SLOT else part for part in key)
+    return tuple([next(following) if part is SLOT else part for part in key])

@@ -14,6 +14,7 @@ from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.indexing.along import numbers_of_axis
 from fdbr.ops.indexing.keys import in_range
 from fdbr.ops.indexing.places import extremes_at, put_at
 from fdbr.ops.indexing.reading import pick
@@ -87,6 +88,11 @@ def _along(index: Any, axis: int) -> tuple[Any, ...]:
     """The key that names for each element of ``index`` its own place, but on the axis."""
     if index.ndim == 1:
         return (index,)
+    if type(index) is np.ndarray:
+        ndim = index.ndim
+        return tuple(
+            [index if i == axis else numbers_of_axis(n, i, ndim) for i, n in enumerate(index.shape)]
+        )
     xp = array_module(index)
     key: list[Any] = []
     for i, n in enumerate(index.shape):
@@ -234,6 +240,8 @@ def _put_together(x: Any, src: Any, key: Any, mean: bool, include_self: bool) ->
 
 
 def _source(src: Any, index: Any, x: Any) -> Any:
+    if type(src) is np.ndarray and src.shape == index.shape and src.dtype == x.dtype:
+        return src  # the usual case
     src = asarray(src) if holds_array(src) else array_module(x).asarray(src)
     if src.dtype.kind == "c" and x.dtype.kind != "c":
         raise TypeError(
@@ -252,6 +260,8 @@ def _source(src: Any, index: Any, x: Any) -> Any:
             f"fdbr.ops.scatter: src {describe(src)} must have as many dimensions as index "
             f"{describe(index)} and be nowhere shorter"
         )
+    if src.shape == index.shape:
+        return src
     return src[tuple(slice(n) for n in index.shape)]
 
 

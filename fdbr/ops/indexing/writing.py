@@ -88,7 +88,9 @@ class Place:
         return tuple(i if isinstance(i, Tracer) else keep(i) for i in self._indices)
 
     def _values(self, values: Any, verb: str) -> Any:
-        if {type(self._x), *map(type, self._indices)} == {np.ndarray}:
+        if type(self._x) is np.ndarray and not self._indices:
+            shape = self._x[self._key].shape
+        elif {np.ndarray, *map(type, self._indices)} == {np.ndarray}:
             shape = region_shape(self._x.shape, join(self._key, self._indices))
         else:
             shape = _region(self._x, *self._indices, key=self._key).shape
@@ -100,6 +102,8 @@ class Place:
                 f"fdbr.ops.at: {verb} of complex values {describe(values)} in {describe(self._x)} "
                 "would lose their imaginary part; make the array complex first"
             )
+        if values.dtype is self._x.dtype and values.shape == shape:
+            return values  # the usual case
         floating = dtype_kind(values.dtype) in "fc" and dtype_kind(self._x.dtype) not in "fc"
         if floating and is_differentiated(values):
             raise TypeError(

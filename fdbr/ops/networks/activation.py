@@ -57,6 +57,13 @@ def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     return x - largest, largest
 
 
+def largest_of(x: Any, axes: tuple[int, ...]) -> Any:
+    """The largest elements over axes, which stay."""
+    if type(x) is np.ndarray:
+        return _max(x, axes, None, None, True)
+    return x.max(axis=axes, keepdims=True)
+
+
 def exp_in_place(xp: Any, x: Any) -> Any:
     """The exponential of an array that is nobody else's, in its place."""
     return np.exp(x, out=x) if type(x) is np.ndarray else xp.exp(x)

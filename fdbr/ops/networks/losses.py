@@ -15,13 +15,14 @@ from fdbr.ops.dtypes import astype, float_dtype, in_single
 from fdbr.ops.elementwise.arithmetic import maximum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp
+from fdbr.ops.indexing.along import numbers_of_axis
 from fdbr.ops.indexing.places import within
 from fdbr.ops.indexing.reading import along_axis
 from fdbr.ops.kinds import indexed, opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.kinds.large import by_rows
 from fdbr.ops.kinds.unbroadcast import accumulated
-from fdbr.ops.networks.activation import exp_in_place, log_softmax
+from fdbr.ops.networks.activation import exp_in_place, largest_of, log_softmax
 from fdbr.ops.reductions import argmax, mean, sum
 from fdbr.ops.shape import expand_dims, moveaxis, squeeze
 from fdbr.ops.squares import is_long, squared_distance
@@ -29,9 +30,11 @@ from fdbr.threads import divide, slices
 
 __all__ = ["accuracy", "mean_squared_error", "softmax_cross_entropy"]
 
+_A_HANDFUL = 1 << 6  # labels, at which Python looks sooner than NumPy
 _UNSIGNED = np.dtype(np.uint64)
 _FEW = 64  # classes, below which NumPy reduces over them faster when they are not innermost
 
+_MANY = 1 << 10  # elements, below which nothing is gained by it
 _LONG = 1 << 22  # bytes of logits from which on examples are divided among threads
 _SHARE = 1 << 19  # bytes of a piece
 
@@ -39,7 +42,8 @@ _SHARE = 1 << 19  # bytes of a piece
 def _at_labels(xp: Any, labels: Any) -> tuple[Any, ...]:
     """The key of one element for each label, along the last axis."""
     if labels.ndim == 1:
-        return xp.arange(len(labels)), labels
+        count = len(labels)
+        return (numbers_of_axis(count, 0, 1) if xp is np else xp.arange(count)), labels
     ones = (1,) * labels.ndim
     grid = [
         xp.arange(n).reshape((*ones[:i], n, *ones[i + 1 :])) for i, n in enumerate(labels.shape)
@@ -108,7 +112,7 @@ def _cross_entropy(xp: Any, x: Array, labels: Array) -> Array:
 
 
 def _losses(xp: Any, x: Any, labels: Any) -> Any:
-    if x.shape[-1] < _FEW and type(x) is np.ndarray:
+    if x.shape[-1] < _FEW and type(x) is np.ndarray and x.size >= _MANY:
         x = np.asfortranarray(x)
     shares, largest, total = by_rows(_shares, (x.ndim - 1,), x)
     loss = xp.log(total[..., 0]) - (x[_at_labels(xp, labels)] - largest[..., 0])
@@ -117,7 +121,7 @@ def _losses(xp: Any, x: Any, labels: Any) -> Any:
 
 def _shares(axes: tuple[int, ...], x: Any) -> tuple[Any, Any, Any]:
     """The softmax, and what it is made by: the largest logit, and the sum."""
-    largest = x.max(axis=axes, keepdims=True)
+    largest = largest_of(x, axes)
     weights = exp_in_place(array_module(x), x - largest)
     total = accumulated(weights, axes, keepdims=True)
     weights *= 1 / total
@@ -126,7 +130,7 @@ def _shares(axes: tuple[int, ...], x: Any) -> tuple[Any, Any, Any]:
 
 def _sums(axes: tuple[int, ...], x: Any) -> tuple[Any, Any]:
     """The largest logit, and the sum of the exponentials that the softmax is made by."""
-    largest = x.max(axis=axes, keepdims=True)
+    largest = largest_of(x, axes)
     weights = exp_in_place(array_module(x), x - largest)
     return largest, accumulated(weights, axes, keepdims=True)
 
@@ -286,18 +290,27 @@ def _hard_losses(logits: Any, labels: Any, counted: Any) -> Any:
         labels = within(
             labels, least=0, count=classes, name="softmax_cross_entropy", error=ValueError
         )
-    # Negative labels are large as unsigned numbers, so that one look at them is enough.
-    elif labels.size and not labels.astype(_UNSIGNED).max() < classes:
+    elif not _are_classes(labels, classes):
         raise ValueError(
             f"fdbr.ops.softmax_cross_entropy: labels from {labels.min()} to {labels.max()} for "
             f"{classes} classes; they must lie in 0 … {classes - 1}"
             + (" (ignore_label names one that is left out)" if counted is None else "")
         )
-    if type(logits) is np.ndarray and classes >= _FEW and not isinstance(labels, Tracer):
+    few = logits.size < _MANY
+    if type(logits) is np.ndarray and (classes >= _FEW or few) and not isinstance(labels, Tracer):
         losses = _losses_alone(logits, labels)
     else:
         losses = _cross_entropy(logits, beside(labels, logits))[0]
     return losses if counted is None else where(beside(counted, logits), losses, 0)
+
+
+def _are_classes(labels: Any, classes: int) -> bool:
+    """Whether all labels are numbers of classes."""
+    if type(labels) is np.ndarray and 0 < labels.size <= _A_HANDFUL:
+        each = labels.reshape(-1).tolist()
+        return min(each) >= 0 and max(each) < classes
+    # Negative labels are large as unsigned numbers, so that one look at them is enough.
+    return not labels.size or bool(labels.astype(_UNSIGNED).max() < classes)
 
 
 def _reduced(losses: Any, counted: Any, reduction: str) -> Any:

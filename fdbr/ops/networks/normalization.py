@@ -26,7 +26,9 @@ Axes = int | tuple[int, ...]
 
 def _mean(x: Any, axes: tuple[int, ...]) -> Any:
     if type(x) is np.ndarray and x.size:
-        return accumulated(x, axes, keepdims=True) / _count(x.shape, axes)
+        total = accumulated(x, axes, keepdims=True)
+        total /= x.size // total.size
+        return total
     return x.mean(axis=axes, keepdims=True)
 
 
@@ -351,6 +353,9 @@ def _fitting(function: str, name: str, value: Any, x: Any, axes: tuple[int, ...]
 
 def _aligned(value: Any, ndim: int, axes: tuple[int, ...]) -> Any:
     """An array with the lengths of some axes, in the order of axes, among as many as ``ndim``."""
+    if len(axes) == 1:  # the usual case
+        after = ndim - axes[0] - 1
+        return reshape(value, (-1, *(1,) * after)) if after else value
     if not axes or (axes[-1] == ndim - 1 and axes[0] == ndim - len(axes)):  # the last
         return value
     lengths = [1] * ndim
