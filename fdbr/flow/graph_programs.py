@@ -5,6 +5,7 @@ blocks of that path, each of which is run again for what its pullback needs.  Of
 example goes its own way.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from fdbr.compiler.ir.guards import GuardFailure
 from fdbr.compiler.ir.program import Instruction, Program
 from fdbr.core import Tracer, dispatch, ended, escaped
 from fdbr.flow.graphs import NOWHERE, Graph, Path, UnknownWay, run
-from fdbr.flow.lanes import Lanes, LanesPath
+from fdbr.flow.lanes import LanesPath, run_lanes
 from fdbr.flow.pullbacks import back_over, back_over_lanes
 from fdbr.loops.bodies import NoBodyError, Step
 from fdbr.loops.leaves import for_each, is_captured, own_memory, scalar, zero
@@ -138,14 +139,16 @@ def _reverse(top: Any, operands: Leaves, values: Leaves, mine: Flags, graph: Gra
 
 
 def _run_lanes(xp: Any, *operands: Any, graph: Graph, own: Flags, size: int) -> tuple[Any, ...]:
-    return _taken(operands, Lanes(graph, operands, own, size, None).run)
+    f = functools.partial(run_lanes, graph, operands, own, size, None)
+    return _taken(operands, f)
 
 
 def _run_lanes_kept(
     xp: Any, *operands: Any, graph: Graph, own: Flags, size: int
 ) -> tuple[Any, ...]:
     path = LanesPath()
-    return (*_taken(operands, Lanes(graph, operands, own, size, path).run), path)
+    f = functools.partial(run_lanes, graph, operands, own, size, path)
+    return (*_taken(operands, f), path)
 
 
 def _run_lanes_back(

@@ -84,7 +84,6 @@ class Block:
 
     def finish(self) -> None:
         """Have everything compiled, and wait for it."""
-        self.compiles = True
         for body in self._bodies():
             body.finish()
 

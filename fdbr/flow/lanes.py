@@ -17,7 +17,14 @@ from fdbr.flow.learning import answer_key
 from fdbr.loops.bodies import Body, stage
 from fdbr.loops.leaves import for_each, scalar
 
-__all__ = ["Lane", "Lanes", "LanesPath", "batched_body", "filled", "filled_with_zeros", "kept"]
+__all__ = [
+    *("Lane", "Lanes", "LanesPath", "is_apart", "run_lanes", "batched_body"),
+    "filled",
+    "filled_with_zeros",
+    "kept",
+]
+
+_MOST = 1024  # examples, up to which each goes alone: no vectors, but no others' blocks either
 
 Leaves = Sequence[Any]
 Lane = tuple[Block, Any, Leaves, tuple[bool, ...]]
@@ -25,15 +32,46 @@ Lane = tuple[Block, Any, Leaves, tuple[bool, ...]]
 
 
 class LanesPath:
-    """The blocks that a batch has gone through; a value of programs."""
+    """The blocks that a batch has gone through; a value of programs.
 
-    __slots__ = ("steps",)
+    Attributes
+    ----------
+    steps
+        These, if examples that met have run them together.
+    logs
+        The log of each example, if each went alone.
+    """
+
+    __slots__ = ("logs", "steps")
 
     shape = ()
     dtype = np.dtype(object)
 
     def __init__(self) -> None:
         self.steps: list[Lane] = []
+        self.logs: list[Any] = []
+
+
+def run_lanes(
+    graph: Graph,
+    operands: Leaves,
+    own: Sequence[bool],
+    size: int,
+    path: LanesPath | None,
+    capturing: bool,
+) -> list[Any]:
+    """The results for a batch, of which each is one."""
+    if is_apart(graph, size):
+        found = graph.machine.forward_apart(operands, own, size, path)
+        if found is not None:
+            return found
+    with graph.machine.accounting():
+        return Lanes(graph, operands, own, size, path).run(capturing)
+
+
+def is_apart(graph: Graph, size: int) -> bool:
+    """Whether machine code is to run the graph for one example after the other."""
+    return 0 < size <= _MOST and not graph.machine.refused
 
 
 def filled(value: Any, mask: Any, first: int) -> Any:
@@ -106,6 +144,7 @@ class Lanes:
         self.there = np.full(size, graph.blocks.index(graph.first))
         self.left = size
         self.results: list[Any] = []
+        self.apart = is_apart(graph, size)
 
     def run(self, capturing: bool) -> list[Any]:
         """The results, of which each is a batch."""
@@ -118,14 +157,19 @@ class Lanes:
     def _block(self, block: Block, mask: Any, capturing: bool) -> None:
         given = [self.registers[i] for i in block.reads]
         own = tuple([self.is_batch[i] for i in block.reads])
+        first = int(mask.argmax())
+        if self.apart:
+            block.visits += int(mask.sum())
+            pairs = zip(given, own, strict=True)
+            block.body.captured([value[first] if one else value for value, one in pairs])
         if not mask.all():
-            first = int(mask.argmax())
             given = [
                 filled(value, mask, first) if one else value
                 for value, one in zip(given, own, strict=True)
             ]
         body = batched_body(block, "run", block.evaluated, given, own, self.size)
-        outs = body.code([*given, *body.found]).run(*given, *body.found)
+        leaves = [*given, *body.found]
+        outs = (body.steps(leaves) if self.apart else body.code(leaves).run)(*leaves)
         if self.path is not None:
             self.path.steps.append((block, mask, given, own))
         if block.question is None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
 from fdbr.compiler.backends.interface import backend_of
 from fdbr.compiler.budget import Budget, compiling, passing, patience
@@ -27,7 +28,8 @@ There = tuple[tuple[int, Kind], ...]
 
 _MOST = 2000  # blocks of a way back
 _AT_ONCE = 8  # kernels that are compiled at a time
-_FEW = 0.1  # of the kernels that run
+_FEW = 0.4  # of the kernels that run: NumPy in their place takes twice as long as Python's blocks
+_FEW_APART = 1.5  # and for each example, where Python runs blocks for all of a batch together
 
 
 @attrs.frozen(eq=False)
@@ -62,10 +64,16 @@ class _Part:
     ----------
     code
         The machine code, if there is most of it; NumPy does the rest.
+    calls
+        How often it was asked for.
+    lanes
+        For how many examples it runs.
     """
 
     def __init__(self) -> None:
         self.code: Any = None
+        self.calls = 0
+        self.lanes = 1
         self._made: Any = None
         self._known = 0
 
@@ -100,7 +108,7 @@ class _Part:
         if self._made is None:
             return []
         kernels, share = self._made.missing(self.visits())
-        if share < _FEW:
+        if share < min(_FEW, _FEW_APART / self.lanes):
             self.code = self._made
         return kernels
 
@@ -263,21 +271,56 @@ class Machine:
 
     def forward(self, operands: Sequence[Any], path: Any) -> Any:
         """Run the graph; `None` if it does not know the way."""
-        keeps = path is not None
+        part = self._part(operands, path is not None)
+        if part.code is None:
+            return None
+        log = None if path is None else self._log()
+        found = self._ran(part, operands, log)
+        if found is not None and path is not None:
+            path.log = log
+        return found
+
+    def forward_apart(
+        self, operands: Sequence[Any], own: Sequence[bool], size: int, path: Any
+    ) -> list[Any] | None:
+        """Run the graph for each example of a batch; `None` if it does not know all ways."""
+
+        def example(lane: int) -> list[Any]:
+            return [value[lane] if one else value for value, one in zip(operands, own, strict=True)]
+
+        part = self._part(example(0), path is not None)
+        part.lanes = size
+        ways = self._back.values() if path is not None else ()
+        if part.code is None or any(way.code is None for way in ways):  # back they go together
+            return None
+        logs, results = [], []
+        for lane in range(size):
+            log = None if path is None else self._log()
+            found = self._ran(part, example(lane), log)
+            if found is None:
+                return None
+            logs.append(log)
+            results.append(found)
+        if path is not None:
+            path.logs = logs
+        return [np.array(values, kind_of(values[0]).dtype) for values in zip(*results, strict=True)]
+
+    def _part(self, operands: Sequence[Any], keeps: bool) -> _Forward:
         part = self._forward.get(keeps)
         if part is None:
             kinds = list(map(kind_of, map(scalar, operands)))
             part = self._forward[keeps] = _Forward(self._blocks, self._first, kinds, keeps)
         self._at_once(part)
-        if part.code is None:
-            return None
-        log = backend_of(self._blocks[self._first].body.captured()).log() if keeps else None
+        return part
+
+    def _log(self) -> Any:
+        return backend_of(self._blocks[self._first].body.captured()).log()
+
+    def _ran(self, part: _Forward, operands: Sequence[Any], log: Any) -> list[Any] | None:
         found = part.code.run(self._first, operands, log, part.results)
         if found is None:
             return None
         end, values = found
-        if path is not None:
-            path.log = log
         left = iter(values)
         outputs = self._blocks[end].body.passed().outputs
         return [next(left) if type(out) is Variable else out for out in outputs]
@@ -292,6 +335,7 @@ class Machine:
 
     def _at_once(self, part: _Part) -> None:
         """Compile a part, if nobody minds waiting."""
+        part.calls += 1
         if part.is_behind and not self.refused and (self._waits or not patience()):
             self._renew(part, True)
 
@@ -324,13 +368,12 @@ class Machine:
 
     def advance(self, budget: Budget) -> None:
         """Go on towards machine code, as far as there is a budget for it."""
-        if self.refused:
-            for block in self._blocks:
-                block.advance(budget)
-            return
+        for block in self._blocks:
+            block.advance(budget)
         for part in self._parts():
             if part.is_behind:
-                self._pass(part, budget)
+                if part.calls > 1:  # the first one may be the capture's
+                    self._pass(part, budget)
                 if self.refused:
                     return
             else:
@@ -357,22 +400,21 @@ class Machine:
             for kernel in part.take_up():
                 kernel.settle()
             part.take_up()
-        if self.refused:
-            for block in self._blocks:
-                block.finish()
+        for block in self._blocks:
+            block.finish()
 
     def waiting(self) -> int:
         """How many kernels have not been compiled yet."""
-        if self.refused:
-            return sum(block.waiting() for block in self._blocks)
-        return sum(len(part.take_up()) for part in self._parts())
+        waiting = sum(block.waiting() for block in self._blocks)
+        return waiting + sum(len(part.take_up()) for part in self._parts())
 
     @property
     def settled(self) -> bool:
         """Whether it runs as it always will, as far as it has run."""
-        if self.refused:
-            return all(block.settled for block in self._blocks)
-        return not any(part.is_behind or part.take_up() for part in self._parts())
+        parts = [part for part in self._parts() if part.calls > 1]
+        if any(part.is_behind or part.take_up() for part in parts):
+            return False
+        return all(block.settled for block in self._blocks)
 
 
 def _ask(kernels: Sequence[Any], budget: Budget) -> None:

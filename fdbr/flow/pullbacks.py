@@ -1,13 +1,14 @@
 """The way back over a graph: cotangents go over the blocks of a path, the last one first."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fdbr.compiler.ir.program import Kind, kind_of
 from fdbr.flow.graphs import Block, Graph, Path
-from fdbr.flow.lanes import LanesPath, batched_body, filled, filled_with_zeros
+from fdbr.flow.lanes import LanesPath, batched_body, filled, filled_with_zeros, is_apart
 from fdbr.flow.machines import There, Way, WayBack
 from fdbr.loops.bodies import NoBodyError, evaluate, stage
 from fdbr.loops.leaves import scalar
@@ -138,9 +139,16 @@ class _Way:
 
 
 def _way(
-    block: Block, own: tuple[bool, ...], there: There, point: Leaves, slopes: dict[int, Any]
+    block: Block,
+    own: tuple[bool, ...],
+    there: There,
+    operands: Callable[[tuple[int, ...]], list[Any]],
 ) -> Way:
-    """The way back over a block; it is made for what it meets first."""
+    """The way back over a block.
+
+    It is made for what it meets first: ``operands`` gives the cotangents of some registers, and
+    then what the block has read.
+    """
     moving = [i for i, one in zip(block.reads, own, strict=True) if one]
     touched = {*block.writes, *moving, *(i for pair in block.moves for i in pair)}
     near = tuple([pair for pair in there if pair[0] in touched])
@@ -148,7 +156,9 @@ def _way(
     if known is None:
         reads = tuple([i for i, _ in near])
         way = _Way(block, own, reads)
-        body = stage(way, [*(slopes[i] for i in reads), *point])
+        leaves = operands(reads)
+        body = stage(way, leaves)
+        body.captured(leaves)
         if body.found:
             raise NoBodyError("what takes cotangents back reads an array that may change")
         kinds = [_kind_in_registers(kind_of(out)) for out in body.outs]
@@ -160,6 +170,18 @@ def _way(
     rest = {i: kind for i, kind in there if i not in reads}
     there = tuple(sorted((rest | changed).items()))
     return Way(body, reads, writes, there) if writes else Way(None, (), (), there)
+
+
+def _operands(slopes: dict[int, Any], leaves: Leaves, reads: tuple[int, ...]) -> list[Any]:
+    return [*(slopes[i] for i in reads), *leaves]
+
+
+def _example(
+    there: There, leaves: Leaves, own: Sequence[bool], lane: int, reads: tuple[int, ...]
+) -> list[Any]:
+    kinds = dict(there)
+    slopes = [scalar(np.ones(kinds[i].shape, kinds[i].dtype)) for i in reads]
+    return [*slopes, *(v[lane] if one else v for v, one in zip(leaves, own, strict=True))]
 
 
 def _kind_in_registers(kind: Kind) -> Kind:
@@ -187,10 +209,10 @@ def _back_by_python(
     there = tuple([(i, kind_of(slopes[i])) for i in sorted(slopes)])
     for block, leaves in path.back(graph):
         own = _moving(block, leaves, active)
-        way = _way(block, own, there, leaves, slopes)
+        way = _way(block, own, there, functools.partial(_operands, slopes, leaves))
         left = {i for i, _ in way.after}
         if way.body is not None:
-            operands = [*(slopes[i] for i in way.reads), *leaves]
+            operands = _operands(slopes, leaves, way.reads)
             run = way.body.code(operands).run if block.compiles else way.body.steps(operands)
             slopes.update(zip(way.writes, map(scalar, run(*operands)), strict=True))
         for i in set(slopes) - left:
@@ -241,7 +263,72 @@ def back_over_lanes(
     graph: Graph, path: LanesPath, wanted: tuple[int, ...], given: list[Any], size: int
 ) -> list[Any]:
     """The cotangents of wanted operands, of which each is a batch; `None` for those without."""
+    back = graph.machine.back(wanted)
+    if path.logs:
+        return _back_apart(graph, path, wanted, given, back)
+    with graph.machine.accounting():
+        if is_apart(graph, size):
+            _learn_apart(graph, path, wanted, given, back, size)
+        return _back_together(graph, path, wanted, given, size)
+
+
+def _back_apart(
+    graph: Graph, path: LanesPath, wanted: tuple[int, ...], given: list[Any], back: WayBack
+) -> list[Any]:
+    """Go back over the way of each example."""
+    size = len(path.logs)
+    found: list[Any] = [None] * len(wanted)
+    for lane, log in enumerate(path.logs):
+        slopes = {-1 - i: scalar(s[lane]) for i, s in enumerate(given) if s is not None}
+        ends = back.run(log, slopes)
+        if ends is None:
+            alone = Path()
+            alone.log = log
+            with graph.machine.accounting():
+                _back_by_python(graph, alone, wanted, slopes, back)
+            ends = slopes
+        for place, register in enumerate(wanted):
+            slope = ends.get(register)
+            if slope is not None:
+                if found[place] is None:
+                    found[place] = np.zeros((size, *slope.shape), slope.dtype)
+                found[place][lane] = slope
+    return found
+
+
+def _learn_apart(
+    graph: Graph,
+    path: LanesPath,
+    wanted: tuple[int, ...],
+    given: list[Any],
+    back: WayBack,
+    size: int,
+) -> None:
+    """Learn the way back of each example, where they have gone together."""
+    active = _active(graph, wanted)
+    numbers = {id(block): number for number, block in enumerate(graph.blocks)}
+    steps = [
+        (block, mask, leaves, own, _moving(block, leaves, active))
+        for block, mask, leaves, own in reversed(path.steps)
+    ]
+    ends = [(-1 - i, kind_of(scalar(s[0]))) for i, s in enumerate(given) if s is not None]
+    for lane in range(size):
+        there = tuple(sorted(ends))
+        for block, mask, leaves, own, moving in steps:
+            if not mask[lane]:
+                continue
+            operands = functools.partial(_example, there, leaves, own, lane)
+            way = _way(block, moving, there, operands)
+            back.learn(numbers[id(block)], there, way)
+            there = way.after
+
+
+def _back_together(
+    graph: Graph, path: LanesPath, wanted: tuple[int, ...], given: list[Any], size: int
+) -> list[Any]:
+    """Go back over the blocks that examples have run together."""
     slopes = _Slopes(size)
+    apart = is_apart(graph, size)
     active = _active(graph, wanted)
     everybody = np.ones(size, bool)
     ends = [None if slope is None else (slope, everybody) for slope in given]
@@ -256,7 +343,7 @@ def back_over_lanes(
                 for source, slope in moved:
                     if slope is not None:
                         slopes.add(source, *slope)
-            _back_over_lanes(block, mask, leaves, own, outs, slopes, active)
+            _back_over_lanes(block, mask, leaves, own, outs, slopes, active, apart)
     return [slopes.get(i) for i in wanted]
 
 
@@ -268,6 +355,7 @@ def _back_over_lanes(
     outs: list[Any],
     slopes: _Slopes,
     active: set[int],
+    apart: bool,
 ) -> None:
     moving = _moving(block, leaves, active)
     if all(slope is None for slope in outs) or not any(moving):
@@ -287,7 +375,9 @@ def _back_over_lanes(
         flags = (*(True for _ in cotangents), *own)
         key = "back", moving, there
         body = batched_body(block, key, pullback, operands, flags, slopes.size)
-        found = iter(body.code([*operands, *body.found]).run(*operands, *body.found))
+        everything = [*operands, *body.found]
+        run = body.steps(everything) if apart else body.code(everything).run
+        found = iter(run(*everything))
         for i, one in zip(read, pullback.gives, strict=True):
             if one:
                 slopes.add(i, next(found), group)

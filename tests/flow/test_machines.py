@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import fdbr
+from fdbr import ops
 from fdbr.compiler import budget
-from fdbr.flow import graphs
+from fdbr.flow import graphs, lanes
 from flow.test_learnt import adaptive, assert_close, backtracking, bisected, nested, points
 
 
@@ -63,3 +64,32 @@ def test_blocks_that_are_no_machine_code_are_run_one_by_one() -> None:
     for scale in (1.0, 3.0, 0.2, 2.0, 5.0):
         args = scale * np.arange(1.0, 4.0), np.float64(0.3)
         assert_close(jitted(*args), function(*args))
+
+
+@pytest.mark.parametrize("f", [adaptive, nested], ids=lambda f: f.__name__)
+def test_examples_of_a_batch_go_alone_through_machine_code(
+    f: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batched = fdbr.vmap(f, (0, None))
+    function = fdbr.value_and_grad(lambda x, y: ops.sum(batched(x, y) ** 2), (0, 1))
+    jitted = fdbr.jit(function)
+    rng = np.random.default_rng(0)
+    starts = [rng.uniform(0.5, 3.0, 5) for _ in range(8)]
+    for x in starts:
+        assert_close(jitted(x, np.float64(1.5)), function(x, np.float64(1.5)))
+
+    def run(self: Any, capturing: bool) -> Any:
+        raise AssertionError("a batch was run by Python")
+
+    monkeypatch.setattr(lanes.Lanes, "run", run)
+    for x in starts:
+        assert_close(jitted(x, np.float64(1.5)), function(x, np.float64(1.5)))
+
+
+def test_large_batches_go_together() -> None:
+    function = fdbr.value_and_grad(lambda x: ops.sum(fdbr.vmap(nested, (0, None))(x, 2.5)))
+    jitted = fdbr.jit(function)
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        x = rng.uniform(0.5, 3.0, 1500)
+        assert_close(jitted(x), function(x))
