@@ -101,7 +101,7 @@ def _pullback(block: Block, own: Any, there: Any, known: Any) -> _Pullback:
 
 
 class _Way:
-    """How cotangents go back over a block, as a function of leaves.
+    """The way of cotangents back over a block, as a function of leaves.
 
     They are the cotangents that some registers have, and what the block has read.  The results are
     those that have become others.

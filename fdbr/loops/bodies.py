@@ -233,13 +233,13 @@ class Body:
         return self._passed is not None
 
     def passed(self) -> Program:
-        """It after the passes, as a block of a graph."""
+        """The program after the passes for blocks of a graph."""
         if self._passed is None:
             self._passed = block_passed(self.captured())
         return self._passed
 
     def steps(self, leaves: Sequence[Any]) -> Run:
-        """What runs it step by step."""
+        """The function that runs it step by step."""
         if self._steps is None:
             program = self.captured(leaves)
             self._steps = stepwise(program.inputs, program.steps, program.outputs)

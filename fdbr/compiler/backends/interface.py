@@ -211,7 +211,7 @@ class Backend:
         raise NotImplementedError("there is no control flow without Python")
 
     def log(self) -> Any:
-        """What notes which blocks have run, and what they have read."""
+        """A log, which notes which blocks have run, and what they have read."""
         raise NotImplementedError("there is no control flow without Python")
 
     def prepare(self) -> None:

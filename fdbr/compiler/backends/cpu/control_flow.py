@@ -47,7 +47,7 @@ _BOTTOM = 0  # the number at the beginning of a log: blocks have theirs, and 1
 
 
 class Log:
-    """What the blocks of a run have read, in the memory that has grown for it."""
+    """The log of a run: what its blocks have read, in memory that grows."""
 
     __slots__ = ("used", "words")
 
@@ -86,7 +86,7 @@ class Log:
 
 @attrs.define(eq=False)
 class _Entry:
-    """Where a block begins."""
+    """The record with which a block begins."""
 
     record: int = -1
 
@@ -324,7 +324,7 @@ class ControlFlow:
     def _place(
         self, block: BasicBlock, program: Program
     ) -> tuple[dict[Variable, int], dict[Variable, int]]:
-        """Where inputs are: in registers, or in memory to which they are taken from the log."""
+        """Place inputs: in registers, or in memory to which they are taken from the log."""
         given, taken = {}, {}
         end = self._base
         for variable, register in zip(program.inputs, block.reads, strict=True):
@@ -338,7 +338,7 @@ class ControlFlow:
         return given, taken
 
     def _place_roots(self, roots: Sequence[Any], memory: Plan, known: Any) -> None:
-        """Where what a block makes is."""
+        """Place the results of a block."""
         end = self._end + -(-memory.size // _ALIGNED) * _ALIGNED
         for root in dict.fromkeys(r for r in roots if is_variable(r) and r not in known):
             if root in memory.places:

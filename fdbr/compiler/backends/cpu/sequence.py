@@ -164,7 +164,7 @@ class Turns:
 
 
 class Jump:
-    """What goes on elsewhere, or prepares for that: see `control_flow`."""
+    """A record that goes on elsewhere, or prepares for that: see `control_flow`."""
 
     slots: tuple[Slot, ...] = ()
 

@@ -114,7 +114,7 @@ class Builder:
         return self._built
 
     def results(self, outputs: Sequence[Any], end: int) -> list[Slot]:
-        """Where the elements of outputs lie in their order, after the last steps."""
+        """The places of outputs' elements in their order, after the last steps."""
         self._position = end
         return [self.in_order(self.slot(output)) for output in outputs]
 
