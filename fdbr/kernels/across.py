@@ -34,8 +34,9 @@ class Across(Folding):
             self._settle(level)
 
     def _level(self, name: str, level: int) -> None:
-        reductions, stored, wanted = self._work(level)
-        if not wanted:
+        work = self._work(level)
+        reductions = work.reductions
+        if not work.wanted:
             return
         self.do(f"br label %{name}.before")
         self.lines.append(f"{name}.before:")
@@ -58,13 +59,13 @@ class Across(Folding):
         self.first = self.add(f"add i64 %{name}.first, {skipped}")
         for v in range(PANEL):
             self.now, self.found = v, dict(self.places[v])
-            self._computed(wanted, level, v, self.masks[v])
+            self._computed(work, v, self.masks[v])
             gathered = [
                 self._gathered(node, totals[v][k], self.found[node.args[0]])
                 for k, node in enumerate(reductions)
             ]
             totals[v] = self._named(reductions, f"{name}.n{v}", gathered)
-            for i, out in stored:
+            for i, out in work.stored:
                 self._store(i, self.found[out], v, self.masks[v])
         self.do(f"%{name}.j = add i64 {self.row}, 1")
         self.do(f"%{name}.more = icmp slt i64 %{name}.j, %middle")

@@ -1,12 +1,13 @@
 """Loops that reduce along what lies side by side in memory."""
 
-from collections.abc import Sequence
-
 from fdbr.kernels.expressions import Node, every
-from fdbr.kernels.folds import PANEL, Folding
+from fdbr.kernels.folds import PANEL, Folding, Work
 from fdbr.kernels.writer import memory_of
 
 __all__ = ["Along"]
+
+Totals = list[tuple[str, str]]
+"""For each reduction its total so far, and what rounding has lost, if that is carried along."""
 
 _LONG = 40  # operations of a loop, from which on it takes fewer vectors at once
 
@@ -26,11 +27,11 @@ class Along(Folding):
         self._settle(level)
 
     def _level(self, name: str, level: int) -> None:
-        reductions, stored, wanted = self._work(level)
-        if not wanted:
+        work = self._work(level)
+        reductions = work.reductions
+        if not work.wanted:
             return
-        lanes = self.lanes
-        many = PANEL if len(every(wanted, self.found)) < _LONG else PANEL // 2
+        many = PANEL if len(every(work.wanted, self.found)) < _LONG else PANEL // 2
         outside = dict(self.found)
         start = self._beginning(reductions)
         self.do(f"br label %{name}.before")
@@ -48,13 +49,34 @@ class Along(Folding):
         place = self.add(f"add i64 {place}, %r")
         self.begin = self.add(f"mul i64 {place}, %inner")
         self.own = self.add(f"mul i64 %{name}.s, %inner")
+        between = self._whole_vectors(name, work, [so_far, *[start] * (many - 1)], outside)
+        ended = self._rest(name, work, between)
+        self.found = outside
+        self.lines.append(f"{name}.done:")
+        done = self._phi(
+            reductions, f"{name}.d", (between, f"{name}.between"), (ended, f"{name}.rest")
+        )
+        self.do(f"%{name}.s1 = add i64 %{name}.s, 1")
+        self.do(f"%{name}.next = icmp slt i64 %{name}.s1, %outer")
+        self.do(f"br i1 %{name}.next, label %{name}.part, label %{name}.after")
+        self.lines.append(f"{name}.after:")
+        for k, node in enumerate(reductions):
+            self.found[node] = self._folded(node, done[k][0])
+
+    def _whole_vectors(
+        self, name: str, work: Work, begins: list[Totals], outside: dict[Node, str]
+    ) -> Totals:
+        """A loop over whole vectors, several at once, and then their totals together.
+
+        It begins with a total for each of the several; and ends in the block ``between``, where
+        ``k`` is the first element that is left.
+        """
+        reductions, many, lanes = work.reductions, len(begins), self.lanes
         self.do(f"%{name}.full = sub i64 %here, {many * lanes - 1}")
         self.do(f"%{name}.some = icmp sgt i64 %{name}.full, 0")
         self.do(f"br i1 %{name}.some, label %{name}, label %{name}.between")
-        # Whole vectors, several at once.
         self.lines.append(f"{name}:")
         self.do(f"%{name}.i = phi i64 [0, %{name}.part], [%{name}.j, %{name}]")
-        begins = [so_far, *[start] * (many - 1)]
         held = [
             self._phi(
                 reductions,
@@ -68,13 +90,13 @@ class Along(Folding):
         for v in range(many):
             index = self.add(f"add i64 %{name}.i, {v * lanes}")
             self.waits = v < many - 1
-            self._step(reductions, stored, wanted, level, index, "", held[v])
-            held[v] = self._named(reductions, f"{name}.n{v}", self.gathered)
+            held[v] = self._named(
+                reductions, f"{name}.n{v}", self._gathering(work, index, "", held[v])
+            )
             self.found = dict(outside)
         self.do(f"%{name}.j = add i64 %{name}.i, {many * lanes}")
         self.do(f"%{name}.more = icmp slt i64 %{name}.j, %{name}.full")
         self.do(f"br i1 %{name}.more, label %{name}, label %{name}.between")
-        # Their totals together.
         self.lines.append(f"{name}.between:")
         self.do(f"%{name}.k = phi i64 [0, %{name}.part], [%{name}.j, %{name}]")
         parts = [
@@ -84,10 +106,13 @@ class Along(Folding):
         joined = parts[0]
         for part in parts[1:]:
             joined = [self._added(node, joined[k], part[k]) for k, node in enumerate(reductions)]
-        between = self._named(reductions, f"{name}.g", joined)
+        return self._named(reductions, f"{name}.g", joined)
+
+    def _rest(self, name: str, work: Work, between: Totals) -> Totals:
+        """A loop over the vectors that are left, of which the last may not be whole."""
+        reductions = work.reductions
         self.do(f"%{name}.left = icmp slt i64 %{name}.k, %here")
         self.do(f"br i1 %{name}.left, label %{name}.rest, label %{name}.done")
-        # What is left, of which the last vector may not be whole.
         self.lines.append(f"{name}.rest:")
         self.do(f"%{name}.x = phi i64 [%{name}.k, %{name}.between], [%{name}.y, %{name}.rest]")
         last = self._phi(
@@ -97,37 +122,18 @@ class Along(Folding):
             (self._pairs(reductions, f"{name}.e"), f"{name}.rest"),
         )
         mask = self._mask(f"%{name}.x", "%here")
-        self._step(reductions, stored, wanted, level, f"%{name}.x", mask, last)
-        ended = self._named(reductions, f"{name}.e", self.gathered)
-        self.found = outside
-        self.do(f"%{name}.y = add i64 %{name}.x, {lanes}")
+        gathered = self._gathering(work, f"%{name}.x", mask, last)
+        ended = self._named(reductions, f"{name}.e", gathered)
+        self.do(f"%{name}.y = add i64 %{name}.x, {self.lanes}")
         self.do(f"%{name}.again = icmp slt i64 %{name}.y, %here")
         self.do(f"br i1 %{name}.again, label %{name}.rest, label %{name}.done")
-        self.lines.append(f"{name}.done:")
-        done = self._phi(
-            reductions, f"{name}.d", (between, f"{name}.between"), (ended, f"{name}.rest")
-        )
-        self.do(f"%{name}.s1 = add i64 %{name}.s, 1")
-        self.do(f"%{name}.next = icmp slt i64 %{name}.s1, %outer")
-        self.do(f"br i1 %{name}.next, label %{name}.part, label %{name}.after")
-        self.lines.append(f"{name}.after:")
-        for k, node in enumerate(reductions):
-            self.found[node] = self._folded(node, done[k][0])
+        return ended
 
-    def _step(
-        self,
-        reductions: Sequence[Node],
-        stored: Sequence[tuple[int, Node]],
-        wanted: Sequence[Node],
-        level: int,
-        index: str,
-        mask: str,
-        totals: list[tuple[str, str]],
-    ) -> None:
-        """One vector: what is computed, added to totals, and stored."""
-        self._computed(wanted, level, index, mask)
-        self.gathered = []
-        for k, node in enumerate(reductions):
+    def _gathering(self, work: Work, index: str, mask: str, totals: Totals) -> Totals:
+        """The totals with one vector added: it is computed, and stored where it is an output."""
+        self._computed(work, index, mask)
+        gathered = []
+        for k, node in enumerate(work.reductions):
             value = self.found[node.args[0]]
             if mask:
                 kind = self.vector(node.dtype)
@@ -138,11 +144,12 @@ class Along(Folding):
                     value = self.add(f"fadd {kind} {self.waiting[k]}, {value}")
                 self.waiting[k] = value
                 if self.waits:
-                    self.gathered.append(totals[k])
+                    gathered.append(totals[k])
                     continue
-            self.gathered.append(self._gathered(node, totals[k], value))
-        for i, out in stored:
+            gathered.append(self._gathered(node, totals[k], value))
+        for i, out in work.stored:
             self._store(i, self.found[out], index, mask)
+        return gathered
 
     def _added(self, node: Node, pair: tuple[str, str], other: tuple[str, str]) -> tuple[str, str]:
         if not self._loses(node):

@@ -19,7 +19,7 @@ import numpy as np
 from fdbr.kernels.expressions import Node, every
 from fdbr.kernels.writer import Writer
 
-__all__ = ["PANEL", "Fold", "Folding"]
+__all__ = ["PANEL", "Fold", "Folding", "Work"]
 
 PANEL = 4  # vectors of a panel
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -np.inf, "min": np.inf}
@@ -44,6 +44,15 @@ class Fold(NamedTuple):
     across: bool
     exact: bool
     offsets: tuple[str, ...]
+
+
+class Work(NamedTuple):
+    """The loop of a level: its reductions, the outputs stored in it, and what both are made of."""
+
+    level: int
+    reductions: list[Node]
+    stored: list[tuple[int, Node]]
+    wanted: list[Node]
 
 
 class Folding(Writer):
@@ -75,21 +84,22 @@ class Folding(Writer):
                 return node
         return None
 
-    def _work(self, level: int) -> tuple[list[Node], list[tuple[int, Node]], list[Node]]:
-        """Of a level, the reductions, what is stored where, and what has to be computed."""
+    def _work(self, level: int) -> Work:
+        """The work of a level."""
         reductions = [n for n in self.nodes if n.op == "reduced" and n.args[0].level == level]
         stored = [(i, o) for i, o in enumerate(self.outs) if o.varies and o.level == level]
         if self.kept is not None and self.kept.level == level:
             stored.append((0, self.kept))
-        return reductions, stored, [n.args[0] for n in reductions] + [out for _, out in stored]
+        wanted = [n.args[0] for n in reductions] + [out for _, out in stored]
+        return Work(level, reductions, stored, wanted)
 
-    def _computed(self, wanted: Sequence[Node], level: int, index: Any, mask: str) -> None:
+    def _computed(self, work: Work, index: Any, mask: str) -> None:
         """The varying nodes at one place of the loop of a level."""
-        if self.kept is not None and self.kept.level < level:
+        if self.kept is not None and self.kept.level < work.level:
             self.found[self.kept] = self._load(
                 self.operands, "r", True, self.kept.dtype, index, mask
             )
-        for node in every(wanted, self.found):
+        for node in every(work.wanted, self.found):
             self.found[node] = self._value(node, index, mask)
 
     def _settle(self, level: int) -> None:
