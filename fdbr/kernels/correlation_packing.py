@@ -6,9 +6,10 @@ block.  Distances are in elements where nothing else is said.
 
 from collections.abc import Iterable, Iterator
 
+from fdbr.kernels.vector_types import VectorTypes
 from fdbr.kernels.words import words
 
-__all__ = ["FIELDS", "KEPT", "UNIT", "Types", "begun", "heights", "packing"]
+__all__ = ["FIELDS", "KEPT", "UNIT", "begun", "heights", "packing"]
 
 FIELDS = (
     *("counter", "units", "x", "weight", "out", "bias", "places", "scratch", "space"),
@@ -63,41 +64,7 @@ declare i64 @llvm.smin.i64(i64, i64)
 """
 
 
-class Types:
-    """The names of vectors' types, and numbers for each lane."""
-
-    def __init__(self, size: int, lanes: int) -> None:
-        self.size, self.lanes = size, lanes
-        self.one = "float" if size == 4 else "double"
-        self.many, self.flags = f"<{lanes} x {self.one}>", f"<{lanes} x i1>"
-        self.whole = f"<{lanes} x i64>"
-        self.suffix = f"v{lanes}f{8 * size}"
-        self.lane = f"<{', '.join(f'i64 {k}' for k in range(lanes))}>"
-        self.first = f"<{lanes} x i32> zeroinitializer"
-
-    def spread(self, name: str, value: str, kind: str = "") -> str:
-        """Instructions that put a number everywhere in a vector."""
-        one = kind or self.one
-        vector = f"<{self.lanes} x {one}>"
-        return (
-            f"  %{name}.head = insertelement {vector} poison, {one} {value}, i64 0\n"
-            f"  %{name} = shufflevector {vector} %{name}.head, {vector} poison, {self.first}\n"
-        )
-
-    def declared(self) -> str:
-        many, flags = self.many, self.flags
-        pointers = f"<{self.lanes} x ptr>"
-        return f"""
-declare {many} @llvm.masked.load.{self.suffix}.p0(ptr, i32 immarg, {flags}, {many})
-declare void @llvm.masked.store.{self.suffix}.p0({many}, ptr, i32 immarg, {flags})
-declare {many} @llvm.masked.gather.{self.suffix}.v{self.lanes}p0({pointers}, i32 immarg, {flags},
-  {many})
-declare {many} @llvm.fma.{self.suffix}({many}, {many}, {many})
-declare {self.one} @llvm.vector.reduce.fadd.{self.suffix}({self.one}, {many})
-"""
-
-
-def _read(t: Types, stride: int) -> str:
+def _read(t: VectorTypes, stride: int) -> str:
     """Read the elements at ``%at`` and those after them, ``stride`` apart: 0 for any number.
 
     There are zeros in the place of elements that are not there.
@@ -132,7 +99,7 @@ def _read(t: Types, stride: int) -> str:
 """
 
 
-def packing(t: Types, stride: int) -> str:
+def packing(t: VectorTypes, stride: int) -> str:
     """Put the elements of windows side by side, and zeros for those in the padding.
 
     A vector may reach beyond a row: what comes after it is written later, and there is room behind

@@ -7,17 +7,17 @@ import functools
 
 from fdbr.kernels.correlation_packing import (
     UNIT,
-    Types,
     begun,
     heights,
     packing,
 )
+from fdbr.kernels.vector_types import VectorTypes
 from fdbr.kernels.words import HEAD, words
 
 __all__ = ["correlating", "turning"]
 
 
-def _tile(t: Types, high: int, wide: int, step: int) -> str:
+def _tile(t: VectorTypes, high: int, wide: int, step: int) -> str:
     """A tile of a product: so many outputs and vectors of windows, which are added to ``out``.
 
     It begins with the bias at the first taps, and with what there is at others.  The weights lie
@@ -171,7 +171,7 @@ def correlating(size: int, lanes: int, high: int, rest: int, wide: int, stride: 
     stride
         How far windows are apart along the last axis, if that is 1 or 2, and else 0.
     """
-    t = Types(size, lanes)
+    t = VectorTypes(size, lanes)
     text = UNIT + t.declared() + packing(t, stride)
     text += "".join(_tile(t, h, wide, high) for h in heights(high, rest))
 

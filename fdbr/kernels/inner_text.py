@@ -5,16 +5,16 @@ Tiles of them stay in registers while all windows of a block are added up.
 
 from fdbr.kernels.correlation_packing import (
     UNIT,
-    Types,
     begun,
     heights,
     packing,
 )
+from fdbr.kernels.vector_types import VectorTypes
 
 __all__ = ["inner"]
 
 
-def _dots(t: Types, high: int, wide: int) -> str:
+def _dots(t: VectorTypes, high: int, wide: int) -> str:
     """Inner products of so many rows of ``y`` and of the block, which are added to ``out``."""
     tiles = [(o, i) for o in range(high) for i in range(wide)]
     text = f"""
@@ -97,7 +97,7 @@ def inner(size: int, lanes: int, high: int, rest: int, wide: int, stride: int) -
     ``weight.group``, and its examples ``out.example``; ``out`` has ``out.step`` from output to
     output; ``shares`` are those of the taps of a group, with ``taps`` in each.
     """
-    t = Types(size, lanes)
+    t = VectorTypes(size, lanes)
     text = UNIT + t.declared() + packing(t, stride)
     for h in heights(high, rest):
         text += _dots(t, h, wide) + (_dots(t, h, 1) if wide > 1 else "")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fdbr.kernels.vector_types import VectorTypes
 from fdbr.kernels.words import HEAD, words
 
 __all__ = ["Windows", "correlated", "summed"]
@@ -24,17 +25,12 @@ class Windows(NamedTuple):
     dilation: tuple[int, ...]
 
 
-class _Text:
+class _Text(VectorTypes):
     """A kernel in the making, for windows of one kind."""
 
     def __init__(self, dtype: Any, windows: Windows, operands: int) -> None:
         self.windows, self.rank = windows, len(windows.kernel)
-        self.type = "float" if dtype.itemsize == 4 else "double"
-        self.lanes = 64 // dtype.itemsize
-        self.size = dtype.itemsize
-        self.suffix = f"v{self.lanes}f{8 * dtype.itemsize}"
-        self.many, self.whole = f"<{self.lanes} x {self.type}>", f"<{self.lanes} x i64>"
-        self.flags = f"<{self.lanes} x i1>"
+        super().__init__(dtype.itemsize, 64 // dtype.itemsize)
         self.zero = f"{self.many} zeroinitializer"
         self.lines: list[str] = []
         self.count = 0
@@ -44,7 +40,6 @@ class _Text:
         self.out = f"%p{operands}"
         self.volume = self.product([f"%size{i}" for i in range(self.rank)])
         self.windowed = self.product([f"%count{i}" for i in range(self.rank)])
-        self.lane = ", ".join(f"i64 {k}" for k in range(self.lanes))
 
     def add(self, text: str) -> str:
         self.count += 1
@@ -68,17 +63,17 @@ class _Text:
         return total
 
     def at(self, base: str, index: str) -> str:
-        return self.add(f"getelementptr {self.type}, ptr {base}, i64 {index}")
+        return self.add(f"getelementptr {self.one}, ptr {base}, i64 {index}")
 
-    def spread(self, number: str, kind: str, one: str) -> str:
+    def everywhere(self, number: str, kind: str, one: str) -> str:
+        """A number in all lanes of a vector."""
         head = self.add(f"insertelement {kind} poison, {one} {number}, i64 0")
-        every = f"<{self.lanes} x i32> zeroinitializer"
-        return self.add(f"shufflevector {kind} {head}, {kind} poison, {every}")
+        return self.add(f"shufflevector {kind} {head}, {kind} poison, {self.first}")
 
     def number(self, place: str) -> str:
         """A number of memory, everywhere in a vector."""
-        one = self.add(f"load {self.type}, ptr {place}, align {self.size}")
-        return self.spread(one, self.many, self.type)
+        one = self.add(f"load {self.one}, ptr {place}, align {self.size}")
+        return self.everywhere(one, self.many, self.one)
 
     def loop(
         self,
@@ -113,8 +108,8 @@ class _Text:
     def mask(self, first: str) -> str:
         """Which windows there are, from one on."""
         left = self.add(f"sub i64 %count{self.rank - 1}, {first}")
-        splat = self.spread(left, self.whole, "i64")
-        return self.add(f"icmp slt {self.whole} <{self.lane}>, {splat}")
+        splat = self.everywhere(left, self.whole, "i64")
+        return self.add(f"icmp slt {self.whole} {self.lane}, {splat}")
 
     def columns(self, first: str) -> list[list[tuple[str, str, str]]]:
         """For each position along the last axis where vectors begin, the places of their elements,
@@ -124,7 +119,7 @@ class _Text:
         """
         *_, steps = zip(*self.windows, strict=True)
         kernel, stride, padding, dilation = steps
-        end = self.spread(f"%size{self.rank - 1}", self.whole, "i64")
+        end = self.everywhere(f"%size{self.rank - 1}", self.whole, "i64")
         step, several = (1, 2) if stride == 2 else (stride, 1)
         lanes = ", ".join(f"i64 {k * step}" for k in range(self.lanes))
         found: list[list[tuple[str, str, str]]] = []
@@ -132,7 +127,7 @@ class _Text:
             found.append([])
             for v in range(several):
                 start = self.moved(k * dilation - padding + v * self.lanes, (first, stride))
-                splat = self.spread(start, self.whole, "i64")
+                splat = self.everywhere(start, self.whole, "i64")
                 places = self.add(f"add {self.whole} <{lanes}>, {splat}")
                 inside = self.add(f"icmp ult {self.whole} {places}, {end}")
                 found[-1].append((start, places, inside))
@@ -194,7 +189,7 @@ class _Text:
             )
         place = self.at(base, begin)
         kind = f"<{self.lanes} x ptr>"
-        every = self.add(f"getelementptr {self.type}, ptr {place}, {self.whole} {places}")
+        every = self.add(f"getelementptr {self.one}, ptr {place}, {self.whole} {places}")
         name = f"@llvm.masked.gather.{self.suffix}.v{self.lanes}p0"
         return self.add(f"call {self.many} {name}({kind} {every}, {end})")
 
@@ -212,7 +207,7 @@ class _Text:
             total = self.add(f"fadd {self.many} {total}, {other}")
             step //= 2
         one = self.add(f"extractelement {self.many} {total}, i64 0")
-        self.do(f"store {self.type} {one}, ptr {place}, align {self.size}")
+        self.do(f"store {self.one} {one}, ptr {place}, align {self.size}")
 
     def text(self, body: Callable[[str, str, str], None]) -> str:
         """The kernel, of which a part has some pairs of an example and a block of outputs."""
@@ -229,15 +224,7 @@ class _Text:
 
         self.loop("%start", "%stop", 1, [], unit)
         self.do("ret void")
-        many, flags, i32 = self.many, self.flags, "i32 immarg"
-        declared = (
-            f"declare {many} @llvm.masked.load.{self.suffix}.p0(ptr, {i32}, {flags}, {many})\n"
-            f"declare void @llvm.masked.store.{self.suffix}.p0({many}, ptr, {i32}, {flags})\n"
-            f"declare {many} @llvm.masked.gather.{self.suffix}.v{self.lanes}p0"
-            f"(<{self.lanes} x ptr>, {i32}, {flags}, {many})\n"
-            f"declare {many} @llvm.fma.{self.suffix}({many}, {many}, {many})\n"
-        )
-        return declared + HEAD + "\n".join(self.lines) + "\n}\n"
+        return self.declared() + HEAD + "\n".join(self.lines) + "\n}\n"
 
 
 def summed(dtype: Any, windows: Windows, operands: int, block: int) -> str:
