@@ -100,7 +100,7 @@ class _Part:
         self.take_up()
 
     def visits(self) -> list[int]:
-        """How often Python has run each of the blocks."""
+        """The number of times that Python has run each of the blocks."""
         raise NotImplementedError
 
     def take_up(self) -> list[Any]:

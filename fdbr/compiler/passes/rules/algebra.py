@@ -27,25 +27,6 @@ def times_one(step: Instruction, facts: Facts) -> Found:
     return Same(y) if facts.number(x) == 1 else None
 
 
-@rule(op.DIVIDE)
-def by_one(step: Instruction, facts: Facts) -> Found:
-    """``x / 1`` is ``x``."""
-    x, y = step.operands
-    return Same(x) if facts.number(y) == 1 and not _is_complex(step) else None
-
-
-@rule(op.ADD)
-def plus_zero(step: Instruction, facts: Facts) -> Found:
-    """``x + 0`` is ``x``; of floating numbers ``x - 0`` alone, which leaves -0.0 what it is."""
-    x, y = step.operands
-    least = -1.0 if step.outs[0].kind.dtype.kind == "f" else 1.0  # the sign of the zero
-    if step.outs[0].kind.dtype.kind == "c":
-        return None
-    if _is_zero(facts.number(y), least):
-        return Same(x)
-    return Same(y) if _is_zero(facts.number(x), least) else None
-
-
 @rule(op.SUBTRACT)
 def minus_zero(step: Instruction, facts: Facts) -> Found:
     """``x - 0`` is ``x``; not if the zero is negative."""
@@ -143,20 +124,6 @@ def again(step: Instruction, facts: Facts) -> Found:
     """Simplify idempotent functions: ``f(f(x)) = f(x)``."""
     (x,) = step.operands
     return Same(x) if facts.made_by(x, step.primitive) else None
-
-
-@rule(op.LOGICAL_NOT, op.BITWISE_INVERT, op.CONJ)
-def back(step: Instruction, facts: Facts) -> Found:
-    """Simplify involutions: ``f(f(x)) = x``."""
-    maker = facts.made_by(step.operands[0], step.primitive)
-    return Same(maker.operands[0]) if maker else None
-
-
-@rule(op.REAL, op.CONJ)
-def of_reals(step: Instruction, facts: Facts) -> Found:
-    """The real part, and the conjugate, of a real number is itself."""
-    (x,) = step.operands
-    return Same(x) if kind_of(x).dtype.kind == "f" else None
 
 
 @rule(op.ASTYPE_INEXACT, op.ASTYPE_EXACT)

@@ -58,21 +58,6 @@ def _taken(step: Instruction, facts: Facts, operand: Any) -> Any:
     return maker.operands[0] if mine.kind in "fc" or mine == step.outs[0].kind.dtype else None
 
 
-@rule(op.NEGATIVE)
-def of_multiple(step: Instruction, facts: Facts) -> Found:
-    """``-(x * 2)`` is ``x * -2``, and ``-(x / 3)`` is ``x / -3``."""
-    maker = facts.only_made_by(step.operands[0], op.MULTIPLY, op.DIVIDE)
-    if maker is None or step.outs[0].kind.dtype.kind != "f":
-        return None
-    for position, operand in enumerate(maker.operands):
-        negated = _negated(operand)
-        if negated is not None:
-            operands = list(maker.operands)
-            operands[position] = negated
-            return applied(step, maker.primitive, *operands)
-    return None
-
-
 @rule(op.MULTIPLY, op.DIVIDE)
 def of_negatives(step: Instruction, facts: Facts) -> Found:
     """``-x * -y`` is ``x * y``, and ``-x * 2`` is ``x * -2``."""
@@ -90,14 +75,6 @@ def of_negatives(step: Instruction, facts: Facts) -> Found:
         for maker, o in zip(makers, inner, strict=True)
     )
     return instead(step, *inner) if floating and all(o is not None for o in inner) else None
-
-
-@rule(op.SQUARE, op.REAL_ABS, op.COS, op.COSH)
-def of_negative(step: Instruction, facts: Facts) -> Found:
-    """Even functions are the same of ``-x`` and of ``x``."""
-    (x,) = step.operands
-    maker = facts.only_made_by(x, op.NEGATIVE)
-    return instead(step, maker.operands[0]) if maker and x.kind.dtype.kind == "f" else None
 
 
 def _negated(constant: Any) -> Any:

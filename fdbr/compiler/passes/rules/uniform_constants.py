@@ -86,11 +86,3 @@ def between_equals(step: Instruction, facts: Facts) -> Found:
     """A choice between ``x`` and ``x`` is ``x``."""
     _, x, y = step.operands
     return Same(x) if x is y else None
-
-
-@rule(op.WHERE)
-def by_the_contrary(step: Instruction, facts: Facts) -> Found:
-    """A choice by a negation is the contrary choice."""
-    condition, x, y = step.operands
-    maker = facts.only_made_by(condition, op.LOGICAL_NOT)
-    return instead(step, maker.operands[0], y, x) if maker else None
