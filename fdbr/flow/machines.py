@@ -34,7 +34,7 @@ _FEW_APART = 1.5  # and for each example, where Python runs blocks for all of a 
 
 @attrs.frozen(eq=False)
 class Way:
-    """What is done on the way back over a block, with some cotangents.
+    """The way back over a block, with some cotangents.
 
     Attributes
     ----------
@@ -404,7 +404,7 @@ class Machine:
             block.finish()
 
     def waiting(self) -> int:
-        """How many kernels have not been compiled yet."""
+        """The number of kernels that have not been compiled yet."""
         waiting = sum(block.waiting() for block in self._blocks)
         return waiting + sum(len(part.take_up()) for part in self._parts())
 
