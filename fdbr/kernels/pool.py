@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.kernels import large_blocks
 from fdbr.kernels.machine import address_of
 from fdbr.threads import available
 
@@ -319,6 +320,7 @@ def launch(kernel: int, table: int, rows: int, grain: int, parts: int) -> None:
     parts
         At most 65,535.
     """
+    large_blocks.keep()  # what is large enough for kernels is made anew in each step
     pool = _pool
     if parts > 1 and pool.lock.acquire(blocking=False):
         try:
