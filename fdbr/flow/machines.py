@@ -150,7 +150,8 @@ class _Forward(_Part):
                 results[number] = [
                     shown.setdefault((register, out.kind), len(shown)) for register, out in pairs
                 ]
-                program = program.replace(None, [out for _, out in pairs])
+                if len(pairs) < len(program.outputs):
+                    program = program.replace(None, [out for _, out in pairs])
                 writes: Any = tuple([register for register, _ in pairs])
             else:
                 kind = kind_of(program.outputs[0])

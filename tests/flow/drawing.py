@@ -17,7 +17,7 @@ EXPRESSIONS = [
     "0.7 * {a} + 0.1",
     "np.exp(-{a} * {a}) + {b}",
     "np.cos({a} * {b})",
-    "({a} if {a} > {b} else 0.5 * {b})",
+    "({a} if number({a}) > number({b}) else 0.5 * {b})",
 ]
 CONDITIONS = [
     "{a} > {k}",
@@ -26,6 +26,7 @@ CONDITIONS = [
     "n % 2 == 0",
     "not {a} < {k} or n > 2",
     "abs({a}) > abs({b})",
+    "n and {a} > {b}",
 ]
 
 
@@ -36,15 +37,15 @@ class _Writer:
         self.random = random.Random(seed)
         self.fuels = 0
 
-    def filled(self, text: str) -> str:
-        a, b = self.random.choices("xyz", k=2)
+    def filled(self, text: str, around: str = "{}") -> str:
+        a, b = map(around.format, self.random.choices("xyz", k=2))
         return text.format(a=a, b=b, k=round(self.random.uniform(-0.6, 0.6), 2))
 
     def expression(self) -> str:
         return self.filled(self.random.choice(EXPRESSIONS))
 
     def condition(self) -> str:
-        return self.filled(self.random.choice(CONDITIONS))
+        return self.filled(self.random.choice(CONDITIONS), "number({})")
 
     def assignment(self, inside: bool) -> list[str]:
         kind = self.random.random()
@@ -58,6 +59,11 @@ class _Writer:
             called = f"helper(x, {self.expression()})"
             return [f"{self.random.choice('xyz')} = {self.expression()} + {called}"]
         return [f"{self.random.choice('xyz')} = {self.expression()}"]
+
+    def leaving(self) -> list[str]:
+        """A way out of the innermost loop, or of the function."""
+        word = self.random.choice(["break", "continue", f"return {self.expression()}"])
+        return [f"if {self.condition()}:", f"    {word}"]
 
     def block(self, depth: int, inside: bool = False) -> list[str]:
         lines: list[str] = []
@@ -75,8 +81,7 @@ class _Writer:
             else:
                 lines += self.assignment(inside)
                 if inside and self.random.random() < 0.2:
-                    word = self.random.choice(["break", "continue"])
-                    lines += [f"if {self.condition()}:", f"    {word}"]
+                    lines += self.leaving()
         return lines
 
     def while_loop(self, depth: int) -> list[str]:
@@ -84,8 +89,10 @@ class _Writer:
         self.fuels += 1
         fuel = f"u{self.fuels}"
         bound = self.random.choice(["", f" and n < {self.random.randint(3, 9)}"])
-        lines = [f"{fuel} = 1 + 2 * np.tanh({self.expression()}) ** 2"]
-        lines += [f"while {fuel} > {self.random.choice(['0.5', '1', '0.2 + y * y'])}{bound}:"]
+        lines = [f"{fuel} = 1 + 2 * np.tanh(number({self.expression()})) ** 2"]
+        lines += [
+            f"while {fuel} > {self.random.choice(['0.5', '1', '0.2 + number(y * y)'])}{bound}:"
+        ]
         lines += [f"    {fuel} = {fuel} * {self.random.choice(['0.5', '0.35'])} - 0.01"]
         if self.random.random() < 0.5:
             lines += [f"    if {self.condition()}:", f"        {fuel} = {fuel} - 0.3"]
@@ -113,9 +120,9 @@ class _Writer:
 
 
 def random_function(seed: int) -> Callable[[Any, Any], Any]:
-    """A function of two numbers; its attribute ``source`` is its text."""
+    """A function of two numbers, or of two arrays; its attribute ``source`` is its text."""
     source = _Writer(seed).source()
-    scope: dict[str, Any] = {"np": np, "__name__": "drawn"}
+    scope: dict[str, Any] = {"np": np, "number": np.mean, "__name__": "drawn"}
     exec(compile(source, f"<drawn {seed}>", "exec"), scope)
     f: Callable[[Any, Any], Any] = scope["f"]
     f.source = source  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ blocks work in, of which one runs at a time.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import attrs
 import numpy as np
@@ -300,15 +301,10 @@ class ControlFlow:
     def _add(self, number: int, block: BasicBlock) -> None:
         """The records of a block."""
         program = block.program
-        steps = program.steps
-        builder = Builder(_natives(program))
-        built = builder.build(steps, 0)
-        sources = builder.results(program.outputs, len(steps))
-        memory = plan(program, builder.own, builder.looks, builder.scratch, builder.early)
-        built.leave_out(memory.inside)
+        native = _native(program)
+        sources = native.sources
         given, taken = self._place(block, program)
-        roots = [*built.roots().values(), *(slot.root for slot in sources)]
-        self._place_roots([r for r in roots if r not in builder.moving], memory, given | taken)
+        self._place_roots(native.roots, native.memory, given | taken)
         records = self._records
         if self._keeps:
             room = sum(_padded(variable.kind) for variable in program.inputs)
@@ -317,7 +313,7 @@ class ControlFlow:
             records.append(_Plain(NOTE, (), number + 1))
         for variable in reversed(list(taken)):
             records.append(_Plain(POP, (_raw(variable),), _padded(variable.kind)))
-        records += built.records
+        records += native.records
         self._write(block, sources, given)
         self._go_on(number, block, sources)
 
@@ -399,6 +395,34 @@ def _show(words: Any, log: Log, read: int = 0) -> None:
     words[LOG], words[LOG + 1] = address + log.used - read, address + log.words.nbytes
 
 
+@attrs.frozen(eq=False)
+class _Native:
+    """What does a program: records, where its results are then, and the memory of both."""
+
+    records: list[Record]
+    sources: list[Slot]
+    roots: list[Any]
+    memory: Plan
+
+
+_known: WeakKeyDictionary[Program, _Native] = WeakKeyDictionary()
+
+
+def _native(program: Program) -> _Native:
+    """What does a program; it is kept, for graphs grow and are compiled anew."""
+    found = _known.get(program)
+    if found is None:
+        builder = Builder(_natives(program))
+        built = builder.build(program.steps, 0)
+        sources = builder.results(program.outputs, len(program.steps))
+        memory = plan(program, builder.own, builder.looks, builder.scratch, builder.early)
+        built.leave_out(memory.inside)
+        roots = [*built.roots().values(), *(slot.root for slot in sources)]
+        roots = [root for root in roots if root not in builder.moving]
+        found = _known[program] = _Native(built.records, sources, roots, memory)
+    return found
+
+
 def _natives(program: Program) -> Natives:
     """The native forms of a program's steps.
 
@@ -436,11 +460,19 @@ def _registers(
     for register, kind in found:
         if register is not None:
             sizes[register] = max(sizes.get(register, 1), kind.nbytes)
-    moves = [move for block in blocks for move in block.moves]
-    for _ in moves:
-        for move in moves:
-            size = max(sizes.get(register, 1) for register in move)
-            sizes.update(dict.fromkeys(move, size))
+    near: dict[int, list[int]] = {}
+    for block in blocks:
+        for register, other in block.moves:
+            near.setdefault(register, []).append(other)
+            near.setdefault(other, []).append(register)
+    waiting = sorted(near, key=lambda register: sizes.get(register, 1))
+    while waiting:  # what is moved about is as large everywhere
+        register = waiting.pop()
+        size = sizes.setdefault(register, 1)
+        for other in near[register]:
+            if sizes.get(other, 0) < size:
+                sizes[other] = size
+                waiting.append(other)
     return {register: _memory(size).root for register, size in sizes.items()}
 
 
