@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops
-from fdbr.compiler.backends.cpu import conv, conv_matmuls
+from fdbr.compiler.backends.cpu import conv
 from fdbr.ops.networks import im2col
 from fdbr.ops.networks.windows import Geometry
 
@@ -137,27 +137,6 @@ def test_what_is_not_a_number_spreads_no_further_than_its_windows():
     ct = VALUES["conv_input"](np, y, weight, geometry=geometry, groups=1, size=(9, 9))
     expected = im2col.correlate_transposed(np, y, weight, geometry, 1, (9, 9))
     assert_nans(np.isfinite(ct), np.isfinite(expected))
-
-
-@settings(max_examples=40)
-@given(st.data())
-def test_products_beside_convolutions(data):
-    rows, depth, count = (data.draw(st.integers(1, n)) for n in (40, 70, 40))
-    dtype = data.draw(st.sampled_from([np.float32, np.float64]))
-    generator = np.random.default_rng(data.draw(st.integers(0, 99)))
-    a = generator.standard_normal((rows, depth)).astype(dtype)
-    b = generator.standard_normal((depth, count)).astype(dtype)
-    a = np.asfortranarray(a) if data.draw(st.booleans()) else a
-    b = np.asfortranarray(b) if data.draw(st.booleans()) else b
-    out = np.empty((rows, count), dtype) if data.draw(st.booleans()) else None
-    found = conv_matmuls.multiply(a, b, out)
-    assert out is None or found is out
-    assert_same(found, a @ b)
-    with pytest.MonkeyPatch.context() as patch:  # in smaller parts, on more threads
-        patch.setattr(conv_matmuls, "_WORTH", 0)
-        patch.setattr(conv_matmuls, "_CACHED", 64)
-        patch.setattr(conv_matmuls, "thread_count", lambda: 3)
-        np.testing.assert_array_equal(conv_matmuls.multiply(a, b), found)
 
 
 def network(weights, x):

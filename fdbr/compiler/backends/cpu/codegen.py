@@ -15,11 +15,12 @@ from fdbr.compiler.backends.cpu.buffer_assignment import Plan, is_join, plan
 from fdbr.compiler.backends.cpu.kernel import Kernel, native, otherwise
 from fdbr.compiler.backends.cpu.kernel_calls import call_lines
 from fdbr.compiler.backends.cpu.loop_calls import loop_lines
+from fdbr.compiler.backends.cpu.matmuls import is_threaded
 from fdbr.compiler.backends.cpu.sequence_building import Builder
 from fdbr.compiler.backends.cpu.sequence_lines import Sequences
 from fdbr.compiler.backends.cpu.sequencing import Natives, Run, gathered, is_look
 from fdbr.compiler.backends.cpu.small_matmuls import product_lines
-from fdbr.compiler.backends.cpu.window_kernels import VALUES, WINDOWS
+from fdbr.compiler.backends.cpu.window_kernels import VALUES
 from fdbr.compiler.backends.cpu.workspaces import give, taker
 from fdbr.compiler.backends.stepwise import is_direct
 from fdbr.compiler.ir import op
@@ -62,10 +63,9 @@ _IN_PLACE = {op.SUBTRACT_AT_LABELS: take_at_labels}
 class _Writer:
     """The lines of the function, and the values that they name."""
 
-    def __init__(self, memory: Plan, values: dict[Primitive, Any], waits: bool) -> None:
+    def __init__(self, memory: Plan, waits: bool) -> None:
         self.places = memory.places
         self.inside = memory.inside
-        self.values = values
         self.waits = waits
         self.has_block = False
         self.kernels: dict[str, Any] = {}  # those that are not compiled yet
@@ -110,7 +110,7 @@ class _Writer:
 
     def own(self, primitive: Primitive, value: Callable[..., Any]) -> str:
         """An expression for what computes a primitive: its value, or the CPU's own."""
-        found = self.values.get(primitive)
+        found = VALUES.get(primitive)
         if found is not None and not self.waits:
             found = otherwise(found, value)
             self._held.append(found)  # its number is its name
@@ -148,8 +148,7 @@ def generate(
     A program that writes over inputs takes a list besides.  It gets an item when the first of
     them is about to be lost; without the list they are spared, and copies written over.
     """
-    values = _own_values(program)
-    natives = Natives(program, products, bool(values), _passed_on(program))
+    natives = Natives(program, products, _passed_on(program))
     units = gathered(program, natives)
     steps = [step for unit in units for step in _steps_of(unit)]
     program = program.replace(steps)
@@ -157,7 +156,7 @@ def generate(
     sequences = Sequences(units, program.outputs, builder)
     memory = plan(program, builder.own, builder.looks, builder.scratch, builder.early)
     code = sequences.code(memory, waits)
-    writer = _Writer(memory, values, waits)
+    writer = _Writer(memory, waits)
     writer.has_block = bool(memory.size or sequences.built)
     writer.rooted = {v for unit in units if isinstance(unit, Run) for v in unit.roots}
     heads = [writer.variable(variable) for variable in program.inputs]
@@ -319,14 +318,14 @@ def _write_product(writer: _Writer, step: Instruction, small: bool) -> None:
         return
     a, b, *bias = map(writer.operand, step.operands)
     b += "" if step.primitive is op.MATMUL else ".T"
-    function = "dot" if len(out.kind.shape) == 2 else "matmul"
-    if function == "dot" and writer.values:
-        own = writer.own(op.MATMUL, lambda xp, a, b, out: np.dot(a, b, out))
+    function = np.dot if len(out.kind.shape) == 2 else np.matmul
+    if is_threaded(step):
+        own = writer.own(op.MATMUL, lambda xp, a, b, out: function(a, b, out=out))
         writer.lines.append(f"{own}(np, {a}, {b}, {name})")
-    elif function == "dot":
+    elif function is np.dot:
         writer.lines.append(f"{a}.dot({b}, {name})")
     else:
-        writer.lines.append(f"np.{function}({a}, {b}, out={name})")
+        writer.lines.append(f"np.matmul({a}, {b}, out={name})")
     writer.lines += [f"{name} += {part}" for part in bias]
 
 
@@ -378,16 +377,11 @@ def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -
         value = step.primitive.value
         if is_variable(step.operands[0]) and step.operands[0] in own:
             value = _IN_PLACE.get(step.primitive, value)
-        function = writer.own(step.primitive, value)
+        ours = step.primitive not in op.PRODUCTS or is_threaded(step)
+        function = writer.own(step.primitive, value) if ours else writer.constant(value, "f")
         right = f"{function}({', '.join(['np', *operands, *params])})"
     else:
         primitive = writer.constant(step.primitive, "p")
         keywords = f"dict({', '.join(params)})"
         right = f"dispatch({primitive}, ({''.join(o + ', ' for o in operands)}), {keywords})"
     writer.lines.append(f"{left} = {right}")
-
-
-def _own_values(program: Program) -> dict[Primitive, Any]:
-    """The CPU's own values of primitives, in programs with windows."""
-    applied = {step.primitive for step in program.steps if isinstance(step, Instruction)}
-    return {} if applied.isdisjoint(WINDOWS) else VALUES

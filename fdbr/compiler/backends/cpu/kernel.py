@@ -156,12 +156,18 @@ def joined_parts(combine: Combine, found: Any, parts: tuple[Any, ...]) -> tuple[
 
 def otherwise(own: Callable[..., Any], value: Callable[..., Any]) -> Callable[..., Any]:
     """Compute a primitive by kernels, or by its value as long as they are not compiled."""
+    there = False
 
     def either(*operands: Any, **params: Any) -> Any:
+        nonlocal there
+        if there:
+            return own(*operands, **params)
         try:
             with impatient():
-                return own(*operands, **params)
+                found = own(*operands, **params)
         except NotCompiledError:
             return value(*operands, **params)
+        there = True
+        return found
 
     return either

@@ -19,8 +19,8 @@ __all__ = ["NAMES"]
 def product(code: str, high: int, wide: int) -> Any:
     """Compute a tile of ``a @ b``, where the elements of a row of ``b`` lie side by side.
 
-    It is ``out[i, j] = sum(a[i, k] * b[k, j])`` for ``high`` rows ``i`` and ``wide`` vectors ``j``,
-    with the sum over ``depth`` numbers ``k``.
+    It is ``out[i, j] = begin[i, j] + sum(a[i, k] * b[k, j])`` for ``high`` rows ``i`` and ``wide``
+    vectors ``j``, with the sum over ``depth`` numbers ``k``.
     """
 
     @intrinsic
@@ -31,12 +31,15 @@ def product(code: str, high: int, wide: int) -> Any:
         a_step: Value,
         b: Value,
         b_row: Value,
+        begin: Value,
+        begin_row: Value,
         out: Value,
         out_row: Value,
         depth: Value,
     ) -> None:
         v = Vectors(builder, code)
-        cells = [v.cells(wide) for _ in range(high)]
+        starts = [v.stepped(begin, begin_row, i) for i in range(high)]
+        cells = [[v.cell(v.load(row, j * v.bytes)) for j in range(wide)] for row in starts]
         rows = [v.times(i, a_row) for i in range(high)]
         with builder.loop("0", depth.text) as index:
             left, right = v.stepped(a, a_step, index), v.stepped(b, b_row, index)
@@ -97,4 +100,23 @@ def inner(code: str, high: int, wide: int) -> Any:
     return tile
 
 
-NAMES = {"inner": inner, "product": product}
+def turned(code: str) -> Any:
+    """Transpose a square of as many numbers as vectors have, from rows to rows.
+
+    Each round interleaves the first half of the rows with the second one.
+    """
+
+    @intrinsic
+    def turn(builder: Builder, x: Value, x_row: Value, out: Value, out_row: Value) -> None:
+        v = Vectors(builder, code)
+        rows = [v.load(v.stepped(x, x_row, i)) for i in range(v.count)]
+        for _ in range(v.count.bit_length() - 1):
+            pairs = zip(rows[: v.count // 2], rows[v.count // 2 :], strict=True)
+            rows = [half for one, other in pairs for half in v.interleaved(one, other)]
+        for i, row in enumerate(rows):
+            v.store(row, v.stepped(out, out_row, i))
+
+    return turn
+
+
+NAMES = {"inner": inner, "product": product, "turned": turned}

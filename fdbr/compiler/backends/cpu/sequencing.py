@@ -10,6 +10,7 @@ from fdbr.compiler.backends.cpu.blas import is_blas_product
 from fdbr.compiler.backends.cpu.element_code import cost
 from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.backends.cpu.looks import Look, looked
+from fdbr.compiler.backends.cpu.matmuls import is_threaded
 from fdbr.compiler.backends.cpu.native_copies import ordered_look
 from fdbr.compiler.backends.cpu.native_forms import native_form, parts_of
 from fdbr.compiler.backends.cpu.small_kernels import is_plain_loop, loop_weight
@@ -76,11 +77,8 @@ class Natives:
         The results that are read soon after they are made.
     """
 
-    def __init__(
-        self, program: Program, products: bool, own: bool, passed_on: Container[Variable]
-    ) -> None:
+    def __init__(self, program: Program, products: bool, passed_on: Container[Variable]) -> None:
         self.products = products
-        self.own = own
         self.passed_on = passed_on
         self.gapped = _gapped(program.steps)
         self.uses: dict[Any, int] = {}
@@ -96,8 +94,11 @@ class Natives:
             self._forms[step] = native_form(step, self.passed_on, self.gapped)
         return self._forms[step]
 
-    def is_native(self, step: Step, made: Container[Variable]) -> bool:
-        """Whether a step can be part of a sequence that has made some values already."""
+    def is_native(self, step: Step, made: Container[Variable], turns: bool = False) -> bool:
+        """Whether a step can be part of a sequence that has made some values already.
+
+        It is so for more products if they are in the ``turns`` of a loop: there all have to be.
+        """
         if isinstance(step, Guard):
             return _is_check(step, made)
         if isinstance(step, Fused):
@@ -115,7 +116,7 @@ class Natives:
             return form.rows == 1 or form.rows * form.weight < WORTH
         if is_look(step):
             return True
-        return self.products and self._is_simple(step)
+        return self.products and self._is_simple(step, turns)
 
     def _is_native_loop(self, step: Instruction, loop: Loop) -> bool:
         """Whether machine code runs all of a loop's turns."""
@@ -129,20 +130,20 @@ class Natives:
             found = found and all(kind.dtype in CODES and kind.size for kind in kinds)
             found = found and all(map(_is_plain_data, loop.data, data_inputs(loop)))
             for inner in loop.body.steps if found else ():
-                if not self.is_native(inner, made):
+                if not self.is_native(inner, made, turns=True):
                     found = False
                     break
                 made.update(inner.outs)
             self._loops[loop] = found
         return self._loops[loop]
 
-    def _is_simple(self, step: Instruction) -> bool:
+    def _is_simple(self, step: Instruction, turns: bool) -> bool:
         """Whether a step that no pass has put in a kernel can have one to itself."""
         if self.is_small_product(step):
             weight = write_product(step).weight * write_product(step).rows
             return weight < 8 * WORTH
-        if not self.own and is_blas_product(step):
-            return True
+        if is_blas_product(step):
+            return turns or not is_threaded(step)
         if loop_weight((step,)) >= WORTH:
             return False
         return is_plain_loop(step) or reduction(step) is not None

@@ -37,6 +37,21 @@ class Vectors:
         self.builder.cells += found
         return found
 
+    def cell(self, start: str) -> Cell:
+        """A vector that changes, until it is let go."""
+        return self.cells(1, start)[0]
+
+    def interleaved(self, a: str, b: str) -> tuple[str, str]:
+        """Two vectors with the numbers of both in turn: those of the first halves, then others."""
+        n, found = self.count, []
+        for first in (0, n // 2):
+            places = [f"i32 {x}" for i in range(first, first + n // 2) for x in (i, n + i)]
+            mask = f"<{n} x i32> <{', '.join(places)}>"
+            found.append(
+                self.builder.add(f"shufflevector {self.type} {a}, {self.type} {b}, {mask}")
+            )
+        return found[0], found[1]
+
     def let_go(self) -> None:
         """Carry no cells any more."""
         self.builder.cells.clear()

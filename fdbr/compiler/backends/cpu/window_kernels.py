@@ -3,25 +3,24 @@
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.compiler.backends.cpu import batch_last_copy, conv, conv_matmuls, pool_kernels
+from fdbr.compiler.backends.cpu import batch_last_copy, conv, matmuls, pool_kernels
 from fdbr.compiler.ir import op
 from fdbr.compiler.passes.program_primitives import (
     EXAMPLES_LAST,
     PULLED,
-    PUT_LAST,
     WITH_RELU,
     last,
     to_last,
 )
 from fdbr.core import Primitive
 
-__all__ = ["VALUES", "WINDOWS"]
+__all__ = ["VALUES"]
 
 _OWN = conv.VALUES | pool_kernels.VALUES
 _LAST = {last[p]: to_last(_OWN[p], *how) for p, how in EXAMPLES_LAST.items() if p in _OWN}
 
 VALUES: dict[Primitive, Callable[..., Any]] = {
-    **conv_matmuls.VALUES,
+    **matmuls.VALUES,
     **batch_last_copy.VALUES,
     **_OWN,
     **_LAST,
@@ -31,6 +30,3 @@ VALUES: dict[Primitive, Callable[..., Any]] = {
     },
     PULLED[last[op.TO_WINNERS]]: to_last(_OWN[PULLED[op.TO_WINNERS]], (0, 1, 2), True),
 }
-
-WINDOWS = frozenset(VALUES) - {*op.PRODUCTS, PUT_LAST}
-"""Those of convolutions and pooling."""
