@@ -431,10 +431,10 @@ def _natives(program: Program) -> Natives:
     NotImplementedError
         If one has none.
     """
-    natives = Natives(program, True, False, {v for step in program.steps for v in step.reads})
+    natives = Natives(program, True, {v for step in program.steps for v in step.reads})
     made: set[Variable] = set()
     for step in program.steps:
-        if not natives.is_native(step, made):
+        if not natives.is_native(step, made, whole=True):
             raise NotImplementedError(f"{step} is no machine code")
         made.update(step.outs)
     for value in (*program.inputs, *program.outputs):

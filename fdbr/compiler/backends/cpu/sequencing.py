@@ -94,10 +94,10 @@ class Natives:
             self._forms[step] = native_form(step, self.passed_on, self.gapped)
         return self._forms[step]
 
-    def is_native(self, step: Step, made: Container[Variable], turns: bool = False) -> bool:
+    def is_native(self, step: Step, made: Container[Variable], whole: bool = False) -> bool:
         """Whether a step can be part of a sequence that has made some values already.
 
-        It is so for more products if they are in the ``turns`` of a loop: there all have to be.
+        Products that are worth several threads can, too, where the ``whole`` has to be a sequence.
         """
         if isinstance(step, Guard):
             return _is_check(step, made)
@@ -116,7 +116,7 @@ class Natives:
             return form.rows == 1 or form.rows * form.weight < WORTH
         if is_look(step):
             return True
-        return self.products and self._is_simple(step, turns)
+        return self.products and self._is_simple(step, whole)
 
     def _is_native_loop(self, step: Instruction, loop: Loop) -> bool:
         """Whether machine code runs all of a loop's turns."""
@@ -130,20 +130,20 @@ class Natives:
             found = found and all(kind.dtype in CODES and kind.size for kind in kinds)
             found = found and all(map(_is_plain_data, loop.data, data_inputs(loop)))
             for inner in loop.body.steps if found else ():
-                if not self.is_native(inner, made, turns=True):
+                if not self.is_native(inner, made, whole=True):
                     found = False
                     break
                 made.update(inner.outs)
             self._loops[loop] = found
         return self._loops[loop]
 
-    def _is_simple(self, step: Instruction, turns: bool) -> bool:
+    def _is_simple(self, step: Instruction, whole: bool) -> bool:
         """Whether a step that no pass has put in a kernel can have one to itself."""
         if self.is_small_product(step):
             weight = write_product(step).weight * write_product(step).rows
             return weight < 8 * WORTH
         if is_blas_product(step):
-            return turns or not is_threaded(step)
+            return whole or not is_threaded(step)
         if loop_weight((step,)) >= WORTH:
             return False
         return is_plain_loop(step) or reduction(step) is not None
