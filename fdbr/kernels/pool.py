@@ -30,7 +30,7 @@ __all__ = ["launch", "part_count", "thread_count"]
 # rows and grain, whether the caller sleeps, and two semaphores of the C library: for threads, and
 # for the caller.  A semaphore takes four words at most.
 _WORDS = 16
-_PATIENCE = 32  # launches in which nobody helps
+_PATIENCE = 2  # launches in which nobody helps; where there are more threads, as many
 
 _PART = """
 declare i32 @sem_wait(ptr)
@@ -242,6 +242,8 @@ class _Pool:
         self.helpers = -1
         self.threads: list[threading.Thread] = []
         self.alone = 0  # launches, one after the other, in which nobody helped
+        self.core = -1  # that of the caller for which threads were dispersed
+        self.cores: set[int] = set()  # those that they may use
 
     def start(self) -> None:
         """Start threads, where the C library's semaphore is known: zeros are one in Linux's."""
@@ -249,6 +251,7 @@ class _Pool:
         self.helpers = 0
         if hasattr(os, "sched_getaffinity"):
             serve = _function(_SERVE, 1)
+            self.cores = os.sched_getaffinity(0)
             with contextlib.suppress(RuntimeError):  # Python ends, and begins no more of them
                 for _ in range(thread_count() - 1):
                     thread = threading.Thread(
@@ -262,12 +265,22 @@ class _Pool:
         """Let threads run on other cores than the caller's.
 
         Some schedulers leave a thread that sleeps most of the time on the core of the one that
-        wakes it, where it can do nothing before that one is done.
+        wakes it, where it can do nothing before that one is done.  And the caller may come back
+        from a sleep on another core than before, which is then theirs.
         """
         with contextlib.suppress(OSError, AttributeError):
-            others = os.sched_getaffinity(0) - {ctypes.CDLL(None).sched_getcpu()}
+            core = _c_library().sched_getcpu()
+            if core == self.core:
+                return
+            self.core = core
+            others = self.cores - {core}
             for thread in self.threads if others else ():
                 os.sched_setaffinity(thread.native_id or 0, others)
+
+
+@functools.cache
+def _c_library() -> Any:
+    return ctypes.CDLL(None)
 
 
 _pool = _Pool()
@@ -330,7 +343,7 @@ def launch(kernel: int, table: int, rows: int, grain: int, parts: int) -> None:
                 helpers = min(pool.helpers, parts - 1)
                 done = pool.launch(pool.address, kernel, table, rows, grain, parts, helpers)
                 pool.alone = pool.alone + 1 if done == parts else 0
-                if pool.alone == _PATIENCE:
+                if pool.alone >= _PATIENCE and pool.alone >= pool.helpers:
                     pool.alone = 0
                     pool.disperse()
                 return

@@ -1,5 +1,6 @@
 """Elements arranged anew: triangles, repetitions, grids, and differences of neighbours."""
 
+import contextlib
 from typing import Any, Literal
 
 import numpy as np
@@ -235,8 +236,9 @@ def diff(
     before = (slice(None),) * axis
     for _ in range(min(n, x.shape[axis])):  # after which nothing is left
         later, earlier = x[(*before, slice(1, None))], x[(*before, slice(None, -1))]
-        with where_they_lie(x.shape[-1] if x.size >= _LARGE else 0):
-            x = (not_equal if x.dtype.kind == "b" else subtract)(later, earlier)
+        apart = not_equal if x.dtype.kind == "b" else subtract
+        with where_they_lie(x.shape[-1]) if x.size >= _LARGE else contextlib.nullcontext():
+            x = apart(later, earlier)
     return x
 
 

@@ -307,5 +307,7 @@ def _is_nest(value: Any) -> bool:
 
 def arrays(*values: Any) -> list[Any]:
     """Values as arrays, of the module of those among them that are arrays already."""
+    if set(map(type, values)) == {np.ndarray}:  # the usual case
+        return list(values)
     xp = backend.array_module(*values)
     return [asarray(v) if holds_array(v) or xp is np else xp.asarray(v) for v in values]

@@ -24,7 +24,7 @@ from fdbr.ops.kinds import fit, multilinear
 from fdbr.ops.kinds.unbroadcast import accumulated
 from fdbr.ops.shape import broadcast_to, diagonal, moveaxis, permute_dims, reshape
 
-__all__ = ["einsum"]
+__all__ = ["einsum", "inner_of_rows", "is_quick"]
 
 _WINDOW = 8  # operands among which the next two are looked for
 
@@ -181,8 +181,8 @@ def _contract(xp: Any, x: Array, y: Array, *, of_x: str, of_y: str, to: str) -> 
 
     Where nothing is summed they are products of elements.
     """
-    if of_x == of_y and of_x[:-1] == to and of_x and _is_quick(x, y):
-        return _inner(x, y)
+    if of_x == of_y and of_x[:-1] == to and of_x and is_quick(x, y):
+        return inner_of_rows(x, y)
     plan = _plan(of_x, of_y, to)
     x = accumulated(x, plan.alone_x) if plan.alone_x else x
     y = accumulated(y, plan.alone_y) if plan.alone_y else y
@@ -192,8 +192,8 @@ def _contract(xp: Any, x: Array, y: Array, *, of_x: str, of_y: str, to: str) -> 
         x, y = _transposed(xp, x, order_x)[key_x], _transposed(xp, y, order_y)[key_y]
         return multiplied(x, y) if type(x) is type(y) is np.ndarray else xp.multiply(x, y)
     x, y = _transposed(xp, x, plan.order_x), _transposed(xp, y, plan.order_y)
-    if p == 1 and x.ndim == y.ndim == b + 1 and _is_quick(x, y):
-        return _inner(x, y)
+    if p == 1 and x.ndim == y.ndim == b + 1 and is_quick(x, y):
+        return inner_of_rows(x, y)
     lengths = [max(m, n) for m, n in zip(x.shape[b + r :], y.shape[b : b + p], strict=True)]
     if lengths != list(x.shape[b + r :]):
         x = xp.broadcast_to(x, (*x.shape[: b + r], *lengths))
@@ -276,7 +276,7 @@ def _transposed(xp: Any, x: Any, order: tuple[int, ...] | None) -> Any:
     return x.transpose(order) if type(x) is np.ndarray else xp.transpose(x, order)
 
 
-def _is_quick(x: Any, y: Any) -> bool:
+def is_quick(x: Any, y: Any) -> bool:
     """Whether the BLAS has the inner products along the last axes, on this thread alone."""
     return (
         type(x) is type(y) is np.ndarray
@@ -286,8 +286,8 @@ def _is_quick(x: Any, y: Any) -> bool:
     )
 
 
-def _inner(x: Any, y: Any) -> Any:
-    """The inner products along the last axes."""
+def inner_of_rows(x: Any, y: Any) -> Any:
+    """The inner products along the last axes of two arrays for which `is_quick` holds."""
     if x.nbytes >= kernels.LEAST and x.shape == y.shape:
         found = kernels.reduced("inner", _products, (x.ndim - 1,), (x, y))
         if found is not None:

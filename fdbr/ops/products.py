@@ -16,7 +16,7 @@ from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.buffers import multiplied
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, in_single, result_type
-from fdbr.ops.einsums import _contract, einsum
+from fdbr.ops.einsums import _contract, einsum, inner_of_rows, is_quick
 from fdbr.ops.elementwise.arithmetic import multiply
 from fdbr.ops.kinds import fit, multilinear, opaque
 from fdbr.ops.kinds.batches import align, spread
@@ -375,7 +375,10 @@ def outer(x: Array, y: Array, /) -> Any:
     array([[3., 4.],
            [6., 8.]])
     """
-    return _matmul(reshape(asarray(x), (-1, 1)), reshape(asarray(y), (1, -1)))
+    x, y = asarray(x), asarray(y)
+    if type(x) is type(y) is np.ndarray and x.itemsize > 2:
+        return multiplied(x.reshape(-1, 1), y.reshape(1, -1))
+    return _matmul(reshape(x, (-1, 1)), reshape(y, (1, -1)))
 
 
 def inner(x: Array, y: Array, /) -> Any:
@@ -386,7 +389,8 @@ def inner(x: Array, y: Array, /) -> Any:
     >>> ops.inner(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
     np.float64(11.0)
     """
-    return _contracted(asarray(x), asarray(y), -1)
+    x, y = asarray(x), asarray(y)
+    return inner_of_rows(x, y) if _are_vectors(x, y) else _contracted(x, y, -1)
 
 
 def dot(x: Array, y: Array, /) -> Any:
@@ -398,7 +402,12 @@ def dot(x: Array, y: Array, /) -> Any:
     np.float64(11.0)
     """
     x, y = asarray(x), asarray(y)
-    return _contracted(x, y, -min(y.ndim, 2))
+    return inner_of_rows(x, y) if _are_vectors(x, y) else _contracted(x, y, -min(y.ndim, 2))
+
+
+def _are_vectors(x: Any, y: Any) -> bool:
+    """Whether two plain vectors can be multiplied at once."""
+    return x.ndim == y.ndim == 1 and is_quick(x, y)
 
 
 def _contracted(x: Any, y: Any, axis: int) -> Any:

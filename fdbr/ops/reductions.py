@@ -315,6 +315,8 @@ def _any(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
 
 @constant(batch=shifted("axes"), total=True)
 def _count_nonzero(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+    if type(x) is np.ndarray and len(axes) == x.ndim and not keepdims:
+        return np.intp(np.count_nonzero(x))
     hits = x != 0
     if type(x) is np.ndarray:
         return _add(hits, axes, None, None, keepdims)

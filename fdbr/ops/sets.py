@@ -198,10 +198,10 @@ def isin(x1: Array, x2: Array, /, *, invert: bool = False) -> Any:
     array([False,  True, False])
     """
     x1, x2 = arrays(x1, x2)
-    x2 = reshape(x2, -1)
+    x2 = x2 if x2.ndim == 1 else reshape(x2, -1)
     if not is_traced(x1) and not is_traced(x2):
         if x1.size * x2.size <= _FEW:
-            found = (x1[..., None] == x2).any(axis=-1)
+            found = (x1[..., None] == x2).any(-1)
         else:
             found = array_module(x1, x2).isin(x1, x2)
     elif not x2.size:

@@ -56,6 +56,33 @@ def test_many_threads_launch_at_the_same_time():
     assert all((table == 1).all() for table in tables)
 
 
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2,
+    reason="there is no second core to go to",
+)
+def test_threads_leave_the_core_to_which_the_caller_came():
+    cores = os.sched_getaffinity(0)
+    helpers = [thread.native_id for thread in ready().threads]
+    try:
+        for core in sorted(cores)[:2] * 2:
+            os.sched_setaffinity(0, {core})
+            for helper in helpers:
+                os.sched_setaffinity(helper, {core})  # where it does not come to its turn
+            launches = 0
+            while core in set().union(*map(os.sched_getaffinity, helpers)):
+                count(100, 1, 8)
+                launches += 1
+                assert launches < 100_000
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def ready():
+    """The threads of this process, which have begun."""
+    count(1000, 1, 8)
+    return pool._pool
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers")
 def test_signal_handlers_launch_too():
     found = []

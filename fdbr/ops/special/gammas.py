@@ -121,7 +121,8 @@ def polygamma_value(xp: Any, n: int, x: Any) -> Any:
     """The polygamma function of plain arrays."""
     if n == 0:
         return scipy_special(xp, "digamma", x)
-    return (-1) ** (n + 1) * math.factorial(n) * scipy_special(xp, "zeta", n + 1.0, x)
+    out = scipy_special(xp, "zeta", n + 1.0, x)
+    return out if n == 1 else (-1) ** (n + 1) * math.factorial(n) * out
 
 
 def polygamma(n: int, x: Array, /) -> Any:

@@ -37,12 +37,14 @@ def scipy_special(xp: Any, name: str, *operands: Any) -> Any:
     lacks is computed in host memory.  A function whose values are complex gives them in the
     complex dtype of that precision, and one of several outputs gives a tuple.
     """
-    if xp is not np and getattr(xp, "of_nodes", False):  # those that kernels have
+    if xp is np:
+        if _are_plain(operands):
+            function = _function_of_plain(name)
+            out = function and function(*operands)
+            if getattr(out, "dtype", None) is operands[-1].dtype:
+                return out
+    elif getattr(xp, "of_nodes", False):  # those that kernels have
         return getattr(xp, name)(*operands)
-    if xp is np and _are_plain(operands) and not name.startswith(_IN_FLOAT64):
-        out = _function(np, name)(*operands)
-        if getattr(out, "dtype", None) is operands[-1].dtype:
-            return out
     dtype = float_dtype(*operands)
     if name.startswith(_IN_FLOAT64):
         operands = tuple(
@@ -67,10 +69,11 @@ def _are_plain(operands: tuple[Any, ...]) -> bool:
 
     Before the last of them there may be Python's floats, which are weak.
     """
-    dtype: Any = getattr(operands[-1], "dtype", None)
-    if dtype is None:
+    last = operands[-1]
+    if type(last) is not np.ndarray or last.nbytes >= LEAST:
         return False
-    for x in operands:
+    dtype: Any = last.dtype
+    for x in operands[:-1]:
         if type(x) is not np.ndarray:
             if type(x) is not float:
                 return False
@@ -95,6 +98,11 @@ def _applied(xp: Any, *operands: Any, function: Any) -> Any:
 @functools.cache
 def _function(xp: Any, name: str) -> Any:
     return getattr(scipy_of(xp, "special"), name, None)
+
+
+@functools.cache
+def _function_of_plain(name: str) -> Any:
+    return None if name.startswith(_IN_FLOAT64) else _function(np, name)
 
 
 def unknown(function: str, operand: str) -> Unknown:
