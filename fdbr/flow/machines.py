@@ -8,7 +8,8 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import attrs
@@ -28,8 +29,8 @@ There = tuple[tuple[int, Kind], ...]
 
 _MOST = 2000  # blocks of a way back
 _AT_ONCE = 8  # kernels that are compiled at a time
-_FEW = 0.4  # of the kernels that run: NumPy in their place takes twice as long as Python's blocks
-_FEW_APART = 1.5  # and for each example, where Python runs blocks for all of a batch together
+_EACH = 2e-3  # seconds that the passes take for a block, beside those for its steps
+_TOGETHER = 0.7  # of the time of a block for one example, which Python takes for all of a batch
 
 
 @attrs.frozen(eq=False)
@@ -75,7 +76,7 @@ class _Part:
         self.calls = 0
         self.lanes = 1
         self._made: Any = None
-        self._known = 0
+        self._count = 0
 
     def bodies(self) -> list[Body]:
         """The programs of the blocks, as far as they have run."""
@@ -88,15 +89,15 @@ class _Part:
     @property
     def is_behind(self) -> bool:
         """Whether there is more than has been compiled."""
-        return self._known < len(self.bodies())
+        return self._count < len(self.bodies())
 
     def renew(self, waits: bool) -> None:
         """Make the machine code anew, if there are more blocks than there were."""
         bodies = self.bodies()
-        if self._known < len(bodies):
+        if self._count < len(bodies):
             for body in bodies:
                 body.passed()
-            self._made, self._known = self.made(waits), len(bodies)
+            self._made, self._count = self.made(waits), len(bodies)
         self.take_up()
 
     def visits(self) -> list[int]:
@@ -108,7 +109,7 @@ class _Part:
         if self._made is None:
             return []
         kernels, share = self._made.missing(self.visits())
-        if share < min(_FEW, _FEW_APART / self.lanes):
+        if share * max(1.0, self.lanes * _TOGETHER) < 1:
             self.code = self._made
         return kernels
 
@@ -171,23 +172,38 @@ class WayBack(_Part):
         super().__init__()
         self._blocks, self._wanted = blocks, wanted
         self.ways: dict[tuple[int, There], Way] = {}
-        self._visits: Counter[tuple[int, There]] = Counter()
+        self._visits: Counter[tuple[int, int]] = Counter()
+        self._known: dict[tuple[int, int], Way] = {}
+        self._there: dict[There, There] = {}
         self.numbers: dict[tuple[int, There], int] = {}
         self.shown: dict[tuple[int, Kind], int] = {}
         self.results: dict[int, list[int]] = {}
 
-    def learn(self, block: int, there: There, way: Way) -> None:
+    def there(self, slopes: Iterable[tuple[int, Kind]]) -> There:
+        """What has a cotangent, as the one object that stands for it."""
+        there = tuple(sorted(slopes, key=itemgetter(0)))
+        return self._there.setdefault(there, there)
+
+    def known(self, block: int, there: There) -> Way | None:
+        """The way over a block, if there is one yet; it is about to be gone."""
+        key = block, id(there)
+        self._visits[key] += 1
+        return self._known.get(key)
+
+    def learn(self, block: int, there: There, way: Way) -> Way:
         """Note a way over a block."""
+        way = attrs.evolve(way, after=self.there(way.after))
+        self._known[block, id(there)] = way
         if len(self.ways) < _MOST:
-            self.ways.setdefault((block, there), way)
-        self._visits[block, there] += 1
+            self.ways[block, there] = way
+        return way
 
     def bodies(self) -> list[Body]:
         ways = self.ways.items()
         return [way.body or self._blocks[block].body for (block, _), way in ways]
 
     def visits(self) -> list[int]:
-        return [self._visits[way] for way in self.numbers]
+        return [self._visits[block, id(there)] for block, there in self.numbers]
 
     def made(self, waits: bool) -> Any:
         shown: dict[tuple[int, Kind], int] = {}
@@ -222,7 +238,7 @@ class WayBack(_Part):
         code = self.code
         if code is None:
             return None
-        there = tuple([(i, kind_of(slopes[i])) for i in sorted(slopes)])
+        there = self.there((i, kind_of(slope)) for i, slope in slopes.items())
         start = self.numbers.get((log.last(), there))
         if start is None:
             return None
@@ -382,7 +398,7 @@ class Machine:
 
     def _pass(self, part: _Part, budget: Budget) -> None:
         left = [body.captured() for body in part.bodies() if not body.has_passed]
-        takes = passing.of(sum(len(program.steps) for program in left)) if left else 0.0
+        takes = passing.of(sum(len(program.steps) for program in left)) + _EACH * len(left)
         backend = backend_of(self._blocks[self._first].body.program)
         if not budget.affords(backend.takes_to_prepare() + takes):
             return

@@ -168,7 +168,7 @@ def _way(
         known = block.backs["way", own, near] = body, reads, way.writes, after
     body, reads, writes, changed = known
     rest = {i: kind for i, kind in there if i not in reads}
-    there = tuple(sorted((rest | changed).items()))
+    there = tuple(sorted((rest | changed).items(), key=lambda pair: pair[0]))
     return Way(body, reads, writes, there) if writes else Way(None, (), (), there)
 
 
@@ -206,18 +206,21 @@ def _back_by_python(
 ) -> None:
     active = _active(graph, wanted)
     numbers = {id(block): number for number, block in enumerate(graph.blocks)}
-    there = tuple([(i, kind_of(slopes[i])) for i in sorted(slopes)])
+    there = back.there((i, kind_of(slope)) for i, slope in slopes.items())
     for block, leaves in path.back(graph):
-        own = _moving(block, leaves, active)
-        way = _way(block, own, there, functools.partial(_operands, slopes, leaves))
-        left = {i for i, _ in way.after}
+        number = numbers[id(block)]
+        way = back.known(number, there)
+        if way is None:
+            own = _moving(block, leaves, active)
+            new = _way(block, own, there, functools.partial(_operands, slopes, leaves))
+            way = back.learn(number, there, new)
         if way.body is not None:
             operands = _operands(slopes, leaves, way.reads)
             run = way.body.code(operands).run if block.compiles else way.body.steps(operands)
             slopes.update(zip(way.writes, map(scalar, run(*operands)), strict=True))
-        for i in set(slopes) - left:
-            del slopes[i]
-        back.learn(numbers[id(block)], there, way)
+        if len(slopes) > len(way.after):
+            for i in set(slopes) - {i for i, _ in way.after}:
+                del slopes[i]
         there = way.after
 
 
@@ -313,13 +316,15 @@ def _learn_apart(
     ]
     ends = [(-1 - i, kind_of(scalar(s[0]))) for i, s in enumerate(given) if s is not None]
     for lane in range(size):
-        there = tuple(sorted(ends))
+        there = back.there(ends)
         for block, mask, leaves, own, moving in steps:
             if not mask[lane]:
                 continue
-            operands = functools.partial(_example, there, leaves, own, lane)
-            way = _way(block, moving, there, operands)
-            back.learn(numbers[id(block)], there, way)
+            way = back.known(numbers[id(block)], there)
+            if way is None:
+                operands = functools.partial(_example, there, leaves, own, lane)
+                new = _way(block, moving, there, operands)
+                way = back.learn(numbers[id(block)], there, new)
             there = way.after
 
 
