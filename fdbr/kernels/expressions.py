@@ -176,6 +176,8 @@ class Node:
     def __abs__(self) -> "Node":
         if self.dtype in INTEGERS:
             return self.graph.node("select", self.dtype, (self < 0, -self, self))
+        if self.op == "abs":
+            return self
         return self.graph.node("abs", _floating(self.dtype), (self,))
 
     def __invert__(self) -> "Node":

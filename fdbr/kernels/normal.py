@@ -46,7 +46,8 @@ def _single(x: Node) -> Node:
 
 def gaussian(x: Node, rate: float) -> Node:
     """``exp(-rate * x**2)`` with what the square loses."""
-    t = held(x, -_TAIL_END, _TAIL_END)
+    t = absolute(x)  # whose exponential is that of `ndtr` beside it, then
+    t = where(t > _TAIL_END, _TAIL_END, t)
     s = t * t
     e = exp(-rate * s)
     return fma(-e, rate * fma(t, t, -s), e)

@@ -144,6 +144,11 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
     dtype = xp.result_type(x.dtype, y.dtype)
     inputs = x.shape[1] // groups
     if xp is np:
+        if _is_pointwise(geometry):
+            of_x, of_y = (value.astype(dtype, copy=False) for value in (x, y))
+            rows, columns = _pixels(of_x, of_y, groups=groups)
+            total = np.matmul(columns, rows.swapaxes(-1, -2)).sum(axis=0)
+            return total.reshape((y.shape[1], inputs, *geometry.kernel))
         if _is_direct(x, geometry, y.shape[1], groups):
             x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
             found = by_position(x, y, _places(geometry), inputs)
@@ -153,11 +158,6 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
             found = inner_correlation(x, y, axes(geometry, tuple(x.shape[2:])), groups)
             if found is not None:
                 return found
-        if _is_pointwise(geometry):
-            of_x, of_y = (value.astype(dtype, copy=False) for value in (x, y))
-            rows, columns = _pixels(of_x, of_y, groups=groups)
-            total = np.matmul(columns, rows.swapaxes(-1, -2)).sum(axis=0)
-            return total.reshape((y.shape[1], inputs, *geometry.kernel))
     y = _examples_last(xp, y.astype(dtype, copy=False))
     parts: dict[int, Any] = {}
 
