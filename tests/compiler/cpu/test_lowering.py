@@ -277,8 +277,16 @@ def test_names_without_a_value_or_with_two_types_are_refused():
     assert "x is i8 before a loop" in text
 
 
-@pytest.mark.parametrize(("rows", "width"), [("range(start, stop)", 8), ("range(300)", 2)])
-def test_rows_shorter_than_a_vector_are_computed_in_vectors(rows, width):
+@pytest.mark.parametrize(
+    ("rows", "width", "kind"),
+    [
+        ("range(start, stop)", 8, "its elements follow one another"),
+        ("range(300)", 2, "its elements lie apart"),
+        ("range(start, stop)", 2, "LLVM takes several rows"),
+        ("range(3000)", 2, "LLVM takes several rows"),
+    ],
+)
+def test_rows_shorter_than_a_vector_are_computed_in_vectors(rows, width, kind):
     body = f"""
     for r in {rows}:
         for c in range({width}):
@@ -286,7 +294,8 @@ def test_rows_shorter_than_a_vector_are_computed_in_vectors(rows, width):
             d[r * {width} + c] = floor(c_{width}) + a[r * {width} + c]
     """
     text, final = translated(source(body, [(name, "f4") for name in "abcd"]))
-    assert ("x float> @llvm.floor" in text) == final == (width == 8)  # or LLVM takes several rows
+    assert ("x float> @llvm.floor" in text) == final == (kind != "LLVM takes several rows")
+    assert ("llvm.masked.gather" in text) == (kind == "its elements lie apart")
 
 
 PLACE = st.integers(0, 6).map("i + {}".format)
@@ -327,6 +336,39 @@ for r in range({rounds}):
     arrays = [np.arange(90) * k % 8 - 3 for k in (1, 3, 5)]
     arrays = [x.astype(code) for x, code in zip(arrays, dtypes, strict=True)]
     check(body, *arrays, np.zeros(3), stop=stop)
+
+
+FAR = st.tuples(st.integers(0, 4), st.sampled_from(["j + ", ""]), st.integers(0, 5)).map(
+    "i * {0[0]} + {0[1]}{0[2]}".format
+)
+FAR_READ = st.tuples(st.sampled_from("abc"), FAR).map("{0[0]}[{0[1]}]".format)
+FAR_CHANGE = st.tuples(st.sampled_from("abc"), FAR, FAR_READ, FAR_READ).map(
+    "{0[0]}[{0[1]}] = select(abs({0[2]} + {0[3]}) > 9, 1, {0[2]} + {0[3]})".format
+)
+
+
+@given(
+    st.lists(FAR_CHANGE, min_size=1, max_size=3),
+    st.integers(5, 40),
+    st.integers(2, 4),
+    st.sampled_from(["f4", "f8", "i8"]),
+    st.booleans(),
+)
+def test_loops_around_loops_of_few_turns_do_what_loops_of_numbers_do(
+    changes, rows, width, dtype, sums
+):
+    lines = textwrap.indent("\n".join(changes), " " * 8)
+    adds = "        t = t + c[i * 2 + j]\n" if sums else ""
+    body = f"""
+for i in range({rows}):
+    t = {dtype}(0)
+    for j in range({width}):
+{lines}
+{adds}
+    d[i] = t
+"""
+    arrays = [(np.arange(200) * k % 8 - 3).astype(dtype) for k in (1, 3, 5)]
+    check(body, *arrays, np.zeros(rows))
 
 
 def test_numbers_of_two_lengths_meet_in_a_loop_of_vectors():

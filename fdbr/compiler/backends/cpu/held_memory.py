@@ -12,7 +12,7 @@ _FEW = 4  # numbers that are put together to a vector; more are read
 
 
 class Span(NamedTuple):
-    """Elements that follow one another.
+    """Elements at even distances.
 
     Attributes
     ----------
@@ -22,6 +22,8 @@ class Span(NamedTuple):
         Where they begin: by the names of a pointer and of an integer, and a constant.
     reach, lanes
         How many there are, and how long vectors of them are.
+    step
+        How far one is from the next; those that are held follow one another.
     """
 
     memory: str
@@ -30,6 +32,7 @@ class Span(NamedTuple):
     offset: int
     reach: int
     lanes: int
+    step: int = 1
 
 
 class Held:

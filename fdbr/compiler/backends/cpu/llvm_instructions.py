@@ -70,6 +70,8 @@ class Instructions:
         How many numbers a vector has, in a loop of vectors; 1 elsewhere.
     mask, there
         Which of them there are, if not all, and how many.
+    gathers
+        Whether they may be of elements that lie apart.
     held
         What is known of memory.
     """
@@ -82,6 +84,7 @@ class Instructions:
         self.count = 0
         self.block = "entry"
         self.lanes, self.mask, self.there = 1, "", 1
+        self.gathers = False
         self.known: dict[str, str] = {}  # what was computed in this block
         self.held = Held()
         self.ranges: dict[str, range] = {}  # where integers lie, by name, if that is known

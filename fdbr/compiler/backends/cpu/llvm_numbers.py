@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbr.compiler.backends.cpu.llvm_instructions import Instructions
-from fdbr.compiler.backends.cpu.llvm_values import BITS, KernelError, Value, kind, suffix
+from fdbr.compiler.backends.cpu.llvm_values import BITS, Counts, KernelError, Value, kind, suffix
 
 __all__ = ["Numbers", "integer"]
 
@@ -61,8 +61,7 @@ class Numbers(Instructions):
         """A value with as many lanes as others have, or with those that it counts."""
         if value.counts is not None:
             first = self.spread(self.first(value), self.lanes)
-            more = ", ".join(f"i64 {k}" for k in range(self.lanes))
-            return self.like(first, f"add nsw {first.typed}, <{more}>")
+            return self.like(first, f"add nsw {first.typed}, {self.steps(value)}")
         if value.lanes > 1 or lanes == 1:
             return value
         many = kind(value.type, lanes)
@@ -72,10 +71,15 @@ class Numbers(Instructions):
         text = f"shufflevector {many} {head}, {many} poison, <{lanes} x i32> zeroinitializer"
         return Value(value.type, self.add(text), lanes=lanes)
 
+    def steps(self, value: Value) -> str:
+        """What each lane of what counts has more than the first one."""
+        assert value.counts is not None
+        return f"<{', '.join(f'i64 {k * value.counts.step}' for k in range(self.lanes))}>"
+
     def first(self, value: Value) -> Value:
         """The number in the first lane of what counts."""
         assert value.counts is not None
-        name, more = value.counts
+        name, more, _ = value.counts
         return (
             self.binary("+", Value("i8", name), Value("i8", str(more)))
             if name
@@ -171,17 +175,32 @@ class Numbers(Instructions):
             return self.strong(a if sign in "+-" else b)
         if sign == "+" and b.counts is not None and a.counts is None:
             a, b, second = b, a, first
-        if a.counts is None or b.varies or sign not in "+-":
+        if sign == "*" and b.counts is not None and first is not None:
+            a, b, second = b, a, first
+        if a.counts is None or b.varies:
             return None
-        name, more = a.counts
+        if sign == "*":
+            return None if second is None else self._multiplied(a.counts, second)
+        if sign not in "+-":
+            return None
+        name, more, step = a.counts
         if second is not None:
-            return Value("i8", "", counts=(name, more + (second if sign == "+" else -second)))
+            return Value("i8", "", counts=Counts(name, _FOLDED[sign](more, second), step))
         if not name and sign == "+":
-            return Value("i8", "", counts=(b.text, more))
+            return Value("i8", "", counts=Counts(b.text, more, step))
         if not name:
             name, more = str(more), 0
         moved = self._whole("add" if sign == "+" else "sub", Value("i8", name), b)
-        return Value("i8", "", counts=(moved.text, more))
+        return Value("i8", "", counts=Counts(moved.text, more, step))
+
+    def _multiplied(self, counts: Counts, factor: int) -> Value:
+        """What counts, so many times."""
+        name, more, step = counts
+        if not factor:
+            return Value("i8", "0")
+        if name:
+            name = self._whole("mul", Value("i8", name), Value("i8", str(factor))).text
+        return Value("i8", "", counts=Counts(name, more * factor, step * factor))
 
     def _real(self, x: Value) -> Value:
         return x if x.type in _FLOATS else self.cast(x, "f8")

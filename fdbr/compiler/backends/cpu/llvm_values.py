@@ -6,7 +6,9 @@ values; a pointer to numbers has a star before their type.
 
 from typing import Any, NamedTuple
 
-__all__ = ["BITS", "BYTES", "AccessError", "KernelError", "TYPES", "Value", "kind", "suffix"]
+__all__ = [
+    *("BITS", "BYTES", "AccessError", "Counts", "KernelError", "TYPES", "Value", "kind", "suffix")
+]
 
 TYPES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "u1": "i8", "b1": "i1"}
 """The types of numbers, and what LLVM calls them."""
@@ -38,6 +40,24 @@ class AccessError(KernelError):
     """A loop reaches memory in a way that is no vector's, as far as is known when it is written."""
 
 
+class Counts(NamedTuple):
+    """Integers that grow by the same from one lane of a vector to the next.
+
+    Attributes
+    ----------
+    name
+        That of the first one, less a constant; empty for the constant alone.
+    more
+        That constant.
+    step
+        By how much they grow.
+    """
+
+    name: str
+    more: int
+    step: int = 1
+
+
 class Value(NamedTuple):
     """A value of a kernel.
 
@@ -54,8 +74,7 @@ class Value(NamedTuple):
     lanes
         How many numbers it is, in a vector.
     counts
-        Of an integer that is one more in each lane of a vector: the name of the first one, less a
-        constant, and that constant.  It has no text, and the name is empty for the constant alone.
+        Of an integer that grows evenly from lane to lane: it has no text.
     """
 
     type: str
@@ -63,7 +82,7 @@ class Value(NamedTuple):
     literal: Any = None
     apart: str = ""
     lanes: int = 1
-    counts: tuple[str, int] | None = None
+    counts: Counts | None = None
 
     @property
     def varies(self) -> bool:

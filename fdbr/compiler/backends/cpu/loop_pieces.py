@@ -77,9 +77,9 @@ def check_apart(spans: Sequence[tuple[Span, bool]], piece: Piece, ranges: dict[s
             continue
         if not a.memory or a.pointer != b.pointer:
             raise AccessError("memory that may be the same")
-        if a.lanes > 1 and b.lanes > 1:
-            near = min(piece.lanes, piece.length or piece.lanes)
-            if a.root == b.root and not 0 < abs(a.offset - b.offset) < near:
+        if a.lanes > 1 and b.lanes > 1 and a.root == b.root and a.step == b.step:
+            turns, between = divmod(abs(a.offset - b.offset), abs(a.step))
+            if between or not 0 < turns < min(piece.lanes, piece.length or piece.lanes):
                 continue
         one, other = _reach(a, ranges), _reach(b, ranges)
         if not (one and other) or (one[0] < other[1] and other[0] < one[1]):
@@ -91,4 +91,6 @@ def _reach(span: Span, ranges: dict[str, range]) -> tuple[int, int] | None:
     root = ranges.get(span.root) if span.root else range(1)
     if root is None:
         return None
-    return root.start + span.offset, root.stop - 1 + span.offset + span.reach
+    far = (span.reach - 1) * span.step
+    first, last = root.start + span.offset, root.stop - 1 + span.offset
+    return first + min(far, 0), last + max(far, 0) + 1

@@ -211,7 +211,8 @@ class _Lowering(VectorLoops):
             return
         parts = parts_of(node)
         few = turns is not None and len(turns) <= _FEW and _weight(node) <= _MOST
-        plain = step.literal == 1 and parts.innermost and self.module.vectors
+        plain = step.literal == 1 and self.lanes == 1 and self.module.vectors
+        plain &= parts.innermost or _is_narrow(node)
         if plain and not (few and self.narrow) and self.vector_loop(node, parts, first, stop):
             return
         if turns is not None and few:

@@ -19,6 +19,7 @@ from fdbr.compiler.backends.cpu.kernel_functions import Function, Library
 from fdbr.compiler.backends.cpu.llvm_values import (
     BYTES,
     AccessError,
+    Counts,
     KernelError,
     Value,
     kind,
@@ -38,6 +39,8 @@ __all__ = ["VectorLoops"]
 
 _FEW = 4  # turns of a loop that LLVM need not look at again
 _AT_ONCE = 4  # vectors that are added up side by side
+_MANY = 1024  # elements that lie apart
+_READS = re.compile(r" = load |@llvm\.masked\.(load|gather)\.")
 _NAMES = re.compile(r"%v(\d+)\b")
 
 
@@ -69,18 +72,27 @@ class VectorLoops(Expressions):
         """Write a loop in vectors, if it can be: whether it has been.
 
         Where it has not, LLVM is to have another look at it, unless it could not either.
+
+        Around loops of few turns its own turns are the vector, whose elements lie apart: where
+        they are not many, as LLVM takes longer to find out how they lie.
         """
+        narrow = not parts.innermost
+        if narrow and self.longest(first, stop) > _MANY:
+            return False
         found = [self.values[name] for name in parts.pointers if name in self.values]
         sizes = [BYTES[value.type[1:]] for value in found if value.is_pointer]
         lanes = vector_bytes() // max([*sizes, 4])
         for size in (lanes, lanes // 2):
             before = self.lines, len(self.lines), self.values, dict(self.lost), self.block
+            self.gathers = narrow
             try:
                 self._pieces(node, parts, first, stop, size)
             except KernelError as error:
                 self.lines, length, self.values, self.lost, self.block = before
                 del self.lines[length:]
                 self.forget()
+                if narrow:
+                    return False
                 if not isinstance(error, _NarrowerError):
                     short = self.longest(first, stop) <= _FEW
                     self.module.final &= short or not isinstance(error, AccessError)
@@ -89,6 +101,7 @@ class VectorLoops(Expressions):
                 return True
             finally:
                 self.lanes, self.mask, self.there, self.head = 1, "", 1, None
+                self.gathers = False
         return False
 
     def _pieces(self, node: ast.For, parts: Parts, first: Value, stop: Value, lanes: int) -> None:
@@ -162,7 +175,8 @@ class VectorLoops(Expressions):
         self.outside, self.last_outside = set(), self.count
         index = piece.first.text if piece.once else self.name()
         if piece.length is not None and not piece.once:
-            self.ranges[index] = range(int(piece.first.text), int(piece.stop.text))
+            begin, length = int(piece.first.text), piece.length
+            self.ranges[index] = range(begin, begin + (length - 1) // piece.lanes * piece.lanes + 1)
         self.lines, self.head = [], outer if here else []
         self.lanes, self.spans = piece.lanes, []
         if not here:
@@ -227,7 +241,7 @@ class VectorLoops(Expressions):
         """Write the statements, for the vector that begins at an index."""
         assert isinstance(node.target, ast.Name)
         number = index.lstrip("-").isdecimal()
-        counts = ("", int(index)) if number else (index, 0)
+        counts = Counts("", int(index)) if number else Counts(index, 0)
         self.values[node.target.id] = Value("i8", "", counts=counts)
         for statement in node.body:
             name = target_of(statement)
@@ -302,7 +316,7 @@ class VectorLoops(Expressions):
         if self.lanes == 1 or self.head is None:
             self.lines.append(line)
             return
-        if not pure and "@llvm.masked.load." not in line and " = load " not in line:
+        if not pure and not _READS.search(line):
             raise KernelError("a call that is done number by number")
         name, _, text = line.strip().partition(" = ")
         inside = [
