@@ -177,6 +177,8 @@ class Numbers(Instructions):
             a, b, second = b, a, first
         if sign == "*" and b.counts is not None and first is not None:
             a, b, second = b, a, first
+        if a.counts is not None and b.counts is not None and sign == "+":
+            return self._added(a.counts, b.counts)
         if a.counts is None or b.varies:
             return None
         if sign == "*":
@@ -192,6 +194,13 @@ class Numbers(Instructions):
             name, more = str(more), 0
         moved = self._whole("add" if sign == "+" else "sub", Value("i8", name), b)
         return Value("i8", "", counts=Counts(moved.text, more, step))
+
+    def _added(self, a: Counts, b: Counts) -> Value:
+        """What counts, and more that does."""
+        name = a.name or b.name
+        if a.name and b.name:
+            name = self._whole("add", Value("i8", a.name), Value("i8", b.name)).text
+        return Value("i8", "", counts=Counts(name, a.more + b.more, a.step + b.step))
 
     def _multiplied(self, counts: Counts, factor: int) -> Value:
         """What counts, so many times."""

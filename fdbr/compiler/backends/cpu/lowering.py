@@ -332,7 +332,13 @@ class _Lowering(VectorLoops):
 
 
 def _is_narrow(node: ast.For) -> bool:
-    """Whether a loop is around others of few turns: a vector is better made of its own turns."""
+    """Whether a loop is around others of few turns: a vector is better made of its own turns.
+
+    That is none whose number of turns stands in memory: each of them needs the one before.
+    """
+    args = node.iter.args if isinstance(node.iter, ast.Call) else []
+    if any(isinstance(arg, ast.Subscript) for arg in args):
+        return False
     inner = [statement for statement in node.body if isinstance(statement, ast.For)]
     if not inner or 0 < _turns(node) <= _FEW or len(node.body) > _FEW * len(inner):
         return False

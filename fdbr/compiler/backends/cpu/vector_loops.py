@@ -73,18 +73,18 @@ class VectorLoops(Expressions):
 
         Where it has not, LLVM is to have another look at it, unless it could not either.
 
-        Around loops of few turns its own turns are the vector, whose elements lie apart: where
-        they are not many, as LLVM takes longer to find out how they lie.
+        Around loops of few turns its own turns are the vector, whose elements lie apart.  That is
+        done where they are not many: of more LLVM finds out, which takes long, how they lie.
         """
-        narrow = not parts.innermost
-        if narrow and self.longest(first, stop) > _MANY:
+        narrow, gathers = not parts.innermost, self.longest(first, stop) <= _MANY
+        if narrow and not gathers:
             return False
         found = [self.values[name] for name in parts.pointers if name in self.values]
         sizes = [BYTES[value.type[1:]] for value in found if value.is_pointer]
         lanes = vector_bytes() // max([*sizes, 4])
         for size in (lanes, lanes // 2):
             before = self.lines, len(self.lines), self.values, dict(self.lost), self.block
-            self.gathers = narrow
+            self.gathers = gathers
             try:
                 self._pieces(node, parts, first, stop, size)
             except KernelError as error:
