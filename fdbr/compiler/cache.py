@@ -210,6 +210,9 @@ class Cache:
             entry.forget()
         else:
             raise ImpureError(f"fdbr.jit: {self.name} {impurity}")
+        if captures.rewritten():  # a replay would not, and what it has read is no more
+            entry.forget()
+            captured.obstacle = "it changes a list or dict around it, which it reads"
         captures.settle()
         if captures.traced:
             captured.obstacle = "it sees a traced value that is no argument"

@@ -251,5 +251,8 @@ def hypot(x: Any, y: Any) -> Node:
     ratio = minimum(*sides) / where(larger == 0, 1, larger)
     out = larger * sqrt(1 + ratio * ratio)
     for side in sides:  # even beside NaN
-        out = where(side == math.inf, math.inf, out) if isinstance(side, Node) else out
+        if isinstance(side, Node):
+            out = where(side == math.inf, math.inf, out)
+        elif side == math.inf:
+            out = full_like(out, side)
     return out

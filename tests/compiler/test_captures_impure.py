@@ -1,9 +1,11 @@
 """What a jitted function must not do: draw without a key, keep values, bind variables."""
 
+import collections
 import functools
 import queue
 import random
 import threading
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -124,6 +126,89 @@ def test_appending_to_an_outside_list_happens_when_it_is_recorded_and_not_again(
     log.clear()
     jitted(X)
     assert log == [(3,)]  # it had changed, so it was traced again
+
+
+def _changing():
+    """Functions that change what they read, each made anew: what there is at the next call."""
+
+    class Counter:
+        seen: ClassVar[list[int]] = []
+
+        def __init__(self):
+            self.own = {"n": 0}
+
+        def of_class(self, x):
+            self.seen.append(0)
+            return x * len(self.seen)
+
+        def of_object(self, x):
+            self.own["n"] += 1
+            return x * self.own["n"]
+
+    log, table, members, ring = [], {"n": 0}, set(), collections.deque(range(9))
+    stack, deep = list(range(20)), {"a": [{"b": []}]}
+
+    def grows(x):
+        log.append(1)
+        return x * len(log)
+
+    def by_default(x, kept=[]):  # noqa: B006
+        kept.append(1)
+        return x * len(kept)
+
+    def counts(x):
+        table["n"] += 1
+        return x * table["n"]
+
+    def joins(x):
+        members.add(len(members))
+        return x * len(members)
+
+    def turns(x):
+        ring.rotate(1)
+        return x * ring[0]
+
+    def pops(x):
+        return x * stack.pop()
+
+    def digs(x):
+        deep["a"][0]["b"].append(1)
+        return x * len(deep["a"][0]["b"])
+
+    def aliased(x, again=log):
+        log.append(1)
+        return x * len(again)
+
+    def within(x):
+        return sum(x[i] * counts(1.0) for i in range(2))
+
+    counter = Counter()
+    return {
+        f.__name__: f
+        for f in (grows, by_default, counts, joins, turns, pops, digs, aliased, within)
+    } | {"of_class": counter.of_class, "of_object": counter.of_object}
+
+
+@pytest.mark.parametrize("name", _changing())
+def test_a_container_that_a_function_changes_and_reads_is_read_at_every_call(name):
+    f, jitted = _changing()[name], fdbr.jit(_changing()[name])
+    for _ in range(6):
+        assert_same(jitted(X), f(X))
+    assert "it changes a list or dict around it, which it reads" in str(jitted.report())
+
+
+def test_what_a_function_fills_once_is_no_reason_to_run_it_at_every_call():
+    kept = {}
+
+    def f(x):
+        if "w" not in kept:
+            kept["w"] = np.arange(3.0)
+        return x * kept["w"]
+
+    jitted = fdbr.jit(f)
+    for _ in range(4):
+        assert_same(jitted(X), X * np.arange(3.0))
+    assert sum(trace.runs for trace in jitted.report().traces) >= 2
 
 
 def test_keeping_a_traced_value_in_an_outside_list_is_an_error():

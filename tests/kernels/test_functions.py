@@ -129,6 +129,23 @@ def test_functions_of_two_operands_are_as_exact_as_is_said(name, dtype):
     assert ulps(found, exact) <= most.get(name, 3)
 
 
+@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan, -0.0])
+@pytest.mark.parametrize(
+    "name", {*BINARY, *TO_THE_LAST_BIT} - {"power"}
+)  # which has formulas of its own
+def test_a_number_is_an_operand_as_an_array_of_it_is(name, number):
+    x, function = everywhere("float32")[:22], getattr(functions, name)
+    whole = np.full_like(x, number)
+    for side, args in enumerate([(whole, x), (x, whole)]):
+        of_number = (
+            functools.partial(function, number) if side == 0 else lambda x: function(x, number)
+        )
+        found = kernels.elementwise((name, number, side, "of a number"), of_number, (x,))
+        exact = kernels.elementwise(name, function, args)
+        if found is not None:
+            np.testing.assert_array_equal(found + 0, exact + 0)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", TO_THE_LAST_BIT)
 def test_neighbours_and_remainders_are_numpys_to_the_last_bit(name, dtype):

@@ -1,15 +1,18 @@
 """Operands of different dtypes: the derivative is that of the values, in the dtype of the input."""
 
+import itertools
 from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from compiler.comparing import plainly
 from hypothesis import given
 
 import fdbr
 from fdbr import ops
 from fdbr.core import registry
+from fdbr.ops.kinds import Unknown
 from ops.cases import CASES, Case, few, jitted_if_asked
 from ops.cases_scipy import SPECIAL
 from ops.reasons import WITHOUT_DERIVATIVE
@@ -120,6 +123,44 @@ def test_rules_do_not_wrap_or_overflow_where_the_value_does_not(
         part = 0.75 if dtype.kind == "f" else 1
         args.append((sign * part * np.array(numbers)).astype(dtype))
     check(jitted_if_asked(primitive.apply), args, chosen, range(count))
+
+
+PAIRS = sorted(
+    name
+    for name, primitive in registry.items()
+    if primitive.kind == "elementwise"
+    and len(primitive.rules) == 2
+    and primitive.value.__module__.startswith("fdbr.")
+    and any(rule is not None and not isinstance(rule, Unknown) for rule in primitive.rules)
+    and name not in ("ldexp", "astype_inexact")
+)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", PAIRS)
+def test_numbers_are_weak_in_derivatives_traced_or_not(name: str) -> None:
+    primitive, x = registry[name], np.float32(0.6)
+    for chosen, number in itertools.product((0, 1), (2, 0.75)):
+        if getattr(primitive.rules[chosen], "pull", None) is None:
+            continue
+
+        def value(x: Any, number: Any, chosen: int = chosen) -> Any:
+            return primitive.apply(*((x, number) if chosen == 0 else (number, x)))
+
+        slope = fdbr.grad(value)
+        try:
+            if value(x, number).dtype != "float32":
+                continue
+            exact, found = slope(x, np.float64(number)), slope(x, number)
+        except TypeError:  # an order that has to be an integer, say
+            continue
+        assert found.dtype == "float32"
+        np.testing.assert_allclose(found, exact, rtol=1e-4)
+        jitted = plainly(slope)(x, number)
+        assert jitted.dtype == "float32"
+        np.testing.assert_allclose(jitted, exact, rtol=1e-4)
+        if number == 0.75 and getattr(primitive.rules[1 - chosen], "pull", None) is not None:
+            assert fdbr.vjp(lambda n: slope(x, n), number)[0].dtype == "float32"  # noqa: B023
 
 
 COMPLEX = ("complex64", "complex128")

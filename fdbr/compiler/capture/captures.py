@@ -17,6 +17,7 @@ from fdbr.backend import is_locked
 from fdbr.compiler.capture.constants import first_changed, snapshot
 from fdbr.compiler.capture.containers import parts_of
 from fdbr.compiler.capture.free_variables import GENERATORS, FreeVariables
+from fdbr.compiler.capture.mentions import reads
 from fdbr.compiler.capture.paths import Scope
 from fdbr.compiler.capture.places import (
     Place,
@@ -209,8 +210,7 @@ class Captures:
     def contains(self) -> bool:
         """Whether the containers hold what they held, and arrays are locked that were."""
         for container, parts in self._containers:
-            found = self._parts(container)
-            if len(found) != len(parts) or not all(map(operator.is_, found, parts)):
+            if not _are_same(self._parts(container), parts):
                 return False
         if any(array.flags.writeable for array in self._locked):
             return False
@@ -301,10 +301,36 @@ class Captures:
             return "a list or dict around it"
         return name
 
+    def rewritten(self) -> bool:
+        """Whether a container that the function reads holds something else than it did.
+
+        One to which it does no more than add, as to a log, it does not read.
+        """
+        return any(
+            not _are_same(self._parts(value), parts) and self._is_read(value)
+            for value, parts in self._containers
+        )
+
+    def _is_read(self, container: Any) -> bool:
+        """Whether code may see what is in a container, as far as the names tell that it has."""
+        held = [value for _, parts in self._containers for value in parts]
+        for _, _, defaults, of_keywords in self._codes:
+            held += [*(defaults or ()), *(of_keywords or {}).values()]
+        names = [name for _, name, value in self._variables if value is container]
+        cells = zip(self._names[len(self._variables) :], self._cells, strict=True)
+        names += [name for name, (_, value) in cells if value is container]
+        if not names or any(value is container for value in held):
+            return True
+        return any(reads(code, name) for _, code, *_ in self._codes for name in names)
+
     def settle(self) -> None:
         """Take the containers as they are now."""
         self._containers = [(value, self._parts(value)) for value, _ in self._containers]
         self._count()
+
+
+def _are_same(found: list[Any], parts: list[Any]) -> bool:
+    return len(found) == len(parts) and all(map(operator.is_, found, parts))
 
 
 def _reference(value: Any) -> Callable[[], Any]:

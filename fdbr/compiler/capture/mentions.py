@@ -10,10 +10,12 @@ from typing import Any
 
 import attrs
 
-__all__ = ["ASKING", "Mentions", "mentions"]
+__all__ = ["ASKING", "Mentions", "mentions", "reads"]
 
 _VARIABLES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
+_LOADS = _VARIABLES | _ATTRIBUTES | {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
+_ADDING = frozenset({"add", "append", "appendleft", "extend", "extendleft", "insert", "update"})
 _CALLS = frozenset({"PRECALL", "CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 # What looks for attributes by names that stand nowhere in the code that calls it.
@@ -95,6 +97,17 @@ def mentions(code: CodeType) -> Mentions:
         if isinstance(constant, CodeType):
             found |= mentions(constant)
     return found
+
+
+def reads(code: CodeType, name: str) -> bool:
+    """Whether code does more with what a name stands for than to add to it, as to a log."""
+    steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+    return any(
+        step.opname in _LOADS
+        and step.argval == name
+        and not (after.opname in _ATTRIBUTES and after.argval in _ADDING)
+        for step, after in itertools.pairwise(steps)
+    ) or any(reads(part, name) for part in code.co_consts if isinstance(part, CodeType))
 
 
 def _texts(constants: Any) -> Iterator[str]:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import kernels
+from fdbr.core import plain
+from fdbr.messages import number_types
 from fdbr.ops.kinds.batches import aligned
 from fdbr.ops.kinds.large import LARGE, brought, evaluated, letting_go, multiplied, pulled
 from fdbr.ops.kinds.operation import Declaration, facts_in, operands_of, operation
@@ -110,7 +112,8 @@ def _in_double(partial: Any, operands: tuple[str, ...], apply: Function) -> Any:
 
     def computed(*saved: Any) -> Any:
         found = dict(zip(names, saved, strict=True))
-        dtypes = (getattr(found.get(name), "dtype", None) for name in (*operands, "out"))
+        strong = (found.get(name) for name in (*operands, "out"))
+        dtypes = (getattr(v, "dtype", None) for v in strong if type(plain(v)) not in number_types)
         single = next((dtype for dtype in dtypes if dtype is not None), None)
         if single is None or single.char in "dD":
             return partial(*saved[: len(named)])
@@ -142,8 +145,9 @@ def _partial_pull_of_some(
 ) -> Function:
     # Of several operands one may be less precise than the result, which the cotangent is like.
     def pull(ct: Any, like: Any, *saved: Any) -> Any:
+        dtype = ct.dtype
         precise = [
-            in_precision(value, ct.dtype) if flag else value
+            in_precision(value, dtype) if flag else value
             for value, flag in zip(saved, flags, strict=True)
         ]
         try:
@@ -152,7 +156,11 @@ def _partial_pull_of_some(
             ct = multiplied(ct, partial, precise, heavy, fixed)
         except ZeroDivisionError:
             ct = ct * partial(*map(_as_scalar, precise))
-        return ct if like is None else fit(ct, like)
+        if (
+            like is None
+        ):  # a traced number is weak, and what a partial derivative makes of it is not
+            return ct if ct.dtype is dtype else in_precision(ct, dtype)
+        return fit(ct, like)
 
     return pull
 
@@ -160,8 +168,9 @@ def _partial_pull_of_some(
 def _partial_pull_of_one(partial: Function, fixed: frozenset[int]) -> Function:
     # The usual case without the packing of arguments.
     def pull(ct: Any, like: Any, saved: Any) -> Any:
-        if getattr(saved, "dtype", None) is not ct.dtype:
-            saved = in_precision(saved, ct.dtype)
+        dtype = ct.dtype
+        if getattr(saved, "dtype", None) is not dtype:
+            saved = in_precision(saved, dtype)
         try:
             if like is not None and _is_large(ct) and like[0] != ct.shape:
                 return _brought(ct, partial, (saved,), like, False, fixed)
@@ -171,7 +180,9 @@ def _partial_pull_of_one(partial: Function, fixed: frozenset[int]) -> Function:
                 ct = ct * partial(saved)
         except ZeroDivisionError:
             ct = ct * partial(_as_scalar(saved))
-        return ct if like is None else fit(ct, like)
+        if like is None:  # as above
+            return ct if ct.dtype is dtype else in_precision(ct, dtype)
+        return fit(ct, like)
 
     return pull
 

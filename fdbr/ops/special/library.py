@@ -162,7 +162,7 @@ def _value(name: str, operands: str, doc: str, partials: dict[str, Any]) -> Any:
 def one_less(n: Any) -> tuple[Any, Any]:
     """Whether a degree or order is 0, and that below it, or 0; Python numbers stay such."""
     if type(n) in number_types:
-        return n == 0, max(n - 1, 0)
+        return n == 0, n - 1 if n else 0
     zero = n == 0
     return zero, where(zero, 1, n) - 1
 
