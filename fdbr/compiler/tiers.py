@@ -48,6 +48,7 @@ PASSES = (
     sum_rows,
     donate,
 )
+_EARLY = PASSES.index(fuse_loops)  # passes that come before those about loops over arrays
 _AT_ONCE = 8  # kernels of one program that are compiled at a time
 _FEWER = 0.7  # of the kernels that were missing when steps were faster than what has kernels
 _RICH = 3  # times what is lost: enough to compile a kernel on a processor that others want
@@ -324,10 +325,9 @@ def block_passed(program: Program) -> Program:
 
     Of a program of such steps alone nothing is asked that is about loops over large arrays.
     """
-    start = PASSES.index(fuse_loops)
-    program = _passed(program, PASSES[:start])
+    program = _passed(program, PASSES[:_EARLY])
     if not all(map(backend_of(program).is_small, program.steps)):
-        program = _passed(program, PASSES[start:])
+        program = _passed(program, PASSES[_EARLY:])
     return fuse_small(program, 1)
 
 
