@@ -17,7 +17,7 @@ from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.backends.cpu.native_copies import ordered_look
 from fdbr.compiler.backends.cpu.sequence import Call, Code, Commands, Jump, Record, Slot
 from fdbr.compiler.backends.cpu.sequence_building import Builder
-from fdbr.compiler.backends.cpu.sequence_runner import (
+from fdbr.compiler.backends.cpu.sequence_tables import (
     BACK,
     FIRST,
     JUMPS,

@@ -15,7 +15,8 @@ from fdbr.compiler.backends.cpu.background import Awaited, Request, go_on, wante
 from fdbr.compiler.backends.cpu.compiling import address_of
 from fdbr.compiler.backends.cpu.kernel import RefusedError
 from fdbr.compiler.backends.cpu.looks import Look
-from fdbr.compiler.backends.cpu.sequence_runner import (
+from fdbr.compiler.backends.cpu.sequence_runner import runner
+from fdbr.compiler.backends.cpu.sequence_tables import (
     ADVANCE,
     AIM,
     BEGIN,
@@ -25,7 +26,6 @@ from fdbr.compiler.backends.cpu.sequence_runner import (
     Tables,
     Template,
     Writer,
-    runner,
 )
 from fdbr.compiler.backends.stepwise import unboxed
 from fdbr.compiler.ir.guards import same

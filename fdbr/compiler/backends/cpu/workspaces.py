@@ -13,7 +13,7 @@ import numpy as np
 
 from fdbr.allocation import give_back_freed_memory
 from fdbr.compiler.backends.cpu.buffer_assignment import Plan
-from fdbr.compiler.backends.cpu.sequence_runner import Tables, Template
+from fdbr.compiler.backends.cpu.sequence_tables import Tables, Template
 
 __all__ = ["Block", "give", "kept_bytes", "taker"]
 
