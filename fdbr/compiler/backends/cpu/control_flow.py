@@ -437,7 +437,7 @@ def _native(program: Program) -> _Native:
         memory = plan(program, builder.own, builder.looks, builder.scratch, builder.early)
         built.leave_out(memory.inside)
         roots = [*built.roots().values(), *(slot.root for slot in sources)]
-        roots = [root for root in roots if root not in builder.moving]
+        roots = [root for root in roots if is_variable(root) and root not in builder.moving]
         found = _known[program] = _Native(built.records, sources, roots, memory)
     return found
 
