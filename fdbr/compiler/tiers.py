@@ -24,7 +24,6 @@ from fdbr.compiler.passes.fuse_updates import fuse_updates
 from fdbr.compiler.passes.loop_fusion import fuse_loops
 from fdbr.compiler.passes.lower_loops import lower_loops
 from fdbr.compiler.passes.open_loops import may_open
-from fdbr.compiler.passes.producer_fusion import fuse_producers
 from fdbr.compiler.passes.rematerialize import rematerialize
 from fdbr.compiler.passes.roll_loops import roll_loops
 from fdbr.compiler.passes.schedule_guards import schedule_guards
@@ -42,7 +41,6 @@ PASSES = (
     fuse_windows,
     fuse_biases,
     fuse_loops,
-    fuse_producers,
     rematerialize,
     fuse_small,
     sum_rows,
