@@ -22,7 +22,6 @@ _TYPES = {
     np.dtype(np.int64): "i64",
     np.dtype(np.bool_): "i1",
 }
-_BOOL = np.dtype(np.bool_)
 _INFIX = {
     "add": "fadd",
     "sub": "fsub",
