@@ -32,6 +32,7 @@ class Along(Folding):
         if not work.wanted:
             return
         many = PANEL if len(every(work.wanted, self.found)) < _LONG else PANEL // 2
+        many *= 2 if self.exact else 1  # where one sum waits for the other
         outside = dict(self.found)
         start = self._beginning(reductions)
         self.do(f"br label %{name}.before")
