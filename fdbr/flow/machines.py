@@ -180,7 +180,7 @@ class WayBack(_Part):
         self.results: dict[int, list[int]] = {}
 
     def there(self, slopes: Iterable[tuple[int, Kind]]) -> There:
-        """What has a cotangent, as the one object that stands for it."""
+        """The one object that stands for the registers that have a cotangent."""
         there = tuple(sorted(slopes, key=itemgetter(0)))
         return self._there.setdefault(there, there)
 

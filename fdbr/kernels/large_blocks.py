@@ -533,7 +533,7 @@ def keep() -> None:
 
 
 def kept_bytes() -> int:
-    """How many bytes are kept at present."""
+    """The number of bytes that are kept at present."""
     keeper: Any = _keeper() if _keeper.cache_info().currsize else None
     return 0 if keeper is None else int(keeper.state[_HELD])
 

@@ -416,7 +416,7 @@ def _length(step: Step) -> int:
 
 @attrs.frozen(eq=False)
 class _Native:
-    """What does a program: records, where its results are then, and the memory of both."""
+    """The records that do a program, the places of its results then, and the memory of both."""
 
     records: list[Record]
     sources: list[Slot]
@@ -428,7 +428,7 @@ _known: WeakKeyDictionary[Program, _Native] = WeakKeyDictionary()
 
 
 def _native(program: Program) -> _Native:
-    """What does a program; it is kept, for graphs grow and are compiled anew."""
+    """The records that do a program; they are kept, for graphs grow and are compiled anew."""
     found = _known.get(program)
     if found is None:
         builder = Builder(_natives(program))

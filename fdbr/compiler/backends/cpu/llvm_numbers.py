@@ -72,7 +72,7 @@ class Numbers(Instructions):
         return Value(value.type, self.add(text), lanes=lanes)
 
     def steps(self, value: Value) -> str:
-        """What each lane of what counts has more than the first one."""
+        """The steps from the first lane to each, of a value that counts lanes."""
         assert value.counts is not None
         return f"<{', '.join(f'i64 {k * value.counts.step}' for k in range(self.lanes))}>"
 
@@ -196,14 +196,14 @@ class Numbers(Instructions):
         return Value("i8", "", counts=Counts(moved.text, more, step))
 
     def _added(self, a: Counts, b: Counts) -> Value:
-        """What counts, and more that does."""
+        """The sum of two values that count lanes."""
         name = a.name or b.name
         if a.name and b.name:
             name = self._whole("add", Value("i8", a.name), Value("i8", b.name)).text
         return Value("i8", "", counts=Counts(name, a.more + b.more, a.step + b.step))
 
     def _multiplied(self, counts: Counts, factor: int) -> Value:
-        """What counts, so many times."""
+        """The multiple of a value that counts lanes."""
         name, more, step = counts
         if not factor:
             return Value("i8", "0")
