@@ -1,5 +1,6 @@
 """The kernel language: what a kernel does is what Python does with the same text."""
 
+import ast
 import math
 import operator
 import textwrap
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdbr.compiler.backends.cpu import compiling, kernel_functions
-from fdbr.compiler.backends.cpu.compiling import translated
+from fdbr.compiler.backends.cpu.compiling import front_end, translated
 from fdbr.compiler.backends.cpu.kernel_functions import function
 from fdbr.compiler.backends.cpu.launching import launch_alone
 from fdbr.compiler.backends.cpu.llvm_values import KernelError
@@ -396,3 +397,13 @@ def test_a_text_is_parsed_again_where_threads_have_disturbed_python(
 
     monkeypatch.setattr(kernel_functions.ast, "parse", parse)
     assert kernel_functions.parsed("x") == "tree"
+
+
+def test_kernels_on_disk_are_forgotten_where_anything_that_translates_them_changes():
+    texts = front_end()
+    folder = "fdbr.compiler.backends.cpu."
+    for text in texts.values():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(folder):
+                assert node.module.removeprefix(folder) in texts
+    assert texts.keys() >= {"lowering", "vector_loops", "loop_pieces", "vector_text", "intrinsics"}

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import re
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -21,14 +22,10 @@ from fdbr.kernels import machine
 from fdbr.kernels.machine import Address, code, digest, find, optimized_code, placed, processor
 from fdbr.kernels.machine import code_of as kept_code
 
-__all__ = ["address_of", "code_of", "find_address", "load", "measures", "translated"]
+__all__ = ["address_of", "code_of", "find_address", "front_end", "load", "measures", "translated"]
 
 _LIBRARIES = matmul_tiles, language, intrinsics, register_tiles, streaming
-_FRONT_END = (
-    *("held_memory.py", "kernel_expressions.py", "kernel_functions.py", "llvm_instructions.py"),
-    *("llvm_numbers.py", "llvm_text.py", "llvm_values.py", "loop_parts.py", "lowering.py"),
-    *("vector_loops.py", "vector_text.py"),
-)
+_IMPORT = re.compile(r"^from fdbr\.compiler\.backends\.cpu\.(\w+) import", re.MULTILINE)
 _RECENT = 64  # kernels that stay in memory though no program uses them
 
 
@@ -96,9 +93,23 @@ def _key(source: str) -> str:
 @functools.cache
 def _library_version() -> str:
     """A digest of the functions that kernels call, and of what translates and compiles them."""
-    folder = Path(__file__).parent
-    texts = [inspect.getsource(module) for module in (*_LIBRARIES, machine)]
-    return digest(*texts, *[(folder / name).read_text() for name in _FRONT_END])
+    texts = front_end()
+    return digest(inspect.getsource(machine), *[texts[name] for name in sorted(texts)])
+
+
+def front_end() -> dict[str, str]:
+    """The texts of what translates kernels, and of the functions that these call, by name.
+
+    They are the files of this folder that follow from imports: none is forgotten.
+    """
+    texts: dict[str, str] = {}
+    waiting = ["lowering", *(module.__name__.rpartition(".")[2] for module in _LIBRARIES)]
+    while waiting:
+        name = waiting.pop()
+        if name not in texts:
+            texts[name] = (Path(__file__).parent / f"{name}.py").read_text()
+            waiting += _IMPORT.findall(texts[name])
+    return texts
 
 
 def _compiled(source: str) -> tuple[str, bytes]:
