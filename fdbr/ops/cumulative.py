@@ -107,6 +107,8 @@ def _multiplied(x: Any) -> Any:
     batch=shifted("axes"),
 )
 def _prod(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+    if type(x) is np.ndarray and x.size < _MANY:
+        return np.multiply.reduce(x, axes)
     if xp is np and x.nbytes >= kernels.LEAST and x.dtype.char in "fd":
         found = kernels.reduced("prod", _multiplied, axes, (x,))
         if found is not None:

@@ -45,6 +45,8 @@ Axis = int | tuple[int, ...] | None
 _add: Any = np.add.reduce
 _and: Any = np.logical_and.reduce
 _or: Any = np.logical_or.reduce
+_largest_of: Any = np.maximum.reduce
+_smallest_of: Any = np.minimum.reduce
 
 
 def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -94,7 +96,7 @@ def sum(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = F
     >>> ops.sum(np.ones((2, 3)), axis=1)
     array([3., 3.])
     """
-    if not isinstance(x, Tracer) or not shape_of(x):
+    if type(x) is not np.ndarray and (not isinstance(x, Tracer) or not shape_of(x)):
         x = asarray(x)
     if dtype is not None:
         x = astype(x, dtype)
@@ -212,14 +214,14 @@ def _smallest(axes: tuple[int, ...], x: Any) -> Any:
 def _max(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
         return by_rows(_largest, axes, x).reshape(_rest(x.shape, axes))[()]
-    return np.maximum.reduce(x, axes) if type(x) is np.ndarray else x.max(axis=axes)
+    return _largest_of(x, axes) if type(x) is np.ndarray else x.max(axis=axes)
 
 
 @opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"), fold="min", fresh=True)
 def _min(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
         return by_rows(_smallest, axes, x).reshape(_rest(x.shape, axes))[()]
-    return np.minimum.reduce(x, axes) if type(x) is np.ndarray else x.min(axis=axes)
+    return _smallest_of(x, axes) if type(x) is np.ndarray else x.min(axis=axes)
 
 
 def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -245,7 +247,7 @@ def min(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
 
 
 def _extreme(reduce: Any, x: Any, axis: Axis, keepdims: bool, name: str) -> Any:
-    x = asarray(x)
+    x = x if type(x) is np.ndarray else asarray(x)
     axes = normalize_axes(axis, x.ndim, name)
     out = reduce(x, axes=axes)
     return reshape(out, kept_shape(x.shape, axes)) if keepdims else out

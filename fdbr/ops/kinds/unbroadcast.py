@@ -121,6 +121,8 @@ def in_precision(value: Any, to: Any) -> Any:
         to = _COMPLEX.get(to.char, dtype)
     if dtype == to or type(plain(value)) in number_types:
         return value
+    if type(value) is np.ndarray:
+        return kernels.converted(value, to)
     return dispatch(registry["astype_inexact"], (value,), {"to": to})
 
 

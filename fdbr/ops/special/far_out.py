@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fdbr.backend import Array
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise.arithmetic import abs, remainder, round, sign
@@ -61,6 +63,8 @@ def slope_far_out(
     size = abs(x) if parity else x
     bound = _FAR + v * v
     far = (abs(x) > bound) & (real(x) >= 0) if is_complex(x) else size > bound
+    if type(far) is np.ndarray and not far.any():
+        return near(x)
     signs, scale = kind
     slope = scale * hankel_expansion(v, where(far, size, bound), signs=signs, order=1)
     slope = slope * sign(x) if parity == 1 else slope
