@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from fdbr.compiler.backends.cpu import background, compiling, element_code, formulas
+from fdbr.compiler.backends.cpu.block_log import Log
 from fdbr.compiler.backends.cpu.buffer_assignment import is_large
 from fdbr.compiler.backends.cpu.codegen import generate
-from fdbr.compiler.backends.cpu.control_flow import ControlFlow, Log
+from fdbr.compiler.backends.cpu.control_flow import ControlFlow
 from fdbr.compiler.backends.cpu.small_kernels import is_small
 from fdbr.compiler.backends.cpu.window_kernels import VALUES
 from fdbr.compiler.backends.interface import Backend, Compiled

@@ -5,18 +5,17 @@ blocks work in, of which one runs at a time.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import attrs
 import numpy as np
 
-from fdbr.compiler.backends.cpu.buffer_assignment import Plan, plan
-from fdbr.compiler.backends.cpu.formulas import CODES
+from fdbr.compiler.backends.cpu.block_log import BOTTOM, WORD, Log, copied_out, padded
+from fdbr.compiler.backends.cpu.buffer_assignment import Plan
+from fdbr.compiler.backends.cpu.native_blocks import native_block, require
 from fdbr.compiler.backends.cpu.native_copies import ordered_look
 from fdbr.compiler.backends.cpu.sequence import Call, Code, Commands, Jump, Record, Slot
-from fdbr.compiler.backends.cpu.sequence_building import Builder
 from fdbr.compiler.backends.cpu.sequence_tables import (
     BACK,
     FIRST,
@@ -33,63 +32,22 @@ from fdbr.compiler.backends.cpu.sequence_tables import (
     Tables,
     Writer,
 )
-from fdbr.compiler.backends.cpu.sequencing import Natives
 from fdbr.compiler.backends.cpu.workspaces import give, taker
 from fdbr.compiler.ir.basic_blocks import BasicBlock
 from fdbr.compiler.ir.program import (
-    Fused,
     Kind,
     Program,
-    Small,
-    Step,
     Variable,
     is_variable,
     kind_of,
+    unfused,
 )
 
-__all__ = ["ControlFlow", "Log"]
+__all__ = ["ControlFlow"]
 
 _ALIGNED = 64
-_WORD = 8
-_FIRST_LOG = 1 << 13  # bytes
 _LONG = 50_000_000  # additions, after which Python has a turn
 _BLOCK, _STEP, _INSTEAD = 1e-5, 1.3e-6, 8e-5  # seconds of Python, of NumPy, and of both
-_BOTTOM = 0  # the number at the beginning of a log: blocks have theirs, and 1
-
-
-class Log:
-    """The log of a run: what its blocks have read, in memory that grows."""
-
-    __slots__ = ("used", "words")
-
-    def __init__(self) -> None:
-        self.words = np.empty(_FIRST_LOG // _WORD, np.int64)
-        self.words[0] = _BOTTOM
-        self.used = _WORD
-
-    def grow(self) -> None:
-        """Have twice as much memory."""
-        words = np.empty(2 * len(self.words), np.int64)
-        words[: self.used // _WORD] = self.words[: self.used // _WORD]
-        self.words = words
-
-    def last(self) -> int:
-        """The number of the last block."""
-        return int(self.words[self.used // _WORD - 1]) - 1
-
-    def entries(self, programs: Sequence[Program]) -> Iterator[tuple[int, list[Any]]]:
-        """The numbers of the blocks of the run, the last one first, and what each has read."""
-        end = self.used
-        memory = self.words.view(np.uint8)
-        while (number := int(self.words[end // _WORD - 1])) != _BOTTOM:
-            end -= _WORD
-            values = []
-            for variable in reversed(programs[number - 1].inputs):
-                kind = variable.kind
-                end -= _padded(kind)
-                array = memory[end : end + kind.nbytes].view(kind.dtype).reshape(kind.shape)
-                values.append(_value(array, kind))
-            yield number - 1, values[::-1]
 
 
 # --- records ------------------------------------------------------------------------
@@ -187,7 +145,7 @@ class ControlFlow:
     ) -> None:
         self._blocks, self._keeps, self._noted = blocks, keeps, noted
         for _, kind in shown:
-            _require(kind)
+            require(kind)
         self._starts: dict[Variable, int] = {}
         self._registers = _registers([block for block in blocks if block is not None], shown)
         base = 0
@@ -231,7 +189,7 @@ class ControlFlow:
         for block, kernels, times in zip(self._blocks, self._kernels, visits, strict=True):
             if block is None:
                 continue
-            steps = sum(map(_length, block.program.steps))
+            steps = len(unfused(block.program.steps))
             whole += times * (_BLOCK + steps * _STEP)
             for kernel in kernels:
                 if kernel in left:
@@ -279,7 +237,7 @@ class ControlFlow:
             end = self._ran(block.tables[0], start, log)
             if end is None:
                 return None
-            return end, [_value(arrays[i], self._kinds[i]) for i in results[end]]
+            return end, [copied_out(arrays[i], self._kinds[i]) for i in results[end]]
         finally:
             give(block)
 
@@ -287,7 +245,7 @@ class ControlFlow:
         words = tables.words
         words[FIRST] = self._entries[start].record
         if log is not None:
-            _show(words, log, 0 if self._keeps else _WORD)
+            _show(words, log, 0 if self._keeps else WORD)
         while True:
             words[JUMPS] = self._jumps
             number = self._run(words)
@@ -306,7 +264,7 @@ class ControlFlow:
                 log.grow()
                 _show(words, log)
             elif isinstance(record, _Back):
-                end = (int(words[LOG]) - log.words.ctypes.data) // _WORD  # type: ignore[union-attr]
+                end = (int(words[LOG]) - log.words.ctypes.data) // WORD  # type: ignore[union-attr]
                 if record.entries[log.words[end - 1]] is None:  # type: ignore[union-attr]
                     return None
             elif isinstance(record, Call):
@@ -316,18 +274,18 @@ class ControlFlow:
     def _add(self, number: int, block: BasicBlock) -> None:
         """The records of a block."""
         program = block.program
-        native = _native(program)
+        native = native_block(program)
         sources = native.sources
         given, taken = self._place(block, program)
         self._place_roots(native.roots, native.memory, given | taken)
         records = self._records
         if self._keeps:
-            room = sum(_padded(variable.kind) for variable in program.inputs)
-            records.append(_Plain(ROOM, (), room + _WORD))
-            records += [_Plain(PUSH, (_raw(v),), _padded(v.kind)) for v in program.inputs]
+            room = sum(padded(variable.kind) for variable in program.inputs)
+            records.append(_Plain(ROOM, (), room + WORD))
+            records += [_Plain(PUSH, (_raw(v),), padded(v.kind)) for v in program.inputs]
             records.append(_Plain(NOTE, (), number + 1))
         for variable in reversed(list(taken)):
-            records.append(_Plain(POP, (_raw(variable),), _padded(variable.kind)))
+            records.append(_Plain(POP, (_raw(variable),), padded(variable.kind)))
         records += native.records
         self._write(block, sources, given)
         self._go_on(number, block, sources)
@@ -395,7 +353,7 @@ class ControlFlow:
             records.append(_Stop(number, False))
         elif self._noted:
             found: list[_Entry | None] = [None] * (self._noted + 1)
-            found[_BOTTOM] = _Entry(len(records) + 1)
+            found[BOTTOM] = _Entry(len(records) + 1)
             for noted, following in block.nexts.items():
                 found[noted + 1] = entries[following]
             records.append(_Back(tuple(found)))
@@ -408,63 +366,6 @@ def _show(words: Any, log: Log, read: int = 0) -> None:
     """Have a run go on where a log ends, but for some bytes that have been read."""
     address = log.words.ctypes.data
     words[LOG], words[LOG + 1] = address + log.used - read, address + log.words.nbytes
-
-
-def _length(step: Step) -> int:
-    return len(step.steps) if isinstance(step, Fused | Small) else 1
-
-
-@attrs.frozen(eq=False)
-class _Native:
-    """The records that do a program, the places of its results then, and the memory of both."""
-
-    records: list[Record]
-    sources: list[Slot]
-    roots: list[Any]
-    memory: Plan
-
-
-_known: WeakKeyDictionary[Program, _Native] = WeakKeyDictionary()
-
-
-def _native(program: Program) -> _Native:
-    """The records that do a program; they are kept, for graphs grow and are compiled anew."""
-    found = _known.get(program)
-    if found is None:
-        builder = Builder(_natives(program))
-        built = builder.build(program.steps, 0)
-        sources = builder.results(program.outputs, len(program.steps))
-        memory = plan(program, builder.own, builder.looks, builder.scratch, builder.early)
-        built.leave_out(memory.inside)
-        roots = [*built.roots().values(), *(slot.root for slot in sources)]
-        roots = [root for root in roots if is_variable(root) and root not in builder.moving]
-        found = _known[program] = _Native(built.records, sources, roots, memory)
-    return found
-
-
-def _natives(program: Program) -> Natives:
-    """The native forms of a program's steps.
-
-    Raises
-    ------
-    NotImplementedError
-        If one has none.
-    """
-    natives = Natives(program, True, {v for step in program.steps for v in step.reads})
-    made: set[Variable] = set()
-    for step in program.steps:
-        if not natives.is_native(step, made, whole=True):
-            raise NotImplementedError(f"{step} is no machine code")
-        made.update(step.outs)
-    for value in (*program.inputs, *program.outputs):
-        kind = kind_of(value)
-        _require(kind)
-    return natives
-
-
-def _require(kind: Kind) -> None:
-    if kind.dtype not in CODES or kind.module not in (None, np) or not kind.size:
-        raise NotImplementedError(f"{kind} is nothing that kernels read and write")
 
 
 def _registers(
@@ -503,17 +404,6 @@ def _memory(size: int) -> Slot:
 def _raw(variable: Variable) -> Slot:
     """All bytes of a value that has memory of its own."""
     return Slot(variable, ordered_look(variable.kind.shape), variable.kind.dtype)
-
-
-def _value(array: Any, kind: Kind) -> Any:
-    """A value for the elements that lie in memory which others will use."""
-    if kind.is_array:
-        return array.copy()
-    return array.item() if kind.is_number else array[()]
-
-
-def _padded(kind: Kind) -> int:
-    return -(-kind.nbytes // _WORD) * _WORD
 
 
 def _aligned(kind: Kind) -> int:
