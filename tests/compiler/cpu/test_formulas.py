@@ -196,7 +196,7 @@ PARAMS = {
     "astype_inexact": {"to": np.dtype(np.float64)},
     "astype_exact": {"to": np.dtype(bool)},
     "clipped": {"low": -1.0, "high": 0.5},
-    "elu": {"scale": 1.0, "alpha": 1.5},
+    "elu": {"above": 1.0, "scale": 1.0, "alpha": 1.5},
     "full_like": {"value": 2.0, "dtype": None},
     "gaussian": {"rate": 0.5},
     "half_integer_power": {"exponent": 2.5},

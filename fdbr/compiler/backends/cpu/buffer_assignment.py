@@ -233,13 +233,14 @@ def _packed(
     order = sorted((v for v in variables if v not in parts), key=lambda v: -_bytes(v))
     many = min(_MANY, max(_SOME, sum(_bytes(v) >= _LEAST for v in order)))
     starts: dict[Variable, int] = {}
+    taken: list[tuple[int, int, float, float]] = []  # by whom, from when, and until when
     for variable in order[:many]:
+        size, first, end = _bytes(variable), born[variable], last[variable]
         near = [
-            (start, start + _bytes(v))
-            for v, start in starts.items()
-            if born[v] <= last[variable] and born[variable] <= last[v]
+            (start, stop) for start, stop, since, till in taken if since <= end and first <= till
         ]
-        starts[variable] = _gap(sorted(near), _bytes(variable))
+        starts[variable] = start = _gap(sorted(near), size)
+        taken.append((start, start + size, first, end))
     _queue(order[many:], born, last, starts)
     size = max((start + _bytes(v) for v, start in starts.items()), default=0)
     for part in reversed(parts):  # those in which others lie come after them

@@ -6,8 +6,10 @@ instructions are all the same to what calls them, and to NumPy, which does the s
 are compiled.
 """
 
-from collections.abc import Callable, Container, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
+
+import attrs
 
 from fdbr.compiler.backends.cpu.fused_kernels import write
 from fdbr.compiler.backends.cpu.loop_kernels import write_loop
@@ -15,31 +17,90 @@ from fdbr.compiler.backends.cpu.small_kernels import write_small
 from fdbr.compiler.backends.cpu.written import Written
 from fdbr.compiler.ir.loops import LOOP
 from fdbr.compiler.ir.program import Fused, Guard, Instruction, Small, Step, Variable
+from fdbr.compiler.passes.cse import Identities
 from fdbr.core import Primitive
 
-__all__ = ["NATIVE", "native_form", "parts_of"]
+__all__ = ["NATIVE", "NativeForms", "parts_of"]
 
 NATIVE: dict[Primitive, Callable[[Instruction], Written | None]] = {LOOP: write_loop}
 """Writers of kernels of single instructions, by primitives; a writer may decline."""
 
 
-def native_form(
-    step: Step,
-    passed_on: Container[Variable] = (),
-    gapped: Mapping[Variable, bool] = MappingProxyType({}),
-) -> Written | None:
-    """The kernel of a step; `None` if Python runs it.
+class NativeForms:
+    """The kernels of a program's steps.
 
-    Results that are ``passed_on`` are read soon, and stay in the processor's own memory.  Those
-    that are ``gapped`` are rows of larger arrays, whose elements may follow one another.
+    Kernels that differ in nothing but the values they are given, as those of an unrolled loop's
+    turns do, are written once.
+
+    Parameters
+    ----------
+    passed_on
+        The results that are read soon, and stay in the processor's own memory.
+    gapped
+        The operands that are rows of larger arrays, whose elements may follow one another.
     """
-    if isinstance(step, Fused):
-        return write(step, passed_on, gapped)
-    if isinstance(step, Small):
+
+    def __init__(self, passed_on: Container[Variable], gapped: Mapping[Variable, bool]) -> None:
+        self._passed_on, self._gapped = passed_on, gapped
+        self._identities = Identities()
+        self._forms: dict[Step, Written | None] = {}
+        self._written: dict[Any, tuple[list[Variable], Written]] = {}
+
+    def of(self, step: Step) -> Written | None:
+        """The kernel of a step; `None` if Python runs it."""
+        if step not in self._forms:
+            self._forms[step] = self._form(step)
+        return self._forms[step]
+
+    def _form(self, step: Step) -> Written | None:
+        if isinstance(step, Fused | Small):
+            numbers: dict[Variable, int] = {}
+            key = self._key(step, numbers)
+            if key not in self._written:
+                self._written[key] = list(numbers), self._new(step)
+            variables, written = self._written[key]
+            return _renamed(written, dict(zip(variables, numbers, strict=True)))
+        if isinstance(step, Guard) or step.primitive not in NATIVE:
+            return None
+        return NATIVE[step.primitive](step)
+
+    def _new(self, step: Fused | Small) -> Written:
+        if isinstance(step, Fused):
+            return write(step, self._passed_on, self._gapped)
         return write_small(step)
-    if isinstance(step, Guard) or step.primitive not in NATIVE:
-        return None
-    return NATIVE[step.primitive](step)
+
+    def _key(self, step: Fused | Small, numbers: dict[Variable, int]) -> Any:
+        """What a kernel depends on, where variables are numbers in the order of their mention."""
+        parts = [self._part(part, numbers) for part in step.steps]
+        kinds = [(v.kind, v in self._passed_on, self._gapped.get(v)) for v in numbers]
+        outs = tuple([numbers[v] for v in step.outs])
+        if isinstance(step, Small):
+            return tuple(parts), tuple(kinds), outs
+        over = tuple([(numbers[v], numbers[old]) for v, old in step.over.items()])
+        return tuple(parts), tuple(kinds), outs, step.domain, step.split, over
+
+    def _part(self, step: Instruction, numbers: dict[Variable, int]) -> Any:
+        value = self._identities.of_value
+        operands = [
+            numbers.setdefault(x, len(numbers)) if type(x) is Variable else (value(x),)
+            for x in step.operands
+        ]
+        params = [(name, value(x)) for name, x in step.params.items()]
+        outs = [numbers.setdefault(x, len(numbers)) for x in step.outs]
+        return step.primitive, tuple(operands), tuple(params), tuple(outs)
+
+
+def _renamed(written: Written, names: Mapping[Variable, Variable]) -> Written:
+    """A kernel for other values."""
+
+    def renamed(values: Sequence[Any]) -> list[Any]:
+        return [names[v] if type(v) is Variable else v for v in values]
+
+    outputs = [
+        attrs.evolve(o, variable=variable, over=over)
+        for o, (variable, over) in ((o, renamed((o.variable, o.over))) for o in written.outputs)
+    ]
+    return attrs.evolve(written, inputs=tuple(renamed(written.inputs)), outputs=tuple(outputs))
 
 
 def parts_of(step: Step) -> tuple[Instruction, ...]:

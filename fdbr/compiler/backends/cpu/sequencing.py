@@ -12,7 +12,7 @@ from fdbr.compiler.backends.cpu.formulas import CODES
 from fdbr.compiler.backends.cpu.looks import Look, looked
 from fdbr.compiler.backends.cpu.matmuls import is_threaded
 from fdbr.compiler.backends.cpu.native_copies import ordered_look
-from fdbr.compiler.backends.cpu.native_forms import native_form, parts_of
+from fdbr.compiler.backends.cpu.native_forms import NativeForms, parts_of
 from fdbr.compiler.backends.cpu.small_kernels import is_plain_loop, loop_weight
 from fdbr.compiler.backends.cpu.small_matmuls import is_small_product, write_product
 from fdbr.compiler.backends.cpu.written import Written
@@ -82,7 +82,7 @@ class Natives:
         self.passed_on = passed_on
         self.gapped = _gapped(program.steps)
         self.uses: dict[Any, int] = {}
-        self._forms: dict[Step, Written | None] = {}
+        self._forms = NativeForms(passed_on, self.gapped)
         self._loops: dict[Loop, bool] = {}
         for step in program.steps:
             for variable in step.reads:
@@ -90,9 +90,7 @@ class Natives:
 
     def form(self, step: Step) -> Written | None:
         """The kernel of a step; `None` if it has none."""
-        if step not in self._forms:
-            self._forms[step] = native_form(step, self.passed_on, self.gapped)
-        return self._forms[step]
+        return self._forms.of(step)
 
     def is_native(self, step: Step, made: Container[Variable], whole: bool = False) -> bool:
         """Whether a step can be part of a sequence that has made some values already.
