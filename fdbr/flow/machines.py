@@ -58,13 +58,35 @@ class _Refused(Exception):
     """There is something that machine code does not do."""
 
 
+@attrs.frozen(eq=False)
+class _Made:
+    """Blocks as machine code.
+
+    Attributes
+    ----------
+    code
+        The machine code.
+    shown
+        The places of registers that are written before a run or read after it, in their order.
+    results
+        The places that are read then, by the number of the last block.
+    numbers
+        Of ways back: the numbers of their blocks.
+    """
+
+    code: Any
+    shown: Mapping[tuple[int, Kind], int]
+    results: Mapping[int, Sequence[int]]
+    numbers: Mapping[tuple[int, There], int] = attrs.field(factory=dict)
+
+
 class _Part:
     """Blocks that are machine code, or will be.
 
     Attributes
     ----------
-    code
-        The machine code, if there is most of it; NumPy does the rest.
+    now
+        The machine code that runs, if there is most of it; NumPy does the rest.
     calls
         How often it was asked for.
     lanes
@@ -72,17 +94,17 @@ class _Part:
     """
 
     def __init__(self) -> None:
-        self.code: Any = None
+        self.now: _Made | None = None
         self.calls = 0
         self.lanes = 1
-        self._made: Any = None
+        self._made: _Made | None = None
         self._count = 0
 
     def bodies(self) -> list[Body]:
         """The programs of the blocks, as far as they have run."""
         raise NotImplementedError
 
-    def made(self, waits: bool) -> Any:
+    def made(self, waits: bool) -> _Made:
         """The machine code of all blocks that have gone through the passes."""
         raise NotImplementedError
 
@@ -108,9 +130,9 @@ class _Part:
         """Have it run from now on, if most kernels are there; those that are not."""
         if self._made is None:
             return []
-        kernels, share = self._made.missing(self.visits())
+        kernels, share = self._made.code.missing(self.visits())
         if share * max(1.0, self.lanes * _TOGETHER) < 1:
-            self.code = self._made
+            self.now = self._made
         return kernels
 
 
@@ -123,7 +145,6 @@ class _Forward(_Part):
         super().__init__()
         self._blocks, self._first = blocks, first
         self._inputs, self._keeps = inputs, keeps
-        self.results: dict[int, list[int]] = {}
 
     def bodies(self) -> list[Body]:
         if not self._blocks[self._first].body.has_run:
@@ -133,7 +154,7 @@ class _Forward(_Part):
     def visits(self) -> list[int]:
         return [block.visits for block in self._blocks]
 
-    def made(self, waits: bool) -> Any:
+    def made(self, waits: bool) -> _Made:
         shown = {pair: place for place, pair in enumerate(enumerate(self._inputs))}
         results = {}
         blocks: list[BasicBlock | None] = []
@@ -161,8 +182,7 @@ class _Forward(_Part):
                 writes = (None, *block.writes)
             asks = block.question is not None
             blocks.append(BasicBlock(program, block.reads, writes, block.moves, asks, block.nexts))
-        self.results = results
-        return _compiled(blocks, self._keeps, shown, waits)
+        return _Made(_compiled(blocks, self._keeps, shown, waits), shown, results)
 
 
 class WayBack(_Part):
@@ -175,9 +195,6 @@ class WayBack(_Part):
         self._visits: Counter[tuple[int, int]] = Counter()
         self._known: dict[tuple[int, int], Way] = {}
         self._there: dict[There, There] = {}
-        self.numbers: dict[tuple[int, There], int] = {}
-        self.shown: dict[tuple[int, Kind], int] = {}
-        self.results: dict[int, list[int]] = {}
 
     def there(self, slopes: Iterable[tuple[int, Kind]]) -> There:
         """The one object that stands for the registers that have a cotangent."""
@@ -203,9 +220,10 @@ class WayBack(_Part):
         return [way.body or self._blocks[block].body for (block, _), way in ways]
 
     def visits(self) -> list[int]:
-        return [self._visits[block, id(there)] for block, there in self.numbers]
+        numbers = () if self._made is None else self._made.numbers
+        return [self._visits[block, id(there)] for block, there in numbers]
 
-    def made(self, waits: bool) -> Any:
+    def made(self, waits: bool) -> _Made:
         shown: dict[tuple[int, Kind], int] = {}
         numbers = {key: number for number, key in enumerate(self.ways)}
         after: dict[There, dict[int, int]] = {}
@@ -230,27 +248,27 @@ class WayBack(_Part):
                 if pair[0] < 0:
                     shown.setdefault(pair, len(shown))
             blocks.append(BasicBlock(program, reads, writes, (), False, nexts))
-        self.numbers, self.shown, self.results = numbers, shown, results
-        return _compiled(blocks, False, shown, waits, len(self._blocks))
+        code = _compiled(blocks, False, shown, waits, len(self._blocks))
+        return _Made(code, shown, results, numbers)
 
     def run(self, log: Any, slopes: Mapping[int, Any]) -> dict[int, Any] | None:
         """The cotangents in the end, by registers; `None` if it does not know the way."""
-        code = self.code
-        if code is None:
+        now = self.now
+        if now is None:
             return None
         there = self.there((i, kind_of(slope)) for i, slope in slopes.items())
-        start = self.numbers.get((log.last(), there))
+        start = now.numbers.get((log.last(), there))
         if start is None:
             return None
-        given: list[Any] = [None] * len(self.shown)
+        given: list[Any] = [None] * len(now.shown)
         for pair in there:
-            given[self.shown[pair]] = slopes[pair[0]]
-        found = code.run(start, given, log, self.results)
+            given[now.shown[pair]] = slopes[pair[0]]
+        found = now.code.run(start, given, log, now.results)
         if found is None:
             return None
-        shown = list(self.shown)
+        shown = list(now.shown)
         end, values = found
-        places = self.results[end]
+        places = now.results[end]
         return {shown[place][0]: value for place, value in zip(places, values, strict=True)}
 
 
@@ -289,7 +307,7 @@ class Machine:
     def forward(self, operands: Sequence[Any], path: Any) -> Any:
         """Run the graph; `None` if it does not know the way."""
         part = self._part(operands, path is not None)
-        if part.code is None:
+        if part.now is None:
             return None
         log = None if path is None else self._log()
         found = self._ran(part, operands, log)
@@ -308,7 +326,7 @@ class Machine:
         part = self._part(example(0), path is not None)
         part.lanes = size
         ways = self._back.values() if path is not None else ()
-        if part.code is None or any(way.code is None for way in ways):  # back they go together
+        if part.now is None or any(way.now is None for way in ways):  # back they go together
             return None
         logs, results = [], []
         for lane in range(size):
@@ -334,7 +352,9 @@ class Machine:
         return backend_of(self._blocks[self._first].body.captured()).log()
 
     def _ran(self, part: _Forward, operands: Sequence[Any], log: Any) -> list[Any] | None:
-        found = part.code.run(self._first, operands, log, part.results)
+        now = part.now
+        assert now is not None
+        found = now.code.run(self._first, operands, log, now.results)
         if found is None:
             return None
         end, values = found
