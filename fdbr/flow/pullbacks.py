@@ -9,7 +9,7 @@ import numpy as np
 from fdbr.compiler.ir.program import Kind, kind_of
 from fdbr.flow.graphs import Block, Graph, Path
 from fdbr.flow.lanes import LanesPath, batched_body, filled, filled_with_zeros, is_apart
-from fdbr.flow.machines import There, Way, WayBack
+from fdbr.flow.machine_parts import There, Way, WayBack
 from fdbr.loops.bodies import NoBodyError, evaluate, stage
 from fdbr.loops.leaves import scalar
 from fdbr.ops.dtypes import astype
