@@ -29,12 +29,13 @@ def optimised(f: Any, max_traces: int = 64) -> Jitted:
 def assert_as_eager(f: Any, *calls: Any, ulps: int = ULPS) -> Any:
     """Check that a jitted function gives what the function gives, call by call.
 
-    Each call is a tuple of arguments.  The jitted function is given back.
+    Each call is a tuple of arguments.  The jitted function is given back.  Without passes it gives
+    the very bits; but for large products, for which a test allows more ``ulps``.
     """
     reference, jitted = plainly(f), fdbr.jit(f)
     for args in calls:
         desired = f(*args)
-        assert_same(reference(*args), desired, ulps=0)
+        assert_same(reference(*args), desired, ulps=0 if ulps == ULPS else ulps)
         assert_same(jitted(*args), desired, ulps)
     return jitted
 

@@ -70,7 +70,7 @@ class NativeForms:
         return write_small(step)
 
     def _key(self, step: Fused | Small, numbers: dict[Variable, int]) -> Any:
-        """What a kernel depends on, where variables are numbers in the order of their mention."""
+        """The key of a kernel: variables in it are numbers, in the order of their mention."""
         parts = [self._part(part, numbers) for part in step.steps]
         kinds = [(v.kind, v in self._passed_on, self._gapped.get(v)) for v in numbers]
         outs = tuple([numbers[v] for v in step.outs])
