@@ -5,9 +5,10 @@ take without `jit` nearly a tenth is paid into it, and what replays save; captur
 replays that take longer than the function are paid out of it.  Nothing is begun that the account
 does not cover, and where it is overdrawn the function runs as it is, unless replays are known to be
 faster.  A function that has run often or long is likely to run as often or as long again: from the
-128th call on half of the time is paid, and of what is beyond half a second before.  So short runs
-take a tenth longer than without `jit` at most, and all calls together half as long again at most,
-however many there are and whatever the function does.
+128th call on half of the time is paid, and of what is beyond two seconds before; of what is beyond
+half a second where Python takes most of it, which compiled code saves.  So short runs take a tenth
+longer than without `jit` at most, and all calls together half as long again at most, however many
+there are and whatever the function does.
 """
 
 import sys
@@ -20,7 +21,8 @@ __all__ = [
 ANY = sys.maxsize  # number of steps
 _SHARE = 0.08  # of the tenth: the rest is for looking up what to run
 _LATER = 0.48  # of the time of calls that are likely to be followed by as many
-_LONG = 0.5  # seconds
+_LONG, _SOON = 2.0, 0.5  # seconds
+_PYTHON = 6e-6  # seconds that a step takes if most of it is Python's
 _WEIGHT = 0.1  # of a run in the average
 _LEAST = 0.2  # of what things took elsewhere
 _BETWEEN = 1e-5  # seconds between two operations of a function that is not differentiated
@@ -76,7 +78,7 @@ class Estimate:
 capturing = Estimate(2e-3, 8e-6)
 """A capture, beside the run itself: it looks at all around the function; by the number of steps."""
 
-passing = Estimate(1e-2, 1.5e-4)
+passing = Estimate(4e-2, 1.5e-4)
 """The passes and the generation of code; by the number of steps."""
 
 compiling = Estimate(3e-3, 4e-6)
@@ -160,7 +162,8 @@ class Budget:
     @property
     def balance(self) -> float:
         """Seconds that may be spent."""
-        later = self._whole if self._calls >= self._often else max(self._whole - _LONG, 0.0)
+        long = _SOON if self.eager < _PYTHON * self.steps else _LONG
+        later = self._whole if self._calls >= self._often else max(self._whole - long, 0.0)
         return _SHARE * self._whole + (_LATER - _SHARE) * later + self._left
 
     def affords(self, seconds: float) -> bool:
