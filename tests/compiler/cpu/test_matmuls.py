@@ -13,6 +13,7 @@ from fdbr import ops
 from fdbr.compiler.backends.cpu import matmuls
 from fdbr.compiler.backends.cpu.codegen import generate
 from fdbr.compiler.backends.cpu.matmuls import is_threaded, multiply
+from fdbr.compiler.ir import op
 
 LAYOUTS = {
     "in order": lambda x: x,
@@ -116,3 +117,13 @@ def test_products_are_computed_in_a_forked_process():
     if not child:
         os._exit(0 if np.array_equal(multiply(a, b), desired) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("shape", [(300, 40), (40, 300), (2000, 16), (1000, 10)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_of_rows_are_products_of_their_own(shape, dtype):
+    x = normal(*shape, dtype=dtype)
+    found = matmuls.VALUES[op.SUM_OF_ROWS](np, x)
+    assert_near(found, x.sum(axis=0))
+    for layout in LAYOUTS.values():
+        assert_near(matmuls.VALUES[op.SUM_OF_ROWS](np, layout(x)), layout(x).sum(axis=0))

@@ -22,6 +22,7 @@ from fdbr.compiler.backends.cpu.launching import launch_on, thread_count
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Step, kind_of
 from fdbr.core import Primitive
+from fdbr.kernels import LEAST
 from fdbr.kernels.expressions import FLOATS
 
 __all__ = ["VALUES", "is_threaded", "multiply"]
@@ -341,9 +342,17 @@ def _affine(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
     return multiply(x, weight.T) + bias
 
 
+def _sum_of_rows(xp: Any, x: Any) -> Any:
+    """A row of ones times a matrix, as the value itself has it where kernels do not sum."""
+    if x.ndim == 2 and x.dtype in FLOATS and x.size > _ALONE_VECTOR and x.nbytes < LEAST:
+        return multiply(np.ones((1, len(x)), x.dtype), x)[0]
+    return op.SUM_OF_ROWS.value(xp, x)
+
+
 VALUES: dict[Primitive, Callable[..., Any]] = {
     op.MATMUL: _matmul,
     op.MATMUL_TRANSPOSED: _matmul_transposed,
     op.AFFINE: _affine,
+    op.SUM_OF_ROWS: _sum_of_rows,
 }
 """The CPU's own values of products, by primitives."""
