@@ -97,7 +97,8 @@ def batched_body(
     block: Block, key: Any, f: Callable[[list[Any]], Leaves], leaves: Leaves, own: Leaves, size: int
 ) -> Body:
     """A function of one example's leaves as a program for a batch, with batches of results."""
-    known: Body | None = block.backs.get(("batch", key, size, own))
+    kinds = tuple([getattr(leaf, "dtype", type(leaf)) for leaf in leaves])
+    known: Body | None = block.backs.get(("batch", key, size, own, kinds))
     if known is not None:
         return known
 
@@ -107,7 +108,7 @@ def batched_body(
 
     made = stage(batched, list(leaves))
     made.waits = block.body.waits
-    block.backs["batch", key, size, own] = made
+    block.backs["batch", key, size, own, kinds] = made
     return made
 
 
