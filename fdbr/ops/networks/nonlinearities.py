@@ -173,14 +173,18 @@ def softplus(xp: Any, x: Array) -> Array:
     return clipped(xp, x, 0, math.inf) + xp.log1p(xp.exp(-xp.abs(x)))
 
 
-def log_sigmoid(x: Array, /) -> Any:
+@elementwise(x=lambda x: sigmoid(-x), heavy=True, compound=True)
+def log_sigmoid(xp: Any, x: Array) -> Array:
     """The logarithm of `sigmoid`, without underflow.
 
     >>> from fdbr import ops
     >>> ops.log_sigmoid(-1000.0)
     -1000.0
     """
-    return -softplus(-x)
+    refuse_complex("log_sigmoid", x)
+    if type(x) is np.ndarray and x.size < _LITTLE:
+        return -np.logaddexp(-x, 0)
+    return clipped(xp, x, -math.inf, 0) - xp.log1p(xp.exp(-xp.abs(x)))
 
 
 @elementwise(x=lambda x: 1 / (1 + abs(x)) ** 2, heavy="backward", compound=True)
