@@ -34,7 +34,7 @@ def counting(f):
     calls = []
 
     def g(*args, **kwargs):
-        calls.append(len(calls))
+        calls.append(None)
         return f(*args, **kwargs)
 
     return g, calls
