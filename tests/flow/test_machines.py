@@ -1,14 +1,17 @@
 """Learnt graphs as machine code: no Python from block to block, forward and back."""
 
+import signal
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fdbr
-from fdbr import ops
+from fdbr import ops, tree
 from fdbr.compiler import budget
+from fdbr.compiler.backends.cpu import control_flow
 from fdbr.flow import graphs, lanes
+from flow.drawing import random_function
 from flow.test_learnt import adaptive, assert_close, backtracking, bisected, nested, points
 
 
@@ -93,3 +96,46 @@ def test_large_batches_go_together() -> None:
     for _ in range(4):
         x = rng.uniform(0.5, 3.0, 1500)
         assert_close(jitted(x), function(x))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_code_runs_right_while_later_code_is_not_there_yet(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = fdbr.value_and_grad(random_function(4 * seed), (0, 1))
+    jitted = fdbr.jit(function)
+    rng = np.random.default_rng(seed)
+    taken: Any = control_flow.ControlFlow.missing
+    with np.errstate(all="ignore"):
+        for number in range(12):
+            late = number % 4 > 1
+            missing = (lambda self, visits: ([], np.inf)) if late else taken
+            monkeypatch.setattr(control_flow.ControlFlow, "missing", missing)
+            x, y = map(np.float64, rng.uniform(-2, 2, 2))
+            for ours, theirs in zip(
+                tree.leaves(jitted(x, y)), tree.leaves(function(x, y)), strict=True
+            ):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
+
+
+def test_a_loop_that_does_not_end_hears_signals() -> None:
+    def f(x: Any, y: Any) -> Any:
+        while x > 0.5:
+            x = x * y if x > 1 else x * y * 0.9
+        return x
+
+    jitted = fdbr.jit(lambda x, y: f(x, y) * 1.0)
+    for x in (3.0, 5.0, 1.2, 9.0, 2.0, 30.0):
+        jitted(np.float64(x), np.float64(0.7))
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            jitted(np.float64(3.0), np.float64(1.0))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
