@@ -107,7 +107,8 @@ def fitted(ct: Any, kind: Kind, where: object) -> Any:
         if type(ct) is complex and dtype_kind(dtype) == "f":
             raise TypeError(f"{where} must have dtype {dtype}, not {describe(ct)}")
         return kind.maker().asarray(ct, dtype=dtype)[()]
-    if not hasattr(ct, "dtype") or ct.dtype != dtype:
+    # Gradients by numbers of the other byte order are of the machine's own.
+    if not hasattr(ct, "dtype") or (ct.dtype != dtype and ct.dtype != dtype.newbyteorder("=")):
         raise TypeError(f"{where} must have dtype {dtype}, not {describe(ct)}")
     if ct.shape != shape:
         raise ValueError(f"{where} must have shape {shape}, not {describe(ct)}")

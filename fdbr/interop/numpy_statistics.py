@@ -39,6 +39,8 @@ def _average(
             [n if i in axes else 1 for i, n in enumerate(a.shape)],
         )
     weights = ops.broadcast_to(weights, a.shape)
+    exact = (np.float64,) if a.dtype.kind in "iub" else ()
+    weights = ops.astype(weights, np.result_type(a.dtype, weights.dtype, *exact))
     out, total = _weighed(a, weights, axes, keepdims)
     return (out, total) if returned else out
 

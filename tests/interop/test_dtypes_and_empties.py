@@ -220,3 +220,29 @@ FORMS: dict[str, Callable[..., Any]] = {
 def test_other_forms_of_calls_have_numpys_dtype(name):
     for kind in KINDS:
         alike(FORMS[name], OPERANDS[0].reshape(2, 2).astype(kind))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("weights", ["bool", "int64", "float32", "float64"])
+def test_the_weight_of_an_average_has_its_dtype(kind, weights):
+    if kind == "int64":
+        f = lambda x: np.average(x.astype(int), 0, np.arange(4).astype(weights), returned=True)
+        x = np.ones((4, 2))
+    else:
+        f = lambda x: np.average(x, 0, np.arange(4).astype(weights), returned=True)
+        x = np.ones((4, 2), kind)
+    found, desired = fdbr.vjp(f, x)[0], f(x)
+    assert [out.dtype for out in found] == [out.dtype for out in desired]
+    np.testing.assert_allclose(found, desired)
+
+
+@pytest.mark.parametrize("dtype", [">f4", "<f4", ">f8", "<f8", ">c16", "<c16"])
+def test_numbers_of_the_other_byte_order_take_their_own_gradients_as_tangents(dtype):
+    x = np.arange(1.0, 4.0).astype(dtype)
+    f = lambda x: np.sum(np.abs(np.sin(x) * x[::-1]))
+    gradient = fdbr.grad(f)(x)
+    native = fdbr.grad(f)(x.astype(x.dtype.newbyteorder("=")))
+    np.testing.assert_allclose(gradient, native)
+    for tangent in (gradient, gradient.astype(dtype)):
+        assert np.isclose(fdbr.jvp(f, (x,), (tangent,))[1], np.sum(np.abs(native) ** 2))
+    assert np.array_equal(fdbr.vjp(lambda x: 2 * x, x)[1](native)[0], 2 * native)
