@@ -16,7 +16,7 @@ __all__ = ["ABSENT", "RTOL", "TINY", "TITLE", "Sizes", "fdbr", "jax", "torch"]
 
 TITLE = "VGG16 on 2x3x224x224"
 RTOL = 1e-3
-RATE = 0.001
+RATE = 1e-5  # with 1e-3 the third loss is 125, and rounding decides about the digits of the second
 
 
 @attrs.frozen
