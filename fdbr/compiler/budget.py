@@ -108,6 +108,7 @@ class Budget:
 
     __slots__ = (
         "_calls",
+        "_capture",
         "_entries",
         "_left",
         "_often",
@@ -123,6 +124,7 @@ class Budget:
         self.eager = 0.0
         self.steps = self._runs = self._calls = self._entries = 0
         self.varies = False
+        self._capture = 0.0  # seconds that the last capture took beside the run
         self._whole = 0.0  # seconds that all calls would have taken without `jit`
         self._left = 0.0  # seconds that replays have saved, less those that were spent
 
@@ -178,7 +180,7 @@ class Budget:
     @property
     def missing(self) -> float:
         """For how long the function has to run as it is before a capture may be tried."""
-        cost = capturing.of(int(_ROOM * self.steps))
+        cost = max(capturing.of(int(_ROOM * self.steps)), self._capture)
         if self.eager < _SHORT:  # replays step by step save nothing
             cost += passing.of(self.steps)
         missing = _patience * cost - self.balance
@@ -193,6 +195,10 @@ class Budget:
         if not self._runs or self.missing > 0:
             return 0
         return capturing.size(self.balance / _patience)
+
+    def captured(self, seconds: float) -> None:
+        """Note what a capture took beside the run: the next one may take as long."""
+        self._capture = seconds
 
     def learns(self) -> None:
         """Note that a capture will learn how loops go on: the way back is not run for that."""

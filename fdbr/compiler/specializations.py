@@ -293,8 +293,11 @@ class Specialization:
     def captured(self, seconds: float) -> None:
         """Note how long a run took of which there may be a trace now."""
         traces, budget = self.traces, self.budget
-        if traces and budget.eager:
-            capturing.saw(len(traces[0].raw.steps), max(seconds - budget.eager, 0.0))
+        if budget.eager:
+            took = max(seconds - budget.eager, 0.0)
+            budget.captured(took)
+            if traces and self.learnt is None:
+                capturing.saw(len(traces[0].raw.steps), took)
         budget.replayed(seconds)
 
     def replayed(self, trace: CompiledTrace, seconds: float) -> None:

@@ -353,3 +353,20 @@ def test_what_was_seen_decides_what_is_thought_to_come() -> None:
     assert estimate.size(6e-3) == 100
     estimate.saw(100, 1e9)
     assert estimate.of(100) < 0.1
+
+
+@given(st.floats(1e-3, 1.0), st.floats(0.1, 5.0))
+def test_the_next_capture_is_thought_to_take_what_the_last_one_took(
+    seconds: float, took: float
+) -> None:
+    budget = Budget()
+    budget.ran(seconds, 10)
+    budget.captured(took)
+    budget.replayed(seconds + took)
+    spent = 0.0
+    while not budget.steps_to_capture():
+        budget.ran(seconds, 10)
+        spent += seconds
+    assert (
+        spent + seconds > 2 * took
+    )  # half of the time is paid at most: for this one, and for that
