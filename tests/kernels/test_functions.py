@@ -131,7 +131,7 @@ def test_functions_of_two_operands_are_as_exact_as_is_said(name, dtype):
 
 @pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan, -0.0])
 @pytest.mark.parametrize(
-    "name", {*BINARY, *TO_THE_LAST_BIT} - {"power"}
+    "name", sorted({*BINARY, *TO_THE_LAST_BIT} - {"power"})
 )  # which has formulas of its own
 def test_a_number_is_an_operand_as_an_array_of_it_is(name, number):
     x, function = everywhere("float32")[:22], getattr(functions, name)

@@ -165,9 +165,15 @@ def _way_of(a: Any, b: Any) -> Way:
         if few:
             return _inner(problem) if single else _by_numpy
         return _product(problem)
-    if single and problem.rows >= vector and a.strides[0] == size:
+    if not single:
+        return _by_numpy
+    if problem.rows >= vector and a.strides[0] == size and problem.rows <= problem.depth:
         return _turned(_way_of(b.T, a.T))
-    return _by_numpy
+    return (
+        _in_order(_way_of(a, np.empty(b.shape, b.dtype)))
+        if problem.columns >= vector
+        else _by_numpy
+    )
 
 
 @attrs.frozen
@@ -263,6 +269,15 @@ def _turned(way: Way) -> Way:
         turned = np.empty(out.shape[::-1], out.dtype)
         way(b.T, a.T, turned)
         out[...] = turned.T
+
+    return run
+
+
+def _in_order(way: Way) -> Way:
+    """With the second matrix laid out in order, which is less than the product is."""
+
+    def run(a: Any, b: Any, out: Any) -> None:
+        way(a, np.ascontiguousarray(b), out)
 
     return run
 
