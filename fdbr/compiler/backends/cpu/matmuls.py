@@ -167,13 +167,21 @@ def _way_of(a: Any, b: Any) -> Way:
         return _product(problem)
     if not single:
         return _by_numpy
-    if problem.rows >= vector and a.strides[0] == size and problem.rows <= problem.depth:
-        return _turned(_way_of(b.T, a.T))
-    return (
-        _in_order(_way_of(a, np.empty(b.shape, b.dtype)))
-        if problem.columns >= vector
-        else _by_numpy
-    )
+    return _copied(problem, a, b)
+
+
+def _copied(problem: "_Problem", a: Any, b: Any) -> Way:
+    """The way that lays out anew what has the fewest elements: an operand, or the product."""
+    vector, size = vectors.lanes(problem.code), problem.size
+    ways: list[tuple[int, Callable[[], Way]]] = []
+    if b.strides[0] == size and problem.depth >= vector:
+        ways.append((a.size, lambda: _in_order(_way_of(np.empty(a.shape, a.dtype), b), 0)))
+    if problem.columns >= vector:
+        ways.append((b.size, lambda: _in_order(_way_of(a, np.empty(b.shape, b.dtype)), 1)))
+    if problem.rows >= vector and a.strides[0] == size:
+        product = problem.rows * problem.columns
+        ways.append((product, lambda: _turned(_way_of(b.T, a.T))))
+    return min(ways, key=lambda way: way[0])[1]() if ways else _by_numpy
 
 
 @attrs.frozen
@@ -273,11 +281,14 @@ def _turned(way: Way) -> Way:
     return run
 
 
-def _in_order(way: Way) -> Way:
-    """With the second matrix laid out in order, which is less than the product is."""
+def _in_order(way: Way, which: int) -> Way:
+    """With one of the matrices laid out in order."""
 
     def run(a: Any, b: Any, out: Any) -> None:
-        way(a, np.ascontiguousarray(b), out)
+        if which:
+            way(a, np.ascontiguousarray(b), out)
+        else:
+            way(np.ascontiguousarray(a), b, out)
 
     return run
 
