@@ -1,10 +1,24 @@
 """Memory that a step frees stays for the next one."""
 
+import os
 import platform
 import subprocess
 import sys
 
 import pytest
+
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
+
+
+def said(script, **environment):
+    """The number that a script prints in a process of its own."""
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_", "FDBR_"))}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=own | environment
+    )
+    return int(done.stdout)
+
 
 STEPS = """
 import resource
@@ -23,10 +37,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
+@glibc
 def test_steps_of_40_megabytes_take_no_new_pages():
-    done = subprocess.run([sys.executable, "-c", STEPS], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 1000  # of the 10,000 of each step
+    assert said(STEPS) < 1000  # of the 10,000 of each step
 
 
 GAPS = """
@@ -45,7 +58,48 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
+@glibc
 def test_a_large_block_is_made_of_memory_that_was_freed_between_other_arrays():
-    done = subprocess.run([sys.executable, "-c", GAPS], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 60  # megabytes more than before, of 200
+    assert said(GAPS) < 60  # megabytes more than before, of 200
+
+
+LARGE = """
+import resource
+import numpy as np
+import fdbr
+
+x = np.ones(10**7)
+gradient = fdbr.grad(lambda x: (np.sin(x) * x).sum())
+for _ in range(3):
+    gradient(x)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    gradient(x)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@glibc
+def test_gradients_of_80_megabytes_take_no_new_pages_unless_the_user_says_so():
+    assert said(LARGE) < 100
+    assert said(LARGE, FDBR_KEPT_MEMORY="0") > 1000
+    assert said(LARGE, MALLOC_TRIM_THRESHOLD_="131072") > 1000
+
+
+SIZES = """
+import resource
+import numpy as np
+import fdbr
+
+fdbr.ops.exp(np.ones(10**7))
+for number in range(9, 60, 3):
+    parts = [np.ones(number * 10**6 // 2, np.uint8) for _ in range(400 // number)]
+    parts = [np.ones((200 - number) * 10**6, np.uint8)]
+    del parts
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
+
+
+@glibc
+def test_arrays_of_ever_new_sizes_take_hardly_more_memory_than_without_it():
+    assert said(SIZES) < said(SIZES, FDBR_KEPT_MEMORY="0") + 60

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.kernels import large_blocks
 from fdbr.kernels.machine import address_of
 from fdbr.threads import available
 
@@ -333,7 +332,6 @@ def launch(kernel: int, table: int, rows: int, grain: int, parts: int) -> None:
     parts
         At most 65,535.
     """
-    large_blocks.keep()  # what is large enough for kernels is made anew in each step
     pool = _pool
     if parts > 1 and pool.lock.acquire(blocking=False):
         try:
