@@ -25,7 +25,7 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "integer_power": [{"exponent": n} for n in (3, 4, -1, -2)],
     "half_integer_power": [{"exponent": e} for e in (1.5, 2.5, -1.5)],
     "leaky_relu": [{"slope": 0.1}],
-    "elu": [{"scale": 1.0, "alpha": 1.0}],
+    "elu": [{"above": 1.0, "scale": 1.0, "alpha": 1.0}],
     "hard_limits": [{"low": -1.0, "high": 1.0}],
     "gaussian": [{"rate": 0.5}, {"rate": 1.0}],
     "mean_power": [{"order": 0}, {"order": 1}],

@@ -21,7 +21,7 @@ from fdbr.ops.networks import losses, nonlinearities
 from fdbr.threads import available, divide
 
 PARAMS = {
-    "elu": {"scale": 1.5, "alpha": 2.0},
+    "elu": {"above": 1.0, "scale": 1.5, "alpha": 2.0},
     "gaussian": {"rate": 0.5},
     "leaky_relu": {"slope": 0.25},
 }
