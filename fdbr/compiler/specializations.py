@@ -24,6 +24,7 @@ _MANY = 8  # traces, from which on it counts how often one of them holds
 _LUCK = 0.25  # how often that has to be
 _SLOW = 1 / 16  # how fast that is forgotten
 _LARGE = 1000  # steps of a capture that may be of a loop
+_HUGE = 20_000  # steps that captures, and what is made of them, take seconds for
 _SOME = 4  # traces of loops, after which it is better to learn how they go on
 _LONGEST = 512  # calls between two trials
 _SLOWER = "replays take longer than the function itself"
@@ -191,14 +192,13 @@ class Specialization:
         Loops make a function's captures, and what is made of them, dear.
         """
         budget = self.budget
-        if self._probed or budget.steps < _LARGE:
+        # Where tapes do not differ a capture may hold for long, unless it is too large to be made.
+        if self._probed or budget.steps < (_LARGE if budget.varies else _HUGE):
             return 0
-        # Where tapes do not differ there may be none: a probe is to cost little of a capture then.
-        steps = min(_LARGE, budget.steps if budget.varies else budget.steps // 8)
-        if not budget.affords(capturing.of(steps)):
+        if not budget.affords(capturing.of(_LARGE)):
             return 0
         self._probed = True
-        return steps
+        return _LARGE
 
     def cut(self, limit: int, repeats: bool) -> None:
         """Note that a capture was broken off after so many steps, and whether there was a loop."""
