@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from fdbr.batching import BatchTrace, BatchTracer
-from fdbr.calls import innermost
+from fdbr.calls import innermost, taken_off
 from fdbr.compiler.capture.tracers import AbandonedError, capturing
 from fdbr.compiler.ir.guards import GuardFailure
 from fdbr.compiler.ir.program import Instruction, Program
-from fdbr.core import Tracer, dispatch, ended, escaped
+from fdbr.core import dispatch, ended, escaped
 from fdbr.flow.graphs import NOWHERE, Graph, Path, UnknownWay, run
 from fdbr.flow.lanes import LanesPath, run_lanes
 from fdbr.flow.pullbacks import back_over, back_over_lanes
@@ -44,8 +44,7 @@ def _applied(step: Step, operands: Leaves, **params: Any) -> tuple[Any, ...]:
         raise escaped(top, "fdbr.jit")
     rule = _RULES.get((step, type(top)))
     if rule is not None:
-        mine = [isinstance(leaf, Tracer) and leaf._trace is top for leaf in operands]
-        values = [leaf.value if own else leaf for leaf, own in zip(operands, mine, strict=True)]
+        values, mine = taken_off(top, operands)
         return tuple(rule(top, operands, values, mine, **params))
     if top is None or is_captured(top, operands):
         return tuple(dispatch(step, tuple(operands), params))

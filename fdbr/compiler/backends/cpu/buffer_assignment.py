@@ -28,7 +28,7 @@ from fdbr.compiler.ir.program import (
     kind_of,
 )
 
-__all__ = ["Plan", "is_join", "is_large", "is_product", "plan"]
+__all__ = ["Plan", "aligned", "is_join", "is_large", "is_product", "plan"]
 
 _LEAST = 4096  # bytes; below, NumPy's own cache of memory is as good
 _ALIGNED = 64
@@ -275,8 +275,13 @@ def _queue(
         heapq.heappush(needed, (last[variable], start, size))
 
 
+def aligned(size: int) -> int:
+    """The bytes from a value of some size to what lies behind it."""
+    return -(-size // _ALIGNED) * _ALIGNED
+
+
 def _bytes(variable: Variable) -> int:
-    return -(-variable.kind.nbytes // _ALIGNED) * _ALIGNED
+    return aligned(variable.kind.nbytes)
 
 
 def _gap(taken: Sequence[tuple[int, int]], size: int) -> int:

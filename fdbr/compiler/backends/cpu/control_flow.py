@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from fdbr.compiler.backends.cpu.block_log import BOTTOM, WORD, Log, copied_out, padded
-from fdbr.compiler.backends.cpu.buffer_assignment import Plan
+from fdbr.compiler.backends.cpu.buffer_assignment import Plan, aligned
 from fdbr.compiler.backends.cpu.native_blocks import native_block, require
 from fdbr.compiler.backends.cpu.native_copies import ordered_look
 from fdbr.compiler.backends.cpu.sequence import Call, Code, Commands, Jump, Record, Slot
@@ -45,7 +45,6 @@ from fdbr.compiler.ir.program import (
 
 __all__ = ["ControlFlow"]
 
-_ALIGNED = 64
 _LONG = 50_000_000  # additions, after which Python has a turn
 _BLOCK, _STEP, _INSTEAD = 1e-5, 1.3e-6, 8e-5  # seconds of Python, of NumPy, and of both
 
@@ -151,7 +150,7 @@ class ControlFlow:
         base = 0
         for variable in self._registers.values():
             self._starts[variable] = base
-            base += _aligned(variable.kind)
+            base += aligned(variable.kind.nbytes)
         self._base, self._size, weight = base, base, 1
         self._entries = [_Entry() for _ in blocks]
         self._records: list[Record] = []
@@ -299,7 +298,7 @@ class ControlFlow:
         for variable, register in zip(program.inputs, block.reads, strict=True):
             if register is None:
                 taken[variable] = self._starts[variable] = end
-                end += _aligned(variable.kind)
+                end += aligned(variable.kind.nbytes)
             else:
                 given[variable] = register
                 self._starts[variable] = self._starts[self._registers[register]]
@@ -308,20 +307,20 @@ class ControlFlow:
 
     def _place_roots(self, roots: Sequence[Any], memory: Plan, known: Any) -> None:
         """Place the results of a block."""
-        end = self._end + -(-memory.size // _ALIGNED) * _ALIGNED
+        end = self._end + aligned(memory.size)
         for root in dict.fromkeys(r for r in roots if is_variable(r) and r not in known):
             if root in memory.places:
                 self._starts[root] = self._end + memory.start(root)
             else:  # an output
                 self._starts[root] = end
-                end += _aligned(root.kind)
+                end += aligned(root.kind.nbytes)
         self._end = end
         self._size = max(self._size, end)
 
     def _room(self, size: int) -> Slot:
         slot = _memory(size)
         self._starts[slot.root] = self._end
-        self._end += -(-size // _ALIGNED) * _ALIGNED
+        self._end += aligned(size)
         self._size = max(self._size, self._end)
         return slot
 
@@ -404,7 +403,3 @@ def _memory(size: int) -> Slot:
 def _raw(variable: Variable) -> Slot:
     """All bytes of a value that has memory of its own."""
     return Slot(variable, ordered_look(variable.kind.shape), variable.kind.dtype)
-
-
-def _aligned(kind: Kind) -> int:
-    return -(-kind.nbytes // _ALIGNED) * _ALIGNED

@@ -73,32 +73,31 @@ class Builder(Numbers):
         value = self.spread(value, span.lanes)
         if self.is_apart(index):
             self._scattered_to(place, value)
-        elif self.mask and span.lanes > 1:
+            return
+        if self.mask and span.lanes > 1:
             many, mask = kind(type, span.lanes), (f"<{span.lanes} x i1>", self.mask)
             given = (many, value.text), ("ptr", place), ("i32", str(bound)), mask
             self.call(f"llvm.masked.store.{suffix(type, span.lanes)}.p0", "void", *given)
         else:
             self.lines.append(f"  store {value.typed}, ptr {place}, align {bound}{pointer.apart}")
-        if self.is_apart(index):
-            self.held.clear()
-        else:
-            self.held.write(span, value)
+        self.held.write(span, value)
 
     def _gathered_from(self, places: str, type: str) -> Value:
         """The elements at addresses."""
         many, lanes = kind(type, self.lanes), self.lanes
-        given = (f"<{lanes} x ptr>", places), ("i32", str(BYTES[type])), self._there()
+        given = (f"<{lanes} x ptr>", places), ("i32", str(BYTES[type])), self._mask_or_all()
         name = f"llvm.masked.gather.{suffix(type, lanes)}.v{lanes}p0"
         return Value(type, self.call(name, many, *given, (many, "zeroinitializer")), lanes=lanes)
 
     def _scattered_to(self, places: str, value: Value) -> None:
         """Write elements to addresses."""
         type, lanes = value.type, self.lanes
-        given = (f"<{lanes} x ptr>", places), ("i32", str(BYTES[type])), self._there()
+        given = (f"<{lanes} x ptr>", places), ("i32", str(BYTES[type])), self._mask_or_all()
         name = f"llvm.masked.scatter.{suffix(type, lanes)}.v{lanes}p0"
         self.call(name, "void", (kind(type, lanes), value.text), *given)
+        self.held.clear()
 
-    def _there(self) -> tuple[str, str]:
+    def _mask_or_all(self) -> tuple[str, str]:
         """The lanes that there are."""
         return f"<{self.lanes} x i1>", self.mask or "splat (i1 true)"
 

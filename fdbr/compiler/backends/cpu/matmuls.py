@@ -175,9 +175,9 @@ def _copied(problem: "_Problem", a: Any, b: Any) -> Way:
     vector, size = vectors.lanes(problem.code), problem.size
     ways: list[tuple[int, Callable[[], Way]]] = []
     if b.strides[0] == size and problem.depth >= vector:
-        ways.append((a.size, lambda: _in_order(_way_of(np.empty(a.shape, a.dtype), b), 0)))
+        ways.append((a.size, lambda: _first_in_order(_way_of(np.empty(a.shape, a.dtype), b))))
     if problem.columns >= vector:
-        ways.append((b.size, lambda: _in_order(_way_of(a, np.empty(b.shape, b.dtype)), 1)))
+        ways.append((b.size, lambda: _second_in_order(_way_of(a, np.empty(b.shape, b.dtype)))))
     if problem.rows >= vector and a.strides[0] == size:
         product = problem.rows * problem.columns
         ways.append((product, lambda: _turned(_way_of(b.T, a.T))))
@@ -270,8 +270,6 @@ def _inner(problem: _Problem) -> Way:
 
 def _turned(way: Way) -> Way:
     """By the product of the transposed matrices in the other order."""
-    if way is _by_numpy:
-        return way
 
     def run(a: Any, b: Any, out: Any) -> None:
         turned = np.empty(out.shape[::-1], out.dtype)
@@ -281,16 +279,12 @@ def _turned(way: Way) -> Way:
     return run
 
 
-def _in_order(way: Way, which: int) -> Way:
-    """With one of the matrices laid out in order."""
+def _first_in_order(way: Way) -> Way:
+    return lambda a, b, out: way(np.ascontiguousarray(a), b, out)
 
-    def run(a: Any, b: Any, out: Any) -> None:
-        if which:
-            way(a, np.ascontiguousarray(b), out)
-        else:
-            way(np.ascontiguousarray(a), b, out)
 
-    return run
+def _second_in_order(way: Way) -> Way:
+    return lambda a, b, out: way(a, np.ascontiguousarray(b), out)
 
 
 def _launcher(
