@@ -76,6 +76,7 @@ for module in (
     backend,
     debug,
     initializers,
+    nn,
     ops,
     ops.fft,
     ops.linalg,

@@ -6,6 +6,8 @@ within) is explained here, on its way out: by the name of the function that was 
 arguments that it got.  Nothing is checked before, so a call that succeeds costs one function call
 more, and operations, which `core.dispatch` explains, not even that.
 
+Within a call of a layer they end with its path in the model (`fdbr.whereabouts`).
+
 Errors of functions that the user gave (of the function that is differentiated) stay what they are,
 and so do those of fdbr's own functions where the user gave these, and of rules in a backward pass.
 """
@@ -21,6 +23,7 @@ from types import CodeType, FrameType, FunctionType, ModuleType, NoneType, Union
 from typing import Any
 
 from fdbr.messages import describe
+from fdbr.whereabouts import placed
 
 __all__ = ["explaining", "guard", "guard_methods"]
 
@@ -81,7 +84,10 @@ def explaining(function: Any, name: str, checked: bool) -> Any:
     def explain(error: Exception, given: dict[str, Any]) -> Exception:
         usual = {p.name: p.default for p in inspect.signature(function).parameters.values()}
         chosen = {key: value for key, value in given.items() if value is not usual[key]}
-        return _explained(error, name, chosen)
+        explained = _explained(error, name, chosen)
+        if len(explained.args) == 1 and _text(explained).startswith("fdbr."):
+            explained.args = (placed(_text(explained)),)
+        return explained
 
     return _around(function, explain, _checks(function, name) if checked else {})
 

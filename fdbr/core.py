@@ -30,6 +30,7 @@ from fdbr.backend import (
 )
 from fdbr.messages import describe, name_of, number_types, refuse_other_kinds
 from fdbr.pytrees import settle, settling
+from fdbr.whereabouts import placed
 
 __all__ = [
     "EXPLAINED",
@@ -180,7 +181,7 @@ class Primitive:
         operands = ", ".join(describe(arg) for arg in args)
         # One that is made from a message alone.
         kind = next((k for k in _plain_errors if isinstance(error, k)), TypeError)
-        return kind(f"fdbr.ops.{self.name}: {error} (operands: {operands})")
+        return kind(placed(f"fdbr.ops.{self.name}: {error} (operands: {operands})"))
 
     def __repr__(self) -> str:
         return f"<{self.kind} primitive {self.name}>"

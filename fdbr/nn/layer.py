@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, Self
 
 from fdbr.backend import Array
+from fdbr.nn.printing import drawn
 
 __all__ = ["Layer"]
 
@@ -11,7 +12,7 @@ class Layer:
     """The base of layers: it supplies `train` to those that do in training what they do else.
 
     A layer is a frozen class with ``__call__``.  One that draws random numbers in training,
-    or updates its own state, has its own `train`.
+    or updates its own state, has its own `train`.  `print` shows a layer as a tree.
 
     >>> import fdbr
     >>> @fdbr.frozen
@@ -46,3 +47,6 @@ class Layer:
             ``(self(x), self)``, unless the layer says otherwise.
         """
         return self(x), self
+
+    def __str__(self) -> str:
+        return drawn(self)

@@ -9,6 +9,7 @@ from fdbr.messages import describe, integer
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen
+from fdbr.whereabouts import placed
 
 __all__ = ["Linear"]
 
@@ -94,7 +95,7 @@ class Linear(Layer):
         try:
             return ops.linear(x, self.weight, self.bias)
         except ValueError as error:
-            raise ValueError(self._misfit(x)) from error
+            raise ValueError(placed(self._misfit(x))) from error
 
     def _misfit(self, x: Any) -> str:
         return (

@@ -128,3 +128,14 @@ def test_a_layer_without_call_says_so():
     for use in (lambda: Empty()(X), lambda: Empty().train(X), lambda: nn.Sequential(Empty())):
         with pytest.raises(TypeError, match=r"Empty.*(not callable|cannot be called)"):
             use()
+
+
+def test_a_model_prints_as_a_tree_with_shapes_and_counts():
+    model = nn.Sequential(nn.Linear.init(random.key(0), 3, 2), ops.relu)
+    assert str(model).splitlines() == [
+        "Sequential  [8 parameters]",
+        "  layers[0]: Linear  [8 parameters]",
+        "    weight: float32[2,3]",
+        "    bias: float32[2]",
+        "  layers[1]: Lambda(fn=relu)",
+    ]
