@@ -5,9 +5,33 @@ A layer is built by ``Layer.init(key, ...)``, called as ``y = layer(x)``, and in
 """
 
 from fdbr.nn import initializers
+from fdbr.nn.convolution import (
+    Conv,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.nn.sequential import Lambda, Sequential
 
-__all__ = ["Lambda", "Layer", "Linear", "Sequential", "initializers"]
+__all__ = [
+    "Conv",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "Lambda",
+    "Layer",
+    "Linear",
+    "Sequential",
+    "initializers",
+]
 __dir__ = __all__.copy  # `dir` shows the public names alone

@@ -6,7 +6,6 @@ each of ``x``, ``weight`` and ``y``.  Its derivatives by the three are three pri
 transposes of each are the two others, and derivatives of all orders are convolutions again.
 """
 
-import functools
 from typing import Any
 
 from fdbr.backend import Array
@@ -21,7 +20,7 @@ from fdbr.ops.networks.windows import (
     Sizes,
     check_spatial,
     check_windows,
-    padding_pairs,
+    geometry_of,
     per_axis,
 )
 from fdbr.ops.shape import moveaxis, reshape
@@ -176,6 +175,7 @@ def conv(
     padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
+    cover_all: bool = False,
 ) -> Array:
     """The convolution of deep learning, which is a correlation, in any number of dimensions.
 
@@ -200,13 +200,16 @@ def conv(
     groups
         Into how many parts the channels are divided: each part of the outputs sees one part of
         the inputs.
+    cover_all
+        Whether every element is in a window, as in Chainer: zeros are added at the end for one
+        window more where elements would be left over.
 
     Returns
     -------
     array
         Shape ``(N, O, *counts)`` (without ``N`` for a single example), where ``counts`` is
-        ``(length + padding - dilation * (kernel - 1) - 1) // stride + 1``.  It need not be
-        contiguous in memory.
+        ``(length + padding - dilation * (kernel - 1) - 1) // stride + 1``, rounded up with
+        ``cover_all``.  It need not be contiguous in memory.
 
     Raises
     ------
@@ -222,7 +225,9 @@ def conv(
     """
     x, weight, whole = _operands("conv", x, weight)
     _check_channels("conv", x, weight, groups, weight.shape[1] * groups)
-    geometry = _geometry("conv", weight, stride, padding, dilation, tuple(x.shape[2:]))
+    geometry = geometry_of(
+        "conv", weight.shape[2:], stride, padding, dilation, x.shape[2:], cover_all
+    )
     check_windows("conv", x, geometry)
     if bias is None:
         out = _conv(x, weight, geometry=geometry, groups=groups)
@@ -242,6 +247,7 @@ def conv_transpose(
     output_padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
+    output_size: Any = None,
 ) -> Array:
     """The transpose of `conv` by its input: it takes the shape of an output to that of an input.
 
@@ -261,6 +267,9 @@ def conv_transpose(
     output_padding
         By how much the result is longer at its end, where several lengths of an input go with
         one output: an integer, or one for each spatial axis, less than ``stride``.
+    output_size
+        The lengths of the result's spatial axes, in the place of ``output_padding`` (Chainer's
+        ``outsize``): an integer, or one for each.
 
     Returns
     -------
@@ -281,16 +290,7 @@ def conv_transpose(
     x, weight, whole = _operands("conv_transpose", x, weight)
     rank = weight.ndim - 2
     _check_channels("conv_transpose", x, weight, groups, weight.shape[0])
-    more = per_axis("conv_transpose", "output_padding", output_padding, rank, least=0)
-    steps = per_axis("conv_transpose", "stride", stride, rank)
-    scaled = tuple(n * s for n, s in zip(x.shape[2:], steps, strict=True))
-    geometry = _geometry("conv_transpose", weight, stride, padding, dilation, scaled)
-    size = scaled if padding == "same" else _transposed_size(x, geometry, more)
-    if padding == "same" and any(more):
-        raise ValueError(
-            "fdbr.ops.conv_transpose: with padding='same' the lengths are settled; output_padding "
-            f"must be 0, not {output_padding!r}"
-        )
+    geometry, size = _transposed(x, weight, stride, padding, output_padding, dilation, output_size)
     out = _conv_input(x, weight, geometry=geometry, groups=groups, size=size)
     if bias is not None:
         outputs = weight.shape[1] * groups
@@ -327,51 +327,48 @@ def _check_channels(function: str, x: Any, weight: Any, groups: Any, needed: int
         )
 
 
-def _geometry(
-    function: str, weight: Any, stride: Any, padding: Any, dilation: Any, size: Sizes
-) -> Geometry:
-    kernel = tuple(weight.shape[2:])
-    if type(stride) is type(dilation) is int and type(padding) in (int, str):
-        return _remembered_geometry(function, kernel, stride, padding, dilation, size)
-    return _made_geometry(function, kernel, stride, padding, dilation, size)
-
-
-def _made_geometry(
-    function: str, kernel: Sizes, stride: Any, padding: Any, dilation: Any, size: Sizes
-) -> Geometry:
-    rank = len(size)
-    geometry = Geometry(
-        kernel,
-        per_axis(function, "stride", stride, rank),
-        ((0, 0),) * rank,
-        per_axis(function, "dilation", dilation, rank),
-    )
-    if isinstance(padding, str):
-        if padding not in ("same", "valid"):
+def _transposed(
+    x: Any, weight: Any, stride: Any, padding: Any, more: Any, dilation: Any, wanted: Any
+) -> tuple[Geometry, Sizes]:
+    """The convolution for which ``x`` is an output, and the lengths of its input's axes."""
+    kernel, rank = weight.shape[2:], weight.ndim - 2
+    more = per_axis("conv_transpose", "output_padding", more, rank, least=0)
+    steps = per_axis("conv_transpose", "stride", stride, rank)
+    size = tuple(n * s for n, s in zip(x.shape[2:], steps, strict=True))
+    if wanted is not None:
+        size = per_axis("conv_transpose", "output_size", wanted, rank)
+    geometry = geometry_of("conv_transpose", kernel, stride, padding, dilation, size)
+    if wanted is not None:
+        if geometry.counts(size) != x.shape[2:]:
             raise ValueError(
-                f"fdbr.ops.{function}: padding {padding!r} is neither 'same' nor 'valid'; give one "
-                "of these, integers, or pairs of integers"
+                f"fdbr.ops.conv_transpose: output_size {size} is not one for x {describe(x)}: the "
+                f"convolution makes {geometry.counts(size)} of it; the least sizes for x are "
+                f"{_least_size(x, geometry)}, and less than stride {steps} may be added to them"
             )
-        return geometry if padding == "valid" else geometry.same(size)
-    return geometry._replace(padding=padding_pairs(function, padding, rank))
+    elif padding == "same":
+        if any(more):
+            raise ValueError(
+                "fdbr.ops.conv_transpose: with padding='same' the lengths are settled; "
+                f"output_padding must be 0, not {max(more)}; or give output_size"
+            )
+    else:
+        size = _transposed_size(x, geometry, more)
+    return geometry, size
 
 
-_remembered_geometry = functools.lru_cache(1 << 8)(_made_geometry)
+def _least_size(x: Any, geometry: Geometry) -> Sizes:
+    """The least lengths of an input of the convolution for which ``x`` is an output."""
+    axes = zip(x.shape[2:], geometry.stride, geometry.padding, geometry.extents(), strict=True)
+    return tuple((n - 1) * step - sum(pad) + extent for n, step, pad, extent in axes)
 
 
 def _transposed_size(x: Any, geometry: Geometry, more: Sizes) -> Sizes:
-    """The lengths of an input of the convolution for which ``x`` is an output."""
     if any(extra >= step for extra, step in zip(more, geometry.stride, strict=True)):
         raise ValueError(
             f"fdbr.ops.conv_transpose: output_padding {more} must be less than stride "
             f"{geometry.stride} on every axis"
         )
-    size = tuple(
-        (n - 1) * step - sum(pad) + extent + extra
-        for n, step, pad, extent, extra in zip(
-            x.shape[2:], geometry.stride, geometry.padding, geometry.extents(), more, strict=True
-        )
-    )
+    size = tuple(n + m for n, m in zip(_least_size(x, geometry), more, strict=True))
     if min(size) < 1:
         raise ValueError(
             f"fdbr.ops.conv_transpose: padding {geometry.padding} leaves nothing of the result: x "

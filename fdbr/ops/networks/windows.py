@@ -18,6 +18,7 @@ __all__ = [
     "Sizes",
     "check_spatial",
     "check_windows",
+    "geometry_of",
     "padding_pairs",
     "per_axis",
 ]
@@ -67,6 +68,14 @@ class Geometry(NamedTuple):
         for n, extent, step in zip(size, self.extents(), self.stride, strict=True):
             total = max((-(-n // step) - 1) * step + extent - n, 0)
             pairs.append((total // 2, total - total // 2))
+        return self._replace(padding=tuple(pairs))
+
+    def covering(self, size: Sizes) -> "Geometry":
+        """With as much more padding at the end that each element is in a window."""
+        pairs = []
+        axes = zip(self.padded(size), self.padding, self.extents(), self.stride, strict=True)
+        for n, (low, high), extent, step in axes:
+            pairs.append((low, high + -(n - extent) % step if n >= extent else 0))
         return self._replace(padding=tuple(pairs))
 
     @_remembered
@@ -123,6 +132,53 @@ def padding_pairs(function: str, padding: Any, rank: int) -> Pairs:
             f"spatial axes; it is {padding!r}"
         )
     return tuple((n, n) for n in per_axis(function, "padding", padding, rank, least=0))
+
+
+def geometry_of(
+    function: str,
+    kernel: Sequence[int],
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    size: Sequence[int],
+    cover_all: bool = False,
+) -> Geometry:
+    """The geometry of windows over spatial axes of these lengths, from a function's settings."""
+    settings = (tuple(kernel), stride, padding, dilation, tuple(size), cover_all)
+    if type(stride) is type(dilation) is int and type(padding) in (int, str):
+        return _remembered_geometry(function, *settings)
+    return _made_geometry(function, *settings)
+
+
+def _made_geometry(
+    function: str,
+    kernel: Sizes,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    size: Sizes,
+    cover_all: bool,
+) -> Geometry:
+    rank = len(size)
+    geometry = Geometry(
+        kernel,
+        per_axis(function, "stride", stride, rank),
+        ((0, 0),) * rank,
+        per_axis(function, "dilation", dilation, rank),
+    )
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise ValueError(
+                f"fdbr.ops.{function}: padding {padding!r} is neither 'same' nor 'valid'; give one "
+                "of these, integers, or pairs of integers"
+            )
+        geometry = geometry if padding == "valid" else geometry.same(size)
+    else:
+        geometry = geometry._replace(padding=padding_pairs(function, padding, rank))
+    return geometry.covering(size) if cover_all else geometry
+
+
+_remembered_geometry = functools.lru_cache(1 << 8)(_made_geometry)
 
 
 def check_windows(function: str, x: Array, geometry: Geometry) -> None:

@@ -1,0 +1,97 @@
+"""The settings of convolutional layers: how they are checked, and what is kept of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fdbr import random
+from fdbr.messages import integer, integers
+from fdbr.nn import initializers
+
+__all__ = ["axes_of", "channels_of", "kernel_of", "parameters", "settings_of"]
+
+
+def kernel_of(where: str, size: Any, ndim: Any, dimensions: int | None = None) -> tuple[int, ...]:
+    """The lengths of a kernel, of as many axes as ``size``, ``ndim`` or the class say."""
+    if ndim is not None:
+        ndim = integer(where, "ndim", ndim, least=1)
+        if dimensions not in (None, ndim):
+            raise ValueError(
+                f"{where}: ndim must be {dimensions}, got {ndim}; use fdbr.nn."
+                f"{where.split('.')[2][:-2]}.init for other numbers of spatial axes"
+            )
+    rank = ndim or dimensions
+    given = integers(where, "kernel_size", size)
+    kernel = (given,) * (rank or 2) if isinstance(given, int) else given
+    if not kernel or len(kernel) != (rank or len(kernel)) or min(kernel) < 1:
+        number = "one or more" if rank is None else rank
+        raise ValueError(
+            f"{where}: kernel_size must be a positive integer, or {number} of them, one for each "
+            f"spatial axis; got {size!r}"
+        )
+    return kernel
+
+
+def axes_of(where: str, name: str, value: Any, kernel: tuple[int, ...], least: int) -> Any:
+    """A setting for all axes, or one for each: an integer, or a tuple of them."""
+    given = integers(where, name, value)
+    numbers = (given,) * len(kernel) if isinstance(given, int) else given
+    if len(numbers) != len(kernel) or min(numbers) < least:
+        raise ValueError(
+            f"{where}: {name} must be an integer of at least {least}, or {len(kernel)} of them, "
+            f"one for each axis of kernel_size; got {value!r}"
+        )
+    return given
+
+
+def settings_of(
+    where: str, kernel: tuple[int, ...], stride: Any, padding: Any, dilation: Any
+) -> tuple[Any, Any, Any]:
+    """Stride, padding and dilation as they are kept: integers, strings, and tuples of integers."""
+    stride = axes_of(where, "stride", stride, kernel, least=1)
+    dilation = axes_of(where, "dilation", dilation, kernel, least=1)
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise ValueError(
+                f"{where}: padding must be 'same', 'valid', integers, or pairs of integers; got "
+                f"{padding!r}"
+            )
+    elif isinstance(padding, Sequence) and any(isinstance(pad, Sequence) for pad in padding):
+        if len(padding) != len(kernel) or any(
+            not isinstance(pad, Sequence) or len(pad) != 2 for pad in padding
+        ):
+            raise ValueError(
+                f"{where}: padding must have a pair (before, after) for each of {len(kernel)} axes "
+                f"of kernel_size; got {padding!r}"
+            )
+        padding = tuple(axes_of(where, "padding", tuple(pad), (1, 1), least=0) for pad in padding)
+    else:
+        padding = axes_of(where, "padding", padding, kernel, least=0)
+    return stride, padding, dilation
+
+
+def channels_of(where: str, inputs: Any, outputs: Any, groups: Any) -> tuple[int, int, int]:
+    """Numbers of channels, and of groups that divide both."""
+    inputs = integer(where, "in_channels", inputs, least=1)
+    outputs = integer(where, "out_channels", outputs, least=1)
+    groups = integer(where, "groups", groups, least=1)
+    for name, number in (("in_channels", inputs), ("out_channels", outputs)):
+        if number % groups:
+            raise ValueError(f"{where}: groups must divide {name}={number}, got {groups}")
+    return inputs, outputs, groups
+
+
+def parameters(
+    key: Any,
+    shape: tuple[int, ...],
+    outputs: int,
+    bias: bool,
+    weight_init: Any,
+    bias_init: Any,
+    dtype: Any,
+) -> tuple[Any, Any]:
+    """Fresh weights of a shape, and a bias for each output, or `None`."""
+    weight_key, bias_key = random.split(key)
+    weight = (weight_init or initializers.lecun_normal())(weight_key, shape, dtype)
+    if not bias:
+        return weight, None
+    return weight, (bias_init or initializers.zeros())(bias_key, (outputs,), dtype)

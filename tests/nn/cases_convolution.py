@@ -1,0 +1,27 @@
+"""Cases of convolutional layers."""
+
+from fdbr import nn
+from nn.layer_cases import KEY, case
+
+
+def _made(kind, *sizes, **settings):
+    return lambda dtype: kind.init(KEY, *sizes, dtype=dtype, **settings)
+
+
+case("Conv", _made(nn.Conv, 2, 2, 2, stride=2, padding=1), [(1, 2, 4, 3)])
+case(
+    "Conv without bias, groups, the input mirrored",
+    _made(nn.Conv, 2, 4, (3, 1), groups=2, bias=False, padding=(1, 0), padding_mode="reflect"),
+    [(2, 3, 2)],
+)
+case("Conv1d", _made(nn.Conv1d, 2, 1, 2, padding="same", dilation=2), [(2, 3)])
+case("Conv2d", _made(nn.Conv2d, 1, 2, 2, padding=((1, 0), (0, 0))), [(1, 1, 2, 3)])
+case("Conv3d", _made(nn.Conv3d, 1, 1, (1, 2, 1)), [(1, 1, 2, 2, 2)])
+case(
+    "ConvTranspose",
+    _made(nn.ConvTranspose, 2, 2, 2, stride=2, padding=1, output_padding=1, groups=2),
+    [(1, 2, 2, 3)],
+)
+case("ConvTranspose1d", _made(nn.ConvTranspose1d, 2, 1, 2, bias=False), [(2, 3)])
+case("ConvTranspose2d", _made(nn.ConvTranspose2d, 1, 1, 2, stride=2), [(1, 1, 2, 1)])
+case("ConvTranspose3d", _made(nn.ConvTranspose3d, 1, 1, (1, 2, 1)), [(1, 1, 2, 1, 2)])
