@@ -258,6 +258,12 @@ _PATCHES = [
         lambda o, x: o.adaptive_avg_pool(x, 1),
         lambda t, x: t.nn.functional.adaptive_avg_pool2d(x, 1),
     ),
+    Program(
+        "adaptive_max_pool",
+        lambda d: (d.normal(*_channels_first(d)),),
+        lambda o, x: o.adaptive_max_pool(x, 1),
+        lambda t, x: t.nn.functional.adaptive_max_pool2d(x, 1),
+    ),
     *same(f"scaled_dot_product_attention:{_F}scaled_dot_product_attention", _attention),
     Program(
         "embed",

@@ -17,6 +17,7 @@ from fdbr.nn.convolution import (
 )
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
+from fdbr.nn.pooling import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Flatten, MaxPool
 from fdbr.nn.sequential import Lambda, Sequential
 
 __all__ = [
@@ -31,6 +32,11 @@ __all__ = [
     "Lambda",
     "Layer",
     "Linear",
+    "AdaptiveAvgPool",
+    "AdaptiveMaxPool",
+    "AvgPool",
+    "Flatten",
+    "MaxPool",
     "Sequential",
     "initializers",
 ]

@@ -23,6 +23,7 @@ from fdbr.ops.indexing.writing import at
 from fdbr.ops.inspection import *
 from fdbr.ops.inspection import VERSIONS, __array_namespace_info__
 from fdbr.ops.networks.activation import log_softmax, logsumexp, relu, softmax
+from fdbr.ops.networks.adaptive_pooling import adaptive_avg_pool, adaptive_max_pool
 from fdbr.ops.networks.attention import scaled_dot_product_attention
 from fdbr.ops.networks.convolution import conv, conv_transpose
 from fdbr.ops.networks.dropout import dropout
@@ -36,7 +37,7 @@ from fdbr.ops.networks.normalization import (
     layer_norm,
     rms_norm,
 )
-from fdbr.ops.networks.pooling import adaptive_avg_pool, avg_pool, max_pool
+from fdbr.ops.networks.pooling import avg_pool, max_pool
 from fdbr.ops.padding import *
 from fdbr.ops.products import dot, einsum, inner, linear, matmul, outer, tensordot, vecdot
 from fdbr.ops.reductions import *

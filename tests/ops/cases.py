@@ -876,4 +876,4 @@ case(
 
 # --- families with a file of their own ----------------------------------------------
 
-from ops import cases_arrays, cases_linalg, cases_networks, cases_special  # noqa: E402, F401
+from ops import cases_arrays, cases_linalg, cases_networks, cases_pooling, cases_special  # noqa: E402, F401

@@ -139,7 +139,9 @@ SERIES = "the special function is computed on the real line alone"
 TRAINING = "statistics and losses of networks are those of real numbers"
 
 REAL: dict[str, str] = {
-    **dict.fromkeys("median quantile max_pool nextafter fmod remainder".split(), ORDER),
+    **dict.fromkeys(
+        "median quantile max_pool adaptive_max_pool nextafter fmod remainder".split(), ORDER
+    ),
     **dict.fromkeys("atan2 copysign hypot cbrt softsign ldexp".split(), ANGLE),
     **dict.fromkeys("rfft rfftn ihfft".split(), "it transforms real numbers, by its name"),
     **dict.fromkeys("logaddexp softplus log_sigmoid mish expit logit entr".split(), SERIES),

@@ -8,19 +8,18 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.backend import Array, array_module
+from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
 from fdbr.ops.creation import asarray, floating
-from fdbr.ops.dtypes import in_single
+from fdbr.ops.dtypes import astype, in_single
+from fdbr.ops.elementwise.arithmetic import clip
 from fdbr.ops.kinds import constant, linear, opaque
 from fdbr.ops.kinds.batches import spread
-from fdbr.ops.networks.windows import Geometry, Sizes, padding_pairs, per_axis
-from fdbr.ops.products import matmul
-from fdbr.ops.reductions import mean
-from fdbr.ops.shape import moveaxis, reshape
+from fdbr.ops.networks.pooled_windows import pooled_windows, starts_of
+from fdbr.ops.networks.windows import Geometry, Sizes
 
-__all__ = ["adaptive_avg_pool", "avg_pool", "max_pool"]
+__all__ = ["avg_pool", "max_pool"]
 
 
 def _spatial(shape: Sizes, geometry: Geometry) -> Sizes:
@@ -189,13 +188,15 @@ def _add(total: Any, part: Any) -> Any:
 
 def max_pool(
     x: Array,
-    kernel: int | Sequence[int],
-    *,
+    kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: Any = 0,
     dilation: int | Sequence[int] = 1,
+    *,
     ceil_mode: bool = False,
-) -> Array:
+    cover_all: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """The largest element of each window.
 
     Of equal elements the first in the window, in row-major order, has the derivative.
@@ -204,11 +205,12 @@ def max_pool(
     ----------
     x
         Shape ``(N, C, *spatial)``; with a tuple as kernel any axes before the spatial ones.
-    kernel
+    kernel_size
         The lengths of a window: one for each of the last axes, or an integer for all axes
         after the first two.
     stride
-        How far windows are from each other; ``kernel`` by default, so that they do not overlap.
+        How far windows are from each other; ``kernel_size`` by default, so that they do not
+        overlap.
     padding
         How much is put around ``x``, which never is the largest: an integer, one for each
         spatial axis, or a pair ``(before, after)`` for each.
@@ -217,12 +219,20 @@ def max_pool(
     ceil_mode
         Whether a window counts that begins within ``x`` and its padding before, and ends
         beyond the padding after.
+    cover_all
+        Whether, as in Chainer, a window counts that begins in the padding after, too.  One with
+        no element of ``x`` is minus infinity.
+    return_indices
+        Whether to return the places of the largest as well, for `max_unpool`.
 
     Returns
     -------
     array
-        With ``(length + padding - dilation * (kernel - 1) - 1) // stride + 1`` windows on each
-        spatial axis; rounded up with ``ceil_mode``.
+        With ``(length + padding - dilation * (kernel_size - 1) - 1) // stride + 1`` windows on
+        each spatial axis; rounded up with ``ceil_mode`` or ``cover_all``.
+    array
+        With ``return_indices`` alone: for each window the place of its largest element in the
+        flattened spatial axes, of int64, as PyTorch counts.  (Chainer counts within the window.)
 
     Raises
     ------
@@ -239,19 +249,45 @@ def max_pool(
     x = asarray(x)
     if dtype_kind(x.dtype) not in "fiu":
         raise TypeError(f"fdbr.ops.max_pool: x must be real numbers, not {describe(x)}")
-    geometry, _ = _geometry("max_pool", x, kernel, stride, padding, dilation, ceil_mode)
-    return _max_windows(x, geometry=geometry)
+    geometry, _ = pooled_windows(
+        *("max_pool", x, kernel_size, stride, padding, dilation),
+        ceil_mode=ceil_mode,
+        cover_all=cover_all,
+    )
+    out = _max_windows(x, geometry=geometry)
+    if not return_indices:
+        return out
+    winners = _window_winners(x, out, geometry=geometry)
+    return out, _places_of(winners, geometry, _spatial(x.shape, geometry))
+
+
+@where_it_lies
+def _places_of(winners: Any, geometry: Geometry, size: Sizes) -> Any:
+    """The places in the flattened spatial axes of the winners' numbers within their windows."""
+    xp = array_module(winners)
+    rest, total, apart = astype(winners, xp.int64), 0, 1
+    for axis in reversed(range(len(size))):
+        starts = xp.asarray(list(starts_of(geometry, axis, size[axis])), dtype=xp.int64)
+        position = rest % geometry.kernel[axis]
+        rest = rest // geometry.kernel[axis]
+        place = position * geometry.dilation[axis] + starts.reshape(
+            (-1, *(1,) * (len(size) - axis - 1))
+        )
+        total = total + clip(place, 0, size[axis] - 1) * apart
+        apart *= size[axis]
+    return total
 
 
 @in_single
 def avg_pool(
     x: Array,
-    kernel: int | Sequence[int],
-    *,
+    kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: Any = 0,
+    *,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    divisor_override: float | None = None,
 ) -> Array:
     """The mean of each window.
 
@@ -259,12 +295,14 @@ def avg_pool(
 
     Parameters
     ----------
-    x, kernel, stride, ceil_mode
+    x, kernel_size, stride, ceil_mode
         As for `max_pool`.
     padding
         How many zeros are put around ``x``, as for `max_pool`.
     count_include_pad
-        Whether they count in the mean.
+        Whether they count in the mean.  `False` is Chainer's ``pad_value=None``.
+    divisor_override
+        By what sums are divided in the place of the number of elements.
 
     Returns
     -------
@@ -274,7 +312,8 @@ def avg_pool(
     Raises
     ------
     ValueError
-        If no window fits, a setting has another number of axes, or padding fills a window.
+        If no window fits, a setting has another number of axes, padding fills a window, or
+        ``divisor_override`` is zero.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -282,8 +321,14 @@ def avg_pool(
     array([[[2., 1.]]])
     """
     x = floating(x)
-    geometry, pads = _geometry("avg_pool", x, kernel, stride, padding, 1, ceil_mode)
+    geometry, pads = pooled_windows(
+        "avg_pool", x, kernel_size, stride, padding, ceil_mode=ceil_mode
+    )
+    if divisor_override == 0:
+        raise ValueError("fdbr.ops.avg_pool: divisor_override must not be 0")
     total = _sum_windows(x, geometry=geometry)
+    if divisor_override is not None:
+        return total / divisor_override
     if pads == geometry.padding and (count_include_pad or not any(map(any, pads))):
         return total / math.prod(geometry.kernel)
     size = _spatial(x.shape, geometry)
@@ -292,122 +337,9 @@ def avg_pool(
         ends = -low, n + high
         numbers = [
             min(start + geometry.kernel[axis], ends[1]) - max(start, ends[0])
-            for start in _starts(geometry, axis, n)
+            for start in starts_of(geometry, axis, n)
         ]
         after = (1,) * (len(size) - axis - 1)
         counted = array_module(x).asarray(numbers, dtype=total.dtype)
         total = total / counted.reshape((-1, *after))
     return total
-
-
-def _starts(geometry: Geometry, axis: int, n: int) -> range:
-    """The places where windows begin on an axis of length ``n``."""
-    low, high = geometry.padding[axis]
-    step = geometry.stride[axis]
-    return range(-low, n + high - geometry.extents()[axis] + 1, step)
-
-
-def adaptive_avg_pool(x: Array, size: int | Sequence[int | None]) -> Any:
-    """The means of as many windows as asked for, which share the axis as evenly as can be.
-
-    Window ``i`` of ``m`` on an axis of length ``n`` goes from ``i * n // m`` up to
-    ``ceil((i + 1) * n / m)``.
-
-    Parameters
-    ----------
-    x
-        Shape ``(N, C, *spatial)``; with a tuple as size any axes before the spatial ones.
-    size
-        How many windows: one number for each of the last axes (`None` leaves an axis as it
-        is), or an integer for all axes after the first two.
-
-    Raises
-    ------
-    ValueError
-        If a size is not positive, or ``x`` has fewer axes, or an empty one.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> ops.adaptive_avg_pool(np.array([[[1.0, 3.0, 2.0]]]), 2)
-    array([[[2. , 2.5]]])
-    """
-    x = floating(x)
-    given = (size,) * (x.ndim - 2) if isinstance(size, int) else tuple(size)
-    rank = len(given)
-    if not 0 < rank <= x.ndim or not all(m is None or m > 0 for m in given):
-        raise ValueError(
-            "fdbr.ops.adaptive_avg_pool: size must be a positive integer, or one (or None) for "
-            f"each spatial axis of x {describe(x)}; it is {size!r}"
-        )
-    if set(given) == {1} and 0 not in x.shape[x.ndim - rank :]:  # all in one pass
-        return mean(x, axis=tuple(range(x.ndim - rank, x.ndim)), keepdims=True)
-    for axis, m in zip(range(x.ndim - rank, x.ndim), given, strict=True):
-        x = x if m is None else _evenly(x, axis, m)
-    return x
-
-
-def _evenly(x: Any, axis: int, m: int) -> Any:
-    n = x.shape[axis]
-    if n == 0:
-        raise ValueError(f"fdbr.ops.adaptive_avg_pool: axis {axis} of x {describe(x)} is empty")
-    if n % m == 0:
-        parts = reshape(x, (*x.shape[:axis], m, n // m, *x.shape[axis + 1 :]))
-        return mean(parts, axis=axis + 1)
-    bins = [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
-    shares = [[1 / (b - a) if a <= j < b else 0.0 for a, b in bins] for j in range(n)]
-    weights = array_module(x).asarray(shares, dtype=x.dtype)
-    return moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis)
-
-
-# --- arguments ----------------------------------------------------------------------
-
-
-def _geometry(
-    function: str, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> tuple[Geometry, Any]:
-    """The windows' geometry, with the padding that the last need, and the padding asked for."""
-    rank = len(kernel) if isinstance(kernel, Sequence) else x.ndim - 2
-    if not 0 < rank <= x.ndim:
-        raise ValueError(
-            f"fdbr.ops.{function}: x {describe(x)} needs a spatial axis for each entry of kernel "
-            f"{kernel!r}, or, where that is an integer, one at least after the first two axes"
-        )
-    lengths = per_axis(function, "kernel", kernel, rank)
-    geometry = Geometry(
-        lengths,
-        lengths if stride is None else per_axis(function, "stride", stride, rank),
-        padding_pairs(function, padding, rank),
-        per_axis(function, "dilation", dilation, rank),
-    )
-    size = tuple(x.shape[x.ndim - rank :])
-    _check_windows(function, x, geometry, size)
-    pads = geometry.padding
-    return (_with_partial(geometry, size) if ceil_mode else geometry), pads
-
-
-def _check_windows(function: str, x: Any, geometry: Geometry, size: Sizes) -> None:
-    extents = geometry.extents()
-    if any(max(pad) >= e for pad, e in zip(geometry.padding, extents, strict=True) if any(pad)):
-        raise ValueError(
-            f"fdbr.ops.{function}: padding {geometry.padding} would fill whole windows, which are "
-            f"{extents} long; it must be less"
-        )
-    if any(n < e for n, e in zip(geometry.padded(size), extents, strict=True)):
-        raise ValueError(
-            f"fdbr.ops.{function}: windows {extents} long do not fit into x {describe(x)}, whose "
-            f"spatial axes are {geometry.padded(size)} long with padding; use a smaller kernel, or "
-            "more padding"
-        )
-
-
-def _with_partial(geometry: Geometry, size: Sizes) -> Geometry:
-    """With the padding after that windows need which only begin within the array."""
-    pairs = []
-    for n, (low, high), extent, step in zip(
-        size, geometry.padding, geometry.extents(), geometry.stride, strict=True
-    ):
-        last = -(-(n + low + high - extent) // step)
-        if last * step >= n + low:  # it begins in the padding after
-            last -= 1
-        pairs.append((low, max(high, last * step + extent - n - low)))
-    return geometry._replace(padding=tuple(pairs))

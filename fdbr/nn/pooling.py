@@ -1,0 +1,183 @@
+"""Layers that pool: one number for each window of an array's spatial axes.
+
+None of them has parameters: they are made by their names, with settings alone.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fdbr import ops
+from fdbr.messages import describe
+from fdbr.nn.layer import Layer
+from fdbr.tree import frozen, static
+from fdbr.whereabouts import placed
+
+__all__ = ["AdaptiveAvgPool", "AdaptiveMaxPool", "AvgPool", "Flatten", "MaxPool"]
+
+
+def _settled(value: Any) -> Any:
+    """A setting that can be compared and hashed: tuples in the place of lists."""
+    return tuple(map(_settled, value)) if isinstance(value, list | tuple) else value
+
+
+def _setting(**options: Any) -> Any:
+    return static(converter=_settled, **options)
+
+
+@frozen
+class MaxPool(Layer):
+    """The largest element of each window: `fdbr.ops.max_pool`.
+
+    Attributes
+    ----------
+    kernel_size, stride, padding, dilation, ceil_mode, cover_all, return_indices
+        As for `fdbr.ops.max_pool`.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.MaxPool(3, stride=2, padding=1)(np.zeros((5, 2, 8, 8))).shape
+    (5, 2, 4, 4)
+    """
+
+    kernel_size: int | Sequence[int] = _setting()
+    stride: int | Sequence[int] | None = _setting(default=None)
+    padding: Any = _setting(default=0)
+    dilation: int | Sequence[int] = _setting(default=1)
+    return_indices: bool = _setting(default=False)
+    ceil_mode: bool = _setting(default=False)
+    cover_all: bool = _setting(default=False)
+
+    def __call__(self, x: Any) -> Any:
+        """The largest elements, and their places where ``return_indices`` asks for them."""
+        return ops.max_pool(
+            x,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            ceil_mode=self.ceil_mode,
+            cover_all=self.cover_all,
+            return_indices=self.return_indices,
+        )
+
+
+@frozen
+class AvgPool(Layer):
+    """The mean of each window: `fdbr.ops.avg_pool`.
+
+    Attributes
+    ----------
+    kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        As for `fdbr.ops.avg_pool`.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.AvgPool(2)(np.zeros((5, 2, 8, 8))).shape
+    (5, 2, 4, 4)
+    """
+
+    kernel_size: int | Sequence[int] = _setting()
+    stride: int | Sequence[int] | None = _setting(default=None)
+    padding: Any = _setting(default=0)
+    ceil_mode: bool = _setting(default=False)
+    count_include_pad: bool = _setting(default=True)
+    divisor_override: float | None = _setting(default=None)
+
+    def __call__(self, x: Any) -> Any:
+        """The means."""
+        return ops.avg_pool(
+            x,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            ceil_mode=self.ceil_mode,
+            count_include_pad=self.count_include_pad,
+            divisor_override=self.divisor_override,
+        )
+
+
+@frozen
+class AdaptiveAvgPool(Layer):
+    """The means of as many windows as asked for: `fdbr.ops.adaptive_avg_pool`.
+
+    Attributes
+    ----------
+    output_size
+        An integer, or one (or `None`) for each spatial axis; 1 pools globally.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.AdaptiveAvgPool(1)(np.zeros((5, 2, 8, 8))).shape
+    (5, 2, 1, 1)
+    """
+
+    output_size: int | Sequence[int | None] = _setting()
+
+    def __call__(self, x: Any) -> Any:
+        """The means."""
+        return ops.adaptive_avg_pool(x, self.output_size)
+
+
+@frozen
+class AdaptiveMaxPool(Layer):
+    """The largest elements of as many windows as asked for: `fdbr.ops.adaptive_max_pool`.
+
+    Attributes
+    ----------
+    output_size
+        An integer, or one (or `None`) for each spatial axis; 1 pools globally.
+    return_indices
+        Whether to return the places of the largest elements as well.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.AdaptiveMaxPool((3, 2))(np.zeros((5, 2, 8, 8))).shape
+    (5, 2, 3, 2)
+    """
+
+    output_size: int | Sequence[int | None] = _setting()
+    return_indices: bool = _setting(default=False)
+
+    def __call__(self, x: Any) -> Any:
+        """The largest elements, and their places where ``return_indices`` asks for them."""
+        return ops.adaptive_max_pool(x, self.output_size, return_indices=self.return_indices)
+
+
+@frozen
+class Flatten(Layer):
+    """Some neighbouring axes as one: by default all after the first.
+
+    Attributes
+    ----------
+    start_dim, end_dim
+        The first and the last of them.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.Flatten()(np.zeros((5, 2, 8, 8))).shape
+    (5, 128)
+    """
+
+    start_dim: int = _setting(default=1)
+    end_dim: int = _setting(default=-1)
+
+    def __call__(self, x: Any) -> Any:
+        """The same elements in another shape.
+
+        Raises
+        ------
+        ValueError
+            If ``x`` has no such axes, or the last comes before the first.
+        """
+        n = x.ndim
+        if not all(-n <= axis < n for axis in (self.start_dim, self.end_dim)):
+            raise ValueError(placed(f"fdbr.nn.{self!r}: x {describe(x)} has no such axes"))
+        first, last = self.start_dim % n, self.end_dim % n
+        if first > last:
+            raise ValueError(
+                placed(f"fdbr.nn.{self!r}: of x {describe(x)}, start_dim comes after end_dim")
+            )
+        shape = x.shape
+        whole = math.prod(shape[first : last + 1])
+        return ops.reshape(x, (*shape[:first], whole, *shape[last + 1 :]))

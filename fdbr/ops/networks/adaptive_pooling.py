@@ -1,0 +1,147 @@
+"""Windows that share an axis as evenly as can be: as many as asked for, whatever its length."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.backend import Array, array_module, where_it_lies
+from fdbr.floats import dtype_kind
+from fdbr.messages import describe
+from fdbr.ops.creation import asarray, floating
+from fdbr.ops.indexing.reading import along_axis, pick
+from fdbr.ops.networks.pooling import max_pool
+from fdbr.ops.products import matmul
+from fdbr.ops.reductions import argmax, mean
+from fdbr.ops.shape import moveaxis, reshape
+
+__all__ = ["adaptive_avg_pool", "adaptive_max_pool"]
+
+
+def adaptive_avg_pool(x: Array, output_size: int | Sequence[int | None]) -> Any:
+    """The means of as many windows as asked for, which share the axis as evenly as can be.
+
+    Window ``i`` of ``m`` on an axis of length ``n`` goes from ``i * n // m`` up to
+    ``ceil((i + 1) * n / m)``.  With an ``output_size`` of 1 it is global pooling.
+
+    Parameters
+    ----------
+    x
+        Shape ``(N, C, *spatial)``; with a tuple as size any axes before the spatial ones.
+    output_size
+        How many windows: one number for each of the last axes (`None` leaves an axis as it
+        is), or an integer for all axes after the first two.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive, or ``x`` has fewer axes, or an empty one.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.adaptive_avg_pool(np.array([[[1.0, 3.0, 2.0]]]), 2)
+    array([[[2. , 2.5]]])
+    """
+    x = floating(x)
+    sizes = _sizes("adaptive_avg_pool", x, output_size)
+    first = x.ndim - len(sizes)
+    if set(sizes) == {1}:  # all in one pass
+        return mean(x, axis=tuple(range(first, x.ndim)), keepdims=True)
+    for axis, m in enumerate(sizes, first):
+        x = x if m == x.shape[axis] else _evenly(x, axis, m)
+    return x
+
+
+def _evenly(x: Any, axis: int, m: int) -> Any:
+    n = x.shape[axis]
+    if n % m == 0:
+        parts = reshape(x, (*x.shape[:axis], m, n // m, *x.shape[axis + 1 :]))
+        return mean(parts, axis=axis + 1)
+    shares = [[1 / (b - a) if a <= j < b else 0.0 for a, b in _bins(n, m)] for j in range(n)]
+    weights = array_module(x).asarray(shares, dtype=x.dtype)
+    return moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis)
+
+
+@where_it_lies
+def adaptive_max_pool(
+    x: Array, output_size: int | Sequence[int | None], *, return_indices: bool = False
+) -> Any:
+    """The largest elements of as many windows as asked for, which share the axis evenly.
+
+    The windows are those of `adaptive_avg_pool`.  Of equal elements the first in the window has
+    the derivative.
+
+    Parameters
+    ----------
+    x, output_size
+        As for `adaptive_avg_pool`.
+    return_indices
+        Whether to return the places of the largest as well: in the flattened spatial axes, of
+        int64, as those of `max_pool`.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive, or ``x`` has fewer axes, or an empty one.
+    TypeError
+        If ``x`` is complex.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.adaptive_max_pool(np.array([[[1.0, 3.0, 2.0]]]), 2)
+    array([[[3., 3.]]])
+    """
+    x = asarray(x)
+    if dtype_kind(x.dtype) not in "fiu":
+        raise TypeError(f"fdbr.ops.adaptive_max_pool: x must be real numbers, not {describe(x)}")
+    sizes = _sizes("adaptive_max_pool", x, output_size)
+    lead, size = tuple(x.shape[: x.ndim - len(sizes)]), tuple(x.shape[x.ndim - len(sizes) :])
+    if all(n % m == 0 for n, m in zip(size, sizes, strict=True)):
+        lengths = tuple(n // m for n, m in zip(size, sizes, strict=True))
+        return max_pool(x, lengths, return_indices=return_indices)
+    xp = array_module(x)
+    places = xp.asarray(_window_places(size, sizes))
+    flat = reshape(x, (*lead, math.prod(size)))
+    largest = argmax(pick(flat, (*(slice(None),) * len(lead), places)), axis=-1)
+    at = pick(places, (xp.arange(len(places)), largest))
+    shape = (*lead, *sizes)
+    out = reshape(along_axis(flat, at, flat.ndim - 1), shape)
+    return (out, reshape(at, shape)) if return_indices else out
+
+
+def _window_places(size: Sequence[int], sizes: Sequence[int]) -> Any:
+    """The places in the flattened axes of each window's elements: a row a window.
+
+    Shorter windows have their last element several times.
+    """
+    places = np.zeros((1, 1), dtype=np.int64)
+    for n, m in zip(size, sizes, strict=True):
+        bins = np.array(_bins(n, m))
+        longest = int(np.max(bins[:, 1] - bins[:, 0]))
+        here = np.minimum(bins[:, :1] + np.arange(longest), bins[:, 1:] - 1)
+        joined = places[:, None, :, None] * n + here[None, :, None, :]
+        places = joined.reshape(len(places) * m, -1)
+    return places
+
+
+def _bins(n: int, m: int) -> list[tuple[int, int]]:
+    return [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
+
+
+def _sizes(function: str, x: Any, output_size: Any) -> tuple[int, ...]:
+    """The number of windows for each of the last axes."""
+    spread = not isinstance(output_size, Sequence)
+    given = (output_size,) * (x.ndim - 2) if spread else tuple(output_size)
+    rank = len(given)
+    whole = all(m is None or (hasattr(m, "__index__") and m > 0) for m in given)
+    if not 0 < rank <= x.ndim or not whole:
+        raise ValueError(
+            f"fdbr.ops.{function}: output_size must be a positive integer, or one (or None) for "
+            f"each spatial axis of x {describe(x)}; it is {output_size!r}"
+        )
+    lengths = x.shape[x.ndim - rank :]
+    for axis, n in enumerate(lengths, x.ndim - rank):
+        if n == 0:
+            raise ValueError(f"fdbr.ops.{function}: axis {axis} of x {describe(x)} is empty")
+    return tuple(n if m is None else int(m) for n, m in zip(lengths, given, strict=True))
