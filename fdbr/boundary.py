@@ -28,7 +28,8 @@ from fdbr.whereabouts import placed
 __all__ = ["explaining", "guard", "guard_methods"]
 
 _OURS = frozenset(sys.stdlib_module_names) | {
-    "attr", "attrs", "cupy", "fdbr", "hypothesis", "llvmlite", "numpy", "optree", "scipy", "tqdm",
+    "attr", "attrs", "cupy", "fdbr", "hypothesis", "llvmlite", "numpy", "optree",
+    "safetensors", "scipy", "tqdm",
 }  # fmt: skip
 Function = Callable[..., Any]
 

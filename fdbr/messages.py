@@ -5,7 +5,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["describe", "integer", "integers", "name_of", "number_types", "refuse_other_kinds"]
+__all__ = [
+    "describe",
+    "differences",
+    "integer",
+    "integers",
+    "name_of",
+    "number_types",
+    "refuse_other_kinds",
+]
 
 number_types = frozenset({float, int, bool, complex})
 """The types of Python's numbers."""
@@ -23,6 +31,16 @@ def describe(value: Any) -> str:
     if type(value) in number_types:
         return f"{type(value).__name__} {value!r}"
     return type(value).__name__
+
+
+def differences(lists: dict[str, list[str]], most: int = 20) -> str:
+    """Named lists of paths in words, of which each is cut after some."""
+    texts = []
+    for name, paths in lists.items():
+        more = [f"and {len(paths) - most} more"] * (len(paths) > most)
+        if paths:
+            texts.append(f"{name}: {', '.join(paths[:most] + more)}")
+    return "; ".join(texts)
 
 
 # --- arguments ----------------------------------------------------------------------

@@ -8,6 +8,7 @@ from fdbr.train import optim
 from fdbr.train.data import Batches
 from fdbr.train.idx import mnist, read_idx
 from fdbr.train.loop import Position, Report, fit
+from fdbr.train.snapshots import load, save
 from fdbr.train.stages import average, evaluate, log, pipe, progress
 from fdbr.train.triggers import Trigger, every
 
@@ -20,11 +21,13 @@ __all__ = [
     "evaluate",
     "every",
     "fit",
+    "load",
     "log",
     "mnist",
     "optim",
     "pipe",
     "progress",
     "read_idx",
+    "save",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

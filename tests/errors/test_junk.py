@@ -40,7 +40,8 @@ def ending():
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_junk_is_refused_by_name_or_has_a_meaning(name):
+def test_junk_is_refused_by_name_or_has_a_meaning(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some may be the name of a file
     wrong = []
     with warnings.catch_warnings(), np.errstate(all="ignore"), ending():
         warnings.simplefilter("ignore")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr import nn, tree
+from fdbr import nn, train, tree
 from fdbr.testing import assert_allclose, check_grads
 from nn.layer_cases import CASES, KEY
 
@@ -117,3 +117,11 @@ def test_it_prints_as_a_tree_that_counts_its_parameters(case):
     assert text.startswith(type(layer).__name__)
     assert f"{count:,} parameters" in text or not count
     assert repr(layer).startswith(type(layer).__name__)
+
+
+@each
+def test_it_is_read_from_a_file_bit_by_bit_as_it_was_written(case, tmp_path):
+    layer = case.make("float32")
+    train.save(tmp_path / "layer.safetensors", layer)
+    like = tree.map(lambda leaf: np.zeros_like(leaf) if hasattr(leaf, "shape") else leaf, layer)
+    assert train.load(tmp_path / "layer.safetensors", like) == layer

@@ -1,0 +1,30 @@
+"""Files that are written whole or not at all."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["replacing"]
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A new file to write, which takes the place of another when that is done."""
+    written = target.parent / f".{secrets.token_hex(8)}.tmp"
+    try:
+        os.close(os.open(written, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        yield written
+        with open(written, "r+b") as file:
+            os.fsync(file.fileno())
+        os.replace(written, target)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
