@@ -181,8 +181,15 @@ def _checks(function: Any, name: str) -> dict[str, Function]:
             kinds = [kind for kind in typing.get_args(p.annotation) if kind is not NoneType]
         kind = typing.get_origin(kinds[0]) or kinds[0]
         if len(kinds) == 1 and kind in _KNOWN and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            found[p.name] = _check(f"{name}: {p.name}", *_KNOWN[kind])
+            fits, message = _KNOWN[kind]
+            if p.default is not None and kinds[0] is not p.annotation:
+                fits = _or_none(fits)
+            found[p.name] = _check(f"{name}: {p.name}", fits, message)
     return found
+
+
+def _or_none(fits: Function) -> Function:
+    return lambda value: value is None or fits(value)
 
 
 def _check(what: str, fits: Function, message: str) -> Function:

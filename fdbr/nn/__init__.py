@@ -15,12 +15,18 @@ from fdbr.nn.convolution import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
+from fdbr.nn.dropout import Dropout, StochasticDepth
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
+from fdbr.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from fdbr.nn.pooling import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Flatten, MaxPool
 from fdbr.nn.sequential import Lambda, Sequential
 
 __all__ = [
+    "AdaptiveAvgPool",
+    "AdaptiveMaxPool",
+    "AvgPool",
+    "BatchNorm",
     "Conv",
     "Conv1d",
     "Conv2d",
@@ -29,15 +35,18 @@ __all__ = [
     "ConvTranspose1d",
     "ConvTranspose2d",
     "ConvTranspose3d",
+    "Dropout",
+    "Flatten",
+    "GroupNorm",
+    "InstanceNorm",
     "Lambda",
     "Layer",
+    "LayerNorm",
     "Linear",
-    "AdaptiveAvgPool",
-    "AdaptiveMaxPool",
-    "AvgPool",
-    "Flatten",
     "MaxPool",
+    "RMSNorm",
     "Sequential",
+    "StochasticDepth",
     "initializers",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

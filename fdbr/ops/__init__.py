@@ -26,7 +26,7 @@ from fdbr.ops.networks.activation import log_softmax, logsumexp, relu, softmax
 from fdbr.ops.networks.adaptive_pooling import adaptive_avg_pool, adaptive_max_pool
 from fdbr.ops.networks.attention import scaled_dot_product_attention
 from fdbr.ops.networks.convolution import conv, conv_transpose
-from fdbr.ops.networks.dropout import dropout
+from fdbr.ops.networks.dropout import drop_path, dropout, spatial_dropout
 from fdbr.ops.networks.embedding import embed
 from fdbr.ops.networks.losses import accuracy, mean_squared_error, softmax_cross_entropy
 from fdbr.ops.networks.nonlinearities import *

@@ -876,4 +876,11 @@ case(
 
 # --- families with a file of their own ----------------------------------------------
 
-from ops import cases_arrays, cases_linalg, cases_networks, cases_pooling, cases_special  # noqa: E402, F401
+from ops import (  # noqa: E402
+    cases_arrays,  # noqa: F401
+    cases_linalg,  # noqa: F401
+    cases_networks,  # noqa: F401
+    cases_normalization,  # noqa: F401
+    cases_pooling,  # noqa: F401
+    cases_special,  # noqa: F401
+)

@@ -396,6 +396,5 @@ case(
     lambda x: ops.dropout(x, 0.25, key=array_module(x).asarray(KEY)),
 )
 unary("dropout", ANY, lambda x: x, function=lambda x: ops.dropout(x, 0, key=KEY), setting="none")
-unary("dropout", ANY, lambda x: 0 * x, function=lambda x: ops.dropout(x, 1, key=KEY), setting="all")
 
 OWN = CASES[_FIRST:]

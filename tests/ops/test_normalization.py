@@ -166,8 +166,10 @@ def test_a_batch_of_keys_leaves_out_what_each_key_does():
 
 
 def test_dropout_refuses_a_rate_or_a_key_that_is_none():
-    with pytest.raises(ValueError, match=r"dropout: rate must be a number in \[0, 1\], not 1\.5"):
+    with pytest.raises(ValueError, match=r"dropout: rate must be in \[0, 1\), .*, not 1\.5"):
         ops.dropout(X, 1.5, key=random.key(0))
+    with pytest.raises(ValueError, match=r"dropout: rate must be in \[0, 1\), .*, not 1"):
+        ops.dropout(X, 1, key=random.key(0))
     with pytest.raises(TypeError, match=r"dropout: key must be one key, .* got int 3; make one"):
         ops.dropout(X, 0.5, key=3)
 

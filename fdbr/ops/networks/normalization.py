@@ -9,7 +9,7 @@ from fdbr.backend import Array
 from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import asarray, floating
-from fdbr.ops.dtypes import in_single
+from fdbr.ops.dtypes import finfo, in_single
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.kinds import elementwise, opaque, shifted
 from fdbr.ops.kinds.large import along_rows, by_rows
@@ -166,15 +166,17 @@ def layer_norm(
 
 
 @in_single
-def rms_norm(x: Array, weight: Array = None, *, axis: Axes = -1, eps: float = 1e-5) -> Any:
+def rms_norm(x: Array, weight: Array = None, *, axis: Axes = -1, eps: float | None = 1e-5) -> Any:
     """Each example divided by the root of its mean square: ``x / sqrt(mean(x**2) + eps)``.
 
     Zhang & Sennrich, *Root mean square layer normalization*, NeurIPS 2019.
 
     Parameters
     ----------
-    x, weight, axis, eps
+    x, weight, axis
         As for `layer_norm`.
+    eps
+        What keeps the division from 0; with `None` the dtype's ``eps``, PyTorch's default.
 
     Raises
     ------
@@ -188,6 +190,8 @@ def rms_norm(x: Array, weight: Array = None, *, axis: Axes = -1, eps: float = 1e
     """
     x = _real("rms_norm", x)
     axes = normalize_axes(axis, x.ndim, "rms_norm")
+    if eps is None:
+        eps = float(finfo(x.dtype).eps)
     out, _ = _rescale(x, axes=axes, eps=float(eps))
     return _scaled("rms_norm", out, weight, None, tuple(sorted(axes)))
 
