@@ -16,11 +16,13 @@ from fdbr.nn.convolution import (
     ConvTranspose3d,
 )
 from fdbr.nn.dropout import Dropout, StochasticDepth
+from fdbr.nn.inception import Inception, MLPConv
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from fdbr.nn.pooling import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Flatten, MaxPool
 from fdbr.nn.sequential import Lambda, Sequential
+from fdbr.nn.squeeze_excitation import SqueezeExcitation
 
 __all__ = [
     "AdaptiveAvgPool",
@@ -39,6 +41,7 @@ __all__ = [
     "Flatten",
     "GroupNorm",
     "InstanceNorm",
+    "Inception",
     "Lambda",
     "Layer",
     "LayerNorm",
@@ -47,6 +50,8 @@ __all__ = [
     "RMSNorm",
     "Sequential",
     "StochasticDepth",
+    "MLPConv",
+    "SqueezeExcitation",
     "initializers",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

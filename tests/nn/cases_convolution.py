@@ -1,6 +1,6 @@
 """Cases of convolutional layers."""
 
-from fdbr import nn
+from fdbr import nn, ops
 from nn.layer_cases import KEY, case
 
 
@@ -25,3 +25,6 @@ case(
 case("ConvTranspose1d", _made(nn.ConvTranspose1d, 2, 1, 2, bias=False), [(2, 3)])
 case("ConvTranspose2d", _made(nn.ConvTranspose2d, 1, 1, 2, stride=2), [(1, 1, 2, 1)])
 case("ConvTranspose3d", _made(nn.ConvTranspose3d, 1, 1, (1, 2, 1)), [(1, 1, 2, 1, 2)])
+case("Inception", _made(nn.Inception, 1, 1, 1, 1, 1, 1, 1), [(1, 1, 2, 2)])
+case("MLPConv", _made(nn.MLPConv, 2, (2, 1), 2, activation=ops.tanh), [(1, 2, 2, 3)])
+case("SqueezeExcitation", _made(nn.SqueezeExcitation, 2, 1), [(1, 2, 2, 1)])
