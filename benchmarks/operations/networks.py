@@ -228,6 +228,15 @@ def _attention(d: Draw) -> Any:
     return d.normal(*shape), d.normal(*shape), d.normal(*shape)
 
 
+def _turned_by_torch(t: Any, x: Any) -> Any:
+    half = x.shape[-1] // 2
+    rates = 10_000.0 ** (-t.arange(half) / half)
+    angles = t.arange(x.shape[-2])[:, None] * rates
+    cosine, sine = t.cos(angles).to(x.dtype), t.sin(angles).to(x.dtype)
+    one, two = x[..., :half], x[..., half:]
+    return t.cat([one * cosine - two * sine, two * cosine + one * sine], -1)
+
+
 _PATCHES = [
     _convolution("conv"),
     _convolution("conv/1 by 1", kernel=1),
@@ -265,6 +274,12 @@ _PATCHES = [
         lambda t, x: t.nn.functional.adaptive_max_pool2d(x, 1),
     ),
     *same(f"scaled_dot_product_attention:{_F}scaled_dot_product_attention", _attention),
+    Program(
+        "rotary_embedding",
+        lambda d: (d.normal(*d.shape(4)[:3], 64),),
+        lambda o, x: o.rotary_embedding(x),
+        _turned_by_torch,
+    ),
     Program(
         "embed",
         lambda d: (d.matrix(), d.integers(0, d.shape(2)[0], d.shape(2)[0])),

@@ -5,3 +5,20 @@ family is a module here, whose ``cases()`` yields names and arrays: inputs, sett
 outputs and gradients, as PyTorch computes them.  They are written to ``tests/nn/reference/``, from
 where `nn.recorded` reads them, so the tests need no PyTorch.
 """
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["packed"]
+
+
+def packed(parts: dict[str, Any]) -> dict[str, Any]:
+    """The arrays of a case as one vector, with their names and shapes beside it.
+
+    An array takes half a kilobyte of the file, however small it is.  `nn.recorded` unpacks them.
+    """
+    arrays = {n: np.asarray(p.detach() if hasattr(p, "detach") else p) for n, p in parts.items()}
+    names = [f"{n}|{a.dtype}|{','.join(map(str, a.shape))}" for n, a in arrays.items()]
+    flat = [a.astype("float64").reshape(-1) for a in arrays.values()]
+    return {"packed names": np.array(names), "packed values": np.concatenate(flat)}

@@ -5,6 +5,7 @@ A layer is built by ``Layer.init(key, ...)``, called as ``y = layer(x)``, and in
 """
 
 from fdbr.nn import initializers
+from fdbr.nn.attention import MultiHeadAttention
 from fdbr.nn.convolution import (
     Conv,
     Conv1d,
@@ -16,6 +17,7 @@ from fdbr.nn.convolution import (
     ConvTranspose3d,
 )
 from fdbr.nn.dropout import Dropout, StochasticDepth
+from fdbr.nn.embedding import Embed, PositionalEmbedding, SinusoidalEmbedding
 from fdbr.nn.inception import Inception, MLPConv
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
@@ -52,6 +54,10 @@ __all__ = [
     "StochasticDepth",
     "MLPConv",
     "SqueezeExcitation",
+    "Embed",
+    "MultiHeadAttention",
+    "PositionalEmbedding",
+    "SinusoidalEmbedding",
     "initializers",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

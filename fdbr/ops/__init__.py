@@ -38,6 +38,7 @@ from fdbr.ops.networks.normalization import (
     rms_norm,
 )
 from fdbr.ops.networks.pooling import avg_pool, max_pool
+from fdbr.ops.networks.positions import rotary_embedding, sinusoidal_embedding
 from fdbr.ops.padding import *
 from fdbr.ops.products import dot, einsum, inner, linear, matmul, outer, tensordot, vecdot
 from fdbr.ops.reductions import *

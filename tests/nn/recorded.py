@@ -15,4 +15,18 @@ def recorded(family: str) -> dict[str, dict[str, Any]]:
         for key in file.files:
             case, _, name = key.rpartition("/")
             cases.setdefault(case, {})[name] = file[key]
-    return cases
+    return {case: _unpacked(arrays) for case, arrays in cases.items()}
+
+
+def _unpacked(arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arrays of which `benchmarks.reference.packed` made one vector."""
+    if "packed names" not in arrays:
+        return arrays
+    values, found, start = arrays["packed values"], {}, 0
+    for text in arrays["packed names"].tolist():
+        name, dtype, sizes = text.split("|")
+        shape = tuple(int(n) for n in sizes.split(",") if n)
+        stop = start + int(np.prod(shape))
+        found[name] = values[start:stop].astype(dtype).reshape(shape)
+        start = stop
+    return found

@@ -356,8 +356,9 @@ of_shape(
 )
 
 
-def attended(q: Any, k: Any, v: Any, seen: Any = True) -> Any:
-    scores = np.where(seen, q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]), -np.inf)
+def attended(q: Any, k: Any, v: Any, seen: Any = True, scale: Any = None) -> Any:
+    scale = 1 / np.sqrt(q.shape[-1]) if scale is None else scale
+    scores = np.where(seen, q @ k.swapaxes(-1, -2) * scale, -np.inf)
     return sp.softmax(scores, axis=-1) @ v
 
 

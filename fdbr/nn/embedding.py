@@ -1,0 +1,309 @@
+"""Tables whose rows stand for integers, and for places in a sequence."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.backend import array_module, lock
+from fdbr.messages import describe, integer
+from fdbr.nn import initializers
+from fdbr.nn.layer import Layer
+from fdbr.transforms import stop_gradient
+from fdbr.tree import buffer, frozen, static
+from fdbr.whereabouts import placed
+
+__all__ = ["Embed", "PositionalEmbedding", "SinusoidalEmbedding"]
+
+
+@frozen
+class Embed(Layer):
+    """A table of vectors, one for each of the integers ``0 … num_embeddings - 1``.
+
+    Attributes
+    ----------
+    weight
+        Shape ``(num_embeddings, features)``, as in PyTorch.
+    padding_idx
+        The row that is not trained, as in PyTorch; a negative number counts from the end.
+    ignore_label
+        An integer, in the table or not, that gives zeros, as in Chainer (-1, mostly).
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> layer = fdbr.nn.Embed.init(fdbr.random.key(0), 10, 4, ignore_label=-1)
+    >>> layer(np.array([[1, 2, -1]])).shape
+    (1, 3, 4)
+    """
+
+    weight: Any
+    padding_idx: int | None = static(default=None)
+    ignore_label: int | None = static(default=None)
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        num_embeddings: int,
+        features: int,
+        *,
+        padding_idx: int | None = None,
+        ignore_label: int | None = None,
+        weight_init: initializers.Initializer | None = None,
+        dtype: Any = np.float32,
+    ) -> Self:
+        """A table of fresh vectors.
+
+        Parameters
+        ----------
+        key
+            A key.
+        num_embeddings
+            How many rows the table has.
+        features
+            How long each is.
+        padding_idx
+            A row that is zeros, and is not trained.
+        ignore_label
+            An integer that gives zeros.
+        weight_init
+            ``init(key, shape, dtype)``; by default normal numbers of variance 1.
+        dtype
+            The dtype of the table.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a size is no positive integer, or ``padding_idx`` is no row.
+        """
+        where = "fdbr.nn.Embed.init"
+        count = integer(where, "num_embeddings", num_embeddings, least=1)
+        shape = count, integer(where, "features", features, least=1)
+        weight = (weight_init or initializers.normal(1.0))(key, shape, dtype)
+        if padding_idx is not None:
+            padding_idx = integer(where, "padding_idx", padding_idx)
+            if not -count <= padding_idx < count:
+                raise ValueError(
+                    f"{where}: padding_idx {padding_idx} is no row of a table of {count}; for an "
+                    "integer outside it that gives zeros, give it as ignore_label"
+                )
+            padding_idx %= count
+            xp = array_module(weight)
+            weight = lock(weight * (xp.arange(count) != padding_idx)[:, None].astype(dtype))
+        if ignore_label is not None:
+            ignore_label = integer(where, "ignore_label", ignore_label)
+        return cls(weight, padding_idx, ignore_label)
+
+    def __call__(self, x: Any) -> Any:
+        """The rows of shape ``x.shape + (features,)`` for integers ``x``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``x`` holds other numbers than integers, or such as the table does not have.
+        """
+        x = ops.asarray(x)
+        if self.ignore_label is None:
+            out = ops.embed(self.weight, x)
+        else:
+            ignored = x == self.ignore_label
+            out = ops.embed(self.weight, ops.where(ignored, 0, x))
+            out = ops.where(ops.expand_dims(ignored, axis=-1), 0, out)
+        if self.padding_idx is None:
+            return out
+        row = self.padding_idx % self.weight.shape[0]
+        padding = ops.expand_dims(x == row, axis=-1)
+        return ops.where(padding, stop_gradient(self.weight[row]), out)
+
+    def attend(self, x: Any) -> Any:
+        """The product of each vector with each row: the logits of a model whose tables are tied.
+
+        Parameters
+        ----------
+        x
+            Shape ``(..., features)``.
+
+        Returns
+        -------
+        array
+            Shape ``(..., num_embeddings)``.
+
+        Raises
+        ------
+        ValueError
+            If ``x`` does not end in an axis of that length.
+        """
+        return ops.linear(x, self.weight)
+
+
+@frozen
+class PositionalEmbedding(Layer):
+    """A trained vector for each place in a sequence, which is added to what is there.
+
+    Attributes
+    ----------
+    weight
+        Shape ``(length, features)``.
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> layer = fdbr.nn.PositionalEmbedding.init(fdbr.random.key(0), 10, 4)
+    >>> layer(np.zeros((2, 7, 4), "float32")).shape
+    (2, 7, 4)
+    """
+
+    weight: Any
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        length: int,
+        features: int,
+        *,
+        weight_init: initializers.Initializer | None = None,
+        dtype: Any = np.float32,
+    ) -> Self:
+        """A table of fresh vectors.
+
+        Parameters
+        ----------
+        key
+            A key.
+        length
+            How many places there are.
+        features
+            How long each vector is.
+        weight_init
+            ``init(key, shape, dtype)``; by default normal numbers of standard deviation 0.02.
+        dtype
+            The dtype of the table.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a size is no positive integer.
+        """
+        shape = _sizes("PositionalEmbedding", length, features)
+        return cls((weight_init or initializers.normal(0.02))(key, shape, dtype))
+
+    def __call__(self, x: Any, *, offset: Any = 0) -> Any:
+        """``x``, of shape ``(..., length, features)``, and the vectors of its places.
+
+        Parameters
+        ----------
+        x
+            Vectors, of which there are no more than places.
+        offset
+            The place of the first one: an integer.
+
+        Raises
+        ------
+        ValueError
+            If there is a place beyond the table, or the vectors are of another length.
+        """
+        return _placed_at(self, x, self.weight, offset)
+
+
+@frozen
+class SinusoidalEmbedding(Layer):
+    """Sines and cosines of each place in a sequence, which are added to what is there.
+
+    Vaswani et al., *Attention is all you need*, NIPS 2017; see `ops.sinusoidal_embedding`.
+
+    Attributes
+    ----------
+    table
+        Shape ``(length, features)``; it is not trained.
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> layer = fdbr.nn.SinusoidalEmbedding.init(None, 10, 4)
+    >>> layer(np.zeros((1, 4), "float32"), offset=3).round(2)
+    array([[ 0.14, -0.99,  0.03,  1.  ]], dtype=float32)
+    """
+
+    table: Any = buffer()
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        length: int,
+        features: int,
+        *,
+        base: float = 10_000.0,
+        dtype: Any = np.float32,
+    ) -> Self:
+        """The table.
+
+        Parameters
+        ----------
+        key
+            A key, which is not used and may be `None`.
+        length
+            How many places there are.
+        features
+            How long each vector is: an even number.
+        base
+            A positive number: the longest wave is ``2 pi * base`` places long.
+        dtype
+            The dtype of the table.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a size is no positive integer, or ``features`` is odd.
+        """
+        length, features = _sizes("SinusoidalEmbedding", length, features)
+        places = array_module(key).arange(length, dtype="float64")
+        table = ops.sinusoidal_embedding(places, features, base=base)
+        return cls(lock(table.astype(dtype)))
+
+    def __call__(self, x: Any, *, offset: Any = 0) -> Any:
+        """``x``, of shape ``(..., length, features)``, and the vectors of its places.
+
+        Parameters
+        ----------
+        x
+            Vectors, of which there are no more than places.
+        offset
+            The place of the first one: an integer.
+
+        Raises
+        ------
+        ValueError
+            If there is a place beyond the table, or the vectors are of another length.
+        """
+        return _placed_at(self, x, self.table, offset)
+
+
+def _sizes(name: str, length: Any, features: Any) -> tuple[int, int]:
+    where = f"fdbr.nn.{name}.init"
+    return (
+        integer(where, "length", length, least=1),
+        integer(where, "features", features, least=1),
+    )
+
+
+def _placed_at(layer: Any, x: Any, table: Any, offset: Any) -> Any:
+    shape: Any = getattr(x, "shape", ())
+    if len(shape) < 2 or shape[-1] != table.shape[1]:
+        raise ValueError(
+            placed(
+                f"fdbr.nn.{type(layer).__name__} of {describe(table)}: x must have shape "
+                f"(..., length, {table.shape[1]}), got {describe(x)}"
+            )
+        )
+    length, count = shape[-2], table.shape[0]
+    if not isinstance(offset, int):
+        return x + ops.embed(table, array_module(x).arange(length) + offset)
+    if offset < 0 or offset + length > count:
+        raise ValueError(
+            placed(
+                f"fdbr.nn.{type(layer).__name__}: places {offset} … {offset + length - 1} of x "
+                f"{describe(x)} are not all in the table of {count} places; give shorter pieces, "
+                "or build the layer for longer ones"
+            )
+        )
+    return x + table[offset : offset + length]

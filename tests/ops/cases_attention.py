@@ -1,0 +1,109 @@
+"""Cases of attention, and of places in a sequence."""
+
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+
+from fdbr import ops
+from fdbr.backend import array_module
+from ops.cases import ANY, CASES, _array, case, grid
+from ops.cases_networks import attended
+from ops.seeds import several
+
+_FIRST = len(CASES)
+
+# --- attention ----------------------------------------------------------------------
+
+ALIVE = np.array([[True, False, True], [False, False, False]])
+
+
+def alive(q: Any, k: Any, v: Any) -> Any:
+    return attended(q, k, v, ALIVE | ~ALIVE.any(-1, keepdims=True)) * ALIVE.any(-1, keepdims=True)
+
+
+case(
+    "scaled_dot_product_attention",
+    several((2, 2), (3, 2), (3, 1)),
+    alive,
+    lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, array_module(q).asarray(ALIVE)),
+    "a query that sees nothing",
+)
+case(
+    "scaled_dot_product_attention",
+    several((2, 2), (3, 2), (3, 1), (1, 3)),
+    lambda q, k, v, m: attended(
+        np.c_[q, [[1.0]] * 2], np.c_[k, m.real.T * np.sqrt(2)], v, scale=2**-0.5
+    ),
+    lambda q, k, v, m: ops.scaled_dot_product_attention(q, k, v, ops.real(m)),
+    "numbers added",
+)
+case(
+    "scaled_dot_product_attention",
+    several((4, 2, 2), (2, 3, 2), (2, 3, 1)),
+    lambda q, k, v: attended(q, k.repeat(2, 0), v.repeat(2, 0), scale=0.25),
+    lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, enable_gqa=True, scale=0.25),
+    "grouped queries",
+)
+case(
+    "scaled_dot_product_attention",
+    several((4, 2), (3, 2), (3, 1)),
+    lambda q, k, v: attended(q[:3], k, v, np.tri(3, 3, dtype=bool) & ~np.tri(3, 3, -2, dtype=bool)),
+    lambda q, k, v: ops.scaled_dot_product_attention(q[:3], k, v, causal=True, local_window_size=1),
+    "window",
+)
+
+# --- places -------------------------------------------------------------------------
+
+
+def waves(p: Any, width: int, base: float) -> Any:
+    out = np.zeros((*p.shape, width))
+    for i in range(width // 2):
+        out[..., 2 * i] = np.sin(p / base ** (2 * i / width))
+        out[..., 2 * i + 1] = np.cos(p / base ** (2 * i / width))
+    return out
+
+
+def rotated(x: Any, places: Any, pairs: Any, base: float) -> Any:
+    out = x.copy()
+    for i, (one, two) in enumerate(pairs):
+        turn = np.exp(1j * places / base ** (i / len(pairs))) * (x[..., one] + 1j * x[..., two])
+        out[..., one], out[..., two] = turn.real, turn.imag
+    return out
+
+
+case(
+    "sinusoidal_embedding",
+    st.tuples(_array((2, 1), grid(0, 3))),
+    lambda p: waves(p, 4, 100.0),
+    lambda p: ops.sinusoidal_embedding(p, 4, base=100.0),
+)
+case(
+    "sinusoidal_embedding",
+    st.tuples(_array((2,), grid(0, 3))),
+    lambda p: waves(p, 4, 1e4)[..., [0, 2, 1, 3]],
+    lambda p: ops.sinusoidal_embedding(p, 4, interleaved=False),
+    "sines first",
+)
+case(
+    "rotary_embedding",
+    st.tuples(_array((1, 3, 4), ANY)),
+    lambda x: rotated(x, np.arange(3) + 2, [(0, 2), (1, 3)], 50.0),
+    lambda x: ops.rotary_embedding(x, base=50.0, offset=2),
+)
+case(
+    "rotary_embedding",
+    st.tuples(_array((2, 5), ANY)),
+    lambda x: rotated(x, np.arange(2), [(0, 1), (2, 3)], 1e4),
+    lambda x: ops.rotary_embedding(x, interleaved=True, width=4),
+    "neighbours",
+)
+case(
+    "rotary_embedding",
+    st.tuples(_array((2, 2), ANY), _array((2,), grid(0, 3))),
+    lambda x, p: rotated(x, p, [(0, 1)], 1e4),
+    ops.rotary_embedding,
+    "positions",
+)
+
+OWN = CASES[_FIRST:]
