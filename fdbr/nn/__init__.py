@@ -6,6 +6,7 @@ A layer is built by ``Layer.init(key, ...)``, called as ``y = layer(x)``, and in
 
 from fdbr.nn import initializers
 from fdbr.nn.attention import MultiHeadAttention
+from fdbr.nn.convnext import ConvNeXtBlock
 from fdbr.nn.convolution import (
     Conv,
     Conv1d,
@@ -19,6 +20,7 @@ from fdbr.nn.convolution import (
 from fdbr.nn.dropout import Dropout, StochasticDepth
 from fdbr.nn.embedding import Embed, PositionalEmbedding, SinusoidalEmbedding
 from fdbr.nn.inception import Inception, MLPConv
+from fdbr.nn.inception_bn import InceptionBN
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
@@ -35,29 +37,31 @@ __all__ = [
     "Conv1d",
     "Conv2d",
     "Conv3d",
+    "ConvNeXtBlock",
     "ConvTranspose",
     "ConvTranspose1d",
     "ConvTranspose2d",
     "ConvTranspose3d",
     "Dropout",
+    "Embed",
     "Flatten",
     "GroupNorm",
-    "InstanceNorm",
     "Inception",
+    "InceptionBN",
+    "InstanceNorm",
     "Lambda",
     "Layer",
     "LayerNorm",
     "Linear",
-    "MaxPool",
-    "RMSNorm",
-    "Sequential",
-    "StochasticDepth",
     "MLPConv",
-    "SqueezeExcitation",
-    "Embed",
+    "MaxPool",
     "MultiHeadAttention",
     "PositionalEmbedding",
+    "RMSNorm",
+    "Sequential",
     "SinusoidalEmbedding",
+    "SqueezeExcitation",
+    "StochasticDepth",
     "initializers",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

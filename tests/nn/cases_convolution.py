@@ -1,11 +1,16 @@
 """Cases of convolutional layers."""
 
-from fdbr import nn, ops
+from fdbr import nn, ops, tree
 from nn.layer_cases import KEY, case
 
 
 def _made(kind, *sizes, **settings):
     return lambda dtype: kind.init(KEY, *sizes, dtype=dtype, **settings)
+
+
+def _moved(make):
+    """A layer with no zeros, at which rectifiers have no derivative."""
+    return lambda dtype: tree.map(lambda leaf: leaf + leaf.dtype.type(0.3), make(dtype))
 
 
 case("Conv", _made(nn.Conv, 2, 2, 2, stride=2, padding=1), [(1, 2, 4, 3)])
@@ -28,3 +33,16 @@ case("ConvTranspose3d", _made(nn.ConvTranspose3d, 1, 1, (1, 2, 1)), [(1, 1, 2, 1
 case("Inception", _made(nn.Inception, 1, 1, 1, 1, 1, 1, 1), [(1, 1, 2, 2)])
 case("MLPConv", _made(nn.MLPConv, 2, (2, 1), 2, activation=ops.tanh), [(1, 2, 2, 3)])
 case("SqueezeExcitation", _made(nn.SqueezeExcitation, 2, 1), [(1, 2, 2, 1)])
+case(
+    "InceptionBN with a path of one pixel",
+    _moved(_made(nn.InceptionBN, 1, 1, 1, 1, 1, 1, "avg", 1, momentum=0.5)),
+    [(2, 1, 2, 2)],
+)
+case(
+    "InceptionBN",
+    _moved(_made(nn.InceptionBN, 1, 0, 1, 1, 1, 1, "max", stride=2)),
+    [(2, 1, 3, 2)],
+)
+case(
+    "ConvNeXtBlock", _made(nn.ConvNeXtBlock, 2, 0.5, 0.25, kernel_size=3), [(2, 2, 2, 1)], key=True
+)
