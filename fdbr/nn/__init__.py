@@ -4,7 +4,7 @@ A layer is built by ``Layer.init(key, ...)``, called as ``y = layer(x)``, and in
 ``y, layer = layer.train(x, key=key)``, which returns its successor.
 """
 
-from fdbr.nn import initializers
+from fdbr.nn import initializers, models
 from fdbr.nn.attention import MultiHeadAttention
 from fdbr.nn.convnext import ConvNeXtBlock
 from fdbr.nn.convolution import (
@@ -63,5 +63,6 @@ __all__ = [
     "SqueezeExcitation",
     "StochasticDepth",
     "initializers",
+    "models",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

@@ -1,0 +1,50 @@
+"""Models of known shapes, under torchvision's and Hugging Face's names."""
+
+from fdbr.nn.models.resnet import (
+    BasicBlock,
+    Bottleneck,
+    ResNet,
+    ResNet18,
+    ResNet34,
+    ResNet50,
+    ResNet101,
+    ResNet152,
+    ResNeXt50_32x4d,
+    ResNeXt101_32x8d,
+    ResNeXt101_64x4d,
+    SEResNet50,
+    SEResNet101,
+    SEResNet152,
+    SEResNeXt50,
+    SEResNeXt101,
+    Wide_ResNet50_2,
+    Wide_ResNet101_2,
+)
+from fdbr.nn.models.vgg import VGG, VGG11, VGG13, VGG16, VGG19
+
+__all__ = [
+    "BasicBlock",
+    "Bottleneck",
+    "ResNeXt101_32x8d",
+    "ResNeXt101_64x4d",
+    "ResNeXt50_32x4d",
+    "ResNet",
+    "ResNet101",
+    "ResNet152",
+    "ResNet18",
+    "ResNet34",
+    "ResNet50",
+    "SEResNeXt101",
+    "SEResNeXt50",
+    "SEResNet101",
+    "SEResNet152",
+    "SEResNet50",
+    "VGG",
+    "VGG11",
+    "VGG13",
+    "VGG16",
+    "VGG19",
+    "Wide_ResNet101_2",
+    "Wide_ResNet50_2",
+]
+__dir__ = __all__.copy  # `dir` shows the public names alone

@@ -1,0 +1,398 @@
+"""Residual networks: ResNet, ResNeXt, and both with squeeze and excitation."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.nn import initializers
+from fdbr.nn.convolution import Conv
+from fdbr.nn.linear import Linear
+from fdbr.nn.models.building import Builder, positive
+from fdbr.nn.models.network import ImageNetwork, Network
+from fdbr.nn.normalization import BatchNorm
+from fdbr.nn.pooling import AdaptiveAvgPool, MaxPool
+from fdbr.nn.sequential import Sequential
+from fdbr.tree import frozen
+
+__all__ = [
+    "BasicBlock",
+    "Bottleneck",
+    "ResNeXt50_32x4d",
+    "ResNeXt101_32x8d",
+    "ResNeXt101_64x4d",
+    "ResNet",
+    "ResNet18",
+    "ResNet34",
+    "ResNet50",
+    "ResNet101",
+    "ResNet152",
+    "SEResNeXt50",
+    "SEResNeXt101",
+    "SEResNet50",
+    "SEResNet101",
+    "SEResNet152",
+    "Wide_ResNet50_2",
+    "Wide_ResNet101_2",
+]
+
+
+@frozen
+class BasicBlock(Network):
+    """Two convolutions of 3 by 3, and what went in is added.
+
+    Attributes
+    ----------
+    conv1, bn1, conv2, bn2
+        Convolutions with their batch normalisations.
+    se
+        Squeeze and excitation before the addition, or `None`.
+    downsample
+        What makes the input fit for the addition, or `None`.
+    """
+
+    conv1: Conv
+    bn1: BatchNorm
+    conv2: Conv
+    bn2: BatchNorm
+    se: Any = None
+    downsample: Sequential | None = None
+
+    expansion: ClassVar[int] = 1
+
+    @classmethod
+    def build(cls, of: Builder, inputs: int, planes: int, stride: int, shared: "_Settings") -> Self:
+        """A block of a `ResNet`."""
+        return cls(
+            of.conv(inputs, planes, 3, stride, bias=False),
+            of.batch_norm(planes),
+            of.conv(planes, planes, 3, bias=False),
+            of.batch_norm(planes),
+            shared.excitation(of, planes),
+            _downsample(of, inputs, planes, stride),
+        )
+
+    def _forward(self, of: Any, x: Any) -> Any:
+        """The output of the block."""
+        y = ops.relu(of.bn1(of.conv1(x)))
+        y = of.bn2(of.conv2(y))
+        return _joined(of, x, y)
+
+
+@frozen
+class Bottleneck(Network):
+    """Three convolutions, of which that of 3 by 3 has fewer channels, and what went in is added.
+
+    Attributes
+    ----------
+    conv1, bn1, conv2, bn2, conv3, bn3
+        Convolutions with their batch normalisations.
+    se
+        Squeeze and excitation before the addition, or `None`.
+    downsample
+        What makes the input fit for the addition, or `None`.
+    """
+
+    conv1: Conv
+    bn1: BatchNorm
+    conv2: Conv
+    bn2: BatchNorm
+    conv3: Conv
+    bn3: BatchNorm
+    se: Any = None
+    downsample: Sequential | None = None
+
+    expansion: ClassVar[int] = 4
+
+    @classmethod
+    def build(cls, of: Builder, inputs: int, planes: int, stride: int, shared: "_Settings") -> Self:
+        """A block of a `ResNet`."""
+        inner = int(planes * shared.width_per_group / 64) * shared.groups
+        positive(cls, **{"groups * int(planes * width_per_group / 64)": inner})
+        outputs = planes * cls.expansion
+        first, second = (1, stride) if shared.downsample_fb else (stride, 1)
+        return cls(
+            of.conv(inputs, inner, 1, first, bias=False),
+            of.batch_norm(inner),
+            of.conv(inner, inner, 3, second, groups=shared.groups, bias=False),
+            of.batch_norm(inner),
+            of.conv(inner, outputs, 1, bias=False),
+            of.batch_norm(outputs),
+            shared.excitation(of, outputs),
+            _downsample(of, inputs, outputs, stride),
+        )
+
+    def _forward(self, of: Any, x: Any) -> Any:
+        """The output of the block."""
+        y = ops.relu(of.bn1(of.conv1(x)))
+        y = ops.relu(of.bn2(of.conv2(y)))
+        y = of.bn3(of.conv3(y))
+        return _joined(of, x, y)
+
+
+def _joined(of: Any, x: Any, y: Any) -> Any:
+    """A block's output, of its input and of what its convolutions gave."""
+    if of.se is not None:
+        y = of.se(y)
+    return ops.relu(y + (x if of.downsample is None else of.downsample(x)))
+
+
+def _downsample(of: Builder, inputs: int, outputs: int, stride: int) -> Sequential | None:
+    if stride == 1 and inputs == outputs:
+        return None
+    return of.unit(inputs, outputs, 1, stride, act=None)
+
+
+@frozen
+class _Settings:
+    """The settings that the blocks of a network share."""
+
+    groups: int
+    width_per_group: int
+    downsample_fb: bool
+    reduction: int | None
+
+    def excitation(self, of: Builder, channels: int) -> Any:
+        """A block's squeeze and excitation, or `None`."""
+        return (
+            None if self.reduction is None else of.excitation(channels, channels // self.reduction)
+        )
+
+
+@frozen
+class ResNet(ImageNetwork):
+    """Residual networks; the classes below say of which depth.
+
+    He, Zhang, Ren & Sun, *Deep residual learning for image recognition*, CVPR 2016.  The fields
+    are torchvision's modules.
+
+    Attributes
+    ----------
+    conv1, bn1, maxpool
+        What comes before the blocks.
+    layer1, layer2, layer3, layer4
+        The blocks, in stages of one size.
+    avgpool, fc
+        What comes after them.
+
+    >>> import fdbr
+    >>> from fdbr import nn
+    >>> model = nn.models.ResNet18.init(fdbr.random.key(0), 10, width=4)
+    >>> images = fdbr.ops.ones((2, 3, 32, 32), dtype="float32")
+    >>> model(images).shape
+    (2, 10)
+    >>> logits, model = model.train(images)
+    >>> features = model.extract(images, ["layer2[0].bn1", "avgpool"])
+    >>> {name: out.shape for name, out in features.items()}
+    {'layer2[0].bn1': (2, 8, 4, 4), 'avgpool': (2, 32, 1, 1)}
+    """
+
+    conv1: Conv
+    bn1: BatchNorm
+    maxpool: MaxPool
+    layer1: Sequential
+    layer2: Sequential
+    layer3: Sequential
+    layer4: Sequential
+    avgpool: AdaptiveAvgPool
+    fc: Linear
+
+    _block: ClassVar[Any] = Bottleneck
+    _depths: ClassVar[tuple[int, ...]] = (3, 4, 6, 3)
+    _groups: ClassVar[tuple[int, int]] = (1, 64)
+    _reduction: ClassVar[int | None] = None
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        classes: int = 1000,
+        *,
+        width: int = 64,
+        depths: Sequence[int] | None = None,
+        groups: int | None = None,
+        width_per_group: int | None = None,
+        in_channels: int = 3,
+        downsample_fb: bool | None = None,
+        chainer: bool = False,
+        weight_init: initializers.Initializer | None = None,
+        dtype: Any = np.float32,
+    ) -> Self:
+        """A model with fresh parameters.
+
+        Parameters
+        ----------
+        key
+            A key.
+        classes
+            How many logits come out.
+        width
+            How many channels the first convolution has, and the narrow ones of the first stage;
+            each further stage has twice as many.
+        depths
+            How many blocks each of the four stages has; by default what the class says.
+        groups, width_per_group
+            Of the convolutions of 3 by 3 in bottlenecks, as torchvision counts them; by default
+            what the class says.
+        in_channels
+            How many channels images have.
+        downsample_fb
+            Whether the convolution of 3 by 3 has the stride of a bottleneck (as in torchvision,
+            and in Chainer with this argument), or the first, of 1 by 1 (as in the paper, and in
+            Chainer by default).
+        chainer
+            Whether all else is as in Chainer's ``ResNet50Layers``, too: the first convolution has
+            a bias, the first pooling no padding but windows over the edge, batch normalisation
+            ``eps=2e-5``, and ``downsample_fb`` is False by default.
+        weight_init
+            ``init(key, shape, dtype)`` for all weights; by default uniform numbers with the
+            variance that torchvision gives its normal ones.
+        dtype
+            The dtype of the parameters.
+        """
+        positive(cls, classes=classes, width=width, in_channels=in_channels)
+        of = Builder(key, weight_init, dtype, eps=2e-5 if chainer else 1e-5)
+        settings = _Settings(
+            cls._groups[0] if groups is None else groups,
+            cls._groups[1] if width_per_group is None else width_per_group,
+            not chainer if downsample_fb is None else downsample_fb,
+            cls._reduction,
+        )
+        stem = of.conv(in_channels, width, 7, 2, bias=chainer), of.batch_norm(width)
+        stages = []
+        inputs = width
+        for stage, depth in enumerate(cls._depths if depths is None else depths):
+            blocks = []
+            for i in range(depth):
+                stride = 2 if stage and not i else 1
+                blocks.append(cls._block.build(of, inputs, width * 2**stage, stride, settings))
+                inputs = width * 2**stage * cls._block.expansion
+            stages.append(Sequential(*blocks))
+        pool = MaxPool(3, stride=2, cover_all=True) if chainer else MaxPool(3, stride=2, padding=1)
+        fc = of.linear(inputs, classes, 0.01)
+        return cls(*stem, pool, *stages, AdaptiveAvgPool(1), fc)  # type: ignore[call-arg, arg-type]
+
+    def _forward(self, of: Any, x: Any) -> Any:
+        """The logits."""
+        x = of.maxpool(ops.relu(of.bn1(of.conv1(x))))
+        x = of.layer4(of.layer3(of.layer2(of.layer1(x))))
+        x = of.avgpool(x)
+        return of.fc(ops.reshape(x, x.shape[:2]))
+
+
+@frozen
+class ResNet18(ResNet):
+    """`ResNet` with two `BasicBlock` in each stage: 11,689,512 parameters."""
+
+    _block: ClassVar[Any] = BasicBlock
+    _depths: ClassVar[tuple[int, ...]] = (2, 2, 2, 2)
+
+
+@frozen
+class ResNet34(ResNet):
+    """`ResNet` with 3, 4, 6 and 3 `BasicBlock`: 21,797,672 parameters."""
+
+    _block: ClassVar[Any] = BasicBlock
+
+
+@frozen
+class ResNet50(ResNet):
+    """`ResNet` with 3, 4, 6 and 3 `Bottleneck`: 25,557,032 parameters."""
+
+
+@frozen
+class ResNet101(ResNet):
+    """`ResNet` with 3, 4, 23 and 3 `Bottleneck`: 44,549,160 parameters."""
+
+    _depths: ClassVar[tuple[int, ...]] = (3, 4, 23, 3)
+
+
+@frozen
+class ResNet152(ResNet):
+    """`ResNet` with 3, 8, 36 and 3 `Bottleneck`: 60,192,808 parameters."""
+
+    _depths: ClassVar[tuple[int, ...]] = (3, 8, 36, 3)
+
+
+@frozen
+class ResNeXt50_32x4d(ResNet):
+    """`ResNet50` with 32 groups of 4 channels: 25,028,904 parameters.
+
+    Xie et al., *Aggregated residual transformations for deep neural networks*, CVPR 2017.
+    """
+
+    _groups: ClassVar[tuple[int, int]] = (32, 4)
+
+
+@frozen
+class ResNeXt101_32x8d(ResNet):
+    """`ResNet101` with 32 groups of 8 channels: 88,791,336 parameters."""
+
+    _depths: ClassVar[tuple[int, ...]] = (3, 4, 23, 3)
+    _groups: ClassVar[tuple[int, int]] = (32, 8)
+
+
+@frozen
+class ResNeXt101_64x4d(ResNet):
+    """`ResNet101` with 64 groups of 4 channels: 83,455,272 parameters."""
+
+    _depths: ClassVar[tuple[int, ...]] = (3, 4, 23, 3)
+    _groups: ClassVar[tuple[int, int]] = (64, 4)
+
+
+@frozen
+class Wide_ResNet50_2(ResNet):
+    """`ResNet50` with twice as many inner channels: 68,883,240 parameters.
+
+    Zagoruyko & Komodakis, *Wide residual networks*, BMVC 2016.
+    """
+
+    _groups: ClassVar[tuple[int, int]] = (1, 128)
+
+
+@frozen
+class Wide_ResNet101_2(ResNet):
+    """`ResNet101` with twice as many inner channels: 126,886,696 parameters."""
+
+    _depths: ClassVar[tuple[int, ...]] = (3, 4, 23, 3)
+    _groups: ClassVar[tuple[int, int]] = (1, 128)
+
+
+@frozen
+class SEResNet50(ResNet):
+    """`ResNet50` with squeeze and excitation in each block: 28,088,024 parameters.
+
+    Hu, Shen & Sun, *Squeeze-and-excitation networks*, CVPR 2018.  The names are those of the
+    ``seresnet50`` of PyTorch Image Models: ``se.fc1`` and ``se.fc2`` in each block.
+    """
+
+    _reduction: ClassVar[int | None] = 16
+
+
+@frozen
+class SEResNet101(SEResNet50):
+    """`ResNet101` with squeeze and excitation in each block: 49,326,872 parameters."""
+
+    _depths: ClassVar[tuple[int, ...]] = (3, 4, 23, 3)
+
+
+@frozen
+class SEResNet152(SEResNet50):
+    """`ResNet152` with squeeze and excitation in each block: 66,821,848 parameters."""
+
+    _depths: ClassVar[tuple[int, ...]] = (3, 8, 36, 3)
+
+
+@frozen
+class SEResNeXt50(SEResNet50):
+    """`ResNeXt50_32x4d` with squeeze and excitation in each block: 27,559,896 parameters."""
+
+    _groups: ClassVar[tuple[int, int]] = (32, 4)
+
+
+@frozen
+class SEResNeXt101(SEResNet101):
+    """`ResNet101` with 32 groups of 4 channels, squeeze and excitation: 48,955,416 parameters."""
+
+    _groups: ClassVar[tuple[int, int]] = (32, 4)

@@ -1,0 +1,140 @@
+"""VGG: stages of convolutions with windows of 3 by 3, and three fully connected layers."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.nn import initializers
+from fdbr.nn.dropout import Dropout
+from fdbr.nn.models.building import Builder, positive
+from fdbr.nn.models.network import ImageNetwork
+from fdbr.nn.pooling import AdaptiveAvgPool, MaxPool
+from fdbr.nn.sequential import Sequential
+from fdbr.tree import frozen
+
+__all__ = ["VGG", "VGG11", "VGG13", "VGG16", "VGG19"]
+
+
+@frozen
+class VGG(ImageNetwork):
+    """VGG: stages of convolutions with windows of 3 by 3, and three fully connected layers.
+
+    Simonyan & Zisserman, *Very deep convolutional networks for large-scale image recognition*,
+    ICLR 2015.  The fields are torchvision's modules.  Images need 32 pixels a side at least.
+
+    Attributes
+    ----------
+    features
+        Convolutions, rectifiers, and a pooling after each stage.
+    avgpool
+        What brings images of any size to 7 by 7 means.
+    classifier
+        Fully connected layers, rectifiers and dropout.
+
+    >>> import fdbr
+    >>> from fdbr import nn
+    >>> model = nn.models.VGG16.init(fdbr.random.key(0), 10, width=2, hidden=8)
+    >>> image = fdbr.ops.ones((3, 32, 32), dtype="float32")
+    >>> model(image).shape
+    (10,)
+    >>> list(model.extract(image, ["features[30]", "classifier[0]"]))
+    ['features[30]', 'classifier[0]']
+    """
+
+    features: Sequential
+    avgpool: AdaptiveAvgPool
+    classifier: Sequential
+
+    _depths: ClassVar[tuple[int, ...]] = (2, 2, 3, 3, 3)
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        classes: int = 1000,
+        *,
+        batch_norm: bool = False,
+        dropout: float = 0.5,
+        width: int = 64,
+        depths: Sequence[int] | None = None,
+        hidden: int = 4096,
+        in_channels: int = 3,
+        weight_init: initializers.Initializer | None = None,
+        dtype: Any = np.float32,
+    ) -> Self:
+        """A model with fresh parameters.
+
+        Parameters
+        ----------
+        key
+            A key.
+        classes
+            How many logits come out.
+        batch_norm
+            Whether convolutions are followed by batch normalisation (torchvision's ``vgg16_bn``).
+        dropout
+            The rate of the two dropouts in `train`.
+        width
+            How many channels the first stage has; each has twice those of the one before, up to
+            ``8 * width``.
+        depths
+            How many convolutions each stage has; by default what the class says.
+        hidden
+            How many features the two hidden fully connected layers have.
+        in_channels
+            How many channels images have.
+        weight_init
+            ``init(key, shape, dtype)`` for all weights; by default uniform numbers with the
+            variance that torchvision gives its normal ones.
+        dtype
+            The dtype of the parameters.
+        """
+        positive(cls, classes=classes, width=width, hidden=hidden, in_channels=in_channels)
+        of = Builder(key, weight_init, dtype)
+        layers: list[Any] = []
+        inputs = in_channels
+        for stage, depth in enumerate(cls._depths if depths is None else depths):
+            outputs = width * min(2**stage, 8)
+            for _ in range(depth):
+                layers.append(of.conv(inputs, outputs, 3))
+                layers += [of.batch_norm(outputs), ops.relu] if batch_norm else [ops.relu]
+                inputs = outputs
+            layers.append(MaxPool(2))
+        sizes = (inputs * 49, hidden, hidden, classes)
+        first, second, last = (of.linear(n, m, 0.01) for n, m in itertools.pairwise(sizes))
+        classifier = (first, ops.relu, Dropout(dropout), second, ops.relu, Dropout(dropout), last)
+        return cls(Sequential(*layers), AdaptiveAvgPool((7, 7)), Sequential(*classifier))
+
+    def _forward(self, of: Any, x: Any) -> Any:
+        """The logits."""
+        x = of.avgpool(of.features(x))
+        return of.classifier(ops.reshape(x, (x.shape[0], -1)))
+
+
+@frozen
+class VGG11(VGG):
+    """`VGG` with eight convolutions, configuration A: 132,863,336 parameters."""
+
+    _depths: ClassVar[tuple[int, ...]] = (1, 1, 2, 2, 2)
+
+
+@frozen
+class VGG13(VGG):
+    """`VGG` with ten convolutions, configuration B: 133,047,848 parameters."""
+
+    _depths: ClassVar[tuple[int, ...]] = (2, 2, 2, 2, 2)
+
+
+@frozen
+class VGG16(VGG):
+    """`VGG` with thirteen convolutions, configuration D: 138,357,544 parameters."""
+
+
+@frozen
+class VGG19(VGG):
+    """`VGG` with sixteen convolutions, configuration E: 143,667,240 parameters."""
+
+    _depths: ClassVar[tuple[int, ...]] = (2, 2, 4, 4, 4)
