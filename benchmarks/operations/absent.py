@@ -9,6 +9,8 @@ WITHOUT_COUNTERPART: dict[str, str] = {
     "functions of dtypes and classes, not of arrays": "can_cast finfo iinfo isdtype result_type",
     "PyTorch has no such function": "accuracy beta betainc betaln cbrt correlate convolve erfcinv "
     "gamma interp kl_div rel_entr sinusoidal_embedding unique_all linalg.logm linalg.sqrtm",
+    "PyTorch has no such loss or measure": "absolute_error squared_error squared_difference "
+    "log_cosh hinge binary_accuracy precision recall f1_score classification_summary r2_score",
     "it makes a view of foreign memory": "from_dlpack",
     "its cost is that of the function it calls": "linalg.cg",
     "functions of SciPy that have no program: PyTorch lacks nearly all of them": "special.*",

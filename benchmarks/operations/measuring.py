@@ -79,10 +79,13 @@ class Measured:
 
 def programs() -> dict[str, Program]:
     """All programs by name."""
-    from benchmarks.operations import algebra, arrays, elementwise, networks
+    from benchmarks.operations import algebra, arrays, elementwise, losses, networks
 
-    every = [elementwise.PROGRAMS, networks.PROGRAMS, arrays.PROGRAMS, algebra.PROGRAMS]
-    return {program.name: program for program in itertools.chain(*every)}
+    modules = (elementwise, networks, losses, arrays, algebra)
+    return {
+        program.name: program
+        for program in itertools.chain(*(module.PROGRAMS for module in modules))
+    }
 
 
 def measure(chosen: list[Program], plan: Plan) -> Iterator[Measured]:

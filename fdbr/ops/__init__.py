@@ -28,7 +28,9 @@ from fdbr.ops.networks.attention import scaled_dot_product_attention
 from fdbr.ops.networks.convolution import conv, conv_transpose
 from fdbr.ops.networks.dropout import drop_path, dropout, spatial_dropout
 from fdbr.ops.networks.embedding import embed
-from fdbr.ops.networks.losses import accuracy, mean_squared_error, softmax_cross_entropy
+from fdbr.ops.networks.losses.classification import *
+from fdbr.ops.networks.losses.metrics import *
+from fdbr.ops.networks.losses.regression import *
 from fdbr.ops.networks.nonlinearities import *
 from fdbr.ops.networks.normalization import (
     batch_norm,

@@ -124,7 +124,10 @@ WITHOUT_CASE: dict[str, set[str]] = {
         *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
         *("float32", "float64", "complex64", "complex128"),
     },
-    "composed of primitives without a derivative": {"accuracy", "isin", "nonzero", "one_hot"},
+    "composed of primitives without a derivative": {
+        *("accuracy", "isin", "nonzero", "one_hot"),
+        *("binary_accuracy", "classification_summary", "f1_score", "precision", "recall"),
+    },
     "a count, which does not change by small amounts": {"linalg.matrix_rank"},
     "a solver, whose tests are in tests/solvers": {"linalg.cg"},
     "from outside, of what is not traced": {"from_dlpack"},
@@ -150,6 +153,9 @@ REAL: dict[str, str] = {
     **dict.fromkeys("rel_entr kl_div".split(), SERIES),
     **dict.fromkeys("layer_norm rms_norm group_norm instance_norm batch_norm".split(), TRAINING),
     "softmax_cross_entropy": TRAINING,
+    **dict.fromkeys("absolute_error squared_error squared_difference log_cosh".split(), TRAINING),
+    **dict.fromkeys("mean_absolute_error l1_loss huber_loss smooth_l1_loss".split(), TRAINING),
+    **dict.fromkeys("cross_entropy nll_loss hinge r2_score mse_loss".split(), TRAINING),
 }
 """Operations of real numbers, which refuse complex ones: why."""
 

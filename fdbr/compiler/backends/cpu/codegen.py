@@ -44,7 +44,7 @@ from fdbr.compiler.ir.program import (
 from fdbr.compiler.passes.program_primitives import IN_ORDER
 from fdbr.compiler.passes.rules.views import view_of
 from fdbr.core import Primitive, dispatch
-from fdbr.ops.networks.losses import take_at_labels
+from fdbr.ops.networks.losses.softmax_losses import take_at_labels
 
 __all__ = ["generate"]
 

@@ -1,0 +1,73 @@
+"""Labels: numbers of classes, checked, and the elements that they choose."""
+
+from typing import Any
+
+import numpy as np
+
+from fdbr.backend import array_module
+from fdbr.messages import describe
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.indexing.along import numbers_of_axis
+from fdbr.ops.indexing.places import within
+from fdbr.ops.indexing.reading import along_axis
+from fdbr.ops.shape import expand_dims, squeeze
+
+__all__ = ["at_labels", "checked_labels", "chosen", "refuse_other_labels"]
+
+_A_HANDFUL = 1 << 6  # labels, at which Python looks sooner than NumPy
+_UNSIGNED = np.dtype(np.uint64)
+
+
+def at_labels(xp: Any, labels: Any) -> tuple[Any, ...]:
+    """The key of one element for each label, along the last axis."""
+    if labels.ndim == 1:
+        count = len(labels)
+        return (numbers_of_axis(count, 0, 1) if xp is np else xp.arange(count)), labels
+    ones = (1,) * labels.ndim
+    grid = [
+        xp.arange(n).reshape((*ones[:i], n, *ones[i + 1 :])) for i, n in enumerate(labels.shape)
+    ]
+    return (*grid, labels)
+
+
+def chosen(x: Any, labels: Any) -> Any:
+    """The element for each label, along the last axis."""
+    return squeeze(along_axis(x, expand_dims(labels, axis=-1), x.ndim - 1), axis=-1)
+
+
+def refuse_other_labels(name: str, labels: Any, scores: Any, what: str = "logits") -> None:
+    """Refuse labels that are no integers, or have not the shape of what they are labels of."""
+    if labels.dtype.kind not in "iu":
+        also = ", or probabilities in the shape of the logits" * (what == "logits")
+        raise TypeError(f"fdbr.ops.{name}: labels must be integers{also}, not {describe(labels)}")
+    if labels.shape != scores.shape[:-1]:
+        raise ValueError(
+            f"fdbr.ops.{name}: labels {describe(labels)} do not fit {what} {describe(scores)}; "
+            f"they need the shape {scores.shape[:-1]}"
+        )
+
+
+def checked_labels(
+    name: str, labels: Any, classes: int, counted: Any = None, hint: str | None = None
+) -> Any:
+    """Labels in ``0 … classes - 1``; those that do not count become 0, others are an error."""
+    if counted is not None:
+        labels = where(counted, labels, 0)
+    if array_module(labels) is not np:
+        return within(labels, least=0, count=classes, name=name, error=ValueError)
+    if not _are_classes(labels, classes):
+        hint = " (ignore_label names one that is left out)" if hint is None else hint
+        raise ValueError(
+            f"fdbr.ops.{name}: labels from {labels.min()} to {labels.max()} for {classes} classes; "
+            f"they must lie in 0 … {classes - 1}" + (hint if counted is None else "")
+        )
+    return labels
+
+
+def _are_classes(labels: Any, classes: int) -> bool:
+    """Whether all labels are numbers of classes."""
+    if type(labels) is np.ndarray and 0 < labels.size <= _A_HANDFUL:
+        each = labels.reshape(-1).tolist()
+        return min(each) >= 0 and max(each) < classes
+    # Negative labels are large as unsigned numbers, so that one look at them is enough.
+    return not labels.size or bool(labels.astype(_UNSIGNED).max() < classes)
