@@ -27,6 +27,7 @@ from fdbr.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm,
 from fdbr.nn.pooling import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Flatten, MaxPool
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.nn.squeeze_excitation import SqueezeExcitation
+from fdbr.nn.weights.torch_state import load_torch_state, save_torch_state
 
 __all__ = [
     "AdaptiveAvgPool",
@@ -63,6 +64,8 @@ __all__ = [
     "SqueezeExcitation",
     "StochasticDepth",
     "initializers",
+    "load_torch_state",
+    "save_torch_state",
     "models",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

@@ -1,7 +1,7 @@
 """Layers one after the other."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Self, overload
+from typing import Any, ClassVar, Self, overload
 
 from fdbr import random, tree
 from fdbr.backend import Array
@@ -61,6 +61,9 @@ class Sequential(Layer):
     """
 
     layers: tuple[Any, ...]
+
+    torch_names: ClassVar = {"layers": ""}
+    chainer_names: ClassVar = {"layers": ""}
 
     def __init__(self, *layers: Callable[[Any], Any]) -> None:
         self.__attrs_init__(tuple(_element(i, layer) for i, layer in enumerate(layers)))  # type: ignore[attr-defined]
