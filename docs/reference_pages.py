@@ -19,6 +19,7 @@ MODULES = (
     "fdbr.nn",
     "fdbr.nn.initializers",
     "fdbr.nn.models",
+    "fdbr.distributions",
     "fdbr.random",
     "fdbr.tree",
     "fdbr.train",

@@ -4,7 +4,19 @@ import sys
 
 import fdbr.flow
 import fdbr.interop  # noqa: F401  # gives traced values their operators and methods
-from fdbr import allocation, backend, boundary, debug, nn, ops, random, testing, train, tree
+from fdbr import (
+    allocation,
+    backend,
+    boundary,
+    debug,
+    distributions,
+    nn,
+    ops,
+    random,
+    testing,
+    train,
+    tree,
+)
 from fdbr.backend import device_get, device_put
 from fdbr.batching import vmap
 from fdbr.checkpointing import checkpoint
@@ -35,6 +47,7 @@ __all__ = [
     "debug",
     "device_get",
     "device_put",
+    "distributions",
     "fixed_point",
     "fori_loop",
     "frozen",
@@ -75,6 +88,7 @@ for module in (
     sys.modules[__name__],
     backend,
     debug,
+    distributions,
     initializers,
     nn,
     ops,

@@ -18,6 +18,7 @@ __all__ = [
     "laplace",
     "logistic",
     "normal",
+    "open_unit",
     "truncated_normal",
     "uniform",
 ]
@@ -99,7 +100,7 @@ def normal(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     >>> fdbr.random.normal(fdbr.random.key(0), (2, 3)).shape
     (2, 3)
     """
-    u, dtype = _open_unit("normal", key, shape, dtype)
+    u, dtype = open_unit("normal", key, shape, dtype)
     return give(ops.ndtri(u), dtype)
 
 
@@ -137,7 +138,7 @@ def truncated_normal(
     """
     if shape is None:
         shape = np.broadcast_shapes(getattr(lower, "shape", ()), getattr(upper, "shape", ()))
-    u, dtype = _open_unit("truncated_normal", key, shape, dtype)
+    u, dtype = open_unit("truncated_normal", key, shape, dtype)
     low = parameter("truncated_normal", "lower", lower, u.shape, u.dtype)
     high = parameter("truncated_normal", "upper", upper, u.shape, u.dtype)
     check_order("truncated_normal", "lower", stop_gradient(low), "upper", stop_gradient(high))
@@ -158,7 +159,7 @@ def exponential(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     >>> bool((fdbr.random.exponential(fdbr.random.key(0), (9,)) > 0).all())
     True
     """
-    u, dtype = _open_unit("exponential", key, shape, dtype)
+    u, dtype = open_unit("exponential", key, shape, dtype)
     return give(-ops.log(u), dtype)
 
 
@@ -170,7 +171,7 @@ def gumbel(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     >>> fdbr.random.gumbel(fdbr.random.key(0), (3,)).shape
     (3,)
     """
-    u, dtype = _open_unit("gumbel", key, shape, dtype)
+    u, dtype = open_unit("gumbel", key, shape, dtype)
     return give(-ops.log(-ops.log(u)), dtype)
 
 
@@ -182,7 +183,7 @@ def laplace(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     >>> fdbr.random.laplace(fdbr.random.key(0), (3,)).shape
     (3,)
     """
-    u, dtype = _open_unit("laplace", key, shape, dtype)
+    u, dtype = open_unit("laplace", key, shape, dtype)
     centred = u - 0.5
     return give(-ops.sign(centred) * ops.log1p(-2 * ops.abs(centred)), dtype)
 
@@ -195,7 +196,7 @@ def logistic(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     >>> fdbr.random.logistic(fdbr.random.key(0), (3,)).shape
     (3,)
     """
-    u, dtype = _open_unit("logistic", key, shape, dtype)
+    u, dtype = open_unit("logistic", key, shape, dtype)
     return give(ops.log(u) - ops.log1p(-u), dtype)
 
 
@@ -207,11 +208,11 @@ def cauchy(key: Any, shape: Shape = (), dtype: Any = np.float64) -> Any:
     >>> fdbr.random.cauchy(fdbr.random.key(0), (3,)).shape
     (3,)
     """
-    u, dtype = _open_unit("cauchy", key, shape, dtype)
+    u, dtype = open_unit("cauchy", key, shape, dtype)
     return give(ops.tan(math.pi * (u - 0.5)), dtype)
 
 
-def _open_unit(function: str, key: Any, shape: Shape, dtype: Any) -> tuple[Any, np.dtype[Any]]:
+def open_unit(function: str, key: Any, shape: Shape, dtype: Any) -> tuple[Any, np.dtype[Any]]:
     """Draws from the open interval (0, 1), symmetric about 1/2, always in float64."""
     shape, dtype = checked(function, key, shape, dtype)
     words = bits(key, shape)

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 import fdbr
-from fdbr import nn, ops, random, testing, train, tree
+from fdbr import distributions, nn, ops, random, testing, train, tree
 
 MODULES = {
     "fdbr": fdbr,
     "fdbr.backend": fdbr.backend,
     "fdbr.debug": fdbr.debug,
+    "fdbr.distributions": distributions,
     "fdbr.nn": nn,
     "fdbr.nn.initializers": nn.initializers,
     "fdbr.ops": ops,

@@ -1,0 +1,205 @@
+"""The base class of probability distributions."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops, tree
+from fdbr.backend import array_module
+from fdbr.core import Tracer
+from fdbr.floats import dtype_kind
+from fdbr.messages import describe
+from fdbr.ops.devices import beside
+
+__all__ = [
+    "Distribution",
+    "broadcast",
+    "check_vector",
+    "dtype_of",
+    "exactly_one",
+    "inside",
+    "near",
+    "shape_of",
+]
+
+
+class Distribution:
+    """The base of distributions: frozen classes whose fields are the parameters.
+
+    Parameters are numbers or arrays, which broadcast together to `batch_shape`: there is a
+    distribution for each element.  A draw of one of them has `event_shape`.  Parameters outside
+    their range give NaN; they are not looked at, so that distributions can be traced.
+
+    `sample` takes a key.  Where a distribution's `reparametrized` is true its samples are
+    differentiable by the parameters.
+    """
+
+    __slots__ = ()
+
+    reparametrized = True
+    """Whether samples are differentiable functions of the parameters."""
+
+    support = "real"
+    """The values that there are: ``"real"``, ``"positive"``, ``"[0, 1]"``, ``"simplex"`` …."""
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The shape to which the parameters broadcast."""
+        return shape_of(*tree.leaves(self))
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """The shape of one draw from one distribution."""
+        return ()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The floating dtype of the parameters, and so of what is computed of them."""
+        return dtype_of(*tree.leaves(self))
+
+    @property
+    def mean(self) -> Any:
+        """The expectation, of shape ``batch_shape + event_shape``."""
+        raise self._lacks("mean")
+
+    @property
+    def variance(self) -> Any:
+        """The variance of each element, of shape ``batch_shape + event_shape``."""
+        raise self._lacks("variance")
+
+    @property
+    def stddev(self) -> Any:
+        """The root of the variance."""
+        return ops.sqrt(self.variance)
+
+    @property
+    def mode(self) -> Any:
+        """The value of the largest probability or density."""
+        raise self._lacks("mode")
+
+    def log_prob(self, x: Any) -> Any:
+        """The logarithm of the probability, or its density, of a value; -inf outside the support.
+
+        Parameters
+        ----------
+        x
+            Shape ``(..., *event_shape)``; the axes before broadcast with `batch_shape`.
+
+        Returns
+        -------
+        array
+            Of the shape to which those axes broadcast.
+        """
+        raise self._lacks("log_prob")
+
+    def prob(self, x: Any) -> Any:
+        """The probability of a value, or its density."""
+        return ops.exp(self.log_prob(x))
+
+    def cdf(self, x: Any) -> Any:
+        """The probability of values up to ``x``."""
+        raise self._lacks("cdf")
+
+    def log_cdf(self, x: Any) -> Any:
+        """The logarithm of `cdf`."""
+        return ops.log(self.cdf(x))
+
+    def survival(self, x: Any) -> Any:
+        """The probability of values above ``x``."""
+        return 1 - self.cdf(x)
+
+    def log_survival(self, x: Any) -> Any:
+        """The logarithm of `survival`."""
+        return ops.log(self.survival(x))
+
+    def icdf(self, q: Any) -> Any:
+        """The least value whose `cdf` is at least ``q``: the inverse of `cdf`."""
+        raise self._lacks("icdf")
+
+    def entropy(self) -> Any:
+        """The expectation of ``-log_prob``, in nats, of shape `batch_shape`."""
+        raise self._lacks("entropy")
+
+    def perplexity(self) -> Any:
+        """``exp(entropy)``."""
+        return ops.exp(self.entropy())
+
+    def sample(self, key: Any, shape: int | tuple[int, ...] = ()) -> Any:
+        """Draws, of shape ``shape + batch_shape + event_shape``.
+
+        Parameters
+        ----------
+        key
+            A key; the same key gives the same draws.
+        shape
+            How many draws of each distribution.
+        """
+        lead = (shape,) if isinstance(shape, int) else tuple(shape)
+        return self._draw(near(key, *tree.leaves(self)), lead + self.batch_shape)
+
+    def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
+        """Draws of shape ``shape + event_shape``, where ``shape`` ends in `batch_shape`."""
+        raise self._lacks("sample")
+
+    def _lacks(self, what: str) -> NotImplementedError:
+        return NotImplementedError(
+            f"fdbr.distributions.{type(self).__name__} has no {what} in closed form; estimate it "
+            "from sample(key, shape)"
+        )
+
+
+# --- parameters ---------------------------------------------------------------------
+
+
+def shape_of(*values: Any) -> tuple[int, ...]:
+    """The shape to which values broadcast."""
+    return np.broadcast_shapes(*(getattr(value, "shape", ()) for value in values))
+
+
+def dtype_of(*values: Any) -> np.dtype[Any]:
+    """The floating dtype of values; float64 of numbers alone."""
+    found = [v.dtype for v in values if hasattr(v, "dtype") and dtype_kind(v.dtype) == "f"]
+    return np.result_type(*found) if found else np.dtype(np.float64)
+
+
+def broadcast(value: Any, distribution: Distribution) -> Any:
+    """A value for each distribution, in their dtype."""
+    shape = distribution.batch_shape
+    if not hasattr(value, "dtype"):
+        arrays = [leaf for leaf in tree.leaves(distribution) if hasattr(leaf, "dtype")]
+        if not arrays:
+            return np.asarray(value, distribution.dtype)
+        value = array_module(arrays[0]).asarray(value, dtype=distribution.dtype)
+    return value if value.shape == shape else ops.broadcast_to(value, shape)
+
+
+def near(key: Any, *values: Any) -> Any:
+    """A key on the device of the parameters."""
+    for value in values:
+        if hasattr(value, "dtype") and not isinstance(key, Tracer):
+            key = beside(key, value)
+    return key
+
+
+def exactly_one(kind: str, **given: Any) -> None:
+    """Refuse two parameters that say the same, or none of them."""
+    if sum(value is not None for value in given.values()) != 1:
+        raise ValueError(f"fdbr.distributions.{kind}: give exactly one of {' and '.join(given)}")
+
+
+def inside(condition: Any, x: Any, safe: Any, function: Any) -> Any:
+    """``function(x)`` where a condition holds, -inf elsewhere; it is given ``safe`` there.
+
+    So derivatives outside are 0, not NaN.
+    """
+    return ops.where(condition, function(ops.where(condition, x, safe)), -math.inf)
+
+
+def check_vector(kind: str, name: str, value: Any, axes: int = 1) -> None:
+    """Refuse a parameter without axes of its own."""
+    if getattr(value, "ndim", 0) < axes:
+        raise ValueError(
+            f"fdbr.distributions.{kind}: {name} must have {axes} axes or more, got "
+            f"{describe(value)}"
+        )

@@ -1,0 +1,143 @@
+"""Distributions of probabilities: of one, and of several that sum to one."""
+
+from typing import Any
+
+from fdbr import ops, random
+from fdbr.distributions.distribution import Distribution, broadcast, check_vector, inside
+from fdbr.ops import special
+from fdbr.tree import frozen
+
+__all__ = ["Beta", "Dirichlet"]
+
+
+@frozen
+class Beta(Distribution):
+    """The beta distribution: the density goes as ``x**(a - 1) * (1 - x)**(b - 1)``.
+
+    Attributes
+    ----------
+    concentration1, concentration0
+        ``a`` and ``b``.
+
+    >>> from fdbr.distributions import Beta
+    >>> Beta(2.0, 6.0).mean.tolist()
+    0.25
+    """
+
+    concentration1: Any
+    concentration0: Any
+
+    support = "[0, 1]"
+
+    @property
+    def mean(self) -> Any:
+        a, b = self.concentration1, self.concentration0
+        return broadcast(a / (a + b), self)
+
+    @property
+    def mode(self) -> Any:
+        """The value of the largest density, where both concentrations are above 1; else NaN."""
+        a, b = self.concentration1, self.concentration0
+        both = ops.where((a > 1) & (b > 1), a + b - 2, float("nan"))
+        return broadcast((a - 1) / both, self)
+
+    @property
+    def variance(self) -> Any:
+        a, b = self.concentration1, self.concentration0
+        return broadcast(a * b / ((a + b) ** 2 * (a + b + 1)), self)
+
+    def log_prob(self, x: Any) -> Any:
+        a, b = self.concentration1, self.concentration0
+
+        def density(x: Any) -> Any:
+            return ops.xlogy(a - 1, x) + ops.xlog1py(b - 1, -x) - ops.betaln(a, b)
+
+        return inside((x >= 0) & (x <= 1), x, 0.5, density)
+
+    def cdf(self, x: Any) -> Any:
+        return ops.betainc(self.concentration1, self.concentration0, ops.clip(x, 0.0, 1.0))
+
+    def survival(self, x: Any) -> Any:
+        return ops.betainc(self.concentration0, self.concentration1, 1 - ops.clip(x, 0.0, 1.0))
+
+    def icdf(self, q: Any) -> Any:
+        return special.betaincinv(self.concentration1, self.concentration0, q)
+
+    def entropy(self) -> Any:
+        a, b = self.concentration1, self.concentration0
+        out = ops.betaln(a, b) + (a + b - 2) * ops.digamma(a + b)
+        return broadcast(out - (a - 1) * ops.digamma(a) - (b - 1) * ops.digamma(b), self)
+
+    def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
+        return random.beta(key, self.concentration1, self.concentration0, shape, self.dtype)
+
+
+@frozen
+class Dirichlet(Distribution):
+    """Probabilities that sum to one: the density goes as ``prod(x**(concentration - 1))``.
+
+    Parameters
+    ----------
+    concentration
+        Positive, shape ``(..., n)``.
+
+    Raises
+    ------
+    ValueError
+        If it has no axis.
+
+    >>> import numpy as np
+    >>> from fdbr.distributions import Dirichlet
+    >>> Dirichlet(np.array([1.0, 3.0])).mean.tolist()
+    [0.25, 0.75]
+    """
+
+    concentration: Any
+
+    def __init__(self, concentration: Any) -> None:
+        check_vector("Dirichlet", "concentration", concentration)
+        self.__attrs_init__(concentration)  # type: ignore[attr-defined]
+
+    support = "simplex"
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return tuple(self.concentration.shape[:-1])
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        return tuple(self.concentration.shape[-1:])
+
+    @property
+    def total(self) -> Any:
+        """The sum of the concentrations, with its axis."""
+        return ops.sum(self.concentration, axis=-1, keepdims=True)
+
+    @property
+    def mean(self) -> Any:
+        return self.concentration / self.total
+
+    @property
+    def variance(self) -> Any:
+        return self.mean * (1 - self.mean) / (self.total + 1)
+
+    @property
+    def log_normalizer(self) -> Any:
+        """The logarithm of what the product of powers is divided by."""
+        total = ops.gammaln(ops.sum(self.concentration, axis=-1))
+        return ops.sum(ops.gammaln(self.concentration), axis=-1) - total
+
+    def log_prob(self, x: Any) -> Any:
+        within = ops.all(x >= 0, axis=-1)
+        some = ops.where(x >= 0, x, 1.0)
+        density = ops.sum(ops.xlogy(self.concentration - 1, some), axis=-1) - self.log_normalizer
+        return ops.where(within, density, float("-inf"))
+
+    def entropy(self) -> Any:
+        a = self.concentration
+        total = ops.sum(a, axis=-1)
+        out = self.log_normalizer + (total - self.event_shape[0]) * ops.digamma(total)
+        return out - ops.sum((a - 1) * ops.digamma(a), axis=-1)
+
+    def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
+        return random.dirichlet(key, self.concentration, shape, self.dtype)

@@ -1,0 +1,163 @@
+"""Distributions of vectors and categories, and of several numbers together."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fdbr
+from fdbr import distributions, random
+from fdbr.distributions import (
+    Bernoulli,
+    Categorical,
+    Dirichlet,
+    Geometric,
+    Independent,
+    MultivariateNormal,
+    Normal,
+    OneHotCategorical,
+    Poisson,
+    Uniform,
+    kl_divergence,
+)
+from fdbr.testing import assert_allclose, check_grads
+
+KEY = random.key(2)
+FACTOR = np.array([[1.0, 0.0], [0.5, 2.0]])
+LOC = np.array([[1.0, -1.0], [0.0, 0.5], [2.0, 2.0]])
+VECTORS = np.array([[0.0, 0.0], [1.0, -2.0], [3.0, 0.5]])
+CHANCES = np.array([[0.5, 0.25, 0.25], [0.125, 0.0, 0.875]])
+
+
+def test_normal_vectors_are_scipys():
+    d = MultivariateNormal(LOC, FACTOR)
+    assert (d.batch_shape, d.event_shape) == ((3,), (2,))
+    covariance = FACTOR @ FACTOR.T
+    each = [stats.multivariate_normal(loc, covariance) for loc in LOC]
+    expected = [one.logpdf(x) for one, x in zip(each, VECTORS, strict=True)]
+    assert_allclose(d.log_prob(VECTORS), np.array(expected), rtol=1e-12)
+    assert_allclose(d.entropy(), np.array([one.entropy() for one in each]), rtol=1e-12)
+    assert_allclose(d.covariance, np.broadcast_to(covariance, (3, 2, 2)), rtol=1e-12)
+    assert_allclose(d.variance, np.broadcast_to(np.diag(covariance), (3, 2)), rtol=1e-12)
+    same = MultivariateNormal(LOC, covariance_matrix=covariance)
+    assert_allclose(same.log_prob(VECTORS[0]), d.log_prob(VECTORS[0]), rtol=1e-12)
+    draws = d.sample(KEY, 4000)
+    assert draws.shape == (4000, 3, 2)
+    assert_allclose(np.cov(draws[:, 0].T), covariance, rtol=0.1, atol=0.1)
+    check_grads(lambda d: d.sample(KEY), d)
+    check_grads(lambda d, x: d.log_prob(x), d, VECTORS)
+
+
+def test_divergences_of_normal_vectors_are_those_of_the_formula():
+    other = np.array([[2.0, 0.0], [-0.5, 1.0]])
+    p, q = MultivariateNormal(LOC, FACTOR), MultivariateNormal(np.zeros(2), other)
+    one, two = FACTOR @ FACTOR.T, other @ other.T
+    inverse = np.linalg.inv(two)
+    logs = np.log(np.linalg.det(two) / np.linalg.det(one))
+    expected = [(np.trace(inverse @ one) + m @ inverse @ m - 2 + logs) / 2 for m in LOC]
+    assert_allclose(kl_divergence(p, q), np.array(expected), rtol=1e-12)
+
+
+def test_dirichlet_is_scipys():
+    d = Dirichlet(np.array([[0.5, 1.0, 3.0], [2.0, 2.0, 2.0]]))
+    x = np.array([0.25, 0.25, 0.5])
+    each = [stats.dirichlet(row) for row in d.concentration]
+    assert_allclose(d.log_prob(x), np.array([one.logpdf(x) for one in each]), rtol=1e-12)
+    assert_allclose(d.entropy(), np.array([one.entropy() for one in each]), rtol=1e-11)
+    assert_allclose(d.mean, np.array([one.mean() for one in each]), rtol=1e-12)
+    assert_allclose(d.variance, np.array([one.var() for one in each]), rtol=1e-12)
+    assert d.log_prob(np.array([1.5, -0.25, -0.25])).tolist() == [-np.inf, -np.inf]
+    draws = d.sample(KEY, (4000,))
+    assert_allclose(draws.sum(axis=-1), np.ones((4000, 2)), rtol=1e-12)
+    assert_allclose(draws.mean(axis=0), d.mean, atol=0.02)
+    q = Dirichlet(np.ones(3))
+    estimate = (d.log_prob(draws) - q.log_prob(draws)).mean(axis=0)
+    assert_allclose(kl_divergence(d, q), estimate, rtol=0.1, atol=0.05)
+    check_grads(lambda d: (d.sample(KEY), d.entropy(), d.log_prob(x), kl_divergence(d, q)), d)
+
+
+@pytest.mark.parametrize("logits", [False, True])
+def test_categories_are_drawn_by_their_probabilities(logits):
+    with np.errstate(divide="ignore"):
+        given = {"logits": np.log(CHANCES) + 3.0} if logits else {"probs": 4 * CHANCES}
+    d, vectors = Categorical(**given), OneHotCategorical(**given)
+    assert_allclose(d.prob(np.array([[0], [1], [2]])), CHANCES.T, rtol=1e-12)
+    assert d.log_prob(3).tolist() == d.log_prob(-1).tolist() == [-np.inf, -np.inf]
+    assert_allclose(d.cdf(np.array([[0], [2]])), CHANCES.cumsum(axis=1).T[::2], rtol=1e-12)
+    assert d.icdf(np.array([0.5, 0.5])).tolist() == [0, 2]
+    assert d.mode.tolist() == [0, 2]
+    assert_allclose(d.entropy(), stats.entropy(CHANCES, axis=1), rtol=1e-12)
+    draws = d.sample(KEY, (4000,))
+    assert_allclose((draws[..., None] == np.arange(3)).mean(axis=0), CHANCES, atol=0.02)
+    assert (vectors.sample(KEY, (9,)).argmax(axis=-1) == d.sample(KEY, (9,))).all()
+    assert_allclose(vectors.log_prob(np.eye(3)[:2]), np.log([0.5, 1e-300])[:2] * [1, np.inf])
+    assert (vectors.log_prob(np.array([0.5, 0.5, 0.0])) == -np.inf).all()
+    q = Categorical(np.full(3, 1 / 3))
+    assert_allclose(kl_divergence(d, q), np.log(3) - d.entropy(), rtol=1e-12)
+    assert fdbr.vmap(lambda d: d.log_prob(0))(d).shape == (2,)
+
+
+def test_independent_ones_add_up():
+    base = Normal(LOC, 1.0)
+    d = Independent(base)
+    assert (d.batch_shape, d.event_shape) == ((3,), (2,))
+    assert_allclose(d.log_prob(VECTORS), base.log_prob(VECTORS).sum(axis=-1), rtol=1e-12)
+    assert_allclose(d.entropy(), base.entropy().sum(axis=-1), rtol=1e-12)
+    q = Independent(Normal(np.zeros((3, 2)), 2.0))
+    assert_allclose(kl_divergence(d, q), kl_divergence(base, q.base).sum(axis=-1), rtol=1e-12)
+    assert d.sample(KEY, (4,)).shape == (4, 3, 2)
+    assert Independent(base, 2).log_prob(VECTORS).shape == ()
+
+
+@pytest.mark.parametrize("rate", [1e-3, 0.5, 20.0, 1e3, 1e5])
+def test_the_entropy_of_counts_is_right_for_small_and_large_rates(rate):
+    k = np.arange(max(0, rate - 60 * rate**0.5 - 60), rate + 60 * rate**0.5 + 60).round()
+    logs = stats.poisson(rate).logpmf(k)
+    expected = -(np.exp(logs) * logs).sum()
+    assert float(Poisson(rate).entropy()) == pytest.approx(expected, rel=1e-8)
+
+
+def test_numbers_of_python_are_parameters_too():
+    for d in (Normal(0.0, 1.0), Uniform(), Bernoulli(0.5), Geometric(0.5), Poisson(2.0)):
+        assert d.batch_shape == ()
+        assert d.sample(KEY, (3,)).shape == (3,)
+        assert np.isfinite(float(d.entropy()))
+    for d in (Normal(0.0, 1.0), Uniform()):
+        assert d.log_prob(np.zeros(2, "float32")).dtype == np.float32
+    assert Normal(0.0, 1.0).sample(KEY).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Bernoulli(), "exactly one of probs and logits"),
+        (lambda: Categorical(np.ones(2), np.ones(2)), "exactly one of probs and logits"),
+        (lambda: Categorical(0.5), "probs must have 1 axes or more, got float 0.5"),
+        (lambda: Dirichlet(2.0), "concentration must have 1 axes"),
+        (lambda: Geometric(0.5, start=2), "start must be 0 or 1, got 2"),
+        (lambda: MultivariateNormal(np.zeros(2)), "exactly one of scale_tril and"),
+        (lambda: MultivariateNormal(np.zeros(2), np.eye(3)), r"scale_tril must have shape"),
+        (lambda: Independent(Normal(0.0, 1.0), 1), "between 0 and the 0 axes"),
+        (lambda: kl_divergence(Normal(), Uniform()), "no rule for Normal and Uniform"),
+        (lambda: OneHotCategorical(np.ones(2)).cdf(0), "OneHotCategorical has no cdf"),
+        (
+            lambda: kl_divergence(Geometric(0.5), Geometric(0.5, start=1)),
+            "must have one start, got 0 and 1",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(make, message):
+    with pytest.raises((ValueError, NotImplementedError), match=f"^fdbr.distributions.*{message}"):
+        make()
+
+
+def test_a_rule_for_further_classes_can_be_registered():
+    @fdbr.frozen
+    class Shifted(Normal):
+        pass
+
+    @distributions.register_kl(Shifted, Uniform)
+    def rule(p, q):
+        return 7.0
+
+    assert kl_divergence(Shifted(0.0, 1.0), Uniform()) == 7.0
+    assert float(kl_divergence(Shifted(0.0, 1.0), Shifted(0.0, 1.0))) == 0.0
