@@ -86,6 +86,16 @@ def programs() -> dict[str, Program]:
         program.name: program
         for program in itertools.chain(*(module.PROGRAMS for module in modules))
     }
+    from benchmarks.operations import activations, algebra, arrays, elementwise, networks
+
+    every = [
+        elementwise.PROGRAMS,
+        networks.PROGRAMS,
+        activations.PROGRAMS,
+        arrays.PROGRAMS,
+        algebra.PROGRAMS,
+    ]
+    return {program.name: program for program in itertools.chain(*every)}
 
 
 def measure(chosen: list[Program], plan: Plan) -> Iterator[Measured]:

@@ -28,6 +28,8 @@ from fdbr.ops.networks.attention import scaled_dot_product_attention
 from fdbr.ops.networks.convolution import conv, conv_transpose
 from fdbr.ops.networks.dropout import drop_path, dropout, spatial_dropout
 from fdbr.ops.networks.embedding import embed
+from fdbr.ops.networks.gates import *
+from fdbr.ops.networks.losses import accuracy, mean_squared_error, softmax_cross_entropy
 from fdbr.ops.networks.losses.classification import *
 from fdbr.ops.networks.losses.metrics import *
 from fdbr.ops.networks.losses.regression import *
@@ -39,8 +41,10 @@ from fdbr.ops.networks.normalization import (
     layer_norm,
     rms_norm,
 )
+from fdbr.ops.networks.one_hot import one_hot
 from fdbr.ops.networks.pooling import avg_pool, max_pool
 from fdbr.ops.networks.positions import rotary_embedding, sinusoidal_embedding
+from fdbr.ops.networks.rectifiers import *
 from fdbr.ops.padding import *
 from fdbr.ops.products import dot, einsum, inner, linear, matmul, outer, tensordot, vecdot
 from fdbr.ops.reductions import *

@@ -877,6 +877,7 @@ case(
 # --- families with a file of their own ----------------------------------------------
 
 from ops import (  # noqa: E402
+    cases_activations,  # noqa: F401
     cases_arrays,  # noqa: F401
     cases_attention,  # noqa: F401
     cases_linalg,  # noqa: F401

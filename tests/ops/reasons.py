@@ -100,6 +100,7 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
         EXACT,
         lambda x: dispatch(registry["random_words"], (_key(x), 0), {"shape": (3,), "use": 0}),
     ),
+    "support": (TRUTH, lambda x: dispatch(registry["support"], (x,), {"axis": 0})),
     "kept": (
         EXACT,
         lambda x: dispatch(registry["kept"], (_key(x),), {"shape": (3,), "share": 0.5}),
@@ -146,6 +147,12 @@ REAL: dict[str, str] = {
         "median quantile max_pool adaptive_max_pool nextafter fmod remainder".split(), ORDER
     ),
     **dict.fromkeys("atan2 copysign hypot cbrt softsign ldexp".split(), ANGLE),
+    **dict.fromkeys(
+        "hard_sigmoid hard_swish hard_silu hard_shrink soft_shrink sparse_plus sparse_sigmoid "
+        "crelu prelu sparsemax".split(),
+        ORDER,
+    ),
+    **dict.fromkeys("swish squareplus".split(), SERIES),
     **dict.fromkeys("rfft rfftn ihfft".split(), "it transforms real numbers, by its name"),
     **dict.fromkeys("logaddexp softplus log_sigmoid mish expit logit entr".split(), SERIES),
     **dict.fromkeys("erfinv erfcinv ndtri gamma gammaln digamma polygamma zeta".split(), SERIES),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops, testing
-from fdbr.ops.networks import nonlinearities
+from fdbr.ops.networks import one_hot as module
 
 
 @given(
@@ -62,5 +62,5 @@ def test_many_classes_are_marked_as_few_are(monkeypatch, dtype):
     desired[(indices < 0) | (indices > 119)] = 0
     assert found.dtype == desired.dtype
     np.testing.assert_array_equal(found, desired)
-    monkeypatch.setattr(nonlinearities, "_marked", lambda *_: pytest.fail("many"))
+    monkeypatch.setattr(module, "_marked", lambda *_: pytest.fail("many"))
     ops.one_hot(indices[:1], 5, dtype=dtype)

@@ -5,31 +5,27 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array, array_module
+from fdbr.backend import Array
 from fdbr.kernels.normal import TAIL, TAIL_RATE
-from fdbr.messages import describe, integer
-from fdbr.ops.axes import normalize_axis
-from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
 from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp, gaussian
 from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_slope
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.kinds import elementwise
-from fdbr.ops.shape import expand_dims
 from fdbr.ops.special.errors import ndtr
 from fdbr.ops.special.library import refuse_complex
 
 __all__ = [
     "celu",
+    "clipped_relu",
     "elu",
     "gelu",
-    "glu",
     "hard_tanh",
     "leaky_relu",
     "log_sigmoid",
     "mish",
-    "one_hot",
     "relu6",
     "selu",
     "silu",
@@ -68,14 +64,41 @@ def relu6(x: Array, /) -> Any:
     return _hard_limits(x, low=0, high=6)
 
 
-def hard_tanh(x: Array, /) -> Any:
-    """``min(max(x, -1), 1)``; its derivative at both bounds is taken as 0.
+def hard_tanh(x: Array, /, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+    """``min(max(x, min_val), max_val)``; its derivative at both bounds is taken as 0.
+
+    Raises
+    ------
+    ValueError
+        If ``min_val`` is larger than ``max_val``.
 
     >>> from fdbr import ops
-    >>> ops.hard_tanh(-2.0), ops.hard_tanh(0.5)
-    (-1.0, 0.5)
+    >>> ops.hard_tanh(-2.0), ops.hard_tanh(0.5), ops.hard_tanh(7.0, max_val=6.0)
+    (-1.0, 0.5, 6.0)
     """
-    return _hard_limits(x, low=-1, high=1)
+    low, high = float(min_val), float(max_val)
+    if not low <= high:
+        raise ValueError(
+            f"fdbr.ops.hard_tanh: min_val must not be above max_val, got {min_val} and {max_val}"
+        )
+    return _hard_limits(x, low=low, high=high)
+
+
+def clipped_relu(x: Array, /, z: float = 20.0) -> Any:
+    """``min(max(x, 0), z)``; its derivative at both bounds is taken as 0.
+
+    Raises
+    ------
+    ValueError
+        If ``z`` is negative.
+
+    >>> from fdbr import ops
+    >>> ops.clipped_relu(-1.0), ops.clipped_relu(30.0)
+    (0.0, 20.0)
+    """
+    if not z >= 0:
+        raise ValueError(f"fdbr.ops.clipped_relu: z must not be negative, got {z}")
+    return _hard_limits(x, low=0, high=float(z))
 
 
 @elementwise(x=lambda x, slope: slope + (1 - slope) * _positive(x), heavy=True, compound=True)
@@ -87,14 +110,25 @@ def _leaky_relu(xp: Any, x: Array, *, slope: float) -> Array:
     return xp.maximum(x, 0) + slope * xp.minimum(x, 0)
 
 
-def leaky_relu(x: Array, /, *, slope: float = 0.01) -> Any:
-    """``x`` where it is positive and ``slope * x`` elsewhere; its derivative at 0 is ``slope``.
+def leaky_relu(x: Array, /, negative_slope: float = 0.01, *, slope: float | None = None) -> Any:
+    """``x`` where it is positive and ``negative_slope * x`` elsewhere.
+
+    The slope is PyTorch's and JAX's by default; Chainer's is 0.2.  It is the derivative at 0.
+
+    Parameters
+    ----------
+    x
+        An array.
+    negative_slope
+        A number.
+    slope
+        Another name for it.
 
     >>> from fdbr import ops
-    >>> ops.leaky_relu(-2.0, slope=0.25)
+    >>> ops.leaky_relu(-2.0, negative_slope=0.25)
     -0.5
     """
-    return _leaky_relu(x, slope=float(slope))
+    return _leaky_relu(x, slope=float(negative_slope if slope is None else slope))
 
 
 def _elu_slope(x: Any, above: float, scale: float, alpha: float) -> Any:
@@ -115,7 +149,7 @@ def _elu(xp: Any, x: Array, *, above: float, scale: float, alpha: float) -> Arra
 
 
 @in_single
-def elu(x: Array, /, *, alpha: float = 1.0) -> Any:
+def elu(x: Array, /, alpha: float = 1.0) -> Any:
     """``x`` where it is positive and ``alpha * (exp(x) - 1)`` elsewhere.
 
     Clevert, Unterthiner & Hochreiter, *Fast and accurate deep network learning by exponential
@@ -129,7 +163,7 @@ def elu(x: Array, /, *, alpha: float = 1.0) -> Any:
 
 
 @in_single
-def celu(x: Array, /, *, alpha: float = 1.0) -> Any:
+def celu(x: Array, /, alpha: float = 1.0) -> Any:
     """``x`` where it is positive and ``alpha * (exp(x / alpha) - 1)`` elsewhere.
 
     Its derivative is continuous for every ``alpha``: Barron, arXiv:1704.07483.
@@ -158,14 +192,39 @@ def selu(x: Array, /) -> Any:
 # --- smooth -------------------------------------------------------------------------
 
 
-@elementwise(x=lambda x: sigmoid(x), heavy=True, compound=True)
-def softplus(xp: Any, x: Array) -> Array:
-    """``log(1 + exp(x))``, without overflow.
+def softplus(x: Array, /, *, beta: float = 1.0, threshold: float | None = None) -> Any:
+    """``log(1 + exp(beta * x)) / beta``, without overflow.
+
+    Parameters
+    ----------
+    x
+        Real floating.
+    beta
+        A number, by which the bend is narrower.
+    threshold
+        Where ``beta * x`` is larger than that, the result is ``x``; by default nowhere.
+        (PyTorch has 20, whose result differs by 2e-9.)
+
+    Raises
+    ------
+    ValueError
+        If ``beta`` is 0.
 
     >>> from fdbr import ops
     >>> ops.softplus(1000.0), round(ops.softplus(0.0), 6)
     (1000.0, 0.693147)
+    >>> round(ops.softplus(0.0, beta=2.0), 6)
+    0.346574
     """
+    if beta == 0:
+        raise ValueError("fdbr.ops.softplus: beta must not be 0")
+    out = _softplus(x) if beta == 1 else _softplus(x * float(beta)) * (1 / float(beta))
+    return out if threshold is None else where(x * float(beta) > threshold, x, out)
+
+
+@elementwise(x=lambda x: sigmoid(x), heavy=True, compound=True)
+def _softplus(xp: Any, x: Array) -> Array:
+    """``log(1 + exp(x))``."""
     refuse_complex("softplus", x)
     if type(x) is np.ndarray and x.size < _LITTLE:
         return np.logaddexp(x, 0)
@@ -279,18 +338,39 @@ def _gelu_tanh(xp: Any, x: Array) -> Array:
     return x * (sigmoid(share) if is_traced(x) else sigmoid.primitive.value(xp, share))
 
 
-def gelu(x: Array, /, *, approximate: bool = False) -> Any:
+def gelu(x: Array, /, *, approximate: bool | str = False) -> Any:
     """``x * ndtr(x)``, with the distribution function of the normal distribution.
 
     With ``approximate`` it is ``0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))``,
     which differs by less than 0.0005 and is faster: Hendrycks & Gimpel, *Gaussian
     error linear units*, arXiv:1606.08415.
 
+    Parameters
+    ----------
+    x
+        Real floating.
+    approximate
+        True or ``"tanh"`` for the approximation, False or ``"none"`` for the function itself:
+        JAX's words and PyTorch's.  (JAX approximates by default, this function and PyTorch's do
+        not.)
+
+    Raises
+    ------
+    ValueError
+        If ``approximate`` is something else.
+
     >>> from fdbr import ops
     >>> round(ops.gelu(1.0), 4), round(ops.gelu(1.0, approximate=True), 4)
     (0.8413, 0.8412)
     """
-    return (_gelu_tanh if approximate else _gelu)(x)
+    if approximate is True or (isinstance(approximate, str) and approximate == "tanh"):
+        return _gelu_tanh(x)
+    if approximate is False or (isinstance(approximate, str) and approximate == "none"):
+        return _gelu(x)
+    raise ValueError(
+        "fdbr.ops.gelu: approximate must be True or 'tanh', or False or 'none', not "
+        f"{approximate!r}"
+    )
 
 
 def mish(x: Array, /) -> Any:
@@ -301,99 +381,3 @@ def mish(x: Array, /) -> Any:
     0.865098
     """
     return x * tanh(softplus(x))
-
-
-# --- of whole axes ------------------------------------------------------------------
-
-
-@elementwise(
-    x=lambda gate: sigmoid(gate),
-    gate=lambda x, gate: x * sigmoid_slope(gate),
-    heavy=True,
-    compound=True,
-)
-def _gated(xp: Any, x: Array, gate: Array) -> Array:
-    return x * (sigmoid(gate) if is_traced(gate) else sigmoid.primitive.value(xp, gate))
-
-
-def glu(x: Array, /, *, axis: int = -1) -> Any:
-    """One half of an axis times the `sigmoid` of the other.
-
-    Dauphin, Fan, Auli & Grangier, *Language modeling with gated convolutional networks*, ICML
-    2017.
-
-    Parameters
-    ----------
-    x
-        An array whose ``axis`` is of even length.
-    axis
-        The axis that is divided; in the result it is half as long.
-
-    Raises
-    ------
-    ValueError
-        If the axis has odd length.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> ops.glu(np.array([3.0, 0.0]))
-    array([1.5])
-    """
-    x = floating(x)
-    place = normalize_axis(axis, x.ndim, "glu")
-    half, odd = divmod(x.shape[place], 2)
-    if odd:
-        raise ValueError(f"fdbr.ops.glu: axis {axis} of x {describe(x)} must be of even length")
-    before = (slice(None),) * place
-    return _gated(x[(*before, slice(None, half))], x[(*before, slice(half, None))])
-
-
-def one_hot(indices: Array, /, num_classes: int, *, axis: int = -1, dtype: Any = float) -> Any:
-    """1 at each index and 0 elsewhere, along a new axis.
-
-    An index outside of ``0 … num_classes - 1`` is nowhere: it gives nothing but 0, as in JAX, so
-    that -1 can stand for *none*.  The result is a constant: integers have no derivative.
-
-    Parameters
-    ----------
-    indices
-        Integers, of any shape.
-    num_classes
-        The length of the new axis.
-    axis
-        Where the new axis is in the result.
-    dtype
-        The dtype of the result.
-
-    Raises
-    ------
-    TypeError
-        If the indices or ``num_classes`` are not integers.
-    ValueError
-        If ``num_classes`` is negative, or there is no such axis.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> ops.one_hot(np.array([0, 2]), 3)
-    array([[1., 0., 0.],
-           [0., 0., 1.]])
-    """
-    indices = asarray(indices)
-    if indices.dtype.kind not in "iu":
-        raise TypeError(f"fdbr.ops.one_hot: indices must be integers, not {describe(indices)}")
-    count = integer("fdbr.ops.one_hot", "num_classes", num_classes, least=0)
-    place = normalize_axis(axis, indices.ndim + 1, "one_hot")
-    if type(indices) is np.ndarray and place == indices.ndim and indices.size * count >= _MANY:
-        return _marked(indices, count, dtype)
-    numbers = array_module(indices).arange(count)
-    numbers = numbers.reshape((-1, *(1,) * (indices.ndim - place)))
-    return astype(expand_dims(indices, axis=place) == numbers, dtype)
-
-
-def _marked(indices: Any, count: int, dtype: Any) -> Any:
-    """Zeros, with 1 at each index that there is."""
-    one = astype(np.ones(1), dtype)
-    out = np.zeros((*indices.shape, count), one.dtype)
-    inside = ((indices >= 0) & (indices < count)).reshape(-1).nonzero()[0]
-    out.reshape(-1, count)[inside, indices.reshape(-1)[inside]] = one[0]
-    return out
