@@ -11,7 +11,6 @@ WITHOUT_COUNTERPART: dict[str, str] = {
     "gamma interp kl_div rel_entr sinusoidal_embedding unique_all linalg.logm linalg.sqrtm",
     "PyTorch has no such loss or measure": "absolute_error squared_error squared_difference "
     "log_cosh hinge binary_accuracy precision recall f1_score classification_summary r2_score",
-    "gamma interp kl_div rel_entr unique_all linalg.logm linalg.sqrtm",
     "PyTorch has no such activation function": "crelu maxout sparse_plus sparse_sigmoid sparsemax "
     "squareplus",
     "it is one number for each channel or example: dropout is timed": "drop_path spatial_dropout",

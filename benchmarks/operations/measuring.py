@@ -79,23 +79,13 @@ class Measured:
 
 def programs() -> dict[str, Program]:
     """All programs by name."""
-    from benchmarks.operations import algebra, arrays, elementwise, losses, networks
+    from benchmarks.operations import activations, algebra, arrays, elementwise, losses, networks
 
-    modules = (elementwise, networks, losses, arrays, algebra)
+    modules = (elementwise, networks, activations, losses, arrays, algebra)
     return {
         program.name: program
         for program in itertools.chain(*(module.PROGRAMS for module in modules))
     }
-    from benchmarks.operations import activations, algebra, arrays, elementwise, networks
-
-    every = [
-        elementwise.PROGRAMS,
-        networks.PROGRAMS,
-        activations.PROGRAMS,
-        arrays.PROGRAMS,
-        algebra.PROGRAMS,
-    ]
-    return {program.name: program for program in itertools.chain(*every)}
 
 
 def measure(chosen: list[Program], plan: Plan) -> Iterator[Measured]:

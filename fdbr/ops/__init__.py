@@ -29,7 +29,6 @@ from fdbr.ops.networks.convolution import conv, conv_transpose
 from fdbr.ops.networks.dropout import drop_path, dropout, spatial_dropout
 from fdbr.ops.networks.embedding import embed
 from fdbr.ops.networks.gates import *
-from fdbr.ops.networks.losses import accuracy, mean_squared_error, softmax_cross_entropy
 from fdbr.ops.networks.losses.classification import *
 from fdbr.ops.networks.losses.metrics import *
 from fdbr.ops.networks.losses.regression import *
