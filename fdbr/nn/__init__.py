@@ -27,6 +27,7 @@ from fdbr.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm,
 from fdbr.nn.pooling import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Flatten, MaxPool
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.nn.squeeze_excitation import SqueezeExcitation
+from fdbr.nn.weights.chainer_state import load_chainer_npz, save_chainer_npz
 from fdbr.nn.weights.torch_state import load_torch_state, save_torch_state
 
 __all__ = [
@@ -64,7 +65,9 @@ __all__ = [
     "SqueezeExcitation",
     "StochasticDepth",
     "initializers",
+    "load_chainer_npz",
     "load_torch_state",
+    "save_chainer_npz",
     "save_torch_state",
     "models",
 ]

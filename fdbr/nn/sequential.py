@@ -63,7 +63,6 @@ class Sequential(Layer):
     layers: tuple[Any, ...]
 
     torch_names: ClassVar = {"layers": ""}
-    chainer_names: ClassVar = {"layers": ""}
 
     def __init__(self, *layers: Callable[[Any], Any]) -> None:
         self.__attrs_init__(tuple(_element(i, layer) for i, layer in enumerate(layers)))  # type: ignore[attr-defined]

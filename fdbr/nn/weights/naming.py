@@ -32,7 +32,7 @@ from fdbr.core import Tracer
 from fdbr.messages import describe, differences
 from fdbr.pytrees import settle
 
-__all__ = ["Entry", "entries", "filled", "host"]
+__all__ = ["Entry", "entries", "filled", "host", "put"]
 
 Names = Mapping[str, Any]
 
@@ -50,16 +50,24 @@ class Entry:
     leaf
         The array.
     node
-        The object in whose field it lies, or that holds what holds it.
+        The object in whose field it lies; or the one at which its name ended.
+    rest
+        The path from there, where the name ended.
     """
 
     number: int
     names: tuple[str, ...]
     leaf: Any
     node: Any = None
+    rest: str = ""
 
 
-def entries(model: Any, names_of: Callable[[Any], Names], joint: str) -> list[Entry]:
+def entries(
+    model: Any,
+    names_of: Callable[[Any], Names],
+    joint: str,
+    ends: Callable[[Any], bool] = lambda node: False,
+) -> list[Entry]:
     """The arrays and numbers of a model, with their names in files.
 
     Parameters
@@ -70,24 +78,30 @@ def entries(model: Any, names_of: Callable[[Any], Names], joint: str) -> list[En
         For an object in it, what its class says of names.
     joint
         What stands between the parts of a name.
+    ends
+        Whether names end at an object: what it holds has the name of the object.
     """
     settle()
     accessors, leaves, _ = optree.tree_flatten_with_accessor(model, namespace=NAMESPACE)
     found = []
     for number, (accessor, leaf) in enumerate(zip(accessors, leaves, strict=True)):
         if is_array(leaf) or isinstance(leaf, Tracer) or type(leaf) in (bool, int, float, complex):
-            steps, node = _steps(model, accessor, names_of)
-            found.append(Entry(number, _joined(steps, joint), leaf, node))
+            steps, node, rest = _steps(model, accessor, names_of, ends)
+            found.append(Entry(number, _joined(steps, joint), leaf, node, rest))
     return found
 
 
-def _steps(model: Any, accessor: Any, names_of: Callable[[Any], Names]) -> tuple[list[Any], Any]:
-    """What each step of a path is called, and the last frozen object that it goes through."""
+def _steps(
+    model: Any, accessor: Any, names_of: Callable[[Any], Names], ends: Callable[[Any], bool]
+) -> tuple[list[Any], Any, str]:
+    """The name of each step of a path, the last object that it goes through, and the rest."""
     steps: list[Any] = []
     place, node, inside = 0, model, model
     while place < len(accessor):
         if fields_of(type(inside)) is not None:
             node = inside
+        if ends(inside):
+            return steps, inside, accessor[place:].codify("").removeprefix(".")
         name, end = getattr(accessor[place], "field", accessor[place].entry), place + 1
         known = names_of(inside)
         for stop in range(len(accessor), place, -1) if known else ():
@@ -99,7 +113,7 @@ def _steps(model: Any, accessor: Any, names_of: Callable[[Any], Names]) -> tuple
         for step in accessor[place:end]:
             inside = step(inside)
         place = end
-    return steps, node
+    return steps, node, ""
 
 
 def _joined(steps: Sequence[Any], joint: str) -> tuple[str, ...]:
@@ -180,12 +194,12 @@ def filled(
         if entry.number in chosen:
             found = given[chosen[entry.number]]
             array = found.read() if hasattr(found, "read") else found
-            leaves[entry.number] = _cast(array, entry.leaf)
+            leaves[entry.number] = put(array, entry.leaf)
     return optree.tree_unflatten(structure, leaves)
 
 
 def _misfit(leaf: Any, found: Any) -> str:
-    """What is wrong with an array of a file; an empty text if it fits."""
+    """The fault of an array of a file; an empty text if it fits."""
     shape = tuple(getattr(leaf, "shape", ()))
     if tuple(found.shape) != shape:
         return f"file: {describe(found)}, model: {describe(leaf)}"
@@ -202,7 +216,7 @@ def _kind(dtype: Any) -> str:
     return "f" if "float" in dtype.name else str(dtype.kind)
 
 
-def _cast(array: Any, leaf: Any) -> Any:
+def put(array: Any, leaf: Any) -> Any:
     """The elements of an array from a file in the place of a leaf."""
     if not hasattr(leaf, "dtype"):
         return type(leaf)(array.item())

@@ -234,7 +234,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 def _run(file: Any, storage: Callable[[Any], _Storage]) -> Any:
-    """What one program makes; the file is left behind its end."""
+    """The object that one program makes; the file is left behind its end."""
     return _Machine(storage).run(file)
 
 
