@@ -6,6 +6,8 @@ A layer is built by ``Layer.init(key, ...)``, called as ``y = layer(x)``, and in
 
 from fdbr.nn import initializers, models
 from fdbr.nn.attention import MultiHeadAttention
+from fdbr.nn.blocks import DecoderBlock, GatedMLP, ViTBlock
+from fdbr.nn.caches import KeyValueCache
 from fdbr.nn.convnext import ConvNeXtBlock
 from fdbr.nn.convolution import (
     Conv,
@@ -19,6 +21,8 @@ from fdbr.nn.convolution import (
 )
 from fdbr.nn.dropout import Dropout, StochasticDepth
 from fdbr.nn.embedding import Embed, PositionalEmbedding, SinusoidalEmbedding
+from fdbr.nn.encoders import Transformer, TransformerDecoder, TransformerEncoder
+from fdbr.nn.grouped_attention import GroupedQueryAttention
 from fdbr.nn.inception import Inception, MLPConv
 from fdbr.nn.inception_bn import InceptionBN
 from fdbr.nn.layer import Layer
@@ -27,6 +31,7 @@ from fdbr.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm,
 from fdbr.nn.pooling import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Flatten, MaxPool
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.nn.squeeze_excitation import SqueezeExcitation
+from fdbr.nn.transformer import TransformerDecoderLayer, TransformerEncoderLayer
 from fdbr.nn.weights.chainer_state import load_chainer_npz, save_chainer_npz
 from fdbr.nn.weights.torch_state import load_torch_state, save_torch_state
 
@@ -64,6 +69,16 @@ __all__ = [
     "SinusoidalEmbedding",
     "SqueezeExcitation",
     "StochasticDepth",
+    "DecoderBlock",
+    "GatedMLP",
+    "ViTBlock",
+    "KeyValueCache",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerEncoder",
+    "GroupedQueryAttention",
+    "TransformerDecoderLayer",
+    "TransformerEncoderLayer",
     "initializers",
     "load_chainer_npz",
     "load_torch_state",

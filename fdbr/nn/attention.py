@@ -7,9 +7,12 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.messages import describe, integer
 from fdbr.nn import initializers
+from fdbr.nn.caches import KeyValueCache
+from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.ops.networks.attention import attention_weights, joined_masks
+from fdbr.ops.networks.dropout import proper_rate
 from fdbr.tree import frozen, static
 from fdbr.whereabouts import placed
 
@@ -146,7 +149,7 @@ class MultiHeadAttention(Layer):
                 keys[7], width, width, bias=bias, weight_init=make, bias_init=fill, dtype=dtype
             ),
             heads,
-            checked_rate(where, dropout),
+            proper_rate(where, dropout),
             bool(add_zero_attn),
         )
 
@@ -163,6 +166,7 @@ class MultiHeadAttention(Layer):
         is_causal: bool = False,
         need_weights: bool = False,
         average_attn_weights: bool = True,
+        cache: KeyValueCache | None = None,
     ) -> Any:
         """The mean of the values that each query sees.
 
@@ -190,18 +194,26 @@ class MultiHeadAttention(Layer):
             Whether the weights are returned, too.
         average_attn_weights
             Whether these are the mean over the heads.
+        cache
+            The keys and values of the places before, of self-attention that goes on place by
+            place: queries see them, and of their own those up to their place.  A ``mask`` then
+            has a column for each place of the cache.
 
         Returns
         -------
         array or tuple
             Shape ``(*batch, queries, embed_dim)``; with ``need_weights`` beside the weights, of
-            shape ``(*batch, queries, keys)`` or ``(*batch, heads, queries, keys)``.
+            shape ``(*batch, queries, keys)`` or ``(*batch, heads, queries, keys)``; with a
+            ``cache`` beside the next one.
 
         Raises
         ------
         ValueError
-            If the shapes do not fit.
+            If the shapes do not fit, or the cache is full.
         """
+        if cache is not None:
+            others = (key, value, attn_mask, key_padding_mask)
+            return self._cached(query, cache, mask, others, need_weights)
         return self._attended(
             (query, key, value),
             (mask, attn_mask, key_padding_mask),
@@ -253,7 +265,7 @@ class MultiHeadAttention(Layer):
             causal or is_causal,
             need_weights,
             average_attn_weights,
-            key_for_dropout(self, self.dropout, key),
+            needed_key("MultiHeadAttention", key) if self.dropout else None,
         )
         return out, self
 
@@ -277,6 +289,22 @@ class MultiHeadAttention(Layer):
             q, k, v, mask, causal=causal, dropout_p=rate, dropout_key=key
         )
         return self.out_proj(heads_together(seen))
+
+    def _cached(
+        self, query: Any, cache: KeyValueCache, mask: Any, others: Any, need_weights: bool
+    ) -> tuple[Any, KeyValueCache]:
+        has_more = self.bias_k is not None or self.add_zero_attn
+        if any(other is not None for other in others) or need_weights or has_more:
+            raise ValueError(
+                placed(
+                    "fdbr.nn.MultiHeadAttention: a cache is for self-attention without further "
+                    "keys, with mask alone and no weights; give neither key, value, attn_mask, "
+                    "key_padding_mask nor need_weights"
+                )
+            )
+        parts = (heads_apart(x, self.num_heads) for x in self._projected(query, None, None))
+        seen, cache = cache.attend(*parts, mask=mask)
+        return self.out_proj(heads_together(seen)), cache
 
     def _with_weights(
         self, q: Any, k: Any, v: Any, mask: Any, causal: Any, average: Any, rate: float, key: Any
@@ -401,27 +429,6 @@ def checked_heads(where: str, name: str, width: int, heads: Any) -> int:
             "equal part"
         )
     return count
-
-
-def checked_rate(where: str, rate: Any) -> float:
-    """A rate of dropout in [0, 1)."""
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
-        raise ValueError(f"{where}: dropout must be a number in [0, 1), got {rate!r}")
-    return float(rate)
-
-
-def key_for_dropout(layer: Any, rate: float, key: Any) -> Any:
-    """The key, or `None` where nothing is left out; an error where one is lacking."""
-    if not rate:
-        return None
-    if key is None:
-        raise TypeError(
-            placed(
-                f"fdbr.nn.{type(layer).__name__}.train: dropout={rate} needs a key, give "
-                "key=fdbr.random.key(seed)"
-            )
-        )
-    return key
 
 
 def _past(queries: int, keys: int) -> Any:

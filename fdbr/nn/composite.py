@@ -2,7 +2,8 @@
 
 from typing import Any, ClassVar, Self
 
-from fdbr import random, tree
+from fdbr import ops, random, tree
+from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
 
 __all__ = ["Composite"]
@@ -25,6 +26,10 @@ class Composite(Layer):
         """The output, computed with the layers of ``of``."""
         raise NotImplementedError(f"{type(self).__name__} has no `_forward`")
 
+    def _left_out(self, x: Any, rate: float) -> Any:
+        """``x``; in training, with elements left out at that rate."""
+        return x
+
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         return self._forward(self, *inputs, **options)
 
@@ -38,6 +43,10 @@ class Composite(Layer):
         key
             A key, of which each layer gets its own; `None` if no layer draws.
         """
+        return self._trained(key, *inputs, **options)
+
+    def _trained(self, key: Any, /, *inputs: Any, **options: Any) -> tuple[Any, Self]:
+        """The same, for layers whose `train` has a signature of its own."""
         of = _Training(self, key)
         out = self._forward(of, *inputs, **options)
         return out, tree.replace(self, **of.successors)
@@ -53,6 +62,13 @@ class _Training:
         self._key = key
         self._calls = 0
         self.successors: dict[str, Any] = {}
+
+    def _left_out(self, x: Any, rate: float) -> Any:
+        if not rate:
+            return x
+        key = needed_key(type(self._layer).__name__, self._key)
+        self._calls += 1
+        return ops.dropout(x, rate, key=random.fold_in(key, self._calls - 1))
 
     def __getattr__(self, name: str) -> Any:
         part = getattr(self._layer, name)

@@ -67,8 +67,10 @@ class Dropout(Layer):
         Raises
         ------
         TypeError
-            If there is no key.
+            If there is no key, and the rate is not 0.
         """
+        if not self.rate and key is None:
+            return x, self
         return ops.dropout(x, self.rate, key=needed_key("Dropout", key)), self
 
 

@@ -44,3 +44,73 @@ case(
         q, k, mask=np.array([[True, False, True], [False] * 3]), need_weights=True
     ),
 )
+case(
+    "GroupedQueryAttention",
+    lambda d: nn.GroupedQueryAttention.init(KEY, 4, 2, 1, bias=True, dtype=d),
+    [(2, 3, 4)],
+)
+case(
+    "GroupedQueryAttention with norms and a window",
+    lambda d: nn.GroupedQueryAttention.init(
+        KEY, 3, 2, head_dim=3, qk_norm=True, rotary_width=2, interleaved=True, window=1,
+        dropout=0.5, dtype=d
+    ),
+    [(3, 3)],
+    key=True,
+    order=1,
+    call=lambda layer, x: layer(x, causal=True, positions=np.array([0, 2, 5])),
+)  # fmt: skip
+
+# --- transformers -------------------------------------------------------------------
+
+case(
+    "TransformerEncoderLayer",
+    lambda d: nn.TransformerEncoderLayer.init(KEY, 4, 2, 3, activation="gelu", dtype=d),
+    [(2, 2, 4)],
+    key=True,
+    order=1,
+)
+case(
+    "TransformerDecoderLayer",
+    lambda d: nn.TransformerDecoderLayer.init(
+        KEY, 4, 2, 3, norm_first=True, activation="tanh", dtype=d
+    ),
+    [(2, 4), (3, 4)],
+    key=True,
+    order=1,
+    call=lambda layer, x, memory: layer(x, memory, causal=True),
+)
+SMALL = {"dropout": 0.0, "activation": "tanh"}
+case(
+    "TransformerEncoder",
+    lambda d: nn.TransformerEncoder.init(KEY, 2, 2, 1, 3, dtype=d, norm=True, **SMALL),
+    [(2, 2)],
+    order=1,
+)
+case(
+    "TransformerDecoder",
+    lambda d: nn.TransformerDecoder.init(KEY, 1, 2, 1, 3, dtype=d, **SMALL),
+    [(2, 2), (3, 2)],
+    order=1,
+)
+case(
+    "Transformer",
+    lambda d: nn.Transformer.init(KEY, 2, 1, 1, 1, 3, dtype=d, **SMALL),
+    [(2, 2), (3, 2)],
+    order=1,
+    call=lambda layer, x, y: layer(x, y, tgt_is_causal=True, src_is_causal=True),
+)
+case(
+    "ViTBlock",
+    lambda d: nn.ViTBlock.init(KEY, 4, 2, 3, dropout=0.5, attention_dropout=0.5, dtype=d),
+    [(2, 4)],
+    key=True,
+    order=1,
+)
+case("GatedMLP", lambda d: nn.GatedMLP.init(KEY, 2, 3, dtype=d), [(3, 2)])
+case(
+    "DecoderBlock",
+    lambda d: nn.DecoderBlock.init(KEY, 4, 2, 1, 3, dtype=d),
+    [(2, 4)],
+    order=1,
+)
