@@ -9,6 +9,8 @@ WITHOUT_COUNTERPART: dict[str, str] = {
     "functions of dtypes and classes, not of arrays": "can_cast finfo iinfo isdtype result_type",
     "PyTorch has no such function": "accuracy beta betainc betaln cbrt correlate convolve erfcinv "
     "gamma interp kl_div rel_entr sinusoidal_embedding unique_all linalg.logm linalg.sqrtm",
+    "PyTorch has them as parts of its cells alone": "lstm slstm tree_lstm mgu_cell",
+    "PyTorch packs sequences instead": "transpose_sequence",
     "PyTorch has no such loss or measure": "absolute_error squared_error squared_difference "
     "log_cosh hinge binary_accuracy precision recall f1_score classification_summary r2_score",
     "PyTorch has no such activation function": "crelu maxout sparse_plus sparse_sigmoid sparsemax "

@@ -79,9 +79,17 @@ class Measured:
 
 def programs() -> dict[str, Program]:
     """All programs by name."""
-    from benchmarks.operations import activations, algebra, arrays, elementwise, losses, networks
+    from benchmarks.operations import (
+        activations,
+        algebra,
+        arrays,
+        elementwise,
+        losses,
+        networks,
+        recurrent,
+    )
 
-    modules = (elementwise, networks, activations, losses, arrays, algebra)
+    modules = (elementwise, networks, activations, losses, recurrent, arrays, algebra)
     return {
         program.name: program
         for program in itertools.chain(*(module.PROGRAMS for module in modules))

@@ -27,15 +27,32 @@ from fdbr.nn.inception import Inception, MLPConv
 from fdbr.nn.inception_bn import InceptionBN
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
+from fdbr.nn.lstm_variants import PeepholeLSTMCell, ZoneoutLSTMCell
 from fdbr.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from fdbr.nn.pooling import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Flatten, MaxPool
+from fdbr.nn.recurrent import GRU, LSTM, RNN
+from fdbr.nn.recurrent_cells import GRUCell, LSTMCell, MGUCell, RNNCell
+from fdbr.nn.scanning import scan
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.nn.squeeze_excitation import SqueezeExcitation
 from fdbr.nn.transformer import TransformerDecoderLayer, TransformerEncoderLayer
+from fdbr.nn.tree_lstm import ChildSumTreeLSTM, NaryTreeLSTM
 from fdbr.nn.weights.chainer_state import load_chainer_npz, save_chainer_npz
 from fdbr.nn.weights.torch_state import load_torch_state, save_torch_state
 
 __all__ = [
+    "PeepholeLSTMCell",
+    "ZoneoutLSTMCell",
+    "GRU",
+    "LSTM",
+    "RNN",
+    "GRUCell",
+    "LSTMCell",
+    "MGUCell",
+    "RNNCell",
+    "scan",
+    "ChildSumTreeLSTM",
+    "NaryTreeLSTM",
     "AdaptiveAvgPool",
     "AdaptiveMaxPool",
     "AvgPool",

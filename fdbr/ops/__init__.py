@@ -25,6 +25,13 @@ from fdbr.ops.inspection import VERSIONS, __array_namespace_info__
 from fdbr.ops.networks.activation import log_softmax, logsumexp, relu, softmax
 from fdbr.ops.networks.adaptive_pooling import adaptive_avg_pool, adaptive_max_pool
 from fdbr.ops.networks.attention import scaled_dot_product_attention
+from fdbr.ops.networks.cells import (
+    gru_cell,
+    lstm_cell,
+    mgu_cell,
+    rnn_relu_cell,
+    rnn_tanh_cell,
+)
 from fdbr.ops.networks.convolution import conv, conv_transpose
 from fdbr.ops.networks.dropout import drop_path, dropout, spatial_dropout
 from fdbr.ops.networks.embedding import embed
@@ -32,6 +39,7 @@ from fdbr.ops.networks.gates import *
 from fdbr.ops.networks.losses.classification import *
 from fdbr.ops.networks.losses.metrics import *
 from fdbr.ops.networks.losses.regression import *
+from fdbr.ops.networks.n_step import n_step_gru, n_step_lstm, n_step_rnn
 from fdbr.ops.networks.nonlinearities import *
 from fdbr.ops.networks.normalization import (
     batch_norm,
@@ -44,6 +52,8 @@ from fdbr.ops.networks.one_hot import one_hot
 from fdbr.ops.networks.pooling import avg_pool, max_pool
 from fdbr.ops.networks.positions import rotary_embedding, sinusoidal_embedding
 from fdbr.ops.networks.rectifiers import *
+from fdbr.ops.networks.sequences import pad_sequence, transpose_sequence
+from fdbr.ops.networks.units import lstm, slstm, tree_lstm
 from fdbr.ops.padding import *
 from fdbr.ops.products import dot, einsum, inner, linear, matmul, outer, tensordot, vecdot
 from fdbr.ops.reductions import *

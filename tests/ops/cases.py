@@ -885,5 +885,6 @@ from ops import (  # noqa: E402
     cases_networks,  # noqa: F401
     cases_normalization,  # noqa: F401
     cases_pooling,  # noqa: F401
+    cases_recurrent,  # noqa: F401
     cases_special,  # noqa: F401
 )

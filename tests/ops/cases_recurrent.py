@@ -1,0 +1,276 @@
+"""Cases of recurrent cells, of layers of them over sequences, and of lists of sequences."""
+
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops
+from ops.cases import CASES, case
+from ops.seeds import several
+
+_FIRST = len(CASES)
+
+
+def sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm(c: Any, x: Any) -> Any:
+    i, f, g, o = np.split(x, 4, axis=-1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return c, sigmoid(o) * np.tanh(c)
+
+
+def joined(out: Any) -> Any:
+    return ops.concat([ops.reshape(part, -1) for part in out])
+
+
+def flat(out: Any) -> Any:
+    return np.concatenate([np.reshape(part, -1) for part in out])
+
+
+case(
+    "lstm",
+    several((2, 1), (2, 4)),
+    lambda c, x: flat(lstm(c, x)),
+    lambda c, x: joined(ops.lstm(c, x)),
+)
+case(
+    "lstm",
+    several((3, 1), (2, 4)),
+    lambda c, x: flat((np.append(lstm(c[:2], x)[0], c[2:]), lstm(c[:2], x)[1])),
+    lambda c, x: joined(ops.lstm(c, x)),
+    "a sequence that has ended",
+)
+case(
+    "lstm",
+    several((1, 2, 1), (1, 8, 1)),
+    lambda c, x: flat(lstm(c[..., 0], x.reshape(1, 2, 4)[..., [1, 2, 0, 3]].mT.reshape(1, 8))),
+    lambda c, x: joined(ops.lstm(c, x, interleaved=True)),
+    "interleaved",
+)
+case(
+    "lstm",
+    several((1, 2), (1, 8)),
+    lambda c, x: lstm(c, x)[1],
+    lambda c, x: ops.lstm(c, x)[1],
+    "output alone",
+)
+
+
+def slstm(c1: Any, c2: Any, x1: Any, x2: Any) -> Any:
+    a, i, f, o = np.moveaxis(x1.reshape(*c1.shape, 4), -1, 0)
+    b, j, g, p = np.moveaxis(x2.reshape(*c1.shape, 4), -1, 0)
+    new = sigmoid(i) * np.tanh(a) + sigmoid(j) * np.tanh(b)
+    c = new + sigmoid(f) * c1 + sigmoid(g) * c2
+    return c, sigmoid(o + p) * np.tanh(c)
+
+
+case(
+    "slstm",
+    several((1, 2), (1, 2), (1, 8), (1, 8)),
+    lambda *args: flat(slstm(*args)),
+    lambda *args: joined(ops.slstm(*args)),
+)
+
+
+def tree_lstm(*cs: Any) -> Any:
+    *cs, x = cs
+    a, i, o, *forget = np.split(x, 3 + len(cs), axis=-1)
+    c = sigmoid(i) * np.tanh(a) + sum(sigmoid(f) * c for f, c in zip(forget, cs, strict=True))
+    return c, sigmoid(o) * np.tanh(c)
+
+
+for setting, shapes in (("", [(1, 2)] * 2), ("leaf", []), ("one child", [(2, 1)])):
+    rows, size = shapes[0] if shapes else (1, 2)
+    case(
+        "tree_lstm",
+        several(*shapes, (rows, (3 + len(shapes)) * size)),
+        lambda *args: flat(tree_lstm(*args)),
+        lambda *args: joined(ops.tree_lstm(*args)),
+        setting,
+    )
+
+
+# --- cells --------------------------------------------------------------------------
+
+
+def lstm_cell(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any = 0.0, d: Any = 0.0) -> Any:
+    c, h = lstm(c, x @ w.T + b + h @ u.T + d)
+    return h, c
+
+
+def gru_cell(x: Any, h: Any, w: Any, u: Any, b: Any = 0.0, d: Any = 0.0) -> Any:
+    (xr, xz, xn), (hr, hz, hn) = np.split(x @ w.T + b, 3, -1), np.split(h @ u.T + d, 3, -1)
+    z, n = sigmoid(xz + hz), np.tanh(xn + sigmoid(xr + hr) * hn)
+    return (1 - z) * n + z * h
+
+
+def reset_first(x: Any, h: Any, w: Any, u: Any, b: Any) -> Any:
+    xr, xz, xn = np.split(x @ w.T, 3, -1)
+    (ur, uz, un), (br, bz, bn) = np.split(u, 3), np.split(b, 3)
+    r, z = sigmoid(xr + h @ ur.T + br), sigmoid(xz + h @ uz.T + bz)
+    return (1 - z) * h + z * np.tanh(xn + (r * h) @ un.T + bn)
+
+
+def mgu_cell(x: Any, h: Any, w: Any, u: Any, b: Any = 0.0, d: Any = 0.0) -> Any:
+    (xf, xn), (uf, un) = np.split(x @ w.T + b + d, 2, -1), np.split(u, 2)
+    f = sigmoid(xf + h @ uf.T)
+    return (1 - f) * h + f * np.tanh(xn + (f * h) @ un.T)
+
+
+def simple(activation: Any) -> Any:
+    return lambda x, h, w, u, b=0.0, d=0.0: activation(x @ w.T + b + h @ u.T + d)
+
+
+case(
+    "lstm_cell",
+    several((2, 1), (2, 1), (2, 1), (4, 1), (4, 1), (4,), (4,)),
+    lambda *args: flat(lstm_cell(*args)),
+    lambda x, h, c, *weights: joined(ops.lstm_cell(x, (h, c), *weights)),
+)
+for op, gates, reference in (
+    ("gru_cell", 3, gru_cell),
+    ("mgu_cell", 2, mgu_cell),
+    ("rnn_tanh_cell", 1, simple(np.tanh)),
+):
+    case(
+        op,
+        several((2, 1), (2, 2), (2 * gates, 1), (2 * gates, 2)),
+        reference,
+        getattr(ops, op),
+    )
+    case(
+        op,
+        several((1,), (1,), (gates, 1), (gates, 1), (gates,), (gates,)),
+        reference,
+        getattr(ops, op),
+        "one example, biases",
+    )
+case(
+    "gru_cell",
+    several((1, 1), (1, 1), (3, 1), (3, 1), (3,)),
+    reset_first,
+    lambda x, h, w, u, b: ops.gru_cell(x, h, w, u, None, b, reset_first=True),
+    "reset first",
+)
+case(
+    "rnn_relu_cell",
+    several((1, 1), (1, 2), (2, 1), (2, 2), (2,)),
+    lambda x, h, w, u, b: (x + 16) @ (abs(w) + 1).T + abs(h) @ abs(u).T + b,
+    lambda x, h, w, u, b: ops.rnn_relu_cell(x + 16, ops.abs(h), ops.abs(w) + 1, ops.abs(u), b),
+    "linear part",
+)
+
+
+# --- sequences ----------------------------------------------------------------------
+
+
+def over(step: Any, states: Any, xs: Any) -> Any:
+    """One layer over each sequence by itself: the last states, and the outputs."""
+    ends, ys = [], []
+    for i, x in enumerate(xs):
+        state, rows = tuple(part[i] for part in states), []
+        for row in x:
+            state = step(row, *state)
+            rows.append(state[0])
+        ends.append(state)
+        ys.append(np.stack(rows))
+    return [np.stack(parts) for parts in zip(*ends, strict=True)], ys
+
+
+def two_ways(step: Any, back: Any, states: Any, xs: Any) -> Any:
+    """The same there and back."""
+    ends, ys = over(step, [part[0] for part in states], xs)
+    others, zs = over(back, [part[1] for part in states], [x[::-1] for x in xs])
+    both = [np.stack(pair) for pair in zip(ends, others, strict=True)]
+    return both, [np.concatenate([y, z[::-1]], -1) for y, z in zip(ys, zs, strict=True)]
+
+
+def _lstm_reference(h: Any, c: Any, w: Any, u: Any, *xs: Any) -> Any:
+    (hy, cy), ys = over(lambda x, h, c: lstm_cell(x, h, c, w, u), (h[0], c[0]), xs)
+    return flat([hy, cy, *ys])
+
+
+def _lstm_steps(h: Any, c: Any, w: Any, u: Any, *xs: Any) -> Any:
+    hy, cy, ys = ops.n_step_lstm(h, c, [(w, u)], None, list(xs))
+    return joined([hy, cy, *ys])
+
+
+case(
+    "n_step_lstm",
+    several((1, 2, 1), (1, 2, 1), (4, 1), (4, 1), (1, 1), (2, 1)),
+    _lstm_reference,
+    _lstm_steps,
+)
+
+
+def _gru_reference(h: Any, w: Any, u: Any, v: Any, t: Any, *xs: Any) -> Any:
+    there, back = (lambda x, h: (gru_cell(x, h, w, u),)), (lambda x, h: (gru_cell(x, h, v, t),))
+    (hy,), ys = two_ways(there, back, (h,), xs)
+    return flat([hy, *ys])
+
+
+def _gru_steps(h: Any, w: Any, u: Any, v: Any, t: Any, *xs: Any) -> Any:
+    hy, ys = ops.n_step_gru(h, [(w, u), (v, t)], None, list(xs), bidirectional=True)
+    return joined([hy, *ys])
+
+
+case(
+    "n_step_gru",
+    several((2, 2, 1), (3, 1), (3, 1), (3, 1), (3, 1), (2, 1), (1, 1)),
+    _gru_reference,
+    _gru_steps,
+    "both directions",
+)
+
+
+def _rnn_reference(w: Any, u: Any, b: Any, v: Any, t: Any, *xs: Any) -> Any:
+    zeros = (np.zeros((len(xs), 1)),)
+    one = over(lambda x, h: (np.tanh(x @ w.T + b + h @ u.T),), zeros, xs)
+    two = over(lambda x, h: (np.tanh(x @ v.T + h @ t.T),), zeros, one[1])
+    return flat([*one[0], *two[0], *two[1]])
+
+
+def _rnn_steps(w: Any, u: Any, b: Any, v: Any, t: Any, *xs: Any) -> Any:
+    biases = [(b, None), (None, None)]
+    hy, ys = ops.n_step_rnn(None, [(w, u), (v, t)], biases, list(xs))
+    return joined([hy, *ys])
+
+
+case(
+    "n_step_rnn",
+    several((1, 2), (1, 1), (1,), (1, 1), (1, 1), (2, 2), (1, 2), (1, 2)),
+    _rnn_reference,
+    _rnn_steps,
+    "two layers",
+)
+
+
+def _padded(x: Any, y: Any) -> Any:
+    return np.stack([x, np.concatenate([y, np.full((1, *y.shape[1:]), 0.5)])], axis=1)
+
+
+case(
+    "pad_sequence",
+    several((2, 2), (1, 2)),
+    _padded,
+    lambda x, y: ops.pad_sequence([x, y], padding_value=0.5),
+)
+case(
+    "pad_sequence",
+    several((2,), (0,)),
+    lambda x, y: np.stack([np.append(x, 0), np.zeros(3)]),
+    lambda x, y: ops.pad_sequence([x, y], batch_first=True, length=3),
+    "longer",
+)
+case(
+    "transpose_sequence",
+    several((2, 2), (1, 2), (1, 2)),
+    lambda x, y, z: np.concatenate([x[:1], y, z, 2 * x[1:]]),
+    lambda x, y, z: ops.concat(
+        [part * (i + 1) for i, part in enumerate(ops.transpose_sequence([x, y, z]))]
+    ),
+)
+
+OWN = CASES[_FIRST:]
