@@ -16,6 +16,8 @@ WITHOUT_COUNTERPART: dict[str, str] = {
     "PyTorch has no such activation function": "crelu maxout sparse_plus sparse_sigmoid sparsemax "
     "squareplus",
     "it is one number for each channel or example: dropout is timed": "drop_path spatial_dropout",
+    "PyTorch has no such random function": "gaussian gaussian_dropout simplified_dropconnect "
+    "zoneout",
     "it makes a view of foreign memory": "from_dlpack",
     "its cost is that of the function it calls": "linalg.cg",
     "functions of SciPy that have no program: PyTorch lacks nearly all of them": "special.*",

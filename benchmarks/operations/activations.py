@@ -1,4 +1,4 @@
-"""Activation functions with kinks, of whole axes, and with parameters."""
+"""Activation functions with kinks, of whole axes, with parameters, and by chance."""
 
 from typing import Any
 
@@ -59,4 +59,35 @@ _OF_AXES = [
     ),
 ]
 
-PROGRAMS = [*_POINTWISE, *_OF_AXES]
+
+def _key() -> Any:
+    from fdbr import random
+
+    return random.key(0)
+
+
+_BY_CHANCE = [
+    Program(
+        "alpha_dropout",
+        _normal,
+        lambda o, x: o.alpha_dropout(x, 0.5, key=_key()),
+        lambda t, x: t.nn.functional.alpha_dropout(x, 0.5, training=True),
+        alike=False,
+    ),
+    Program(
+        "rrelu",
+        _normal,
+        lambda o, x: o.rrelu(x, key=_key()),
+        lambda t, x: t.nn.functional.rrelu(x, training=True),
+        alike=False,
+    ),
+    Program(
+        "gumbel_softmax",
+        _rows,
+        lambda o, x: o.gumbel_softmax(x, key=_key()),
+        lambda t, x: t.nn.functional.gumbel_softmax(x),
+        alike=False,
+    ),
+]
+
+PROGRAMS = [*_POINTWISE, *_OF_AXES, *_BY_CHANCE]

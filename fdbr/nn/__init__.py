@@ -19,7 +19,14 @@ from fdbr.nn.convolution import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
-from fdbr.nn.dropout import Dropout, StochasticDepth
+from fdbr.nn.dropout import (
+    AlphaDropout,
+    Dropout,
+    GaussianDropout,
+    SimplifiedDropconnect,
+    SpatialDropout,
+    StochasticDepth,
+)
 from fdbr.nn.embedding import Embed, PositionalEmbedding, SinusoidalEmbedding
 from fdbr.nn.encoders import Transformer, TransformerDecoder, TransformerEncoder
 from fdbr.nn.grouped_attention import GroupedQueryAttention
@@ -56,6 +63,7 @@ __all__ = [
     "AdaptiveAvgPool",
     "AdaptiveMaxPool",
     "AvgPool",
+    "AlphaDropout",
     "BatchNorm",
     "Conv",
     "Conv1d",
@@ -69,6 +77,7 @@ __all__ = [
     "Dropout",
     "Embed",
     "Flatten",
+    "GaussianDropout",
     "GroupNorm",
     "Inception",
     "InceptionBN",
@@ -85,6 +94,8 @@ __all__ = [
     "Sequential",
     "SinusoidalEmbedding",
     "SqueezeExcitation",
+    "SimplifiedDropconnect",
+    "SpatialDropout",
     "StochasticDepth",
     "DecoderBlock",
     "GatedMLP",

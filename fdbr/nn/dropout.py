@@ -2,14 +2,24 @@
 
 from typing import Any, Self
 
-from fdbr import ops
-from fdbr.messages import describe
+import numpy as np
+
+from fdbr import ops, random
+from fdbr.messages import describe, integer
+from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.ops.networks.dropout import proper_rate
 from fdbr.tree import frozen, static
 from fdbr.whereabouts import placed
 
-__all__ = ["Dropout", "StochasticDepth"]
+__all__ = [
+    "AlphaDropout",
+    "Dropout",
+    "GaussianDropout",
+    "SimplifiedDropconnect",
+    "SpatialDropout",
+    "StochasticDepth",
+]
 
 
 def needed_key(name: str, key: Any) -> Any:
@@ -25,7 +35,22 @@ def needed_key(name: str, key: Any) -> Any:
 
 
 @frozen
-class Dropout(Layer):
+class _LeavingOut(Layer):
+    """What layers of one rate have in common."""
+
+    rate: float = static(default=0.5)
+
+    def __init__(self, rate: float = 0.5, *, p: float | None = None) -> None:
+        rate = proper_rate(f"fdbr.nn.{type(self).__name__}", rate if p is None else p)
+        self.__attrs_init__(rate)  # type: ignore[attr-defined]
+
+    def __call__(self, x: Any) -> Any:
+        """The input itself."""
+        return x
+
+
+@frozen(init=False)
+class Dropout(_LeavingOut):
     """In training, each element is 0 with probability ``rate``, and divided by ``1 - rate`` else.
 
     Srivastava et al., *Dropout: a simple way to prevent neural networks from overfitting*, JMLR
@@ -51,16 +76,6 @@ class Dropout(Layer):
     [0.0, 2.0]
     """
 
-    rate: float = static(default=0.5)
-
-    def __init__(self, rate: float = 0.5, *, p: float | None = None) -> None:
-        rate = proper_rate("fdbr.nn.Dropout", rate if p is None else p)
-        self.__attrs_init__(rate)  # type: ignore[attr-defined]
-
-    def __call__(self, x: Any) -> Any:
-        """The input itself."""
-        return x
-
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
         """The input with elements left out, and the layer.
 
@@ -74,8 +89,122 @@ class Dropout(Layer):
         return ops.dropout(x, self.rate, key=needed_key("Dropout", key)), self
 
 
-@frozen
-class StochasticDepth(Layer):
+@frozen(init=False)
+class SpatialDropout(_LeavingOut):
+    """In training, whole channels are 0 with probability ``rate``; inputs are ``(N, C, ...)``.
+
+    PyTorch's ``Dropout2d``; Tompson et al., *Efficient object localization using convolutional
+    networks*, CVPR 2015.
+
+    Parameters
+    ----------
+    rate
+        A number in [0, 1); ``p`` is another name for it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``rate`` is no number in [0, 1).
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> y, _ = fdbr.nn.SpatialDropout(0.5).train(np.ones((1, 3, 2)), key=fdbr.random.key(0))
+    >>> y.tolist()
+    [[[2.0, 2.0], [2.0, 2.0], [0.0, 0.0]]]
+    """
+
+    def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
+        """The input with channels left out, and the layer.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no key, or ``x`` has no channels.
+        """
+        return ops.spatial_dropout(x, self.rate, key=needed_key("SpatialDropout", key)), self
+
+
+@frozen(init=False)
+class AlphaDropout(_LeavingOut):
+    """Dropout for networks of `fdbr.ops.selu`, that keeps mean 0 and variance 1.
+
+    Klambauer, Unterthiner, Mayr & Hochreiter, *Self-normalizing neural networks*, NIPS 2017.
+
+    Parameters
+    ----------
+    rate
+        A number in [0, 1); ``p`` is another name for it.
+    channels
+        Whether whole channels of inputs ``(N, C, ...)`` are left out.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``rate`` is no number in [0, 1).
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> y, _ = fdbr.nn.AlphaDropout(0.5).train(np.zeros(1000), key=fdbr.random.key(0))
+    >>> sorted(set(y.round(3).tolist()))
+    [-0.779, 0.779]
+    """
+
+    channels: bool = static(default=False)
+
+    def __init__(
+        self, rate: float = 0.5, *, p: float | None = None, channels: bool = False
+    ) -> None:
+        rate = proper_rate("fdbr.nn.AlphaDropout", rate if p is None else p)
+        self.__attrs_init__(rate, bool(channels))  # type: ignore[attr-defined]
+
+    def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
+        """The input with elements left out, and the layer.
+
+        Raises
+        ------
+        TypeError
+            If there is no key.
+        """
+        key = needed_key("AlphaDropout", key)
+        return ops.alpha_dropout(x, self.rate, channels=self.channels, key=key), self
+
+
+@frozen(init=False)
+class GaussianDropout(_LeavingOut):
+    """In training, each element times a normal number of mean 1 and variance ``rate / (1 - rate)``.
+
+    Srivastava et al., *Dropout*, JMLR 2014, section 10.
+
+    Parameters
+    ----------
+    rate
+        A number in [0, 1); ``p`` is another name for it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``rate`` is no number in [0, 1).
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> y, _ = fdbr.nn.GaussianDropout(0.2).train(np.ones(10_000), key=fdbr.random.key(0))
+    >>> round(float(y.std()), 1)
+    0.5
+    """
+
+    def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
+        """The input with noise, and the layer.
+
+        Raises
+        ------
+        TypeError
+            If there is no key.
+        """
+        return ops.gaussian_dropout(x, self.rate, key=needed_key("GaussianDropout", key)), self
+
+
+@frozen(init=False)
+class StochasticDepth(_LeavingOut):
     """In training, an example is 0 with probability ``rate``, and divided by ``1 - rate`` else.
 
     It stands at the end of a residual branch, ``x + drop(branch(x))``, which then is left out:
@@ -101,21 +230,15 @@ class StochasticDepth(Layer):
     [[2.0, 2.0], [2.0, 2.0], [0.0, 0.0], [0.0, 0.0], [2.0, 2.0]]
     """
 
-    rate: float = static(default=0.5)
     mode: str = static(default="row")
 
     def __init__(self, rate: float = 0.5, mode: str = "row", *, p: float | None = None) -> None:
         rate = proper_rate("fdbr.nn.StochasticDepth", rate if p is None else p)
         if mode not in ("row", "batch"):
             raise ValueError(
-                f"fdbr.nn.StochasticDepth: mode must be 'row' or 'batch', got "
-                f"{mode if isinstance(mode, str) else describe(mode)!r}"
+                f"fdbr.nn.StochasticDepth: mode must be 'row' or 'batch', got {describe(mode)}"
             )
         self.__attrs_init__(rate, mode)  # type: ignore[attr-defined]
-
-    def __call__(self, x: Any) -> Any:
-        """The input itself."""
-        return x
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
         """The input with examples left out, and the layer.
@@ -127,3 +250,103 @@ class StochasticDepth(Layer):
         """
         key = needed_key("StochasticDepth", key)
         return ops.drop_path(x, self.rate, mode=self.mode, key=key), self
+
+
+@frozen
+class SimplifiedDropconnect(Layer):
+    """A fully connected layer, of whose weight training leaves elements out by chance.
+
+    After Wan et al., *Regularization of neural networks using DropConnect*, ICML 2013.
+
+    Attributes
+    ----------
+    weight, bias
+        As of `Linear`.
+    rate
+        The probability of an element to be left out, in [0, 1).
+    batchwise
+        Whether each example leaves out its own elements.
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> layer = fdbr.nn.SimplifiedDropconnect.init(fdbr.random.key(0), 3, 2)
+    >>> y, _ = layer.train(np.ones((4, 3), np.float32), key=fdbr.random.key(1))
+    >>> y.shape
+    (4, 2)
+    """
+
+    weight: Any
+    bias: Any
+    rate: float = static(default=0.5)
+    batchwise: bool = static(default=True)
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        in_features: int,
+        out_features: int,
+        *,
+        rate: float = 0.5,
+        batchwise: bool = True,
+        bias: bool = True,
+        weight_init: initializers.Initializer | None = None,
+        bias_init: initializers.Initializer | None = None,
+        dtype: Any = np.float32,
+    ) -> Self:
+        """A layer with fresh parameters.
+
+        Parameters
+        ----------
+        key
+            A key.
+        in_features, out_features
+            The lengths of the last axes of the input and the output.
+        rate, batchwise
+            The settings.
+        bias
+            Whether the layer has a bias.
+        weight_init, bias_init
+            ``init(key, shape, dtype)``; by default LeCun's normal distribution, and zeros.
+        dtype
+            The dtype of the parameters.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a number of features is no positive integer, or ``rate`` not in [0, 1).
+        """
+        where = "fdbr.nn.SimplifiedDropconnect.init"
+        rate = proper_rate(where, rate)
+        sizes = (
+            integer(where, "out_features", out_features, least=1),
+            integer(where, "in_features", in_features, least=1),
+        )
+        weight_key, bias_key = random.split(key)
+        weight = (weight_init or initializers.lecun_normal())(weight_key, sizes, dtype)
+        shift = None
+        if bias:
+            shift = (bias_init or initializers.zeros())(bias_key, sizes[:1], dtype)
+        return cls(weight, shift, rate, bool(batchwise))
+
+    def __call__(self, x: Any) -> Any:
+        """The output by the whole weight."""
+        return ops.linear(x, self.weight, self.bias)
+
+    def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
+        """The output by a part of the weight, and the layer.
+
+        Raises
+        ------
+        TypeError
+            If there is no key.
+        """
+        out = ops.simplified_dropconnect(
+            x,
+            self.weight,
+            self.bias,
+            self.rate,
+            batchwise=self.batchwise,
+            key=needed_key("SimplifiedDropconnect", key),
+        )
+        return out, self

@@ -40,6 +40,7 @@ from fdbr.ops.networks.losses.classification import *
 from fdbr.ops.networks.losses.metrics import *
 from fdbr.ops.networks.losses.regression import *
 from fdbr.ops.networks.n_step import n_step_gru, n_step_lstm, n_step_rnn
+from fdbr.ops.networks.noise import *
 from fdbr.ops.networks.nonlinearities import *
 from fdbr.ops.networks.normalization import (
     batch_norm,

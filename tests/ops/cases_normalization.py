@@ -1,10 +1,19 @@
 """Cases of normalisation, and of what leaves something out by chance."""
 
 import numpy as np
+import scipy.special as sp
 
 from fdbr import ops
 from fdbr.backend import array_module
-from ops.cases_networks import KEY, of_shape
+from ops.cases import case
+from ops.cases_networks import KEY
+from ops.seeds import several
+
+
+def of_shape(op, shapes, function, reference, setting=""):
+    """A case of arrays of one shape, or of several."""
+    shapes = shapes if isinstance(shapes[0], tuple) else (shapes,)
+    case(op, several(*shapes), reference, function, setting)
 
 
 def stay(shape, rate):
@@ -37,4 +46,84 @@ of_shape(
     lambda x: ops.drop_path(x, 0.5, mode="batch", key=key_of(x)),
     lambda x: x * stay((1, 1), 0.5) * 2,
     "of a batch",
+)
+
+
+# --- noise --------------------------------------------------------------------------
+
+
+def unit(shape):
+    """Draws between 0 and 1."""
+    words = np.random.Philox(key=KEY).random_raw(int(np.prod(shape))).reshape(shape)
+    return ((words >> np.uint64(12)).astype(float) + 0.5) * 2.0**-52
+
+
+END = -1.7580993408473766
+of_shape(
+    "alpha_dropout",
+    (2, 3),
+    lambda x: ops.alpha_dropout(x, 0.25, key=key_of(x)),
+    lambda x: (
+        (np.where(stay((2, 3), 0.25), x, END) - 0.25 * END) / np.sqrt((END**2 / 4 + 1) * 0.75)
+    ),
+)
+of_shape(
+    "alpha_dropout",
+    (2, 3, 2),
+    lambda x: ops.alpha_dropout(x, 0.25, channels=True, key=key_of(x)),
+    lambda x: (
+        (np.where(stay((2, 3, 1), 0.25), x, END) - 0.25 * END) / np.sqrt((END**2 / 4 + 1) * 0.75)
+    ),
+    "channels",
+)
+of_shape(
+    "gaussian_dropout",
+    (2, 3),
+    lambda x: ops.gaussian_dropout(x, 0.2, key=key_of(x)),
+    lambda x: x * (1 + 0.5 * sp.ndtri(unit((2, 3)))),
+)
+of_shape(
+    "zoneout",
+    ((2, 3), (2, 3)),
+    lambda h, x: ops.zoneout(h, x, 0.25, key=key_of(x)),
+    lambda h, x: np.where(stay((2, 3), 0.25), x, h),
+)
+of_shape(
+    "rrelu",
+    (2, 3),
+    lambda x: ops.rrelu(x + 1 / 16, 0.25, 0.5, key=key_of(x)),
+    lambda x: np.where(x + 1 / 16 > 0, 1, 0.25 + unit((2, 3)) / 4) * (x + 1 / 16),
+)
+of_shape(
+    "rrelu",
+    (4,),
+    lambda x: ops.rrelu(x + 1 / 16),
+    lambda x: np.where(x + 1 / 16 > 0, 1, 11 / 48) * (x + 1 / 16),
+    "in inference",
+)
+of_shape(
+    "gaussian",
+    ((2, 2), (2, 2)),
+    lambda m, v: ops.gaussian(m, v, key=key_of(m)),
+    lambda m, v: m + np.exp(v / 2) * sp.ndtri(unit((2, 2))),
+)
+of_shape(
+    "gumbel_softmax",
+    (2, 3),
+    lambda x: ops.gumbel_softmax(x, 0.5, axis=0, key=key_of(x)),
+    lambda x: sp.softmax((x - np.log(-np.log(unit((2, 3))))) / 0.5, axis=0),
+)
+DROPPED = [(2, 3), (2, 3), (2,)]
+of_shape(
+    "simplified_dropconnect",
+    DROPPED,
+    lambda x, w, b: ops.simplified_dropconnect(x, w, b, 0.25, key=key_of(x)),
+    lambda x, w, b: np.einsum("ni,noi->no", x, w * stay((2, 2, 3), 0.25) / 0.75) + b,
+)
+of_shape(
+    "simplified_dropconnect",
+    DROPPED[:2],
+    lambda x, w: ops.simplified_dropconnect(x, w, rate=0.25, batchwise=False, key=key_of(x)),
+    lambda x, w: x @ (w * stay((2, 3), 0.25) / 0.75).T,
+    "one mask",
 )

@@ -101,6 +101,11 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
         lambda x: dispatch(registry["random_words"], (_key(x), 0), {"shape": (3,), "use": 0}),
     ),
     "support": (TRUTH, lambda x: dispatch(registry["support"], (x,), {"axis": 0})),
+    "largest": (STEPS, lambda x: dispatch(registry["largest"], (x,), {"axis": 0})),
+    "noise": (
+        EXACT,
+        lambda x: dispatch(registry["noise"], (_key(x),), {"shape": (3,), "law": "normal"}),
+    ),
     "kept": (
         EXACT,
         lambda x: dispatch(registry["kept"], (_key(x),), {"shape": (3,), "share": 0.5}),
@@ -149,7 +154,7 @@ REAL: dict[str, str] = {
     **dict.fromkeys("atan2 copysign hypot cbrt softsign ldexp".split(), ANGLE),
     **dict.fromkeys(
         "hard_sigmoid hard_swish hard_silu hard_shrink soft_shrink sparse_plus sparse_sigmoid "
-        "crelu prelu sparsemax".split(),
+        "crelu prelu rrelu sparsemax".split(),
         ORDER,
     ),
     **dict.fromkeys("swish squareplus".split(), SERIES),

@@ -213,7 +213,8 @@ def from_second_axis(function: str, name: str, value: Any, x: Any) -> Any:
     heavy="backward",
     compound=True,
 )
-def _prelu(xp: Any, x: Array, weight: Array) -> Array:
+def sloped(xp: Any, x: Array, weight: Array) -> Array:
+    """``x`` where it is positive, and elsewhere times a weight that broadcasts."""
     return clipped(xp, x, 0, math.inf) + weight * clipped(xp, x, -math.inf, 0)
 
 
@@ -243,7 +244,7 @@ def prelu(x: Array, weight: Array, /) -> Any:
     """
     x = floating(x)
     refuse_complex("prelu", x)
-    return _prelu(x, from_second_axis("prelu", "weight", weight, x))
+    return sloped(x, from_second_axis("prelu", "weight", weight, x))
 
 
 def _swish_slope(x: Any, beta: Any) -> Any:
