@@ -1,7 +1,7 @@
 """Blocks of vision transformers and of today's language models, which begin with their norms."""
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -52,6 +52,11 @@ class ViTBlock(Composite):
     ln_2: LayerNorm
     mlp: Sequential
     dropout: float = static(default=0.0)
+
+    torch_names: ClassVar[dict[str, Any]] = {
+        "mlp.layers[0]": ("mlp.0", "~mlp.linear_1"),
+        "mlp.layers[3]": ("mlp.3", "~mlp.linear_2"),
+    }
 
     @classmethod
     def init(

@@ -246,8 +246,10 @@ class StochasticDepth(_LeavingOut):
         Raises
         ------
         TypeError
-            If there is no key.
+            If there is no key, and the rate is not 0.
         """
+        if not self.rate and key is None:
+            return x, self
         key = needed_key("StochasticDepth", key)
         return ops.drop_path(x, self.rate, mode=self.mode, key=key), self
 

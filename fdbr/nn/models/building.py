@@ -87,7 +87,8 @@ class Builder:
         self._made += 1
         return random.fold_in(self._key, self._made - 1)
 
-    def _options(self, stddev: float | None) -> dict[str, Any]:
+    def options(self, stddev: float | None = None) -> dict[str, Any]:
+        """The options of layers that have a weight."""
         default = self._default if stddev is None else Spread(stddev)
         return {"weight_init": self._init or default, "dtype": self.dtype}
 
@@ -96,14 +97,14 @@ class Builder:
     ) -> Conv:
         """A convolution that keeps sizes but for its stride, unless told its padding."""
         settings.setdefault("padding", kernel // 2)
-        options = self._options(settings.pop("stddev", None))
+        options = self.options(settings.pop("stddev", None))
         return Conv.init(self.key(), inputs, outputs, kernel, stride=stride, **settings, **options)
 
     def linear(
         self, inputs: int, outputs: int, stddev: float | None = None, **settings: Any
     ) -> Linear:
         """A fully connected layer."""
-        return Linear.init(self.key(), inputs, outputs, **settings, **self._options(stddev))
+        return Linear.init(self.key(), inputs, outputs, **settings, **self.options(stddev))
 
     def batch_norm(self, count: int) -> BatchNorm:
         """A batch normalisation."""
@@ -115,7 +116,7 @@ class Builder:
 
     def excitation(self, channels: int, squeezed: int, **settings: Any) -> SqueezeExcitation:
         """A squeeze and excitation."""
-        options = self._options(None)
+        options = self.options()
         return SqueezeExcitation.init(self.key(), channels, squeezed, **settings, **options)
 
     def weight(self, shape: tuple[int, ...], stddev: float) -> Any:

@@ -71,6 +71,9 @@ class _Watching:
         self._found = found
         self._wanted = wanted
 
+    def _left_out(self, x: Any, rate: float) -> Any:
+        return x
+
     def __getattr__(self, name: str) -> Any:
         part = getattr(self._whole, name)
         path = f"{self._path}.{name}"

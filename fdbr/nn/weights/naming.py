@@ -8,7 +8,8 @@ from paths below an object of it to names: ``torch_names`` for PyTorch's files a
 
 - a text, which stands for that part of the path, and may be made of several parts;
 - the empty text, of which there is nothing in the name (as of a `Sequential`'s ``layers``);
-- a tuple of texts: the name, and others under which the same array stands in files;
+- a tuple of texts: the name, and others under which the same array stands in files; one that begins
+  with ``~`` is older, and is read but not written;
 - `None`, of what is not in files, and stays as it is in the model.
 
 >>> import fdbr
@@ -53,6 +54,8 @@ class Entry:
         The object in whose field it lies; or the one at which its name ended.
     rest
         The path from there, where the name ended.
+    older
+        Names under which it may stand in older files.
     """
 
     number: int
@@ -60,6 +63,7 @@ class Entry:
     leaf: Any
     node: Any = None
     rest: str = ""
+    older: tuple[str, ...] = ()
 
 
 def entries(
@@ -87,7 +91,10 @@ def entries(
     for number, (accessor, leaf) in enumerate(zip(accessors, leaves, strict=True)):
         if is_array(leaf) or isinstance(leaf, Tracer) or type(leaf) in (bool, int, float, complex):
             steps, node, rest = _steps(model, accessor, names_of, ends)
-            found.append(Entry(number, _joined(steps, joint), leaf, node, rest))
+            names = _joined(steps, joint)
+            now = tuple(name for name in names if "~" not in name)
+            older = tuple(name.replace("~", "") for name in names if "~" in name)
+            found.append(Entry(number, now, leaf, node, rest, older))
     return found
 
 
@@ -175,8 +182,8 @@ def filled(
     known: set[str] = set()
     lists: dict[str, list[str]] = {"missing": [], "unexpected": [], "misshapen": []}
     for entry in wanted:
-        known.update(entry.names)
-        name = next((name for name in entry.names if name in given), None)
+        known.update(entry.names, entry.older)
+        name = next((name for name in (*entry.names, *entry.older) if name in given), None)
         if name is not None:
             chosen[entry.number] = name
             if text := _misfit(entry.leaf, given[name]):

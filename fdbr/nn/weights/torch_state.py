@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from fdbr.backend import is_array, lock
+from fdbr.classes import fields_of
 from fdbr.messages import describe
 from fdbr.nn.weights.naming import Entry, entries, filled, host
 from fdbr.nn.weights.safetensors_files import read_safetensors
@@ -39,7 +40,8 @@ def load_torch_state(model: Any, state: Any, *, strict: bool = True) -> Any:
     the members of a `Sequential` have their numbers alone.  A class whose fields are called
     otherwise than PyTorch's says so in ``torch_names``, a dict from fields to names:
     ``torch_names = {"proj": "out_proj"}``; of a name that is empty nothing is written, and one
-    that is `None` is in no state dict.  ``num_batches_tracked`` is passed by.
+    that is `None` is in no state dict.  ``num_batches_tracked`` is passed by, and so are names that
+    end as one of those in a class's ``torch_ignored``.
 
     Parameters
     ----------
@@ -75,15 +77,29 @@ def load_torch_state(model: Any, state: Any, *, strict: bool = True) -> Any:
     >>> fdbr.nn.load_torch_state(layer, state)
     Linear(weight=array([[1., 2.]], dtype=float32), bias=array([3.], dtype=float32))
     """
+    endings = tuple(f".{ending}" for ending in _ignored(model))
     return filled(
         "load_torch_state",
         model,
         torch_entries(model),
         _arrays(state),
-        ignored=_is_count,
+        ignored=lambda name: _is_count(name) or f".{name}".endswith(endings),
         optional=_is_count,
         strict=strict,
     )
+
+
+def _ignored(part: Any) -> set[str]:
+    """The endings of names that the classes of a model's parts pass by."""
+    if isinstance(part, tuple | list):
+        return set().union(*map(_ignored, part))
+    if isinstance(part, dict):
+        return _ignored(list(part.values()))
+    fields = fields_of(type(part))
+    if fields is None:
+        return set()
+    own = set(getattr(part, "torch_ignored", ()))
+    return own | _ignored([getattr(part, name) for name in fields[0]])
 
 
 def _is_count(name: str) -> bool:

@@ -1,0 +1,153 @@
+"""Texts made by a decoder, token by token."""
+
+import math
+from typing import Any
+
+from fdbr import ops, random
+from fdbr.messages import describe, integer
+
+__all__ = ["generate", "sample"]
+
+
+def generate(
+    model: Any,
+    key: Any,
+    tokens: Any,
+    length: int,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    cache: bool = True,
+) -> Any:
+    """Texts, continued by tokens that a model holds for likely.
+
+    Parameters
+    ----------
+    model
+        A decoder like `GPT2`: ``model(tokens)`` gives logits of the next tokens, shape
+        ``(*tokens.shape, vocabulary)``.
+    key
+        A key; with the same one the same texts come out.  It may be `None` with
+        ``temperature=0``.
+    tokens
+        How the texts begin: integers of shape ``(..., n)``, of which there is one at least.
+    length
+        How many tokens are added.
+    temperature, top_k, top_p
+        As for `sample`.
+    cache
+        Whether keys and values of attention are kept from token to token: the same texts, sooner.
+        A model without a method ``cache`` has to do without.
+
+    Returns
+    -------
+    array
+        Shape ``(..., n + length)``, which begins with ``tokens``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``tokens`` are no integers or none, or a setting is not of its kind.
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> sizes = dict(vocab_size=20, n_positions=16, n_embd=8, n_layer=1, n_head=2)
+    >>> model = nn.models.GPT2.init(fdbr.random.key(0), **sizes)
+    >>> begin = np.array([[3, 1, 4], [1, 5, 9]])
+    >>> texts = nn.models.generate(model, fdbr.random.key(1), begin, 5, temperature=0.8, top_k=10)
+    >>> texts.shape
+    (2, 8)
+    """
+    where = "fdbr.nn.models.generate"
+    tokens = ops.asarray(tokens)
+    count = integer(where, "length", length, least=0)
+    if tokens.dtype.kind not in "iu" or tokens.ndim < 1 or not tokens.shape[-1]:
+        raise ValueError(
+            f"{where}: tokens must be integers of shape (..., n), one at least in each text, got "
+            f"{describe(tokens)}"
+        )
+    settings: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    caches = model.cache(tokens.shape[:-1], tokens.shape[-1] + count) if cache and count else None
+    new = tokens
+    for i in range(count):
+        if caches is None:
+            logits = model(tokens)
+        else:
+            logits, caches = model(new, cache=caches)
+        own = None if key is None else random.fold_in(key, i)
+        new = ops.astype(sample(own, logits[..., -1, :], **settings), tokens.dtype)[..., None]
+        tokens = ops.concat([tokens, new], axis=-1)
+    return tokens
+
+
+def sample(
+    key: Any,
+    logits: Any,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+) -> Any:
+    """Integers drawn by their logits.
+
+    Parameters
+    ----------
+    key
+        A key; it may be `None` with ``temperature=0``.
+    logits
+        Shape ``(..., vocabulary)``.
+    temperature
+        By what logits are divided: below 1 the likely ones become likelier, and with 0 the
+        likeliest is taken.
+    top_k
+        How many of the likeliest may be drawn (and all that are as likely as the last of them).
+    top_p
+        Only as many of the likeliest may be drawn as together have this probability, after
+        ``temperature`` and ``top_k``: Holtzman et al., *The curious case of neural text
+        degeneration*, ICLR 2020.
+
+    Returns
+    -------
+    array
+        Integers of shape ``logits.shape[:-1]``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not of its kind, or there is no key.
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> logits = np.log(np.array([0.5, 0.3, 0.2]))
+    >>> draw = lambda i: int(nn.models.sample(fdbr.random.key(i), logits, top_p=0.6))
+    >>> sorted({draw(i) for i in range(20)})
+    [0, 1]
+    """
+    where = "fdbr.nn.models.sample"
+    logits = ops.asarray(logits)
+    if not temperature >= 0 or temperature == math.inf:
+        raise ValueError(f"{where}: temperature must be a number from 0 on, got {temperature!r}")
+    if top_k is not None:
+        top_k = min(integer(where, "top_k", top_k, least=1), logits.shape[-1])
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"{where}: top_p must be in (0, 1], got {top_p!r}")
+    if temperature == 0:
+        return ops.argmax(logits, axis=-1)
+    if key is None:
+        raise TypeError(
+            f"{where}: tokens are drawn by a key, and there is none; give one, or temperature=0"
+        )
+    logits = logits / temperature
+    if top_k is not None:
+        least = ops.sort(logits, axis=-1)[..., -top_k]
+        logits = ops.where(logits < least[..., None], -math.inf, logits)
+    if top_p is not None and top_p < 1:
+        ordered = ops.sort(logits, axis=-1, descending=True)
+        shares = ops.softmax(ordered)
+        above = ops.cumulative_sum(shares, axis=-1) - shares
+        least = ops.min(ops.where(above < top_p, ordered, math.inf), axis=-1, keepdims=True)
+        logits = ops.where(logits < least, -math.inf, logits)
+    return random.categorical(key, logits)

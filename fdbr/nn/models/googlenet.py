@@ -1,0 +1,289 @@
+"""GoogLeNet: blocks that look at their input through windows of several sizes side by side."""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.nn import initializers
+from fdbr.nn.composite import Composite
+from fdbr.nn.convolution import Conv
+from fdbr.nn.dropout import Dropout
+from fdbr.nn.linear import Linear
+from fdbr.nn.models.building import Builder, positive
+from fdbr.nn.models.network import ImageNetwork
+from fdbr.nn.normalization import BatchNorm
+from fdbr.nn.pooling import AdaptiveAvgPool, AvgPool, MaxPool
+from fdbr.nn.sequential import Sequential
+from fdbr.tree import frozen, static
+
+__all__ = ["BasicConv", "GoogLeNet", "GoogLeNetOutputs", "InceptionAux", "InceptionBranches"]
+
+_CHANNELS = {
+    "inception3a": (192, 64, 96, 128, 16, 32, 32),
+    "inception3b": (256, 128, 128, 192, 32, 96, 64),
+    "inception4a": (480, 192, 96, 208, 16, 48, 64),
+    "inception4b": (512, 160, 112, 224, 24, 64, 64),
+    "inception4c": (512, 128, 128, 256, 24, 64, 64),
+    "inception4d": (512, 112, 144, 288, 32, 64, 64),
+    "inception4e": (528, 256, 160, 320, 32, 128, 128),
+    "inception5a": (832, 256, 160, 320, 32, 128, 128),
+    "inception5b": (832, 384, 192, 384, 48, 128, 128),
+}
+"""How many channels go in; how many come out of the branches, and are within the second and the
+third: of 1 by 1, within and out of 3 by 3, within and out of 5 by 5, and after the pooling."""
+
+
+class GoogLeNetOutputs(NamedTuple):
+    """The outputs of `GoogLeNet` in training: the logits, and those of the auxiliary heads."""
+
+    logits: Any
+    aux_logits2: Any
+    aux_logits1: Any
+
+
+@frozen
+class BasicConv(Composite):
+    """A convolution, batch normalisation unless ``bn`` is `None`, and a rectifier."""
+
+    conv: Conv
+    bn: BatchNorm | None
+
+    def _forward(self, of: Any, x: Any) -> Any:
+        x = of.conv(x)
+        return ops.relu(x if of.bn is None else of.bn(x))
+
+
+@frozen
+class InceptionBranches(Composite):
+    """Four branches side by side: the outputs are joined along the channels.
+
+    Attributes
+    ----------
+    branch1, branch2, branch3, branch4
+        A convolution of 1 by 1; two with a last one of 3 by 3; two with another last one; a
+        pooling and a convolution of 1 by 1.
+    """
+
+    branch1: BasicConv
+    branch2: Sequential
+    branch3: Sequential
+    branch4: Sequential
+
+    def _forward(self, of: Any, x: Any) -> Any:
+        parts = [of.branch1(x), of.branch2(x), of.branch3(x), of.branch4(x)]
+        return ops.concat(parts, axis=1)
+
+
+@frozen
+class InceptionAux(Composite):
+    """An auxiliary head, which is trained to classify by what is halfway known.
+
+    Attributes
+    ----------
+    avgpool, conv, fc1, fc2, dropout
+        The layers; dropout stands before the last one.
+    """
+
+    avgpool: AdaptiveAvgPool | AvgPool
+    conv: BasicConv
+    fc1: Linear
+    fc2: Linear
+    dropout: Dropout
+
+    def _forward(self, of: Any, x: Any) -> Any:
+        x = of.conv(of.avgpool(x))
+        x = ops.relu(of.fc1(ops.reshape(x, (x.shape[0], -1))))
+        return of.fc2(of.dropout(x))
+
+
+@frozen
+class GoogLeNet(ImageNetwork):
+    """GoogLeNet, with batch normalisation as in torchvision, or as in the paper and in Chainer.
+
+    Szegedy et al., *Going deeper with convolutions*, CVPR 2015.  The fields are torchvision's
+    modules: 6,624,904 parameters without the auxiliary heads, 13,004,888 with them.
+
+    In training with auxiliary heads the output is `GoogLeNetOutputs`, of three logits.
+
+    Attributes
+    ----------
+    conv1 to maxpool2
+        What comes before the blocks.
+    inception3a to inception5b
+        The blocks, with poolings between.
+    aux1, aux2
+        Auxiliary heads on ``inception4a`` and ``inception4d``, or `None`.
+    avgpool, dropout, fc
+        What comes after the blocks.
+    local_norm
+        Whether local response normalisation stands beside the first poolings, as in the paper.
+
+    >>> import fdbr
+    >>> from fdbr import nn
+    >>> model = nn.models.GoogLeNet.init(fdbr.random.key(0), 10, width=4)
+    >>> images = fdbr.ops.ones((2, 3, 64, 64), dtype="float32")
+    >>> outputs, model = model.train(images, key=fdbr.random.key(1))
+    >>> outputs.aux_logits1.shape, model(images).shape
+    ((2, 10), (2, 10))
+    """
+
+    conv1: BasicConv
+    maxpool1: MaxPool
+    conv2: BasicConv
+    conv3: BasicConv
+    maxpool2: MaxPool
+    inception3a: InceptionBranches
+    inception3b: InceptionBranches
+    maxpool3: MaxPool
+    inception4a: InceptionBranches
+    inception4b: InceptionBranches
+    inception4c: InceptionBranches
+    inception4d: InceptionBranches
+    inception4e: InceptionBranches
+    maxpool4: MaxPool
+    inception5a: InceptionBranches
+    inception5b: InceptionBranches
+    aux1: InceptionAux | None
+    aux2: InceptionAux | None
+    avgpool: AdaptiveAvgPool
+    dropout: Dropout
+    fc: Linear
+    local_norm: bool = static(default=False)
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        classes: int = 1000,
+        *,
+        aux_logits: bool = True,
+        dropout: float | None = None,
+        dropout_aux: float | None = None,
+        width: int = 64,
+        in_channels: int = 3,
+        chainer: bool = False,
+        weight_init: initializers.Initializer | None = None,
+        dtype: Any = np.float32,
+    ) -> Self:
+        """A model with fresh parameters.
+
+        Parameters
+        ----------
+        key
+            A key.
+        classes
+            How many logits come out.
+        aux_logits
+            Whether there are the auxiliary heads.
+        dropout, dropout_aux
+            The rates of dropout before the last layer and in the auxiliary heads, in `train`: by
+            default torchvision's 0.2 and 0.7, with ``chainer`` 0.4 and 0.
+        width
+            How many channels the first convolution has; all other numbers are in proportion.
+        in_channels
+            How many channels images have.
+        chainer
+            Whether the model is that of the paper, as in Chainer and in Caffe: convolutions with
+            a bias and no batch normalisation, local response normalisation, windows of 5 by 5
+            (torchvision has 3 by 3 there), other poolings.
+        weight_init
+            ``init(key, shape, dtype)`` for all weights; by default uniform numbers of standard
+            deviation 0.01, as torchvision's; with ``chainer`` LeCun's.
+        dtype
+            The dtype of the parameters.
+        """
+        positive(cls, classes=classes, width=width, in_channels=in_channels)
+        if chainer and weight_init is None:
+            weight_init = initializers.lecun_uniform()
+        of = Builder(key, weight_init, dtype, stddev=0.01, eps=1e-3)
+        make = _Parts(of, width, chainer)
+        fields: dict[str, Any] = {
+            "conv1": make.conv(in_channels, make.sized(64), 7, 2),
+            "maxpool1": MaxPool(3, stride=2, ceil_mode=True),
+            "conv2": make.conv(make.sized(64), make.sized(64), 1),
+            "conv3": make.conv(make.sized(64), make.sized(192), 3),
+            "maxpool2": MaxPool(3, stride=2, ceil_mode=True),
+            "maxpool3": MaxPool(3, stride=2, ceil_mode=True),
+            "maxpool4": MaxPool(3 if chainer else 2, stride=2, ceil_mode=True),
+            "avgpool": AdaptiveAvgPool(1),
+            "aux1": None,
+            "aux2": None,
+        }
+        inputs = make.sized(192)
+        outputs = {}
+        for name, (_, *channels) in _CHANNELS.items():
+            fields[name], inputs = make.branches(inputs, *map(make.sized, channels))
+            outputs[name] = inputs
+        rates = (0.4, 0.0) if chainer else (0.2, 0.7)
+        if aux_logits:
+            rate = rates[1] if dropout_aux is None else dropout_aux
+            fields["aux1"] = make.head(outputs["inception4a"], classes, rate)
+            fields["aux2"] = make.head(outputs["inception4d"], classes, rate)
+        fields["dropout"] = Dropout(rates[0] if dropout is None else dropout)
+        fields["fc"] = of.linear(inputs, classes)
+        return cls(**fields, local_norm=chainer)
+
+    def _forward(self, of: Any, x: Any) -> Any:
+        x = self._normed(of.maxpool1(of.conv1(x)))
+        x = of.maxpool2(self._normed(of.conv3(of.conv2(x))))
+        x = of.maxpool3(of.inception3b(of.inception3a(x)))
+        x = of.inception4a(x)
+        heads = of.training and self.aux1 is not None
+        first = of.aux1(x) if heads else None
+        x = of.inception4d(of.inception4c(of.inception4b(x)))
+        second = of.aux2(x) if heads else None
+        x = of.maxpool4(of.inception4e(x))
+        x = of.avgpool(of.inception5b(of.inception5a(x)))
+        logits = of.fc(of.dropout(ops.reshape(x, x.shape[:2])))
+        return GoogLeNetOutputs(logits, second, first) if heads else logits
+
+    def _normed(self, x: Any) -> Any:
+        """Local response normalisation over five channels, where the model has it."""
+        if not self.local_norm:
+            return x
+        squares = ops.pad(x * x, ((0, 0), (2, 2), (0, 0), (0, 0)))
+        near = sum(squares[:, i : i + x.shape[1]] for i in range(5))
+        return x / (1 + (1e-4 / 5) * near) ** 0.75
+
+
+class _Parts:
+    """Makes what GoogLeNet is made of."""
+
+    def __init__(self, of: Builder, width: int, chainer: bool) -> None:
+        self.of = of
+        self.width = width
+        self.chainer = chainer
+
+    def sized(self, count: int) -> int:
+        """A number of channels in proportion."""
+        return max(count * self.width // 64, 1)
+
+    def conv(self, inputs: int, outputs: int, kernel: int, stride: int = 1) -> BasicConv:
+        """A convolution with what follows it."""
+        conv = self.of.conv(inputs, outputs, kernel, stride, bias=self.chainer)
+        return BasicConv(conv, None if self.chainer else self.of.batch_norm(outputs))
+
+    def branches(self, inputs: int, *channels: int) -> tuple[InceptionBranches, int]:
+        """A block, and how many channels come out of it."""
+        one, within3, three, within5, five, pooled = channels
+        block = InceptionBranches(
+            self.conv(inputs, one, 1),
+            Sequential(self.conv(inputs, within3, 1), self.conv(within3, three, 3)),
+            Sequential(
+                self.conv(inputs, within5, 1), self.conv(within5, five, 5 if self.chainer else 3)
+            ),
+            Sequential(MaxPool(3, stride=1, padding=1), self.conv(inputs, pooled, 1)),
+        )
+        return block, one + three + five + pooled
+
+    def head(self, inputs: int, classes: int, rate: float) -> InceptionAux:
+        """An auxiliary head."""
+        inner, hidden = self.sized(128), self.sized(1024)
+        return InceptionAux(
+            AvgPool(5, stride=3) if self.chainer else AdaptiveAvgPool(4),
+            self.conv(inputs, inner, 1),
+            self.of.linear(inner * 16, hidden),
+            self.of.linear(hidden, classes),
+            Dropout(rate),
+        )
