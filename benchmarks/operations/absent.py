@@ -18,6 +18,7 @@ WITHOUT_COUNTERPART: dict[str, str] = {
     "it is one number for each channel or example: dropout is timed": "drop_path spatial_dropout",
     "PyTorch has no such random function": "gaussian gaussian_dropout simplified_dropconnect "
     "zoneout",
+    "other libraries have it, and PyTorch not": "deform_conv local_conv shift",
     "it makes a view of foreign memory": "from_dlpack",
     "its cost is that of the function it calls": "linalg.cg",
     "functions of SciPy that have no program: PyTorch lacks nearly all of them": "special.*",

@@ -1,5 +1,6 @@
 """Reductions over rows, and what networks are made of."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -209,6 +210,11 @@ def _convolved(kernel: int, groups: int = 1) -> Any:
     return draw
 
 
+def _windows(d: Draw) -> Any:
+    n, c, h, _ = _channels_first(d)
+    return (d.normal(n, 9 * c, h * h),)
+
+
 def _convolution(name: str, kernel: int = 3, depthwise: bool = False, **more: Any) -> Program:
     settings = {"padding": kernel // 2, **more}
 
@@ -248,6 +254,24 @@ _PATCHES = [
         _convolved(3),
         lambda o, x, w, b: o.conv_transpose(x, w, b, stride=2),
         lambda t, x, w, b: t.nn.functional.conv_transpose2d(x, w, b, stride=2),
+    ),
+    Program(
+        "depthwise_conv",
+        _convolved(3, groups=0),
+        lambda o, x, w, b: o.depthwise_conv(x, w, b, padding=1),
+        lambda t, x, w, b: t.nn.functional.conv2d(x, w, b, padding=1, groups=x.shape[1]),
+    ),
+    Program(
+        "unfold",
+        lambda d: (d.normal(*_channels_first(d)),),
+        lambda o, x: o.unfold(x, (3, 3), padding=1),
+        lambda t, x: t.nn.functional.unfold(x, 3, padding=1),
+    ),
+    Program(
+        "fold",
+        _windows,
+        lambda o, x: o.fold(x, math.isqrt(x.shape[-1]), (3, 3), padding=1),
+        lambda t, x: t.nn.functional.fold(x, (math.isqrt(x.shape[-1]),) * 2, 3, padding=1),
     ),
     Program(
         "max_pool",

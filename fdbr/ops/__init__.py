@@ -32,7 +32,9 @@ from fdbr.ops.networks.cells import (
     rnn_relu_cell,
     rnn_tanh_cell,
 )
+from fdbr.ops.networks.channelwise import depthwise_conv, shift
 from fdbr.ops.networks.convolution import conv, conv_transpose
+from fdbr.ops.networks.deformable import deform_conv
 from fdbr.ops.networks.dropout import drop_path, dropout, spatial_dropout
 from fdbr.ops.networks.embedding import embed
 from fdbr.ops.networks.gates import *
@@ -54,6 +56,7 @@ from fdbr.ops.networks.pooling import avg_pool, max_pool
 from fdbr.ops.networks.positions import rotary_embedding, sinusoidal_embedding
 from fdbr.ops.networks.rectifiers import *
 from fdbr.ops.networks.sequences import pad_sequence, transpose_sequence
+from fdbr.ops.networks.unfolding import fold, local_conv, unfold
 from fdbr.ops.networks.units import lstm, slstm, tree_lstm
 from fdbr.ops.padding import *
 from fdbr.ops.products import dot, einsum, inner, linear, matmul, outer, tensordot, vecdot

@@ -1,7 +1,7 @@
 """Cases of convolutional layers."""
 
 from fdbr import nn, ops, tree
-from nn.layer_cases import KEY, case
+from nn.layer_cases import KEY, case, numbers
 
 
 def _made(kind, *sizes, **settings):
@@ -45,4 +45,23 @@ case(
 )
 case(
     "ConvNeXtBlock", _made(nn.ConvNeXtBlock, 2, 0.5, 0.25, kernel_size=3), [(2, 2, 2, 1)], key=True
+)
+case(
+    "DepthwiseConv",
+    _made(nn.DepthwiseConv, 2, 2, (2, 1), stride=(2, 1), padding="same"),
+    [(1, 2, 3, 2)],
+)
+case("LocalConv", _made(nn.LocalConv, 2, 2, (3, 2), 2, padding=(0, 1), stride=2), [(1, 2, 3, 2)])
+case("LocalConv without bias", _made(nn.LocalConv, 1, 2, 3, 2, bias=False, ndim=1), [(1, 3)])
+
+
+def _offsets(dtype):
+    return (*(numbers(shape, dtype) for shape in ((1, 2, 3), (1, 4, 2))), numbers((1, 4, 2), dtype))
+
+
+case("DeformConv", _made(nn.DeformConv, 2, 2, 2, groups=2, ndim=1), _offsets)
+case(
+    "DeformableConv",
+    _moved(_made(nn.DeformableConv, 2, 1, 2, padding=1, mask=True)),
+    [(1, 2, 2, 1)],
 )

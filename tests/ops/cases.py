@@ -880,6 +880,7 @@ from ops import (  # noqa: E402
     cases_activations,  # noqa: F401
     cases_arrays,  # noqa: F401
     cases_attention,  # noqa: F401
+    cases_convolution,  # noqa: F401
     cases_linalg,  # noqa: F401
     cases_losses,  # noqa: F401
     cases_networks,  # noqa: F401

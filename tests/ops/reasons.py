@@ -168,6 +168,7 @@ REAL: dict[str, str] = {
     **dict.fromkeys("absolute_error squared_error squared_difference log_cosh".split(), TRAINING),
     **dict.fromkeys("mean_absolute_error l1_loss huber_loss smooth_l1_loss".split(), TRAINING),
     **dict.fromkeys("cross_entropy nll_loss hinge r2_score mse_loss".split(), TRAINING),
+    "deform_conv": "its offsets are places",
 }
 """Operations of real numbers, which refuse complex ones: why."""
 

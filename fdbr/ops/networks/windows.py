@@ -183,7 +183,7 @@ _remembered_geometry = functools.lru_cache(1 << 8)(_made_geometry)
 
 def check_windows(function: str, x: Array, geometry: Geometry) -> None:
     """Refuse an array into which not one window fits."""
-    size = tuple(x.shape[2:])
+    size = tuple(x.shape[x.ndim - len(geometry.kernel) :])
     if any(n < e for n, e in zip(geometry.padded(size), geometry.extents(), strict=True)):
         raise ValueError(
             f"fdbr.ops.{function}: the windows, {geometry.extents()} long with dilation, do not "
