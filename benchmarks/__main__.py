@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks [WORKLOAD ...]``, or ``ops``, or ``research``."""
+"""The command line: ``python -m benchmarks``, of workloads, ``ops``, ``layers`` or ``research``."""
 
 import argparse
 import os
@@ -11,6 +11,7 @@ import attrs
 import numpy
 
 from benchmarks import chart, libraries, measuring, report, workloads
+from benchmarks.layers import command as layers
 from benchmarks.libraries import PEERS
 from benchmarks.measuring import Plan, Result
 from benchmarks.operations import command
@@ -26,6 +27,9 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["ops"]:
         command.main(arguments[1:], _environment_of_operations)
+        return
+    if arguments[:1] == ["layers"]:
+        layers.main(arguments[1:], _environment_of_layers)
         return
     if arguments[:1] == ["research"]:
         research.main(arguments[1:], _environment_of_research)
@@ -63,6 +67,11 @@ def main(arguments: list[str] | None = None) -> None:
 def _environment_of_operations(plan: operations.Plan) -> dict[str, Any]:
     _limit_threads(plan.threads)
     return _environment(Plan(plan.libraries, plan.rounds, threads=plan.threads))
+
+
+def _environment_of_layers(threads: int, rounds: int) -> dict[str, Any]:
+    _limit_threads(threads)
+    return _environment(Plan(layers.LIBRARIES, rounds, threads=threads))
 
 
 def _environment_of_research(threads: int) -> dict[str, Any]:

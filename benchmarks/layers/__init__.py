@@ -1,0 +1,1 @@
+"""Layers beside PyTorch's: forward and backward, by their parameters and inputs."""

@@ -1,0 +1,196 @@
+"""The layers that are timed, at usual sizes, in both libraries."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+__all__ = ["ROWS", "Row"]
+
+
+@attrs.frozen
+class Row:
+    """One layer at one size.
+
+    Attributes
+    ----------
+    name
+        The layer's public name, and the size.
+    shape
+        Of the input.
+    ours
+        ``ours(nn, key)`` is fdbr's layer.
+    theirs
+        ``theirs(torch.nn)`` is PyTorch's module, whose parameters have the same names.
+    input
+        ``input(generator, shape)``; normal float32 numbers by default.
+    call, their_call
+        What is computed of the layer and the input, where it is not ``layer(x)``.
+    train
+        Whether the layer is run as in training.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    ours: Callable[[Any, Any], Any]
+    theirs: Callable[[Any], Any]
+    input: Callable[[Any, tuple[int, ...]], Any] = lambda generator, shape: (
+        generator.standard_normal(shape).astype(np.float32)
+    )
+    call: Callable[..., Any] = lambda layer, x: layer(x)
+    their_call: Callable[..., Any] = lambda layer, x: layer(x)
+    train: bool = False
+
+
+def _tokens(generator: Any, shape: tuple[int, ...]) -> Any:
+    return generator.integers(0, 10_000, shape)
+
+
+IMAGES, MAPS = (32, 3, 64, 64), (32, 64, 28, 28)
+WORDS, SEQUENCE = (16, 64, 128), (35, 20, 200)
+
+ROWS = [
+    Row(
+        "Linear 784 to 512",
+        (128, 784),
+        lambda nn, key: nn.Linear.init(key, 784, 512),
+        lambda nn: nn.Linear(784, 512),
+    ),
+    Row(
+        "Conv 3 to 64, 3x3",
+        IMAGES,
+        lambda nn, key: nn.Conv.init(key, 3, 64, 3, padding=1),
+        lambda nn: nn.Conv2d(3, 64, 3, padding=1),
+    ),
+    Row(
+        "Conv 64 to 64, 3x3",
+        MAPS,
+        lambda nn, key: nn.Conv.init(key, 64, 64, 3, padding=1),
+        lambda nn: nn.Conv2d(64, 64, 3, padding=1),
+    ),
+    Row(
+        "Conv 64 to 128, 1x1",
+        MAPS,
+        lambda nn, key: nn.Conv.init(key, 64, 128, 1),
+        lambda nn: nn.Conv2d(64, 128, 1),
+    ),
+    Row(
+        "Conv 64 to 128, 3x3, stride 2",
+        MAPS,
+        lambda nn, key: nn.Conv.init(key, 64, 128, 3, stride=2, padding=1),
+        lambda nn: nn.Conv2d(64, 128, 3, stride=2, padding=1),
+    ),
+    Row(
+        "Conv 64, 3x3, of 32 groups",
+        MAPS,
+        lambda nn, key: nn.Conv.init(key, 64, 64, 3, padding=1, groups=32),
+        lambda nn: nn.Conv2d(64, 64, 3, padding=1, groups=32),
+    ),
+    Row(
+        "Conv 64, 7x7, depthwise",
+        MAPS,
+        lambda nn, key: nn.Conv.init(key, 64, 64, 7, padding=3, groups=64),
+        lambda nn: nn.Conv2d(64, 64, 7, padding=3, groups=64),
+    ),
+    Row(
+        "ConvTranspose 64 to 32, 4x4, stride 2",
+        MAPS,
+        lambda nn, key: nn.ConvTranspose.init(key, 64, 32, 4, stride=2, padding=1),
+        lambda nn: nn.ConvTranspose2d(64, 32, 4, stride=2, padding=1),
+    ),
+    Row(
+        "MaxPool 2",
+        MAPS,
+        lambda nn, key: nn.MaxPool(2),
+        lambda nn: nn.MaxPool2d(2),
+    ),
+    Row(
+        "MaxPool 3, stride 2",
+        MAPS,
+        lambda nn, key: nn.MaxPool(3, stride=2, padding=1),
+        lambda nn: nn.MaxPool2d(3, stride=2, padding=1),
+    ),
+    Row(
+        "AvgPool 2",
+        MAPS,
+        lambda nn, key: nn.AvgPool(2),
+        lambda nn: nn.AvgPool2d(2),
+    ),
+    Row(
+        "AdaptiveAvgPool 1",
+        MAPS,
+        lambda nn, key: nn.AdaptiveAvgPool(1),
+        lambda nn: nn.AdaptiveAvgPool2d(1),
+    ),
+    Row(
+        "BatchNorm 64, training",
+        MAPS,
+        lambda nn, key: nn.BatchNorm.init(key, 64),
+        lambda nn: nn.BatchNorm2d(64),
+        train=True,
+    ),
+    Row(
+        "BatchNorm 64, inference",
+        MAPS,
+        lambda nn, key: nn.BatchNorm.init(key, 64),
+        lambda nn: nn.BatchNorm2d(64),
+    ),
+    Row(
+        "GroupNorm 8 of 64",
+        MAPS,
+        lambda nn, key: nn.GroupNorm.init(key, 8, 64),
+        lambda nn: nn.GroupNorm(8, 64),
+    ),
+    Row(
+        "LayerNorm 128",
+        WORDS,
+        lambda nn, key: nn.LayerNorm.init(key, 128),
+        lambda nn: nn.LayerNorm(128),
+    ),
+    Row(
+        "RMSNorm 128",
+        WORDS,
+        lambda nn, key: nn.RMSNorm.init(key, 128),
+        lambda nn: nn.RMSNorm(128),
+    ),
+    Row(
+        "Embed 10,000 x 128",
+        (16, 64),
+        lambda nn, key: nn.Embed.init(key, 10_000, 128),
+        lambda nn: nn.Embedding(10_000, 128),
+        _tokens,
+    ),
+    Row(
+        "LSTM 200 to 200, 35 steps",
+        SEQUENCE,
+        lambda nn, key: nn.LSTM.init(key, 200, 200),
+        lambda nn: nn.LSTM(200, 200),
+        call=lambda layer, x: layer(x)[0],
+        their_call=lambda layer, x: layer(x)[0],
+    ),
+    Row(
+        "GRU 200 to 200, 35 steps",
+        SEQUENCE,
+        lambda nn, key: nn.GRU.init(key, 200, 200),
+        lambda nn: nn.GRU(200, 200),
+        call=lambda layer, x: layer(x)[0],
+        their_call=lambda layer, x: layer(x)[0],
+    ),
+    Row(
+        "MultiHeadAttention 128, 4 heads",
+        WORDS,
+        lambda nn, key: nn.MultiHeadAttention.init(key, 128, 4),
+        lambda nn: nn.MultiheadAttention(128, 4, batch_first=True),
+        call=lambda layer, x: layer(x),
+        their_call=lambda layer, x: layer(x, x, x, need_weights=False)[0],
+    ),
+    Row(
+        "TransformerEncoderLayer 128, 4 heads",
+        WORDS,
+        lambda nn, key: nn.TransformerEncoderLayer.init(key, 128, 4, 512),
+        lambda nn: nn.TransformerEncoderLayer(128, 4, 512, batch_first=True, dropout=0.0),
+        # In training, with a rate of 0: in inference PyTorch takes another way.
+        their_call=lambda layer, x: layer.train()(x),
+    ),
+]
