@@ -146,10 +146,7 @@ class _Recurrent(Layer):
         parts = None if state is None else state if isinstance(state, tuple | list) else (state,)
         if isinstance(x, list | tuple):
             layers, kind = [cell.weights for cell in self.cells], self.cells[0].kind
-            try:
-                out, ends = n_step(self._name, kind, layers, self._directions, x, parts, rate, key)
-            except (ValueError, TypeError) as error:
-                raise type(error)(placed(str(error))) from error
+            out, ends = n_step(self._name, kind, layers, self._directions, x, parts, rate, key)
         else:
             out, ends = self._over_array(x, parts, rate, key)
         return out, (ends[0] if len(ends) == 1 else ends)
@@ -172,10 +169,7 @@ class _Recurrent(Layer):
         if state is None:
             zeros = self.initial_state(batch)
             state = zeros if isinstance(zeros, tuple) else (zeros,)
-        try:
-            check_states(self._name, state, cell._widths(), (len(self.cells), *batch))
-        except (ValueError, TypeError) as error:
-            raise type(error)(placed(str(error))) from error
+        check_states(self._name, state, cell._widths(), (len(self.cells), *batch))
         keys: Any = random.split(key, self.num_layers) if rate else None
         last = []
         for layer in range(self.num_layers):

@@ -28,6 +28,7 @@ from fdbr.ops.networks.dropout import dropout as dropped
 from fdbr.ops.networks.sequences import pack, unpack
 from fdbr.ops.philox import random_words
 from fdbr.ops.shape import concat, stack
+from fdbr.whereabouts import placed
 
 __all__ = ["check_layers", "check_rate", "n_step", "n_step_gru", "n_step_lstm", "n_step_rnn"]
 
@@ -84,8 +85,10 @@ def n_step(
     inputs = layers[0].weight_ih.shape[1]
     if data.ndim != 2 or data.shape[1] != inputs:
         raise ValueError(
-            f"{where}: the sequences must have shape (length, {inputs}), got xs[0] "
-            f"{describe(asarray(xs[0]))}"
+            placed(
+                f"{where}: the sequences must have shape (length, {inputs}), got xs[0] "
+                f"{describe(asarray(xs[0]))}"
+            )
         )
     first = _first(where, kind, layers, data, len(packed.lengths), states)
     order = packed.order
@@ -144,14 +147,16 @@ def check_states(
     if len(states) != len(widths):
         names = ("h", "c")[: len(widths)]
         raise TypeError(
-            f"{where}: the state must be ({', '.join(names)}), got {len(states)} arrays"
+            placed(f"{where}: the state must be ({', '.join(names)}), got {len(states)} arrays")
         )
     for name, part, width in zip("hc", states, widths, strict=False):
         if getattr(part, "shape", None) != (*before, width):
             shape = ", ".join(map(str, (*before, width)))
             raise ValueError(
-                f"{where}: {name} of the state must have shape ({shape}), for {before[0]} layers "
-                f"and directions, got {describe(part)}"
+                placed(
+                    f"{where}: {name} of the state must have shape ({shape}), for {before[0]} "
+                    f"layers and directions, got {describe(part)}"
+                )
             )
 
 
@@ -166,17 +171,23 @@ def check_layers(where: str, kind: Kind, layers: Sequence[Weights], directions: 
             before = directions * layers[0].weight_hh.shape[1]
         if inputs != before or out != layers[0].weight_hh.shape[1]:
             raise ValueError(
-                f"{where}: weight_ih of layer {layer} must have {before} columns, got "
-                f"{describe(weights.weight_ih)}; and all layers must have outputs of one width"
+                placed(
+                    f"{where}: weight_ih of layer {layer} must have {before} columns, got "
+                    f"{describe(weights.weight_ih)}; and all layers must have outputs of one width"
+                )
             )
 
 
 def check_rate(where: str, rate: Any, key: Any) -> float:
     """A rate of dropout, or an error."""
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
-        raise ValueError(f"{where}: dropout must be a number in [0, 1), got {describe(rate)}")
+        raise ValueError(
+            placed(f"{where}: dropout must be a number in [0, 1), got {describe(rate)}")
+        )
     if rate and key is None:
-        raise TypeError(f"{where}: dropout needs a key; make one with fdbr.random.key(seed)")
+        raise TypeError(
+            placed(f"{where}: dropout needs a key; make one with fdbr.random.key(seed)")
+        )
     return float(rate)
 
 
@@ -190,12 +201,12 @@ def _run(
     layers = _layers(where, ws, bs)
     directions = 2 if both else 1
     if len(layers) % directions:
-        raise ValueError(f"{where}: with two directions there are two ws for each layer")
+        raise ValueError(placed(f"{where}: with two directions there are two ws for each layer"))
     check_layers(where, kind, layers, directions)
     rate = check_rate(where, rate, key)
     given = None if all(part is None for part in states) else states
     if given is not None and any(part is None for part in given):
-        raise TypeError(f"{where}: give hx and cx, or none of them")
+        raise TypeError(placed(f"{where}: give hx and cx, or none of them"))
     ys, ends = n_step(where, kind, layers, directions, xs, given, rate, key)
     return (*ends, ys)
 
@@ -205,8 +216,10 @@ def _layers(where: str, ws: Any, bs: Any) -> list[Weights]:
     biases = [(None, None)] * len(pairs) if bs is None else _pairs(where, "bs", bs)
     if len(biases) != len(pairs) or not pairs:
         raise ValueError(
-            f"{where}: ws and bs must have a pair for each layer, got {len(pairs)} and "
-            f"{len(biases)}"
+            placed(
+                f"{where}: ws and bs must have a pair for each layer, got {len(pairs)} and "
+                f"{len(biases)}"
+            )
         )
     return [
         Weights(*(None if w is None else floating(w) for w in (*pair, *bias)))
@@ -216,11 +229,13 @@ def _layers(where: str, ws: Any, bs: Any) -> list[Weights]:
 
 def _pairs(where: str, name: str, value: Any) -> list[Any]:
     if not isinstance(value, list | tuple):
-        raise TypeError(f"{where}: {name} must be a list of pairs, got {describe(value)}")
+        raise TypeError(placed(f"{where}: {name} must be a list of pairs, got {describe(value)}"))
     for pair in value:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise TypeError(
-                f"{where}: {name} must have pairs, by input and by state, got {describe(pair)}"
+                placed(
+                    f"{where}: {name} must have pairs, by input and by state, got {describe(pair)}"
+                )
             )
     return list(value)
 
@@ -354,7 +369,7 @@ def n_step_rnn(
     """
     if activation not in ("tanh", "relu"):
         raise ValueError(
-            f'fdbr.ops.n_step_rnn: activation must be "tanh" or "relu": {activation!r}'
+            placed(f'fdbr.ops.n_step_rnn: activation must be "tanh" or "relu": {activation!r}')
         )
     kind = TANH if activation == "tanh" else RELU
     return _run("n_step_rnn", kind, ws, bs, (hx,), xs, bidirectional, dropout, key)

@@ -12,6 +12,7 @@ from fdbr.ops.devices import beside
 from fdbr.ops.kinds import linear
 from fdbr.ops.padding import pad
 from fdbr.ops.shape import concat, moveaxis, stack
+from fdbr.whereabouts import placed
 
 __all__ = ["Packed", "pack", "pad_sequence", "transpose_sequence", "unpack"]
 
@@ -56,17 +57,19 @@ class Packed(NamedTuple):
 def sequences(where: str, xs: Any, name: str = "xs") -> list[Any]:
     """A list of sequences as arrays, or an error that says which is none."""
     if not isinstance(xs, list | tuple):
-        raise TypeError(f"{where}: {name} must be a list of arrays, got {describe(xs)}")
+        raise TypeError(placed(f"{where}: {name} must be a list of arrays, got {describe(xs)}"))
     if not xs:
-        raise ValueError(f"{where}: {name} has no sequence; give one at least")
+        raise ValueError(placed(f"{where}: {name} has no sequence; give one at least"))
     arrays = [asarray(x) for x in xs]
     for i, x in enumerate(arrays):
         if not x.ndim:
-            raise ValueError(f"{where}: {name}[{i}] {describe(x)} has no axis of time")
+            raise ValueError(placed(f"{where}: {name}[{i}] {describe(x)} has no axis of time"))
         if x.shape[1:] != arrays[0].shape[1:]:
             raise ValueError(
-                f"{where}: the elements of all sequences must have one shape: {name}[0] is "
-                f"{describe(arrays[0])}, and {name}[{i}] {describe(x)}"
+                placed(
+                    f"{where}: the elements of all sequences must have one shape: {name}[0] is "
+                    f"{describe(arrays[0])}, and {name}[{i}] {describe(x)}"
+                )
             )
     return arrays
 
@@ -91,7 +94,9 @@ def pack(where: str, xs: Any) -> Packed:
     for i, length in enumerate(lengths):
         if not length:
             raise ValueError(
-                f"{where}: xs[{i}] is an empty sequence, {describe(arrays[i])}; leave it out"
+                placed(
+                    f"{where}: xs[{i}] is an empty sequence, {describe(arrays[i])}; leave it out"
+                )
             )
     order, places, back, sizes = _places(lengths)
     rows = concat(arrays, axis=0)
@@ -150,7 +155,7 @@ def pad_sequence(
     longest = max(len(x) for x in arrays)
     to = longest if length is None else integer(where, "length", length, least=0)
     if to < longest:
-        raise ValueError(f"{where}: length is {to}, and a sequence has {longest} elements")
+        raise ValueError(placed(f"{where}: length is {to}, and a sequence has {longest} elements"))
     rest = ((0, 0),) * (arrays[0].ndim - 1)
     full = [
         x if len(x) == to else pad(x, ((0, to - len(x)), *rest), constant_values=padding_value)

@@ -1,0 +1,344 @@
+"""Recurrent cells over time, and layers of them over sequences of different lengths."""
+
+import numpy as np
+import pytest
+
+import fdbr
+from fdbr import nn, ops, random, tree
+from fdbr.testing import assert_allclose
+from nn.layer_cases import KEY, numbers
+
+CELLS = ["RNNCell", "LSTMCell", "GRUCell", "MGUCell", "PeepholeLSTMCell", "ZoneoutLSTMCell"]
+LENGTHS = (2, 4, 1, 4)
+
+
+def cell_of(name="LSTMCell", **options):
+    return getattr(nn, name).init(KEY, 3, 2, dtype="float64", **options)
+
+
+def network(name="LSTM", **options):
+    return getattr(nn, name).init(KEY, 3, 2, dtype="float64", **options)
+
+
+def ragged(lengths=LENGTHS, dtype="float64"):
+    return [numbers((n, 3), dtype, seed=i) for i, n in enumerate(lengths)]
+
+
+# --- cells over time ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_is_the_cell_step_by_step(name, reverse):
+    cell, xs = cell_of(name), numbers((4, 5, 3), "float64")
+    state, outs = cell.initial_state(5), []
+    for x in xs[::-1] if reverse else xs:
+        state, y = cell(state, x)
+        outs.append(y)
+    outs = np.stack(outs[::-1] if reverse else outs)
+    for first in (None, cell.initial_state(5)):
+        assert_allclose(nn.scan(cell, first, xs, reverse=reverse), (state, outs), rtol=1e-12)
+    assert_allclose(fdbr.scan(cell, cell.initial_state(5), xs, reverse=reverse), (state, outs))
+
+
+def test_a_scan_takes_any_function_and_trees_of_inputs():
+    def add(state, x):
+        return state + x["a"], state * x["b"]
+
+    xs = {"a": np.arange(3.0), "b": np.ones(3)}
+    state, outs = nn.scan(add, 1.0, xs)
+    assert state == 4
+    np.testing.assert_array_equal(outs, [1, 1, 2])
+
+
+def test_a_jitted_scan_is_one_instruction_whatever_its_length():
+    cell = cell_of()
+    sizes = set()
+    for length in (5, 50):
+        run = fdbr.jit(lambda cell, xs: nn.scan(cell, None, xs)[1], reproducible=True)
+        xs = numbers((length, 2, 3), "float64")
+        assert_allclose(run(cell, xs), nn.scan(cell, None, xs)[1], rtol=1e-10)
+        sizes.add(len(str(run.programs()[0]).splitlines()))
+    assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("unroll", [2, True])
+@pytest.mark.parametrize("checkpoint", [None, 2, True])
+def test_unrolled_and_checkpointed_scans_have_the_same_gradients(unroll, checkpoint):
+    cell, xs = cell_of("GRUCell"), numbers((5, 2, 3), "float64")
+
+    def loss(cell, **options):
+        return (nn.scan(cell, None, xs, **options)[1] ** 2).sum()
+
+    found = fdbr.grad(lambda cell: loss(cell, unroll=unroll, checkpoint=checkpoint))(cell)
+    assert_allclose(found, fdbr.grad(loss)(cell), rtol=1e-10)
+
+
+def test_truncated_backpropagation_sees_what_lies_no_further_back_than_the_cut():
+    """A state through `stop_gradient`: gradients go k2 steps back, values all the way."""
+    cell, xs, k2 = cell_of(), numbers((6, 2, 3), "float64"), 2
+
+    def last(xs, cut):
+        state, _ = nn.scan(cell, None, xs[:-k2])
+        if cut:
+            state = fdbr.stop_gradient(state)
+        return (nn.scan(cell, state, xs[-k2:])[1][-1] ** 2).sum()
+
+    assert last(xs, True) == last(xs, False)
+    whole, cut = (fdbr.grad(lambda xs, c=c: last(xs, c))(xs) for c in (False, True))
+    assert (abs(whole).max(axis=(1, 2)) > 0).all()
+    assert not cut[:-k2].any()
+    assert_allclose(cut[-k2:], whole[-k2:], rtol=1e-12)
+
+
+def test_truncated_gradients_by_parameters_are_those_of_the_last_part_alone():
+    lstm, xs = network(num_layers=2), numbers((6, 2, 3), "float64")
+    _, state = lstm(xs[:4])
+
+    def part(lstm, state):
+        return (lstm(xs[4:], state)[0] ** 2).sum()
+
+    def cut(lstm):
+        return part(lstm, fdbr.stop_gradient(lstm(xs[:4])[1]))
+
+    assert_allclose(fdbr.grad(cut)(lstm), fdbr.grad(part)(lstm, state), rtol=1e-12)
+
+
+def test_a_state_that_is_handed_on_gives_what_the_whole_sequence_gives():
+    for name in ("RNN", "LSTM", "GRU"):
+        layer, xs = network(name, num_layers=2), numbers((6, 2, 3), "float64")
+        first, state = layer(xs[:2])
+        second, state = layer(xs[2:], state)
+        assert_allclose((np.concatenate([first, second]), state), layer(xs), rtol=1e-12)
+
+
+# --- in training --------------------------------------------------------------------
+
+
+def test_zoneout_keeps_elements_of_the_state_by_chance():
+    cell = nn.ZoneoutLSTMCell.init(KEY, 3, 200, c_rate=0.25, h_rate=0.5, dtype="float64")
+    x = numbers((5, 3), "float64")
+    h, c = (numbers((5, 200), "float64", seed) for seed in (1, 2))
+    ((new_h, new_c), y), successor = cell.train((h, c), x, key=KEY)
+    (plain_h, plain_c), _ = cell((h, c), x)
+    assert successor is cell
+    assert y is new_h
+    for old, new, plain, rate in ((h, new_h, plain_h, 0.5), (c, new_c, plain_c, 0.25)):
+        stays = new == old
+        np.testing.assert_array_equal(new[~stays], plain[~stays])
+        assert stays.mean() == pytest.approx(rate, abs=0.06)
+    with pytest.raises(TypeError, match="training needs a key"):
+        cell.train((h, c), x)
+
+
+def test_each_step_of_a_scan_in_training_has_its_own_key():
+    cell = nn.ZoneoutLSTMCell.init(KEY, 3, 50, dtype="float64")
+    xs = np.zeros((4, 1, 3))
+    (state, outs), successor = nn.scan(cell, None, xs, train=True, key=KEY)
+    again = nn.scan(cell, None, xs, train=True, key=KEY)
+    assert_allclose(again[0], (state, outs), rtol=0)
+    assert tree.structure(successor) == tree.structure(cell)
+    stays = outs[1:] == outs[:-1]
+    assert 0.3 < stays.mean() < 0.7
+    assert (stays[0] != stays[1]).any()
+
+
+def test_dropout_between_layers_leaves_the_last_outputs_whole():
+    layer = nn.GRU.init(KEY, 3, 40, 2, dropout=0.5, dtype="float64")
+    for x in (numbers((4, 2, 3), "float64"), ragged()):
+        (y, h), successor = layer.train(x, key=KEY)
+        assert successor is layer
+        assert_allclose(layer.train(x, key=KEY)[0], (y, h), rtol=0)
+        other = layer.train(x, key=random.key(7))[0][0]
+        assert all((a != b).any() for a, b in zip(tree.leaves(y), tree.leaves(other), strict=True))
+        assert all(part.all() for part in tree.leaves(y))
+        assert_allclose(h[0], layer(x)[1][0], rtol=1e-12)  # before the dropout
+        with pytest.raises(TypeError, match=r"nn.GRU: training with dropout needs key="):
+            layer.train(x)
+    assert_allclose(nn.GRU.init(KEY, 3, 2, dropout=0.5).train(x)[0][1].shape, (1, 4, 2))
+
+
+# --- sequences of different lengths -------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_each_sequence_goes_its_own_way(name):
+    layer, xs = network(name, num_layers=2, bidirectional=True), ragged()
+    state = tree.map(lambda leaf: numbers(leaf.shape, "float64"), layer.initial_state(len(xs)))
+    ys, ends = layer(xs, state)
+    for i, x in enumerate(xs):
+        own = tree.map(lambda leaf, i=i: leaf[:, i : i + 1], state)
+        y, end = layer(x[:, None], own)
+        assert_allclose(ys[i], y[:, 0], rtol=1e-12)
+        assert_allclose(tree.map(lambda leaf, i=i: leaf[:, i : i + 1], ends), end, rtol=1e-12)
+
+
+def test_gradients_of_sequences_are_those_of_each_alone_under_every_transformation():
+    layer, xs = network(bidirectional=True), ragged()
+
+    def loss(layer, xs):
+        return sum((i + 1) * (y**2).sum() for i, y in enumerate(layer(xs)[0]))
+
+    def one_by_one(layer, xs):
+        return sum((i + 1) * (layer(x)[0] ** 2).sum() for i, x in enumerate(xs))
+
+    expected = fdbr.grad(one_by_one, (0, 1))(layer, xs)
+    gradient = fdbr.grad(loss, (0, 1))
+    assert_allclose(gradient(layer, xs), expected, rtol=1e-10)
+    assert_allclose(fdbr.jit(gradient, reproducible=True)(layer, xs), expected, rtol=1e-9)
+    saving = fdbr.grad(lambda *args: fdbr.checkpoint(loss)(*args), (0, 1))
+    assert_allclose(saving(layer, xs), expected, rtol=1e-10)
+    slope = fdbr.jvp(lambda xs: loss(layer, xs), (xs,), (xs,))[1]
+    assert slope == pytest.approx(sum((g * x).sum() for g, x in zip(expected[1], xs, strict=True)))
+    batch = [np.stack([x, 2 * x]) for x in xs]
+    rows = fdbr.vmap(fdbr.grad(loss, 1), (None, 0))(layer, batch)
+    assert_allclose([row[0] for row in rows], expected[1], rtol=1e-10)
+
+
+def test_no_padding_is_computed():
+    """Of each product the rows are those of the elements that there are."""
+    layer, xs = network(), ragged((100, 1, 1, 2))
+    rows = []
+
+    def note(event):
+        if "matmul" in event.op or "affine" in event.op:
+            rows.append(event.operands[0].shape[0])
+
+    with fdbr.debug.hook(note):
+        layer(xs)
+    assert sum(rows) == 2 * 104
+
+
+def test_a_sequence_of_one_axis_is_an_example_of_its_own():
+    layer = network()
+    y, (h, c) = layer(ragged()[1])
+    assert y.shape == (4, 2)
+    assert h.shape == c.shape == (1, 2)
+    several = nn.GRU.init(KEY, 3, 2, batch_first=True)(np.ones((5, 2, 4, 3), "float32"))
+    assert several[0].shape == (5, 2, 4, 2)
+    assert several[1].shape == (1, 5, 2, 2)
+
+
+# --- trees --------------------------------------------------------------------------
+
+
+def test_the_children_of_a_sum_have_no_order_and_those_of_n_have():
+    x = numbers((3,), "float64")
+    for cell, same in ((nn.ChildSumTreeLSTM, True), (nn.NaryTreeLSTM, False)):
+        cell = cell.init(KEY, 3, 2, dtype="float64")
+        one, two = cell(x), cell(-x)
+        there, back = cell(one, two, None), cell(two, one, None)
+        assert np.allclose(there[0], back[0]) == same
+
+
+def test_a_child_that_is_not_there_has_a_state_of_zeros():
+    for kind in (nn.ChildSumTreeLSTM, nn.NaryTreeLSTM):
+        cell, x = kind.init(KEY, 3, 2, dtype="float64"), numbers((3,), "float64")
+        zeros = cell.initial_state()
+        assert_allclose(cell(zeros, zeros, x), cell(x), rtol=1e-12)
+        assert_allclose(cell(zeros, zeros, np.zeros(3)), cell(zeros, zeros, None), rtol=1e-12)
+
+
+# --- what does not fit --------------------------------------------------------------
+
+NET = network("GRU", num_layers=2)
+PAIR = (np.zeros(2), np.zeros(2))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: NET([]), ValueError, r"GRU: xs has no sequence"),
+        (lambda: NET([*ragged(), np.zeros((0, 3))]), ValueError, r"xs\[4\] is an empty sequence"),
+        (lambda: NET(np.zeros((0, 2, 3))), ValueError, r"float64\[0,2,3\] is an empty sequence"),
+        (lambda: NET(np.zeros((4, 2, 5))), ValueError, r"x must have shape \(time, \*batch, 3\)"),
+        (
+            lambda: NET([np.zeros((4, 5))]),
+            ValueError,
+            r"shape \(length, 3\), got xs\[0\]",
+        ),
+        (lambda: NET([np.zeros((4, 3)), np.zeros(4)]), ValueError, r"xs\[1\] float64\[4\]"),
+        (
+            lambda: NET(np.zeros((4, 2, 3)), np.zeros((1, 2, 2))),
+            ValueError,
+            r"h of the state must have shape \(2, 2, 2\), .* got float64\[1,2,2\]",
+        ),
+        (lambda: NET(ragged(), np.zeros((2, 3, 2))), ValueError, r"must have shape \(2, 4, 2\)"),
+        (lambda: NET(ragged(), PAIR), TypeError, r"the state must be \(h\), got 2 arrays"),
+        (
+            lambda: cell_of()(None, np.zeros(4)),
+            ValueError,
+            r"LSTMCell: x must have shape \(\.\.\.",
+        ),
+        (lambda: cell_of()(np.zeros(2), np.zeros(3)), TypeError, r"must be a pair \(h, c\)"),
+        (
+            lambda: cell_of()(PAIR, np.zeros((4, 3))),
+            ValueError,
+            r"h of the state must have shape \(4, 2\) beside x float64\[4,3\], got float64\[2\]",
+        ),
+        (lambda: nn.scan(cell_of(), None, np.zeros((0, 3))), ValueError, "must have a step"),
+        (lambda: nn.scan(ops.add, None, np.zeros(3)), TypeError, "give the first state"),
+        (lambda: nn.LSTM.init(KEY, 3, 2, dropout=1.0), ValueError, r"in \[0, 1\)"),
+        (lambda: nn.LSTM.init(KEY, 3, 2, proj_size=2), ValueError, "must be below hidden_size"),
+        (lambda: nn.LSTM.init(KEY, 3, 0), ValueError, "hidden_size must be at least 1"),
+        (lambda: nn.RNN.init(KEY, 3, 2, nonlinearity="elu"), ValueError, "nonlinearity must be"),
+        (lambda: nn.ZoneoutLSTMCell.init(KEY, 3, 2, c_rate=1), ValueError, r"c_rate .* \[0, 1\)"),
+        (
+            lambda: nn.NaryTreeLSTM.init(KEY, 3, 2)(PAIR, np.zeros(3)),
+            ValueError,
+            "a node has 2 children, or none if it is a leaf, and got 1",
+        ),
+        (
+            lambda: nn.ChildSumTreeLSTM.init(KEY, 3, 2)(PAIR, None, np.zeros(3)),
+            ValueError,
+            r"child 1 is missing \(None\)",
+        ),
+        (lambda: nn.ChildSumTreeLSTM.init(KEY, 3, 2)(None), TypeError, "a leaf needs an x"),
+        (
+            lambda: ops.transpose_sequence([np.zeros(1), np.zeros(2)]),
+            ValueError,
+            r"the lengths \[1, 2\] must not increase",
+        ),
+        (lambda: ops.pad_sequence([np.zeros(3)], length=2), ValueError, "a sequence has 3"),
+        (lambda: ops.pad_sequence([]), ValueError, "sequences has no sequence"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_what_would(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_an_error_names_the_path_of_the_layer():
+    @fdbr.frozen
+    class Net:
+        encoder: nn.LSTM
+
+        def __call__(self, xs):
+            return self.encoder(xs)[0]
+
+    with pytest.raises(ValueError, match=r"in model Net\.encoder \(LSTM\)"):
+        Net(network())([np.zeros((0, 3))])
+
+
+def test_parameters_are_pytorchs_by_default_and_chainers_if_asked():
+    cell = nn.LSTMCell.init(KEY, 30, 100)
+    assert abs(cell.weight_ih).max() <= 0.1
+    assert cell.bias_hh.std() == pytest.approx(0.1 / np.sqrt(3), rel=0.1)
+    zeros = nn.initializers.zeros()
+    cell = nn.LSTMCell.init(KEY, 30, 100, forget_bias=1, bias_init=zeros)
+    assert (cell.bias_ih[100:200] == 1).all()
+    assert cell.bias_ih.sum() == 100
+    assert not cell.bias_hh.any()
+    assert not nn.GRU.init(KEY, 3, 2, bias=False).cells[0].weights.bias_ih
+
+
+def test_layers_work_on_every_array_module(xp, to_numpy):
+    layer, xs = network(num_layers=2, bidirectional=True), ragged()
+    moved = tree.map(xp.asarray, layer)
+    ys, ends = moved([xp.asarray(x) for x in xs])
+    expected = layer(xs)
+    for found, own in zip(tree.leaves((ys, ends)), tree.leaves(expected), strict=True):
+        assert type(found) is type(xp.asarray(xs[0]))
+        assert_allclose(to_numpy(found), own, rtol=1e-10)
+    whole = to_numpy(moved(xp.asarray(np.stack(xs[1::2])))[0])
+    assert_allclose(whole, layer(np.stack(xs[1::2]))[0], rtol=1e-10)
