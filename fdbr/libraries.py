@@ -18,6 +18,7 @@ __all__ = [
     "cuda_of",
     "devices_of",
     "kernel",
+    "optional",
     "scipy_of",
     "strict",
     "there",
@@ -30,6 +31,17 @@ beside: dict[str, Any] = {"cupy": "cupyx"}
 def accelerator() -> ModuleType:
     """The array module of the CUDA devices; an ImportError if it is not installed."""
     return importlib.import_module("cupy")
+
+
+def optional(function: str, name: str, extra: str) -> Any:
+    """A module of a library that fdbr does not need; an ImportError that says how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f"fdbr.{function}: it needs {name.partition('.')[0]}; install it with "
+            f"pip install 'fdbr[{extra}]'"
+        ) from error
 
 
 @functools.cache

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+_KEEP = torch.onnx.TrainingMode.PRESERVE
+
 
 def cases() -> Iterator[tuple[str, dict[str, Any]]]:
     """The files of ``torch.save``, whole and of a larger checkpoint, new and old."""
@@ -33,6 +35,9 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
     table = torch.arange(12.0).reshape(3, 4)
     yield "views", _file({"weight": table.T[1:, :2].T, "bias": table[1, 1:3]})
     yield "module", _file(net)
+    buffer = io.BytesIO()
+    torch.onnx.export(net, (x,), buffer, dynamo=False, do_constant_folding=False, training=_KEEP)
+    yield "onnx", {"file": np.frombuffer(buffer.getvalue(), np.uint8)}
 
 
 def _file(value: Any, **options: Any) -> dict[str, Any]:

@@ -47,6 +47,7 @@ from fdbr.nn.squeeze_excitation import SqueezeExcitation
 from fdbr.nn.transformer import TransformerDecoderLayer, TransformerEncoderLayer
 from fdbr.nn.tree_lstm import ChildSumTreeLSTM, NaryTreeLSTM
 from fdbr.nn.weights.chainer_state import load_chainer_npz, save_chainer_npz
+from fdbr.nn.weights.onnx_export import export_onnx, load_onnx
 from fdbr.nn.weights.torch_state import load_torch_state, save_torch_state
 
 __all__ = [
@@ -113,7 +114,9 @@ __all__ = [
     "ViTBlock",
     "ZoneoutLSTMCell",
     "initializers",
+    "export_onnx",
     "load_chainer_npz",
+    "load_onnx",
     "load_torch_state",
     "models",
     "save_chainer_npz",

@@ -16,7 +16,7 @@ Arrays = dict[str, Any]
 
 @attrs.frozen
 class Layout:
-    """How a layer's arrays become Chainer's, ``there``, and its own again, ``back``.
+    """The way of a layer's arrays to Chainer's, ``there``, and ``back``.
 
     ``back`` is also given the layer's present arrays.
     """

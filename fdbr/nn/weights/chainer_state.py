@@ -30,7 +30,7 @@ _OF_NORMS = {
 
 @attrs.frozen
 class _Part:
-    """What belongs together: one array of a model, or those of a layer with a layout of its own."""
+    """One array of a model, or those of a layer with a layout of its own, which belong together."""
 
     names: tuple[str, ...]
     members: tuple[Entry, ...]
