@@ -1,4 +1,4 @@
-"""Activation functions with kinks, of whole axes, with parameters, and by chance."""
+"""Activation functions with kinks, of whole axes, with parameters, and by chance, and lengths."""
 
 from typing import Any
 
@@ -66,6 +66,16 @@ def _key() -> Any:
     return random.key(0)
 
 
+_RESCALED = [
+    Program(
+        "local_response_norm",
+        lambda d: (d.images(),),
+        lambda o, x: o.local_response_norm(x, 5),
+        lambda t, x: t.nn.functional.local_response_norm(x, 5),
+    ),
+    *same(f"normalize:{_F}normalize", _rows),
+]
+
 _BY_CHANCE = [
     Program(
         "alpha_dropout",
@@ -90,4 +100,4 @@ _BY_CHANCE = [
     ),
 ]
 
-PROGRAMS = [*_POINTWISE, *_OF_AXES, *_BY_CHANCE]
+PROGRAMS = [*_POINTWISE, *_OF_AXES, *_RESCALED, *_BY_CHANCE]

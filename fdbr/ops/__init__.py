@@ -34,6 +34,7 @@ from fdbr.ops.networks.cells import (
 )
 from fdbr.ops.networks.channelwise import depthwise_conv, shift
 from fdbr.ops.networks.convolution import conv, conv_transpose
+from fdbr.ops.networks.decorrelation import decorrelated_batch_norm
 from fdbr.ops.networks.deformable import deform_conv
 from fdbr.ops.networks.dropout import drop_path, dropout, spatial_dropout
 from fdbr.ops.networks.embedding import embed
@@ -55,6 +56,7 @@ from fdbr.ops.networks.one_hot import one_hot
 from fdbr.ops.networks.pooling import avg_pool, max_pool
 from fdbr.ops.networks.positions import rotary_embedding, sinusoidal_embedding
 from fdbr.ops.networks.rectifiers import *
+from fdbr.ops.networks.rescaling import *
 from fdbr.ops.networks.sequences import pad_sequence, transpose_sequence
 from fdbr.ops.networks.unfolding import fold, local_conv, unfold
 from fdbr.ops.networks.units import lstm, slstm, tree_lstm

@@ -1,6 +1,7 @@
 """Cases of normalisation, and of what leaves something out by chance."""
 
 import numpy as np
+import scipy.linalg
 import scipy.special as sp
 
 from fdbr import ops
@@ -126,4 +127,108 @@ of_shape(
     lambda x, w: ops.simplified_dropconnect(x, w, rate=0.25, batchwise=False, key=key_of(x)),
     lambda x, w: x @ (w * stay((2, 3), 0.25) / 0.75).T,
     "one mask",
+)
+
+
+# --- normalisation ------------------------------------------------------------------
+
+
+def responses(x, size, alpha, beta, k, low, high):
+    out = np.empty_like(x)
+    for c in range(x.shape[1]):
+        near = x[:, max(c - low, 0) : c + high + 1]
+        out[:, c] = x[:, c] / (k + alpha * (near**2).sum(1)) ** beta
+    return out
+
+
+of_shape(
+    "local_response_norm",
+    (2, 4, 2),
+    lambda x: ops.local_response_norm(x, 2, alpha=0.5),
+    lambda x: responses(x, 2, 0.25, 0.75, 1.0, 1, 0),
+)
+of_shape(
+    "local_response_norm",
+    (1, 4),
+    lambda x: ops.local_response_norm(x, 3, alpha=0.5, beta=0.5, k=2.0, average=False),
+    lambda x: responses(x, 3, 0.5, 0.5, 2.0, 1, 1),
+    "Chainer's",
+)
+of_shape(
+    "normalize",
+    (2, 3),
+    lambda x: ops.normalize(x + 3),
+    lambda x: (x + 3) / np.sqrt(((x + 3) ** 2).sum(1, keepdims=True)),
+)
+of_shape(
+    "normalize",
+    (2, 3, 2),
+    lambda x: ops.normalize(x + 3, p=3, axis=(0, 2), eps=0.5, add_eps=True),
+    lambda x: (x + 3) / (((x + 3) ** 3).sum((0, 2), keepdims=True) ** (1 / 3) + 0.5),
+    "Chainer's",
+)
+of_shape(
+    "standardize",
+    (2, 3),
+    lambda x: ops.standardize(x, axis=0, eps=0.25),
+    lambda x: (x - x.mean(0)) / np.sqrt(x.var(0) + 0.25),
+)
+of_shape(
+    "standardize",
+    ((2, 3), (3,), (2, 1)),
+    lambda x, m, v: ops.standardize(x, mean=m, variance=v + 3),
+    lambda x, m, v: (x - m) / np.sqrt(v + 3 + 1e-5),
+    "known statistics",
+)
+
+
+def renormed(x, w, b):
+    """By the statistics of the batch, with a correction that is at its limits."""
+    mean, std = x.mean((0, 2)), np.sqrt(x.var((0, 2)) + 0.01)
+    out = (x - mean[:, None]) / std[:, None] / 1.25 + np.array([[-0.125], [0.125]])
+    return out * w[:, None] + b[:, None]
+
+
+def renorm(x, w, b):
+    xp = array_module(x)
+    known = xp.asarray(np.array([50.0, -50.0])), xp.asarray(np.array([99.0, 400.0]))
+    return ops.batch_renorm(
+        *(x, w, b),
+        running_mean=known[0],
+        running_var=known[1],
+        r_max=1.25,
+        d_max=0.125,
+        eps=0.01,
+    )[0]
+
+
+of_shape("batch_renorm", ((3, 2, 2), (2,), (2,)), renorm, renormed)
+
+
+def whitened(x, groups, eps):
+    parts = np.moveaxis(x, 1, 0).reshape(groups, x.shape[1] // groups, -1)
+    out = np.empty_like(parts)
+    for group, part in zip(out, parts, strict=True):
+        away = part - part.mean(1, keepdims=True)
+        group[:] = (
+            scipy.linalg.sqrtm(
+                np.linalg.inv(away @ away.T / away.shape[1] + eps * np.eye(len(away)))
+            ).real
+            @ away
+        )
+    return np.moveaxis(out.reshape(np.moveaxis(x, 1, 0).shape), 0, 1)
+
+
+of_shape(
+    "decorrelated_batch_norm",
+    (3, 4, 2),
+    lambda x: ops.decorrelated_batch_norm(x, 2, eps=0.1)[0],
+    lambda x: whitened(x, 2, 0.1),
+)
+of_shape(
+    "decorrelated_batch_norm",
+    ((2, 2), (1, 2), (1, 2, 2)),
+    lambda x, m, p: ops.decorrelated_batch_norm(x, 1, mean=m, projection=p)[0],
+    lambda x, m, p: (x - m) @ p[0].T,
+    "known statistics",
 )

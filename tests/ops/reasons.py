@@ -21,6 +21,7 @@ STEPS = "it is piecewise constant: its derivative is 0 wherever it exists"
 TRUTH = "its values are truth values, which do not change by small amounts"
 PLACES = "its values are places or counts: integers, which do not change by small amounts"
 EXACT = "its operands are integers or truth values, which are not differentiated"
+CORRECTION = "the paper takes it for a constant"
 SHAPE = "its value depends on its operands' shape, dtype or keys alone"
 
 
@@ -106,6 +107,14 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
         EXACT,
         lambda x: dispatch(registry["noise"], (_key(x),), {"shape": (3,), "law": "normal"}),
     ),
+    "stretch": (
+        CORRECTION,
+        lambda x: dispatch(registry["stretch"], (x * x, x * x + 1), {"eps": 1e-5, "limit": 3.0}),
+    ),
+    "shift": (
+        CORRECTION,
+        lambda x: dispatch(registry["shift"], (x, x + 1, x * x), {"eps": 1e-5, "limit": 5.0}),
+    ),
     "kept": (
         EXACT,
         lambda x: dispatch(registry["kept"], (_key(x),), {"shape": (3,), "share": 0.5}),
@@ -163,7 +172,11 @@ REAL: dict[str, str] = {
     **dict.fromkeys("erfinv erfcinv ndtri gamma gammaln digamma polygamma zeta".split(), SERIES),
     **dict.fromkeys("i0 i1 i0e i1e beta betaln betainc gammainc gammaincc".split(), SERIES),
     **dict.fromkeys("rel_entr kl_div".split(), SERIES),
-    **dict.fromkeys("layer_norm rms_norm group_norm instance_norm batch_norm".split(), TRAINING),
+    **dict.fromkeys(
+        "layer_norm rms_norm group_norm instance_norm batch_norm batch_renorm standardize "
+        "decorrelated_batch_norm local_response_norm".split(),
+        TRAINING,
+    ),
     "softmax_cross_entropy": TRAINING,
     **dict.fromkeys("absolute_error squared_error squared_difference log_cosh".split(), TRAINING),
     **dict.fromkeys("mean_absolute_error l1_loss huber_loss smooth_l1_loss".split(), TRAINING),
