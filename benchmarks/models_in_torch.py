@@ -9,7 +9,7 @@ from torch.nn import functional
 from torchvision.models.googlenet import BasicConv2d, GoogLeNet, Inception, InceptionAux
 from torchvision.models.resnet import Bottleneck, ResNet
 
-__all__ = ["chainer_googlenet", "chainer_resnet50", "se_resnet"]
+__all__ = ["BERT", "GPT2", "chainer_googlenet", "chainer_resnet50", "se_resnet"]
 
 DEPTHS = {"50": [3, 4, 6, 3], "101": [3, 4, 23, 3], "152": [3, 8, 36, 3]}
 
@@ -39,8 +39,13 @@ def se_resnet(name: str, classes: int) -> Any:
 
 def chainer_resnet50(classes: int) -> Any:
     """ResNet-50 as Chainer has it."""
-    model = ResNet(Bottleneck, DEPTHS["50"], num_classes=classes)
+    model = in_chainers_way(ResNet(Bottleneck, DEPTHS["50"], num_classes=classes))
     model.conv1 = nn.Conv2d(3, 64, 7, 2, 3)
+    return model
+
+
+def in_chainers_way(model: Any) -> Any:
+    """A residual network with Chainer's settings, but for the bias of the first layer."""
     model.maxpool = nn.MaxPool2d(3, 2, ceil_mode=True)
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -99,3 +104,122 @@ def chainer_googlenet(classes: int) -> Any:
     """GoogLeNet as Chainer has it."""
     torch.manual_seed(0)
     return Caffe(classes)
+
+
+class Conv1D(nn.Module):
+    """The fully connected layer as it lies in GPT-2's files."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(0.1 * torch.randn(inputs, outputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Any) -> Any:
+        """The output."""
+        return x @ self.weight + self.bias
+
+
+def _heads(x: Any, heads: int) -> Any:
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def _attended(query: Any, key: Any, value: Any, mask: Any) -> Any:
+    """Attention of heads, by its formula."""
+    scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    seen = scores.masked_fill(~mask, float("-inf")).softmax(-1) @ value
+    return seen.transpose(1, 2).flatten(2)
+
+
+def _named(**parts: Any) -> nn.ModuleDict:
+    return nn.ModuleDict(parts)
+
+
+class GPT2(nn.Module):
+    """GPT-2, without dropout, with Hugging Face's names."""
+
+    def __init__(self, tokens: int, places: int, width: int, layers: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        blocks = [
+            _named(
+                ln_1=nn.LayerNorm(width),
+                attn=_named(c_attn=Conv1D(width, 3 * width), c_proj=Conv1D(width, width)),
+                ln_2=nn.LayerNorm(width),
+                mlp=_named(c_fc=Conv1D(width, 4 * width), c_proj=Conv1D(4 * width, width)),
+            )
+            for _ in range(layers)
+        ]
+        self.transformer = _named(
+            wte=nn.Embedding(tokens, width),
+            wpe=nn.Embedding(places, width),
+            h=nn.ModuleList(blocks),
+            ln_f=nn.LayerNorm(width),
+        )
+        self.lm_head = nn.Linear(width, tokens, bias=False)
+        self.lm_head.weight = self.transformer["wte"].weight
+
+    def forward(self, tokens: Any) -> Any:
+        """The logits."""
+        of: Any = self.transformer
+        length = tokens.shape[1]
+        past = torch.ones(length, length, dtype=torch.bool).tril()
+        x = of["wte"](tokens) + of["wpe"](torch.arange(length))
+        for block in of["h"]:
+            parts = block["attn"]["c_attn"](block["ln_1"](x)).chunk(3, -1)
+            query, key, value = (_heads(part, self.heads) for part in parts)
+            x = x + block["attn"]["c_proj"](_attended(query, key, value, past))
+            wide = functional.gelu(block["mlp"]["c_fc"](block["ln_2"](x)), approximate="tanh")
+            x = x + block["mlp"]["c_proj"](wide)
+        return self.lm_head(of["ln_f"](x))
+
+
+class BERT(nn.Module):
+    """BERT, without dropout, with Hugging Face's names."""
+
+    def __init__(
+        self, tokens: int, places: int, width: int, inner: int, layers: int, heads: int
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        self.embeddings = _named(
+            word_embeddings=nn.Embedding(tokens, width),
+            position_embeddings=nn.Embedding(places, width),
+            token_type_embeddings=nn.Embedding(2, width),
+            LayerNorm=nn.LayerNorm(width, eps=1e-12),
+        )
+        blocks = [
+            _named(
+                attention=_named(
+                    self=_named(**{n: nn.Linear(width, width) for n in ("query", "key", "value")}),
+                    output=_named(
+                        dense=nn.Linear(width, width), LayerNorm=nn.LayerNorm(width, eps=1e-12)
+                    ),
+                ),
+                intermediate=_named(dense=nn.Linear(width, inner)),
+                output=_named(
+                    dense=nn.Linear(inner, width), LayerNorm=nn.LayerNorm(width, eps=1e-12)
+                ),
+            )
+            for _ in range(layers)
+        ]
+        self.encoder = _named(layer=nn.ModuleList(blocks))
+        self.pooler = _named(dense=nn.Linear(width, width))
+
+    def forward(self, tokens: Any, mask: Any, types: Any) -> tuple[Any, Any]:
+        """The features of all tokens, and of the first one through the pooler."""
+        of: Any = self.embeddings
+        x = of["word_embeddings"](tokens) + of["token_type_embeddings"](types)
+        x = of["LayerNorm"](x + of["position_embeddings"](torch.arange(tokens.shape[1])))
+        blocks: Any = self.encoder["layer"]
+        for block in blocks:
+            inner = block["attention"]["self"]
+            query, key, value = (
+                _heads(inner[name](x), self.heads) for name in ("query", "key", "value")
+            )
+            seen = _attended(query, key, value, mask[:, None, None, :].bool())
+            out = block["attention"]["output"]
+            x = out["LayerNorm"](x + out["dense"](seen))
+            wide = functional.gelu(block["intermediate"]["dense"](x))
+            x = block["output"]["LayerNorm"](x + block["output"]["dense"](wide))
+        pooled: Any = self.pooler["dense"]
+        return x, pooled(x[:, 0]).tanh()
