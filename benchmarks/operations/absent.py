@@ -12,7 +12,9 @@ WITHOUT_COUNTERPART: dict[str, str] = {
     "PyTorch has them as parts of its cells alone": "lstm slstm tree_lstm mgu_cell",
     "PyTorch packs sequences instead": "transpose_sequence",
     "PyTorch has no such loss or measure": "absolute_error squared_error squared_difference "
-    "log_cosh hinge binary_accuracy precision recall f1_score classification_summary r2_score",
+    "log_cosh hinge sigmoid_cross_entropy bernoulli_nll gaussian_nll gaussian_kl_divergence "
+    "contrastive triplet cross_covariance decov discriminative_margin_based_clustering_loss "
+    "binary_accuracy precision recall f1_score classification_summary r2_score",
     "PyTorch has no such activation function": "crelu maxout sparse_plus sparse_sigmoid sparsemax "
     "squareplus",
     "it is one number for each channel or example: dropout is timed": "drop_path spatial_dropout",
@@ -20,6 +22,8 @@ WITHOUT_COUNTERPART: dict[str, str] = {
     "PyTorch has no such random function": "gaussian gaussian_dropout simplified_dropconnect "
     "zoneout",
     "other libraries have it, and PyTorch not": "deform_conv local_conv shift",
+    "torchvision has it": "sigmoid_focal_loss",
+    "it compares all pairs of classes": "multilabel_margin_loss",
     "it makes a view of foreign memory": "from_dlpack",
     "its cost is that of the function it calls": "linalg.cg",
     "functions of SciPy that have no program: PyTorch lacks nearly all of them": "special.*",

@@ -35,4 +35,59 @@ _CLASSES = [
     ),
 ]
 
-PROGRAMS = [*_NUMBERS, *_CLASSES]
+
+def _truths(d: Draw) -> Any:
+    return d.normal(), d.truths().astype(np.float32)
+
+
+def _signs(d: Draw) -> Any:
+    return 2 * d.truths().astype(np.float32) - 1
+
+
+def _rows(count: int) -> Any:
+    return lambda d: tuple(d.matrix() for _ in range(count))
+
+
+_BINARY = [
+    *same(
+        [f"{name}:{_F}{name}" for name in ("binary_cross_entropy_with_logits", "poisson_nll_loss")],
+        _truths,
+    ),
+    *same(f"soft_margin_loss:{_F}soft_margin_loss", lambda d: (d.normal(), _signs(d))),
+    *same(f"binary_cross_entropy:{_F}binary_cross_entropy", lambda d: (d.uniform(0.1, 0.9),) * 2),
+    *same(
+        f"multilabel_soft_margin_loss:{_F}multilabel_soft_margin_loss",
+        lambda d: (d.matrix(), d.truths(*d.shape(2)).astype(np.float32)),
+    ),
+    *same(f"kl_div_loss:{_F}kl_div", lambda d: (d.normal(), d.uniform(0.1, 0.9))),
+    *same(
+        f"gaussian_nll_loss:{_F}gaussian_nll_loss",
+        lambda d: (d.normal(), d.normal(), d.uniform(0.5, 1.5)),
+    ),
+]
+_MARGINS = [
+    *same(
+        f"margin_ranking_loss:{_F}margin_ranking_loss",
+        lambda d: (d.normal(), d.normal(), _signs(d)),
+    ),
+    *same(f"hinge_embedding_loss:{_F}hinge_embedding_loss", lambda d: (d.normal(), _signs(d))),
+    *same(f"multi_margin_loss:{_F}multi_margin_loss", _classified),
+]
+_DISTANCES = [
+    *same([f"{name}:{_F}{name}" for name in ("cosine_similarity", "pairwise_distance")], _rows(2)),
+    *same(
+        [
+            f"{name}:{_F}{name}"
+            for name in ("triplet_margin_loss", "triplet_margin_with_distance_loss")
+        ],
+        _rows(3),
+    ),
+    Program(
+        "cosine_embedding_loss",
+        lambda d: (d.matrix(), d.matrix(), np.sign(d.uniform(0.5, 1, d.shape(2)[0]))),
+        lambda o, x, y, t: o.cosine_embedding_loss(x, y, t),
+        lambda o, x, y, t: o.nn.functional.cosine_embedding_loss(x, y, t),
+    ),
+]
+
+PROGRAMS = [*_NUMBERS, *_CLASSES, *_BINARY, *_MARGINS, *_DISTANCES]

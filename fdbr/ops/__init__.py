@@ -39,7 +39,12 @@ from fdbr.ops.networks.deformable import deform_conv
 from fdbr.ops.networks.dropout import drop_path, dropout, spatial_dropout
 from fdbr.ops.networks.embedding import embed
 from fdbr.ops.networks.gates import *
+from fdbr.ops.networks.losses.binary import *
 from fdbr.ops.networks.losses.classification import *
+from fdbr.ops.networks.losses.covariances import *
+from fdbr.ops.networks.losses.embeddings import *
+from fdbr.ops.networks.losses.likelihoods import *
+from fdbr.ops.networks.losses.margins import *
 from fdbr.ops.networks.losses.metrics import *
 from fdbr.ops.networks.losses.regression import *
 from fdbr.ops.networks.n_step import n_step_gru, n_step_lstm, n_step_rnn

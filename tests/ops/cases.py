@@ -883,6 +883,7 @@ from ops import (  # noqa: E402
     cases_convolution,  # noqa: F401
     cases_linalg,  # noqa: F401
     cases_losses,  # noqa: F401
+    cases_margins,  # noqa: F401
     cases_networks,  # noqa: F401
     cases_normalization,  # noqa: F401
     cases_pooling,  # noqa: F401

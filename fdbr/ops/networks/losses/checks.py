@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array, array_module
+from fdbr.backend import array_module
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
@@ -13,20 +13,20 @@ from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import maximum
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.reductions import any as any_of
 from fdbr.ops.reductions import mean, sum
 
 __all__ = [
     "alike",
     "check_reduction",
+    "check_signs",
     "counted_mean",
     "floats_of",
-    "holds",
     "in_dtype_of",
     "one_of",
     "reduced",
     "setting_of",
     "share",
+    "values_of",
     "weighted_mean",
 ]
 
@@ -97,11 +97,21 @@ def alike(name: str, **operands: Any) -> list[Any]:
     return found
 
 
-def holds(condition: Array) -> bool:
-    """Whether a condition is true anywhere; asked of an array that is looked at."""
-    if not isinstance(condition, Tracer) and not condition.size:
-        return False
-    return bool(any_of(condition))
+def values_of(x: Any) -> Any:
+    """The numbers of an array of NumPy's below whatever traces it, to be looked at; or `None`."""
+    while isinstance(x, Tracer):
+        x = x.value
+    return x if isinstance(x, np.ndarray | np.generic) else None
+
+
+def check_signs(name: str, labels: Any) -> None:
+    """Refuse labels that are neither 1 nor -1, where that can be seen."""
+    values = values_of(labels)
+    if values is not None and (np.abs(values) != 1).any():
+        raise ValueError(
+            f"fdbr.ops.{name}: labels must be 1 or -1, got {describe(labels)} from {values.min()} "
+            f"to {values.max()}"
+        )
 
 
 # --- means of some of them ----------------------------------------------------------
