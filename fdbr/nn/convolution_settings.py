@@ -15,9 +15,10 @@ def kernel_of(where: str, size: Any, ndim: Any, dimensions: int | None = None) -
     if ndim is not None:
         ndim = integer(where, "ndim", ndim, least=1)
         if dimensions not in (None, ndim):
+            name = where.split(".")[2]
             raise ValueError(
-                f"{where}: ndim must be {dimensions}, got {ndim}; use fdbr.nn."
-                f"{where.split('.')[2][:-2]}.init for other numbers of spatial axes"
+                f"{where}: ndim of a {name} must be {dimensions}, got {ndim}; use fdbr.nn."
+                f"{name[:-2]}.init for other numbers of spatial axes"
             )
     rank = ndim or dimensions
     given = integers(where, "kernel_size", size)

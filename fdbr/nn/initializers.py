@@ -15,16 +15,23 @@ import numpy as np
 
 from fdbr import random
 from fdbr.backend import array_module, lock
+from fdbr.nn.bilinear_filters import (
+    LinearFilter,
+    downsampling_conv_filter,
+    upsampling_deconv_filter,
+)
 from fdbr.tree import frozen, static
 
 __all__ = [
     "Constant",
     "Initializer",
+    "LinearFilter",
     "Normal",
     "Orthogonal",
     "Uniform",
     "VarianceScaling",
     "constant",
+    "downsampling_conv_filter",
     "glorot_normal",
     "glorot_uniform",
     "he_normal",
@@ -35,6 +42,7 @@ __all__ = [
     "ones",
     "orthogonal",
     "uniform",
+    "upsampling_deconv_filter",
     "zeros",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
