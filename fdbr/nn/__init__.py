@@ -41,6 +41,7 @@ from fdbr.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm,
 from fdbr.nn.pooling import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Flatten, MaxPool
 from fdbr.nn.recurrent import GRU, LSTM, RNN
 from fdbr.nn.recurrent_cells import GRUCell, LSTMCell, MGUCell, RNNCell
+from fdbr.nn.renormalization import BatchRenorm, DecorrelatedBatchNorm
 from fdbr.nn.scanning import scan
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.nn.squeeze_excitation import SqueezeExcitation
@@ -56,6 +57,8 @@ __all__ = [
     "AlphaDropout",
     "AvgPool",
     "BatchNorm",
+    "BatchRenorm",
+    "DecorrelatedBatchNorm",
     "ChildSumTreeLSTM",
     "Conv",
     "Conv1d",

@@ -49,22 +49,24 @@ def proper_momentum(where: str, momentum: Any) -> float | None:
 
 
 def updated_statistics(layer: Any, mean: Any, variance: Any, count: int) -> Any:
-    """A layer's successor: its running statistics with those of a batch, which are not unbiased.
+    """A layer's successor: its running statistics with those of a batch.
 
-    ``count`` is how many elements the variance is made of.
+    ``count`` is how many elements the variance is made of, which divides by it.
     """
-    mean, variance = stop_gradient(mean), stop_gradient(variance) * (count / max(count - 1, 1))
-    dtype = layer.running_mean.dtype
+    unbiased = count / max(count - 1, 1)
+    return averaged(layer, {"running_mean": (mean, 1.0), "running_var": (variance, unbiased)})
+
+
+def averaged(layer: Any, new: dict[str, tuple[Any, float]]) -> Any:
+    """A layer whose buffers have a share of new values, each times a number."""
     changed: dict[str, Any] = {}
-    if layer.momentum is None:
-        batches = layer.num_batches_tracked + 1
-        share = 1 / astype(batches, dtype)
-        changed["num_batches_tracked"] = batches
-    else:
-        share = layer.momentum
-    for name, new in (("running_mean", mean), ("running_var", variance)):
+    momentum, batches = layer.momentum, layer.num_batches_tracked
+    if momentum is None:
+        changed["num_batches_tracked"] = batches + 1
+    for name, (value, factor) in new.items():
         old = getattr(layer, name)
-        changed[name] = (1 - share) * old + share * astype(new, dtype)
+        share = 1 / astype(batches + 1, old.dtype) if momentum is None else momentum
+        changed[name] = (1 - share) * old + share * factor * astype(stop_gradient(value), old.dtype)
     return tree.replace(layer, **changed)
 
 
@@ -196,15 +198,7 @@ class BatchNorm(Layer):
         ValueError
             If ``x`` does not have as many channels, or one element only in each.
         """
-        self._check(x)
-        count = math.prod(x.shape) // max(x.shape[self.axis], 1)
-        if count < 2:
-            raise ValueError(
-                placed(
-                    f"fdbr.nn.BatchNorm: x {describe(x)} has {count} elements in each channel, of "
-                    "which there is no variance; train with larger batches, or use GroupNorm"
-                )
-            )
+        count = self._elements(x)
         out, mean, variance = ops.batch_norm(
             x, self.weight, self.bias, axis=self.axis, eps=self.eps
         )
@@ -231,20 +225,32 @@ class BatchNorm(Layer):
         none_yet = initializers.zeros()(self.running_mean, (), np.int64)
         return tree.replace(self, momentum=None, num_batches_tracked=none_yet)
 
+    def _elements(self, x: Any) -> int:
+        """How many elements a channel has, in training."""
+        self._check(x)
+        count = math.prod(x.shape) // max(x.shape[self.axis], 1)
+        if count < 2:
+            raise ValueError(
+                placed(
+                    f"fdbr.nn.{type(self).__name__}: x {describe(x)} has {count} elements in each "
+                    "channel, of which there is no variance; train with larger batches, or use "
+                    "GroupNorm"
+                )
+            )
+        return count
+
     def _check(self, x: Any) -> None:
-        known = next(
-            (v for v in (self.running_mean, self.weight, self.bias) if v is not None), None
-        )
+        arrays = (self.running_mean, self.weight, self.bias)
+        count = next((array.shape[0] for array in arrays if array is not None), "C")
         shape = getattr(x, "shape", ())
         place = self.axis + len(shape) if self.axis < 0 else self.axis
-        fits = 0 <= place < len(shape) and (known is None or shape[place] == known.shape[0])
-        if fits:
+        if 0 <= place < len(shape) and count in ("C", shape[place]):
             return
-        count = "C" if known is None else known.shape[0]
         raise ValueError(
             placed(
-                f"fdbr.nn.BatchNorm: axis {self.axis} of x must be that of the {count} channels, "
-                f"got {describe(x)}; build the layer for as many channels, or give their axis"
+                f"fdbr.nn.{type(self).__name__}: axis {self.axis} of x must be that of the {count} "
+                f"channels, got {describe(x)}; build the layer for as many channels, or give their "
+                "axis"
             )
         )
 

@@ -47,3 +47,18 @@ case(
     made(nn.InstanceNorm, 2, affine=True, track_running_stats=True),
     [(2, 2, 2)],
 )
+case("BatchRenorm", made(nn.BatchRenorm, 2), [(3, 2)])
+case(
+    "BatchRenorm in training",
+    # At its limits, for no derivative is taken of the correction.
+    made(nn.BatchRenorm, 2, r_max=1.0, d_max=0.0, bias=False),
+    [(3, 2, 1)],
+    call=lambda layer, x: layer.train(x)[0],
+)
+case("DecorrelatedBatchNorm", made(nn.DecorrelatedBatchNorm, 4, groups=2), [(2, 4)])
+case(
+    "DecorrelatedBatchNorm in training",
+    made(nn.DecorrelatedBatchNorm, 2, groups=1, eps=0.1, momentum=None),
+    [(2, 2, 2)],
+    call=lambda layer, x: layer.train(x)[0],
+)

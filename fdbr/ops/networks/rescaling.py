@@ -6,7 +6,7 @@ from fdbr.backend import Array
 from fdbr.messages import describe, integer
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.creation import asarray, floating
-from fdbr.ops.dtypes import in_single
+from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import maximum, sqrt
 from fdbr.ops.kinds import aligned, constant, linear, shifted
 from fdbr.ops.linalg.norms import vector_norm
@@ -243,6 +243,7 @@ def batch_renorm(
     out, mean, variance = batch_norm(x, axis=axis, eps=eps)
     known = {"running_mean": asarray(running_mean), "running_var": asarray(running_var)}
     for title, value in known.items():
+        known[title] = astype(value, mean.dtype)
         if value.shape != mean.shape:
             raise ValueError(
                 f"{name}: {title} {describe(value)} does not fit x {describe(x)}; it must have "
