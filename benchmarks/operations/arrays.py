@@ -96,6 +96,24 @@ _ARRANGED = [
     Program(
         "stack", _two_matrices, lambda o, x, y: o.stack([x, y]), lambda t, x, y: t.stack([x, y])
     ),
+    Program(
+        "split",
+        lambda d: (d.normal(2 * d.count),),
+        lambda o, x: o.split(x, 2)[1],
+        lambda t, x: t.tensor_split(x, 2)[1],
+    ),
+    Program(
+        "as_strided",
+        lambda d: (d.normal(d.count + 1),),
+        lambda o, x: o.as_strided(x, (len(x) // 2, 3), (2, 1)),
+        lambda t, x: t.as_strided(x, (len(x) // 2, 3), (2, 1)),
+    ),
+    Program(
+        "sum_to",
+        _matrix,
+        lambda o, x: o.sum_to(x, x.shape[1:]),
+        lambda t, x: x.sum_to_size(x.shape[1:]),
+    ),
     Program("unstack", _matrix, lambda o, x: o.unstack(x)[:4], lambda t, x: t.unbind(x)[:4]),
     Program(
         "expand_dims",

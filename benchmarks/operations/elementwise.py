@@ -129,7 +129,9 @@ _OPERATORS = [
 _TWO = [
     *same("add subtract multiply maximum minimum atan2 hypot logaddexp copysign", _two),
     *same("divide power:pow pow xlogy xlog1py:special.xlog1py", _two_positive),
-    *same("remainder", lambda d: (d.normal(), d.uniform(0.2, 3))),
+    *same("rsqrt", lambda d: (d.uniform(0.5, 2),)),
+    *same("lerp", lambda d: (d.normal(), d.normal(), d.normal())),
+    *same("remainder fmod", lambda d: (d.normal(), d.uniform(0.2, 3))),
     *same("floor_divide nextafter", _two_positive, gradient=False),
     *same("equal:eq not_equal less less_equal greater greater_equal", _two, gradient=False),
     *same("logical_and logical_or logical_xor", _truths, gradient=False),

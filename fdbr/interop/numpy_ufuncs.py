@@ -18,11 +18,6 @@ __all__ = ["ufuncs"]
 # --- those that fdbr has only here --------------------------------------------------
 
 
-@elementwise(x=1, y=lambda x, y: -ops.trunc(x / y))
-def _fmod(xp: Any, x: Any, y: Any) -> Any:
-    return xp.fmod(x, y)
-
-
 @elementwise(x=None)
 def _spacing(xp: Any, x: Any) -> Any:
     if xp is np:
@@ -161,7 +156,7 @@ _OWN = {
     "float_power": _float_power,
     "fmax": fmax,
     "fmin": fmin,
-    "fmod": _fmod,
+    "fmod": ops.fmod,
     "frexp": _frexp,
     "gcd": _gcd,
     "heaviside": _heaviside,

@@ -222,13 +222,5 @@ class ZoneoutLSTMCell(RecurrentCell):
         h, c = self.fitting(state, x.shape, x)
         (new_h, new_c), _ = self.advance((h, c), self.project(x))
         of_h, of_c = random.split(key)
-        h, c = _mixed(h, new_h, self.h_rate, of_h), _mixed(c, new_c, self.c_rate, of_c)
-        return ((h, c), h), self
-
-
-def _mixed(old: Any, new: Any, rate: float, key: Any) -> Any:
-    """The old value with a probability, else the new one."""
-    if not rate:
-        return new
-    changes = ops.dropout(ops.ones_like(new), rate, key=key) > 0
-    return ops.where(changes, new, old)
+        h = ops.zoneout(h, new_h, self.h_rate, key=of_h)
+        return ((h, ops.zoneout(c, new_c, self.c_rate, key=of_c)), h), self

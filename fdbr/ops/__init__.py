@@ -66,6 +66,7 @@ from fdbr.ops.networks.sequences import pad_sequence, transpose_sequence
 from fdbr.ops.networks.unfolding import fold, local_conv, unfold
 from fdbr.ops.networks.units import lstm, slstm, tree_lstm
 from fdbr.ops.padding import *
+from fdbr.ops.pieces import *
 from fdbr.ops.products import dot, einsum, inner, linear, matmul, outer, tensordot, vecdot
 from fdbr.ops.reductions import *
 from fdbr.ops.searching import *

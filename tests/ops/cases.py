@@ -886,6 +886,7 @@ from ops import (  # noqa: E402
     cases_margins,  # noqa: F401
     cases_networks,  # noqa: F401
     cases_normalization,  # noqa: F401
+    cases_pieces,  # noqa: F401
     cases_pooling,  # noqa: F401
     cases_recurrent,  # noqa: F401
     cases_special,  # noqa: F401

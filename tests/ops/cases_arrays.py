@@ -35,7 +35,6 @@ binary(
     grid(-2, 2, 1 / 16),
     st.sampled_from((-1.0, -0.5, 0.5, 1.0)),
     np.fmod,
-    function=lambda x, y: dispatch(registry["fmod"], (x, y), {}),
 )
 unary(
     "ldexp",

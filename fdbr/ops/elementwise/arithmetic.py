@@ -25,6 +25,7 @@ __all__ = [
     "divide",
     "floor",
     "floor_divide",
+    "fmod",
     "hypot",
     "maximum",
     "minimum",
@@ -313,6 +314,17 @@ def remainder(xp: Any, x: Array, y: Array) -> Array:
     if vectorized.suits(xp, x, y) and result_type(x, y) == np.float32:
         return vectorized.remainder(x, y)
     return xp.remainder(x, y)
+
+
+@elementwise(x=1, y=lambda x, y: -trunc(x / y))
+def fmod(xp: Any, x: Array, y: Array) -> Array:
+    """The remainder of ``x / y`` with the sign of ``x``, as in C; see `remainder`.
+
+    >>> from fdbr import ops
+    >>> ops.fmod(-7.0, 3.0)
+    -1.0
+    """
+    return xp.fmod(x, y)
 
 
 @elementwise(
