@@ -7,9 +7,10 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.nn import initializers
+from fdbr.nn.composite import Composite
 from fdbr.nn.dropout import Dropout
 from fdbr.nn.models.building import Builder, positive
-from fdbr.nn.models.network import ImageNetwork, Network
+from fdbr.nn.models.network import ImageNetwork
 from fdbr.nn.pooling import AdaptiveAvgPool
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen, static
@@ -60,7 +61,7 @@ def _eighths(count: float) -> int:
 
 
 @frozen
-class InvertedResidual(Network):
+class InvertedResidual(Composite):
     """Channels are made more, convolved each alone, and made fewer; what went in may be added.
 
     Sandler et al., *MobileNetV2*, CVPR 2018, with squeeze and excitation.

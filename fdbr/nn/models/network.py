@@ -119,17 +119,19 @@ def _paths(model: Any, names: Any) -> dict[str, str]:
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"fdbr.nn.models: a layer's name must be text, got {describe(name)}")
-        steps = name.replace("[", ".").replace("]", "").replace("'", "").split(".")
-        part = model
+        steps = name.replace("[", ".").replace("]", "").split(".")
+        part, path = model, ""
         for step in steps:
+            if isinstance(part, Sequential) and step == "layers":
+                continue
             there = _layers_of(part)
             if step not in there:
                 raise ValueError(
                     f"fdbr.nn.models: {type(model).__name__} has no layer {name!r}: where "
                     f"{step!r} should be, there are {', '.join(there) or 'none'}"
                 )
-            part = there[step]
-        paths[name] = "." + ".".join(steps)
+            part, path = there[step], f"{path}.{step}"
+        paths[name] = path
     return paths
 
 

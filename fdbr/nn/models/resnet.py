@@ -7,10 +7,11 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.nn import initializers
+from fdbr.nn.composite import Composite
 from fdbr.nn.convolution import Conv
 from fdbr.nn.linear import Linear
 from fdbr.nn.models.building import Builder, positive
-from fdbr.nn.models.network import ImageNetwork, Network
+from fdbr.nn.models.network import ImageNetwork
 from fdbr.nn.normalization import BatchNorm
 from fdbr.nn.pooling import AdaptiveAvgPool, MaxPool
 from fdbr.nn.sequential import Sequential
@@ -39,7 +40,7 @@ __all__ = [
 
 
 @frozen
-class BasicBlock(Network):
+class BasicBlock(Composite):
     """Two convolutions of 3 by 3, and what went in is added.
 
     Attributes
@@ -81,7 +82,7 @@ class BasicBlock(Network):
 
 
 @frozen
-class Bottleneck(Network):
+class Bottleneck(Composite):
     """Three convolutions, of which that of 3 by 3 has fewer channels, and what went in is added.
 
     Attributes

@@ -41,11 +41,12 @@ def pooled_windows(
             "the end; choose one"
         )
     size = tuple(x.shape[x.ndim - rank :])
-    _check_windows(function, x, geometry, size, ceil_mode or cover_all)
+    _check_padding(function, geometry)
     pads = geometry.padding
-    if not (ceil_mode or cover_all):
-        return geometry, pads
-    return _with_partial(geometry, size, cover_all), pads
+    if ceil_mode or cover_all:
+        geometry = _with_partial(geometry, size, cover_all)
+    _check_windows(function, x, geometry, size)
+    return geometry, pads
 
 
 def starts_of(geometry: Geometry, axis: int, n: int) -> range:
@@ -55,13 +56,17 @@ def starts_of(geometry: Geometry, axis: int, n: int) -> range:
     return range(-low, n + high - geometry.extents()[axis] + 1, step)
 
 
-def _check_windows(function: str, x: Any, geometry: Geometry, size: Sizes, partial: bool) -> None:
+def _check_padding(function: str, geometry: Geometry) -> None:
     extents = geometry.extents()
     if any(max(pad) >= e for pad, e in zip(geometry.padding, extents, strict=True) if any(pad)):
         raise ValueError(
             f"fdbr.ops.{function}: padding {geometry.padding} would fill whole windows, which are "
             f"{extents} long; it must be less"
         )
+
+
+def _check_windows(function: str, x: Any, geometry: Geometry, size: Sizes) -> None:
+    extents = geometry.extents()
     if any(n < e for n, e in zip(geometry.padded(size), extents, strict=True)):
         raise ValueError(
             f"fdbr.ops.{function}: windows {extents} long do not fit into x {describe(x)}, whose "
