@@ -19,6 +19,7 @@ WITHOUT_COUNTERPART: dict[str, str] = {
     "PyTorch has no such activation function": "crelu maxout sparse_plus sparse_sigmoid sparsemax "
     "squareplus",
     "it is one number for each channel or example: dropout is timed": "drop_path spatial_dropout",
+    "it is a product or a sum, which are timed": "bias scale",
     "PyTorch has no such normalisation": "batch_renorm decorrelated_batch_norm standardize",
     "PyTorch has no such random function": "gaussian gaussian_dropout simplified_dropconnect "
     "zoneout",

@@ -76,6 +76,15 @@ _RESCALED = [
     *same(f"normalize:{_F}normalize", _rows),
 ]
 
+_FORMS = [
+    Program(
+        "bilinear",
+        lambda d: (d.normal(64, d.count // 64), d.normal(64, 8), d.normal(16, d.count // 64, 8)),
+        lambda o, x, y, w: o.bilinear(x, y, w),
+        lambda t, x, y, w: t.nn.functional.bilinear(x, y, w),
+    ),
+]
+
 _BY_CHANCE = [
     Program(
         "alpha_dropout",
@@ -100,4 +109,4 @@ _BY_CHANCE = [
     ),
 ]
 
-PROGRAMS = [*_POINTWISE, *_OF_AXES, *_RESCALED, *_BY_CHANCE]
+PROGRAMS = [*_POINTWISE, *_OF_AXES, *_RESCALED, *_FORMS, *_BY_CHANCE]

@@ -5,6 +5,7 @@ A layer is built by ``Layer.init(key, ...)``, called as ``y = layer(x)``, and in
 """
 
 from fdbr.nn import initializers, models
+from fdbr.nn.activations import Maxout, PReLU, RReLU, Swish
 from fdbr.nn.attention import MultiHeadAttention
 from fdbr.nn.blocks import DecoderBlock, GatedMLP, ViTBlock
 from fdbr.nn.caches import KeyValueCache
@@ -44,6 +45,7 @@ from fdbr.nn.recurrent_cells import GRUCell, LSTMCell, MGUCell, RNNCell
 from fdbr.nn.renormalization import BatchRenorm, DecorrelatedBatchNorm
 from fdbr.nn.scanning import scan
 from fdbr.nn.sequential import Lambda, Sequential
+from fdbr.nn.small import Bias, Bilinear, Highway, Identity, Parameter, Scale
 from fdbr.nn.squeeze_excitation import SqueezeExcitation
 from fdbr.nn.transformer import TransformerDecoderLayer, TransformerEncoderLayer
 from fdbr.nn.tree_lstm import ChildSumTreeLSTM, NaryTreeLSTM
@@ -58,7 +60,8 @@ __all__ = [
     "AvgPool",
     "BatchNorm",
     "BatchRenorm",
-    "DecorrelatedBatchNorm",
+    "Bias",
+    "Bilinear",
     "ChildSumTreeLSTM",
     "Conv",
     "Conv1d",
@@ -70,6 +73,7 @@ __all__ = [
     "ConvTranspose2d",
     "ConvTranspose3d",
     "DecoderBlock",
+    "DecorrelatedBatchNorm",
     "DeformConv",
     "DeformableConv",
     "DepthwiseConv",
@@ -82,6 +86,8 @@ __all__ = [
     "GaussianDropout",
     "GroupNorm",
     "GroupedQueryAttention",
+    "Highway",
+    "Identity",
     "Inception",
     "InceptionBN",
     "InstanceNorm",
@@ -96,19 +102,25 @@ __all__ = [
     "MGUCell",
     "MLPConv",
     "MaxPool",
+    "Maxout",
     "MultiHeadAttention",
     "NaryTreeLSTM",
+    "PReLU",
+    "Parameter",
     "PeepholeLSTMCell",
     "PositionalEmbedding",
     "RMSNorm",
     "RNN",
     "RNNCell",
+    "RReLU",
+    "Scale",
     "Sequential",
     "SimplifiedDropconnect",
     "SinusoidalEmbedding",
     "SpatialDropout",
     "SqueezeExcitation",
     "StochasticDepth",
+    "Swish",
     "Transformer",
     "TransformerDecoder",
     "TransformerDecoderLayer",
@@ -116,8 +128,8 @@ __all__ = [
     "TransformerEncoderLayer",
     "ViTBlock",
     "ZoneoutLSTMCell",
-    "initializers",
     "export_onnx",
+    "initializers",
     "load_chainer_npz",
     "load_onnx",
     "load_torch_state",

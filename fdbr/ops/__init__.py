@@ -25,6 +25,7 @@ from fdbr.ops.inspection import VERSIONS, __array_namespace_info__
 from fdbr.ops.networks.activation import log_softmax, logsumexp, relu, softmax
 from fdbr.ops.networks.adaptive_pooling import adaptive_avg_pool, adaptive_max_pool
 from fdbr.ops.networks.attention import scaled_dot_product_attention
+from fdbr.ops.networks.broadcasts import bias, bilinear, scale
 from fdbr.ops.networks.cells import (
     gru_cell,
     lstm_cell,

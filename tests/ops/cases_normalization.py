@@ -232,3 +232,23 @@ of_shape(
     lambda x, m, p: (x - m) @ p[0].T,
     "known statistics",
 )
+
+
+# --- parameters along axes ----------------------------------------------------------
+
+of_shape("scale", ((2, 3, 2), (3,)), ops.scale, lambda x, y: x * y[:, None])
+of_shape("scale", ((3, 2), ()), lambda x, y: ops.scale(x, y, axis=0), lambda x, y: x * y, "number")
+of_shape("bias", ((2, 3, 2), (3, 2)), ops.bias, lambda x, y: x + y)
+of_shape(
+    "bilinear",
+    ((4, 2), (4, 3), (2, 2, 3), (2,)),
+    ops.bilinear,
+    lambda x, y, w, b: np.einsum("ni,oij,nj->no", x, w, y) + b,
+)
+of_shape(
+    "bilinear",
+    ((2,), (3,), (2, 2, 3), (2, 2), (2, 3)),
+    lambda x, y, w, v, u: ops.bilinear(x, y, w, weight1=v, weight2=u),
+    lambda x, y, w, v, u: np.einsum("i,oij,j->o", x, w, y) + v @ x + u @ y,
+    "with linear terms",
+)
