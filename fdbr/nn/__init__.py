@@ -52,6 +52,7 @@ from fdbr.nn.tree_lstm import ChildSumTreeLSTM, NaryTreeLSTM
 from fdbr.nn.weights.chainer_state import load_chainer_npz, save_chainer_npz
 from fdbr.nn.weights.onnx_export import export_onnx, load_onnx
 from fdbr.nn.weights.torch_state import load_torch_state, save_torch_state
+from fdbr.nn.windows import Fold, Unfold
 
 __all__ = [
     "AdaptiveAvgPool",
@@ -80,6 +81,7 @@ __all__ = [
     "Dropout",
     "Embed",
     "Flatten",
+    "Fold",
     "GRU",
     "GRUCell",
     "GatedMLP",
@@ -126,6 +128,7 @@ __all__ = [
     "TransformerDecoderLayer",
     "TransformerEncoder",
     "TransformerEncoderLayer",
+    "Unfold",
     "ViTBlock",
     "ZoneoutLSTMCell",
     "export_onnx",

@@ -8,7 +8,14 @@ import numpy as np
 from fdbr import ops
 from fdbr.messages import describe
 from fdbr.nn import initializers
-from fdbr.nn.convolution_settings import axes_of, channels_of, kernel_of, parameters, settings_of
+from fdbr.nn.convolution_settings import (
+    axes_of,
+    channels_of,
+    kernel_of,
+    parameters,
+    settings_of,
+    settled,
+)
 from fdbr.nn.layer import Layer
 from fdbr.ops.networks.windows import geometry_of
 from fdbr.tree import frozen, static
@@ -61,9 +68,9 @@ class Conv(Layer):
 
     weight: Any
     bias: Any = None
-    stride: Any = static(default=1)
-    padding: Any = static(default=0)
-    dilation: Any = static(default=1)
+    stride: Any = static(default=1, converter=settled)
+    padding: Any = static(default=0, converter=settled)
+    dilation: Any = static(default=1, converter=settled)
     groups: int = static(default=1)
     padding_mode: str = static(default="zeros")
 
@@ -255,10 +262,10 @@ class ConvTranspose(Layer):
 
     weight: Any
     bias: Any = None
-    stride: Any = static(default=1)
-    padding: Any = static(default=0)
-    output_padding: Any = static(default=0)
-    dilation: Any = static(default=1)
+    stride: Any = static(default=1, converter=settled)
+    padding: Any = static(default=0, converter=settled)
+    output_padding: Any = static(default=0, converter=settled)
+    dilation: Any = static(default=1, converter=settled)
     groups: int = static(default=1)
 
     _dimensions: ClassVar[int | None] = None

@@ -7,7 +7,12 @@ from fdbr import random
 from fdbr.messages import integer, integers
 from fdbr.nn import initializers
 
-__all__ = ["axes_of", "channels_of", "kernel_of", "parameters", "settings_of"]
+__all__ = ["axes_of", "channels_of", "kernel_of", "parameters", "settings_of", "settled"]
+
+
+def settled(value: Any) -> Any:
+    """A setting that can be compared and hashed: tuples in the place of lists."""
+    return tuple(map(settled, value)) if isinstance(value, list | tuple) else value
 
 
 def kernel_of(where: str, size: Any, ndim: Any, dimensions: int | None = None) -> tuple[int, ...]:

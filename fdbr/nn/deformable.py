@@ -11,7 +11,7 @@ from fdbr.messages import integer
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution import Conv
-from fdbr.nn.convolution_settings import channels_of, kernel_of, parameters, settings_of
+from fdbr.nn.convolution_settings import channels_of, kernel_of, parameters, settings_of, settled
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen, static
 
@@ -41,9 +41,9 @@ class DeformConv(Layer):
 
     weight: Any
     bias: Any = None
-    stride: Any = static(default=1)
-    padding: Any = static(default=0)
-    dilation: Any = static(default=1)
+    stride: Any = static(default=1, converter=settled)
+    padding: Any = static(default=0, converter=settled)
+    dilation: Any = static(default=1, converter=settled)
     planar: bool = static(default=False)
 
     @classmethod

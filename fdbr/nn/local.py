@@ -9,7 +9,7 @@ from fdbr import ops
 from fdbr.backend import array_module, lock
 from fdbr.messages import integer
 from fdbr.nn import initializers
-from fdbr.nn.convolution_settings import axes_of, kernel_of, parameters, settings_of
+from fdbr.nn.convolution_settings import axes_of, kernel_of, parameters, settings_of, settled
 from fdbr.nn.layer import Layer
 from fdbr.ops.networks.windows import geometry_of
 from fdbr.tree import frozen, static
@@ -33,6 +33,8 @@ class DepthwiseConv(Layer):
         Shape ``(channels * multiplier,)``, or `None`.
     stride, padding, dilation
         As for `ops.conv`.
+    multiplier
+        How many channels of the output are made of each of the input.
 
     >>> import fdbr
     >>> layer = fdbr.nn.DepthwiseConv.init(fdbr.random.key(0), 3, 2, 5, padding="same")
@@ -42,9 +44,10 @@ class DepthwiseConv(Layer):
 
     weight: Any
     bias: Any = None
-    stride: Any = static(default=1)
-    padding: Any = static(default=0)
-    dilation: Any = static(default=1)
+    stride: Any = static(default=1, converter=settled)
+    padding: Any = static(default=0, converter=settled)
+    dilation: Any = static(default=1, converter=settled)
+    multiplier: int = static(default=1)
 
     @classmethod
     def init(
@@ -92,10 +95,11 @@ class DepthwiseConv(Layer):
         where = "fdbr.nn.DepthwiseConv.init"
         kernel = kernel_of(where, kernel_size, ndim)
         settings = settings_of(where, kernel, stride, padding, dilation)
-        count = integer(where, "in_channels", in_channels, least=1)
-        count *= integer(where, "multiplier", multiplier, least=1)
+        multiplier = integer(where, "multiplier", multiplier, least=1)
+        count = multiplier * integer(where, "in_channels", in_channels, least=1)
         shape = (count, 1, *kernel)
-        return cls(*parameters(key, shape, count, bias, weight_init, bias_init, dtype), *settings)
+        weight, own_bias = parameters(key, shape, count, bias, weight_init, bias_init, dtype)
+        return cls(weight, own_bias, *settings, multiplier)
 
     def __call__(self, x: Any) -> Any:
         """The output for ``x`` of shape ``(N, in_channels, *spatial)``, ``N`` or no ``N``.
@@ -137,9 +141,9 @@ class LocalConv(Layer):
 
     weight: Any
     bias: Any = None
-    stride: Any = static(default=1)
-    padding: Any = static(default=0)
-    dilation: Any = static(default=1)
+    stride: Any = static(default=1, converter=settled)
+    padding: Any = static(default=0, converter=settled)
+    dilation: Any = static(default=1, converter=settled)
 
     @classmethod
     def init(

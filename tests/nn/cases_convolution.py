@@ -65,3 +65,5 @@ case(
     _moved(_made(nn.DeformableConv, 2, 1, 2, padding=1, mask=True)),
     [(1, 2, 2, 1)],
 )
+case("Unfold", lambda dtype: nn.Unfold([2, 1], padding=1, stride=2), [(1, 2, 3, 2)])
+case("Fold", lambda dtype: nn.Fold((3, 2), (2, 1), dilation=(2, 1)), [(1, 4, 2)])

@@ -244,3 +244,13 @@ def test_the_layers_work_on_every_array_module(xp, to_numpy):
         y = tree.map(xp.asarray, layer)(xp.asarray(x))
         assert type(y) is type(xp.asarray(x))
         np.testing.assert_allclose(to_numpy(y), layer(x), rtol=1e-5, atol=1e-6)
+
+
+def test_depthwise_weights_are_written_and_read_as_chainers(tmp_path):
+    layer = nn.DepthwiseConv.init(KEY, 3, 2, (2, 4), bias_init=initializers.normal())
+    nn.save_chainer_npz(layer, tmp_path / "a.npz")
+    with np.load(tmp_path / "a.npz") as file:
+        assert file["W"].shape == (2, 3, 2, 4)
+        np.testing.assert_array_equal(file["W"][1, 2], layer.weight[2 * 2 + 1, 0])
+    other = nn.DepthwiseConv.init(random.key(1), 3, 2, (2, 4))
+    assert nn.load_chainer_npz(other, tmp_path / "a.npz") == layer

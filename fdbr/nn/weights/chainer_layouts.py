@@ -32,6 +32,8 @@ def layout_of(node: Any) -> Layout | None:
         return None
     if kind.__name__ == "GRUCell" and not node.reset_first:
         return None  # Chainer has no link of that kind but those of n steps
+    if kind.__name__ == "DepthwiseConv":
+        return _depthwise(node.multiplier)
     return _LAYOUTS.get(kind.__name__)
 
 
@@ -203,6 +205,25 @@ def _bilinear_back(found: Arrays, own: Arrays) -> Arrays:
     arrays = {"weight": np.moveaxis(found["W"], -1, 0)}
     arrays |= {here: found[there].T for here, there in names.items() if here in own}
     return arrays | ({"bias": found["b"]} if "bias" in own else {})
+
+
+def _depthwise(multiplier: int) -> Layout:
+    """Chainer has the kernels of a channel along the first axis, and the channels along the next.
+
+    Its biases are those of the channels that come out, in one order here and there.
+    """
+
+    def there(own: Arrays) -> Arrays:
+        weight = own["weight"]
+        apart = weight.reshape((-1, multiplier, *weight.shape[2:]))
+        return _dropping({"W": apart.swapaxes(0, 1), "b": own.get("bias")})
+
+    def back(found: Arrays, own: Arrays) -> Arrays:
+        weight = found["W"].swapaxes(0, 1)
+        weight = weight.reshape((-1, 1, *weight.shape[2:]))
+        return _dropping({"weight": weight, "bias": found.get("b")})
+
+    return Layout(there, back)
 
 
 _LSTM = Layout(_lstm_there, _lstm_back)

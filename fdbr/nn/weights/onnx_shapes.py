@@ -267,3 +267,41 @@ def _windows(graph: Graph, step: Instruction) -> str:
         return str(graph.emit("Mul", [mean, count]))
 
     return _with_one_batch_axis(graph, step, write)
+
+
+def _one_at_each_position(graph: Graph, step: Instruction) -> str:
+    """Kernels that are 1 at one position, of all positions."""
+    kernel = step.params["geometry"].kernel
+    count = math.prod(kernel)
+    return graph.constant(np.eye(count).reshape(count, 1, *kernel), step.outs[0].kind.dtype)
+
+
+@writes("columns_of_windows")
+def _columns_of_windows(graph: Graph, step: Instruction) -> str:
+    """ONNX has no such node, but convolutions; the axes before the spatial ones are examples."""
+    geometry, kind = step.params["geometry"], kind_of(step.operands[0])
+    size = kind.shape[-len(geometry.kernel) :]
+    lead = math.prod(kind.shape[: -len(size)])
+    name = _reshaped(graph, graph.name(step.operands[0]), (lead, 1, *size))
+    kernels = _one_at_each_position(graph, step)
+    name = graph.emit("Conv", [name, kernels], **_settings(geometry))
+    return _reshaped(graph, name, step.outs[0].kind.shape)
+
+
+@writes("windows_of_columns")
+def _windows_of_columns(graph: Graph, step: Instruction) -> str:
+    geometry, kind = step.params["geometry"], kind_of(step.operands[0])
+    rank, whole = len(geometry.kernel), geometry.padded(tuple(step.params["size"]))
+    counts = kind.shape[-rank:]
+    columns = (math.prod(kind.shape[: -2 * rank]), math.prod(geometry.kernel), *counts)
+    name = _reshaped(graph, graph.name(step.operands[0]), columns)
+    settings = _settings(geometry) | {"pads": [0] * (2 * rank)}
+    kernels = _one_at_each_position(graph, step)
+    name = graph.emit("ConvTranspose", [name, kernels], **settings)
+    reached = [(n - 1) * s + e for n, s, e in zip(
+        counts, geometry.stride, geometry.extents(), strict=True)]  # fmt: skip
+    ends = [n - r for n, r in zip(whole, reached, strict=True)]  # no window has come there
+    name = graph.emit("Pad", [name, graph.integers([0] * (rank + 4) + ends)])
+    inside = (slice(None), slice(None), *geometry.interior(tuple(step.params["size"])))
+    name = sliced(graph, name, (columns[0], 1, *whole), inside)
+    return _reshaped(graph, name, step.outs[0].kind.shape)

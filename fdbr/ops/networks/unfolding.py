@@ -20,7 +20,7 @@ from fdbr.ops.networks.windows import (
 from fdbr.ops.products import einsum
 from fdbr.ops.shape import reshape
 
-__all__ = ["columns_of", "fold", "local_conv", "unfold"]
+__all__ = ["fold", "local_conv", "unfold"]
 
 
 # --- the elements of windows --------------------------------------------------------
@@ -38,13 +38,13 @@ def _positions(geometry: Geometry, counts: Sizes) -> Any:
 
 
 @linear(
-    x=lambda ct, shape, geometry: _joined(
+    x=lambda ct, shape, geometry: _windows_of_columns(
         ct, geometry=geometry, size=tuple(shape[len(shape) - len(geometry.kernel) :])
     ),
     batch=_batch,
     fresh=True,
 )
-def columns_of(xp: Any, x: Array, *, geometry: Geometry) -> Array:
+def _columns_of_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
     """The elements of all windows: ``(..., *kernel, *counts)`` of ``(..., *spatial)``."""
     rank = len(geometry.kernel)
     lead, size = x.shape[: x.ndim - rank], tuple(x.shape[x.ndim - rank :])
@@ -60,9 +60,9 @@ def columns_of(xp: Any, x: Array, *, geometry: Geometry) -> Array:
     return out
 
 
-@linear(x=lambda ct, geometry: columns_of(ct, geometry=geometry), batch=_batch, fresh=True)
-def _joined(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Array:
-    """The transpose of `columns_of`: what windows share is added up."""
+@linear(x=lambda ct, geometry: _columns_of_windows(ct, geometry=geometry), batch=_batch, fresh=True)
+def _windows_of_columns(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Array:
+    """The transpose of `_columns_of_windows`: what windows share is added up."""
     rank = len(geometry.kernel)
     lead, counts = x.shape[: x.ndim - 2 * rank], tuple(x.shape[x.ndim - rank :])
     out = xp.zeros((*lead, *geometry.padded(size)), dtype=x.dtype)
@@ -132,7 +132,7 @@ def unfold(
     lead, size = x.shape[: x.ndim - rank], x.shape[x.ndim - rank :]
     geometry = geometry_of("unfold", kernel, stride, padding, dilation, size, cover_all)
     check_windows("unfold", x, geometry)
-    columns = columns_of(x, geometry=geometry)
+    columns = _columns_of_windows(x, geometry=geometry)
     counts = geometry.counts(tuple(size))
     shape = (*lead[:-1], lead[-1] * math.prod(kernel))
     return reshape(columns, (*shape, math.prod(counts)) if flatten else (*shape, *counts))
@@ -196,7 +196,7 @@ def fold(
             f"output_size {size}; it is {describe(x)}"
         )
     lead = (*x.shape[:-2], x.shape[-2] // elements)
-    return _joined(reshape(x, (*lead, *kernel, *counts)), geometry=geometry, size=size)
+    return _windows_of_columns(reshape(x, (*lead, *kernel, *counts)), geometry=geometry, size=size)
 
 
 def local_conv(
@@ -265,7 +265,7 @@ def local_conv(
             f"weight {describe(weight)} is for {tuple(counts)}; there is one weight for each"
         )
     windows, elements = math.prod(counts), inputs * math.prod(kernel)
-    columns = reshape(columns_of(x, geometry=geometry), (x.shape[0], elements, windows))
+    columns = reshape(_columns_of_windows(x, geometry=geometry), (x.shape[0], elements, windows))
     matrices = reshape(weight, (outputs, windows, elements))
     out = reshape(einsum("new,owe->now", columns, matrices), (x.shape[0], outputs, *counts))
     if bias is not None:

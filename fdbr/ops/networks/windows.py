@@ -145,9 +145,15 @@ def geometry_of(
 ) -> Geometry:
     """The geometry of windows over spatial axes of these lengths, from a function's settings."""
     settings = (tuple(kernel), stride, padding, dilation, tuple(size), cover_all)
-    if type(stride) is type(dilation) is int and type(padding) in (int, str):
+    if _is_plain((stride, dilation, padding)):
         return _remembered_geometry(function, *settings)
     return _made_geometry(function, *settings)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is found again among those that are equal: 1 is not, where 1.0 is."""
+    kind = type(value)
+    return kind is int or kind is str or (kind is tuple and all(map(_is_plain, value)))
 
 
 def _made_geometry(
