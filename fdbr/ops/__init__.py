@@ -23,7 +23,7 @@ from fdbr.ops.indexing.writing import at
 from fdbr.ops.inspection import *
 from fdbr.ops.inspection import VERSIONS, __array_namespace_info__
 from fdbr.ops.networks.activation import log_softmax, logsumexp, relu, softmax
-from fdbr.ops.networks.adaptive_pooling import adaptive_avg_pool, adaptive_max_pool
+from fdbr.ops.networks.adaptive_pooling import *
 from fdbr.ops.networks.attention import scaled_dot_product_attention
 from fdbr.ops.networks.broadcasts import bias, bilinear, scale
 from fdbr.ops.networks.cells import (
@@ -40,6 +40,8 @@ from fdbr.ops.networks.deformable import deform_conv
 from fdbr.ops.networks.dropout import drop_path, dropout, spatial_dropout
 from fdbr.ops.networks.embedding import embed
 from fdbr.ops.networks.gates import *
+from fdbr.ops.networks.grid_sampling import *
+from fdbr.ops.networks.interpolation import *
 from fdbr.ops.networks.losses.binary import *
 from fdbr.ops.networks.losses.classification import *
 from fdbr.ops.networks.losses.covariances import *
@@ -59,13 +61,16 @@ from fdbr.ops.networks.normalization import (
     rms_norm,
 )
 from fdbr.ops.networks.one_hot import one_hot
-from fdbr.ops.networks.pooling import avg_pool, max_pool
+from fdbr.ops.networks.pooling import *
 from fdbr.ops.networks.positions import rotary_embedding, sinusoidal_embedding
 from fdbr.ops.networks.rectifiers import *
+from fdbr.ops.networks.regions import *
 from fdbr.ops.networks.rescaling import *
 from fdbr.ops.networks.sequences import pad_sequence, transpose_sequence
+from fdbr.ops.networks.shuffling import *
 from fdbr.ops.networks.unfolding import fold, local_conv, unfold
 from fdbr.ops.networks.units import lstm, slstm, tree_lstm
+from fdbr.ops.networks.unpooling import *
 from fdbr.ops.padding import *
 from fdbr.ops.pieces import *
 from fdbr.ops.products import dot, einsum, inner, linear, matmul, outer, tensordot, vecdot

@@ -8,15 +8,17 @@ import numpy as np
 
 from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.floats import dtype_kind
-from fdbr.messages import describe
+from fdbr.messages import describe, integer
+from fdbr.ops.arranging import concat
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.indexing.reading import along_axis, pick
-from fdbr.ops.networks.pooling import max_pool
+from fdbr.ops.networks.pooling import max_pool, max_windows
+from fdbr.ops.networks.windows import Geometry
 from fdbr.ops.products import matmul
 from fdbr.ops.reductions import argmax, mean
 from fdbr.ops.shape import moveaxis, reshape
 
-__all__ = ["adaptive_avg_pool", "adaptive_max_pool"]
+__all__ = ["adaptive_avg_pool", "adaptive_max_pool", "spatial_pyramid_pooling"]
 
 
 def adaptive_avg_pool(x: Array, output_size: int | Sequence[int | None]) -> Any:
@@ -108,6 +110,60 @@ def adaptive_max_pool(
     shape = (*lead, *sizes)
     out = reshape(along_axis(flat, at, flat.ndim - 1), shape)
     return (out, reshape(at, shape)) if return_indices else out
+
+
+def spatial_pyramid_pooling(x: Array, pyramid_height: int) -> Any:
+    """The largest elements of 1, 2, 4, 8 ... windows along each spatial axis, one after the other.
+
+    As many numbers come out, however large ``x`` is.  He, Zhang, Ren, Sun, "Spatial pyramid pooling
+    in deep convolutional networks for visual recognition" (2014), with Chainer's windows.
+
+    Parameters
+    ----------
+    x
+        Shape ``(N, C, *spatial)``.
+    pyramid_height
+        The number of levels: at level ``i`` there are ``2**i`` windows of ``ceil(n / 2**i)``
+        elements along an axis of length ``n``, as much before its beginning as behind its end.  One
+        that lies outside is minus infinity.
+
+    Returns
+    -------
+    array
+        Shape ``(N, C * windows, 1, ...)``, level by level and in each channel by channel.
+
+    Raises
+    ------
+    ValueError
+        If an axis is shorter than the number of its windows, or there is no spatial axis.
+    TypeError
+        If ``x`` is complex.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.spatial_pyramid_pooling(np.array([[[1.0, 3.0, 2.0, 0.0]]]), 2)[0, :, 0]
+    array([3., 3., 2.])
+    """
+    x = asarray(x)
+    if dtype_kind(x.dtype) not in "fiu":
+        raise TypeError(
+            f"fdbr.ops.spatial_pyramid_pooling: x must be real numbers, not {describe(x)}"
+        )
+    levels = integer("fdbr.ops.spatial_pyramid_pooling", "pyramid_height", pyramid_height, least=1)
+    rank, size = x.ndim - 2, tuple(x.shape[2:])
+    if rank < 1 or min(size) < 2 ** min(levels - 1, 64):
+        raise ValueError(
+            f"fdbr.ops.spatial_pyramid_pooling: x {describe(x)} must have spatial axes after the "
+            f"first two, at least {2 ** min(levels - 1, 64)} long for {levels} levels"
+        )
+    found = []
+    for level in range(levels):
+        lengths = tuple(-(-n // 2**level) for n in size)
+        rest = [k * 2**level - n for k, n in zip(lengths, size, strict=True)]
+        pads = tuple((n // 2, n - n // 2) for n in rest)
+        out = max_windows(x, geometry=Geometry(lengths, lengths, pads, (1,) * rank))
+        found.append(reshape(out, (x.shape[0], math.prod(out.shape[1:]), *(1,) * rank)))
+    return concat(found, axis=1)
 
 
 def _window_places(size: Sequence[int], sizes: Sequence[int]) -> Any:

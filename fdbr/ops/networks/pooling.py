@@ -14,12 +14,13 @@ from fdbr.messages import describe
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import clip
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.kinds import constant, linear, opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.networks.pooled_windows import pooled_windows, starts_of
 from fdbr.ops.networks.windows import Geometry, Sizes
 
-__all__ = ["avg_pool", "max_pool"]
+__all__ = ["avg_pool", "lp_pool", "max_pool"]
 
 
 def _spatial(shape: Sizes, geometry: Geometry) -> Sizes:
@@ -68,7 +69,7 @@ def _batch_leading(apply: Any, values: Any, batched: Any, size: int, params: Any
 
 
 @linear(
-    x=lambda ct, shape, geometry: _spread_windows(
+    x=lambda ct, shape, geometry: spread_windows(
         ct, geometry=geometry, size=_spatial(shape, geometry)
     ),
     batch=_batch_leading,
@@ -82,7 +83,8 @@ def _sum_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
 @linear(
     x=lambda ct, geometry: _sum_windows(ct, geometry=geometry), batch=_batch_leading, fresh=True
 )
-def _spread_windows(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Array:
+def spread_windows(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Array:
+    """Each element in its whole window, in an array with spatial axes of these lengths."""
     counts = _spatial(x.shape, geometry)
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
     out = xp.zeros_like(x, shape=shape)
@@ -112,7 +114,8 @@ def _of_first(t: Any, x: Any, out: Any, geometry: Geometry) -> Any:
 
 
 @opaque(x=(_to_first, _of_first), batch=_batch_leading, fresh=True, total=True)
-def _max_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
+def max_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
+    """The largest element of each window."""
     counts = geometry.counts(_spatial(x.shape, geometry))
     return _reduced(xp, _padded(xp, x, geometry, _lowest(xp, x)), geometry, counts, xp.maximum)
 
@@ -254,7 +257,7 @@ def max_pool(
         ceil_mode=ceil_mode,
         cover_all=cover_all,
     )
-    out = _max_windows(x, geometry=geometry)
+    out = max_windows(x, geometry=geometry)
     if not return_indices:
         return out
     winners = _window_winners(x, out, geometry=geometry)
@@ -343,3 +346,53 @@ def avg_pool(
         counted = array_module(x).asarray(numbers, dtype=total.dtype)
         total = total / counted.reshape((-1, *after))
     return total
+
+
+@in_single
+def lp_pool(
+    x: Array,
+    norm_type: float,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
+) -> Any:
+    """The norm of each window: ``sum(x**p) ** (1 / p)``.
+
+    Where all of a window is zero, so is the derivative.
+
+    Parameters
+    ----------
+    x, kernel_size, stride
+        As for `max_pool`.
+    norm_type
+        The exponent ``p``; infinity gives `max_pool`.  Negative elements keep their signs, as in
+        PyTorch: with an exponent that is not even, give ``abs(x)``.
+    ceil_mode
+        As for `max_pool`.  As in PyTorch, a window that is not whole counts for a whole one, with
+        the mean of its powers.
+
+    Returns
+    -------
+    array
+        With as many windows as in `max_pool`.
+
+    Raises
+    ------
+    ValueError
+        If no window fits, a setting has another number of axes, or ``norm_type`` is not positive.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.lp_pool(np.array([[[3.0, 4.0, 0.0, 2.0]]]), 2, 2)
+    array([[[5., 2.]]])
+    """
+    if not norm_type > 0:
+        raise ValueError(f"fdbr.ops.lp_pool: norm_type must be positive, got {norm_type}")
+    if norm_type == math.inf:
+        return max_pool(x, kernel_size, stride, ceil_mode=ceil_mode)
+    x = floating(x)
+    geometry, _ = pooled_windows("lp_pool", x, kernel_size, stride, 0)
+    powers = avg_pool(x**norm_type, kernel_size, stride, ceil_mode=ceil_mode)
+    zero = powers == 0
+    total = where(zero, 1.0, powers) * math.prod(geometry.kernel)
+    return where(zero, 0.0, total ** (1 / norm_type))
