@@ -243,6 +243,72 @@ def _turned_by_torch(t: Any, x: Any) -> Any:
     return t.cat([one * cosine - two * sine, two * cosine + one * sine], -1)
 
 
+def _pooled(d: Draw) -> Any:
+    x = d.normal(*_channels_first(d))
+    n, c, h, w = x.shape
+    places = 2 * np.arange(h * w).reshape(h, w)
+    return x, np.ascontiguousarray(np.broadcast_to(places, (n, c, h, w)))
+
+
+def _placed(d: Draw) -> Any:
+    x = d.normal(*_channels_first(d))
+    return x, d.uniform(-1.0, 1.0, x.shape[0], *x.shape[2:], 2)
+
+
+_RESAMPLING = [
+    *(
+        Program(
+            f"interpolate/{mode}",
+            lambda d: (d.normal(*_channels_first(d)),),
+            lambda o, x, mode=mode: o.interpolate(x, scale_factor=2, mode=mode),
+            lambda t, x, mode=mode: t.nn.functional.interpolate(x, scale_factor=2, mode=mode),
+        )
+        for mode in ("nearest", "bilinear", "bicubic")
+    ),
+    Program(
+        "grid_sample",
+        _placed,
+        lambda o, x, grid: o.grid_sample(x, grid),
+        lambda t, x, grid: t.nn.functional.grid_sample(x, grid, align_corners=False),
+    ),
+    Program(
+        "affine_grid",
+        lambda d: (d.normal(4, 2, 3),),
+        lambda o, x: o.affine_grid(x, (4, 1, 64, 64)),
+        lambda t, x: t.nn.functional.affine_grid(x, (4, 1, 64, 64), align_corners=False),
+    ),
+    Program(
+        "max_unpool",
+        _pooled,
+        lambda o, x, at: o.max_unpool(x, at, 2),
+        lambda t, x, at: t.nn.functional.max_unpool2d(x, at, 2),
+    ),
+    Program(
+        "lp_pool",
+        lambda d: (d.uniform(0.5, 1.5, *_channels_first(d)),),
+        lambda o, x: o.lp_pool(x, 2, 2),
+        lambda t, x: t.nn.functional.lp_pool2d(x, 2, 2),
+    ),
+    Program(
+        "pixel_shuffle",
+        lambda d: (d.normal(-(-d.count // 256), 4, 8, 8),),
+        lambda o, x: o.pixel_shuffle(x, 2),
+        lambda t, x: t.nn.functional.pixel_shuffle(x, 2),
+    ),
+    Program(
+        "pixel_unshuffle",
+        lambda d: (d.normal(-(-d.count // 256), 1, 16, 16),),
+        lambda o, x: o.pixel_unshuffle(x, 2),
+        lambda t, x: t.nn.functional.pixel_unshuffle(x, 2),
+    ),
+    Program(
+        "channel_shuffle",
+        lambda d: (d.normal(-(-d.count // 256), 4, 8, 8),),
+        lambda o, x: o.channel_shuffle(x, 2),
+        lambda t, x: t.nn.functional.channel_shuffle(x, 2),
+    ),
+]
+
 _PATCHES = [
     _convolution("conv"),
     _convolution("conv/1 by 1", kernel=1),
@@ -297,6 +363,7 @@ _PATCHES = [
         lambda o, x: o.adaptive_max_pool(x, 1),
         lambda t, x: t.nn.functional.adaptive_max_pool2d(x, 1),
     ),
+    *_RESAMPLING,
     *same(f"scaled_dot_product_attention:{_F}scaled_dot_product_attention", _attention),
     Program(
         "rotary_embedding",

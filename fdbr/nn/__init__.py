@@ -39,10 +39,17 @@ from fdbr.nn.linear import Linear
 from fdbr.nn.local import DepthwiseConv, LocalConv
 from fdbr.nn.lstm_variants import PeepholeLSTMCell, ZoneoutLSTMCell
 from fdbr.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
-from fdbr.nn.pooling import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Flatten, MaxPool
+from fdbr.nn.pooling import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Flatten, LPPool, MaxPool
 from fdbr.nn.recurrent import GRU, LSTM, RNN
 from fdbr.nn.recurrent_cells import GRUCell, LSTMCell, MGUCell, RNNCell
 from fdbr.nn.renormalization import BatchRenorm, DecorrelatedBatchNorm
+from fdbr.nn.resampling import (
+    ChannelShuffle,
+    MaxUnpool,
+    PixelShuffle,
+    PixelUnshuffle,
+    Upsample,
+)
 from fdbr.nn.scanning import scan
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.nn.small import Bias, Bilinear, Highway, Identity, Parameter, Scale
@@ -56,6 +63,12 @@ from fdbr.nn.windows import Fold, Unfold
 
 __all__ = [
     "AdaptiveAvgPool",
+    "ChannelShuffle",
+    "LPPool",
+    "MaxUnpool",
+    "PixelShuffle",
+    "PixelUnshuffle",
+    "Upsample",
     "AdaptiveMaxPool",
     "AlphaDropout",
     "AvgPool",

@@ -10,19 +10,11 @@ from typing import Any
 from fdbr import ops
 from fdbr.messages import describe
 from fdbr.nn.layer import Layer
-from fdbr.tree import frozen, static
+from fdbr.nn.settings import setting
+from fdbr.tree import frozen
 from fdbr.whereabouts import placed
 
-__all__ = ["AdaptiveAvgPool", "AdaptiveMaxPool", "AvgPool", "Flatten", "MaxPool"]
-
-
-def _settled(value: Any) -> Any:
-    """A setting that can be compared and hashed: tuples in the place of lists."""
-    return tuple(map(_settled, value)) if isinstance(value, list | tuple) else value
-
-
-def _setting(**options: Any) -> Any:
-    return static(converter=_settled, **options)
+__all__ = ["AdaptiveAvgPool", "AdaptiveMaxPool", "AvgPool", "Flatten", "LPPool", "MaxPool"]
 
 
 @frozen
@@ -40,13 +32,13 @@ class MaxPool(Layer):
     (5, 2, 4, 4)
     """
 
-    kernel_size: int | Sequence[int] = _setting()
-    stride: int | Sequence[int] | None = _setting(default=None)
-    padding: Any = _setting(default=0)
-    dilation: int | Sequence[int] = _setting(default=1)
-    return_indices: bool = _setting(default=False)
-    ceil_mode: bool = _setting(default=False)
-    cover_all: bool = _setting(default=False)
+    kernel_size: int | Sequence[int] = setting()
+    stride: int | Sequence[int] | None = setting(default=None)
+    padding: Any = setting(default=0)
+    dilation: int | Sequence[int] = setting(default=1)
+    return_indices: bool = setting(default=False)
+    ceil_mode: bool = setting(default=False)
+    cover_all: bool = setting(default=False)
 
     def __call__(self, x: Any) -> Any:
         """The largest elements, and their places where ``return_indices`` asks for them."""
@@ -77,12 +69,12 @@ class AvgPool(Layer):
     (5, 2, 4, 4)
     """
 
-    kernel_size: int | Sequence[int] = _setting()
-    stride: int | Sequence[int] | None = _setting(default=None)
-    padding: Any = _setting(default=0)
-    ceil_mode: bool = _setting(default=False)
-    count_include_pad: bool = _setting(default=True)
-    divisor_override: float | None = _setting(default=None)
+    kernel_size: int | Sequence[int] = setting()
+    stride: int | Sequence[int] | None = setting(default=None)
+    padding: Any = setting(default=0)
+    ceil_mode: bool = setting(default=False)
+    count_include_pad: bool = setting(default=True)
+    divisor_override: float | None = setting(default=None)
 
     def __call__(self, x: Any) -> Any:
         """The means."""
@@ -94,6 +86,33 @@ class AvgPool(Layer):
             ceil_mode=self.ceil_mode,
             count_include_pad=self.count_include_pad,
             divisor_override=self.divisor_override,
+        )
+
+
+@frozen
+class LPPool(Layer):
+    """The norm of each window: `fdbr.ops.lp_pool`.
+
+    Attributes
+    ----------
+    norm_type, kernel_size, stride, ceil_mode
+        As for `fdbr.ops.lp_pool`.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.LPPool(2, 2)(np.array([[[3.0, 4.0]]]))
+    array([[[5.]]])
+    """
+
+    norm_type: float = setting()
+    kernel_size: int | Sequence[int] = setting()
+    stride: int | Sequence[int] | None = setting(default=None)
+    ceil_mode: bool = setting(default=False)
+
+    def __call__(self, x: Any) -> Any:
+        """The norms."""
+        return ops.lp_pool(
+            x, self.norm_type, self.kernel_size, self.stride, ceil_mode=self.ceil_mode
         )
 
 
@@ -112,7 +131,7 @@ class AdaptiveAvgPool(Layer):
     (5, 2, 1, 1)
     """
 
-    output_size: int | Sequence[int | None] = _setting()
+    output_size: int | Sequence[int | None] = setting()
 
     def __call__(self, x: Any) -> Any:
         """The means."""
@@ -136,8 +155,8 @@ class AdaptiveMaxPool(Layer):
     (5, 2, 3, 2)
     """
 
-    output_size: int | Sequence[int | None] = _setting()
-    return_indices: bool = _setting(default=False)
+    output_size: int | Sequence[int | None] = setting()
+    return_indices: bool = setting(default=False)
 
     def __call__(self, x: Any) -> Any:
         """The largest elements, and their places where ``return_indices`` asks for them."""
@@ -159,8 +178,8 @@ class Flatten(Layer):
     (5, 128)
     """
 
-    start_dim: int = _setting(default=1)
-    end_dim: int = _setting(default=-1)
+    start_dim: int = setting(default=1)
+    end_dim: int = setting(default=-1)
 
     def __call__(self, x: Any) -> Any:
         """The same elements in another shape.

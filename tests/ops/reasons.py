@@ -15,6 +15,7 @@ from fdbr.ops.networks.windows import Geometry
 from fdbr.solvers.host import on_host
 
 X = np.array([[-1.25, 0.5], [2.0, -0.75]])
+WINDOWS = np.array([[[0, 1], [0, 2]]])
 FLAGS = np.array([[True, False], [True, True]])
 
 STEPS = "it is piecewise constant: its derivative is 0 wherever it exists"
@@ -95,6 +96,14 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
             registry["window_winners"],
             (x, x[:, :1]),
             {"geometry": Geometry((2,), (2,), ((0, 0),), (1,))},
+        ),
+    ),
+    "region_peaks": (
+        PLACES,
+        lambda x: dispatch(
+            registry["region_peaks"],
+            (x[None, None], WINDOWS, WINDOWS, np.array([0])),
+            {},
         ),
     ),
     "random_words": (

@@ -14,6 +14,7 @@ from ops.cases import CASES, few
 from ops.test_values import bent, on
 
 PLACES = "it asks whether places are in range"
+REGIONS = "regions are cut out one by one"
 COUNTS = "the shape of the result depends on the elements"
 FAILS = "it raises where there is no result"
 POWERS = "how often it squares depends on the norm"
@@ -24,6 +25,9 @@ ORDER = "it looks whether there is NaN, and whether shares are in range"
 VALUES = {
     **dict.fromkeys(("getitem", "take", "take_along_axis", "gather", "scatter"), (2, PLACES)),
     **dict.fromkeys(("at", "embed", "softmax_cross_entropy"), (2, PLACES)),
+    "max_unpool": (2, PLACES),
+    **dict.fromkeys(("roi_max_pool", "roi_average_pool", "roi_average_align"), (1, REGIONS)),
+    "roi_max_align": (1, REGIONS),
     **dict.fromkeys(
         ("unique_values", "unique_counts", "unique_inverse", "unique_all"), (3, COUNTS)
     ),
@@ -36,6 +40,8 @@ VALUES = {
 }
 # And its derivative.
 DERIVATIVES = {
+    "roi_average_pool": (1, REGIONS),
+    **dict.fromkeys(("roi_average_align", "roi_max_align"), (3, REGIONS)),
     "linalg.det": (4, "it is another one near singular matrices"),
     "linalg.expm": (2, POWERS),
     **dict.fromkeys(("linalg.logm", "linalg.sqrtm"), (2, HOST)),

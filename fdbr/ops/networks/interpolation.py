@@ -145,8 +145,9 @@ def _sizes(x: Any, size: Any, scale_factor: Any, mode: str) -> tuple[Any, Any]:
             f"{size if scale_factor is None else scale_factor!r}"
         )
     lengths = x.shape[x.ndim - len(given) :]
+    factors: tuple[Any, ...] = (None,) * len(given)
     if scale_factor is None:
-        sizes, factors = tuple(map(int, given)), (None,) * len(given)
+        sizes = tuple(map(int, given))
     else:
         factors = tuple(map(float, given))
         sizes = tuple(int(n * factor) for n, factor in zip(lengths, factors, strict=True))

@@ -26,23 +26,26 @@ def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any
     return reshape(out, (size, out.shape[0] // size, *out.shape[1:]))
 
 
-def _ranges(xp: Any, weights: Any) -> list[slice]:
-    """For each region the part of the last axis that has weights."""
-    used = xp.any(weights != 0, axis=1)
-    first = xp.argmax(used, axis=1).tolist()
-    last = xp.argmax(used[:, ::-1], axis=1).tolist()
-    n = used.shape[1]
-    return [slice(low, n - high) for low, high in zip(first, last, strict=True)]
+def _regions(xp: Any, index: Any, count: int, *weights: Any) -> list[tuple[Any, ...]]:
+    """For each region its image, and the parts of the last axes that have weights."""
+    found = [index]
+    for part in weights:
+        used = xp.any(part != 0, axis=1)
+        found += [xp.argmax(used, axis=1), part.shape[2] - xp.argmax(used[:, ::-1], axis=1)]
+    columns = xp.stack(found).tolist()  # at once: elsewhere than in host memory that takes a while
+    _check(columns[0], count)
+    return [
+        (n, *(slice(*ends[i : i + 2]) for i in range(0, len(ends), 2)))
+        for n, *ends in zip(*columns, strict=True)
+    ]
 
 
-def _images(index: Any, count: int) -> list[int]:
-    numbers: list[int] = index.tolist()
-    if not all(0 <= n < count for n in numbers):
+def _check(images: list[int], count: int) -> None:
+    if not all(0 <= n < count for n in images):
         raise ValueError(
-            f"fdbr.ops: the regions' images {min(numbers)} to {max(numbers)} must lie in 0 … "
+            f"fdbr.ops: the regions' images {min(images)} to {max(images)} must lie in 0 … "
             f"{count - 1}, the numbers of x's images"
         )
-    return numbers
 
 
 @multilinear(
@@ -58,10 +61,9 @@ def region_products(xp: Any, x: Array, rows: Array, columns: Array, index: Any) 
     """``rows[k] @ x[index[k], c] @ columns[k].T`` for all regions ``k`` and channels ``c``."""
     shape = (len(rows), x.shape[1], rows.shape[1], columns.shape[1])
     out = xp.empty(shape, dtype=x.dtype)
-    across, down = _ranges(xp, columns), _ranges(xp, rows)
-    for k, n in enumerate(_images(index, len(x))):
-        part = xp.matmul(x[n, :, down[k], across[k]], columns[k][:, across[k]].T)
-        out[k] = xp.matmul(rows[k][:, down[k]], part)
+    for k, (n, down, across) in enumerate(_regions(xp, index, len(x), rows, columns)):
+        part = xp.matmul(x[n, :, down, across], columns[k][:, across].T)
+        out[k] = xp.matmul(rows[k][:, down], part)
     return out
 
 
@@ -77,10 +79,9 @@ def _region_sums(
 ) -> Array:
     """The images to whose regions ``rows[k].T @ y[k, c] @ columns[k]`` are added."""
     out = xp.zeros((count, y.shape[1], rows.shape[2], columns.shape[2]), dtype=y.dtype)
-    across, down = _ranges(xp, columns), _ranges(xp, rows)
-    for k, n in enumerate(_images(index, count)):
-        part = xp.matmul(y[k], columns[k][:, across[k]])
-        out[n, :, down[k], across[k]] += xp.matmul(rows[k][:, down[k]].T, part)
+    for k, (n, down, across) in enumerate(_regions(xp, index, count, rows, columns)):
+        part = xp.matmul(y[k], columns[k][:, across])
+        out[n, :, down, across] += xp.matmul(rows[k][:, down].T, part)
     return out
 
 
@@ -94,9 +95,8 @@ def _region_sums(
 def _row_products(xp: Any, x: Array, y: Array, columns: Array, index: Any) -> Array:
     """The form's derivative by ``rows``."""
     out = xp.empty((len(y), y.shape[2], x.shape[2]), dtype=x.dtype)
-    across = _ranges(xp, columns)
-    for k, n in enumerate(_images(index, len(x))):
-        part = xp.matmul(x[n, :, :, across[k]], columns[k][:, across[k]].T)
+    for k, (n, across) in enumerate(_regions(xp, index, len(x), columns)):
+        part = xp.matmul(x[n, :, :, across], columns[k][:, across].T)
         out[k] = xp.tensordot(y[k], part, axes=((0, 2), (0, 2)))
     return out
 
@@ -111,9 +111,8 @@ def _row_products(xp: Any, x: Array, y: Array, columns: Array, index: Any) -> Ar
 def _column_products(xp: Any, x: Array, y: Array, rows: Array, index: Any) -> Array:
     """The form's derivative by ``columns``."""
     out = xp.empty((len(y), y.shape[3], x.shape[3]), dtype=x.dtype)
-    down = _ranges(xp, rows)
-    for k, n in enumerate(_images(index, len(x))):
-        part = xp.matmul(rows[k][:, down[k]], x[n, :, down[k]])
+    for k, (n, down) in enumerate(_regions(xp, index, len(x), rows)):
+        part = xp.matmul(rows[k][:, down], x[n, :, down])
         out[k] = xp.tensordot(y[k], part, axes=((0, 1), (0, 1)))
     return out
 
@@ -127,11 +126,13 @@ def region_peaks(xp: Any, x: Array, down: Any, across: Any, index: Any) -> Array
     """
     width, channels = x.shape[3], x.shape[1]
     out = xp.empty((len(down), channels, down.shape[1], across.shape[1]), dtype=xp.int64)
-    lengths = [(w[..., 1] - w[..., 0]).max(axis=1).tolist() for w in (down, across)]
-    for k, n in enumerate(_images(index, len(x))):
+    lengths = [(w[..., 1] - w[..., 0]).max(axis=1) for w in (down, across)]
+    regions = xp.stack([index, *lengths]).tolist()
+    _check(regions[0], len(x))
+    for k, (n, *longest) in enumerate(zip(*regions, strict=True)):
         tables = []
-        for windows, longest, size in zip((down, across), lengths, x.shape[2:], strict=True):
-            places = windows[k, :, :1] + xp.arange(max(longest[k], 1))
+        for windows, length, size in zip((down, across), longest, x.shape[2:], strict=True):
+            places = windows[k, :, :1] + xp.arange(max(length, 1))
             last = xp.maximum(xp.minimum(windows[k, :, 1:], size) - 1, 0)
             tables.append(xp.minimum(places, last))
         rows, columns = tables[0][:, None, :, None], tables[1][None, :, None, :]

@@ -145,7 +145,8 @@ def roi_average_pool(
         places = array_module(x).arange(n)
         inside = astype((places >= start) & (places < end), x.dtype)
         weights.append(inside / astype(maximum(end - start, 1), x.dtype))
-    return region_products(x, *weights, index)
+    rows, columns = weights
+    return region_products(x, rows, columns, index)
 
 
 @where_it_lies
@@ -203,7 +204,8 @@ def roi_average_align(
     for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True):
         samples, _, count = _samples(low, high, spatial_scale, m, n, ratio, aligned)
         weights.append(astype(sum(samples, axis=2) / count, x.dtype))
-    return region_products(x, *weights, index)
+    rows, columns = weights
+    return region_products(x, rows, columns, index)
 
 
 @where_it_lies
@@ -262,7 +264,8 @@ def roi_max_align(
         samples, valid, _ = _samples(low, high, spatial_scale, m, n, ratio, aligned)
         weights.append(astype(reshape(samples, (-1, m * samples.shape[2], n)), x.dtype))
         inside.append(valid)
-    values = region_products(x, *weights, index)
+    rows, columns = weights
+    values = region_products(x, rows, columns, index)
     count, channels = values.shape[:2]
     down, across = (valid.shape[2] for valid in inside)
     values = reshape(values, (count, channels, size[0], down, size[1], across))

@@ -1,0 +1,165 @@
+"""Layers that make arrays finer or coarser.
+
+None of them has parameters: they are made by their names, with settings alone.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from fdbr import ops
+from fdbr.nn.layer import Layer
+from fdbr.nn.settings import setting
+from fdbr.tree import frozen
+
+__all__ = ["ChannelShuffle", "MaxUnpool", "PixelShuffle", "PixelUnshuffle", "Upsample"]
+
+
+@frozen
+class Upsample(Layer):
+    """An array on a finer or a coarser grid: `fdbr.ops.interpolate`.
+
+    Attributes
+    ----------
+    size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
+        As for `fdbr.ops.interpolate`.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.Upsample(scale_factor=2, mode="bilinear")(np.zeros((5, 2, 8, 8))).shape
+    (5, 2, 16, 16)
+    """
+
+    size: int | Sequence[int] | None = setting(default=None)
+    scale_factor: float | Sequence[float] | None = setting(default=None)
+    mode: str = setting(default="nearest")
+    align_corners: bool | None = setting(default=None)
+    recompute_scale_factor: bool | None = setting(default=None)
+    antialias: bool = setting(default=False)
+
+    def __call__(self, x: Any) -> Any:
+        """The array on the other grid."""
+        return ops.interpolate(
+            x,
+            self.size,
+            self.scale_factor,
+            self.mode,
+            self.align_corners,
+            self.recompute_scale_factor,
+            self.antialias,
+        )
+
+
+@frozen
+class PixelShuffle(Layer):
+    """Channels as pixels: `fdbr.ops.pixel_shuffle`.
+
+    Attributes
+    ----------
+    upscale_factor, mode
+        As for `fdbr.ops.pixel_shuffle`.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.PixelShuffle(2)(np.zeros((5, 8, 3, 3))).shape
+    (5, 2, 6, 6)
+    """
+
+    upscale_factor: int | Sequence[int] = setting()
+    mode: str = setting(default="CRD")
+
+    def __call__(self, x: Any) -> Any:
+        """The array with fewer channels, and more pixels."""
+        return ops.pixel_shuffle(x, self.upscale_factor, mode=self.mode)
+
+
+@frozen
+class PixelUnshuffle(Layer):
+    """Pixels as channels: `fdbr.ops.pixel_unshuffle`.
+
+    Attributes
+    ----------
+    downscale_factor, mode
+        As for `fdbr.ops.pixel_unshuffle`.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.PixelUnshuffle(2)(np.zeros((5, 2, 6, 6))).shape
+    (5, 8, 3, 3)
+    """
+
+    downscale_factor: int | Sequence[int] = setting()
+    mode: str = setting(default="CRD")
+
+    def __call__(self, x: Any) -> Any:
+        """The array with more channels, and fewer pixels."""
+        return ops.pixel_unshuffle(x, self.downscale_factor, mode=self.mode)
+
+
+@frozen
+class ChannelShuffle(Layer):
+    """The channels of several groups in turn: `fdbr.ops.channel_shuffle`.
+
+    Attributes
+    ----------
+    groups
+        The number of groups.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.ChannelShuffle(2)(np.arange(4.0).reshape(1, 4))
+    array([[0., 2., 1., 3.]])
+    """
+
+    groups: int = setting()
+
+    def __call__(self, x: Any) -> Any:
+        """The array with its channels in another order."""
+        return ops.channel_shuffle(x, self.groups)
+
+
+@frozen
+class MaxUnpool(Layer):
+    """Elements at the places where `MaxPool` found them: `fdbr.ops.max_unpool`.
+
+    Attributes
+    ----------
+    kernel_size, stride, padding, cover_all
+        As for `fdbr.ops.max_unpool`.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> y, at = nn.MaxPool(2, return_indices=True)(np.array([[[1.0, 3.0, 2.0, 0.0]]]))
+    >>> nn.MaxUnpool(2)(y, at)
+    array([[[0., 3., 2., 0.]]])
+    """
+
+    kernel_size: int | Sequence[int] = setting()
+    stride: int | Sequence[int] | None = setting(default=None)
+    padding: Any = setting(default=0)
+    cover_all: bool = setting(default=False)
+
+    def __call__(self, x: Any, indices: Any = None, output_size: Any = None) -> Any:
+        """The larger array, of the lengths that pooling had, or of ``output_size``."""
+        return ops.max_unpool(
+            x,
+            indices,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            output_size,
+            cover_all=self.cover_all,
+        )
+
+    def train(
+        self, x: Any, indices: Any = None, output_size: Any = None, *, key: Any = None
+    ) -> tuple[Any, Self]:
+        """The same, and the layer itself.
+
+        Parameters
+        ----------
+        x, indices, output_size
+            As for a call.
+        key
+            Ignored.
+        """
+        return self(x, indices, output_size), self
