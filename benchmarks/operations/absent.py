@@ -28,7 +28,6 @@ WITHOUT_COUNTERPART: dict[str, str] = {
     "it compares all pairs of classes": "multilabel_margin_loss",
     "PyTorch has no such pooling; torchvision has some": "roi_average_align roi_average_pool "
     "roi_max_align roi_max_pool spatial_pyramid_pooling unpooling",
-    "PyTorch has no such convolution": "shift",
     "it makes a view of foreign memory": "from_dlpack",
     "its cost is that of the function it calls": "linalg.cg",
     "functions of SciPy that have no program: PyTorch lacks nearly all of them": "special.*",

@@ -248,17 +248,6 @@ case(
     lambda x: ops.channel_shuffle(x, 2),
 )
 
-
-def _moved(x):
-    out = np.zeros_like(x)
-    out[:, 0, :-1] = x[:, 0, 1:]
-    out[:, 1, 1:] = x[:, 1, :-1]
-    out[:, 2:] = x[:, 2:]
-    return out
-
-
-case("shift", arrays(((1, 4, 3), ANY)), _moved, ops.shift)
-
 # --- sampling -----------------------------------------------------------------------
 
 BETWEEN = grid(-1, 1, 1 / 32)  # no place of it is that of an element

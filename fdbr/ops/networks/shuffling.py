@@ -1,19 +1,16 @@
-"""Elements moved between channels and places, and from place to place."""
+"""Elements moved between channels and places."""
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from fdbr.backend import Array
 from fdbr.messages import describe, integer
-from fdbr.ops.arranging import concat
 from fdbr.ops.creation import asarray
 from fdbr.ops.networks.windows import Sizes, per_axis
-from fdbr.ops.padding import pad
 from fdbr.ops.shape import permute_dims, reshape
 
-__all__ = ["channel_shuffle", "pixel_shuffle", "pixel_unshuffle", "shift"]
+__all__ = ["channel_shuffle", "pixel_shuffle", "pixel_unshuffle"]
 
 
 def pixel_shuffle(x: Array, upscale_factor: int | Sequence[int], *, mode: str = "CRD") -> Any:
@@ -167,56 +164,3 @@ def channel_shuffle(x: Array, groups: int) -> Any:
     parts = reshape(x, (count, groups, channels // groups, *rest))
     turned = permute_dims(parts, (0, 2, 1, *range(3, parts.ndim)))
     return reshape(turned, (count, channels, *rest))
-
-
-def shift(
-    x: Array, kernel_size: int | Sequence[int] = 3, *, dilation: int | Sequence[int] = 1
-) -> Any:
-    """Each group of channels moved in another direction, with zeros where nothing comes from.
-
-    Wu et al., "Shift: a zero FLOP, zero parameter alternative to spatial convolutions" (2017).  As
-    in Chainer, there are as many groups as positions in the kernel; the middle one, which stays, is
-    the last, with the channels that are left over, and the last position's is in the middle.
-
-    Parameters
-    ----------
-    x
-        Shape ``(N, C, *spatial)``.
-    kernel_size
-        The odd lengths of the kernel: an integer for all spatial axes, or one for each.
-    dilation
-        How far the positions of the kernel are from each other.
-
-    Raises
-    ------
-    ValueError
-        If a length is even, or there are fewer channels than positions.
-
-    >>> import numpy as np
-    >>> from fdbr import ops
-    >>> ops.shift(np.array([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]]))
-    array([[[2., 0.],
-            [0., 3.],
-            [5., 6.]]])
-    """
-    x = asarray(x)
-    rank = max(x.ndim - 2, 1)
-    lengths = per_axis("shift", "kernel_size", kernel_size, rank)
-    apart = per_axis("shift", "dilation", dilation, rank)
-    positions = list(itertools.product(*(range(-(k // 2), k // 2 + 1) for k in lengths)))
-    count = len(positions)
-    if x.ndim < 3 or any(k % 2 == 0 for k in lengths) or x.shape[1] < count:
-        raise ValueError(
-            f"fdbr.ops.shift: kernel_size {lengths} must be odd, and x {describe(x)} must have a "
-            f"channel for each of its {count} positions, and spatial axes"
-        )
-    middle = count // 2
-    positions[middle], positions[-1] = positions[-1], positions[middle]
-    around = [(k // 2 * d,) * 2 for k, d in zip(lengths, apart, strict=True)]
-    padded, share, parts = pad(x, ((0, 0), (0, 0), *around)), x.shape[1] // count, []
-    for i, position in enumerate(positions):
-        channels = slice(i * share, (i + 1) * share if i < count - 1 else None)
-        starts = [p - k * d for (p, _), k, d in zip(around, position, apart, strict=True)]
-        key = [slice(s, s + n) for s, n in zip(starts, x.shape[2:], strict=True)]
-        parts.append(padded[(slice(None), channels, *key)])
-    return concat(parts, axis=1)
