@@ -1,6 +1,6 @@
 """GoogLeNet: blocks that look at their input through windows of several sizes side by side."""
 
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -69,6 +69,15 @@ class InceptionBranches(Composite):
     branch2: Sequential
     branch3: Sequential
     branch4: Sequential
+
+    chainer_names: ClassVar[dict[str, str]] = {
+        "branch1.conv": "conv1",
+        "branch2.layers[0].conv": "proj3",
+        "branch2.layers[1].conv": "conv3",
+        "branch3.layers[0].conv": "proj5",
+        "branch3.layers[1].conv": "conv5",
+        "branch4.layers[1].conv": "projp",
+    }
 
     def _forward(self, of: Any, x: Any) -> Any:
         parts = [of.branch1(x), of.branch2(x), of.branch3(x), of.branch4(x)]
@@ -150,6 +159,23 @@ class GoogLeNet(ImageNetwork):
     dropout: Dropout
     fc: Linear
     local_norm: bool = static(default=False)
+
+    chainer_names: ClassVar[dict[str, str]] = {
+        "conv1.conv": "conv1",
+        "conv2.conv": "conv2_reduce",
+        "conv3.conv": "conv2",
+        **{name: name.replace("inception", "inc") for name in _CHANNELS},
+        "fc": "loss3_fc",
+        **{
+            f"aux{i}.{own}": f"loss{i}_{there}"
+            for i in (1, 2)
+            for own, there in (("conv.conv", "conv"), ("fc1", "fc1"), ("fc2", "fc2"))
+        },
+    }
+
+    def other_layers(self) -> dict[str, str]:
+        """Chainer's names of blocks, ``inception_3a`` to ``inception_5b``, and ``loss3_fc``."""
+        return {**{n.replace("inception", "inception_"): n for n in _CHANNELS}, "loss3_fc": "fc"}
 
     @classmethod
     def init(

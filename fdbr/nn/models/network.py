@@ -19,6 +19,10 @@ __all__ = ["ImageNetwork", "Network"]
 class Network(Composite):
     """The base of models, into which one can look: `extract` gives what comes out of layers."""
 
+    def other_layers(self) -> dict[str, str]:
+        """Names that `extract` takes beside paths, with the paths that they stand for."""
+        return {}
+
     def extract(self, *inputs: Any, **options: Any) -> dict[str, Any]:
         """The outputs of some of the layers, in inference.
 
@@ -116,10 +120,11 @@ def _paths(model: Any, names: Any) -> dict[str, str]:
             f"fdbr.nn.models: layers must be a list of names of layers, got {describe(names)}"
         )
     paths = {}
+    others = model.other_layers()
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"fdbr.nn.models: a layer's name must be text, got {describe(name)}")
-        steps = name.replace("[", ".").replace("]", "").split(".")
+        steps = others.get(name, name).replace("[", ".").replace("]", "").split(".")
         part, path = model, ""
         for step in steps:
             if isinstance(part, Sequential) and step == "layers":

@@ -105,6 +105,10 @@ class Bottleneck(Composite):
     downsample: Sequential | None = None
 
     expansion: ClassVar[int] = 4
+    chainer_names: ClassVar[dict[str, str]] = {
+        "downsample.layers[0]": "conv4",
+        "downsample.layers[1]": "bn4",
+    }
 
     @classmethod
     def build(cls, of: Builder, inputs: int, planes: int, stride: int, shared: "_Settings") -> Self:
@@ -203,6 +207,20 @@ class ResNet(ImageNetwork):
     _depths: ClassVar[tuple[int, ...]] = (3, 4, 6, 3)
     _groups: ClassVar[tuple[int, int]] = (1, 64)
     _reduction: ClassVar[int | None] = None
+
+    def chainer_names(self) -> dict[str, str]:
+        """The names of Chainer's ``ResNet50Layers`` in files."""
+        stages = enumerate((self.layer1, self.layer2, self.layer3, self.layer4), 1)
+        blocks = {
+            f"layer{stage}.layers[{i}]": f"res{stage + 1}/{f'b{i}' if i else 'a'}"
+            for stage, layers in stages
+            for i in range(len(layers))
+        }
+        return {**blocks, "fc": "fc6"}
+
+    def other_layers(self) -> dict[str, str]:
+        """Chainer's names of stages, ``res2`` to ``res5``, and of the last layer, ``fc6``."""
+        return {**{f"res{i + 1}": f"layer{i}" for i in range(1, 5)}, "fc6": "fc"}
 
     @classmethod
     def init(

@@ -8,11 +8,13 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.nn import initializers
+from fdbr.nn.convolution import Conv
 from fdbr.nn.dropout import Dropout
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.models.network import ImageNetwork
+from fdbr.nn.normalization import BatchNorm
 from fdbr.nn.pooling import AdaptiveAvgPool, MaxPool
-from fdbr.nn.sequential import Sequential
+from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.tree import frozen
 
 __all__ = ["VGG", "VGG11", "VGG13", "VGG16", "VGG19"]
@@ -40,8 +42,8 @@ class VGG(ImageNetwork):
     >>> image = fdbr.ops.ones((3, 32, 32), dtype="float32")
     >>> model(image).shape
     (10,)
-    >>> list(model.extract(image, ["features[30]", "classifier[0]"]))
-    ['features[30]', 'classifier[0]']
+    >>> {name: out.shape for name, out in model.extract(image, ["features[30]", "fc7"]).items()}
+    {'features[30]': (16, 1, 1), 'fc7': (8,)}
     """
 
     features: Sequential
@@ -49,6 +51,31 @@ class VGG(ImageNetwork):
     classifier: Sequential
 
     _depths: ClassVar[tuple[int, ...]] = (2, 2, 3, 3, 3)
+
+    def chainer_names(self) -> dict[str, str]:
+        """The names of Chainer's ``VGG16Layers`` in files."""
+        places = self._places(Conv, "conv") | self._places(BatchNorm, "bn")
+        names = {f"features.layers[{i}]": name for name, i in places.items()}
+        return {**names, **{f"classifier.layers[{i}]": f"fc{6 + i // 3}" for i in (0, 3, 6)}}
+
+    def other_layers(self) -> dict[str, str]:
+        """Chainer's names of layers: ``conv1_1`` to ``pool5``, rectified, ``fc6`` to ``fc8``."""
+        names = {name: f"features[{i}]" for name, i in self._places(Lambda, "conv").items()}
+        pools = [i for i, layer in enumerate(self.features) if isinstance(layer, MaxPool)]
+        names |= {f"pool{stage}": f"features[{i}]" for stage, i in enumerate(pools, 1)}
+        return names | {"fc6": "classifier[1]", "fc7": "classifier[4]", "fc8": "classifier[6]"}
+
+    def _places(self, kind: type, name: str) -> dict[str, int]:
+        """The layers of a kind, named by their stages and their places in them."""
+        places: dict[str, int] = {}
+        stage = place = 1
+        for i, layer in enumerate(self.features):
+            if isinstance(layer, kind):
+                places[f"{name}{stage}_{place}"] = i
+                place += 1
+            elif isinstance(layer, MaxPool):
+                stage, place = stage + 1, 1
+        return places
 
     @classmethod
     def init(

@@ -200,6 +200,18 @@ def test_layers_inside_of_texts_models_are_found():
     assert found["h[1].ln_2"].shape == (1, 2, 12)
 
 
+def test_layers_have_chainers_names_too():
+    model, x = made("VGG11"), images("VGG11")
+    found = model.extract(x, ["conv3_2", "pool5", "fc7", "fc8"])
+    assert_allclose(found["conv3_2"], model.features[:10](x), rtol=1e-9)
+    assert found["conv3_2"].min() == 0  # rectified, as in Chainer
+    assert_allclose(found["pool5"], model.features(x), rtol=1e-9)
+    assert_allclose(found["fc8"], model(x), rtol=1e-9)
+    assert made("VGG11 with batch_norm").extract(np.ones((3, 33, 33)), ["conv1_1"])
+    assert made("ResNet50").extract(images("ResNet50"), ["res2"])["res2"].shape[1] == 32
+    assert made("GoogLeNet").extract(images("GoogLeNet"), ["inception_4a"])
+
+
 def test_features_are_differentiable():
     model, x = made("MobileNet_V3_Small"), images("MobileNet_V3_Small")
     slope = fdbr.grad(lambda x: (model.extract(x, ["features[2]"])["features[2]"] ** 2).sum())(x)
@@ -260,6 +272,23 @@ def test_names_in_older_files_are_known():
     }
     older["bert.embeddings.position_ids"] = np.arange(8)[None]
     assert nn.load_torch_state(bert, older) == bert
+
+
+CHAINERS = {  # of `ResNet50Layers`, `VGG16Layers` and `GoogLeNet`
+    "ResNet50": {"conv1/b", "res2/a/conv4/W", "res2/a/bn4/avg_var", "res3/b1/bn3/gamma", "fc6/W"},
+    "VGG16": {"conv1_1/W", "conv5_3/b", "fc6/W", "fc8/b"},
+    "GoogLeNet": {"conv2_reduce/b", "conv2/W", "inc3a/proj5/W", "inc5b/projp/b", "loss2_fc1/W"},
+}
+
+
+@pytest.mark.parametrize("name", CHAINERS)
+def test_models_read_chainers_files(name, tmp_path):
+    settings = {"width": 2, "hidden": 3} if name == "VGG16" else {"width": 8, "chainer": True}
+    model = getattr(models, name).init(KEY, 5, **settings)
+    nn.save_chainer_npz(model, tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz") as file:
+        assert set(file.files) >= CHAINERS[name]
+    assert nn.load_chainer_npz(tree.map(np.zeros_like, model), tmp_path / "model.npz") == model
 
 
 def test_gpt2_loads_from_both_of_its_files():
