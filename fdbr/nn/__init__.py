@@ -7,6 +7,7 @@ A layer is built by ``Layer.init(key, ...)``, called as ``y = layer(x)``, and in
 from fdbr.nn import initializers, models
 from fdbr.nn.activations import Maxout, PReLU, RReLU, Swish
 from fdbr.nn.attention import MultiHeadAttention
+from fdbr.nn.batch_normalization import BatchNorm, InstanceNorm
 from fdbr.nn.blocks import DecoderBlock, GatedMLP, ViTBlock
 from fdbr.nn.caches import KeyValueCache
 from fdbr.nn.convnext import ConvNeXtBlock
@@ -38,18 +39,13 @@ from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.nn.local import DepthwiseConv, LocalConv
 from fdbr.nn.lstm_variants import PeepholeLSTMCell, ZoneoutLSTMCell
-from fdbr.nn.normalization import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
+from fdbr.nn.normalization import GroupNorm, LayerNorm, RMSNorm
 from fdbr.nn.pooling import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Flatten, LPPool, MaxPool
 from fdbr.nn.recurrent import GRU, LSTM, RNN
 from fdbr.nn.recurrent_cells import GRUCell, LSTMCell, MGUCell, RNNCell
 from fdbr.nn.renormalization import BatchRenorm, DecorrelatedBatchNorm
-from fdbr.nn.resampling import (
-    ChannelShuffle,
-    MaxUnpool,
-    PixelShuffle,
-    PixelUnshuffle,
-    Upsample,
-)
+from fdbr.nn.reparametrization import SpectralNorm, WeightNorm, WeightStandardization
+from fdbr.nn.resampling import ChannelShuffle, MaxUnpool, PixelShuffle, PixelUnshuffle, Upsample
 from fdbr.nn.scanning import scan
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.nn.small import Bias, Bilinear, Highway, Identity, Parameter, Scale
@@ -63,12 +59,6 @@ from fdbr.nn.windows import Fold, Unfold
 
 __all__ = [
     "AdaptiveAvgPool",
-    "ChannelShuffle",
-    "LPPool",
-    "MaxUnpool",
-    "PixelShuffle",
-    "PixelUnshuffle",
-    "Upsample",
     "AdaptiveMaxPool",
     "AlphaDropout",
     "AvgPool",
@@ -76,6 +66,7 @@ __all__ = [
     "BatchRenorm",
     "Bias",
     "Bilinear",
+    "ChannelShuffle",
     "ChildSumTreeLSTM",
     "Conv",
     "Conv1d",
@@ -107,6 +98,7 @@ __all__ = [
     "InceptionBN",
     "InstanceNorm",
     "KeyValueCache",
+    "LPPool",
     "LSTM",
     "LSTMCell",
     "Lambda",
@@ -117,12 +109,15 @@ __all__ = [
     "MGUCell",
     "MLPConv",
     "MaxPool",
+    "MaxUnpool",
     "Maxout",
     "MultiHeadAttention",
     "NaryTreeLSTM",
     "PReLU",
     "Parameter",
     "PeepholeLSTMCell",
+    "PixelShuffle",
+    "PixelUnshuffle",
     "PositionalEmbedding",
     "RMSNorm",
     "RNN",
@@ -133,6 +128,7 @@ __all__ = [
     "SimplifiedDropconnect",
     "SinusoidalEmbedding",
     "SpatialDropout",
+    "SpectralNorm",
     "SqueezeExcitation",
     "StochasticDepth",
     "Swish",
@@ -142,7 +138,10 @@ __all__ = [
     "TransformerEncoder",
     "TransformerEncoderLayer",
     "Unfold",
+    "Upsample",
     "ViTBlock",
+    "WeightNorm",
+    "WeightStandardization",
     "ZoneoutLSTMCell",
     "export_onnx",
     "initializers",

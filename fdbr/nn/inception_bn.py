@@ -7,9 +7,9 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.messages import integer
 from fdbr.nn import initializers
+from fdbr.nn.batch_normalization import BatchNorm
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution import Conv
-from fdbr.nn.normalization import BatchNorm
 from fdbr.tree import frozen, static
 
 __all__ = ["InceptionBN"]

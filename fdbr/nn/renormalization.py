@@ -9,16 +9,15 @@ from fdbr import ops, tree
 from fdbr.backend import lock
 from fdbr.messages import describe, integer
 from fdbr.nn import initializers
-from fdbr.nn.layer import Layer
-from fdbr.nn.normalization import (
+from fdbr.nn.batch_normalization import (
     BatchNorm,
-    Init,
-    affine_parameters,
     averaged,
     first_statistics,
     proper_momentum,
     updated_statistics,
 )
+from fdbr.nn.layer import Layer
+from fdbr.nn.normalization import Init, affine_parameters
 from fdbr.tree import buffer, frozen, static
 from fdbr.whereabouts import placed
 

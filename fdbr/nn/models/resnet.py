@@ -7,12 +7,12 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.nn import initializers
+from fdbr.nn.batch_normalization import BatchNorm
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution import Conv
 from fdbr.nn.linear import Linear
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.models.network import ImageNetwork
-from fdbr.nn.normalization import BatchNorm
 from fdbr.nn.pooling import AdaptiveAvgPool, MaxPool
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen

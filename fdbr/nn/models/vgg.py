@@ -8,11 +8,11 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.nn import initializers
+from fdbr.nn.batch_normalization import BatchNorm
 from fdbr.nn.convolution import Conv
 from fdbr.nn.dropout import Dropout
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.models.network import ImageNetwork
-from fdbr.nn.normalization import BatchNorm
 from fdbr.nn.pooling import AdaptiveAvgPool, MaxPool
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.tree import frozen
