@@ -45,7 +45,9 @@ def _under_way(frame: FrameType | None) -> list[Any]:
         code = frame.f_code
         if code.co_argcount:
             given = frame.f_locals.get(code.co_varnames[0])
-            if _is_layer(given) and not (parts and parts[-1] is given):
+            # Its methods run, and no function that was given a model.
+            method = hasattr(type(given), code.co_name)
+            if method and _is_layer(given) and not (parts and parts[-1] is given):
                 parts.append(given)
         frame = frame.f_back
     return parts[::-1]

@@ -50,6 +50,7 @@ from fdbr.nn.scanning import scan
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.nn.small import Bias, Bilinear, Highway, Identity, Parameter, Scale
 from fdbr.nn.squeeze_excitation import SqueezeExcitation
+from fdbr.nn.summaries import LayerSummary, Summary, summary
 from fdbr.nn.transformer import TransformerDecoderLayer, TransformerEncoderLayer
 from fdbr.nn.tree_lstm import ChildSumTreeLSTM, NaryTreeLSTM
 from fdbr.nn.weights.chainer_state import load_chainer_npz, save_chainer_npz
@@ -103,6 +104,7 @@ __all__ = [
     "LSTMCell",
     "Lambda",
     "Layer",
+    "LayerSummary",
     "LayerNorm",
     "Linear",
     "LocalConv",
@@ -125,6 +127,7 @@ __all__ = [
     "RReLU",
     "Scale",
     "Sequential",
+    "Summary",
     "SimplifiedDropconnect",
     "SinusoidalEmbedding",
     "SpatialDropout",
@@ -151,6 +154,7 @@ __all__ = [
     "models",
     "save_chainer_npz",
     "save_torch_state",
+    "summary",
     "scan",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

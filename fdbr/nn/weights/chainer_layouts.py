@@ -34,6 +34,8 @@ def layout_of(node: Any) -> Layout | None:
         return None  # Chainer has no link of that kind but those of n steps
     if kind.__name__ == "DepthwiseConv":
         return _depthwise(node.multiplier)
+    if getattr(node, "weight_hr", None) is not None:
+        return None  # nor one whose state is projected
     return _LAYOUTS.get(kind.__name__)
 
 

@@ -178,8 +178,6 @@ def _taken_apart(graph: Graph, step: Instruction) -> None:
             _write_step(graph, part)
         if steps is not None:
             return
-    if not step.primitive.compound:
-        raise Unsupported(f"counterpart of {step.primitive.name}")
     examples = [
         np.zeros(kind.shape, kind.dtype) if is_variable(operand) else operand
         for operand, kind in ((operand, kind_of(operand)) for operand in step.operands)
@@ -189,9 +187,12 @@ def _taken_apart(graph: Graph, step: Instruction) -> None:
         out = step.primitive.value(np, *traced, **step.params)
         return list(out) if isinstance(out, tuple) else [out]
 
-    with np.errstate(all="ignore"):
-        program = capture(value, step.primitive.value, examples).program
-    if len(program.steps) == 1 and getattr(program.steps[0], "primitive", None) is step.primitive:
+    try:
+        with np.errstate(all="ignore"):
+            program = capture(value, step.primitive.value, examples).program
+    except Exception as error:  # it writes to memory, or is no function of traced values otherwise
+        raise Unsupported(f"counterpart of {step.primitive.name}") from error
+    if any(getattr(part, "primitive", None) is step.primitive for part in program.steps):
         raise Unsupported(f"counterpart of {step.primitive.name}")
     _inline(graph, program, step.operands, step.outs)
 
