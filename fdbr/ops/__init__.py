@@ -45,11 +45,14 @@ from fdbr.ops.networks.interpolation import *
 from fdbr.ops.networks.losses.binary import *
 from fdbr.ops.networks.losses.classification import *
 from fdbr.ops.networks.losses.covariances import *
+from fdbr.ops.networks.losses.crf import *
+from fdbr.ops.networks.losses.ctc import *
 from fdbr.ops.networks.losses.embeddings import *
 from fdbr.ops.networks.losses.likelihoods import *
 from fdbr.ops.networks.losses.margins import *
 from fdbr.ops.networks.losses.metrics import *
 from fdbr.ops.networks.losses.regression import *
+from fdbr.ops.networks.losses.sampled import *
 from fdbr.ops.networks.n_step import n_step_gru, n_step_lstm, n_step_rnn
 from fdbr.ops.networks.noise import *
 from fdbr.ops.networks.nonlinearities import *

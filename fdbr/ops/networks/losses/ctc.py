@@ -1,0 +1,276 @@
+"""Connectionist temporal classification: labels of sequences whose alignment is not known."""
+
+from typing import Any
+
+import numpy as np
+
+from fdbr.backend import Array, array_module, where_it_lies
+from fdbr.floats import dtype_kind
+from fdbr.messages import describe, integer
+from fdbr.ops.creation import asarray
+from fdbr.ops.devices import beside
+from fdbr.ops.dtypes import astype, in_single
+from fdbr.ops.elementwise.arithmetic import clip, maximum
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.logistic import logaddexp
+from fdbr.ops.indexing.reading import along_axis, take
+from fdbr.ops.networks.losses.checks import check_reduction, reduced, values_of
+from fdbr.ops.networks.losses.labels import checked_labels
+from fdbr.ops.shape import concat, expand_dims, reshape, stack
+
+__all__ = ["ctc_loss"]
+
+_NEVER = -1e30  # the logarithm of a probability of 0: finite, so that no derivative is NaN
+
+
+@where_it_lies
+@in_single
+def ctc_loss(
+    log_probs: Array,
+    targets: Array,
+    /,
+    input_lengths: Any = None,
+    target_lengths: Any = None,
+    *,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Any:
+    """The loss of connectionist temporal classification.
+
+    It is the negative logarithm of the probability that the symbols of the frames, with repetitions
+    joined and blanks left out, are the target: Graves, Fernández, Gomez & Schmidhuber,
+    *Connectionist temporal classification*, ICML 2006.
+
+    Parameters
+    ----------
+    log_probs
+        Logarithms of probabilities, as `log_softmax` of logits gives them: floating, shape
+        ``(frames, batch, symbols)``, or ``(frames, symbols)`` for one sequence; or a list of
+        arrays ``(frames, symbols)`` of sequences of different lengths.
+    targets
+        Integers: ``(batch, labels)``, of which those behind an example's length do not matter; or
+        all labels of all examples, one after the other, ``(sum(target_lengths),)``; or a list of
+        arrays of one axis.
+    input_lengths, target_lengths
+        Integers, shape ``(batch,)``: how many frames and labels each example has; by default all
+        that there are.
+    blank
+        The number of the symbol that stands for no label.
+    reduction
+        ``"mean"`` of the losses by the lengths of their targets (1 at the least), as in PyTorch;
+        ``"sum"``; or ``"none"``, whose mean is that of Chainer.
+    zero_infinity
+        Whether examples whose target does not fit into their frames have loss 0 and no
+        derivative.  Without it they are an error where the lengths tell, and their loss is
+        infinite where probabilities of 0 do.
+
+    Returns
+    -------
+    array
+        A scalar, or one loss an example, in the dtype of ``log_probs``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, a label is the blank or out of range, a sequence is empty, a
+        length too large, or a target longer than its frames allow.
+    TypeError
+        If ``log_probs`` is not real floating, or the others are not integers.
+
+    Notes
+    -----
+    The derivative is that of this function.  PyTorch's by ``log_probs`` has ``exp(log_probs)``
+    added, which makes no difference behind `log_softmax`.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> log_probs = ops.log_softmax(np.zeros((3, 1, 2)))
+    >>> ops.ctc_loss(log_probs, np.array([[1]]))  # 6 of 8 alignments
+    np.float64(0.2876820724517809)
+    """
+    check_reduction("ctc_loss", reduction)
+    log_probs, input_lengths, single = _frames(log_probs, input_lengths)
+    frames, batch, symbols = log_probs.shape
+    blank = integer("fdbr.ops.ctc_loss", "blank", blank, least=0)
+    if blank >= symbols:
+        raise ValueError(f"fdbr.ops.ctc_loss: blank {blank} is none of the {symbols} symbols")
+    input_lengths = _lengths("input_lengths", input_lengths, batch, 1, frames)
+    targets, target_lengths = _labels(targets, target_lengths, batch, single)
+    _refuse_misfits(targets, target_lengths, input_lengths, blank, zero_infinity)
+    inside = beside(np.arange(targets.shape[1]), targets) < expand_dims(target_lengths, axis=1)
+    targets = checked_labels("ctc_loss", targets, symbols, inside)
+    targets, inside, target_lengths, input_lengths = (
+        beside(x, log_probs) for x in (targets, inside, target_lengths, input_lengths)
+    )
+    targets = where(inside, targets, blank)
+    found = _log_likelihood(log_probs, targets, target_lengths, input_lengths, blank)
+    losses = where(found < _NEVER / 10, 0.0 if zero_infinity else np.inf, -found)
+    if reduction == "mean":
+        losses = losses / astype(maximum(target_lengths, 1), losses.dtype)
+    return losses[0] if single and reduction == "none" else reduced(losses, reduction)
+
+
+def _log_likelihood(
+    log_probs: Any, targets: Any, target_lengths: Any, input_lengths: Any, blank: int
+) -> Any:
+    """The logarithm of each target's probability, by the forward recurrence over frames."""
+    frames, batch, _ = log_probs.shape
+    states = 2 * targets.shape[1] + 1
+    between = stack([targets, 0 * targets + blank], axis=2)
+    first = expand_dims(0 * target_lengths + blank, axis=1)
+    path = concat([first, reshape(between, (batch, states - 1))], axis=1)
+    emitted = along_axis(clip(log_probs, _NEVER, None), expand_dims(path, axis=0), 2)
+
+    fresh = (path[:, 2:] != blank) & (path[:, 2:] != path[:, :-2])
+    skips = concat([path[:, :2] != path[:, :2], fresh], axis=1)
+    penalty = astype(where(skips, 0.0, _NEVER), log_probs.dtype)
+    nowhere = beside(np.full((batch, 2), _NEVER, log_probs.dtype), log_probs)
+    start = where(beside(np.arange(states), log_probs) < 2, emitted[0], _NEVER)
+    reached = concat([nowhere, start], axis=1)  # with two states before the first
+    lengths = values_of(input_lengths)
+    ragged = lengths is None or bool((lengths < frames).any())
+    for t in range(1, frames):
+        stay = reached[:, 2:]
+        after = logaddexp(logaddexp(stay, reached[:, 1:-1]), reached[:, :-2] + penalty)
+        after = after + emitted[t]
+        if ragged:
+            after = where(expand_dims(t < input_lengths, axis=1), after, stay)
+        reached = concat([nowhere, after], axis=1)
+    last = expand_dims(2 * target_lengths + 2, axis=1)
+    ends = along_axis(reached, concat([last, last - 1], axis=1), 1)
+    return logaddexp(ends[:, 0], ends[:, 1])
+
+
+# --- arguments ----------------------------------------------------------------------
+
+
+def _is_ragged(x: Any, ndim: int) -> bool:
+    """Whether it is a list of arrays of so many axes, one an example."""
+    if not isinstance(x, list | tuple):
+        return False
+    return len(x) > 0 and all(getattr(part, "ndim", None) == ndim for part in x)
+
+
+def _frames(log_probs: Any, lengths: Any) -> tuple[Any, Any, bool]:
+    """An array of frames, examples and symbols; lengths; and whether there is one example."""
+    if _is_ragged(log_probs, 2):
+        if lengths is not None:
+            raise ValueError(
+                "fdbr.ops.ctc_loss: input_lengths of a list are those of its arrays; leave them out"
+            )
+        parts = [asarray(part) for part in log_probs]
+        if len({part.shape[1] for part in parts}) > 1:
+            raise ValueError(
+                "fdbr.ops.ctc_loss: log_probs must have as many symbols in each sequence, got "
+                + ", ".join(map(describe, parts))
+            )
+        lengths = np.array([part.shape[0] for part in parts])
+        log_probs = stack([_filled(part, max(lengths)) for part in parts], axis=1)
+    log_probs = asarray(log_probs)
+    if dtype_kind(log_probs.dtype) != "f":
+        raise TypeError(
+            f"fdbr.ops.ctc_loss: log_probs must be real floating, not {describe(log_probs)}"
+        )
+    if log_probs.ndim not in (2, 3) or not log_probs.shape[0] or not log_probs.shape[-1]:
+        raise ValueError(
+            "fdbr.ops.ctc_loss: log_probs must have shape (frames, batch, symbols) or (frames, "
+            f"symbols) with at least one frame, got {describe(log_probs)}"
+        )
+    single = log_probs.ndim == 2
+    return expand_dims(log_probs, axis=1) if single else log_probs, lengths, single
+
+
+def _filled(x: Any, length: int) -> Any:
+    """A sequence with zeros behind it."""
+    missing = int(length) - x.shape[0]
+    if not missing:
+        return x
+    return concat([x, array_module(x).zeros((missing, *x.shape[1:]), dtype=x.dtype)], axis=0)
+
+
+def _lengths(name: str, lengths: Any, batch: int, least: int, most: int) -> Any:
+    """Lengths as an array of integers in range."""
+    if lengths is None:
+        return np.full(batch, most)
+    lengths = asarray(lengths)
+    if lengths.dtype.kind not in "iu" or lengths.shape not in (
+        (batch,),
+        () if batch == 1 else (batch,),
+    ):
+        kind = ValueError if lengths.dtype.kind in "iu" else TypeError
+        raise kind(
+            f"fdbr.ops.ctc_loss: {name} must be integers of shape ({batch},), got "
+            f"{describe(lengths)}"
+        )
+    values = values_of(lengths)
+    if values is not None and values.size and not least <= values.min() <= values.max() <= most:
+        raise ValueError(
+            f"fdbr.ops.ctc_loss: {name} must lie in {least} … {most}, got {values.min()} to "
+            f"{values.max()}"
+        )
+    return reshape(astype(lengths, np.int64), (batch,))
+
+
+def _labels(targets: Any, lengths: Any, batch: int, single: bool) -> tuple[Any, Any]:
+    """A matrix of labels with a row for each example, and their numbers."""
+    if _is_ragged(targets, 1):
+        if lengths is not None:
+            raise ValueError(
+                "fdbr.ops.ctc_loss: target_lengths of a list are those of its arrays; leave them "
+                "out"
+            )
+        parts = [asarray(part) for part in targets]
+        lengths = np.array([part.shape[0] for part in parts])
+        targets = stack([_filled(part, max(lengths)) for part in parts], axis=0)
+    targets = asarray(targets)
+    if targets.dtype.kind not in "iu":
+        raise TypeError(f"fdbr.ops.ctc_loss: targets must be integers, not {describe(targets)}")
+    if single and targets.ndim == 1:
+        targets = expand_dims(targets, axis=0)
+    targets = astype(targets, np.int64)
+    if targets.ndim == 1 and lengths is not None:
+        lengths = _lengths("target_lengths", lengths, batch, 0, targets.shape[0])
+        return _rows(targets, [int(lengths[i]) for i in range(batch)]), lengths
+    if targets.ndim != 2 or targets.shape[0] != batch:
+        raise ValueError(
+            f"fdbr.ops.ctc_loss: targets {describe(targets)} must have a row of labels for each of "
+            f"the {batch} examples; all labels in one row need target_lengths"
+        )
+    return targets, _lengths("target_lengths", lengths, batch, 0, targets.shape[1])
+
+
+def _rows(targets: Any, lengths: list[int]) -> Any:
+    """The rows of a matrix, of labels one after the other."""
+    ends = np.cumsum(lengths)
+    if ends[-1] != targets.shape[0]:
+        raise ValueError(
+            f"fdbr.ops.ctc_loss: target_lengths add up to {ends[-1]}, and there are "
+            f"{targets.shape[0]} targets"
+        )
+    places = (ends - lengths)[:, None] + np.arange(max(lengths))
+    return take(targets, beside(np.minimum(places, max(ends[-1] - 1, 0)), targets))
+
+
+def _refuse_misfits(
+    targets: Any, target_lengths: Any, input_lengths: Any, blank: int, zero_infinity: bool
+) -> None:
+    """Refuse blanks among labels, and targets for which there are too few frames."""
+    values = [values_of(x) for x in (targets, target_lengths, input_lengths)]
+    if any(value is None for value in values):
+        return
+    labels, counts, frames = map(np.asarray, values)
+    inside = np.arange(labels.shape[-1]) < counts[..., None]
+    if (inside & (labels == blank)).any():
+        raise ValueError(
+            f"fdbr.ops.ctc_loss: targets name {blank}, which is the blank; labels are the others"
+        )
+    twice = inside[..., 1:] & (labels[..., 1:] == labels[..., :-1])
+    needed = counts + twice.sum(axis=-1)
+    if not zero_infinity and (needed > frames).any():
+        place = np.argwhere(needed > frames)[0][-1]
+        raise ValueError(
+            f"fdbr.ops.ctc_loss: example {place} has {np.broadcast_to(frames, needed.shape).max()} "
+            f"frames at most for a target that needs {needed.max()}: one for each label, and one "
+            "more between equal ones; zero_infinity=True leaves such examples out"
+        )
