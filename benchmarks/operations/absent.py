@@ -15,6 +15,7 @@ WITHOUT_COUNTERPART: dict[str, str] = {
     "PyTorch has no such loss or measure": "absolute_error squared_error squared_difference "
     "log_cosh hinge sigmoid_cross_entropy bernoulli_nll gaussian_nll gaussian_kl_divergence "
     "contrastive triplet cross_covariance decov discriminative_margin_based_clustering_loss "
+    "crf1d argmax_crf1d negative_sampling black_out binary_hierarchical_softmax "
     "binary_accuracy precision recall f1_score classification_summary r2_score",
     "PyTorch has no such activation function": "crelu maxout sparse_plus sparse_sigmoid sparsemax "
     "squareplus",

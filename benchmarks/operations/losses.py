@@ -90,4 +90,22 @@ _DISTANCES = [
     ),
 ]
 
-PROGRAMS = [*_NUMBERS, *_CLASSES, *_BINARY, *_MARGINS, *_DISTANCES]
+
+def _spoken(d: Draw) -> Any:
+    """Eight sequences of 50 symbols, with as many labels as there are frames to eight."""
+    frames = max(-(-d.count // 400), 16)
+    return d.normal(frames, 8, 50), d.integers(1, 50, 8, frames // 8)
+
+
+_SEQUENCES = [
+    Program(
+        "ctc_loss",
+        _spoken,
+        lambda o, x, y: o.ctc_loss(o.log_softmax(x), y),
+        lambda t, x, y: t.nn.functional.ctc_loss(
+            x.log_softmax(-1), y, [x.shape[0]] * 8, [y.shape[1]] * 8
+        ),
+    ),
+]
+
+PROGRAMS = [*_SEQUENCES, *_NUMBERS, *_CLASSES, *_BINARY, *_MARGINS, *_DISTANCES]

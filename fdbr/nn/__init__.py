@@ -10,6 +10,7 @@ from fdbr.nn.attention import MultiHeadAttention
 from fdbr.nn.batch_normalization import BatchNorm, InstanceNorm
 from fdbr.nn.blocks import DecoderBlock, GatedMLP, ViTBlock
 from fdbr.nn.caches import KeyValueCache
+from fdbr.nn.classifier import Classifier
 from fdbr.nn.convnext import ConvNeXtBlock
 from fdbr.nn.convolution import (
     Conv,
@@ -21,6 +22,7 @@ from fdbr.nn.convolution import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
+from fdbr.nn.crf import CRF1d
 from fdbr.nn.deformable import DeformableConv, DeformConv
 from fdbr.nn.dropout import (
     AlphaDropout,
@@ -46,6 +48,8 @@ from fdbr.nn.recurrent_cells import GRUCell, LSTMCell, MGUCell, RNNCell
 from fdbr.nn.renormalization import BatchRenorm, DecorrelatedBatchNorm
 from fdbr.nn.reparametrization import SpectralNorm, WeightNorm, WeightStandardization
 from fdbr.nn.resampling import ChannelShuffle, MaxUnpool, PixelShuffle, PixelUnshuffle, Upsample
+from fdbr.nn.sampled_losses import BinaryHierarchicalSoftmax, BlackOut, NegativeSampling
+from fdbr.nn.sampling import WalkerAlias
 from fdbr.nn.scanning import scan
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.nn.small import Bias, Bilinear, Highway, Identity, Parameter, Scale
@@ -53,6 +57,7 @@ from fdbr.nn.squeeze_excitation import SqueezeExcitation
 from fdbr.nn.summaries import LayerSummary, Summary, summary
 from fdbr.nn.transformer import TransformerDecoderLayer, TransformerEncoderLayer
 from fdbr.nn.tree_lstm import ChildSumTreeLSTM, NaryTreeLSTM
+from fdbr.nn.trees import huffman_tree, tree_paths
 from fdbr.nn.weights.chainer_state import load_chainer_npz, save_chainer_npz
 from fdbr.nn.weights.onnx_export import export_onnx, load_onnx
 from fdbr.nn.weights.torch_state import load_torch_state, save_torch_state
@@ -65,6 +70,14 @@ __all__ = [
     "AvgPool",
     "BatchNorm",
     "BatchRenorm",
+    "BinaryHierarchicalSoftmax",
+    "BlackOut",
+    "CRF1d",
+    "Classifier",
+    "NegativeSampling",
+    "WalkerAlias",
+    "huffman_tree",
+    "tree_paths",
     "Bias",
     "Bilinear",
     "ChannelShuffle",

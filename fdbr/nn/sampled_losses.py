@@ -113,7 +113,7 @@ class NegativeSampling(_Sampled):
         init = weight_init or initializers.zeros()
         return cls._made(key, (in_features, sample_size), raised, init, dtype)
 
-    def __call__(
+    def __call__(  # type: ignore[override]
         self,
         x: Any,
         labels: Any,
@@ -200,7 +200,7 @@ class BlackOut(_Sampled):
         init = weight_init or initializers.lecun_normal()
         return cls._made(key, (in_features, sample_size), counts, init, dtype)
 
-    def __call__(
+    def __call__(  # type: ignore[override]
         self,
         x: Any,
         labels: Any,
@@ -285,14 +285,16 @@ class BinaryHierarchicalSoftmax(Layer):
         TypeError, ValueError
             If the size is no positive integer, or a leaf of the tree is missing.
         """
-        size = integer("fdbr.nn.BinaryHierarchicalSoftmax.init", "in_features", in_features, least=1)
+        size = integer(
+            "fdbr.nn.BinaryHierarchicalSoftmax.init", "in_features", in_features, least=1
+        )
         paths, signs = tree_paths(tree)
         init = weight_init or initializers.uniform(1.0)
         weight = init(key, (paths.shape[0] - 1, size), dtype)
         xp = array_module(weight)
         return cls(weight, xp.asarray(paths), xp.asarray(signs))
 
-    def __call__(self, x: Any, labels: Any, *, reduction: str = "sum") -> Any:
+    def __call__(self, x: Any, labels: Any, *, reduction: str = "sum") -> Any:  # type: ignore[override]
         """The loss of vectors ``(batch, in_features)`` with labels ``(batch,)``.
 
         Parameters

@@ -81,12 +81,12 @@ def tree_paths(tree: Any) -> tuple[Any, Any]:
     ([[0, 1], [0, 1], [0, 0]], [[1, 1], [1, -1], [-1, 0]])
     """
     found = _leaves(tree)
-    missing = sorted(set(range(max(found) + 1)) - set(found))[:5]
+    missing = [leaf for leaf in range(len(found)) if leaf not in found][:5]
     if missing or len(found) < 2:
         what = f"it lacks {', '.join(map(str, missing))}" if missing else "it has no inner node"
         raise ValueError(
-            f"fdbr.nn.tree_paths: the leaves of a tree must be the numbers from 0 to "
-            f"{max(found)}, and two at the least; {what}"
+            f"fdbr.nn.tree_paths: the leaves of a tree must be the numbers from 0 on, each once, "
+            f"and two at the least; the largest is {max(found)}, and {what}"
         )
     depth = max(len(way) for way in found.values())
     paths = np.zeros((len(found), depth), dtype=np.int64)

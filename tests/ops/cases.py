@@ -889,5 +889,6 @@ from ops import (  # noqa: E402
     cases_pieces,  # noqa: F401
     cases_pooling,  # noqa: F401
     cases_recurrent,  # noqa: F401
+    cases_sequences,  # noqa: F401
     cases_special,  # noqa: F401
 )

@@ -199,6 +199,8 @@ REAL: dict[str, str] = {
     **dict.fromkeys("pairwise_distance triplet_margin_loss cross_covariance".split(), TRAINING),
     "discriminative_margin_based_clustering_loss": TRAINING,
     "triplet_margin_with_distance_loss": TRAINING,
+    **dict.fromkeys("ctc_loss crf1d argmax_crf1d negative_sampling black_out".split(), TRAINING),
+    "binary_hierarchical_softmax": TRAINING,
     **dict.fromkeys("cross_entropy nll_loss hinge r2_score mse_loss".split(), TRAINING),
     "deform_conv": "its offsets are places",
 }

@@ -179,7 +179,7 @@ def _positions(name: str, transitions: Any, scores: Any) -> tuple[Any, list[Any]
             f"fdbr.ops.{name}: transitions must have shape (K, K), got {describe(transitions)}"
         )
     ragged = isinstance(scores, list | tuple)
-    steps = [asarray(part) for part in scores] if ragged else asarray(scores)
+    steps: Any = [asarray(part) for part in scores] if ragged else asarray(scores)
     single = not ragged and steps.ndim == 2
     if not ragged and steps.ndim in (2, 3):
         steps = [steps[t : t + 1] if single else steps[t] for t in range(steps.shape[0])]
@@ -236,7 +236,7 @@ def _lengths(name: str, lengths: Any, scores: Any, steps: list[Any]) -> Any:
 def _labels(labels: Any, steps: list[Any], count: int, single: bool) -> list[Any]:
     """The labels at each position."""
     ragged = isinstance(labels, list | tuple)
-    named = [asarray(part) for part in labels] if ragged else asarray(labels)
+    named: Any = [asarray(part) for part in labels] if ragged else asarray(labels)
     if not ragged and single and named.ndim == 1:
         named = expand_dims(named, axis=1)
     shapes = [part.shape for part in named] if ragged or named.ndim else [None]

@@ -98,11 +98,11 @@ def ctc_loss(
     input_lengths = _lengths("input_lengths", input_lengths, batch, 1, frames)
     targets, target_lengths = _labels(targets, target_lengths, batch, single)
     _refuse_misfits(targets, target_lengths, input_lengths, blank, zero_infinity)
-    inside = beside(np.arange(targets.shape[1]), targets) < expand_dims(target_lengths, axis=1)
-    targets = checked_labels("ctc_loss", targets, symbols, inside)
-    targets, inside, target_lengths, input_lengths = (
-        beside(x, log_probs) for x in (targets, inside, target_lengths, input_lengths)
+    targets, target_lengths, input_lengths = (
+        beside(x, log_probs) for x in (targets, target_lengths, input_lengths)
     )
+    inside = beside(np.arange(targets.shape[1]), log_probs) < expand_dims(target_lengths, axis=1)
+    targets = checked_labels("ctc_loss", targets, symbols, inside)
     targets = where(inside, targets, blank)
     found = _log_likelihood(log_probs, targets, target_lengths, input_lengths, blank)
     losses = where(found < _NEVER / 10, 0.0 if zero_infinity else np.inf, -found)
