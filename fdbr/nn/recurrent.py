@@ -16,6 +16,7 @@ from fdbr.whereabouts import placed
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
+_LONG = 256  # steps, from which on jit takes a loop as one instruction, which is traced once
 _PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 
 
@@ -188,12 +189,21 @@ class _Recurrent(Layer):
 
 
 def _over_time(cell: Any, state: Any, x: Any, reverse: bool) -> tuple[Any, Any]:
+    """The outputs of a cell at all times, and its last state."""
+
     def turn(state: Any, inputs: Any) -> Any:
         state = cell.kind.advance(cell.weights, state, inputs)
         return state, state[0]
 
-    end, outs = scan(turn, state, cell.project(x), reverse=reverse)
-    return outs, end
+    inputs = cell.project(x)
+    if len(inputs) > _LONG:
+        end, outs = scan(turn, state, inputs, reverse=reverse)
+        return outs, end
+    outs = []
+    for time in range(len(inputs))[:: -1 if reverse else 1]:
+        state, out = turn(state, inputs[time])
+        outs.append(out)
+    return ops.stack(outs[::-1] if reverse else outs), state
 
 
 def _made(

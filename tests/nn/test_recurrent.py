@@ -209,6 +209,19 @@ def test_no_padding_is_computed():
     assert sum(rows) == 2 * 104
 
 
+def test_long_arrays_are_gone_over_as_short_ones_are():
+    """They are one instruction of a jitted function, whatever their length."""
+    layer, xs = network(bidirectional=True), numbers((300, 1, 3), "float64")
+    there, back = layer.cells
+    ends, outs = nn.scan(there, None, xs)
+    others, more = nn.scan(back, None, xs, reverse=True)
+    expected = np.concatenate([outs, more], axis=-1), tree.map(lambda *p: np.stack(p), ends, others)
+    assert_allclose(layer(xs), expected, rtol=1e-12)
+    run = fdbr.jit(lambda layer, xs: layer(xs), reproducible=True)
+    assert_allclose(run(layer, xs), expected, rtol=1e-9)
+    assert len(str(run.programs()[0]).splitlines()) < 100
+
+
 def test_a_sequence_of_one_axis_is_an_example_of_its_own():
     layer = network()
     y, (h, c) = layer(ragged()[1])

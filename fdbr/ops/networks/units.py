@@ -5,7 +5,7 @@ from typing import Any
 from fdbr.backend import Array
 from fdbr.messages import describe
 from fdbr.ops.creation import floating
-from fdbr.ops.dtypes import astype, result_type
+from fdbr.ops.dtypes import astype, is_traced, result_type
 from fdbr.ops.elementwise.logistic import sigmoid
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.kinds import opaque
@@ -76,10 +76,12 @@ def _lstm_memory_push(t: Any, out: Any) -> tuple[Any, ...]:
 )
 def _lstm(xp: Any, gates: Array, c: Array) -> Any:
     """The new memory, what is shown of it, and the four gates, which the derivative needs."""
-    size = c.shape[-1]
-    front = sigmoid(gates[..., : 2 * size])
-    i, f = front[..., :size], front[..., size:]
-    g, o = tanh(gates[..., 2 * size : 3 * size]), sigmoid(gates[..., 3 * size :])
+    i, f, g, o = parts_of(gates, 4)
+    if is_traced(gates):  # where all is done by one kernel
+        i, f = sigmoid(i), sigmoid(f)
+    else:
+        i, f = parts_of(sigmoid(gates[..., : 2 * c.shape[-1]]), 2)
+    g, o = tanh(g), sigmoid(o)
     new = f * c
     new += i * g
     return new, o * tanh(new), i, f, g, o
@@ -211,10 +213,13 @@ def _gru_push(t: Any, factor: Any, out: Any, h: Any, by_state: Any) -> tuple[Any
 )
 def _gru(xp: Any, by_input: Array, by_state: Array, h: Array) -> Any:
     """The new state, and the gates, which the derivative needs."""
-    size = h.shape[-1]
-    front = sigmoid(by_input[..., : 2 * size] + by_state[..., : 2 * size])
-    r, z = front[..., :size], front[..., size:]
-    n = tanh(by_input[..., 2 * size :] + r * by_state[..., 2 * size :])
+    (xr, xz, xn), (hr, hz, hn) = parts_of(by_input, 3), parts_of(by_state, 3)
+    if is_traced(by_input):  # where all is done by one kernel
+        r, z = sigmoid(xr + hr), sigmoid(xz + hz)
+    else:
+        front = slice(2 * h.shape[-1])
+        r, z = parts_of(sigmoid(by_input[..., front] + by_state[..., front]), 2)
+    n = tanh(xn + r * hn)
     return n + z * (h - n), r, z, n
 
 
