@@ -296,7 +296,7 @@ class _Recorder:
 
 
 _recording: ContextVar[_Recorder | None] = ContextVar("recording", default=None)
-_PATH = "_fdbr_summary_path"
+_PATH = "path_in_summary"
 
 
 def _watched(value: Any, path: _Path, recorder: _Recorder, step: str = "") -> Any:
@@ -329,15 +329,24 @@ def _watched(value: Any, path: _Path, recorder: _Recorder, step: str = "") -> An
 
 @functools.cache
 def _watching(kind: Any) -> Any:
-    """A class of layers that tell of their calls while a summary is made."""
+    """A class of layers that tell of their calls while a summary is made.
+
+    The path is a field, so that a layer that is made of another one, with other weights, has it.
+    """
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         run = functools.partial(super(made, self).__call__, *args, **kwargs)
-        recorder = _recording.get()
-        return run() if recorder is None else recorder.note(getattr(self, _PATH), run)
+        recorder, path = _recording.get(), getattr(self, _PATH, None)
+        return run() if recorder is None or path is None else recorder.note(path, run)
 
-    members = {"__call__": call, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    made: Any = type(kind.__name__, (kind,), members)
+    members = {
+        "__call__": call,
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__annotations__": {_PATH: Any},
+        _PATH: tree.static(default=None),
+    }
+    made: Any = tree.frozen(type(kind.__name__, (kind,), members), init=False, eq=False)
     return made
 
 

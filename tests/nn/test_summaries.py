@@ -100,7 +100,7 @@ def test_a_summary_is_a_value_and_leaves_the_model_alone():
     assert one == other
     assert hash(one) == hash(other)
     assert type(model[0]) is nn.Conv
-    assert not hasattr(model[0], "_fdbr_summary_path")
+    assert not hasattr(model[0], "path_in_summary")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         one.layers = ()
 

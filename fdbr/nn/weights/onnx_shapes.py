@@ -76,6 +76,23 @@ def _roll(graph: Graph, step: Instruction) -> str:
     return name
 
 
+@writes("sums_around")
+def _sums_around(graph: Graph, step: Instruction) -> str:
+    name, kind = graph.name(step.operands[0]), kind_of(step.operands[0])
+    axis, low, high = (int(step.params[key]) for key in ("axis", "low", "high"))
+    rank, length = len(kind.shape), kind.shape[axis]
+    pads = [low if i == axis else 0 for i in range(rank)]
+    pads += [high if i == axis else 0 for i in range(rank)]
+    wide = graph.emit("Pad", [name, graph.integers(pads)])
+    shape = [length + low + high if i == axis else n for i, n in enumerate(kind.shape)]
+    every = [slice(None)] * rank
+    parts = [
+        sliced(graph, wide, shape, [*every[:axis], slice(i, i + length), *every[axis + 1 :]])
+        for i in range(low + high + 1)
+    ]
+    return str(graph.emit("Sum", parts) if len(parts) > 1 else parts[0])
+
+
 @writes("pad_zeros")
 def _pad_zeros(graph: Graph, step: Instruction) -> str:
     widths = step.params["widths"]
@@ -167,6 +184,11 @@ def _gather(graph: Graph, step: Instruction) -> str:
         return str(graph.emit("Gather", [name, graph.name(indices[0])], axis=places[0]))
     if places != list(range(len(places))):
         raise Unsupported("several index arrays that are not the first of their key")
+    return str(graph.emit("GatherND", [name, _columns(graph, indices)]))
+
+
+def _columns(graph: Graph, indices: Any) -> str:
+    """Index arrays beside each other along a last axis."""
     shape = np.broadcast_shapes(*(kind_of(index).shape for index in indices))
     wide = graph.integers((*shape, 1))
     columns = []
@@ -174,7 +196,24 @@ def _gather(graph: Graph, step: Instruction) -> str:
         own = (1,) * (len(shape) - len(kind_of(index).shape)) + kind_of(index).shape + (1,)
         column = _reshaped(graph, graph.name(index, np.int64), own)
         columns.append(graph.emit("Expand", [column, wide]))
-    return str(graph.emit("GatherND", [name, graph.emit("Concat", columns, axis=-1)]))
+    return str(graph.emit("Concat", columns, axis=-1))
+
+
+@writes("replace", "increase")
+def _replace(graph: Graph, step: Instruction) -> str:
+    """Write, or add, values at places that index arrays name."""
+    x, values, *indices = step.operands
+    key, dtype = step.params["key"], step.outs[0].kind.dtype
+    if any(part is not SLOT for part in key):
+        raise Unsupported("writing at index arrays beside slices, integers or new axes in one key")
+    if any(kind_of(index).dtype.kind not in "iu" for index in indices):
+        raise Unsupported("writing at an index array that is a mask")
+    shape = np.broadcast_shapes(*(kind_of(index).shape for index in indices))
+    whole = graph.integers((*shape, *kind_of(x).shape[len(indices) :]))
+    updates = graph.emit("Expand", [graph.name(values, dtype), whole])
+    names = [graph.name(x, dtype), _columns(graph, indices), updates]
+    how = "add" if step.primitive.name == "increase" else "none"
+    return str(graph.emit("ScatterND", names, reduction=how))
 
 
 @writes("pick")
