@@ -190,7 +190,7 @@ def _sizes(function: str, x: Any, output_size: Any) -> tuple[int, ...]:
     spread = not isinstance(output_size, Sequence)
     given = (output_size,) * (x.ndim - 2) if spread else tuple(output_size)
     rank = len(given)
-    whole = all(m is None or (hasattr(m, "__index__") and m > 0) for m in given)
+    whole = all(m is None or (hasattr(m, "__index__") and 0 < m < 1 << 31) for m in given)
     if not 0 < rank <= x.ndim or not whole:
         raise ValueError(
             f"fdbr.ops.{function}: output_size must be a positive integer, or one (or None) for "

@@ -1,6 +1,7 @@
 """Pooling of regions of images: the heads of detectors."""
 
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,8 +84,9 @@ def roi_max_pool(
     x = _image("roi_max_pool", x)
     size = per_axis("roi_max_pool", "output_size", output_size, 2)
     index, corners = _regions("roi_max_pool", x, boxes, batch_index, box_format)
+    scale = _number("roi_max_pool", "spatial_scale", spatial_scale, positive=True)
     down, across = (
-        _windows(low, high, spatial_scale, m, n, inclusive)
+        _windows(low, high, scale, m, n, inclusive)
         for low, high, m, n in zip(*corners, size, x.shape[2:], strict=True)
     )
     peaks = region_peaks(x, down, across, index)
@@ -93,7 +95,8 @@ def roi_max_pool(
     outside = peaks < 0
     which = reshape(index, (-1, 1, 1, 1))
     each = xp.arange(channels).reshape((1, channels, 1, 1))
-    return where(outside, empty, pick(flat, (which, each, where(outside, 0, peaks))))
+    fill = _number("roi_max_pool", "empty", empty)
+    return where(outside, fill, pick(flat, (which, each, where(outside, 0, peaks))))
 
 
 @where_it_lies
@@ -138,9 +141,10 @@ def roi_average_pool(
     x = floating(_image("roi_average_pool", x))
     size = per_axis("roi_average_pool", "output_size", output_size, 2)
     index, corners = _regions("roi_average_pool", x, boxes, batch_index, box_format)
+    scale = _number("roi_average_pool", "spatial_scale", spatial_scale, positive=True)
     weights = []
     for low, high, m, n in zip(*corners, size, x.shape[2:], strict=True):
-        windows = _windows(low, high, spatial_scale, m, n, inclusive)
+        windows = _windows(low, high, scale, m, n, inclusive)
         start, end = windows[..., :1], windows[..., 1:]
         places = array_module(x).arange(n)
         inside = astype((places >= start) & (places < end), x.dtype)
@@ -199,10 +203,11 @@ def roi_average_align(
     x = floating(_image("roi_average_align", x))
     size = per_axis("roi_average_align", "output_size", output_size, 2)
     index, corners = _regions("roi_average_align", x, boxes, batch_index, box_format)
+    scale = _number("roi_average_align", "spatial_scale", spatial_scale, positive=True)
     ratios = _ratios("roi_average_align", sampling_ratio)
     weights = []
     for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True):
-        samples, _, count = _samples(low, high, spatial_scale, m, n, ratio, aligned)
+        samples, _, count = _samples(low, high, scale, m, n, ratio, aligned)
         weights.append(astype(sum(samples, axis=2) / count, x.dtype))
     rows, columns = weights
     return region_products(x, rows, columns, index)
@@ -258,10 +263,11 @@ def roi_max_align(
     x = floating(_image("roi_max_align", x))
     size = per_axis("roi_max_align", "output_size", output_size, 2)
     index, corners = _regions("roi_max_align", x, boxes, batch_index, box_format)
+    scale = _number("roi_max_align", "spatial_scale", spatial_scale, positive=True)
     ratios = _ratios("roi_max_align", sampling_ratio)
     weights, inside = [], []
     for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True):
-        samples, valid, _ = _samples(low, high, spatial_scale, m, n, ratio, aligned)
+        samples, valid, _ = _samples(low, high, scale, m, n, ratio, aligned)
         weights.append(astype(reshape(samples, (-1, m * samples.shape[2], n)), x.dtype))
         inside.append(valid)
     rows, columns = weights
@@ -276,7 +282,8 @@ def roi_max_align(
     )
     best = expand_dims(argmax(values, axis=-1), axis=-1)
     largest = along_axis(values, best, 4)[..., 0]
-    return largest if empty == -math.inf else where(largest == -math.inf, empty, largest)
+    fill = _number("roi_max_align", "empty", empty)
+    return largest if fill == -math.inf else where(largest == -math.inf, fill, largest)
 
 
 # --- arguments ----------------------------------------------------------------------
@@ -308,8 +315,8 @@ def _regions(
                 f"fdbr.ops.{function}: boxes as a list must have an array for each image of x "
                 f"{describe(x)}, and no batch_index; it has {len(parts)}"
             )
-        numbers = [xp.full((part.shape[0],), i, dtype=xp.int64) for i, part in enumerate(parts)]
-        boxes, batch_index = concat(parts, axis=0), concat(numbers, axis=0)
+        images = [xp.full((part.shape[0],), i, dtype=xp.int64) for i, part in enumerate(parts)]
+        boxes, batch_index = concat(parts, axis=0), concat(images, axis=0)
     boxes = floating(boxes)
     width = boxes.shape[1] if boxes.ndim == 2 else 0
     if width == 5 and batch_index is None:
@@ -327,6 +334,16 @@ def _regions(
     across_first = box_format == "xyxy"
     low, high = ([two, one], [four, three]) if across_first else ([one, two], [three, four])
     return astype(index, xp.int64), (low, high)
+
+
+def _number(function: str, name: str, value: Any, positive: bool = False) -> float:
+    if not isinstance(value, numbers.Real) or (positive and not float(value) > 0):
+        kind = "a positive number" if positive else "a number"
+        raise ValueError(
+            f"fdbr.ops.{function}: {name} must be {kind}, not "
+            f"{value if isinstance(value, numbers.Real) else describe(value)}"
+        )
+    return float(value)
 
 
 def _ratios(function: str, sampling_ratio: Any) -> tuple[int, int]:
@@ -349,8 +366,8 @@ def _windows(low: Any, high: Any, scale: float, m: int, n: int, inclusive: bool)
     xp = array_module(low)
     start, end = (_rounded(corner * scale)[:, None] for corner in (low, high))
     step = maximum(end - start + inclusive, 1) / m
-    numbers = xp.arange(m, dtype=step.dtype)
-    ends = (floor(numbers * step) + start, ceil((numbers + 1) * step) + start)
+    which = xp.arange(m, dtype=step.dtype)
+    ends = (floor(which * step) + start, ceil((which + 1) * step) + start)
     return astype(clip(stack(ends, axis=-1), 0, n), xp.int64)
 
 
@@ -372,11 +389,11 @@ def _samples(
     step = reshape(length / m, (-1, 1, 1))
     counts = ceil(step) if ratio == 0 else step * 0 + ratio
     most = ratio or (int(max(counts)) if counts.shape[0] else 1)
-    numbers = xp.arange(most if most > 1 else 1, dtype=dtype)
+    which = xp.arange(most if most > 1 else 1, dtype=dtype)
     windows = xp.arange(m, dtype=dtype).reshape((m, 1))
     at_least_one = maximum(counts, 1.0)
-    places = reshape(start, (-1, 1, 1)) + (windows + (numbers + 0.5) / at_least_one) * step
-    valid = (numbers < counts) & (places >= -1) & (places <= n)
+    places = reshape(start, (-1, 1, 1)) + (windows + (which + 0.5) / at_least_one) * step
+    valid = (which < counts) & (places >= -1) & (places <= n)
     places = expand_dims(clip(places, 0, n - 1), axis=-1)
     near = maximum(1 - absolute(places - xp.arange(n, dtype=dtype)), 0.0)
     return where(expand_dims(valid, axis=-1), near, 0.0), valid, at_least_one

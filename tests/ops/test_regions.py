@@ -1,0 +1,122 @@
+"""Pooling of regions: samples by hand, the forms of boxes, and errors."""
+
+import math
+
+import numpy as np
+import pytest
+
+import fdbr
+from fdbr import ops
+from fdbr.testing import assert_allclose, check_grads
+
+X = np.random.default_rng(0).normal(size=(2, 2, 5, 4))
+BOXES = np.array([[0, 0.3, 0.4, 3.2, 4.3], [1, -2.5, -0.2, 2.3, 7.7], [1, 1.1, 2, 1.3, 2.2]])
+ALIGNED = (ops.roi_average_align, ops.roi_max_align)
+POOLED = (ops.roi_max_pool, ops.roi_average_pool)
+
+
+def sample(image, y, x):
+    """An image at a place between its elements, or None outside."""
+    height, width = image.shape[1:]
+    if not (-1 <= y <= height and -1 <= x <= width):
+        return None
+    y, x = min(max(y, 0), height - 1), min(max(x, 0), width - 1)
+    rows = np.maximum(1 - np.abs(np.arange(height) - y), 0)
+    columns = np.maximum(1 - np.abs(np.arange(width) - x), 0)
+    return np.einsum("chw,h,w->c", image, rows, columns)
+
+
+def by_hand(boxes, size, ratio, aligned, largest):
+    """Sample by sample."""
+    out = np.full((len(boxes), X.shape[1], *size), -np.inf if largest else 0.0)
+    for k, (n, *corners) in enumerate(boxes):
+        left, top, right, bottom = (c - 0.5 * aligned for c in corners)
+        height, width = bottom - top, right - left
+        if not aligned:
+            height, width = max(height, 1), max(width, 1)
+        steps = height / size[0], width / size[1]
+        counts = [ratio if ratio > 0 else math.ceil(step) for step in steps]
+        for i, j in np.ndindex(*size):
+            for a, b in np.ndindex(*counts):
+                y = top + (i + (a + 0.5) / counts[0]) * steps[0]
+                x = left + (j + (b + 0.5) / counts[1]) * steps[1]
+                found = sample(X[int(n)], y, x)
+                if found is not None and largest:
+                    out[k, :, i, j] = np.maximum(out[k, :, i, j], found)
+                elif found is not None:
+                    out[k, :, i, j] += found / math.prod(counts)
+    return out
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("ratio", [-1, 1, 3])
+@pytest.mark.parametrize("size", [(2, 3), (1, 1)])
+def test_samples_are_those_of_each_window(size, ratio, aligned):
+    for pool, largest in zip(ALIGNED, (False, True), strict=True):
+        found = pool(X, BOXES, size, sampling_ratio=ratio, aligned=aligned)
+        assert_allclose(found, by_hand(BOXES, size, ratio, aligned, largest))
+
+
+def test_regions_are_given_in_four_ways():
+    for pool in (*ALIGNED, *POOLED):
+        expected = pool(X, BOXES, 2)
+        corners, images = BOXES[:, 1:], BOXES[:, 0].astype(int)
+        assert_allclose(pool(X, corners, 2, batch_index=images), expected)
+        assert_allclose(pool(X, [corners[:1], corners[1:]], 2), expected)
+        turned = corners[:, [1, 0, 3, 2]]
+        assert_allclose(pool(X, turned, 2, batch_index=images, box_format="yxyx"), expected)
+        assert_allclose(pool(X[1:], corners[1:], 2), expected[1:])
+        larger = np.concatenate([BOXES[:, :1], 4 * corners], axis=1)
+        assert_allclose(pool(X, larger, 2, 0.25), expected)
+
+
+def test_no_region_gives_nothing_and_no_gradient():
+    for pool in (*ALIGNED, *POOLED):
+        assert pool(X, np.zeros((0, 5)), (2, 3)).shape == (0, 2, 2, 3)
+        gradient = fdbr.grad(lambda x, pool=pool: pool(x, np.zeros((0, 5)), 2).sum())(X)
+        assert not gradient.any()
+
+
+def test_several_samples_are_differentiated_in_elements_and_corners():
+    images = np.array([0, 1])
+    for pool in ALIGNED:
+        f = lambda x, b, pool=pool: pool(x, b, 2, sampling_ratio=(2, 1), batch_index=images)
+        check_grads(f, X, np.array([BOXES[0, 1:], [-1.7, -0.2, 2.3, 5.1]]), order=1)
+
+
+def test_places_of_pooled_regions_have_no_derivative():
+    for pool in POOLED:
+        f = lambda b, pool=pool: pool(X, b, 2, batch_index=np.array([0, 1, 1])).sum()
+        assert not fdbr.grad(f)(BOXES[:, 1:]).any()
+
+
+def test_a_batch_of_boxes_and_images_is_that_of_each():
+    more = BOXES + np.array([0, 0.1, 0, 0.2, 0.3])
+    for pool in (*ALIGNED, *POOLED):
+        f = lambda x, b, pool=pool: pool(x, b, 2)
+        g = fdbr.grad(lambda x, b, f=f: (f(x, b) ** 2).sum())
+        for function in (f, g):
+            found = fdbr.vmap(function)(np.stack([X, 2 * X]), np.stack([BOXES, more]))
+            assert_allclose(found[1], function(2 * X, more))
+            found = fdbr.vmap(function, (None, 0))(X, np.stack([BOXES, more]))
+            assert_allclose(found[1], function(X, more))
+        jitted = fdbr.jit(g, reproducible=True)
+        assert_allclose(jitted(X, BOXES), g(X, BOXES))
+        assert_allclose(jitted(X, more), g(X, more))
+
+
+@pytest.mark.parametrize("pool", [*ALIGNED, *POOLED])
+def test_what_does_not_fit_is_named(pool):
+    name = pool.__name__
+    for call, message in (
+        (lambda: pool(X[0], BOXES, 2), "x must be real images of shape"),
+        (lambda: pool(X, BOXES[:, 1:], 2), "with batch_index"),
+        (lambda: pool(X, BOXES[:, :3], 2), r"boxes float64\[3,3\] must have shape"),
+        (lambda: pool(X[:1], BOXES, 2), "images 0 to 1 must lie in 0 … 0"),
+        (lambda: pool(X, [BOXES[:, 1:]], 2), "an array for each image"),
+        (lambda: pool(X, BOXES, (2, 0)), "output_size must be"),
+        (lambda: pool(X, BOXES, 2, 0.0), "spatial_scale must be a positive number, not 0.0"),
+        (lambda: pool(X, BOXES, 2, box_format="xywh"), "box_format must be 'xyxy' or 'yxyx'"),
+    ):
+        with pytest.raises(ValueError, match=f"fdbr.ops.{name}: .*{message}"):
+            call()
