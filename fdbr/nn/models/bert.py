@@ -254,14 +254,56 @@ class BERT(Network):
             of.linear(width, width) if add_pooling_layer else None,
         )
 
+    def __call__(
+        self, input_ids: Any, attention_mask: Any = None, token_type_ids: Any = None
+    ) -> BERTOutputs:
+        """The features of texts.
+
+        Parameters
+        ----------
+        input_ids
+            Integers in ``0 … vocab_size - 1``, shape ``(..., length)``.
+        attention_mask
+            Of the same shape: 1, or True, where a token counts, 0 where it fills up.
+        token_type_ids
+            Of the same shape: the types of the tokens, 0 by default.
+
+        Returns
+        -------
+        BERTOutputs
+            ``last_hidden_state`` of shape ``(..., length, hidden_size)``, and ``pooler_output`` of
+            shape ``(..., hidden_size)``, or `None` without a pooler.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If tokens are no integers, are not in the vocabulary, or are more than
+            ``max_position_embeddings``.
+        """
+        return self._forward(self, input_ids, attention_mask, token_type_ids)
+
+    def train(  # type: ignore[override]
+        self,
+        input_ids: Any,
+        attention_mask: Any = None,
+        token_type_ids: Any = None,
+        *,
+        key: Any = None,
+    ) -> tuple[BERTOutputs, Self]:
+        """The features in training, with dropout, and the model.
+
+        Parameters
+        ----------
+        input_ids, attention_mask, token_type_ids
+            As in a call.
+        key
+            A key, of which each layer gets its own; `None` if all rates are 0.
+        """
+        return self._trained(key, input_ids, attention_mask, token_type_ids)
+
     def _forward(
         self, of: Any, input_ids: Any, attention_mask: Any = None, token_type_ids: Any = None
     ) -> BERTOutputs:
-        """The outputs.
-
-        ``input_ids`` and ``token_type_ids`` (zeros by default) have shape ``(..., length)``, and
-        ``attention_mask`` too: it is 1, or True, where a token counts.
-        """
         tokens = ops.asarray(input_ids)
         self._check(tokens)
         places = ops.arange(tokens.shape[-1])

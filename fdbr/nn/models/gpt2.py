@@ -241,6 +241,40 @@ class GPT2(Network):
             of.layer_norm(n_embd, layer_norm_epsilon),
         )
 
+    def __call__(self, tokens: Any, *, cache: Any = None) -> Any:
+        """The logits of the token after each of those given.
+
+        Parameters
+        ----------
+        tokens
+            Integers in ``0 … vocab_size - 1``, shape ``(..., length)``.
+        cache
+            What `cache` or the call before gave: the tokens follow those that it has seen.
+
+        Returns
+        -------
+        array or tuple
+            Shape ``(..., length, vocab_size)``; with a cache, beside the next one.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If tokens are no integers, are not in the vocabulary, or are more than ``n_positions``.
+        """
+        return self._forward(self, tokens, cache)
+
+    def train(self, tokens: Any, *, key: Any = None) -> tuple[Any, Self]:  # type: ignore[override]
+        """The logits in training, with dropout, and the model.
+
+        Parameters
+        ----------
+        tokens
+            As in a call.
+        key
+            A key, of which each layer gets its own; `None` if all rates are 0.
+        """
+        return self._trained(key, tokens)
+
     def cache(self, batch: int | tuple[int, ...], length: int) -> tuple[KeyValueCache, ...]:
         """Empty caches, one for each block.
 
