@@ -11,7 +11,7 @@ from fdbr.nn.caches import KeyValueCache
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
-from fdbr.ops.networks.attention import attention_weights, joined_masks
+from fdbr.ops.networks.attention_weights import attention_weights, joined_masks
 from fdbr.ops.networks.dropout import proper_rate
 from fdbr.tree import frozen, static
 from fdbr.whereabouts import placed
@@ -311,7 +311,9 @@ class MultiHeadAttention(Layer):
     ) -> Any:
         shape = (*q.shape[:-1], k.shape[-2])
         places = _past(*shape[-2:]) if causal else None
-        weights, alive = attention_weights(q, k, joined_masks(mask, places), None, None, 0)
+        weights, alive = attention_weights(
+            q, k, joined_masks(mask, places), None, q.shape[-1] ** -0.5
+        )
         if alive is not None:
             weights = ops.where(alive, weights, 0)
         if rate:

@@ -8,7 +8,7 @@ from fdbr import ops, tree
 from fdbr.backend import array_module, lock
 from fdbr.messages import describe, integer
 from fdbr.ops.dtypes import is_traced
-from fdbr.ops.networks.attention import joined_masks
+from fdbr.ops.networks.attention_weights import joined_masks
 from fdbr.tree import buffer, frozen
 from fdbr.whereabouts import placed
 

@@ -1,10 +1,13 @@
 """Layers of attention: masks, caches, and what does not fit."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 import fdbr
 from fdbr import nn, ops, random, tree
+from fdbr.ops.networks import attention_blocks
 from fdbr.testing import assert_allclose
 
 KEY = random.key(3)
@@ -187,3 +190,49 @@ def test_the_path_of_attention_inside_a_stack_is_told():
     stack = nn.TransformerEncoder.init(KEY, 2, 4, 2, 3)
     with pytest.raises(ValueError, match=r"in model TransformerEncoder\.layers\[0\]\.self_attn"):
         stack(ops.ones((2, 3, 5)))
+
+
+# --- by blocks ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"causal": True},
+        {"local_window_size": (5, 40), "enable_gqa": True},
+        {"dropout_p": 0.3, "dropout_key": KEY},
+    ],
+)
+def test_attention_by_blocks_is_attention_at_once(options, monkeypatch):
+    monkeypatch.setattr(attention_blocks, "_QUERIES", 16)
+    monkeypatch.setattr(attention_blocks, "_KEYS", 32)
+    q, k, v = normal(2, 4, 50, 8), normal(2, 2, 70, 8), normal(2, 2, 70, 3)
+    if not options.get("enable_gqa"):
+        k, v = np.repeat(k, 2, 1), np.repeat(v, 2, 1)
+
+    def run(size):
+        call = lambda q, k, v: ops.scaled_dot_product_attention(
+            q, k, v, mask=MASK, block_size=size, **options
+        )
+        out, pullback = fdbr.vjp(call, q, k, v)
+        return out, pullback(np.cos(out))
+
+    assert_allclose(run(24), run(None), rtol=1e-10, atol=1e-11)
+
+
+MASK = np.random.default_rng(0).random((2, 1, 50, 70)) < 0.3
+MASK[0, 0, 7] = False
+
+
+def test_long_sequences_take_memory_in_proportion_to_their_length():
+    def peak(length):
+        x = normal(1, 1, length, 4, dtype="float32")
+        tracemalloc.start()
+        call = lambda x: (ops.scaled_dot_product_attention(x, x, x, causal=True) ** 2).sum()
+        slope = fdbr.grad(call)(x)
+        assert np.isfinite(slope).all()
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    assert peak(8192) < 2.5 * peak(4096) < 2.5 * 2**24  # the weights alone are 2**26 bytes

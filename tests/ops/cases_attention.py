@@ -4,11 +4,12 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+import scipy.special as sp
 
 from fdbr import ops
 from fdbr.backend import array_module
 from ops.cases import ANY, CASES, _array, case, grid
-from ops.cases_networks import attended
+from ops.cases_networks import KEY, attended, dropped
 from ops.seeds import several
 
 _FIRST = len(CASES)
@@ -22,6 +23,27 @@ def alive(q: Any, k: Any, v: Any) -> Any:
     return attended(q, k, v, ALIVE | ~ALIVE.any(-1, keepdims=True)) * ALIVE.any(-1, keepdims=True)
 
 
+LOWER = np.tri(3, dtype=bool)
+
+
+def extended(q: Any, k: Any, m: Any) -> tuple[Any, Any]:
+    """Queries and keys whose product is that of these, and a row of numbers besides."""
+    m = m.real * np.sqrt(q.shape[-1])
+    q = np.concatenate([q, np.ones((*q.shape[:-1], 1))], axis=-1)
+    k = np.broadcast_to(k, (*m.shape[:-2], *k.shape))
+    return q, np.concatenate([k, m.swapaxes(-1, -2)], axis=-1)
+
+
+def dropped_attention(q: Any, k: Any, v: Any) -> Any:
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    return dropped(sp.softmax(scores, axis=-1)) @ v
+
+
+def _beside(x: Any, params: Any) -> Any:
+    xp = array_module(x)
+    return {name: xp.asarray(p) if name == "mask" else p for name, p in params.items()}
+
+
 case(
     "scaled_dot_product_attention",
     several((2, 2), (3, 2), (3, 1)),
@@ -32,9 +54,7 @@ case(
 case(
     "scaled_dot_product_attention",
     several((2, 2), (3, 2), (3, 1), (1, 3)),
-    lambda q, k, v, m: attended(
-        np.c_[q, [[1.0]] * 2], np.c_[k, m.real.T * np.sqrt(2)], v, scale=2**-0.5
-    ),
+    lambda q, k, v, m: attended(*extended(q, k, m), v, scale=2**-0.5),
     lambda q, k, v, m: ops.scaled_dot_product_attention(q, k, v, ops.real(m)),
     "numbers added",
 )
@@ -51,6 +71,48 @@ case(
     lambda q, k, v: attended(q[:3], k, v, np.tri(3, 3, dtype=bool) & ~np.tri(3, 3, -2, dtype=bool)),
     lambda q, k, v: ops.scaled_dot_product_attention(q[:3], k, v, causal=True, local_window_size=1),
     "window",
+)
+
+for setting, shapes, params, reference in (
+    ("blocks", ((3, 2), (4, 2), (4, 1)), {}, {}),
+    (
+        "blocks, causal",
+        ((2, 3, 1), (3, 1), (3, 2)),
+        {"causal": True},
+        {"seen": np.tri(3, dtype=bool)},
+    ),
+    ("blocks, half of the keys", ((3, 2), (3, 2), (3, 1)), {"mask": LOWER}, {"seen": LOWER}),
+):
+    case(
+        "scaled_dot_product_attention",
+        several(*shapes),
+        lambda q, k, v, p=reference: attended(q, k, v, **p),
+        lambda q, k, v, p=params: ops.scaled_dot_product_attention(
+            q, k, v, block_size=2, **_beside(q, p)
+        ),
+        setting,
+    )
+case(
+    "scaled_dot_product_attention",
+    several((2, 3, 2), (3, 2), (3, 1), (2, 1, 3)),
+    lambda q, k, v, m: attended(*extended(q, k, m), v, scale=2**-0.5),
+    lambda q, k, v, m: ops.scaled_dot_product_attention(q, k, v, ops.real(m), block_size=2),
+    "blocks, numbers added",
+)
+case(
+    "scaled_dot_product_attention",
+    several((2, 3, 2), (1, 3, 2), (1, 3, 1)),
+    lambda q, k, v: dropped_attention(q, k, v),
+    lambda q, k, v: ops.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        enable_gqa=True,
+        block_size=2,
+        dropout_p=0.25,
+        dropout_key=array_module(q).asarray(KEY),
+    ),
+    "blocks, grouped, dropout",
 )
 
 # --- places -------------------------------------------------------------------------

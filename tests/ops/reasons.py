@@ -11,6 +11,7 @@ from fdbr import ops
 from fdbr.core import dispatch, registry
 from fdbr.ops.indexing.keys import split
 from fdbr.ops.indexing.places import within
+from fdbr.ops.networks.attention_blocks import How
 from fdbr.ops.networks.windows import Geometry
 from fdbr.solvers.host import on_host
 
@@ -109,6 +110,14 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     "random_words": (
         EXACT,
         lambda x: dispatch(registry["random_words"], (_key(x), 0), {"shape": (3,), "use": 0}),
+    ),
+    "kept_weights": (
+        SHAPE,
+        lambda x: dispatch(
+            registry["kept_weights"],
+            (ops.reshape(_key(x), (1, 2)), x),
+            {"how": How(1.0, None, None, False, False, 0.5, (), None)},
+        ),
     ),
     "support": (TRUTH, lambda x: dispatch(registry["support"], (x,), {"axis": 0})),
     "largest": (STEPS, lambda x: dispatch(registry["largest"], (x,), {"axis": 0})),

@@ -124,8 +124,8 @@ def _push_rule(push: Any, operands: tuple[str, ...], index: int) -> Any:
 
 
 def _plus(a: Any, b: Any) -> Any:
-    if a is None:
-        return b
+    if a is None or b is None:
+        return b if a is None else a
     return tuple(map(_plus, a, b)) if type(a) is tuple else a + b
 
 

@@ -6,18 +6,23 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import Array, array_module
+from fdbr.core import Tracer
 from fdbr.messages import describe, integer, integers
-from fdbr.ops.creation import asarray, floating
-from fdbr.ops.dtypes import astype
+from fdbr.ops.creation import floating
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.networks.activation import softmax
+from fdbr.ops.networks.attention_blocks import How, block_attention
+from fdbr.ops.networks.attention_weights import (
+    attention_weights,
+    checked_mask,
+    seen_places,
+    times_grouped,
+)
 from fdbr.ops.networks.dropout import dropout
-from fdbr.ops.products import matmul
-from fdbr.ops.reductions import any
-from fdbr.ops.shape import matrix_transpose, reshape
+from fdbr.ops.shape import expand_dims, reshape
 
-__all__ = ["attention_weights", "checked_mask", "joined_masks", "scaled_dot_product_attention"]
+__all__ = ["scaled_dot_product_attention"]
 
+_MANY, _LONG = 1 << 23, 1 << 18  # weights in all, and of one head, from which on blocks are made
 _NAME = "fdbr.ops.scaled_dot_product_attention"
 
 
@@ -33,6 +38,7 @@ def scaled_dot_product_attention(
     local_window_size: int | tuple[int, int] | None = None,
     dropout_p: float = 0.0,
     dropout_key: Any = None,
+    block_size: int | None = None,
     attn_mask: Array = None,
     is_causal: bool = False,
 ) -> Array:
@@ -66,6 +72,11 @@ def scaled_dot_product_attention(
         by ``1 - dropout_p``.
     dropout_key
         A key of `fdbr.random`, for a ``dropout_p`` above 0.
+    block_size
+        For how many queries and keys at a time weights are made.  By default for all where they
+        are few, and for blocks of a good size where they are many: memory then grows with the
+        numbers of queries and keys, not with their product, in the backward pass, too.
+        (Forward derivatives, and those of a higher order, make all weights.)
     attn_mask, is_causal
         PyTorch's names of ``mask`` and ``causal``.
 
@@ -102,66 +113,52 @@ def scaled_dot_product_attention(
         raise TypeError(
             f"{_NAME}: dropout_p={dropout_p} needs a key of fdbr.random, give it as dropout_key"
         )
-    seen = _seen_places(query, shape[-2:], causal or is_causal, local_window_size)
-    weights, alive = attention_weights(query, key, mask, seen, scale, groups)
+    left, right = _sides(causal or is_causal, local_window_size)
+    factor = float(1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale)
+    if block_size is not None:
+        block_size = integer(_NAME, "block_size", block_size, least=1)
+    if _by_blocks(query, key, value, shape, block_size):
+        how = How(factor, left, right, False, False, float(dropout_p), (), block_size)
+        return _blockwise(query, key, value, mask, dropout_key, groups, how)
+    seen = seen_places(query, shape[-2:], left, right)
+    weights, alive = attention_weights(query, key, mask, seen, factor, groups)
     if dropout_p:
         weights = dropout(weights, dropout_p, key=dropout_key)
-    out = _times_grouped(weights, value, groups)
+    out = times_grouped(weights, value, groups)
     return out if alive is None else where(alive, out, 0)
 
 
-def attention_weights(
-    query: Any, key: Any, mask: Any, seen: Any, scale: Any, groups: int
-) -> tuple[Any, Any]:
-    """The weights, and which queries see a key at all; `None` for all of them.
-
-    The weights of a query that sees none are those without any mask.
-    """
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = _times_grouped(query * factor, matrix_transpose(key), groups)
-    if not scores.shape[-1]:
-        return scores, None
-    if mask is None and seen is None:
-        return softmax(scores), None
-    if mask is None and _all_see(seen):
-        xp = array_module(scores)
-        hidden = xp.full(seen.shape, -math.inf, dtype=scores.dtype)
-        hidden = xp.where(seen, xp.zeros_like(hidden), hidden)
-        return softmax(scores + hidden), None  # a fifth of the time of `where` on the scores
-    mask = joined_masks(mask, seen)
-    if mask.dtype.kind == "b":
-        alive = any(mask, axis=-1, keepdims=True)
-        return softmax(where(mask | ~alive, scores, -math.inf)), alive
-    alive = any(mask > -math.inf, axis=-1, keepdims=True)
-    return softmax(scores + where(alive, astype(mask, scores.dtype), 0)), alive
+def _by_blocks(query: Any, key: Any, value: Any, shape: Any, size: int | None) -> bool:
+    """Whether weights are made for some queries and keys at a time."""
+    dtypes = {query.dtype, key.dtype, value.dtype}
+    if len(dtypes) > 1 or query.dtype.char not in "fd" or not math.prod((*shape, *value.shape)):
+        return False
+    return size is not None or (math.prod(shape) >= _MANY and shape[-2] * shape[-1] >= _LONG)
 
 
-def joined_masks(one: Any, other: Any) -> Any:
-    """The mask of those that both see; their numbers are added."""
-    if one is None or other is None:
-        return other if one is None else one
-    if one.dtype.kind == other.dtype.kind:
-        return one & other if one.dtype.kind == "b" else one + other
-    seen, numbers = (one, other) if one.dtype.kind == "b" else (other, one)
-    return where(seen, numbers, -math.inf)
-
-
-def checked_mask(where: str, mask: Any, shape: tuple[int, ...]) -> Any:
-    """A mask as an array of truth values or floating numbers, of a shape that fits."""
-    mask = asarray(mask)
-    if mask.dtype.kind in "iuc":
-        raise TypeError(
-            f"{where}: mask must be truth values (whether a key is seen) or floating numbers "
-            f"(which are added to the scores), not {describe(mask)}; for 0 and 1 give mask != 0"
-        )
-    own = mask.shape
-    pairs = zip(own[::-1], shape[::-1], strict=False)
-    if len(own) < 2 or not all(n in (1, m) or (m == 1 and i > 1) for i, (n, m) in enumerate(pairs)):
-        raise ValueError(
-            f"{where}: mask must broadcast to (…, queries, keys), here {shape}, "
-            f"got {describe(mask)}"
-        )
-    return mask
+def _blockwise(
+    query: Any, key: Any, value: Any, mask: Any, seed: Any, groups: int, how: How
+) -> Any:
+    if groups:  # an axis for the heads that share keys
+        *lead, heads, rows, width = query.shape
+        query = reshape(query, (*lead, heads // groups, groups, rows, width))
+        key, value = expand_dims(key, axis=-3), expand_dims(value, axis=-3)
+        if mask is not None and mask.ndim > 2:
+            *lead, own, rows, columns = mask.shape
+            pair = (1, 1) if own == 1 else (own // groups, groups)
+            mask = reshape(mask, (*lead, *pair, rows, columns))
+    sloped = mask is not None and mask.dtype.kind == "f" and isinstance(mask, Tracer)
+    arrays = (query, key, value, *(() if mask is None else (mask,)))
+    own = np.broadcast_shapes(*(x.shape[:-2] for x in arrays))
+    how = how._replace(masked=mask is not None, sloped=sloped, lead=own)
+    xp = array_module(query)
+    mask = xp.ones((1, 1), dtype=bool) if mask is None else mask
+    seed = xp.zeros((1, 2), dtype="uint64") if not how.rate else reshape(seed, (1, 2))
+    out, _ = block_attention(query, key, value, mask, seed, how=how)
+    if not groups:
+        return out
+    *lead, heads, groups, rows, width = out.shape
+    return reshape(out, (*lead, heads * groups, rows, width))
 
 
 def _groups(query: Any, key: Any, value: Any, enable_gqa: bool) -> int:
@@ -199,40 +196,12 @@ def _leading(query: Any, key: Any, groups: int) -> tuple[int, ...]:
         ) from None
 
 
-def _times_grouped(x: Any, y: Any, groups: int) -> Any:
-    """``x @ y``, where ``groups`` neighbouring heads of ``x`` share one of ``y``."""
-    if not groups:
-        return matmul(x, y)
-    *lead, heads, rows, width = x.shape
-    out = matmul(reshape(x, (*lead, heads // groups, groups * rows, width)), y)
-    return reshape(out, (*out.shape[:-3], heads, rows, out.shape[-1]))
-
-
-def _seen_places(like: Any, shape: tuple[int, int], causal: Any, window: Any) -> Any:
-    """Which places a query sees whatever is there: truth values, or `None` for all."""
-    if not causal and window is None:
-        return None
-    xp = array_module(like)
-    left, right = window_sides(window)
-    if causal:
-        right = 0 if right is None else min(right, 0)
-    queries, keys = shape
-    seen = xp.ones((queries, keys), dtype=bool)
-    if right is not None:
-        seen = xp.tril(seen, right)
-    return seen if left is None else xp.triu(seen, -left)
-
-
-def window_sides(window: Any) -> tuple[int | None, int | None]:
+def _sides(causal: Any, window: Any) -> tuple[int | None, int | None]:
     """The numbers of keys that are seen on the left and on the right; `None` for all of them."""
     if window is None:
-        return None, None
+        return None, 0 if causal else None
     sides = integers(_NAME, "local_window_size", window)
     left, right = sides if isinstance(sides, tuple) and len(sides) == 2 else (sides, sides)
     name = "local_window_size"
-    return integer(_NAME, name, left, least=0), integer(_NAME, name, right, least=0)
-
-
-def _all_see(seen: Any) -> bool:
-    """Whether each query sees some key."""
-    return bool(seen.any(-1).all())
+    left, right = (integer(_NAME, name, side, least=0) for side in (left, right))
+    return left, 0 if causal else right
