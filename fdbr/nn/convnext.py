@@ -104,6 +104,10 @@ class ConvNeXtBlock(Composite):
                 f"{where}: kernel_size must be odd, for the result has the size of the input; "
                 f"got {kernel_size}"
             )
+        if not 0 <= stochastic_depth_prob < 1:
+            raise ValueError(
+                f"{where}: stochastic_depth_prob must be in [0, 1), got {stochastic_depth_prob}"
+            )
         depthwise, wide, narrow = random.split(key, 3)
         settings: dict[str, Any] = {"weight_init": weight_init, "dtype": dtype}
         block = Sequential(

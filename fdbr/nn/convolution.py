@@ -51,7 +51,7 @@ class Conv(Layer):
         Shape ``(out_channels, in_channels // groups, *kernel)``, as in PyTorch.
     bias
         Shape ``(out_channels,)``, or `None`.
-    stride, padding, dilation, groups
+    stride, padding, dilation, groups, cover_all
         As for `ops.conv`.
     padding_mode
         What is put around the input: ``"zeros"``; ``"reflect"``, the input mirrored at its edge;
@@ -73,6 +73,7 @@ class Conv(Layer):
     dilation: Any = static(default=1, converter=settled)
     groups: int = static(default=1)
     padding_mode: str = static(default="zeros")
+    cover_all: bool = static(default=False)
 
     _dimensions: ClassVar[int | None] = None
 
@@ -90,6 +91,7 @@ class Conv(Layer):
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
+        cover_all: bool = False,
         ndim: int | None = None,
         weight_init: initializers.Initializer | None = None,
         bias_init: initializers.Initializer | None = None,
@@ -106,7 +108,7 @@ class Conv(Layer):
         kernel_size
             The lengths of the kernel, one for each spatial axis; or one integer for all of
             ``ndim`` axes.
-        stride, padding, dilation, groups, padding_mode
+        stride, padding, dilation, groups, padding_mode, cover_all
             The layer's settings, for all axes or one for each.
         bias
             Whether the layer has a bias.
@@ -146,7 +148,7 @@ class Conv(Layer):
         weight, own_bias = parameters(
             key, (outputs, inputs // groups, *kernel), outputs, bias, weight_init, bias_init, dtype
         )
-        return cls(weight, own_bias, *settings, groups, padding_mode)
+        return cls(weight, own_bias, *settings, groups, padding_mode, bool(cover_all))
 
     def __call__(self, x: Any) -> Any:
         """The output for ``x``.
@@ -166,9 +168,9 @@ class Conv(Layer):
         ValueError
             If ``x`` has other axes or channels, or is smaller than the kernel.
         """
-        padding = self.padding
+        padding, cover_all = self.padding, self.cover_all
         if self.padding_mode != "zeros":
-            x, padding = self._around(x), 0
+            x, padding, cover_all = self._around(x), 0, False
         return ops.conv(
             x,
             self.weight,
@@ -177,6 +179,7 @@ class Conv(Layer):
             padding=padding,
             dilation=self.dilation,
             groups=self.groups,
+            cover_all=cover_all,
         )
 
     def _around(self, x: Any) -> Any:
@@ -186,7 +189,8 @@ class Conv(Layer):
         if x.ndim not in (len(kernel) + 1, len(kernel) + 2):
             return x  # which `conv` refuses
         size = x.shape[x.ndim - len(kernel) :]
-        pairs = geometry_of("conv", kernel, self.stride, self.padding, self.dilation, size).padding
+        settings = self.stride, self.padding, self.dilation, size, self.cover_all
+        pairs = geometry_of("conv", kernel, *settings).padding
         for axis, (n, pair) in enumerate(zip(size, pairs, strict=True)):
             if (
                 max(pair) > n - (self.padding_mode == "reflect")

@@ -72,6 +72,7 @@ def test_same_padding_keeps_the_size_for_every_kernel_and_stride():
         (nn.ConvTranspose, (4, 3, 3), {"output_padding": -1}, "output_padding must be an integer"),
         (nn.LocalConv, (1, 1, 3, 4), {}, "kernel_size .* does not fit into in_size"),
         (nn.ConvNeXtBlock, (2,), {"kernel_size": 4}, "kernel_size must be odd"),
+        (nn.ConvNeXtBlock, (2, 1.0, 1.0), {}, r"stochastic_depth_prob must be in \[0, 1\), got 1"),
         (nn.DeformableConv, (3, 2, 3), {"offset_groups": 2}, "offset_groups must divide"),
         (nn.InceptionBN, (2, 1, 1, 1, 1, 1, "max"), {}, "needs stride 1 and a projection"),
         (nn.InceptionBN, (2, 0, 1, 1, 1, 1, "sum"), {}, "pooltype must be 'max' or 'avg'"),
@@ -175,6 +176,9 @@ def test_cover_all_leaves_no_element_out_as_in_chainer():
     weight = np.ones((1, 1, 3))
     assert ops.conv(x, weight, stride=2).tolist() == [[[0.0, 0.0]]]
     assert ops.conv(x, weight, stride=2, cover_all=True).tolist() == [[[0.0, 0.0, 1.0]]]
+    layer = nn.Conv(weight, stride=2, cover_all=True)
+    assert layer(x).tolist() == [[[0.0, 0.0, 1.0]]]
+    assert tree.replace(layer, padding_mode="replicate")(x).tolist() == [[[0.0, 0.0, 2.0]]]
 
 
 def test_dropped_blocks_of_convnext_leave_the_examples_as_they_are():
