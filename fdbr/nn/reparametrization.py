@@ -3,7 +3,7 @@
 Each wraps a layer.  `plain` gives the layer back, with the weight as it is at present.
 """
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -127,6 +127,12 @@ class WeightNorm(_Reparametrized):
         place = None if axis is None else axis % weight.ndim
         return cls(layer, lock(_norms(weight, place)), name, place)
 
+    def torch_names(self) -> dict[str, str]:
+        """The names of the arrays in PyTorch, which has a parametrization of the weight."""
+        part = f"parametrizations.{self.name}"
+        own = {f"layer.{self.name}": f"{part}.original1", "magnitude": f"{part}.original0"}
+        return {"layer": "", **own}
+
     def _weight(self) -> Any:
         v = getattr(self.layer, self.name)
         return v * (self.magnitude / _norms(v, self.axis))
@@ -184,6 +190,12 @@ class SpectralNorm(_Reparametrized):
     n_power_iterations: int = static(default=1)
     eps: float = static(default=1e-12)
     factor: float = static(default=1.0)
+
+    def torch_names(self) -> dict[str, str]:
+        """The names of the arrays in PyTorch, which has a parametrization of the weight."""
+        part = f"parametrizations.{self.name}"
+        own = {f"layer.{self.name}": f"{part}.original", "u": f"{part}.0._u", "v": f"{part}.0._v"}
+        return {"layer": "", **own}
 
     @classmethod
     def init(
@@ -298,6 +310,9 @@ class WeightStandardization(_Reparametrized):
 
     name: str = static(default="weight")
     eps: float = static(default=1e-5)
+
+    torch_names: ClassVar = {"layer": ""}
+    chainer_names: ClassVar = {"layer": ""}
 
     @classmethod
     def init(cls, key: Any, layer: Any, *, name: str = "weight", eps: float = 1e-5) -> Self:

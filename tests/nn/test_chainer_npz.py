@@ -46,8 +46,8 @@ def same(loaded, layer):
 def test_every_layer_is_loaded_from_what_was_saved(case, tmp_path):
     layer = case.make("float32")
     nn.save_chainer_npz(layer, tmp_path / "a.npz")
-    zeroed = tree.map(lambda leaf: leaf * 0 if hasattr(leaf, "shape") else leaf, layer)
-    loaded = nn.load_chainer_npz(zeroed, tmp_path / "a.npz")
+    zeroed = tree.map(lambda leaf: leaf * 0, tree.trainable(layer))
+    loaded = nn.load_chainer_npz(tree.combine(zeroed, layer), tmp_path / "a.npz")
     same(loaded, layer)
     inputs = case.inputs("float32")
     assert_allclose(case.call(loaded, *inputs), case.call(layer, *inputs), rtol=1e-5, atol=1e-6)
@@ -111,6 +111,88 @@ def test_arrays_are_of_the_module_of_the_model(tmp_path, xp):
     layer = nn.Linear(xp.asarray(np.ones((1, 2))), None)
     nn.save_chainer_npz(layer, tmp_path / "a.npz")
     assert type(nn.load_chainer_npz(layer, tmp_path / "a.npz").weight) is type(layer.weight)
+
+
+# --- recurrent cells, as Chainer's documentation writes them -------------------------
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def arrays_of(layer, tmp_path):
+    nn.save_chainer_npz(layer, tmp_path / "a.npz")
+    with np.load(tmp_path / "a.npz") as file:
+        return {name: file[name] for name in file.files}
+
+
+H, C, IN = (np.random.default_rng(seed).normal(size=(3, n)) for seed, n in ((1, 2), (2, 2), (3, 4)))
+
+
+@pytest.mark.parametrize("kind", ["LSTMCell", "PeepholeLSTMCell", "ZoneoutLSTMCell"])
+def test_lstm_gates_are_interleaved_as_in_chainers_links(kind, tmp_path):
+    cell = getattr(nn, kind).init(KEY, 4, 2, dtype="float64")
+    w = arrays_of(cell, tmp_path)
+    gates = (IN @ w["upward/W"].T + w["upward/b"] + H @ w["lateral/W"].T).reshape(3, 2, 4)
+    a, i, f, o = np.moveaxis(gates, -1, 0)
+    peep = lambda name, c: c @ w[f"peep_{name}/W"].T if "peep_i/W" in w else 0
+    c = np.tanh(a) * sigmoid(i + peep("i", C)) + sigmoid(f + peep("f", C)) * C
+    h = sigmoid(o + peep("o", c)) * np.tanh(c)
+    if kind == "ZoneoutLSTMCell":  # at rest it mixes old and new; without that, it is an LSTM
+        cell = nn.LSTMCell(cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+    (found_h, found_c), _ = cell((H, C), IN)
+    assert_allclose((found_h, found_c), (h, c), rtol=1e-12)
+
+
+def test_grus_are_those_of_chainers_links(tmp_path):
+    cell = nn.GRUCell.init(KEY, 4, 2, reset_first=True, dtype="float64")
+    w = arrays_of(cell, tmp_path)
+    of = lambda name, x: x @ w[f"{name}/W"].T + w[f"{name}/b"]
+    r = sigmoid(of("W_r", IN) + of("U_r", H))
+    z = sigmoid(of("W_z", IN) + of("U_z", H))
+    new = np.tanh(of("W", IN) + of("U", r * H))
+    assert_allclose(cell(H, IN)[0], (1 - z) * H + z * new, rtol=1e-12)
+
+
+def test_mgus_are_those_of_chainers_links(tmp_path):
+    cell = nn.MGUCell.init(KEY, 4, 2, dtype="float64")
+    w = arrays_of(cell, tmp_path)
+    of = lambda name, *x: np.concatenate(x, axis=1) @ w[f"{name}/W"].T + w[f"{name}/b"]
+    f = sigmoid(of("W_f", H, IN))
+    new = np.tanh(of("W_h", f * H, IN))
+    assert_allclose(cell(H, IN)[0], f * new + (1 - f) * H, rtol=1e-12)
+
+
+def test_networks_of_n_steps_have_an_array_for_each_gate(tmp_path):
+    layer = nn.LSTM.init(KEY, 4, 2, 2, bidirectional=True, dtype="float64")
+    w = arrays_of(layer, tmp_path)
+    assert len(w) == 4 * 16
+    assert w["2/w0"].shape == (2, 4)
+    cell = layer.cells[0]
+    part = lambda n, m: IN @ w[f"0/w{n}"].T + H @ w[f"0/w{m}"].T + w[f"0/b{n}"] + w[f"0/b{m}"]
+    i, f, a, o = (part(n, n + 4) for n in range(4))
+    c = sigmoid(f) * C + sigmoid(i) * np.tanh(a)
+    (found_h, found_c), _ = cell((H, C), IN)
+    assert_allclose((found_h, found_c), (sigmoid(o) * np.tanh(c), c), rtol=1e-12)
+    assert nn.load_chainer_npz(tree.map(np.zeros_like, layer), tmp_path / "a.npz") == layer
+
+
+def test_one_bias_stands_for_two(tmp_path):
+    cell = nn.LSTMCell.init(KEY, 4, 2, dtype="float64")
+    nn.save_chainer_npz(cell, tmp_path / "a.npz")
+    loaded = nn.load_chainer_npz(cell, tmp_path / "a.npz")
+    assert_allclose(loaded.bias_ih, cell.bias_ih + cell.bias_hh, rtol=1e-12)
+    assert not loaded.bias_hh.any()
+
+
+def test_tree_lstms_and_others_have_chainers_names(tmp_path):
+    names = lambda layer: set(arrays_of(layer, tmp_path))
+    tree_lstm = nn.ChildSumTreeLSTM.init(KEY, 4, 2)
+    assert names(tree_lstm) == {"W_x/W", "W_x/b", "W_h_aio/W", "W_h_f/W"}
+    nary = nn.NaryTreeLSTM.init(KEY, 4, 2, n_ary=2)
+    assert names(nary) == {"W_x/W", "W_x/b", "W_h1/W", "W_h2/W"}
+    assert names(nn.PReLU.init(None)) == {"W"}
+    assert arrays_of(nn.PReLU.init(None), tmp_path)["W"].shape == ()
 
 
 # --- files that are none ------------------------------------------------------------

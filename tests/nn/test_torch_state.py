@@ -164,6 +164,31 @@ def test_a_class_may_name_its_fields_otherwise():
     assert nn.load_torch_state(zeroed(model), state) == model
 
 
+def test_recurrent_and_parametrized_layers_have_pytorchs_names():
+    shapes = lambda layer: {n: v.shape for n, v in nn.save_torch_state(layer).items()}
+    lstm = shapes(nn.LSTM.init(KEY, 3, 2, 2, bidirectional=True))
+    assert len(lstm) == 16
+    assert lstm["weight_ih_l0"] == (8, 3)
+    assert lstm["weight_ih_l1_reverse"] == (8, 4)
+    assert lstm["bias_hh_l1"] == (8,)
+    linear = nn.Linear.init(KEY, 3, 2)
+    part = "parametrizations.weight"
+    assert shapes(nn.WeightNorm.init(None, linear)) == {
+        "bias": (2,),
+        f"{part}.original0": (2, 1),
+        f"{part}.original1": (2, 3),
+    }
+    assert shapes(nn.SpectralNorm.init(KEY, linear)) == {
+        "bias": (2,),
+        f"{part}.original": (2, 3),
+        f"{part}.0._u": (2,),
+        f"{part}.0._v": (3,),
+    }
+    assert set(shapes(nn.MultiHeadAttention.init(KEY, 4, 2))) == {
+        *("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias")
+    }
+
+
 def test_wrong_arguments_are_refused(tmp_path):
     layer = nn.Linear.init(KEY, 2, 2)
     with pytest.raises(TypeError, match="must be a dict of arrays by name"):

@@ -26,6 +26,15 @@ _OF_NORMS = {
     "running_mean": "avg_mean",
     "running_var": "avg_var",
 }
+_OF_CLASSES: Mapping[str, Mapping[str, Any]] = {
+    "Bias": {"bias": "b"},
+    "BinaryHierarchicalSoftmax": {"weight": "W", "paths": None, "signs": None},
+    "BlackOut": {"weight": "W", "sampler": None},
+    "DecorrelatedBatchNorm": {**_OF_NORMS, "running_projection": "avg_projection"},
+    "NegativeSampling": {"weight": "W", "sampler": None},
+    "Parameter": {"array": "W"},
+    "Scale": {"weight": "W", "bias": "bias/b"},
+}
 
 
 @attrs.frozen
@@ -59,6 +68,8 @@ def _names_of(node: Any) -> Mapping[str, Any]:
     fields = fields_of(kind)
     if fields is None or not kind.__module__.startswith("fdbr.nn."):
         return {}
+    if kind.__name__ in _OF_CLASSES:
+        return _OF_CLASSES[kind.__name__]
     if "layers" in fields[0]:  # Chainer gives numbers to links alone, and not to functions
         numbered = [i for i, layer in enumerate(node.layers) if tree.leaves(layer)]
         return {f"layers[{i}]": str(number) for number, i in enumerate(numbered)}
