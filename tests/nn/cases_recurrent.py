@@ -28,20 +28,21 @@ for _name, _count, _options in (
 
 
 def _ragged(dtype):
-    return ([numbers((n, 2), dtype, n) for n in (1, 3, 2)],)
+    return ([numbers((n, 2), dtype, n) for n in (1, 2)],)
 
 
 for _name, _options, _given in (
     ("RNN", {}, [(3, 2, 2)]),
     ("RNN of sequences", {"nonlinearity": "relu"}, _ragged),
-    ("LSTM", {"num_layers": 2, "batch_first": True}, [(2, 3, 2)]),
+    ("LSTM", {"num_layers": 2, "batch_first": True}, [(1, 2, 2)]),
     ("LSTM of sequences", {"bidirectional": True, "proj_size": 1}, _ragged),
-    ("GRU", {"bidirectional": True}, [(3, 1, 2)]),
+    ("GRU", {"bidirectional": True}, [(2, 1, 2)]),
     ("GRU of sequences", {"num_layers": 2, "bias": False}, _ragged),
 ):
 
     def _network(dtype, name=_name, options=_options):
-        return getattr(nn, name.split()[0]).init(KEY, 2, 2, dtype=dtype, **options)
+        size = 1 + ("proj_size" in options)
+        return getattr(nn, name.split()[0]).init(KEY, 2, size, dtype=dtype, **options)
 
     case(_name, _network, _given)
 

@@ -172,6 +172,7 @@ WITHOUT_CASE: dict[str, set[str]] = {
 ORDER = "complex numbers have no order"
 ANGLE = "it is defined on the real line: by signs, angles or lengths"
 SERIES = "the special function is computed on the real line alone"
+GATES = "gates of recurrent cells let a share of real numbers through"
 TRAINING = "statistics and losses of networks are those of real numbers"
 
 REAL: dict[str, str] = {
@@ -196,6 +197,9 @@ REAL: dict[str, str] = {
         TRAINING,
     ),
     "softmax_cross_entropy": TRAINING,
+    **dict.fromkeys("lstm slstm tree_lstm lstm_cell gru_cell mgu_cell".split(), GATES),
+    **dict.fromkeys("rnn_tanh_cell rnn_relu_cell".split(), GATES),
+    **dict.fromkeys("n_step_lstm n_step_gru n_step_rnn".split(), GATES),
     **dict.fromkeys("absolute_error squared_error squared_difference log_cosh".split(), TRAINING),
     **dict.fromkeys("mean_absolute_error l1_loss huber_loss smooth_l1_loss".split(), TRAINING),
     **dict.fromkeys("binary_cross_entropy binary_cross_entropy_with_logits".split(), TRAINING),

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 from fdbr.backend import Array
 from fdbr.messages import describe
-from fdbr.ops.creation import floating
 from fdbr.ops.elementwise.logistic import sigmoid
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.networks.activation import relu
-from fdbr.ops.networks.units import gru_gates, lstm_gates, parts_of
+from fdbr.ops.networks.units import gru_gates, lstm_gates, parts_of, real
 from fdbr.ops.products import linear
 
 __all__ = [
@@ -148,9 +147,9 @@ def check_step(where: str, widths: tuple[int, int, int], state: Sequence[Any], x
 
 def _stepped(name: str, kind: Kind, x: Any, state: Sequence[Any], given: Any) -> tuple[Any, ...]:
     where = f"fdbr.ops.{name}"
-    weights = Weights(*(None if w is None else floating(w) for w in given))
+    weights = Weights(*(None if w is None else real(name, w)[0] for w in given))
     widths = check_weights(where, kind, weights)
-    x, state = floating(x), [floating(part) for part in state]
+    x, *state = real(name, x, *state)
     check_step(where, widths, state, x)
     return kind.advance(weights, tuple(state), kind.project(weights, x))
 

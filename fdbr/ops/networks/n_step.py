@@ -26,6 +26,7 @@ from fdbr.ops.networks.cells import (
 )
 from fdbr.ops.networks.dropout import dropout as dropped
 from fdbr.ops.networks.sequences import pack, unpack
+from fdbr.ops.networks.units import real
 from fdbr.ops.philox import random_words
 from fdbr.ops.shape import concat, stack
 from fdbr.whereabouts import placed
@@ -83,6 +84,8 @@ def n_step(
     packed = pack(where, xs)
     data = floating(packed.data)
     inputs = layers[0].weight_ih.shape[1]
+    if data.dtype.kind == "c":
+        raise TypeError(placed(f"{where}: the sequences must be real, got {describe(data)}"))
     if data.ndim != 2 or data.shape[1] != inputs:
         raise ValueError(
             placed(
@@ -198,7 +201,7 @@ def _run(
     name: str, kind: Kind, ws: Any, bs: Any, states: Any, xs: Any, both: bool, rate: Any, key: Any
 ) -> Any:
     where = f"fdbr.ops.{name}"
-    layers = _layers(where, ws, bs)
+    layers = _layers(name, where, ws, bs)
     directions = 2 if both else 1
     if len(layers) % directions:
         raise ValueError(placed(f"{where}: with two directions there are two ws for each layer"))
@@ -211,7 +214,7 @@ def _run(
     return (*ends, ys)
 
 
-def _layers(where: str, ws: Any, bs: Any) -> list[Weights]:
+def _layers(name: str, where: str, ws: Any, bs: Any) -> list[Weights]:
     pairs = _pairs(where, "ws", ws)
     biases = [(None, None)] * len(pairs) if bs is None else _pairs(where, "bs", bs)
     if len(biases) != len(pairs) or not pairs:
@@ -222,7 +225,7 @@ def _layers(where: str, ws: Any, bs: Any) -> list[Weights]:
             )
         )
     return [
-        Weights(*(None if w is None else floating(w) for w in (*pair, *bias)))
+        Weights(*(None if w is None else real(name, w)[0] for w in (*pair, *bias)))
         for pair, bias in zip(pairs, biases, strict=True)
     ]
 

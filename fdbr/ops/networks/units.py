@@ -11,8 +11,17 @@ from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.kinds import opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.shape import concat, moveaxis, reshape
+from fdbr.ops.special.library import refuse_complex
 
-__all__ = ["gru_gates", "lstm", "lstm_gates", "parts_of", "slstm", "tree_lstm"]
+__all__ = ["gru_gates", "lstm", "lstm_gates", "parts_of", "real", "slstm", "tree_lstm"]
+
+
+def real(function: str, *values: Any) -> list[Any]:
+    """Values as arrays of floating numbers, or an error if one is complex."""
+    arrays = [floating(value) for value in values]
+    for array in arrays:
+        refuse_complex(function, array)
+    return arrays
 
 
 def parts_of(x: Any, count: int) -> tuple[Any, ...]:
@@ -134,7 +143,7 @@ def lstm(c: Array, x: Array, /, *, interleaved: bool = False) -> Any:
     >>> float(c[0, 0].round(3)), float(h[0, 0].round(3))
     (1.0, 0.381)
     """
-    c, x = floating(c), floating(x)
+    c, x = real("lstm", c, x)
     axis = 1 if interleaved and x.ndim > 2 else -1
     rows = c.ndim and x.ndim == c.ndim and x.ndim > 1 and len(x) < len(c)
     old = c[len(x) :] if rows else None
@@ -262,7 +271,7 @@ def slstm(c1: Array, c2: Array, x1: Array, x2: Array, /) -> Any:
     >>> c
     array([[1., 1.]])
     """
-    c1, c2, x1, x2 = map(floating, (c1, c2, x1, x2))
+    c1, c2, x1, x2 = real("slstm", c1, c2, x1, x2)
     wide = (*c1.shape[:-1], 4 * c1.shape[-1]) if c1.ndim else None
     if c2.shape != c1.shape or x1.shape != wide or x2.shape != wide:
         raise ValueError(
@@ -307,7 +316,7 @@ def tree_lstm(*memories_and_x: Array) -> Any:
     """
     if not memories_and_x:
         raise ValueError("fdbr.ops.tree_lstm: give the children's memories, and the gates at last")
-    *memories, x = map(floating, memories_and_x)
+    *memories, x = real("tree_lstm", *memories_and_x)
     count = 3 + len(memories)
     size, rest = divmod(x.shape[-1], count) if x.ndim else (0, 1)
     shape = (*x.shape[:-1], size)
