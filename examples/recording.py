@@ -79,7 +79,8 @@ def digits() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def image_grid(images: Sequence[Any], path: Path, columns: int = 10) -> None:
     """Write grey images, of values from 0 to 1 and shape ``(height, width)``, as one picture."""
-    rows = [np.concatenate(images[i : i + columns], axis=1) for i in range(0, len(images), columns)]
+    framed = np.pad(np.asarray(images), ((0, 0), (1, 1), (1, 1)), constant_values=0.3)
+    rows = [np.concatenate(framed[i : i + columns], axis=1) for i in range(0, len(framed), columns)]
     picture = np.concatenate(rows, axis=0)
     figure = Figure(figsize=(picture.shape[1] / 16, picture.shape[0] / 16))
     axes = figure.add_axes((0, 0, 1, 1))
