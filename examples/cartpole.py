@@ -24,7 +24,7 @@ LONGEST = 500  # steps of an episode
 
 def physics(state: Any, action: Any) -> Any:
     """The state of carts 0.02 s later: place, speed, angle and its speed, shape ``(carts, 4)``."""
-    x, speed, angle, turning = state.T
+    speed, angle, turning = state.T[1:]
     force = np.where(action == 1, 10.0, -10.0)
     cosine, sine = np.cos(angle), np.sin(angle)
     push = (force + 0.05 * turning**2 * sine) / 1.1

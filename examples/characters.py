@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> tuple[float, list[str]]:
     def test_metrics(state: Any) -> dict[str, Any]:
         return {"loss": loss(state[0], test)}
 
-    pieces = training[starts.reshape(-1)[: PIECES]] if options.epochs else training[:1]
+    pieces = training[starts.reshape(-1)[:PIECES]] if options.epochs else training[:1]
     batches = train.Batches(pieces, options.batch_size, key=keys[2])
     state = (model, optimizer.init(model))
     state = record(options.out, step, state, batches, options.epochs, test_metrics)

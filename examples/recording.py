@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,8 @@ def digits() -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
-def image_grid(images: Sequence[Any], path: Path, columns: int = 10) -> None:
-    """Write grey images, of values from 0 to 1 and shape ``(height, width)``, as one picture."""
+def image_grid(images: Any, path: Path, columns: int = 10) -> None:
+    """Write grey images, shape ``(count, height, width)`` from 0 to 1, as one picture."""
     framed = np.pad(np.asarray(images), ((0, 0), (1, 1), (1, 1)), constant_values=0.3)
     rows = [np.concatenate(framed[i : i + columns], axis=1) for i in range(0, len(framed), columns)]
     picture = np.concatenate(rows, axis=0)

@@ -3,8 +3,9 @@
     python examples/tree_lstm.py
 
 The trees are the syntax trees of functions of Python's own library, without any names and without
-the arguments: is a function a method of a class?  A node's state is made of its children's by `nn.ChildSumTreeLSTM`, in a method that calls itself: the structure of a computation
-is that of the call.
+the arguments: is a function a method of a class?  A node's state is made of its children's by
+`nn.ChildSumTreeLSTM`, in a method that calls itself: the structure of a computation is that of
+the call.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def functions(names: str) -> list[ast.FunctionDef]:
     return found
 
 
-def corpus() -> tuple[list[tuple[Tree, int]], int]:
+def corpus(most: int) -> tuple[list[tuple[Tree, int]], int]:
     """Trees, with 1 for methods, as many of each; and how many kinds of nodes there are."""
     kinds: dict[str, int] = {}
 
@@ -58,7 +59,7 @@ def corpus() -> tuple[list[tuple[Tree, int]], int]:
         body = ast.Module(function.body, [])
         if 10 <= sum(1 for _ in ast.walk(body)) <= MOST:
             examples[is_method].append((tree(body), int(is_method)))
-    count = min(map(len, examples))
+    count = min(*map(len, examples), most // 2)
     return examples[0][:count] + examples[1][:count], len(kinds)
 
 
@@ -94,13 +95,14 @@ class TreeClassifier(nn.Layer):
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = command_line(__doc__ or "", epochs=4, size=8, rate=5e-3)
+    made.add_argument("--examples", type=int, default=1000, help="trees at the most")
     made.add_argument("--units", type=int, default=32)
     return made
 
 
 def run(options: argparse.Namespace) -> float:
     """Train as the command line says; return the accuracy on what was held out."""
-    examples, kinds = corpus()
+    examples, kinds = corpus(options.examples)
     keys = random.split(random.key(options.seed), 3)
     order = random.permutation(keys[0], len(examples))
     examples = [examples[i] for i in order]

@@ -20,7 +20,7 @@ import numpy as np
 from recording import command_line, record
 
 import fdbr
-from fdbr import nn, ops, random, train
+from fdbr import nn, random, train
 
 
 @fdbr.frozen
@@ -42,7 +42,7 @@ class SkipGram(nn.Layer):
         init = nn.initializers.uniform(0.5 / units)
         return cls(nn.Embed.init(first, len(counts), units, weight_init=init), output)
 
-    def train(self, batch: Any, *, key: Any = None) -> Any:  # type: ignore[override]
+    def train(self, batch: Any, *, key: Any = None) -> Any:
         """The mean loss of pairs of a word and one around it."""
         total, _ = self.output.train(self.embed(batch["word"]), batch["around"], key=key)
         return total / len(batch["word"]), self

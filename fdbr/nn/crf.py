@@ -60,7 +60,7 @@ class CRF1d(Layer):
         count = integer("fdbr.nn.CRF1d.init", "num_labels", num_labels, least=1)
         return cls((cost_init or initializers.zeros())(key, (count, count), dtype))
 
-    def __call__(  # type: ignore[override]
+    def __call__(
         self,
         scores: Any,
         labels: Any,

@@ -100,7 +100,7 @@ class DeformConv(Layer):
         weight, own_bias = parameters(key, shape, outputs, bias, weight_init, bias_init, dtype)
         return cls(weight, own_bias, *settings, bool(planar))
 
-    def __call__(self, x: Any, offset: Any, mask: Any = None) -> Any:  # type: ignore[override]
+    def __call__(self, x: Any, offset: Any, mask: Any = None) -> Any:
         """The output for ``x``, with windows deformed by ``offset``, and weighted by ``mask``.
 
         Raises

@@ -254,7 +254,7 @@ class Transformer(Composite):
             TransformerDecoder.init(two, num_decoder_layers, *sizes, norm=True, **settings),
         )
 
-    def __call__(self, src: Any, tgt: Any, **options: Any) -> Any:  # type: ignore[override]
+    def __call__(self, src: Any, tgt: Any, **options: Any) -> Any:
         """The output, of the shape of ``tgt``.
 
         Parameters

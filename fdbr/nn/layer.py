@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any, Self
 
-from fdbr.backend import Array
 from fdbr.nn.printing import drawn
 
 __all__ = ["Layer"]
@@ -26,27 +25,27 @@ class Layer:
 
     __slots__ = ()
 
-    if TYPE_CHECKING:  # for every layer has its own
+    if TYPE_CHECKING:  # a layer has its own, of whatever inputs and settings
 
-        def __call__(self, x: Any) -> Any:
+        def __call__(self, *inputs: Any, **options: Any) -> Any:
             """The output for an input."""
 
-    def train(self, x: Array, *, key: Any = None) -> tuple[Any, Self]:
+    def train(self, *inputs: Any, **options: Any) -> tuple[Any, Self]:
         """The output in training, and the layer's successor.
 
         Parameters
         ----------
-        x
-            What ``__call__`` takes.
-        key
-            A key, for layers that draw random numbers; the others ignore it.
+        inputs, options
+            What ``__call__`` takes, and ``key``: a key, for layers that draw random numbers; the
+            others ignore it.
 
         Returns
         -------
         tuple
-            ``(self(x), self)``, unless the layer says otherwise.
+            ``(self(*inputs, **options), self)``, unless the layer says otherwise.
         """
-        return self(x), self
+        options.pop("key", None)
+        return self(*inputs, **options), self
 
     def __str__(self) -> str:
         return drawn(self)

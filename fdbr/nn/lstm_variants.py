@@ -191,7 +191,7 @@ class ZoneoutLSTMCell(RecurrentCell):
         cell: Self = made(cls, key, (input_size, hidden_size), bias, inits, dtype, **rates)
         return cell
 
-    def train(self, state: Any, x: Any, *, key: Any = None) -> tuple[Any, Self]:  # type: ignore[override]
+    def train(self, state: Any, x: Any, *, key: Any = None) -> tuple[Any, Self]:
         """A step in training, and the cell itself.
 
         Parameters

