@@ -102,7 +102,7 @@ def ctc_loss(
         beside(x, log_probs) for x in (targets, target_lengths, input_lengths)
     )
     inside = beside(np.arange(targets.shape[1]), log_probs) < expand_dims(target_lengths, axis=1)
-    targets = checked_labels("ctc_loss", targets, symbols, inside)
+    targets = checked_labels("ctc_loss", targets, symbols, inside, what="targets")
     targets = where(inside, targets, blank)
     found = _log_likelihood(log_probs, targets, target_lengths, input_lengths, blank)
     losses = where(found < _NEVER / 10, 0.0 if zero_infinity else np.inf, -found)

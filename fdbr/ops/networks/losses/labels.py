@@ -48,7 +48,12 @@ def refuse_other_labels(name: str, labels: Any, scores: Any, what: str = "logits
 
 
 def checked_labels(
-    name: str, labels: Any, classes: int, counted: Any = None, hint: str | None = None
+    name: str,
+    labels: Any,
+    classes: int,
+    counted: Any = None,
+    hint: str | None = None,
+    what: str = "labels",
 ) -> Any:
     """Labels in ``0 … classes - 1``; those that do not count become 0, others are an error."""
     if counted is not None:
@@ -58,7 +63,7 @@ def checked_labels(
     if not _are_classes(labels, classes):
         hint = " (ignore_label names one that is left out)" if hint is None else hint
         raise ValueError(
-            f"fdbr.ops.{name}: labels from {labels.min()} to {labels.max()} for {classes} classes; "
+            f"fdbr.ops.{name}: {what} from {labels.min()} to {labels.max()} for {classes} classes; "
             f"they must lie in 0 … {classes - 1}" + (hint if counted is None else "")
         )
     return labels

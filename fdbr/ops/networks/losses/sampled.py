@@ -56,7 +56,7 @@ def _samples(name: str, samples: Any, x: Any, weight: Any) -> Any:
             f"fdbr.ops.{name}: samples {describe(samples)} must have shape ({x.shape[0]}, count), "
             "or (count,) for the same ones of all examples"
         )
-    return beside(checked_labels(name, samples, weight.shape[0], hint=""), x)
+    return beside(checked_labels(name, samples, weight.shape[0], hint="", what="samples"), x)
 
 
 def _products(x: Any, weight: Any, rows: Any) -> Any:
@@ -251,7 +251,7 @@ def binary_hierarchical_softmax(
     labels = beside(checked_labels(name, labels, paths.shape[0], hint=""), x)
     nodes = embed(beside(paths, x), labels)
     turns = in_dtype_of(x, embed(beside(signs, x), labels))
-    nodes = checked_labels(name, nodes, weight.shape[0], hint="")
+    nodes = checked_labels(name, nodes, weight.shape[0], hint="", what="nodes")
     along = softplus(-turns * _products(x, weight, nodes))
     losses = sum(where(turns != 0, along, 0), axis=1)
     return reduced(losses, reduction)
