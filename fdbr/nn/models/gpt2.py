@@ -4,7 +4,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fdbr import ops
+from fdbr import ops, tree
+from fdbr.backend import array_module, lock
 from fdbr.messages import describe
 from fdbr.nn import initializers
 from fdbr.nn.attention import heads_apart, heads_together
@@ -288,14 +289,16 @@ class GPT2(Network):
         heads = self.h[0].attn.heads
         width, dtype = self.wte.weight.shape[-1], self.wte.weight.dtype
         one = KeyValueCache.init(batch, length, heads, width // heads, dtype=dtype)
+        xp = array_module(self.wte.weight)
+        if xp is not np:
+            one = tree.map(lambda array: lock(xp.asarray(array)), one)
         return (one,) * len(self.h)
 
     def _forward(self, of: Any, tokens: Any, cache: Any = None) -> Any:
         tokens = ops.asarray(tokens)
-        before = 0 if cache is None else cache[0].position
-        known = 0 if cache is None else cache[0].known_position() or 0
-        self._check(tokens, known)
-        places = before + ops.arange(tokens.shape[-1])
+        known = 0 if cache is None else cache[0].known_position()
+        self._check(tokens, known or 0)
+        places = ops.arange(tokens.shape[-1]) + (cache[0].position if known is None else known)
         x = of.drop(of.wte(tokens) + of.wpe(places))
         caches = []
         for i, block in enumerate(of.h if isinstance(of.h, list) else self.h):

@@ -137,3 +137,12 @@ def test_what_no_text_can_be_made_of_is_refused(change, error, message):
     given = {"key": KEY, "tokens": BEGIN, "length": 2} | change
     with pytest.raises(error, match=message):
         generate(made("GPT2"), **given)
+
+
+def test_texts_may_be_of_any_array_module(xp, to_numpy):
+    model = made("GPT2")
+    moved = tree.map(xp.asarray, model)
+    texts = generate(moved, KEY, xp.asarray(BEGIN), 3, top_k=5, top_p=0.9)
+    assert type(texts) is type(xp.asarray(BEGIN))
+    expected = generate(model, KEY, BEGIN, 3, top_k=5, top_p=0.9)
+    np.testing.assert_array_equal(to_numpy(texts), expected)

@@ -364,3 +364,32 @@ def test_tokens_that_do_not_fit_are_refused():
     for model in (gpt2, bert):
         with pytest.raises(TypeError, match="must be integers of shape"):
             model(np.ones((2, 3)))
+
+
+# --- arrays of all kinds ------------------------------------------------------------
+
+
+@small
+def test_parameters_cannot_be_written_to(name):
+    kind, (_, settings) = getattr(models, name.split()[0]), IMAGES[name]
+    leaves = tree.leaves(kind.init(KEY, 5, **settings))
+    assert not any(leaf.flags.writeable for leaf in leaves)
+    assert {leaf.dtype for leaf in leaves} == {np.dtype("float32")}
+
+
+@pytest.mark.parametrize("name", ["ResNet18", "GoogLeNet", "MobileNet_V3_Small", "ViT_B_16"])
+def test_images_may_be_of_any_array_module(name, xp, to_numpy):
+    model, x = made(name, "float32"), images(name, "float32")
+    moved = tree.map(xp.asarray, model)
+    y = moved(xp.asarray(x))
+    assert type(y) is type(xp.asarray(x))
+    np.testing.assert_allclose(to_numpy(y), model(x), rtol=1e-4, atol=1e-4)
+    _, successor = moved.train(xp.asarray(x))
+    assert type(tree.leaves(successor)[0]) is type(xp.asarray(x))
+
+
+@pytest.mark.parametrize("name", ["GPT2", "BERT"])
+def test_tokens_may_be_of_any_array_module(name, xp, to_numpy):
+    model, tokens = made(name), np.array([[3, 1, 4]])
+    y = tree.leaves(tree.map(xp.asarray, model)(xp.asarray(tokens)))[0]
+    np.testing.assert_allclose(to_numpy(y), tree.leaves(model(tokens))[0], rtol=1e-9)
