@@ -6,11 +6,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
-from fdbr.messages import describe
 from fdbr.nn import initializers
 from fdbr.nn.convolution_settings import (
+    MODES,
     axes_of,
     channels_of,
+    check_room,
     kernel_of,
     parameters,
     settings_of,
@@ -19,7 +20,6 @@ from fdbr.nn.convolution_settings import (
 from fdbr.nn.layer import Layer
 from fdbr.ops.networks.windows import geometry_of
 from fdbr.tree import frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = [
     "Conv",
@@ -31,14 +31,6 @@ __all__ = [
     "ConvTranspose2d",
     "ConvTranspose3d",
 ]
-
-MODES: dict[str, Any] = {
-    "zeros": "constant",
-    "reflect": "reflect",
-    "replicate": "edge",
-    "circular": "wrap",
-}
-"""What may stand around an input: PyTorch's names, and those of `ops.pad`."""
 
 
 @frozen
@@ -191,18 +183,8 @@ class Conv(Layer):
         size = x.shape[x.ndim - len(kernel) :]
         settings = self.stride, self.padding, self.dilation, size, self.cover_all
         pairs = geometry_of("conv", kernel, *settings).padding
-        for axis, (n, pair) in enumerate(zip(size, pairs, strict=True)):
-            if (
-                max(pair) > n - (self.padding_mode == "reflect")
-                and self.padding_mode != "replicate"
-            ):
-                raise ValueError(
-                    placed(
-                        f"fdbr.nn.{type(self).__name__}: padding_mode={self.padding_mode!r} takes "
-                        f"padding from x {describe(x)}, whose spatial axis {axis} of length {n} is "
-                        f"too short for padding {pair}; use less padding, or another padding_mode"
-                    )
-                )
+        where = f"fdbr.nn.{type(self).__name__} with padding_mode={self.padding_mode!r}"
+        check_room(where, self.padding_mode, x, pairs)
         widths = ((0, 0),) * (x.ndim - len(kernel)) + pairs
         return ops.pad(x, widths, MODES[self.padding_mode])
 

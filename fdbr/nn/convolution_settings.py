@@ -4,10 +4,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from fdbr import random
-from fdbr.messages import integer, integers
+from fdbr.messages import describe, integer, integers
 from fdbr.nn import initializers
+from fdbr.whereabouts import placed
 
-__all__ = ["axes_of", "channels_of", "kernel_of", "parameters", "settings_of", "settled"]
+__all__ = [
+    "MODES",
+    "axes_of",
+    "channels_of",
+    "check_room",
+    "kernel_of",
+    "parameters",
+    "settings_of",
+    "settled",
+]
+
+
+MODES: dict[str, Any] = {
+    "zeros": "constant",
+    "reflect": "reflect",
+    "replicate": "edge",
+    "circular": "wrap",
+}
+"""What may stand around an input: PyTorch's names, and those of `ops.pad`."""
 
 
 def settled(value: Any) -> Any:
@@ -84,6 +103,20 @@ def channels_of(where: str, inputs: Any, outputs: Any, groups: Any) -> tuple[int
         if number % groups:
             raise ValueError(f"{where}: groups must divide {name}={number}, got {groups}")
     return inputs, outputs, groups
+
+
+def check_room(where: str, mode: str, x: Any, pairs: Any) -> None:
+    """Refuse padding that takes more of the last axes of an input than there is."""
+    size = x.shape[x.ndim - len(pairs) :]
+    for axis, (n, pair) in enumerate(zip(size, pairs, strict=True)):
+        most = {"reflect": n - 1, "circular": n}.get(mode)
+        if most is not None and max(pair) > most:
+            raise ValueError(
+                placed(
+                    f"{where}: padding is taken from x {describe(x)}, whose spatial axis {axis} of "
+                    f"length {n} is too short for padding {pair}; use less padding, or another mode"
+                )
+            )
 
 
 def parameters(

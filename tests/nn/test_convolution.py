@@ -122,6 +122,35 @@ def test_padding_cannot_take_more_of_the_input_than_there_is(mode, most):
 
 
 @pytest.mark.parametrize(
+    ("mode", "other"),
+    [("reflect", "reflect"), ("circular", "wrap"), ("replicate", "edge"), ("zeros", "constant")],
+)
+def test_padding_is_that_of_convolutions(mode, other):
+    x = DRAW.normal(size=(2, 3, 4, 5))
+    pairs = ((1, 2), (3, 0))
+    padded = nn.Pad(pairs, mode)(x)
+    np.testing.assert_array_equal(padded, np.pad(x, ((0, 0), (0, 0), *pairs), other))
+    layer = nn.Conv.init(KEY, 3, 2, 2, padding=pairs, padding_mode=mode, dtype="float64")
+    plain = tree.replace(layer, padding=0, padding_mode="zeros")
+    np.testing.assert_allclose(layer(x), plain(padded), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "message"),
+    [
+        (lambda: nn.Pad((1, 2, 3, 4)), (1, 1, 2, 2), r"a pair \(before, after\) for each"),
+        (lambda: nn.Pad(-1), (1, 1, 2), "padding must be at least 0"),
+        (lambda: nn.Pad(1, "mirror"), (1, 1, 2), "mode must be one of constant, zeros"),
+        (lambda: nn.Pad(1), (4, 5), "an axis of channels and 1 spatial axes"),
+        (lambda: nn.Pad(2, "reflect"), (1, 1, 2), "too short for padding"),
+    ],
+)
+def test_padding_that_does_not_fit_is_refused(make, shape, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()(np.zeros(shape))
+
+
+@pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda x: ops.conv_transpose(x, np.ones((2, 1, 3)), stride=2, output_size=20), "least"),
