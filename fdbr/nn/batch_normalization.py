@@ -220,7 +220,7 @@ class BatchNorm(Layer):
         return tree.replace(self, momentum=None, num_batches_tracked=none_yet)
 
     def _elements(self, x: Any) -> int:
-        """How many elements a channel has, in training."""
+        """The number of elements that a channel has, in training."""
         self._check(x)
         count = math.prod(x.shape) // max(x.shape[self.axis], 1)
         if count < 2:

@@ -36,7 +36,7 @@ def needed_key(name: str, key: Any) -> Any:
 
 @frozen
 class _LeavingOut(Layer):
-    """What layers of one rate have in common."""
+    """The base of layers of one rate."""
 
     rate: float = static(default=0.5)
 

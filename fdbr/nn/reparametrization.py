@@ -35,7 +35,7 @@ class _Reparametrized(Layer):
         return tree.replace(self.layer, **{self.name: self._weight()})
 
     def __call__(self, *inputs: Any) -> Any:
-        """What the layer gives with the computed weight."""
+        """The output of the layer with the computed weight."""
         return self.plain()(*inputs)
 
     def _weight(self) -> Any:

@@ -21,7 +21,7 @@ Counts = Sequence[float] | Any
 
 
 class _Sampled(Layer):
-    """What losses against drawn classes share."""
+    """The base of losses against drawn classes."""
 
     __slots__ = ()
 

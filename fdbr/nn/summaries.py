@@ -25,7 +25,7 @@ __all__ = ["LayerSummary", "Summary", "summary"]
 
 @attrs.frozen
 class LayerSummary:
-    """What `summary` says of a layer, with all that is in it.
+    """The row of a layer in a `summary`, with all that is in it.
 
     Attributes
     ----------

@@ -180,7 +180,7 @@ def _stretch(xp: Any, variance: Array, known: Array, *, eps: float, limit: float
 def _shift(
     xp: Any, mean: Array, known: Array, variance: Array, *, eps: float, limit: float
 ) -> Array:
-    """How far the means of a batch are from the known ones, in their deviations, within limits."""
+    """The distance of a batch's means from the known ones, in their deviations, within limits."""
     away = (mean - known) / xp.sqrt(variance + eps)
     return xp.minimum(xp.maximum(away, -limit), limit)
 
