@@ -176,6 +176,9 @@ GATES = "gates of recurrent cells let a share of real numbers through"
 TRAINING = "statistics and losses of networks are those of real numbers"
 
 REAL: dict[str, str] = {
+    **dict.fromkeys("spatial_pyramid_pooling roi_max_pool roi_max_align".split(), ORDER),
+    **dict.fromkeys("roi_average_pool roi_average_align".split(), "regions are of real images"),
+    "grid_sample": "places are real",
     **dict.fromkeys(
         "median quantile max_pool adaptive_max_pool nextafter fmod remainder".split(), ORDER
     ),
@@ -221,6 +224,7 @@ REAL: dict[str, str] = {
 
 REAL_CASES: dict[str, str] = {
     "pad-median": ORDER,
+    "lp_pool-largest": ORDER,
     "interp-periodic": "positions on a circle are real",
     "linalg.cholesky-upper": "the case multiplies by a transpose: see cholesky-complex",
     "linalg.eig-turning": "the case counts on pairs of conjugate eigenvalues: see eig-complex",
@@ -236,6 +240,10 @@ DECIDING: dict[str, str] = {
     **dict.fromkeys(
         "unique_all unique_counts unique_inverse unique_values".split(),
         f"{ASKS} how many elements are equal: the shape of the result depends on that",
+    ),
+    **dict.fromkeys(
+        "roi_max_pool roi_average_pool roi_max_align roi_average_align".split(),
+        "regions are cut out one by one",
     ),
 }
 """Operations of which the work for a batch depends on its size: why."""

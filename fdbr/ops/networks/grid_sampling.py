@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import Array, array_module, where_it_lies
+from fdbr.floats import dtype_kind
 from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import floating
@@ -136,6 +137,8 @@ def grid_sample(
     ------
     ValueError
         If shapes do not fit, ``x`` has an empty axis, or there is no such mode.
+    TypeError
+        If ``grid`` is complex.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -175,6 +178,8 @@ def _check(x: Any, grid: Any, mode: str, padding_mode: str) -> None:
         raise ValueError(
             f"fdbr.ops.grid_sample: padding_mode must be one of {_PADDINGS}, not {padding_mode!r}"
         )
+    if dtype_kind(grid.dtype) == "c":
+        raise TypeError(f"fdbr.ops.grid_sample: grid must be real numbers, not {describe(grid)}")
     if x.ndim < 3 or grid.ndim < 2 or grid.shape[-1] != x.ndim - 2 or grid.shape[0] != x.shape[0]:
         raise ValueError(
             f"fdbr.ops.grid_sample: x {describe(x)} must have shape (N, C, *spatial), and grid "
