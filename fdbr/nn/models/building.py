@@ -17,7 +17,7 @@ from fdbr.nn.sequential import Sequential
 from fdbr.nn.squeeze_excitation import SqueezeExcitation
 from fdbr.tree import frozen, static
 
-__all__ = ["Builder", "Spread", "positive"]
+__all__ = ["Builder", "Spread", "numbers_of_blocks", "positive"]
 
 PART = 1 << 22
 """How many numbers are drawn at a time: what drawing needs beside them stays small."""
@@ -144,3 +144,15 @@ def positive(model: Any, **sizes: Any) -> None:
     """Refuse sizes that are no positive integers."""
     for name, size in sizes.items():
         integer(f"fdbr.nn.models.{model.__name__}.init", name, size, least=1)
+
+
+def numbers_of_blocks(model: Any, depths: Any, stages: int | None = None) -> tuple[int, ...]:
+    """The numbers of the blocks of each stage; an error if there are not as many stages."""
+    numbers = tuple(depths)
+    positive(model, **{f"depths[{i}]": depth for i, depth in enumerate(numbers)})
+    if not numbers or stages not in (None, len(numbers)):
+        raise ValueError(
+            f"fdbr.nn.models.{model.__name__}.init: depths must be a number for each stage"
+            f"{f', of which there are {stages}' if stages else ''}; got {depths!r}"
+        )
+    return numbers

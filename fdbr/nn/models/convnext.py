@@ -8,7 +8,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.nn import initializers
 from fdbr.nn.convnext import ConvNeXtBlock
-from fdbr.nn.models.building import Builder, positive
+from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
 from fdbr.nn.models.network import ImageNetwork
 from fdbr.nn.normalization import LayerNorm
 from fdbr.nn.pooling import AdaptiveAvgPool, Flatten
@@ -108,7 +108,7 @@ class ConvNeXt(ImageNetwork):
             The dtype of the parameters.
         """
         width = cls._width if width is None else width
-        depths = cls._depths if depths is None else tuple(depths)
+        depths = numbers_of_blocks(cls, cls._depths if depths is None else depths)
         rate = cls._rate if stochastic_depth_prob is None else stochastic_depth_prob
         positive(cls, classes=classes, width=width, in_channels=in_channels)
         of = Builder(key, weight_init, dtype, stddev=0.02)

@@ -135,7 +135,7 @@ class MobileNetV3(ImageNetwork):
         classes: int = 1000,
         *,
         width: float = 1.0,
-        depths: Sequence[int] | None = None,
+        blocks: Sequence[int] | None = None,
         dropout: float = 0.2,
         in_channels: int = 3,
         weight_init: initializers.Initializer | None = None,
@@ -151,8 +151,9 @@ class MobileNetV3(ImageNetwork):
             How many logits come out.
         width
             By how much the numbers of channels are multiplied.
-        depths
-            The numbers of the blocks that there are, of those of the paper; by default all.
+        blocks
+            The numbers of the blocks that there are, from 0 on, of those of the paper; by default
+            all.
         dropout
             The rate of dropout in `train`.
         in_channels
@@ -164,8 +165,13 @@ class MobileNetV3(ImageNetwork):
             The dtype of the parameters.
         """
         positive(cls, classes=classes, in_channels=in_channels)
+        if not width > 0:
+            raise ValueError(
+                f"fdbr.nn.models.{cls.__name__}.init: width must be a positive number, got "
+                f"{width!r}"
+            )
         of = Builder(key, weight_init, dtype, eps=1e-3, momentum=0.01)
-        stages = cls._stages if depths is None else [cls._stages[i] for i in depths]
+        stages = cls._stages if blocks is None else [cls._stages[i] for i in blocks]
         inputs = _eighths(16 * width)
         layers: list[Any] = [of.unit(in_channels, inputs, 3, 2, act=ops.hard_swish)]
         for stage in stages:

@@ -11,7 +11,7 @@ from fdbr.nn.batch_normalization import BatchNorm
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution import Conv
 from fdbr.nn.linear import Linear
-from fdbr.nn.models.building import Builder, positive
+from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
 from fdbr.nn.models.network import ImageNetwork
 from fdbr.nn.pooling import AdaptiveAvgPool, MaxPool
 from fdbr.nn.sequential import Sequential
@@ -271,6 +271,7 @@ class ResNet(ImageNetwork):
             The dtype of the parameters.
         """
         positive(cls, classes=classes, width=width, in_channels=in_channels)
+        depths = numbers_of_blocks(cls, cls._depths if depths is None else depths, 4)
         of = Builder(key, weight_init, dtype, eps=2e-5 if chainer else 1e-5)
         settings = _Settings(
             cls._groups[0] if groups is None else groups,
@@ -281,7 +282,7 @@ class ResNet(ImageNetwork):
         stem = of.conv(in_channels, width, 7, 2, bias=chainer), of.batch_norm(width)
         stages = []
         inputs = width
-        for stage, depth in enumerate(cls._depths if depths is None else depths):
+        for stage, depth in enumerate(depths):
             blocks = []
             for i in range(depth):
                 stride = 2 if stage and not i else 1

@@ -11,7 +11,7 @@ from fdbr.nn import initializers
 from fdbr.nn.batch_normalization import BatchNorm
 from fdbr.nn.convolution import Conv
 from fdbr.nn.dropout import Dropout
-from fdbr.nn.models.building import Builder, positive
+from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
 from fdbr.nn.models.network import ImageNetwork
 from fdbr.nn.pooling import AdaptiveAvgPool, MaxPool
 from fdbr.nn.sequential import Lambda, Sequential
@@ -120,10 +120,11 @@ class VGG(ImageNetwork):
             The dtype of the parameters.
         """
         positive(cls, classes=classes, width=width, hidden=hidden, in_channels=in_channels)
+        depths = numbers_of_blocks(cls, cls._depths if depths is None else depths)
         of = Builder(key, weight_init, dtype)
         layers: list[Any] = []
         inputs = in_channels
-        for stage, depth in enumerate(cls._depths if depths is None else depths):
+        for stage, depth in enumerate(depths):
             outputs = width * min(2**stage, 8)
             for _ in range(depth):
                 layers.append(of.conv(inputs, outputs, 3))

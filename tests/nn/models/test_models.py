@@ -344,6 +344,14 @@ def test_images_that_do_not_fit_are_refused_with_the_layer(name, shape, message)
         (lambda: models.GPT2.init(KEY, n_head=5), "n_head 5 must divide n_embd 768"),
         (lambda: models.BERT.init(KEY, num_attention_heads=7), "7 must divide hidden_size 768"),
         (lambda: models.ResNeXt50_32x4d.init(KEY, width=8), "must be at least 1, got 0"),
+        (
+            lambda: models.ResNet50.init(KEY, depths=(1, 1)),
+            "stage, of which there are 4; got",
+        ),
+        (lambda: models.ConvNeXt_Tiny.init(KEY, depths=()), "a number for each stage; got"),
+        (lambda: models.VGG16.init(KEY, depths=(1, 0)), r"depths\[1\] must be at least 1"),
+        (lambda: models.MobileNet_V3_Small.init(KEY, width=0), "width must be a positive number"),
+        (lambda: models.VGG16.init(KEY, 5, width=1, hidden=1, dropout=1.5), "rate"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(make, message):
