@@ -221,7 +221,6 @@ class BatchNorm(Layer):
 
     def _elements(self, x: Any) -> int:
         """The number of elements that a channel has, in training."""
-        """The number of elements of a channel, in training."""
         self._check(x)
         count = math.prod(x.shape) // max(x.shape[self.axis], 1)
         if count < 2:

@@ -38,8 +38,6 @@ def needed_key(name: str, key: Any) -> Any:
 class _LeavingOut(Layer):
     """The base of layers of one rate."""
 
-    """The base of layers that have one rate."""
-
     rate: float = static(default=0.5)
 
     def __init__(self, rate: float = 0.5, *, p: float | None = None) -> None:

@@ -252,3 +252,20 @@ of_shape(
     lambda x, y, w, v, u: np.einsum("i,oij,j->o", x, w, y) + v @ x + u @ y,
     "with linear terms",
 )
+
+of_shape(
+    "batch_norm",
+    ((4, 2, 3), (2, 3), (2, 3)),
+    lambda x, w, b: ops.batch_norm(x, w, b, axis=(1, 2), eps=0.25)[0],
+    lambda x, w, b: (x - x.mean(0)) / np.sqrt(x.var(0) + 0.25) * w + b,
+    "several axes",
+)
+of_shape(
+    "batch_norm",
+    ((2, 3, 2), (3,), (3,), (3,), (3,)),
+    lambda x, w, b, m, v: ops.batch_norm(x, w, b, mean=m, variance=v + 3)[0],
+    lambda x, w, b, m, v: (
+        (x - m[:, None]) / np.sqrt(v[:, None] + 3 + 1e-5) * w[:, None] + b[:, None]
+    ),
+    "known statistics, weight and bias",
+)

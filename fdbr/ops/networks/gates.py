@@ -184,7 +184,6 @@ def sparsemax(x: Array, /, *, axis: int = -1) -> Any:
 @constant(batch=shifted("axis"), total=True)
 def _support(xp: Any, x: Array, *, axis: int) -> Array:
     """The places where the nearest probabilities are not 0, those of the largest elements."""
-    """True where the nearest probabilities are not 0: at the largest elements, as many as can be."""
     ordered = xp.flip(xp.sort(x, axis=axis), axis=axis)
     numbers = xp.cumsum(xp.ones_like(x), axis=axis)
     inside = 1 + numbers * ordered > xp.cumsum(ordered, axis=axis)

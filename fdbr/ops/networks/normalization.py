@@ -7,10 +7,10 @@ import numpy as np
 
 from fdbr.backend import Array
 from fdbr.messages import describe
-from fdbr.ops.axes import normalize_axes, normalize_axis
+from fdbr.ops.axes import normalize_axes
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import finfo, in_single
-from fdbr.ops.elementwise.arithmetic import sqrt
+from fdbr.ops.elementwise.arithmetic import reciprocal, sqrt
 from fdbr.ops.kinds import elementwise, opaque, shifted
 from fdbr.ops.kinds.large import along_rows, by_rows
 from fdbr.ops.kinds.unbroadcast import accumulated
@@ -265,7 +265,7 @@ def batch_norm(
     *,
     mean: Array = None,
     variance: Any = None,
-    axis: int = 1,
+    axis: Axes = 1,
     eps: float = 1e-5,
 ) -> tuple[Any, Any, Any]:
     """Each channel brought to mean 0 and variance 1 over all other axes.
@@ -281,7 +281,9 @@ def batch_norm(
     mean, variance
         Known statistics, shape ``(C,)``, as in inference; by default those of ``x``.
     axis
-        The axis of the channels.
+        The axis of the channels; or several, along which each place has its own statistics, and
+        which take the place of ``(C,)`` in the shapes.  (Chainer's ``axis`` is that of the
+        others, over which statistics are taken.)
     eps
         What keeps the division from 0.
 
@@ -306,20 +308,25 @@ def batch_norm(
     (array([[-1.], [ 1.]]), array([2.]), array([1.]))
     """
     x = _real("batch_norm", x)
-    place = normalize_axis(axis, x.ndim, "batch_norm")
+    places = tuple(sorted(normalize_axes(axis, x.ndim, "batch_norm")))
     if (mean is None) != (variance is None):
         raise ValueError("fdbr.ops.batch_norm: give both mean and variance, or neither")
     if mean is None:
-        axes = tuple(i for i in range(x.ndim) if i != place)
+        axes = tuple(i for i in range(x.ndim) if i not in places)
         out, mean, variance = _standardize(x, axes=axes, eps=float(eps))
-        mean, variance = reshape(mean, -1), reshape(variance, -1)
-    else:
-        mean = _fitting("batch_norm", "mean", mean, x, (place,))
-        variance = _fitting("batch_norm", "variance", variance, x, (place,))
-        out = (x - _aligned(mean, x.ndim, (place,))) / _aligned(
-            sqrt(variance + eps), x.ndim, (place,)
-        )
-    return _scaled("batch_norm", out, weight, bias, (place,)), mean, variance
+        lengths = tuple([x.shape[place] for place in places])
+        mean, variance = reshape(mean, lengths), reshape(variance, lengths)
+        return _scaled("batch_norm", out, weight, bias, places), mean, variance
+    mean = _fitting("batch_norm", "mean", mean, x, places)
+    variance = _fitting("batch_norm", "variance", variance, x, places)
+    scale = reciprocal(sqrt(variance + eps))
+    if weight is not None:
+        scale = scale * _fitting("batch_norm", "weight", weight, x, places)
+    shift = -mean * scale
+    if bias is not None:
+        shift = shift + _fitting("batch_norm", "bias", bias, x, places)
+    scale, shift = _aligned(scale, x.ndim, places), _aligned(shift, x.ndim, places)
+    return _scaled_and_moved(x, scale, shift), mean, variance
 
 
 # --- arguments and results ----------------------------------------------------------

@@ -181,7 +181,6 @@ def _shift(
     xp: Any, mean: Array, known: Array, variance: Array, *, eps: float, limit: float
 ) -> Array:
     """The distance of a batch's means from the known ones, in their deviations, within limits."""
-    """The means of a batch less the known ones, in their deviations, within limits."""
     away = (mean - known) / xp.sqrt(variance + eps)
     return xp.minimum(xp.maximum(away, -limit), limit)
 
