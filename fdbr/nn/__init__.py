@@ -34,12 +34,14 @@ from fdbr.nn.dropout import (
 )
 from fdbr.nn.embedding import Embed, PositionalEmbedding, SinusoidalEmbedding
 from fdbr.nn.encoders import Transformer, TransformerDecoder, TransformerEncoder
+from fdbr.nn.experts import MixtureOfExperts
 from fdbr.nn.grouped_attention import GroupedQueryAttention
 from fdbr.nn.inception import Inception, MLPConv
 from fdbr.nn.inception_bn import InceptionBN
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.nn.local import DepthwiseConv, LocalConv
+from fdbr.nn.lora import LoRA, lora, merge_lora
 from fdbr.nn.lstm_variants import PeepholeLSTMCell, ZoneoutLSTMCell
 from fdbr.nn.normalization import GroupNorm, LayerNorm, RMSNorm
 from fdbr.nn.padding import Pad
@@ -161,6 +163,10 @@ __all__ = [
     "ZoneoutLSTMCell",
     "export_onnx",
     "huffman_tree",
+    "MixtureOfExperts",
+    "LoRA",
+    "lora",
+    "merge_lora",
     "initializers",
     "load_chainer_npz",
     "load_onnx",

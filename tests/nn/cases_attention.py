@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fdbr import nn
-from nn.layer_cases import KEY, case
+from fdbr import nn, tree
+from nn.layer_cases import KEY, case, numbers
 
 # --- tables -------------------------------------------------------------------------
 
@@ -114,3 +114,31 @@ case(
     [(2, 4)],
     order=1,
 )
+
+# --- experts and adaptation ---------------------------------------------------------
+
+case(
+    "MixtureOfExperts",
+    lambda d: nn.MixtureOfExperts.init(KEY, 2, 3, 3, dtype=d),
+    [(2, 2, 2)],
+)
+case(
+    "MixtureOfExperts with a capacity, and losses",
+    lambda d: nn.MixtureOfExperts.init(KEY, 2, 3, 2, k=1, capacity_factor=1.0, dtype=d),
+    [(4, 2)],
+    call=lambda layer, x: layer(x, need_losses=True),
+)
+case(
+    "LoRA",
+    lambda d: moved(nn.lora(nn.MultiHeadAttention.init(KEY, 2, 1, dtype=d), KEY, 1, alpha=2.0)),
+    [(3, 2)],
+)
+
+
+def moved(adapted):
+    """As after a step: the second matrices are not zeros any more."""
+    leaves = {
+        path: tree.replace(a, lora_B=numbers(a.lora_B.shape, a.lora_B.dtype))
+        for path, a in adapted.adapters.items()
+    }
+    return tree.replace(adapted, adapters=leaves)
