@@ -207,6 +207,48 @@ def test_safetensors_files_are_plain_ones(tmp_path):
     np.testing.assert_array_equal(load_file(tmp_path / "a.safetensors")["weight"], layer.weight)
 
 
+# --- any model ------------------------------------------------------------------------
+
+
+@fdbr.frozen
+class Box(nn.Layer):
+    weight: object
+    parts: object
+    counts: object = fdbr.buffer(default=None)
+
+
+def arrays(draw):
+    dtype = draw(st.sampled_from(["float16", "float32", "float64", "complex64"]))
+    shape = draw(st.lists(st.integers(0, 3), max_size=3))
+    return np.random.default_rng(draw(st.integers(0, 99))).normal(size=shape).astype(dtype)
+
+
+@st.composite
+def models(draw, depth=2):
+    inner = st.builds(lambda: None) if not depth else st.none() | models(depth - 1)
+    parts = st.lists(inner, max_size=2).map(tuple) | st.dictionaries(
+        st.sampled_from("abc"), inner, max_size=2
+    )
+    counts = draw(st.none() | st.integers(0, 9).map(np.int64) | st.just(np.arange(3)))
+    return Box(draw(st.none() | st.builds(lambda: arrays(draw))), draw(inner | parts), counts)
+
+
+@given(models(), st.sampled_from(["dict", "safetensors", "npz"]))
+@settings(deadline=None)
+def test_any_model_comes_back_bit_by_bit(tmp_path_factory, model, how):
+    folder = tmp_path_factory.getbasetemp()
+    zero = tree.map(lambda leaf: leaf * 0, model)
+    if how == "dict":
+        loaded = nn.load_torch_state(zero, nn.save_torch_state(model))
+    elif how == "safetensors":
+        nn.save_torch_state(model, folder / "a.safetensors")
+        loaded = nn.load_torch_state(zero, folder / "a.safetensors")
+    else:
+        nn.save_chainer_npz(model, folder / "a.npz")
+        loaded = nn.load_chainer_npz(zero, folder / "a.npz")
+    assert loaded == model
+
+
 # --- files that are none ------------------------------------------------------------
 
 
