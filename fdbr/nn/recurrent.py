@@ -9,7 +9,7 @@ from fdbr.backend import array_module, lock
 from fdbr.loops.scanning import scan
 from fdbr.messages import describe, integer
 from fdbr.nn.layer import Layer
-from fdbr.nn.recurrent_cells import GRUCell, Initializer, LSTMCell, RNNCell
+from fdbr.nn.recurrent_cells import GRUCell, Initializer, LSTMCell, RNNCell, promoted
 from fdbr.ops.networks.n_step import check_rate, check_states, n_step
 from fdbr.tree import frozen, static
 from fdbr.whereabouts import placed
@@ -171,6 +171,7 @@ class _Recurrent(Layer):
             zeros = self.initial_state(batch)
             state = zeros if isinstance(zeros, tuple) else (zeros,)
         check_states(self._name, state, cell._widths(), (len(self.cells), *batch))
+        state = promoted(state, x, cell.weight_hh)
         keys: Any = random.split(key, self.num_layers) if rate else None
         last = []
         for layer in range(self.num_layers):

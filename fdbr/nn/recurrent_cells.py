@@ -1,6 +1,7 @@
 """Recurrent cells: a state and an input give the next state and an output."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -179,11 +180,18 @@ class RecurrentCell(Layer):
                         f"{describe(x)}, got {describe(part)}"
                     )
                 )
-        return parts[0] if len(widths) == 1 else tuple(parts)
+        parts = promoted(parts, x, self.weight_hh)
+        return parts[0] if len(widths) == 1 else parts
 
     @property
     def _name(self) -> str:
         return f"fdbr.nn.{type(self).__name__}"
+
+
+def promoted(parts: Sequence[Any], *beside: Any) -> tuple[Any, ...]:
+    """The parts of a state in the dtype that the steps give it."""
+    to = ops.result_type(*parts, *beside)
+    return tuple(part if part.dtype == to else ops.astype(part, to) for part in parts)
 
 
 def _told(state: Any) -> str:

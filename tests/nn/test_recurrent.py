@@ -222,6 +222,20 @@ def test_long_arrays_are_gone_over_as_short_ones_are():
     assert len(str(run.programs()[0]).splitlines()) < 100
 
 
+def test_the_state_has_the_dtype_of_what_is_computed():
+    """Of float32 weights and float64 inputs that is float64, from the first step on."""
+    cell, xs = nn.LSTMCell.init(KEY, 3, 2), np.ones((300, 2, 3))
+    layer = nn.GRU.init(KEY, 3, 2)
+    for found in (
+        nn.scan(cell, None, xs),
+        nn.scan(cell, cell.initial_state(2), xs),
+        layer(xs),
+        layer(xs[:3], layer.initial_state(2)),
+        layer([xs[:3, 0], xs[:2, 1]], layer.initial_state(2)),
+    ):
+        assert {leaf.dtype for leaf in tree.leaves(found)} == {np.dtype("float64")}
+
+
 def test_a_sequence_of_one_axis_is_an_example_of_its_own():
     layer = network()
     y, (h, c) = layer(ragged()[1])

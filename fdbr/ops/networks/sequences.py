@@ -7,11 +7,12 @@ import numpy as np
 
 from fdbr.backend import Array
 from fdbr.messages import describe, integer
+from fdbr.ops.creation import arrays as in_one_module
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import beside
+from fdbr.ops.dtypes import astype
 from fdbr.ops.kinds import linear
-from fdbr.ops.padding import pad
-from fdbr.ops.shape import concat, moveaxis, stack
+from fdbr.ops.shape import broadcast_to, concat, moveaxis, reshape, swapaxes
 from fdbr.whereabouts import placed
 
 __all__ = ["Packed", "pack", "pad_sequence", "transpose_sequence", "unpack"]
@@ -156,12 +157,15 @@ def pad_sequence(
     to = longest if length is None else integer(where, "length", length, least=0)
     if to < longest:
         raise ValueError(placed(f"{where}: length is {to}, and a sequence has {longest} elements"))
-    rest = ((0, 0),) * (arrays[0].ndim - 1)
-    full = [
-        x if len(x) == to else pad(x, ((0, to - len(x)), *rest), constant_values=padding_value)
-        for x in arrays
-    ]
-    return stack(full, axis=0 if batch_first else 1)
+    shape = arrays[0].shape[1:]
+    parts = []
+    for x in arrays:
+        parts.append(x)
+        if len(x) < to:
+            value = astype(in_one_module(x, padding_value)[1], x.dtype)
+            parts.append(broadcast_to(value, (to - len(x), *shape)))
+    out = reshape(concat(parts, axis=0), (len(arrays), to, *shape))
+    return out if batch_first else swapaxes(out, 0, 1)
 
 
 _arrays = sequences  # which the parameters of the public functions hide
