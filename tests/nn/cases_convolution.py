@@ -37,6 +37,7 @@ case(
     "InceptionBN with a path of one pixel",
     _moved(_made(nn.InceptionBN, 1, 1, 1, 1, 1, 1, "avg", 1, momentum=0.5)),
     [(2, 1, 2, 2)],
+    order=1,
 )
 case(
     "InceptionBN",
@@ -62,8 +63,9 @@ def _offsets(dtype):
 case("DeformConv", _made(nn.DeformConv, 2, 2, 2, groups=2, ndim=1), _offsets)
 case(
     "DeformableConv",
-    _moved(_made(nn.DeformableConv, 2, 1, 2, padding=1, mask=True)),
-    [(1, 2, 2, 1)],
+    _moved(_made(nn.DeformableConv, 1, 1, (2, 1), padding=(1, 0), mask=True)),
+    [(1, 1, 2, 1)],
+    order=1,
 )
 case("Unfold", lambda dtype: nn.Unfold([2, 1], padding=1, stride=2), [(1, 2, 3, 2)])
 case("Fold", lambda dtype: nn.Fold((3, 2), (2, 1), dilation=(2, 1)), [(1, 4, 2)])
