@@ -1,5 +1,6 @@
 """Windows that share an axis as evenly as can be: as many as asked for, whatever its length."""
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,14 +12,16 @@ from fdbr.floats import dtype_kind
 from fdbr.messages import describe, integer
 from fdbr.ops.arranging import concat
 from fdbr.ops.creation import asarray, floating
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import along_axis, pick
-from fdbr.ops.networks.pooling import max_pool, max_windows
-from fdbr.ops.networks.windows import Geometry
+from fdbr.ops.networks.pooling import max_pool
 from fdbr.ops.products import matmul
 from fdbr.ops.reductions import argmax, mean
 from fdbr.ops.shape import moveaxis, reshape
 
 __all__ = ["adaptive_avg_pool", "adaptive_max_pool", "spatial_pyramid_pooling"]
+
+_FEW = 32  # elements of a window for which it is gone through position by position
 
 
 def adaptive_avg_pool(x: Array, output_size: int | Sequence[int | None]) -> Any:
@@ -99,19 +102,25 @@ def adaptive_max_pool(
         raise TypeError(f"fdbr.ops.adaptive_max_pool: x must be real numbers, not {describe(x)}")
     sizes = _sizes("adaptive_max_pool", x, output_size)
     lead, size = tuple(x.shape[: x.ndim - len(sizes)]), tuple(x.shape[x.ndim - len(sizes) :])
-    if all(n % m == 0 for n, m in zip(size, sizes, strict=True)):
-        lengths = tuple(n // m for n, m in zip(size, sizes, strict=True))
+    lengths = tuple(n // m for n, m in zip(size, sizes, strict=True))
+    whole = all(n % m == 0 for n, m in zip(size, sizes, strict=True))
+    if whole and math.prod(lengths) <= _FEW:
         return max_pool(x, lengths, return_indices=return_indices)
-    xp = array_module(x)
-    places = xp.asarray(_window_places(size, sizes))
-    flat = reshape(x, (*lead, math.prod(size)))
-    largest = argmax(pick(flat, (*(slice(None),) * len(lead), places)), axis=-1)
-    at = pick(places, (xp.arange(len(places)), largest))
+    places = [_places(_bins(n, m)) for n, m in zip(size, sizes, strict=True)]
+    out, at = _largest(reshape(x, (*lead, math.prod(size))), _together(places, size))
     shape = (*lead, *sizes)
-    out = reshape(along_axis(flat, at, flat.ndim - 1), shape)
-    return (out, reshape(at, shape)) if return_indices else out
+    return (reshape(out, shape), reshape(at, shape)) if return_indices else reshape(out, shape)
 
 
+def _largest(x: Any, places: Any) -> tuple[Any, Any]:
+    """The largest element of each window of the last axis, and its place there."""
+    places = array_module(x).asarray(places)
+    largest = argmax(pick(x, (*(slice(None),) * (x.ndim - 1), places)), axis=-1)
+    at = pick(places, (array_module(x).arange(len(places)), largest))
+    return along_axis(x, at, x.ndim - 1), at
+
+
+@where_it_lies
 def spatial_pyramid_pooling(x: Array, pyramid_height: int) -> Any:
     """The largest elements of 1, 2, 4, 8 ... windows along each spatial axis, one after the other.
 
@@ -156,33 +165,57 @@ def spatial_pyramid_pooling(x: Array, pyramid_height: int) -> Any:
             f"fdbr.ops.spatial_pyramid_pooling: x {describe(x)} must have spatial axes after the "
             f"first two, at least {2 ** min(levels - 1, 64)} long for {levels} levels"
         )
-    found = []
+    flat, found = reshape(x, (*x.shape[:2], math.prod(size))), []
     for level in range(levels):
-        lengths = tuple(-(-n // 2**level) for n in size)
-        rest = [k * 2**level - n for k, n in zip(lengths, size, strict=True)]
-        pads = tuple((n // 2, n - n // 2) for n in rest)
-        out = max_windows(x, geometry=Geometry(lengths, lengths, pads, (1,) * rank))
+        bins = [_covering(n, 2**level) for n in size]
+        out, _ = _largest(flat, _together([_places(windows) for windows in bins], size))
+        empty = functools.reduce(np.logical_or.outer, [_empty(windows) for windows in bins])
+        if empty.any():
+            out = where(array_module(x).asarray(empty.ravel()), _lowest(x), out)
         found.append(reshape(out, (x.shape[0], math.prod(out.shape[1:]), *(1,) * rank)))
     return concat(found, axis=1)
 
 
-def _window_places(size: Sequence[int], sizes: Sequence[int]) -> Any:
-    """The places in the flattened axes of each window's elements: a row a window.
-
-    Shorter windows have their last element several times.
-    """
-    places = np.zeros((1, 1), dtype=np.int64)
-    for n, m in zip(size, sizes, strict=True):
-        bins = np.array(_bins(n, m))
-        longest = int(np.max(bins[:, 1] - bins[:, 0]))
-        here = np.minimum(bins[:, :1] + np.arange(longest), bins[:, 1:] - 1)
-        joined = places[:, None, :, None] * n + here[None, :, None, :]
-        places = joined.reshape(len(places) * m, -1)
-    return places
+# --- windows ------------------------------------------------------------------------
 
 
 def _bins(n: int, m: int) -> list[tuple[int, int]]:
     return [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
+
+
+def _covering(n: int, m: int) -> list[tuple[int, int]]:
+    """Windows of one length that cover the axis, as much before it as behind."""
+    length = -(-n // m)
+    starts = [i * length - (m * length - n) // 2 for i in range(m)]
+    return [(max(start, 0), min(start + length, n)) for start in starts]
+
+
+def _empty(bins: list[tuple[int, int]]) -> Any:
+    return np.array([end <= start for start, end in bins])
+
+
+def _places(bins: list[tuple[int, int]]) -> Any:
+    """The places of each window's elements: a row a window.
+
+    Shorter windows have their last element several times, and empty ones any.
+    """
+    ends = np.array(bins, dtype=np.int64)
+    longest = max(1, int(np.max(ends[:, 1] - ends[:, 0])))
+    last = np.maximum(ends[:, 1:] - 1, 0)
+    return np.minimum(ends[:, :1] + np.arange(longest), last)
+
+
+def _together(places: list[Any], size: Sequence[int]) -> Any:
+    """The places in the flattened axes of windows of several axes: a row a window."""
+    found = np.zeros((1, 1), dtype=np.int64)
+    for n, here in zip(size, places, strict=True):
+        joined = found[:, None, :, None] * n + here[None, :, None, :]
+        found = joined.reshape(len(found) * len(here), -1)
+    return found
+
+
+def _lowest(x: Any) -> Any:
+    return -math.inf if dtype_kind(x.dtype) == "f" else np.iinfo(x.dtype).min
 
 
 def _sizes(function: str, x: Any, output_size: Any) -> tuple[int, ...]:
