@@ -17,8 +17,8 @@ WITHOUT_COUNTERPART: dict[str, str] = {
     "contrastive triplet cross_covariance decov discriminative_margin_based_clustering_loss "
     "crf1d argmax_crf1d negative_sampling black_out binary_hierarchical_softmax "
     "binary_accuracy precision recall f1_score classification_summary r2_score",
-    "PyTorch has no such activation function": "crelu maxout sparse_plus sparse_sigmoid sparsemax "
-    "squareplus",
+    "PyTorch has no such activation function": "crelu log1mexp maxout sparse_plus "
+    "sparse_sigmoid sparsemax squareplus",
     "it is one number for each channel or example: dropout is timed": "drop_path spatial_dropout",
     "it is a product or a sum, which are timed": "bias scale",
     "PyTorch has no such normalisation": "batch_renorm decorrelated_batch_norm standardize",

@@ -127,11 +127,14 @@ class WeightNorm(_Reparametrized):
         place = None if axis is None else axis % weight.ndim
         return cls(layer, lock(_norms(weight, place)), name, place)
 
-    def torch_names(self) -> dict[str, str]:
-        """The names of the arrays in PyTorch, which has a parametrization of the weight."""
+    def torch_names(self) -> dict[str, Any]:
+        """The names of the arrays in PyTorch, with its parametrizations and from before these."""
         part = f"parametrizations.{self.name}"
-        own = {f"layer.{self.name}": f"{part}.original1", "magnitude": f"{part}.original0"}
-        return {"layer": "", **own}
+        return {
+            "layer": "",
+            f"layer.{self.name}": (f"{part}.original1", f"~{self.name}_v"),
+            "magnitude": (f"{part}.original0", f"~{self.name}_g"),
+        }
 
     def _weight(self) -> Any:
         v = getattr(self.layer, self.name)
@@ -191,11 +194,20 @@ class SpectralNorm(_Reparametrized):
     eps: float = static(default=1e-12)
     factor: float = static(default=1.0)
 
-    def torch_names(self) -> dict[str, str]:
-        """The names of the arrays in PyTorch, which has a parametrization of the weight."""
+    def torch_names(self) -> dict[str, Any]:
+        """The names of the arrays in PyTorch, with its parametrizations and from before these."""
         part = f"parametrizations.{self.name}"
-        own = {f"layer.{self.name}": f"{part}.original", "u": f"{part}.0._u", "v": f"{part}.0._v"}
-        return {"layer": "", **own}
+        return {
+            "layer": "",
+            f"layer.{self.name}": (f"{part}.original", f"~{self.name}_orig"),
+            "u": (f"{part}.0._u", f"~{self.name}_u"),
+            "v": (f"{part}.0._v", f"~{self.name}_v"),
+        }
+
+    def chainer_names(self) -> dict[str, Any]:
+        """The names of Chainer's link hook, which keeps one of the vectors."""
+        name = {"weight": "W"}.get(self.name, self.name)
+        return {"layer": "", "u": f"{name}_u", "v": None}
 
     @classmethod
     def init(

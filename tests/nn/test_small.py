@@ -63,6 +63,14 @@ def test_where_pieces_meet_the_derivative_is_that_of_a_neighbour(f, x, slope):
     assert fdbr.grad(f)(x) == slope
 
 
+def test_log1mexp_keeps_its_digits_at_both_ends():
+    x = np.array([1e-20, 1e-5, 0.5, 1.0, 40.0, 700.0])
+    expected = [np.log(-np.expm1(-t)) if t < 30 else -np.exp(-t) for t in x]
+    assert_allclose(ops.log1mexp(x), np.array(expected), rtol=1e-14)
+    with np.errstate(all="ignore"):
+        assert ops.log1mexp(np.array([0.0])) == -np.inf
+
+
 def test_a_zero_vector_has_a_gradient():
     x = np.array([[0.0, 0.0], [3.0, 4.0]])
     assert ops.normalize(x).tolist() == [[0, 0], [0.6, 0.8]]
@@ -120,6 +128,20 @@ def test_wrappers_hand_keys_and_successors_on():
     assert_allclose(y, body.train(X, key=KEY)[0], rtol=1e-10)
     assert tree.structure(successor) == tree.structure(layer)
     assert successor == layer
+
+
+def test_wrappers_take_pytorchs_state_of_before_and_after_parametrizations():
+    state = {"bias": np.zeros(2), "weight_g": np.ones((2, 1)), "weight_v": np.ones((2, 3))}
+    layer = nn.WeightNorm.init(None, nn.Linear.init(KEY, 3, 2, dtype=float))
+    loaded = nn.load_torch_state(layer, state)
+    assert_allclose(loaded.plain().weight, np.full((2, 3), 3**-0.5))
+    new = nn.save_torch_state(loaded)
+    assert set(new) == {"bias", *(f"parametrizations.weight.original{i}" for i in (0, 1))}
+    assert nn.load_torch_state(layer, new) == loaded
+    layer = nn.Sequential(nn.SpectralNorm.init(KEY, nn.Linear.init(KEY, 3, 2, dtype=float)))
+    names = {"0.bias", "0.parametrizations.weight.original"}
+    names |= {f"0.parametrizations.weight.0._{vector}" for vector in "uv"}
+    assert set(nn.save_torch_state(layer)) == names
 
 
 def test_standardized_weights_have_mean_0_and_variance_1():

@@ -105,6 +105,8 @@ case(
 unary("squareplus", ANY, lambda x: (x + np.sqrt(x * x + 4)) / 2)
 binary("squareplus", ANY, POSITIVE, lambda x, b: (x + np.sqrt(x * x + b)) / 2, setting="b")
 
+unary("log1mexp", POSITIVE, lambda x: np.log(1 - np.exp(-x)))
+
 # --- of whole axes, with parameters -------------------------------------------------
 
 case(

@@ -188,7 +188,7 @@ REAL: dict[str, str] = {
         "crelu prelu rrelu sparsemax".split(),
         ORDER,
     ),
-    **dict.fromkeys("swish squareplus".split(), SERIES),
+    **dict.fromkeys("swish squareplus log1mexp".split(), SERIES),
     **dict.fromkeys("rfft rfftn ihfft".split(), "it transforms real numbers, by its name"),
     **dict.fromkeys("logaddexp softplus log_sigmoid mish expit logit entr".split(), SERIES),
     **dict.fromkeys("erfinv erfcinv ndtri gamma gammaln digamma polygamma zeta".split(), SERIES),

@@ -10,7 +10,7 @@ from fdbr.kernels.normal import TAIL, TAIL_RATE
 from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
 from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.elementwise.exponential import exp, gaussian
+from fdbr.ops.elementwise.exponential import exp, expm1, gaussian
 from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_slope
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.kinds import elementwise
@@ -24,6 +24,7 @@ __all__ = [
     "gelu",
     "hard_tanh",
     "leaky_relu",
+    "log1mexp",
     "log_sigmoid",
     "mish",
     "relu6",
@@ -36,6 +37,7 @@ __all__ = [
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 _GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
 _GELU_END = 30.0  # from where on the approximation is 0 or the identity, in every dtype
+_LOG_TWO = math.log(2)
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
@@ -244,6 +246,21 @@ def log_sigmoid(xp: Any, x: Array) -> Array:
     if type(x) is np.ndarray and x.size < _LITTLE:
         return -np.logaddexp(-x, 0)
     return clipped(xp, x, -math.inf, 0) - xp.log1p(xp.exp(-xp.abs(x)))
+
+
+@elementwise(x=lambda x: 1 / expm1(x), heavy=True, compound=True)
+def log1mexp(xp: Any, x: Array) -> Array:
+    """``log(1 - exp(-x))`` of positive numbers, without loss of digits, as in JAX.
+
+    >>> from fdbr import ops
+    >>> round(ops.log1mexp(1.0), 6)
+    -0.458675
+    """
+    refuse_complex("log1mexp", x)
+    near = x < _LOG_TWO  # where exp(-x) is next to 1
+    return xp.where(
+        near, xp.log(-xp.expm1(-xp.where(near, x, 1))), xp.log1p(-xp.exp(-xp.where(near, 1, x)))
+    )
 
 
 @elementwise(x=lambda x: 1 / (1 + abs(x)) ** 2, heavy="backward", compound=True)
