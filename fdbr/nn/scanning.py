@@ -75,8 +75,10 @@ def scan(
         told = ", ".join(describe(leaf) for leaf in leaves) or "no array"
         raise ValueError(f"fdbr.nn.scan: xs must have a step at least along axis 0, got {told}")
     if state is None:
-        if not isinstance(cell, RecurrentCell):
-            raise TypeError("fdbr.nn.scan: give the first state of a cell that is no RecurrentCell")
+        if not hasattr(cell, "initial_state"):
+            raise TypeError(
+                "fdbr.nn.scan: give the first state of a cell without a method initial_state"
+            )
         state = cell.initial_state(shapes[0][1:-1])
     options: dict[str, Any] = {"reverse": reverse, "unroll": unroll, "checkpoint": checkpoint}
     if train:

@@ -143,6 +143,53 @@ def test_each_step_of_a_scan_in_training_has_its_own_key():
     assert (stays[0] != stays[1]).any()
 
 
+@fdbr.frozen
+class Deep(nn.Layer):
+    """Two cells, with a normalisation between them that updates its statistics."""
+
+    first: nn.LSTMCell
+    norm: nn.BatchNorm
+    second: nn.ZoneoutLSTMCell
+
+    def initial_state(self, batch_shape):
+        return self.first.initial_state(batch_shape), self.second.initial_state(batch_shape)
+
+    def __call__(self, state, x):
+        one, y = self.first(state[0], x)
+        two, y = self.second(state[1], self.norm(y))
+        return (one, two), y
+
+    def train(self, state, x, *, key=None):
+        (one, y), first = self.first.train(state[0], x)
+        y, norm = self.norm.train(y)
+        (two, y), second = self.second.train(state[1], y, key=key)
+        return ((one, two), y), Deep(first, norm, second)
+
+
+def test_a_cell_of_the_users_is_gone_over_as_well_and_its_successors_carried_on():
+    deep = Deep(
+        cell_of(),
+        nn.BatchNorm.init(None, 2, dtype="float64"),
+        nn.ZoneoutLSTMCell.init(KEY, 2, 2, dtype="float64"),
+    )
+    xs = numbers((3, 4, 3), "float64")
+    state, outs = nn.scan(deep, None, xs)
+    own = deep.initial_state(4)
+    for x, y in zip(xs, outs, strict=True):
+        own, expected = deep(own, x)
+        assert_allclose(y, expected, rtol=1e-12)
+    assert_allclose(state, own, rtol=1e-12)
+    run = lambda deep: nn.scan(deep, None, xs, train=True, key=KEY)
+    (_, outs), successor = run(deep)
+    own, follower = deep.initial_state(4), deep
+    for x, key, y in zip(xs, random.split(KEY, 3), outs, strict=True):
+        (own, expected), follower = follower.train(own, x, key=key)
+        assert_allclose(y, expected, rtol=1e-12)
+    assert_allclose(successor, follower, rtol=1e-12)
+    assert (successor.norm.running_mean != deep.norm.running_mean).all()
+    assert_allclose(fdbr.jit(run, reproducible=True)(deep)[1], follower, rtol=1e-10)
+
+
 def test_dropout_between_layers_leaves_the_last_outputs_whole():
     layer = nn.GRU.init(KEY, 3, 40, 2, dropout=0.5, dtype="float64")
     for x in (numbers((4, 2, 3), "float64"), ragged()):
