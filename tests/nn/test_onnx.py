@@ -2,6 +2,7 @@
 
 import sys
 
+import attrs
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 import fdbr
 from fdbr import nn, ops, tree
 from fdbr.testing import assert_allclose
-from nn.layer_cases import CASES, KEY, numbers
+from nn.layer_cases import CASES, KEY, LayerCase, numbers
 from nn.recorded import recorded
 
 RECORDED = recorded("weights")
@@ -35,10 +36,15 @@ def check(runtime, path, function, *inputs, tolerance=2e-5):
         assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
-WITHOUT = {"MaxPool with indices"}  # whose places have no counterpart
+WITHOUT = {
+    "MaxPool with indices",  # whose places have no counterpart
+    # They ask whether labels are in range.
+    *("Classifier", "Classifier with a loss of its own", "BinaryHierarchicalSoftmax", "CRF1d"),
+}
+PLAIN = [c for c in CASES if c.call is attrs.fields(LayerCase).call.default]
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.name not in WITHOUT], ids=repr)
+@pytest.mark.parametrize("case", [c for c in PLAIN if c.name not in WITHOUT], ids=repr)
 def test_every_layer_gives_the_same_in_onnxruntime(case, runtime, tmp_path):
     inputs = case.inputs("float32")
     if not all(isinstance(leaf, np.ndarray) for leaf in tree.leaves(inputs)):
@@ -165,6 +171,44 @@ def test_parameters_are_initializers_under_pytorchs_names(runtime, tmp_path):
     session = runtime.InferenceSession(tmp_path / "a.onnx", providers=["CPUExecutionProvider"])
     (found,) = session.run(None, {"input": RECORDED["net"]["x"]})
     assert_allclose(found, RECORDED["net"]["y"], rtol=1e-5, atol=1e-6)
+
+
+BATCHED = {
+    "a net": (net, (2, 3, 3)),
+    "an encoder": (lambda: nn.TransformerEncoderLayer.init(KEY, 4, 2, 8), (3, 4)),
+    "a network over time": (lambda: nn.Lambda(recurrent), (3, 4)),
+    "means over the batch": (lambda: nn.Lambda(lambda x: (x - x.mean(0), x.sum() / len(x))), (3,)),
+    "examples side by side": (lambda: nn.Lambda(lambda x: x.reshape(-1)[None]), (3,)),
+}
+CELLS = nn.GRU.init(KEY, 4, 2, batch_first=True)
+
+
+def recurrent(x):
+    return CELLS(x)[0]
+
+
+@pytest.mark.parametrize("name", BATCHED)
+def test_batches_of_any_size_are_computed(name, runtime, tmp_path):
+    make, shape = BATCHED[name]
+    model = make()
+    path = tmp_path / "a.onnx"
+    nn.export_onnx(model, numbers((1, *shape), "float32"), path, dynamic_batch=True)
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert session.get_inputs()[0].shape == ["batch", *shape]
+    for size in (1, 2, 7):
+        x = numbers((size, *shape), "float32", size)
+        found = session.run(None, {"input": x})
+        for one, other in zip(found, tree.leaves(model(x)), strict=True):
+            assert one.shape == np.shape(other)
+            assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+
+
+def test_what_depends_on_the_size_of_the_batch_otherwise_is_refused(runtime, tmp_path):
+    function = lambda x: ops.stack([row.sum() for row in x])
+    with pytest.raises(ValueError, match="no program for batches of any size"):
+        nn.export_onnx(function, X, tmp_path / "a.onnx", dynamic_batch=True)
+    with pytest.raises(ValueError, match="a first axis, of at least one example"):
+        nn.export_onnx(ops.relu, X[:0], tmp_path / "a.onnx", dynamic_batch=True)
 
 
 def test_pytorchs_files_are_loaded(runtime, tmp_path):

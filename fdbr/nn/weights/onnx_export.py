@@ -17,6 +17,7 @@ from fdbr.effects import without_effects
 from fdbr.messages import describe, name_of
 from fdbr.nn.weights import onnx_shapes
 from fdbr.nn.weights.naming import Entry, filled, host
+from fdbr.nn.weights.onnx_batches import SIZES, for_any_batch, resized
 from fdbr.nn.weights.onnx_graph import Graph, Unsupported
 from fdbr.nn.weights.onnx_ops import WRITERS
 from fdbr.nn.weights.torch_state import torch_entries
@@ -28,7 +29,7 @@ _OPSET = 18
 _LARGEST = 2**31 - 2**20  # bytes; protobuf takes no more
 
 
-def export_onnx(model: Any, inputs: Any, path: str | Path) -> None:
+def export_onnx(model: Any, inputs: Any, path: str | Path, *, dynamic_batch: bool = False) -> None:
     """Write a model as a program of ONNX, which other runtimes run.
 
     The model is called once, as for inference; the operations that it does become nodes (of
@@ -46,6 +47,9 @@ def export_onnx(model: Any, inputs: Any, path: str | Path) -> None:
         results ``output``, or ``output_0`` and so on.
     path
         The file, which is written whole or not at all.
+    dynamic_batch
+        Whether the first axis of all inputs is that of the examples, of which there may be any
+        number.  The model is called for batches of some sizes then.
 
     Raises
     ------
@@ -72,11 +76,17 @@ def export_onnx(model: Any, inputs: Any, path: str | Path) -> None:
     for leaf in tree.leaves(given):
         if isinstance(leaf, Tracer) or not is_array(leaf):
             raise TypeError(f"fdbr.nn.export_onnx: inputs must be arrays, got {describe(leaf)}")
-    graph = Graph(libraries.optional("nn.export_onnx", "onnx", "onnx"))
+    onnx = libraries.optional("nn.export_onnx", "onnx", "onnx")
     parameters = [e for e in torch_entries(model) if is_array(e.leaf)]
-    program = _captured(model, given, [entry.number for entry in parameters])
+    calls = [resized(given, size) for size in SIZES] if dynamic_batch else [given]
+    places = [entry.number for entry in parameters]
     try:
-        made = _model(graph, program, parameters, name_of(model))
+        programs = [_captured(model, call, places) for call in calls]
+        found = [
+            _model(Graph(onnx, shared=not dynamic_batch), program, parameters, name_of(model))
+            for program in programs
+        ]
+        made = for_any_batch(onnx, found) if dynamic_batch else found[0]
     except Unsupported as error:
         raise ValueError(
             f"fdbr.nn.export_onnx: {name_of(model)} cannot be written, as ONNX has no {error}; "

@@ -22,10 +22,12 @@ class Graph:
     ----------
     onnx
         The library.
+    shared
+        Whether constants that are equal are one.
     """
 
-    def __init__(self, onnx: Any) -> None:
-        self.onnx = onnx
+    def __init__(self, onnx: Any, shared: bool = True) -> None:
+        self.onnx, self._shared = onnx, shared
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self.names: dict[Variable, str] = {}
@@ -62,7 +64,7 @@ class Graph:
         array = np.asarray(to_numpy(value))
         array = np.asarray(array if dtype is None else array.astype(dtype))
         key = (id(value) if array.size > 8 else array.tobytes(), array.dtype, array.shape)
-        if key not in self._constants:
+        if key not in self._constants or (array.size <= 8 and not self._shared):
             self.code(array.dtype)
             self._kept.append(value)
             tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array))
