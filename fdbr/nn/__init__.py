@@ -46,6 +46,26 @@ from fdbr.nn.lstm_variants import PeepholeLSTMCell, ZoneoutLSTMCell
 from fdbr.nn.normalization import GroupNorm, LayerNorm, RMSNorm
 from fdbr.nn.padding import Pad
 from fdbr.nn.pooling import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Flatten, LPPool, MaxPool
+from fdbr.nn.pooling_dimensions import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    LPPool1d,
+    LPPool2d,
+    LPPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
+)
 from fdbr.nn.recurrent import GRU, LSTM, RNN
 from fdbr.nn.recurrent_cells import GRUCell, LSTMCell, MGUCell, RNNCell
 from fdbr.nn.renormalization import BatchRenorm, DecorrelatedBatchNorm
@@ -68,6 +88,24 @@ from fdbr.nn.windows import Fold, Unfold
 
 __all__ = [
     "AdaptiveAvgPool",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "LPPool1d",
+    "LPPool2d",
+    "LPPool3d",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
     "AdaptiveMaxPool",
     "AlphaDropout",
     "AvgPool",

@@ -1,16 +1,18 @@
 """Layers that pool: one number for each window of an array's spatial axes.
 
-None of them has parameters: they are made by their names, with settings alone.
+None of them has parameters: they are made by their names, with settings alone.  An integer as
+kernel is for all axes after the first two; the layers of `fdbr.nn.pooling_dimensions`, as
+``MaxPool2d``, take it for a number of last axes, so that they pool examples without a batch, too.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from fdbr import ops
 from fdbr.messages import describe
 from fdbr.nn.layer import Layer
-from fdbr.nn.settings import setting
+from fdbr.nn.settings import for_axes, setting
 from fdbr.tree import frozen
 from fdbr.whereabouts import placed
 
@@ -32,6 +34,8 @@ class MaxPool(Layer):
     (5, 2, 4, 4)
     """
 
+    _dimensions: ClassVar[int | None] = None
+
     kernel_size: int | Sequence[int] = setting()
     stride: int | Sequence[int] | None = setting(default=None)
     padding: Any = setting(default=0)
@@ -44,7 +48,7 @@ class MaxPool(Layer):
         """The largest elements, and their places where ``return_indices`` asks for them."""
         return ops.max_pool(
             x,
-            self.kernel_size,
+            for_axes(self.kernel_size, self._dimensions),
             self.stride,
             self.padding,
             self.dilation,
@@ -69,6 +73,8 @@ class AvgPool(Layer):
     (5, 2, 4, 4)
     """
 
+    _dimensions: ClassVar[int | None] = None
+
     kernel_size: int | Sequence[int] = setting()
     stride: int | Sequence[int] | None = setting(default=None)
     padding: Any = setting(default=0)
@@ -80,7 +86,7 @@ class AvgPool(Layer):
         """The means."""
         return ops.avg_pool(
             x,
-            self.kernel_size,
+            for_axes(self.kernel_size, self._dimensions),
             self.stride,
             self.padding,
             ceil_mode=self.ceil_mode,
@@ -104,6 +110,8 @@ class LPPool(Layer):
     array([[[5.]]])
     """
 
+    _dimensions: ClassVar[int | None] = None
+
     norm_type: float = setting()
     kernel_size: int | Sequence[int] = setting()
     stride: int | Sequence[int] | None = setting(default=None)
@@ -112,7 +120,11 @@ class LPPool(Layer):
     def __call__(self, x: Any) -> Any:
         """The norms."""
         return ops.lp_pool(
-            x, self.norm_type, self.kernel_size, self.stride, ceil_mode=self.ceil_mode
+            x,
+            self.norm_type,
+            for_axes(self.kernel_size, self._dimensions),
+            self.stride,
+            ceil_mode=self.ceil_mode,
         )
 
 
@@ -131,11 +143,13 @@ class AdaptiveAvgPool(Layer):
     (5, 2, 1, 1)
     """
 
+    _dimensions: ClassVar[int | None] = None
+
     output_size: int | Sequence[int | None] = setting()
 
     def __call__(self, x: Any) -> Any:
         """The means."""
-        return ops.adaptive_avg_pool(x, self.output_size)
+        return ops.adaptive_avg_pool(x, for_axes(self.output_size, self._dimensions))
 
 
 @frozen
@@ -155,12 +169,15 @@ class AdaptiveMaxPool(Layer):
     (5, 2, 3, 2)
     """
 
+    _dimensions: ClassVar[int | None] = None
+
     output_size: int | Sequence[int | None] = setting()
     return_indices: bool = setting(default=False)
 
     def __call__(self, x: Any) -> Any:
         """The largest elements, and their places where ``return_indices`` asks for them."""
-        return ops.adaptive_max_pool(x, self.output_size, return_indices=self.return_indices)
+        size = for_axes(self.output_size, self._dimensions)
+        return ops.adaptive_max_pool(x, size, return_indices=self.return_indices)
 
 
 @frozen

@@ -4,11 +4,11 @@ None of them has parameters: they are made by their names, with settings alone.
 """
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from fdbr import ops
 from fdbr.nn.layer import Layer
-from fdbr.nn.settings import setting
+from fdbr.nn.settings import for_axes, setting
 from fdbr.tree import frozen
 
 __all__ = ["ChannelShuffle", "MaxUnpool", "PixelShuffle", "PixelUnshuffle", "Upsample"]
@@ -133,6 +133,8 @@ class MaxUnpool(Layer):
     array([[[0., 3., 2., 0.]]])
     """
 
+    _dimensions: ClassVar[int | None] = None
+
     kernel_size: int | Sequence[int] = setting()
     stride: int | Sequence[int] | None = setting(default=None)
     padding: Any = setting(default=0)
@@ -143,7 +145,7 @@ class MaxUnpool(Layer):
         return ops.max_unpool(
             x,
             indices,
-            self.kernel_size,
+            for_axes(self.kernel_size, self._dimensions),
             self.stride,
             self.padding,
             output_size,

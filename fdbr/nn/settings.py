@@ -3,8 +3,9 @@
 from typing import Any
 
 from fdbr.tree import static
+from fdbr.whereabouts import placed
 
-__all__ = ["setting"]
+__all__ = ["for_axes", "setting"]
 
 
 def setting(**options: Any) -> Any:
@@ -14,3 +15,15 @@ def setting(**options: Any) -> Any:
 
 def _settled(value: Any) -> Any:
     return tuple(map(_settled, value)) if isinstance(value, list | tuple) else value
+
+
+def for_axes(value: Any, dimensions: int | None) -> Any:
+    """A setting for each of a known number of spatial axes; as it is where there is none."""
+    if dimensions is None:
+        return value
+    if not isinstance(value, tuple):
+        return (value,) * dimensions
+    if len(value) != dimensions:
+        message = f"fdbr.nn: {value} must be an integer, or {dimensions}, one for each spatial axis"
+        raise ValueError(placed(message))
+    return value

@@ -23,3 +23,21 @@ case(
     lambda dtype: nn.MaxUnpool(2),
     lambda dtype: (numbers((1, 2, 2), dtype), np.array([[[1, 2], [0, 3]]])),
 )
+
+
+for _n in (1, 2, 3):
+    for _name, _settings in (
+        ("MaxPool", (2, 1)),
+        ("AvgPool", (2, 1)),
+        ("LPPool", (2, 2)),
+        ("AdaptiveAvgPool", (2,)),
+        ("AdaptiveMaxPool", (2,)),
+    ):
+        _layer = getattr(nn, f"{_name}{_n}d")(*_settings)
+        case(f"{_name}{_n}d", lambda dtype, layer=_layer: layer, [(1, 3, 2, 2)[: _n + 1]])
+    _layer, _shape = getattr(nn, f"MaxUnpool{_n}d")(2), (2, *(1,) * _n)
+    case(
+        f"MaxUnpool{_n}d",
+        lambda dtype, layer=_layer: layer,
+        lambda dtype, shape=_shape: (numbers(shape, dtype), np.ones(shape, int)),
+    )
