@@ -9,7 +9,7 @@ from torch.nn import functional
 from torchvision.models.googlenet import BasicConv2d, GoogLeNet, Inception, InceptionAux
 from torchvision.models.resnet import Bottleneck, ResNet
 
-__all__ = ["BERT", "GPT2", "chainer_googlenet", "chainer_resnet50", "se_resnet"]
+__all__ = ["BERT", "GPT2", "Biased", "chainer_googlenet", "chainer_resnet50", "se_resnet"]
 
 DEPTHS = {"50": [3, 4, 6, 3], "101": [3, 4, 23, 3], "152": [3, 8, 36, 3]}
 
@@ -56,11 +56,14 @@ def in_chainers_way(model: Any) -> Any:
 
 
 class Biased(BasicConv2d):
-    """A convolution with a bias, and no batch normalisation."""
+    """A convolution with a bias and no batch normalisation, of a share of the channels."""
+
+    part = 1
 
     def __init__(self, inputs: int, outputs: int, **settings: Any) -> None:
         nn.Module.__init__(self)
-        self.conv = nn.Conv2d(inputs, outputs, **settings)
+        inputs = inputs if inputs == 3 else inputs // self.part
+        self.conv = nn.Conv2d(inputs, outputs // self.part, **settings)
 
     def forward(self, x: Any) -> Any:
         """The rectified result."""

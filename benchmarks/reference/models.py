@@ -70,6 +70,16 @@ def _googlenet() -> Any:
     return model
 
 
+def _chainer_googlenet() -> Any:
+    models_in_torch.Biased.part = 8
+    model = models_in_torch.chainer_googlenet(CLASSES)
+    models_in_torch.Biased.part = 1
+    model.aux1 = model.aux2 = None
+    model.aux_logits = False
+    model.fc = nn.Linear(128, CLASSES)
+    return model
+
+
 def _convnext() -> Any:
     settings = [(4, 8, 1), (8, 16, 1), (16, 32, 2), (32, None, 1)]
     return ConvNeXt([CNBlockConfig(*s) for s in settings], num_classes=CLASSES)
@@ -87,6 +97,7 @@ IMAGES: dict[str, tuple[Any, int]] = {
     ),
     "SEResNet50": (lambda: _resnet(models_in_torch.Excited, [1, 2, 1, 1]), 32),
     "GoogLeNet": (_googlenet, 65),
+    "GoogLeNet of Chainer": (_chainer_googlenet, 49),
     "MobileNet_V3_Large": (
         lambda: mobilenet_v3_large(num_classes=CLASSES, width_mult=0.25, dropout=0.0),
         33,

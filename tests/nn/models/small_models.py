@@ -24,6 +24,10 @@ IMAGES: dict[str, tuple[int, dict[str, Any]]] = {
     ),
     "SEResNet50": (32, {"width": 8, "depths": (1, 2, 1, 1)}),
     "GoogLeNet": (65, {"width": 8, "dropout": 0.0, "dropout_aux": 0.0}),
+    "GoogLeNet of Chainer": (
+        49,
+        {"width": 8, "dropout": 0.0, "aux_logits": False, "chainer": True},
+    ),
     "MobileNet_V3_Large": (33, {"width": 0.25, "dropout": 0.0}),
     "MobileNet_V3_Small": (32, {"width": 0.25, "dropout": 0.0}),
     "ConvNeXt_Tiny": (37, {"width": 4, "depths": (1, 1, 2, 1), "stochastic_depth_prob": 0.0}),
