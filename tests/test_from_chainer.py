@@ -1,20 +1,15 @@
 """Every name of Chainer's has its row in docs/from-chainer.json, and leads somewhere."""
 
-import importlib
 import inspect
-import json
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
+from tables import check_row, reasons, rows, table
 
 import fdbr
 from fdbr import nn, ops, random, tree
 
-DOCS = Path(fdbr.__file__).parents[1] / "docs"
-TABLE = json.loads((DOCS / "from-chainer.json").read_text())
-ROWS = [(kind, name, row) for kind, rows in TABLE.items() for name, row in rows.items()]
+ROWS = rows("from-chainer")
 COUNTS = {
     "functions": 216,
     "links": 62,
@@ -29,49 +24,17 @@ COUNTS = {
 """How many names Chainer 7.8.1 has in each list."""
 
 
-def resolved(path):
-    """What a dotted path leads to."""
-    parts = path.split(".")
-    value = importlib.import_module(parts[0])
-    for i, part in enumerate(parts[1:], 2):
-        if not hasattr(value, part):
-            importlib.import_module(".".join(parts[:i]))
-        value = getattr(value, part)
-    return value
-
-
-def anchors(page):
-    """The anchors of a page's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.*)$", (DOCS / page).read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
 def test_every_name_of_a_list_has_a_row():
-    assert {kind: len(TABLE[kind]) for kind in COUNTS} == COUNTS
+    assert {kind: len(part) for kind, part in table("from-chainer").items()} == COUNTS
 
 
 @pytest.mark.parametrize(("kind", "name", "row"), ROWS, ids=lambda value: str(value)[:40])
 def test_a_row_leads_somewhere_or_says_why_not(kind, name, row):
-    if isinstance(row, str):
-        row = {"path": row}
-    assert row.keys() <= {"path", "how", "none", "differs"}
-    assert len(row.keys() & {"path", "how", "none"}) == 1
-    if "path" in row:
-        value = resolved(row["path"])
-        public = row["path"].rpartition(".")[0]
-        assert inspect.isclass(resolved(public)) or row["path"].split(".")[-1] in dir(
-            resolved(public)
-        )
-        assert value is not None
-    elif "how" in row:
-        page, _, anchor = row["how"].partition("#")
-        assert anchor in anchors(page)
-    else:
-        assert len(row["none"]) > 20
+    check_row(row)
 
 
 def test_hardly_anything_has_no_counterpart():
-    assert sum(isinstance(row, dict) and "none" in row for _, _, row in ROWS) <= 6
+    assert len(reasons("from-chainer")) <= 6
 
 
 KEY = random.key(0)

@@ -1,0 +1,67 @@
+"""Every module and function of torch.nn has its row in docs/from-pytorch.json."""
+
+import inspect
+
+import pytest
+from tables import check_row, reasons, rows, table
+
+from fdbr import ops
+
+ROWS = rows("from-pytorch")
+
+
+@pytest.mark.parametrize(("kind", "name", "row"), ROWS, ids=lambda value: str(value)[:40])
+def test_a_row_leads_somewhere_or_says_why_not(kind, name, row):
+    check_row(row)
+
+
+def test_hardly_anything_has_no_counterpart():
+    assert len(reasons("from-pytorch")) <= 12
+
+
+def test_there_is_a_row_for_whatever_this_version_of_pytorch_has():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    modules = {
+        name
+        for name, value in vars(torch.nn).items()
+        if inspect.isclass(value) and issubclass(value, torch.nn.Module)
+    }
+    known = table("from-pytorch")["torch.nn"].keys()
+    newer = modules - known
+    assert not newer or torch.__version__ > "2.13.1", newer
+
+
+# PyTorch's names of arguments, by which its users call the functions of the same name.
+KEYWORDS = {
+    "avg_pool": "kernel_size stride padding ceil_mode count_include_pad divisor_override",
+    "binary_cross_entropy": "weight reduction",
+    "binary_cross_entropy_with_logits": "weight reduction pos_weight",
+    "celu": "alpha",
+    "conv": "weight bias stride padding dilation groups",
+    "conv_transpose": "weight bias stride padding output_padding groups dilation",
+    "cross_entropy": "weight ignore_index reduction label_smoothing",
+    "ctc_loss": "input_lengths target_lengths blank reduction zero_infinity",
+    "elu": "alpha",
+    "fold": "output_size kernel_size dilation padding stride",
+    "gelu": "approximate",
+    "grid_sample": "grid mode padding_mode align_corners",
+    "hard_tanh": "min_val max_val",
+    "huber_loss": "reduction delta weight",
+    "interpolate": "size scale_factor mode align_corners antialias",
+    "leaky_relu": "negative_slope",
+    "max_pool": "kernel_size stride padding dilation ceil_mode return_indices",
+    "nll_loss": "weight ignore_index reduction",
+    "normalize": "p eps",
+    "pixel_shuffle": "upscale_factor",
+    "scaled_dot_product_attention": "attn_mask dropout_p is_causal scale enable_gqa",
+    "smooth_l1_loss": "reduction beta",
+    "softplus": "beta threshold",
+    "triplet_margin_loss": "margin p eps swap reduction",
+    "unfold": "kernel_size dilation padding stride",
+}
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_functions_take_the_names_of_pytorchs_arguments(name):
+    taken = inspect.signature(getattr(ops, name)).parameters
+    assert set(KEYWORDS[name].split()) <= taken.keys()
