@@ -41,7 +41,7 @@ from fdbr.nn.inception_bn import InceptionBN
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.nn.local import DepthwiseConv, LocalConv
-from fdbr.nn.lora import LoRA, lora, merge_lora
+from fdbr.nn.low_rank import LoRA, lora, merge_lora
 from fdbr.nn.lstm_variants import PeepholeLSTMCell, ZoneoutLSTMCell
 from fdbr.nn.normalization import GroupNorm, LayerNorm, RMSNorm
 from fdbr.nn.padding import Pad

@@ -309,10 +309,8 @@ class MultiHeadAttention(Layer):
     def _with_weights(
         self, q: Any, k: Any, v: Any, mask: Any, causal: Any, average: Any, rate: float, key: Any
     ) -> Any:
-        shape = (*q.shape[:-1], k.shape[-2])
-        places = _past(*shape[-2:]) if causal else None
         weights, alive = attention_weights(
-            q, k, joined_masks(mask, places), None, q.shape[-1] ** -0.5
+            q, k, mask, q.shape[-1] ** -0.5, right=0 if causal else None
         )
         if alive is not None:
             weights = ops.where(alive, weights, 0)

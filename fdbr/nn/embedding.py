@@ -9,7 +9,6 @@ from fdbr.backend import array_module, lock
 from fdbr.messages import describe, integer
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
-from fdbr.transforms import stop_gradient
 from fdbr.tree import buffer, frozen, static
 from fdbr.whereabouts import placed
 
@@ -102,18 +101,9 @@ class Embed(Layer):
         TypeError, ValueError
             If ``x`` holds other numbers than integers, or such as the table does not have.
         """
-        x = ops.asarray(x)
-        if self.ignore_label is None:
-            out = ops.embed(self.weight, x)
-        else:
-            ignored = x == self.ignore_label
-            out = ops.embed(self.weight, ops.where(ignored, 0, x))
-            out = ops.where(ops.expand_dims(ignored, axis=-1), 0, out)
-        if self.padding_idx is None:
-            return out
-        row = self.padding_idx % self.weight.shape[0]
-        padding = ops.expand_dims(x == row, axis=-1)
-        return ops.where(padding, stop_gradient(self.weight[row]), out)
+        return ops.embed(
+            self.weight, x, padding_idx=self.padding_idx, ignore_label=self.ignore_label
+        )
 
     def attend(self, x: Any) -> Any:
         """The product of each vector with each row: the logits of a model whose tables are tied.

@@ -8,7 +8,7 @@ import scipy.special as sp
 
 from fdbr import ops
 from fdbr.backend import array_module
-from ops.cases import ANY, CASES, _array, case, grid
+from ops.cases import ANY, CASES, _array, case, grid, integers
 from ops.cases_networks import KEY, attended, dropped
 from ops.seeds import several
 
@@ -113,6 +113,23 @@ case(
         dropout_key=array_module(q).asarray(KEY),
     ),
     "blocks, grouped, dropout",
+)
+
+# --- tables -------------------------------------------------------------------------
+
+case(
+    "embed",
+    st.tuples(_array((3, 2), ANY), integers((4,), -1, 2)),
+    lambda w, i: np.where((i == -1)[:, None], 0, w[i]),
+    lambda w, i: ops.embed(w, i, ignore_label=-1),
+    "a label that is ignored",
+)
+case(
+    "embed",
+    st.tuples(_array((3, 2), ANY), integers((4,), 0, 1)),
+    lambda w, i: w[i],
+    lambda w, i: ops.embed(w, i, padding_idx=2),
+    "padding",
 )
 
 # --- places -------------------------------------------------------------------------

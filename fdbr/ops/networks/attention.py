@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array, array_module
+from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.core import Tracer
 from fdbr.messages import describe, integer, integers
 from fdbr.ops.creation import floating
@@ -14,7 +14,6 @@ from fdbr.ops.networks.attention_blocks import How, block_attention
 from fdbr.ops.networks.attention_weights import (
     attention_weights,
     checked_mask,
-    seen_places,
     times_grouped,
 )
 from fdbr.ops.networks.dropout import dropout
@@ -22,10 +21,12 @@ from fdbr.ops.shape import expand_dims, reshape
 
 __all__ = ["scaled_dot_product_attention"]
 
-_MANY, _LONG = 1 << 23, 1 << 18  # weights in all, and of one head, from which on blocks are made
+_SHORT, _LONG = 1 << 18, 1 << 22  # weights of one head, from which on blocks are made
+_MANY = 1 << 25  # and those of all heads, for the smaller one of these
 _NAME = "fdbr.ops.scaled_dot_product_attention"
 
 
+@where_it_lies
 def scaled_dot_product_attention(
     query: Array,
     key: Any,
@@ -120,8 +121,9 @@ def scaled_dot_product_attention(
     if _by_blocks(query, key, value, shape, block_size):
         how = How(factor, left, right, False, False, float(dropout_p), (), block_size)
         return _blockwise(query, key, value, mask, dropout_key, groups, how)
-    seen = seen_places(query, shape[-2:], left, right)
-    weights, alive = attention_weights(query, key, mask, seen, factor, groups)
+    weights, alive = attention_weights(
+        query, key, mask, factor, left=left, right=right, groups=groups
+    )
     if dropout_p:
         weights = dropout(weights, dropout_p, key=dropout_key)
     out = times_grouped(weights, value, groups)
@@ -133,7 +135,8 @@ def _by_blocks(query: Any, key: Any, value: Any, shape: Any, size: int | None) -
     dtypes = {query.dtype, key.dtype, value.dtype}
     if len(dtypes) > 1 or query.dtype.char not in "fd" or not math.prod((*shape, *value.shape)):
         return False
-    return size is not None or (math.prod(shape) >= _MANY and shape[-2] * shape[-1] >= _LONG)
+    each = shape[-2] * shape[-1]
+    return size is not None or each >= _LONG or (each >= _SHORT and math.prod(shape) >= _MANY)
 
 
 def _blockwise(

@@ -17,7 +17,7 @@ from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.kinds import constant, fit, opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.networks.activation import exp_in_place
-from fdbr.ops.networks.attention_weights import attention_weights, seen_places
+from fdbr.ops.networks.attention_weights import attention_weights
 from fdbr.ops.philox import random_words
 from fdbr.ops.products import matmul
 from fdbr.ops.shape import matrix_transpose, reshape
@@ -379,10 +379,10 @@ class _Whole:
 
     def __init__(self, query: Any, key: Any, value: Any, mask: Any, seed: Any, how: How) -> None:
         self.query, self.key, self.value, self.how = query, key, value, how
-        shape = query.shape[-2], key.shape[-2]
-        seen = seen_places(query, shape, how.left, how.right)
         own = mask if how.masked else None
-        weights, alive = attention_weights(query, key, own, seen, how.scale)
+        weights, alive = attention_weights(
+            query, key, own, how.scale, left=how.left, right=how.right
+        )
         self.weights = weights if alive is None else where(alive, weights, 0)
         self.keep = None
         if how.rate:

@@ -17,16 +17,27 @@ __all__ = ["attention_weights", "checked_mask", "joined_masks", "seen_places", "
 
 
 def attention_weights(
-    query: Any, key: Any, mask: Any, seen: Any, scale: float, groups: int = 0
+    query: Any,
+    key: Any,
+    mask: Any,
+    scale: float,
+    *,
+    left: int | None = None,
+    right: int | None = None,
+    groups: int = 0,
 ) -> tuple[Any, Any]:
     """The weights, and which queries see a key at all; `None` for all of them.
 
     The weights of a query that sees none are those without any mask.
     """
     scores = times_grouped(query * scale, matrix_transpose(key), groups)
-    if not scores.shape[-1] or (mask is None and seen is None):
-        return softmax(scores) if scores.shape[-1] else scores, None
-    if mask is None and bool(seen.any(-1).all()):
+    queries, keys = scores.shape[-2:]
+    if not keys:
+        return scores, None
+    seen = seen_places(query, (queries, keys), left, right)
+    if mask is None and seen is None:
+        return softmax(scores), None
+    if mask is None and (left is None or queries - left <= keys):  # all see some key
         xp = array_module(scores)
         hidden = xp.full(seen.shape, -math.inf, dtype=scores.dtype)
         hidden = xp.where(seen, xp.zeros_like(hidden), hidden)

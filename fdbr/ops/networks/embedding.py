@@ -2,17 +2,28 @@
 
 import numpy as np
 
-from fdbr.backend import Array, array_module
-from fdbr.messages import describe
+from fdbr.backend import Array, array_module, where_it_lies
+from fdbr.core import stop_gradient
+from fdbr.messages import describe, integer
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import beside
+from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.places import within
 from fdbr.ops.indexing.table_rows import rows_at
+from fdbr.ops.shape import reshape
 
 __all__ = ["embed"]
 
 
-def embed(weight: Array, indices: Array, /) -> Array:
+@where_it_lies
+def embed(
+    weight: Array,
+    indices: Array,
+    /,
+    *,
+    padding_idx: int | None = None,
+    ignore_label: int | None = None,
+) -> Array:
     """The rows of a table that integers name: ``weight[indices]``, with a fast derivative.
 
     Parameters
@@ -21,6 +32,10 @@ def embed(weight: Array, indices: Array, /) -> Array:
         The table, shape ``(count, *row)``.
     indices
         Integers in ``0 … count - 1``, of any shape.
+    padding_idx
+        A row that has no derivative, as in PyTorch; a negative number counts from the end.
+    ignore_label
+        An integer, in the table or not, that gives zeros, as in Chainer.
 
     Returns
     -------
@@ -32,7 +47,7 @@ def embed(weight: Array, indices: Array, /) -> Array:
     TypeError
         If the indices are not integers.
     ValueError
-        If the table has no axis of rows, or an index is out of its range.
+        If the table has no axis of rows, or an index or ``padding_idx`` is out of its range.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -46,8 +61,26 @@ def embed(weight: Array, indices: Array, /) -> Array:
         raise ValueError(f"fdbr.ops.embed: weight must have an axis of rows: {describe(weight)}")
     if indices.dtype.kind not in "iu":
         raise TypeError(f"fdbr.ops.embed: indices must be integers, not {describe(indices)}")
+    if ignore_label is not None:
+        ignored = indices == integer("fdbr.ops.embed", "ignore_label", ignore_label)
+        rows = embed(weight, where(ignored, 0, indices), padding_idx=padding_idx)
+        return where(_beside_rows(ignored, weight), 0, rows)
     if array_module(weight) is not np:
         count = weight.shape[0]
         indices = within(indices, least=0, count=count, name="embed", error=ValueError)
         indices = beside(indices, weight)
-    return rows_at(weight, indices)
+    if padding_idx is None:
+        return rows_at(weight, indices)
+    row = integer("fdbr.ops.embed", "padding_idx", padding_idx)
+    count = weight.shape[0]
+    if not -count <= row < count:
+        raise ValueError(
+            f"fdbr.ops.embed: padding_idx {row} is no row of {describe(weight)}; for an integer "
+            "outside the table that gives zeros, give it as ignore_label"
+        )
+    padding = _beside_rows(indices == row % count, weight)
+    return where(padding, stop_gradient(weight[row]), rows_at(weight, indices))
+
+
+def _beside_rows(marks: Array, weight: Array) -> Array:
+    return reshape(marks, (*marks.shape, *(1,) * (weight.ndim - 1)))

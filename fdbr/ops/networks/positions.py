@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from fdbr.backend import Array, array_module
+from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.messages import describe, integer
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import astype
@@ -13,6 +13,7 @@ from fdbr.ops.shape import concat, expand_dims, reshape, stack
 __all__ = ["rotary_embedding", "sinusoidal_embedding"]
 
 
+@where_it_lies
 def sinusoidal_embedding(
     positions: Array, width: int, *, base: float = 10_000.0, interleaved: bool = True
 ) -> Any:
@@ -56,6 +57,7 @@ def sinusoidal_embedding(
     return concat([sin(angles), cos(angles)], axis=-1)
 
 
+@where_it_lies
 def rotary_embedding(
     x: Array,
     positions: Array = None,

@@ -22,7 +22,7 @@ _PROJECTIONS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weig
 
 @frozen
 class LowRank:
-    """What is added to a weight: ``scale * lora_B @ lora_A``.
+    """A matrix that is added to a weight: ``scale * lora_B @ lora_A``.
 
     Attributes
     ----------
