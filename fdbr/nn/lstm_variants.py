@@ -6,7 +6,7 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.messages import integer
-from fdbr.nn.recurrent_cells import Initializer, RecurrentCell, drawn, initial, made
+from fdbr.nn.recurrent_cell import Initializer, RecurrentCell, drawn, initial, made
 from fdbr.ops.networks.cells import LSTM, Kind
 from fdbr.tree import frozen, static
 

@@ -9,7 +9,8 @@ from fdbr.backend import array_module, lock
 from fdbr.loops.scanning import scan
 from fdbr.messages import describe, integer
 from fdbr.nn.layer import Layer
-from fdbr.nn.recurrent_cells import GRUCell, Initializer, LSTMCell, RNNCell, promoted
+from fdbr.nn.recurrent_cell import Initializer, promoted
+from fdbr.nn.recurrent_cells import GRUCell, LSTMCell, RNNCell
 from fdbr.ops.networks.n_step import check_rate, check_states, n_step
 from fdbr.tree import frozen, static
 from fdbr.whereabouts import placed

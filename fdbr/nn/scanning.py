@@ -6,7 +6,7 @@ from typing import Any
 from fdbr import random, tree
 from fdbr.loops.scanning import scan as scan_rows
 from fdbr.messages import describe
-from fdbr.nn.recurrent_cells import RecurrentCell
+from fdbr.nn.recurrent_cell import RecurrentCell
 
 __all__ = ["scan"]
 

@@ -8,7 +8,7 @@ from fdbr import ops
 from fdbr.backend import array_module, lock
 from fdbr.messages import describe, integer
 from fdbr.nn.layer import Layer
-from fdbr.nn.recurrent_cells import Initializer, drawn
+from fdbr.nn.recurrent_cell import Initializer, drawn
 from fdbr.tree import frozen
 from fdbr.whereabouts import placed
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr import nn, ops, random, tree
+from fdbr import nn, random, tree
 from fdbr.testing import assert_allclose
 from nn.layer_cases import KEY, numbers
 
@@ -110,6 +110,60 @@ def test_a_state_that_is_handed_on_gives_what_the_whole_sequence_gives():
         first, state = layer(xs[:2])
         second, state = layer(xs[2:], state)
         assert_allclose((np.concatenate([first, second]), state), layer(xs), rtol=1e-12)
+
+
+# --- by hand ------------------------------------------------------------------------
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def given(count=1):
+    """An input, and the states of some children or steps before."""
+    parts = [numbers((4, 2), "float64", seed) for seed in range(2 * count)]
+    return numbers((4, 3), "float64"), list(zip(parts[::2], parts[1::2], strict=True))
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_peepholes_are_those_of_the_paper_and_of_chainer(diagonal):
+    cell, (x, [(h, c)]) = cell_of("PeepholeLSTMCell", diagonal=diagonal), given()
+    sums = x @ cell.weight_ih.T + cell.bias_ih + h @ cell.weight_hh.T + cell.bias_hh
+    i, f, g, o = np.split(sums, 4, axis=1)
+    seen = (lambda w, c: w * c) if diagonal else (lambda w, c: c @ w.T)
+    i, f = sigmoid(i + seen(cell.weight_ci, c)), sigmoid(f + seen(cell.weight_cf, c))
+    c = f * c + i * np.tanh(g)
+    h = sigmoid(o + seen(cell.weight_co, c)) * np.tanh(c)
+    assert_allclose(cell(given()[1][0], x), ((h, c), h), rtol=1e-12)
+
+
+def test_the_sum_of_children_is_that_of_the_paper():
+    """Tai et al., equations 2 to 8, with ``u`` called ``a``; gates are stacked as a, i, o, f."""
+    cell = nn.ChildSumTreeLSTM.init(KEY, 3, 2, dtype="float64")
+    x, states = given(3)
+    wa, wi, wo, wf = np.split(cell.weight_ih, 4)
+    ba, bi, bo, bf = np.split(cell.bias, 4)
+    ua, ui, uo = np.split(cell.weight_hh, 3)
+    total = sum(h for h, _ in states)
+    i, o = (sigmoid(x @ w.T + total @ u.T + b) for w, u, b in ((wi, ui, bi), (wo, uo, bo)))
+    c = i * np.tanh(x @ wa.T + total @ ua.T + ba)
+    for h, memory in states:
+        c = c + sigmoid(x @ wf.T + h @ cell.weight_hf.T + bf) * memory
+    assert_allclose(cell(*states, x), (o * np.tanh(c), c), rtol=1e-12)
+    assert_allclose(cell(*states[::-1], x), (o * np.tanh(c), c), rtol=1e-12)
+
+
+def test_children_in_order_have_weights_of_their_own():
+    """Tai et al., equations 9 to 14, with an input's weights for each forget gate."""
+    cell = nn.NaryTreeLSTM.init(KEY, 3, 2, dtype="float64")
+    x, states = given(2)
+    sums = x @ cell.weight_ih.T + cell.bias
+    for (h, _), weight in zip(states, cell.weight_hh, strict=True):
+        sums = sums + h @ weight.T
+    a, i, o, *forget = np.split(sums, 5, axis=1)
+    c = sigmoid(i) * np.tanh(a)
+    c = c + sum(sigmoid(f) * memory for f, (_, memory) in zip(forget, states, strict=True))
+    assert_allclose(cell(*states, x), (sigmoid(o) * np.tanh(c), c), rtol=1e-12)
 
 
 # --- in training --------------------------------------------------------------------
@@ -311,87 +365,6 @@ def test_a_child_that_is_not_there_has_a_state_of_zeros():
         zeros = cell.initial_state()
         assert_allclose(cell(zeros, zeros, x), cell(x), rtol=1e-12)
         assert_allclose(cell(zeros, zeros, np.zeros(3)), cell(zeros, zeros, None), rtol=1e-12)
-
-
-# --- what does not fit --------------------------------------------------------------
-
-NET = network("GRU", num_layers=2)
-PAIR = (np.zeros(2), np.zeros(2))
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: NET([]), ValueError, r"GRU: xs has no sequence"),
-        (lambda: NET([*ragged(), np.zeros((0, 3))]), ValueError, r"xs\[4\] is an empty sequence"),
-        (lambda: NET(np.zeros((0, 2, 3))), ValueError, r"float64\[0,2,3\] is an empty sequence"),
-        (lambda: NET(np.zeros((4, 2, 5))), ValueError, r"x must have shape \(time, \*batch, 3\)"),
-        (
-            lambda: NET([np.zeros((4, 5))]),
-            ValueError,
-            r"shape \(length, 3\), got xs\[0\]",
-        ),
-        (lambda: NET([np.zeros((4, 3)), np.zeros(4)]), ValueError, r"xs\[1\] float64\[4\]"),
-        (
-            lambda: NET(np.zeros((4, 2, 3)), np.zeros((1, 2, 2))),
-            ValueError,
-            r"h of the state must have shape \(2, 2, 2\), .* got float64\[1,2,2\]",
-        ),
-        (lambda: NET(ragged(), np.zeros((2, 3, 2))), ValueError, r"must have shape \(2, 4, 2\)"),
-        (lambda: NET(ragged(), PAIR), TypeError, r"the state must be \(h\), got 2 arrays"),
-        (
-            lambda: cell_of()(None, np.zeros(4)),
-            ValueError,
-            r"LSTMCell: x must have shape \(\.\.\.",
-        ),
-        (lambda: cell_of()(np.zeros(2), np.zeros(3)), TypeError, r"must be a pair \(h, c\)"),
-        (
-            lambda: cell_of()(PAIR, np.zeros((4, 3))),
-            ValueError,
-            r"h of the state must have shape \(4, 2\) beside x float64\[4,3\], got float64\[2\]",
-        ),
-        (lambda: nn.scan(cell_of(), None, np.zeros((0, 3))), ValueError, "must have a step"),
-        (lambda: nn.scan(ops.add, None, np.zeros(3)), TypeError, "give the first state"),
-        (lambda: nn.LSTM.init(KEY, 3, 2, dropout=1.0), ValueError, r"in \[0, 1\)"),
-        (lambda: nn.LSTM.init(KEY, 3, 2, proj_size=2), ValueError, "must be below hidden_size"),
-        (lambda: nn.LSTM.init(KEY, 3, 0), ValueError, "hidden_size must be at least 1"),
-        (lambda: nn.RNN.init(KEY, 3, 2, nonlinearity="elu"), ValueError, "nonlinearity must be"),
-        (lambda: nn.ZoneoutLSTMCell.init(KEY, 3, 2, c_rate=1), ValueError, r"c_rate .* \[0, 1\)"),
-        (
-            lambda: nn.NaryTreeLSTM.init(KEY, 3, 2)(PAIR, np.zeros(3)),
-            ValueError,
-            "a node has 2 children, or none if it is a leaf, and got 1",
-        ),
-        (
-            lambda: nn.ChildSumTreeLSTM.init(KEY, 3, 2)(PAIR, None, np.zeros(3)),
-            ValueError,
-            r"child 1 is missing \(None\)",
-        ),
-        (lambda: nn.ChildSumTreeLSTM.init(KEY, 3, 2)(None), TypeError, "a leaf needs an x"),
-        (
-            lambda: ops.transpose_sequence([np.zeros(1), np.zeros(2)]),
-            ValueError,
-            r"the lengths \[1, 2\] must not increase",
-        ),
-        (lambda: ops.pad_sequence([np.zeros(3)], length=2), ValueError, "a sequence has 3"),
-        (lambda: ops.pad_sequence([]), ValueError, "sequences has no sequence"),
-    ],
-)
-def test_what_does_not_fit_is_refused_with_what_would(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
-
-
-def test_an_error_names_the_path_of_the_layer():
-    @fdbr.frozen
-    class Net:
-        encoder: nn.LSTM
-
-        def __call__(self, xs):
-            return self.encoder(xs)[0]
-
-    with pytest.raises(ValueError, match=r"in model Net\.encoder \(LSTM\)"):
-        Net(network())([np.zeros((0, 3))])
 
 
 def test_parameters_are_pytorchs_by_default_and_chainers_if_asked():
