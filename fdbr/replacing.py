@@ -15,7 +15,9 @@ def replacing(target: Path) -> Iterator[Path]:
     written = target.parent / f".{secrets.token_hex(8)}.tmp"
     try:
         os.close(os.open(written, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        mode = os.stat(written).st_mode
         yield written
+        os.chmod(written, mode)  # some writers put a private file in its place
         with open(written, "r+b") as file:
             os.fsync(file.fileno())
         os.replace(written, target)

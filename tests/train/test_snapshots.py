@@ -179,6 +179,12 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_has_the_permissions_of_new_files(tmp_path):
+    (tmp_path / "usual").touch()
+    train.save(tmp_path / "a", 1)
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
 def test_a_link_is_followed_and_a_folder_is_refused(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "file")
     train.save(tmp_path / "link", 1)
