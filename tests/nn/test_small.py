@@ -43,6 +43,37 @@ def test_large_arguments_neither_overflow_nor_lose_their_sign():
                 assert_allclose(slope, np.array([0, last], dtype), atol=1e-6)
 
 
+def test_nan_stays_and_infinite_arguments_have_slopes():
+    x = np.array([-np.inf, np.inf, np.nan])
+    with np.errstate(invalid="ignore"):
+        for name in ("hard_shrink", "soft_shrink", "hard_sigmoid", "hard_tanh", "hard_swish"):
+            assert np.isnan(getattr(ops, name)(x)[2])
+        assert fdbr.grad(lambda x: ops.hard_swish(x).sum())(x)[:2].tolist() == [0, 1]
+
+
+def test_settings_that_are_numbers_of_numpy_leave_the_dtype():
+    x, third = X.astype(np.float32), np.float64(1 / 3)
+    for f in (
+        lambda x: ops.local_response_norm(x, 3, alpha=third, beta=third, k=third),
+        lambda x: ops.normalize(x, eps=third, add_eps=True),
+        lambda x: ops.batch_norm(x, mean=x[0], variance=x[0] ** 2, eps=third)[0],
+        lambda x: ops.batch_norm(x, eps=third)[0],
+        lambda x: ops.softplus(x, beta=third, threshold=third),
+        lambda x: ops.leaky_relu(x, third),
+        lambda x: ops.hard_sigmoid(x, slope=third),
+        lambda x: ops.hard_tanh(x, -third, third),
+        lambda x: ops.threshold(x, third, third),
+        lambda x: ops.soft_shrink(x, third),
+        lambda x: ops.elu(x, third),
+        lambda x: ops.rrelu(x, third, third, key=KEY),
+        lambda x: ops.gumbel_softmax(x, third, key=KEY),
+        lambda x: ops.dropout(x, third, key=KEY),
+        lambda x: ops.alpha_dropout(x, third, key=KEY),
+        lambda x: ops.gaussian_dropout(x, third, key=KEY),
+    ):
+        assert f(x).dtype == fdbr.grad(lambda x, f=f: f(x).sum())(x).dtype == np.float32
+
+
 @pytest.mark.parametrize(
     ("f", "x", "slope"),
     [

@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from fdbr.backend import Array
 from fdbr.core import stop_gradient
 from fdbr.messages import describe
@@ -340,6 +342,8 @@ def gumbel_softmax(
         raise ValueError(f"fdbr.ops.gumbel_softmax: tau must be positive, got {tau}")
     place = normalize_axis(axis, logits.ndim, "gumbel_softmax")
     noise = _drawn("gumbel_softmax", "gumbel", logits, key)
+    if isinstance(tau, np.generic):
+        tau = float(tau)
     soft = softmax((logits + noise) / tau, axis=place)
     if not hard:
         return soft

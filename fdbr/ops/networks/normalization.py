@@ -319,7 +319,7 @@ def batch_norm(
         return _scaled("batch_norm", out, weight, bias, places), mean, variance
     mean = _fitting("batch_norm", "mean", mean, x, places)
     variance = _fitting("batch_norm", "variance", variance, x, places)
-    scale = reciprocal(sqrt(variance + eps))
+    scale = reciprocal(sqrt(variance + float(eps)))
     if weight is not None:
         scale = scale * _fitting("batch_norm", "weight", weight, x, places)
     shift = -mean * scale

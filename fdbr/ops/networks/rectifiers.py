@@ -60,7 +60,7 @@ def hard_sigmoid(x: Array, /, *, slope: float = 1 / 6) -> Any:
 
 def _hard_swish_slope(x: Any) -> Any:
     share = _hard_sigmoid(x, slope=1 / 6)
-    return share + x * (1 / 6) * _within(share, 0, 1)
+    return share + where((share > 0) & (share < 1), x * (1 / 6), 0)  # x may be infinite elsewhere
 
 
 @elementwise(x=_hard_swish_slope, heavy="backward", compound=True)
@@ -97,7 +97,7 @@ def hard_silu(x: Array, /) -> Any:
 
 @elementwise(x=lambda x, lambd: astype(abs(x) > lambd, result_type(x)), compound=True)
 def _hard_shrink(xp: Any, x: Array, *, lambd: float) -> Array:
-    return xp.where(xp.abs(x) > lambd, x, xp.zeros_like(x))
+    return xp.where(xp.abs(x) <= lambd, xp.zeros_like(x), x)  # NaN stays
 
 
 @in_single
@@ -158,7 +158,7 @@ def threshold(x: Array, /, threshold: float, value: float) -> Any:
     >>> float(ops.threshold(0.5, 0.1, 20.0)), float(ops.threshold(0.0, 0.1, 20.0))
     (0.5, 20.0)
     """
-    return where(x > threshold, x, value)
+    return where(x > threshold, x, float(value))
 
 
 # --- smooth for once ----------------------------------------------------------------

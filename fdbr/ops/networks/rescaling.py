@@ -82,7 +82,8 @@ def local_response_norm(
         raise ValueError(f"{name}: x must have shape (N, C, ...), got {describe(x)}")
     high = (count - 1) // 2 if average else count // 2
     squares = _sums_around(x * x, low=count // 2, high=high, axis=1)
-    return x * (squares * (alpha / count if average else alpha) + k) ** -float(beta)
+    rate = float(alpha) / count if average else float(alpha)
+    return x * (squares * rate + float(k)) ** -float(beta)
 
 
 @in_single
@@ -123,7 +124,7 @@ def normalize(
     x = floating(x)
     axes = normalize_axes(axis, x.ndim, "normalize")
     norm = vector_norm(x, axis=axes, keepdims=True, ord=p)
-    return x / (norm + eps if add_eps else maximum(norm, eps))
+    return x / (norm + float(eps) if add_eps else maximum(norm, float(eps)))
 
 
 @in_single
@@ -163,7 +164,7 @@ def standardize(
     if mean is None:
         return layer_norm(x, axis=axis, eps=eps)
     refuse_complex("standardize", asarray(x))
-    return (floating(x) - mean) / sqrt(asarray(variance) + eps)
+    return (floating(x) - mean) / sqrt(asarray(variance) + float(eps))
 
 
 # --- batch renormalization ----------------------------------------------------------
