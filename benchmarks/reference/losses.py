@@ -49,7 +49,7 @@ def _numbers() -> Iterator[Case]:
 
 
 def _truths() -> Iterator[Case]:
-    arrays = ({}, {"weight": _unit(3)})
+    arrays: tuple[dict[str, Any], ...] = ({}, {"weight": _unit(3)})
     for s, more in itertools.product(_REDUCTIONS, arrays):
         yield "binary_cross_entropy", [_unit(2, 3), _unit(2, 3)], s, more
         yield "binary_cross_entropy_with_logits", [_draw(2, 3), _unit(2, 3)], s, more
@@ -61,7 +61,7 @@ def _truths() -> Iterator[Case]:
 
 
 def _classes() -> Iterator[Case]:
-    weights = ({}, {"weight": _unit(3)})
+    weights: tuple[dict[str, Any], ...] = ({}, {"weight": _unit(3)})
     for shape in ((3,), (4, 3), (2, 3, 2), (2, 3, 1, 2)):
         labels = torch.randint(0, 3, shape[:1] * (len(shape) > 1) + shape[2:])
         for s, more in itertools.product(_REDUCTIONS, weights):
@@ -102,8 +102,8 @@ def _margins() -> Iterator[Case]:
         points = [_draw(2, 3) for _ in range(3)]
         yield "triplet_margin_with_distance_loss", points, {**s, "swap": True}, {}
     yield "cosine_similarity", [_draw(2, 3, 2), _draw(3, 1)], {}, {}
-    for p in (1.0, 2.0, 3.0):
-        yield "pairwise_distance", [_draw(2, 3), _draw(3)], {"p": p}, {}
+    for order in (1.0, 2.0, 3.0):
+        yield "pairwise_distance", [_draw(2, 3), _draw(3)], {"p": order}, {}
 
 
 def _sequences() -> Iterator[Case]:

@@ -109,10 +109,6 @@ class CRF1d(Layer):
         value, labels = ops.argmax_crf1d(self.cost, padded, lengths)
         return value, [labels[:n, i] for i, n in enumerate(lengths.tolist())]
 
-    def train(self, x: Any, labels: Any = None, *, key: Any = None) -> tuple[Any, Self]:
-        """The loss, and the layer itself."""
-        return self(x, labels), self
-
 
 def _together(sequences: Any) -> tuple[Any, Any]:
     """Sequences side by side along the second axis, with zeros behind them; their lengths."""

@@ -51,6 +51,10 @@ class _Sampled(Layer):
             )
         return self.sampler.sample(key, (x.shape[0], self.sample_size))
 
+    def train(self, *inputs: Any, **options: Any) -> tuple[Any, Self]:
+        """The loss, from the same key as in a call, and the layer itself."""
+        return self(*inputs, **options), self
+
 
 @frozen
 class NegativeSampling(_Sampled):
@@ -138,10 +142,6 @@ class NegativeSampling(_Sampled):
         samples = self._drawn(x, key, samples)
         return ops.negative_sampling(x, labels, self.weight, samples, reduction=reduction)
 
-    def train(self, x: Any, labels: Any = None, *, key: Any = None) -> tuple[Any, Self]:
-        """The loss, and the layer itself."""
-        return self(x, labels, key=key), self
-
 
 @frozen
 class BlackOut(_Sampled):
@@ -225,10 +225,6 @@ class BlackOut(_Sampled):
         samples = self._drawn(x, key, samples)
         return ops.black_out(x, labels, self.weight, samples, reduction=reduction)
 
-    def train(self, x: Any, labels: Any = None, *, key: Any = None) -> tuple[Any, Self]:
-        """The loss, and the layer itself."""
-        return self(x, labels, key=key), self
-
 
 @frozen
 class BinaryHierarchicalSoftmax(Layer):
@@ -307,7 +303,3 @@ class BinaryHierarchicalSoftmax(Layer):
         return ops.binary_hierarchical_softmax(
             x, labels, self.weight, self.paths, self.signs, reduction=reduction
         )
-
-    def train(self, x: Any, labels: Any = None, *, key: Any = None) -> tuple[Any, Self]:
-        """The loss, and the layer itself."""
-        return self(x, labels), self

@@ -104,7 +104,7 @@ def test_a_classifier_gives_its_loss_and_metrics_and_passes_successors_on():
     assert_allclose(loss, ops.softmax_cross_entropy(trained, labels))
     assert_allclose(successor.predictor.layers[1].running_mean, after.layers[1].running_mean)
     assert nn.Classifier(lambda x: x, metrics={}).train(x, labels % 2)[0][1] == {}
-    with pytest.raises(TypeError, match=r"^fdbr\.nn\.Classifier: loss is a str"):
+    with pytest.raises(TypeError, match=r"^fdbr\.nn\.Classifier: loss must be a function, not str"):
         nn.Classifier(net, "mse")
 
 
