@@ -9,11 +9,22 @@ import scipy.special as sp
 from fdbr import ops
 from fdbr.backend import array_module
 from ops.cases import CASES, case
-from ops.seeds import seeded, several
+from ops.seeds import seeded
 
 _FIRST = len(CASES)
 
 POSITIVE = (0.25, 3)
+
+
+def few(*pairs: Any) -> Any:
+    """Arguments from two seeds: there are many losses."""
+    return seeded(*pairs, count=2)
+
+
+def several(*shapes: Any) -> Any:
+    return few(*((shape, (-2, 2)) for shape in shapes))
+
+
 UNIT = (0.125, 0.875)
 
 
@@ -25,7 +36,7 @@ def with_integers(floats: Any, *integers: Any) -> Any:
         draw = np.random.default_rng(seed).integers
         return (*arrays, *(draw(low, high, shape) for shape, low, high in integers))
 
-    return st.tuples(floats, st.integers(0, 2)).map(make)
+    return st.tuples(floats, st.integers(0, 1)).map(make)
 
 
 def summed(losses: Any, reduction: str = "mean") -> Any:
@@ -45,8 +56,8 @@ def huber(x: Any, y: Any, delta: float = 1.0) -> Any:
     return np.where(a <= delta, a * a / 2, delta * (a - delta / 2))
 
 
-_OFF = seeded(((2, 3), (-2, 2)), ((2, 3), (-2, 2))).map(lambda pair: (pair[0], pair[1] + 1 / 16))
-W = np.array([[1.0, 2.0, 0.5], [0.25, 1.5, 1.0]])
+_OFF = few(((2, 2), (-2, 2)), ((2, 2), (-2, 2))).map(lambda pair: (pair[0], pair[1] + 1 / 16))
+W = np.array([[1.0, 2.0], [0.25, 1.5]])
 
 for op, loss in (
     ("absolute_error", lambda x, y: np.abs(x - y)),
@@ -55,8 +66,6 @@ for op, loss in (
     ("log_cosh", lambda x, y: np.log(np.cosh(x - y))),
 ):
     case(op, _OFF, loss)
-case("log_cosh", _OFF, lambda x, y: np.log(np.cosh(x - y)).mean(), setting="mean",
-     function=lambda x, y: ops.log_cosh(x, y, reduction="mean"))  # fmt: skip
 for op, loss in (
     ("mean_absolute_error", lambda x, y: np.abs(x - y)),
     ("l1_loss", lambda x, y: np.abs(x - y)),
@@ -65,26 +74,14 @@ for op, loss in (
     ("huber_loss", huber),
     ("smooth_l1_loss", huber),
 ):
-    for reduction in ("mean", "sum", "none"):
-        case(
-            op,
-            _OFF,
-            lambda x, y, f=loss, r=reduction: summed(f(x, y), r),
-            lambda x, y, op=op, r=reduction: getattr(ops, op)(x, y, reduction=r),
-            f"{reduction} of all",
-        )
-for op, loss, whole in (
-    ("l1_loss", lambda x, y: np.abs(x - y), W.sum()),
-    ("mse_loss", lambda x, y: (x - y) ** 2, W.sum()),
-    ("huber_loss", huber, W.size),
-):
-    case(
-        op,
-        _OFF,
-        lambda x, y, f=loss, n=whole: (W * f(x, y)).sum() / n,
-        lambda x, y, op=op: getattr(ops, op)(x, y, weight=on(x, W)),
-        "weighted",
-    )
+    case(op, _OFF, lambda x, y, f=loss: f(x, y).mean(), setting="of few")
+case(
+    "huber_loss",
+    _OFF,
+    lambda x, y: (W * huber(x, y)).mean(),
+    lambda x, y: ops.huber_loss(x, y, weight=on(x, W)),
+    "weighted",
+)
 case(
     "huber_loss",
     _OFF,
@@ -92,7 +89,7 @@ case(
     lambda x, y: ops.huber_loss(x, y, delta=0.75, reduction="sum_along_second_axis"),
     "Chainer's",
 )
-for beta in (0.0, 0.75):
+for beta in (0.75,):
     case(
         "smooth_l1_loss",
         _OFF,
@@ -127,8 +124,6 @@ def by_classes(
 
 
 for setting, params, theirs in (
-    ("weight", {"weight": CLASS_WEIGHT}, {"weight": CLASS_WEIGHT}),
-    ("smoothing", {"label_smoothing": 0.25}, {"smoothing": 0.25}),
     (
         "weight, smoothing and a label to ignore",
         {"weight": CLASS_WEIGHT, "label_smoothing": 0.25, "ignore_index": 1},
@@ -138,16 +133,6 @@ for setting, params, theirs in (
         "Chainer's mean",
         {"weight": CLASS_WEIGHT, "ignore_label": 1, "normalize": True},
         {"weight": CLASS_WEIGHT, "ignored": 1, "whole": lambda t: (t != 1).sum()},
-    ),
-    (
-        "by the batch",
-        {"ignore_label": 1, "normalize": False},
-        {"ignored": 1, "whole": lambda t: len(t)},
-    ),
-    (
-        "weight, each",
-        {"weight": CLASS_WEIGHT, "reduction": "none"},
-        {"weight": CLASS_WEIGHT, "reduction": "none"},
     ),
 ):
     for op, axis, shape in (("softmax_cross_entropy", -1, (2, 2, 3)), ("cross_entropy", 1, (2, 3))):
@@ -166,20 +151,7 @@ for setting, params, theirs in (
             call,
             setting,
         )
-for setting, op, f in (
-    ("images", "cross_entropy", lambda x: x),
-    ("images", "nll_loss", lambda x: sp.log_softmax(x, axis=1)),
-):
-    case(
-        op,
-        with_integers(several((2, 3, 2)), ((2, 2), 0, 3)),
-        lambda x, t, f=f: by_classes(np.moveaxis(x, 1, -1), t),
-        (lambda x, t: ops.cross_entropy(x, t))
-        if op == "cross_entropy"
-        else lambda x, t: ops.nll_loss(ops.log_softmax(x, axis=1), t),
-        setting,
-    )
-for reduction in ("sum", "none", "mean"):
+for reduction in ("mean",):
     case(
         "nll_loss",
         with_integers(several((3, 3)), ((3,), 0, 3)),
@@ -191,14 +163,14 @@ for reduction in ("sum", "none", "mean"):
     )
 case(
     "softmax_cross_entropy",
-    seeded(((2, 3), (-2, 2)), ((2, 3), POSITIVE)),
+    few(((2, 3), (-2, 2)), ((2, 3), POSITIVE)),
     lambda x, t: -(CLASS_WEIGHT * (0.75 * t + 0.25 / 3) * sp.log_softmax(x, axis=-1)).sum() / 2,
     lambda x, t: ops.softmax_cross_entropy(x, t, weight=on(x, CLASS_WEIGHT), label_smoothing=0.25),
     "probabilities, weight and smoothing",
 )
 case(
     "cross_entropy",
-    seeded(((2, 3, 2), (-2, 2)), ((2, 3, 2), POSITIVE)),
+    few(((2, 3, 2), (-2, 2)), ((2, 3, 2), POSITIVE)),
     lambda x, t: -(t * sp.log_softmax(x, axis=1)).sum() / 4,
     ops.cross_entropy,
     "probabilities of images",
@@ -210,9 +182,9 @@ def one_against_all(x: Any, t: Any, p: int = 1) -> Any:
     return np.maximum(0, 1 - signs * x) ** p
 
 
-_OFF_ONE = with_integers(seeded(((2, 3), (-2, 2))).map(lambda a: (a[0] + 1 / 16,)), ((2,), 0, 3))
+_OFF_ONE = with_integers(few(((2, 3), (-2, 2))).map(lambda a: (a[0] + 1 / 16,)), ((2,), 0, 3))
 for norm, p in (("L1", 1), ("L2", 2)):
-    for reduction in ("mean", "sum", "none"):
+    for reduction in ("mean" if p == 1 else "none",):
         case(
             "hinge",
             _OFF_ONE,
@@ -234,17 +206,9 @@ for setting, weight in (("", None), ("weighted", np.array([1.0, 2.0, 0.5]))):
 
     case(
         "r2_score",
-        seeded(((3, 2), (-2, 2)), ((3, 2), (-2, 2))).map(lambda a: (a[0], a[1] + np.eye(3, 2))),
+        few(((3, 2), (-2, 2)), ((3, 2), (-2, 2))).map(lambda a: (a[0], a[1] + np.eye(3, 2))),
         lambda x, y, f=determination: f(x, y).mean(),
         lambda x, y, w=weight: ops.r2_score(x, y, sample_weight=None if w is None else on(x, w)),
         setting,
     )
-case(
-    "r2_score",
-    several((3, 2)).map(lambda a: (a[0], np.eye(3, 2))),
-    lambda x, y: 1 - ((y - x) ** 2).sum(0) / ((y - y.mean(0)) ** 2).sum(0),
-    lambda x, y: ops.r2_score(x, y, multioutput="raw_values"),
-    "each output",
-)
-
 OWN = CASES[_FIRST:]

@@ -8,8 +8,7 @@ import scipy.stats
 
 from fdbr import ops
 from ops.cases import case
-from ops.cases_losses import CLASS_WEIGHT, POSITIVE, UNIT, on, summed, with_integers
-from ops.seeds import seeded, several
+from ops.cases_losses import CLASS_WEIGHT, POSITIVE, UNIT, few, on, several, with_integers
 
 ROWS = np.array([[1, -1, 1], [-1, -1, 1]])
 
@@ -20,25 +19,10 @@ def binary(x: Any, y: Any, weight: Any = 1.0, pos_weight: Any = 1.0) -> Any:
     return weight * -(pos_weight * y * np.log(sp.expit(x)) + (1 - y) * np.log(sp.expit(-x)))
 
 
-_LOGITS = seeded(((2, 3), (-2, 2)), ((2, 3), UNIT))
-for reduction in ("mean", "sum", "none"):
-    case(
-        "binary_cross_entropy",
-        seeded(((2, 3), UNIT), ((2, 3), UNIT)),
-        lambda x, y, r=reduction: summed(binary(sp.logit(x), y), r),
-        lambda x, y, r=reduction: ops.binary_cross_entropy(x, y, reduction=r),
-        reduction,
-    )
-    case(
-        "binary_cross_entropy_with_logits",
-        _LOGITS,
-        lambda x, y, r=reduction: summed(binary(x, y), r),
-        lambda x, y, r=reduction: ops.binary_cross_entropy_with_logits(x, y, reduction=r),
-        reduction,
-    )
+_LOGITS = few(((2, 3), (-2, 2)), ((2, 3), UNIT))
 case(
     "binary_cross_entropy",
-    seeded(((2, 3), UNIT), ((2, 3), UNIT)),
+    few(((2, 3), UNIT), ((2, 3), UNIT)),
     lambda x, y: binary(sp.logit(x), y, CLASS_WEIGHT).mean(),
     lambda x, y: ops.binary_cross_entropy(x, y, weight=on(x, CLASS_WEIGHT)),
     "weight",
@@ -55,14 +39,12 @@ case(
 for setting, params in (
     ("", {}),
     ("by the batch", {"normalize": False}),
-    ("each", {"reduction": "none"}),
-    ("sum", {"reduction": "sum"}),
 ):
 
     def counted(x: Any, t: Any, p: Any = params) -> Any:
         losses = np.where(t == -1, 0, binary(x, t))
         if p:
-            return summed(losses, p.get("reduction", "sum")) / (2 if "normalize" in p else 1)
+            return losses.sum() / 2
         return losses.sum() / max((t != -1).sum(), 1)
 
     case(
@@ -80,7 +62,7 @@ def focal(x: Any, y: Any, alpha: float, gamma: float) -> Any:
     return weight * binary(x, y) * (1 - (p * y + (1 - p) * (1 - y))) ** gamma
 
 
-for alpha, gamma in ((0.25, 2.0), (-1, 1.5), (0.5, 0.0)):
+for alpha, gamma in ((0.25, 2.0), (-1, 1.5)):
     case(
         "sigmoid_focal_loss",
         _LOGITS,
@@ -103,7 +85,7 @@ case(
 
 # --- distributions ------------------------------------------------------------------
 
-case("bernoulli_nll", seeded(((2, 3), UNIT), ((2, 3), (-2, 2))), lambda x, y: binary(y, x).sum())
+case("bernoulli_nll", few(((2, 3), UNIT), ((2, 3), (-2, 2))), lambda x, y: binary(y, x).sum())
 case(
     "gaussian_nll",
     several((2, 2), (2, 2), (2, 2)),
@@ -114,17 +96,10 @@ case(
     several((2, 3), (2, 3)),
     lambda m, v: -0.5 * (1 + v - m * m - np.exp(v)).sum(),
 )
-case(
-    "gaussian_kl_divergence",
-    several((2, 3), (2, 3)),
-    lambda m, v: -0.5 * (1 + v - m * m - np.exp(v)),
-    lambda m, v: ops.gaussian_kl_divergence(m, v, reduction="none"),
-    "each",
-)
-for setting, shape, full in (("", (2, 3), True), ("rows", (2,), False), ("one axis", (2, 1), True)):
+for setting, shape, full in (("", (2, 2), True), ("rows", (2,), False)):
     case(
         "gaussian_nll_loss",
-        seeded(((2, 3), (-2, 2)), ((2, 3), (-2, 2)), (shape, POSITIVE)),
+        few(((2, 2), (-2, 2)), ((2, 2), (-2, 2)), (shape, POSITIVE)),
         lambda x, y, v, full=full: (
             -(
                 scipy.stats.norm.logpdf(y, x, np.sqrt(v.reshape(2, -1)))
@@ -140,7 +115,7 @@ def stirling(y: Any) -> Any:
     return np.where(y > 1, y * np.log(y) - y + 0.5 * np.log(2 * np.pi * y), 0)
 
 
-_COUNTS = seeded(((2, 3), POSITIVE), ((2, 3), POSITIVE)).map(lambda a: (a[0], a[1] + 1 / 16))
+_COUNTS = few(((2, 3), POSITIVE), ((2, 3), POSITIVE)).map(lambda a: (a[0], a[1] + 1 / 16))
 case(
     "poisson_nll_loss",
     _COUNTS,
@@ -155,10 +130,10 @@ case(
     lambda x, y: ops.poisson_nll_loss(x, y, log_input=False, reduction="sum"),
     "counts",
 )
-for setting, params, whole in (("mean", {}, 6), ("batchmean", {"reduction": "batchmean"}, 2)):
+for setting, params, whole in (("batchmean", {"reduction": "batchmean"}, 2),):
     case(
         "kl_div_loss",
-        seeded(((2, 3), (-2, 2)), ((2, 3), UNIT)),
+        few(((2, 3), (-2, 2)), ((2, 3), UNIT)),
         lambda x, t, n=whole: (t * (np.log(t) - x)).sum() / n,
         lambda x, t, p=params: ops.kl_div_loss(x, t, **p),
         setting,
@@ -198,7 +173,7 @@ def multi_margin(x: Any, t: Any, p: int, margin: float, weight: Any) -> Any:
 
 
 _STEPS = several((2, 3)).map(lambda a: (a[0] + np.arange(3) / 64,))
-for p, margin in ((1, 1.0), (2, 0.5)):
+for p, margin in ((2, 0.5),):
     case(
         "multi_margin_loss",
         with_integers(_STEPS, ((2,), 0, 3)),
@@ -237,18 +212,17 @@ def cosine(x: Any, y: Any, axis: int = -1) -> Any:
     return (x * y).sum(axis) / np.maximum(length(x, axis=axis) * length(y, axis=axis), 1e-8)
 
 
-_APART = seeded(((2, 3), POSITIVE), ((2, 3), (-3, -0.25)))
-_THREE = several((2, 3), (2, 3), (2, 3)).map(lambda a: (a[0] + 1 / 16, a[1] - 1 / 32, a[2]))
+_APART = few(((2, 3), POSITIVE), ((2, 3), (-3, -0.25)))
+_THREE = several((2, 2), (2, 2), (2, 2)).map(lambda a: (a[0] + 1 / 16, a[1] - 1 / 32, a[2]))
 PAIRS = np.array([1, 0])
-case("cosine_similarity", _APART, cosine)
 case(
     "cosine_similarity",
-    seeded(((2, 3, 2), POSITIVE), ((3, 1), POSITIVE)),
+    few(((2, 3, 2), POSITIVE), ((3, 1), POSITIVE)),
     lambda x, y: cosine(x, np.broadcast_to(y, x.shape), 1),
     ops.cosine_similarity,
     "second axis",
 )
-for p in (2.0, 3.0):
+for p in (3.0,):
     case(
         "pairwise_distance",
         _APART,
@@ -256,7 +230,7 @@ for p in (2.0, 3.0):
         lambda x, y, p=p: ops.pairwise_distance(x, y, p=p, keepdims=True),
         f"p {p}",
     )
-for margin in (1.0, 4.0):
+for margin in (4.0,):
     case(
         "contrastive",
         _OFF,
@@ -281,7 +255,7 @@ def margins(a: Any, p: Any, n: Any, distance: Any, margin: float, swap: bool = F
 
 case("triplet", _THREE,
      lambda a, p, n: margins(a, p, n, lambda x, y: length(x - y) ** 2, 0.2).mean())  # fmt: skip
-for setting, params in (("", {}), ("swapped", {"swap": True, "p": 3.0, "margin": 0.5})):
+for setting, params in (("swapped", {"swap": True, "p": 3.0, "margin": 0.5}),):
     case(
         "triplet_margin_loss",
         _THREE,
@@ -309,13 +283,6 @@ def covariance(x: Any, y: Any) -> Any:
 
 
 case("cross_covariance", several((3, 2), (3, 2)), lambda x, y: (covariance(x, y) ** 2).sum() / 2)
-case(
-    "cross_covariance",
-    several((3, 2), (3, 1)),
-    covariance,
-    lambda x, y: ops.cross_covariance(x, y, reduction="none"),
-    "each",
-)
 case("decov", several((3, 2)), lambda x: covariance(x, x)[0, 1] ** 2)
 
 
@@ -338,7 +305,7 @@ def clustering(x: Any, labels: Any, norm: int) -> Any:
     return near / 2, 0.5 * np.mean(apart), 0.1 * sum(map(size, means)) / (2 * len(x))
 
 
-for norm in (1, 2):
+for norm in (2,):
     case(
         "discriminative_margin_based_clustering_loss",
         with_integers(
