@@ -3,18 +3,22 @@
 The primitives take arrays ``(..., *spatial)``: whatever is before the spatial axes is a batch.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
 from fdbr.ops.creation import asarray, floating
-from fdbr.ops.dtypes import astype, in_single
+from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import clip
 from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.indexing.reading import pick
 from fdbr.ops.kinds import constant, linear, opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.networks.pooled_windows import pooled_windows, starts_of
@@ -267,18 +271,19 @@ def max_pool(
 @where_it_lies
 def _places_of(winners: Any, geometry: Geometry, size: Sizes) -> Any:
     """The places in the flattened spatial axes of the winners' numbers within their windows."""
-    xp = array_module(winners)
-    rest, total, apart = astype(winners, xp.int64), 0, 1
-    for axis in reversed(range(len(size))):
-        starts = xp.asarray(list(starts_of(geometry, axis, size[axis])), dtype=xp.int64)
-        position = rest % geometry.kernel[axis]
-        rest = rest // geometry.kernel[axis]
-        place = position * geometry.dilation[axis] + starts.reshape(
-            (-1, *(1,) * (len(size) - axis - 1))
-        )
-        total = total + clip(place, 0, size[axis] - 1) * apart
-        apart *= size[axis]
-    return total
+    xp, strides = array_module(winners), [math.prod(size[i + 1 :]) for i in range(len(size))]
+    starts = [
+        np.array(starts_of(geometry, axis, n)) * stride
+        for axis, (n, stride) in enumerate(zip(size, strides, strict=True))
+    ]
+    steps = [
+        np.arange(k) * d * stride
+        for k, d, stride in zip(geometry.kernel, geometry.dilation, strides, strict=True)
+    ]
+    base, further = (functools.reduce(np.add.outer, parts) for parts in (starts, steps))
+    places = pick(xp.asarray(further.ravel()), (winners,)) + xp.asarray(base)
+    # Only padding that is as large as the largest wins, and it lies outside.
+    return clip(places, 0, math.prod(size) - 1) if any(map(any, geometry.padding)) else places
 
 
 @in_single
