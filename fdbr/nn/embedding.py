@@ -9,6 +9,7 @@ from fdbr.backend import array_module, lock
 from fdbr.messages import describe, integer
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
+from fdbr.ops.dtypes import is_traced
 from fdbr.tree import buffer, frozen, static
 from fdbr.whereabouts import placed
 
@@ -286,7 +287,9 @@ def _placed_at(layer: Any, x: Any, table: Any, offset: Any) -> Any:
             )
         )
     length, count = shape[-2], table.shape[0]
-    if not isinstance(offset, int):
+    if not is_traced(offset):
+        offset = integer(f"fdbr.nn.{type(layer).__name__}", "offset", offset)
+    else:
         return x + ops.embed(table, array_module(x).arange(length) + offset)
     if offset < 0 or offset + length > count:
         raise ValueError(

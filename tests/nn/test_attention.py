@@ -236,3 +236,20 @@ def test_long_sequences_take_memory_in_proportion_to_their_length():
         return most
 
     assert peak(8192) < 2.5 * peak(4096) < 2.5 * 2**24  # the weights alone are 2**26 bytes
+
+
+def test_numbers_of_minus_infinity_hide_keys_by_blocks_too():
+    q, k, v = normal(2, 7, 4), normal(2, 9, 4), normal(2, 9, 3)
+    draws = np.random.default_rng(1)
+    mask = np.where(draws.random((2, 7, 9)) < 0.5, -np.inf, draws.normal(size=(2, 7, 9)))
+    mask[0, 3], mask[1, :, :4] = -np.inf, -np.inf
+
+    def run(size):
+        call = lambda *args: ops.scaled_dot_product_attention(*args, block_size=size)
+        out, pullback = fdbr.vjp(call, q, k, v, mask)
+        return out, pullback(np.cos(out))
+
+    found = run(3)
+    assert all(np.isfinite(x).all() for x in tree.leaves(found))
+    assert_allclose(found, run(None), rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(found[0][0, 3], np.zeros(3))

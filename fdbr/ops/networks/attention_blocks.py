@@ -24,7 +24,7 @@ from fdbr.ops.shape import matrix_transpose, reshape
 
 __all__ = ["How", "block_attention"]
 
-_QUERIES, _KEYS = 256, 1024  # of a block, whose weights lie in a cache then
+_QUERIES, _KEYS = 128, 1024  # of a block, whose weights lie in a cache then
 _MANY = 1 << 12  # where launching an operation costs more
 
 
