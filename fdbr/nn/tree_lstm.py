@@ -70,7 +70,7 @@ class _TreeCell(Layer):
                 raise ValueError(
                     placed(f"{name}: x must have shape (..., {self.input_size}), got {describe(x)}")
                 )
-        axes = x.shape[:-1] if x is not None else np.shape(states[0][0])[:-1]
+        axes = getattr(states[0][0] if x is None else x, "shape", ())[:-1]
         shape = (*axes, self.hidden_size)
         for i, state in enumerate(states):
             for part, value in zip("hc", state, strict=True):
