@@ -41,9 +41,11 @@ from fdbr.nn.models.network import (
     ImageNetwork,
     Network,
 )
-from fdbr.nn.models.resnet import (
+from fdbr.nn.models.residual import (
     BasicBlock,
     Bottleneck,
+)
+from fdbr.nn.models.resnet import (
     ResNet,
     ResNet18,
     ResNet34,

@@ -8,18 +8,16 @@ import numpy as np
 from fdbr import ops
 from fdbr.nn import initializers
 from fdbr.nn.batch_normalization import BatchNorm
-from fdbr.nn.composite import Composite
 from fdbr.nn.convolution import Conv
 from fdbr.nn.linear import Linear
 from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
 from fdbr.nn.models.network import ImageNetwork
+from fdbr.nn.models.residual import BasicBlock, BlockSettings, Bottleneck
 from fdbr.nn.pooling import AdaptiveAvgPool, MaxPool
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen
 
 __all__ = [
-    "BasicBlock",
-    "Bottleneck",
     "ResNeXt50_32x4d",
     "ResNeXt101_32x8d",
     "ResNeXt101_64x4d",
@@ -37,132 +35,6 @@ __all__ = [
     "Wide_ResNet50_2",
     "Wide_ResNet101_2",
 ]
-
-
-@frozen
-class BasicBlock(Composite):
-    """Two convolutions of 3 by 3, and what went in is added.
-
-    Attributes
-    ----------
-    conv1, bn1, conv2, bn2
-        Convolutions with their batch normalisations.
-    se
-        Squeeze and excitation before the addition, or `None`.
-    downsample
-        What makes the input fit for the addition, or `None`.
-    """
-
-    conv1: Conv
-    bn1: BatchNorm
-    conv2: Conv
-    bn2: BatchNorm
-    se: Any = None
-    downsample: Sequential | None = None
-
-    expansion: ClassVar[int] = 1
-
-    @classmethod
-    def build(cls, of: Builder, inputs: int, planes: int, stride: int, shared: "_Settings") -> Self:
-        """A block of a `ResNet`."""
-        return cls(
-            of.conv(inputs, planes, 3, stride, bias=False),
-            of.batch_norm(planes),
-            of.conv(planes, planes, 3, bias=False),
-            of.batch_norm(planes),
-            shared.excitation(of, planes),
-            _downsample(of, inputs, planes, stride),
-        )
-
-    def _forward(self, of: Any, x: Any) -> Any:
-        """The output of the block."""
-        y = ops.relu(of.bn1(of.conv1(x)))
-        y = of.bn2(of.conv2(y))
-        return _joined(of, x, y)
-
-
-@frozen
-class Bottleneck(Composite):
-    """Three convolutions, of which that of 3 by 3 has fewer channels, and what went in is added.
-
-    Attributes
-    ----------
-    conv1, bn1, conv2, bn2, conv3, bn3
-        Convolutions with their batch normalisations.
-    se
-        Squeeze and excitation before the addition, or `None`.
-    downsample
-        What makes the input fit for the addition, or `None`.
-    """
-
-    conv1: Conv
-    bn1: BatchNorm
-    conv2: Conv
-    bn2: BatchNorm
-    conv3: Conv
-    bn3: BatchNorm
-    se: Any = None
-    downsample: Sequential | None = None
-
-    expansion: ClassVar[int] = 4
-    chainer_names: ClassVar[dict[str, str]] = {
-        "downsample.layers[0]": "conv4",
-        "downsample.layers[1]": "bn4",
-    }
-
-    @classmethod
-    def build(cls, of: Builder, inputs: int, planes: int, stride: int, shared: "_Settings") -> Self:
-        """A block of a `ResNet`."""
-        inner = int(planes * shared.width_per_group / 64) * shared.groups
-        positive(cls, **{"groups * int(planes * width_per_group / 64)": inner})
-        outputs = planes * cls.expansion
-        first, second = (1, stride) if shared.downsample_fb else (stride, 1)
-        return cls(
-            of.conv(inputs, inner, 1, first, bias=False),
-            of.batch_norm(inner),
-            of.conv(inner, inner, 3, second, groups=shared.groups, bias=False),
-            of.batch_norm(inner),
-            of.conv(inner, outputs, 1, bias=False),
-            of.batch_norm(outputs),
-            shared.excitation(of, outputs),
-            _downsample(of, inputs, outputs, stride),
-        )
-
-    def _forward(self, of: Any, x: Any) -> Any:
-        """The output of the block."""
-        y = ops.relu(of.bn1(of.conv1(x)))
-        y = ops.relu(of.bn2(of.conv2(y)))
-        y = of.bn3(of.conv3(y))
-        return _joined(of, x, y)
-
-
-def _joined(of: Any, x: Any, y: Any) -> Any:
-    """A block's output, of its input and of what its convolutions gave."""
-    if of.se is not None:
-        y = of.se(y)
-    return ops.relu(y + (x if of.downsample is None else of.downsample(x)))
-
-
-def _downsample(of: Builder, inputs: int, outputs: int, stride: int) -> Sequential | None:
-    if stride == 1 and inputs == outputs:
-        return None
-    return of.unit(inputs, outputs, 1, stride, act=None)
-
-
-@frozen
-class _Settings:
-    """The settings that the blocks of a network share."""
-
-    groups: int
-    width_per_group: int
-    downsample_fb: bool
-    reduction: int | None
-
-    def excitation(self, of: Builder, channels: int) -> Any:
-        """A block's squeeze and excitation, or `None`."""
-        return (
-            None if self.reduction is None else of.excitation(channels, channels // self.reduction)
-        )
 
 
 @frozen
@@ -273,7 +145,7 @@ class ResNet(ImageNetwork):
         positive(cls, classes=classes, width=width, in_channels=in_channels)
         depths = numbers_of_blocks(cls, cls._depths if depths is None else depths, 4)
         of = Builder(key, weight_init, dtype, eps=2e-5 if chainer else 1e-5)
-        settings = _Settings(
+        settings = BlockSettings(
             cls._groups[0] if groups is None else groups,
             cls._groups[1] if width_per_group is None else width_per_group,
             not chainer if downsample_fb is None else downsample_fb,

@@ -146,3 +146,22 @@ def test_texts_may_be_of_any_array_module(xp, to_numpy):
     assert type(texts) is type(xp.asarray(BEGIN))
     expected = generate(model, KEY, BEGIN, 3, top_k=5, top_p=0.9)
     np.testing.assert_array_equal(to_numpy(texts), expected)
+
+
+@pytest.mark.parametrize("name", ["GPT2", "BERT"])
+def test_models_of_texts_are_jitted_mapped_and_trained(name):
+    model = made(name, **({"resid_pdrop": 0.5} if name == "GPT2" else {"hidden_dropout_prob": 0.5}))
+
+    def loss(model, tokens, key=None):
+        outs = model(tokens) if key is None else model.train(tokens, key=key)[0]
+        return sum((out**2).sum() for out in tree.leaves(outs))
+
+    gradient = fdbr.grad(loss)(model, BEGIN[0])
+    jitted = fdbr.jit(fdbr.grad(loss), reproducible=True)(model, BEGIN[0])
+    assert_allclose(jitted, gradient, rtol=1e-8, atol=1e-9)
+    each = fdbr.vmap(fdbr.grad(loss), in_axes=(None, 0))(model, BEGIN)
+    assert_allclose(tree.map(lambda leaf: leaf[0], each), gradient, rtol=1e-8, atol=1e-9)
+    drawn = [loss(model, BEGIN, random.key(seed)) for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    with pytest.raises(TypeError, match=f"got no key(.|\n)*in model {name}"):
+        model.train(BEGIN)
