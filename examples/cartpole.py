@@ -13,7 +13,7 @@ import math
 from typing import Any
 
 import numpy as np
-from recording import command_line, record
+from recording import command_line, record, run_command
 
 import fdbr
 from fdbr import nn, ops, random, train
@@ -149,13 +149,7 @@ def run(options: argparse.Namespace) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and print how long the pole stays up."""
-    command = parser()
-    options = command.parse_args(arguments)
-    try:
-        length = run(options)
-    except (OSError, ValueError) as error:
-        command.error(str(error))
-    print(f"mean return {length:.0f}")
+    run_command(parser(), run, "mean return {:.0f}", arguments)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from recording import command_line, record
+from recording import command_line, record, run_command
 
 import fdbr
 from fdbr import nn, ops, random, train
@@ -32,8 +32,8 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def run(options: argparse.Namespace) -> tuple[float, list[str]]:
-    """Train as the command line says; return the loss on what was held out, and samples."""
+def run(options: argparse.Namespace) -> float:
+    """Train as the command line says, and print samples; return the loss on what was held out."""
     topics = pydoc_data.topics.topics
     text = options.text.read_text() if options.text else "\n".join(topics.values())
     alphabet = sorted(set(text))
@@ -89,19 +89,13 @@ def run(options: argparse.Namespace) -> tuple[float, list[str]]:
     samples = ["".join(alphabet[c] for c in row) for row in texts.tolist()]
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "samples.txt").write_text("\n---\n".join(samples) + "\n")
-    return float(test_metrics(state)["loss"]), samples
+    print("\n---\n".join(samples))
+    return float(test_metrics(state)["loss"])
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line, and print samples and the loss."""
-    command = parser()
-    options = command.parse_args(arguments)
-    try:
-        value, samples = run(options)
-    except (OSError, ValueError) as error:
-        command.error(str(error))
-    print("\n---\n".join(samples))
-    print(f"test loss {value:.3f}")
+    """Run the command line, and print the loss."""
+    run_command(parser(), run, "test loss {:.3f}", arguments)
 
 
 if __name__ == "__main__":

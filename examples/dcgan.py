@@ -13,7 +13,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from recording import command_line, digits, image_grid, record
+from recording import command_line, digits, image_grid, record, run_command
 
 import fdbr
 from fdbr import nn, ops, random, train
@@ -59,8 +59,8 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def run(options: argparse.Namespace) -> Any:
-    """Train as the command line says; return sampled images, shape ``(100, side, side)``."""
+def run(options: argparse.Namespace) -> float:
+    """Train as the command line says, and draw digits; return the generator's last loss."""
     training, _ = train.mnist(options.data) if options.data else digits()
     side = math.isqrt(training["image"].shape[1])
     images = training["image"].reshape(-1, 1, side, side)
@@ -103,18 +103,12 @@ def run(options: argparse.Namespace) -> Any:
     sampled = state[0](codes)[:, 0]
     options.out.mkdir(parents=True, exist_ok=True)
     image_grid(sampled, options.out / "sampled.png")
-    return sampled
+    return float(making(state[0], state[1], codes)[0])
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line, and say where the picture is."""
-    command = parser()
-    options = command.parse_args(arguments)
-    try:
-        run(options)
-    except (OSError, ValueError) as error:
-        command.error(str(error))
-    print(f"{options.out / 'sampled.png'} has digits that nobody wrote")
+    """Run the command line, and print the generator's loss."""
+    run_command(parser(), run, "the generator's loss {:.3f}", arguments)
 
 
 if __name__ == "__main__":

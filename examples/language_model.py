@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from recording import command_line, record
+from recording import command_line, record, run_command
 
 import fdbr
 from fdbr import nn, ops, random, train
@@ -137,13 +137,7 @@ def run(options: argparse.Namespace) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and print the perplexity."""
-    command = parser()
-    options = command.parse_args(arguments)
-    try:
-        perplexity = run(options)
-    except (OSError, ValueError) as error:
-        command.error(str(error))
-    print(f"test perplexity {perplexity:.1f}")
+    run_command(parser(), run, "test perplexity {:.1f}", arguments)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 
 from fdbr import train
 
-__all__ = ["command_line", "curves", "digits", "image_grid", "record"]
+__all__ = ["command_line", "curves", "digits", "image_grid", "record", "run_command"]
 
 
 def command_line(text: str, epochs: int, size: int, rate: float) -> argparse.ArgumentParser:
@@ -26,6 +26,21 @@ def command_line(text: str, epochs: int, size: int, rate: float) -> argparse.Arg
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--out", type=Path, default=Path("result"), metavar="DIR")
     return made
+
+
+def run_command(
+    command: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace], float],
+    text: str,
+    arguments: list[str] | None,
+) -> None:
+    """Run what a command line says, and print the number that it gives; errors are one line."""
+    options = command.parse_args(arguments)
+    try:
+        value = run(options)
+    except (OSError, ValueError) as error:
+        command.error(str(error))
+    print(text.format(value))
 
 
 def record(

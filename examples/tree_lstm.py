@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from recording import command_line, record
+from recording import command_line, record, run_command
 
 import fdbr
 from fdbr import nn, ops, random, train
@@ -135,13 +135,7 @@ def run(options: argparse.Namespace) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and print the test accuracy."""
-    command = parser()
-    options = command.parse_args(arguments)
-    try:
-        accuracy = run(options)
-    except (OSError, ValueError) as error:
-        command.error(str(error))
-    print(f"test accuracy {accuracy:.4f}")
+    run_command(parser(), run, "test accuracy {:.4f}", arguments)
 
 
 if __name__ == "__main__":

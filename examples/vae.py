@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from recording import command_line, digits, image_grid, record
+from recording import command_line, digits, image_grid, record, run_command
 
 import fdbr
 from fdbr import nn, ops, random, train
@@ -110,13 +110,7 @@ def run(options: argparse.Namespace) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and print the bound."""
-    command = parser()
-    options = command.parse_args(arguments)
-    try:
-        bound = run(options)
-    except (OSError, ValueError) as error:
-        command.error(str(error))
-    print(f"test loss {bound:.2f}")
+    run_command(parser(), run, "test loss {:.2f}", arguments)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from recording import command_line, record
+from recording import command_line, record, run_command
 
 import fdbr
 from fdbr import nn, random, train
@@ -127,13 +127,7 @@ def run(options: argparse.Namespace) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and print the loss."""
-    command = parser()
-    options = command.parse_args(arguments)
-    try:
-        value = run(options)
-    except (OSError, ValueError) as error:
-        command.error(str(error))
-    print(f"loss {value:.3f}")
+    run_command(parser(), run, "loss {:.3f}", arguments)
 
 
 if __name__ == "__main__":
