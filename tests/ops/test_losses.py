@@ -8,6 +8,7 @@ import pytest
 import fdbr
 from fdbr import ops
 from fdbr.testing import assert_allclose
+from ops.cases_margins import clustering
 
 X = np.array([[0.5, -1.0, 2.0], [1.0, 0.25, -0.5]])
 P = np.full((2, 3), 0.5)
@@ -273,6 +274,42 @@ def test_the_best_path_of_a_chain_is_the_best_of_all():
         # The likelihood of all paths together is 1.
         losses = [ops.crf1d(cost, x[:n, i], np.array(way)) for way in ways]
         assert_allclose(np.exp(-np.array(losses)).sum(), 1.0)
+
+
+def test_reductions_are_of_the_losses_themselves():
+    truths = np.array([[1, -1, 0], [0, 1, 1]])
+    for call, whole in (
+        (lambda **r: ops.sigmoid_cross_entropy(X, truths, **r), 5),
+        (lambda **r: ops.bernoulli_nll(P, X, **r), 6),
+        (lambda **r: ops.gaussian_nll(X, P, -X, **r), 6),
+        (lambda **r: ops.gaussian_kl_divergence(X, P, **r), 6),
+        (lambda **r: ops.log_cosh(X, P, **r), 6),
+        (lambda **r: ops.sigmoid_focal_loss(X, P, **r), 6),
+        (lambda **r: ops.mean_absolute_error(X, P, **r), 6),
+        (lambda **r: ops.mean_squared_error(X, P, **r), 6),
+        (lambda **r: ops.hinge(X, T, **r), 2),
+        (lambda **r: ops.contrastive(X, P, np.array([1, 0]), **r), 2),
+        (lambda **r: ops.triplet(X, P, -X, **r), 2),
+        (lambda **r: ops.black_out(X, T, np.eye(3), T, **r), 2),
+        (lambda **r: ops.negative_sampling(X, np.array([1, -1]), np.eye(3), T, **r), 1),
+        (lambda **r: ops.crf1d(np.eye(3), X[:, None], T[:, None], **r), 1),
+    ):
+        each = call(reduction="none")
+        assert_allclose(call(reduction="sum"), each.sum())
+        assert_allclose(call(reduction="mean"), each.sum() / whole)
+    by_batch = ops.sigmoid_cross_entropy(X, truths, normalize=False)
+    assert_allclose(by_batch, ops.sigmoid_cross_entropy(X, truths, reduction="sum") / 2)
+
+
+def test_instances_are_drawn_together_by_sums_of_sizes_too():
+    rng = np.random.default_rng(5)
+    x, labels = rng.normal(size=(2, 2, 3)), rng.integers(0, 3, (2, 3))
+    settings = {"delta_v": 0.25, "beta": 0.5, "gamma": 0.1}
+    found = ops.discriminative_margin_based_clustering_loss(x, labels, **settings)
+    assert_allclose(np.array(found), np.array(clustering(x, labels, 1)))
+    images = x.reshape(2, 2, 3, 1), labels.reshape(2, 3, 1)
+    again = ops.discriminative_margin_based_clustering_loss(*images, **settings)
+    assert_allclose(np.array(again), np.array(found))
 
 
 # --- measures -----------------------------------------------------------------------
