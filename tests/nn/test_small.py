@@ -23,6 +23,32 @@ def test_gelu_knows_the_words_of_jax_and_of_pytorch():
         ops.gelu(X, approximate="erf")
 
 
+def test_calls_by_pytorchs_names_work():
+    images = np.random.default_rng(0).normal(size=(2, 4, 3))
+    same = [
+        (ops.dropout(X, p=0.25, key=KEY), ops.dropout(X, 0.25, key=KEY)),
+        (ops.alpha_dropout(X, p=0.25, key=KEY), ops.alpha_dropout(X, 0.25, key=KEY)),
+        (ops.spatial_dropout(X, p=0.25, key=KEY), ops.spatial_dropout(X, 0.25, key=KEY)),
+        (ops.group_norm(images, num_groups=2), ops.group_norm(images, 2)),
+        (ops.layer_norm(images, normalized_shape=(4, 3)), ops.layer_norm(images, axis=(1, 2))),
+        (ops.rms_norm(X, normalized_shape=3), ops.rms_norm(X)),
+        (ops.local_response_norm(X, 3, 0.5, 0.5, 2.0), X / (2 + near(X) / 6) ** 0.5),
+        (ops.softplus(X, 2.0), ops.softplus(2 * X) / 2),
+        (ops.normalize(X, 1.0, 0), X / np.abs(X).sum(0)),
+    ]
+    for found, expected in same:
+        assert_allclose(found, expected, rtol=1e-12)
+    for name in ("layer_norm", "rms_norm"):
+        with pytest.raises(ValueError, match=r"must end in normalized_shape \(4,\)"):
+            getattr(ops, name)(X, normalized_shape=4)
+
+
+def near(x):
+    """The sums of three squares along the second axis."""
+    squares = np.pad(x * x, ((0, 0), (1, 1)))
+    return squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]
+
+
 def test_chainers_defaults_can_be_given():
     assert_allclose(ops.leaky_relu(X, 0.2), np.where(X > 0, X, 0.2 * X))
     assert_allclose(ops.leaky_relu(X, slope=0.2), ops.leaky_relu(X, negative_slope=0.2))

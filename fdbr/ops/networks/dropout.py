@@ -59,7 +59,7 @@ def kept(function: str, x: Any, rate: float, key: Any, shape: tuple[int, ...] | 
     return _kept(key, shape=x.shape if shape is None else shape, share=1.0 - rate)
 
 
-def dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
+def dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key: Any) -> Any:
     """Each element is 0 with probability ``rate``, and divided by ``1 - rate`` otherwise.
 
     So its expectation stays: Srivastava et al., *Dropout: a simple way to prevent neural
@@ -70,7 +70,7 @@ def dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
     x
         An array.
     rate
-        A number in [0, 1).
+        A number in [0, 1); ``p`` is another name for it.
     key
         A key of `fdbr.random`; the same key leaves out the same elements.
 
@@ -87,11 +87,11 @@ def dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
     >>> set(out.tolist()) == {0.0, 2.0}
     True
     """
-    rate = proper_rate("fdbr.ops.dropout", rate)
+    rate = proper_rate("fdbr.ops.dropout", rate if p is None else p)
     return _left_out("dropout", x, rate, key, None)
 
 
-def spatial_dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
+def spatial_dropout(x: Array, rate: float = 0.5, *, p: float | None = None, key: Any) -> Any:
     """Each channel of each example is 0 with probability ``rate``, or divided by ``1 - rate``.
 
     Neighbouring pixels tell of each other, so that single ones cannot be left out: Tompson et
@@ -101,7 +101,7 @@ def spatial_dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
     ----------
     x
         Shape ``(N, C, *spatial)``.
-    rate, key
+    rate, p, key
         As for `dropout`.
 
     Raises
@@ -114,7 +114,7 @@ def spatial_dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
     >>> ops.spatial_dropout(np.ones((1, 3, 2)), 0.5, key=fdbr.random.key(0)).tolist()
     [[[2.0, 2.0], [2.0, 2.0], [0.0, 0.0]]]
     """
-    rate = proper_rate("fdbr.ops.spatial_dropout", rate)
+    rate = proper_rate("fdbr.ops.spatial_dropout", rate if p is None else p)
     x = floating(x)
     if x.ndim < 2:
         raise ValueError(

@@ -60,7 +60,9 @@ def _drawn(function: str, law: str, x: Any, key: Any) -> Any:
 # --- relatives of dropout -----------------------------------------------------------
 
 
-def alpha_dropout(x: Array, rate: float = 0.5, *, channels: bool = False, key: Any) -> Any:
+def alpha_dropout(
+    x: Array, rate: float = 0.5, *, p: float | None = None, channels: bool = False, key: Any
+) -> Any:
     """Dropout to `selu`'s limit in the place of 0, that keeps mean 0 and variance 1.
 
     Klambauer, Unterthiner, Mayr & Hochreiter, *Self-normalizing neural networks*, NIPS 2017.
@@ -69,7 +71,7 @@ def alpha_dropout(x: Array, rate: float = 0.5, *, channels: bool = False, key: A
     ----------
     x
         Real floating.
-    rate, key
+    rate, p, key
         As for `dropout`.
     channels
         Whether whole channels are left out; ``x`` is then of shape ``(N, C, ...)``.
@@ -85,7 +87,7 @@ def alpha_dropout(x: Array, rate: float = 0.5, *, channels: bool = False, key: A
     >>> sorted(set(out.round(3).tolist()))
     [-0.779, 0.779]
     """
-    rate = proper_rate("fdbr.ops.alpha_dropout", rate)
+    rate = proper_rate("fdbr.ops.alpha_dropout", rate if p is None else p)
     x = floating(x)
     shape = x.shape
     if channels:

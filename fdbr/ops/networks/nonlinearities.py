@@ -194,7 +194,7 @@ def selu(x: Array, /) -> Any:
 # --- smooth -------------------------------------------------------------------------
 
 
-def softplus(x: Array, /, *, beta: float = 1.0, threshold: float | None = None) -> Any:
+def softplus(x: Array, /, beta: float = 1.0, threshold: float | None = None) -> Any:
     """``log(1 + exp(beta * x)) / beta``, without overflow.
 
     Parameters

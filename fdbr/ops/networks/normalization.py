@@ -129,7 +129,13 @@ def _rescale(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
 
 @in_single
 def layer_norm(
-    x: Array, weight: Array = None, bias: Array = None, *, axis: Axes = -1, eps: float = 1e-5
+    x: Array,
+    weight: Array = None,
+    bias: Array = None,
+    *,
+    axis: Axes = -1,
+    eps: float = 1e-5,
+    normalized_shape: Any = None,
 ) -> Any:
     """Each example brought to mean 0 and variance 1: ``(x - mean) / sqrt(variance + eps)``.
 
@@ -146,13 +152,16 @@ def layer_norm(
         The axes over which the mean and the variance (which divides by the count) are taken.
     eps
         What keeps the division from 0.
+    normalized_shape
+        PyTorch's way to give the axes: the lengths of the last ones.
 
     Raises
     ------
     TypeError
         If ``x`` is complex.
     ValueError
-        If weight or bias do not have the lengths of the axes.
+        If weight or bias do not have the lengths of the axes, or ``x`` does not end in
+        ``normalized_shape``.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -160,20 +169,27 @@ def layer_norm(
     array([-1.,  1.])
     """
     x = _real("layer_norm", x)
-    axes = normalize_axes(axis, x.ndim, "layer_norm")
+    axes = _last_axes("layer_norm", x, axis, normalized_shape)
     out, _, _ = _standardize(x, axes=axes, eps=float(eps))
     return _scaled("layer_norm", out, weight, bias, tuple(sorted(axes)))
 
 
 @in_single
-def rms_norm(x: Array, weight: Array = None, *, axis: Axes = -1, eps: float | None = 1e-5) -> Any:
+def rms_norm(
+    x: Array,
+    weight: Array = None,
+    *,
+    axis: Axes = -1,
+    eps: float | None = 1e-5,
+    normalized_shape: Any = None,
+) -> Any:
     """Each example divided by the root of its mean square: ``x / sqrt(mean(x**2) + eps)``.
 
     Zhang & Sennrich, *Root mean square layer normalization*, NeurIPS 2019.
 
     Parameters
     ----------
-    x, weight, axis
+    x, weight, axis, normalized_shape
         As for `layer_norm`.
     eps
         What keeps the division from 0; with `None` the dtype's ``eps``, PyTorch's default.
@@ -189,7 +205,7 @@ def rms_norm(x: Array, weight: Array = None, *, axis: Axes = -1, eps: float | No
     array([3., 4.])
     """
     x = _real("rms_norm", x)
-    axes = normalize_axes(axis, x.ndim, "rms_norm")
+    axes = _last_axes("rms_norm", x, axis, normalized_shape)
     if eps is None:
         eps = float(finfo(x.dtype).eps)
     out, _ = _rescale(x, axes=axes, eps=float(eps))
@@ -198,7 +214,13 @@ def rms_norm(x: Array, weight: Array = None, *, axis: Axes = -1, eps: float | No
 
 @in_single
 def group_norm(
-    x: Array, groups: int, weight: Array = None, bias: Array = None, *, eps: float = 1e-5
+    x: Array,
+    groups: int | None = None,
+    weight: Array = None,
+    bias: Array = None,
+    *,
+    eps: float = 1e-5,
+    num_groups: int | None = None,
 ) -> Any:
     """Each group of channels of each example brought to mean 0 and variance 1.
 
@@ -209,7 +231,7 @@ def group_norm(
     x
         Real floating, shape ``(N, C, *spatial)``.
     groups
-        Into how many parts the channels are divided.
+        Into how many parts the channels are divided; ``num_groups`` is another name for it.
     weight, bias
         What the result is multiplied by, and what is added then: shape ``(C,)``.
     eps
@@ -227,6 +249,7 @@ def group_norm(
     >>> ops.group_norm(np.array([[1.0, 3.0, 0.0, 8.0]]), 2, eps=0.0)
     array([[-1.,  1., -1.,  1.]])
     """
+    groups = num_groups if groups is None else groups
     return _by_groups("group_norm", x, groups, weight, bias, eps)
 
 
@@ -339,7 +362,19 @@ def _real(function: str, x: Any) -> Any:
     return x
 
 
-def _by_groups(function: str, x: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+def _last_axes(function: str, x: Any, axis: Any, lengths: Any) -> tuple[int, ...]:
+    """The axes that are given; or the last ones, whose lengths are."""
+    if lengths is None:
+        return normalize_axes(axis, x.ndim, function)
+    wanted = tuple(lengths) if isinstance(lengths, tuple | list) else (lengths,)
+    if not wanted or x.shape[-len(wanted) :] != wanted:
+        raise ValueError(
+            f"fdbr.ops.{function}: x {describe(x)} must end in normalized_shape {wanted}"
+        )
+    return tuple(range(x.ndim - len(wanted), x.ndim))
+
+
+def _by_groups(function: str, x: Any, groups: Any, weight: Any, bias: Any, eps: float) -> Any:
     x = _real(function, x)
     if x.ndim < 2 or not isinstance(groups, int) or groups < 1 or x.shape[1] % groups:
         raise ValueError(

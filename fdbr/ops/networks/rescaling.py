@@ -37,10 +37,10 @@ def _sums_around(xp: Any, x: Array, *, low: int, high: int, axis: int) -> Array:
 def local_response_norm(
     x: Array,
     size: int = 5,
-    *,
     alpha: float = 1e-4,
     beta: float = 0.75,
     k: float = 1.0,
+    *,
     average: bool = True,
 ) -> Any:
     """Each element divided by a power of the squares in neighbouring channels.
@@ -89,10 +89,10 @@ def local_response_norm(
 @in_single
 def normalize(
     x: Array,
-    *,
     p: float = 2.0,
     axis: int | tuple[int, ...] = 1,
     eps: float = 1e-12,
+    *,
     add_eps: bool = False,
 ) -> Any:
     """Vectors along an axis divided by their norm: ``x / max(norm(x), eps)``.
