@@ -1,5 +1,6 @@
 """Files of Chainer's ``save_npz``."""
 
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -263,6 +264,7 @@ class _Member:
 _DAMAGES = (
     *(zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError, RecursionError),
     *(ValueError, TypeError, KeyError, IndexError, OverflowError, SyntaxError, MemoryError),
+    *(OSError, struct.error),  # of places that are not in the file
 )
 
 
@@ -273,6 +275,8 @@ def _members(path: Path) -> dict[str, _Member]:
     try:
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
+                if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise ValueError(f"{info.filename} is compressed as no npz file is")
                 with archive.open(info) as file:
                     shape, dtype = _header(file)
                 if dtype != np.dtype(object):  # which stands for None

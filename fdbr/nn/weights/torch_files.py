@@ -10,6 +10,7 @@ import math
 import operator
 import os
 import pickletools
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -30,11 +31,12 @@ _LEGACY = 0x1950A86A20F9469CFC6C
 _LONGEST = 1 << 24  # bytes of a program: it lists tensors, and does not hold their elements
 _DAMAGES = (
     *(zipfile.BadZipFile, NotImplementedError, EOFError, OverflowError, RecursionError),
+    *(OSError, struct.error, RuntimeError, MemoryError),
     *(ValueError, TypeError, IndexError, KeyError, AttributeError),
 )  # what is raised by a program that is none, or an archive
 
 
-class _BadFileError(Exception):
+class _BadFileError(ValueError):
     """A file is not as ``torch.save`` writes it."""
 
 
@@ -122,7 +124,7 @@ def _zipped(path: Path) -> Any:
             try:
                 with zipfile.ZipFile(path) as archive, archive.open(info) as file:
                     return _exactly(file.read(length), length)
-            except (_BadFileError, zipfile.BadZipFile) as error:
+            except _DAMAGES as error:
                 raise ValueError(f"{path} is damaged: {error}") from error
 
         return _typed(kind, key, count, info.file_size, read)
