@@ -24,9 +24,9 @@ class BlockSettings:
 
     def excitation(self, of: Builder, channels: int) -> Any:
         """A block's squeeze and excitation, or `None`."""
-        return (
-            None if self.reduction is None else of.excitation(channels, channels // self.reduction)
-        )
+        if self.reduction is None:
+            return None
+        return of.excitation(channels, max(channels // self.reduction, 1))
 
 
 @frozen
