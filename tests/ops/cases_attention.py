@@ -74,7 +74,6 @@ case(
 )
 
 for setting, shapes, params, reference in (
-    ("blocks", ((3, 2), (4, 2), (4, 1)), {}, {}),
     (
         "blocks, causal",
         ((2, 3, 1), (3, 1), (3, 2)),
