@@ -70,6 +70,17 @@ def test_regions_are_given_in_four_ways():
         assert_allclose(pool(X, larger, 2, 0.25), expected)
 
 
+def test_chainers_regions_leave_out_the_last_corner():
+    x = np.arange(16.0).reshape(1, 1, 4, 4)
+    boxes = np.array([[0, 1, 2, 3], [5, 5, 6, 6]])
+    given = {"box_format": "yxyx", "inclusive": False}
+    found = ops.roi_max_pool(x, boxes, 1, empty=-math.inf, **given).ravel()
+    np.testing.assert_array_equal(found, [6, -math.inf])
+    found = ops.roi_max_pool(x, boxes, 1, box_format="yxyx").ravel()
+    np.testing.assert_array_equal(found, [11, 0])
+    np.testing.assert_array_equal(ops.roi_average_pool(x, boxes, 1, **given).ravel(), [3.5, 0])
+
+
 def test_no_region_gives_nothing_and_no_gradient():
     for pool in (*ALIGNED, *POOLED):
         assert pool(X, np.zeros((0, 5)), (2, 3)).shape == (0, 2, 2, 3)
