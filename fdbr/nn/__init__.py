@@ -45,7 +45,15 @@ from fdbr.nn.low_rank import LoRA, lora, merge_lora
 from fdbr.nn.lstm_variants import PeepholeLSTMCell, ZoneoutLSTMCell
 from fdbr.nn.normalization import GroupNorm, LayerNorm, RMSNorm
 from fdbr.nn.padding import Pad
-from fdbr.nn.pooling import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, Flatten, LPPool, MaxPool
+from fdbr.nn.pooling import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    AvgPool,
+    Flatten,
+    LPPool,
+    MaxPool,
+    Unflatten,
+)
 from fdbr.nn.pooling_dimensions import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -193,6 +201,7 @@ __all__ = [
     "TransformerEncoder",
     "TransformerEncoderLayer",
     "Unfold",
+    "Unflatten",
     "Upsample",
     "ViTBlock",
     "WalkerAlias",

@@ -16,7 +16,15 @@ from fdbr.nn.settings import for_axes, setting
 from fdbr.tree import frozen
 from fdbr.whereabouts import placed
 
-__all__ = ["AdaptiveAvgPool", "AdaptiveMaxPool", "AvgPool", "Flatten", "LPPool", "MaxPool"]
+__all__ = [
+    "AdaptiveAvgPool",
+    "AdaptiveMaxPool",
+    "AvgPool",
+    "Flatten",
+    "LPPool",
+    "MaxPool",
+    "Unflatten",
+]
 
 
 @frozen
@@ -217,3 +225,46 @@ class Flatten(Layer):
         shape = x.shape
         whole = math.prod(shape[first : last + 1])
         return ops.reshape(x, (*shape[:first], whole, *shape[last + 1 :]))
+
+
+@frozen
+class Unflatten(Layer):
+    """One axis as several: what `Flatten` did, undone.
+
+    Attributes
+    ----------
+    dim
+        The axis.
+    unflattened_size
+        The lengths of the axes in its place, of which one may be -1.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.Unflatten(1, (2, -1))(np.zeros((5, 12))).shape
+    (5, 2, 6)
+    """
+
+    dim: int = setting()
+    unflattened_size: Sequence[int] = setting()
+
+    def __call__(self, x: Any) -> Any:
+        """The same elements in another shape.
+
+        Raises
+        ------
+        ValueError
+            If ``x`` has no such axis, or it is of another length.
+        """
+        sizes, n = tuple(self.unflattened_size), x.ndim
+        given = math.prod(m for m in sizes if m != -1)
+        exists = -n <= self.dim < n
+        length = x.shape[self.dim] if exists else 0
+        free = sizes.count(-1)
+        fits = given > 0 and (length % given == 0 if free == 1 else free == 0 and length == given)
+        if not (exists and fits):
+            raise ValueError(
+                placed(f"fdbr.nn.{self!r}: x {describe(x)} must have such an axis, of that length")
+            )
+        sizes = tuple(length // given if m == -1 else m for m in sizes)
+        axis = self.dim % n
+        return ops.reshape(x, (*x.shape[:axis], *sizes, *x.shape[axis + 1 :]))

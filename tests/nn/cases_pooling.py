@@ -12,6 +12,7 @@ case("AvgPool", lambda dtype: nn.AvgPool([2, 1], padding=[1, 0]), [(1, 2, 4, 3)]
 case("AdaptiveAvgPool", lambda dtype: nn.AdaptiveAvgPool((2, None)), [(2, 3, 3)])
 case("AdaptiveMaxPool", lambda dtype: nn.AdaptiveMaxPool((2, None)), [(2, 3, 3)])
 case("Flatten", lambda dtype: nn.Flatten(), [(2, 3, 2)])
+case("Unflatten", lambda dtype: nn.Unflatten(1, [2, -1]), [(2, 6)])
 case("LPPool", lambda dtype: nn.LPPool(2, 2, stride=1), [(1, 2, 3, 3)])
 case("Upsample", lambda dtype: nn.Upsample(scale_factor=2), [(1, 2, 2, 3)])
 case("Upsample to a size", lambda dtype: nn.Upsample([3, 5], mode="bicubic"), [(1, 2, 2, 3)])

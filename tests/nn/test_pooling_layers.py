@@ -34,6 +34,10 @@ def test_flatten_joins_neighbouring_axes():
     assert nn.Flatten()(X).shape == (3, 60)
     assert nn.Flatten(0, 1)(X).shape == (6, 6, 5)
     assert nn.Flatten()(X[:0]).shape == (0, 60)
+    assert nn.Unflatten(1, (2, 6, -1))(nn.Flatten()(X)).shape == X.shape
+    for wrong in (nn.Unflatten(1, (2, 7)), nn.Unflatten(9, (2, -1)), nn.Unflatten(0, (-1, -1))):
+        with pytest.raises(ValueError, match="must have such an axis, of that length"):
+            wrong(X)
 
 
 def test_errors_name_the_path_of_the_layer():
