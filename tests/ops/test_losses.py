@@ -254,6 +254,33 @@ def test_of_ctc_any_form_of_sequences_gives_the_same():
     each = fdbr.vmap(lambda x, t: ops.ctc_loss(x, t, zero_infinity=True), (1, 0))(x, targets)
     one = [ops.ctc_loss(x[:, i], targets[i], zero_infinity=True) for i in range(3)]
     assert_allclose(each, np.stack(one))
+    short = ops.ctc_loss([part.astype("f2") for part in lists], rows, zero_infinity=True)
+    assert short.dtype == np.float16
+    np.testing.assert_allclose(short, expected, rtol=2e-3)
+
+
+def test_batches_of_sequences_may_have_lengths_of_their_own():
+    rng = np.random.default_rng(6)
+    x, targets = ops.log_softmax(rng.normal(size=(2, 5, 3, 4))), rng.integers(1, 4, (2, 3, 2))
+    sizes, counts = np.array([[5, 4, 5], [4, 5, 4]]), np.array([[2, 1, 0], [1, 2, 2]])
+    cost, labels = rng.normal(size=(4, 4)), rng.integers(0, 4, (2, 5, 3))
+
+    def ctc(*args):
+        return fdbr.grad(lambda x: ops.ctc_loss(x, *args[1:]))(args[0])
+
+    def crf(x, labels, sizes):
+        return fdbr.grad(lambda x: ops.crf1d(cost, x, labels, sizes))(x)
+
+    found = fdbr.vmap(ctc)(x, targets, sizes, counts)
+    each = [ctc(x[i], targets[i], sizes[i], counts[i]) for i in range(2)]
+    assert_allclose(found, np.stack(each))
+    found = fdbr.vmap(crf)(x, labels, sizes)
+    assert_allclose(found, np.stack([crf(x[i], labels[i], sizes[i]) for i in range(2)]))
+    score, path = fdbr.vmap(lambda x, n: ops.argmax_crf1d(cost, x, n))(x, sizes)
+    for i in range(2):
+        one, labels = ops.argmax_crf1d(cost, x[i], sizes[i])
+        assert_allclose(score[i], one)
+        np.testing.assert_array_equal(path[i], labels)
 
 
 def test_the_best_path_of_a_chain_is_the_best_of_all():

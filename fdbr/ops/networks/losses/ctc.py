@@ -9,7 +9,7 @@ from fdbr.floats import dtype_kind
 from fdbr.messages import describe, integer
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import beside
-from fdbr.ops.dtypes import astype, in_single
+from fdbr.ops.dtypes import astype, in_single, is_short
 from fdbr.ops.elementwise.arithmetic import clip, maximum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.logistic import logaddexp
@@ -90,6 +90,12 @@ def ctc_loss(
     np.float64(0.2876820724517809)
     """
     check_reduction("ctc_loss", reduction)
+    if _is_ragged(log_probs, 2) and is_short(log_probs[0]):  # in which nothing is added up
+        dtype, log_probs = log_probs[0].dtype, [astype(part, np.float32) for part in log_probs]
+        settings = {"blank": blank, "reduction": reduction, "zero_infinity": zero_infinity}
+        return astype(
+            ctc_loss(log_probs, targets, input_lengths, target_lengths, **settings), dtype
+        )
     log_probs, input_lengths, single = _frames(log_probs, input_lengths)
     frames, batch, symbols = log_probs.shape
     blank = integer("fdbr.ops.ctc_loss", "blank", blank, least=0)
