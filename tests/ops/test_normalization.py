@@ -97,6 +97,16 @@ def test_attention_names_what_does_not_fit():
         ops.scaled_dot_product_attention(X, X, X, mask=np.ones((2, 2), "int64"))
     with pytest.raises(ValueError, match=r"mask must broadcast to .* \(2, 2\), got bool\[2,3\]"):
         ops.scaled_dot_product_attention(X, X, X, mask=X > 0)
+    with pytest.raises(ValueError, match=r"attention: rate must be in \[0, 1\), .* not 2"):
+        ops.scaled_dot_product_attention(X, X, X, dropout_p=2)
+    with pytest.raises(TypeError, match=r"dropout_p=0.5 needs a key of fdbr.random"):
+        ops.scaled_dot_product_attention(X, X, X, dropout_p=0.5)
+    with pytest.raises(ValueError, match=r"with enable_gqa, axis -3 must be as many heads"):
+        ops.scaled_dot_product_attention(X, X, X, enable_gqa=True)
+    with pytest.raises(ValueError, match=r"the axes before the last two must broadcast"):
+        ops.scaled_dot_product_attention(np.ones((4, 2, 3)), *[np.ones((2, 2, 3))] * 2)
+    with pytest.raises(ValueError, match=r"mask and attn_mask are one"):
+        ops.scaled_dot_product_attention(X, X, X, X[:, :2], attn_mask=X[:, :2])
 
 
 # --- tables -------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.core import Tracer
 from fdbr.messages import describe, integer, integers
 from fdbr.ops.creation import floating
+from fdbr.ops.devices import beside
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.networks.attention_blocks import How, block_attention
 from fdbr.ops.networks.attention_weights import (
@@ -16,7 +17,7 @@ from fdbr.ops.networks.attention_weights import (
     checked_mask,
     times_grouped,
 )
-from fdbr.ops.networks.dropout import dropout
+from fdbr.ops.networks.dropout import dropout, proper_key, proper_rate
 from fdbr.ops.shape import expand_dims, reshape
 
 __all__ = ["scaled_dot_product_attention"]
@@ -69,7 +70,7 @@ def scaled_dot_product_attention(
     local_window_size
         How many keys before and after its own place a query sees; one number for both sides.
     dropout_p
-        The rate at which weights are left out, each by itself, in [0, 1]; the others are divided
+        The rate at which weights are left out, each by itself, in [0, 1); the others are divided
         by ``1 - dropout_p``.
     dropout_key
         A key of `fdbr.random`, for a ``dropout_p`` above 0.
@@ -110,10 +111,13 @@ def scaled_dot_product_attention(
     shape = (*_leading(query, key, groups), query.shape[-2], key.shape[-2])
     if mask is not None:
         mask = checked_mask(_NAME, mask, shape)
-    if dropout_p and dropout_key is None:
-        raise TypeError(
-            f"{_NAME}: dropout_p={dropout_p} needs a key of fdbr.random, give it as dropout_key"
-        )
+    dropout_p = proper_rate(_NAME, dropout_p)
+    if dropout_p:
+        if dropout_key is None:
+            raise TypeError(
+                f"{_NAME}: dropout_p={dropout_p} needs a key of fdbr.random, give it as dropout_key"
+            )
+        dropout_key = beside(proper_key(_NAME, dropout_key), query)
     left, right = _sides(causal or is_causal, local_window_size)
     factor = float(1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale)
     if block_size is not None:
