@@ -9,6 +9,7 @@ from fdbr.messages import describe, integer
 from fdbr.nn import initializers
 from fdbr.nn.caches import KeyValueCache
 from fdbr.nn.dropout import needed_key
+from fdbr.nn.heads import checked_heads, heads_apart, heads_together
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.ops.networks.attention_weights import attention_weights, joined_masks
@@ -407,28 +408,6 @@ class MultiHeadAttention(Layer):
                 )
             mask = ops.reshape(mask, rows)
         return ~mask if mask.dtype.kind == "b" else mask
-
-
-def heads_apart(x: Any, heads: int) -> Any:
-    """``(..., length, heads * width)`` as ``(..., heads, length, width)``."""
-    return ops.moveaxis(ops.reshape(x, (*x.shape[:-1], heads, x.shape[-1] // heads)), -2, -3)
-
-
-def heads_together(x: Any) -> Any:
-    """``(..., heads, length, width)`` as ``(..., length, heads * width)``."""
-    x = ops.moveaxis(x, -3, -2)
-    return ops.reshape(x, (*x.shape[:-2], x.shape[-2] * x.shape[-1]))
-
-
-def checked_heads(where: str, name: str, width: int, heads: Any) -> int:
-    """A number of heads that divides a width."""
-    count = integer(where, "num_heads", heads, least=1)
-    if width % count:
-        raise ValueError(
-            f"{where}: num_heads={count} must divide {name}={width}, of which each head gets an "
-            "equal part"
-        )
-    return count
 
 
 def _past(queries: int, keys: int) -> Any:

@@ -7,10 +7,10 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.messages import describe, integer
 from fdbr.nn import initializers
-from fdbr.nn.attention import checked_heads, heads_apart, heads_together
 from fdbr.nn.caches import KeyValueCache
 from fdbr.nn.composite import Composite
 from fdbr.nn.dropout import needed_key
+from fdbr.nn.heads import checked_heads, heads_apart, heads_together
 from fdbr.nn.linear import Linear
 from fdbr.nn.normalization import RMSNorm
 from fdbr.ops.networks.dropout import proper_rate

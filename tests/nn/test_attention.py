@@ -7,7 +7,7 @@ import pytest
 
 import fdbr
 from fdbr import nn, ops, random, tree
-from fdbr.ops.networks import attention_blocks
+from fdbr.ops.networks import attention_pieces
 from fdbr.testing import assert_allclose
 
 KEY = random.key(3)
@@ -204,8 +204,8 @@ def test_the_path_of_attention_inside_a_stack_is_told():
     ],
 )
 def test_attention_by_blocks_is_attention_at_once(options, monkeypatch):
-    monkeypatch.setattr(attention_blocks, "_QUERIES", 16)
-    monkeypatch.setattr(attention_blocks, "_KEYS", 32)
+    monkeypatch.setattr(attention_pieces, "_QUERIES", 16)
+    monkeypatch.setattr(attention_pieces, "_KEYS", 32)
     q, k, v = normal(2, 4, 50, 8), normal(2, 2, 70, 8), normal(2, 2, 70, 3)
     if not options.get("enable_gqa"):
         k, v = np.repeat(k, 2, 1), np.repeat(v, 2, 1)

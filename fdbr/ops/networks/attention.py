@@ -11,7 +11,8 @@ from fdbr.messages import describe, integer, integers
 from fdbr.ops.creation import floating
 from fdbr.ops.devices import beside
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.networks.attention_blocks import How, block_attention
+from fdbr.ops.networks.attention_blocks import block_attention
+from fdbr.ops.networks.attention_pieces import How
 from fdbr.ops.networks.attention_weights import (
     attention_weights,
     checked_mask,
