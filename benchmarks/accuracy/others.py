@@ -21,12 +21,20 @@ __all__ = ["LARGE", "OF_VALUES", "REASONS", "Row", "in_large", "losses", "others
 LARGE = 1 << 18  # numbers of an array that a kernel computes
 
 RANGES = ((0.05, 0.95), (0.3, 5.0), (-0.95, 0.95), (-5.0, 5.0), (1.0, 40.0))
-PARAMETERS: dict[str, dict[str, Any]] = {"leaky_relu": {"slope": 0.1}, "polygamma": {"n": 1}}
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "hard_shrink": {"lambd": 0.5},
+    "hard_sigmoid": {"slope": 1 / 6},
+    "leaky_relu": {"slope": 0.1},
+    "polygamma": {"n": 1},
+    "soft_shrink": {"lambd": 0.5},
+}
 WHOLE = ("eval_hermite", "eval_hermitenorm", "ldexp")  # which take integers of no other dtype
 OF_VALUES = "the value is that of SciPy's own loop in single precision"
 REASONS = {
+    "hard_swish": "the slope has a zero",
     "kl_div": "a difference next to its zero, and a slope that has one",
     "rel_entr": "the slope has a zero",
+    "swish": "the product of the operands is rounded, and counts where the sigmoid is small",
 }
 
 
@@ -53,6 +61,8 @@ def others(known: Any) -> list[str]:
 
 
 def _is_public(name: str) -> bool:
+    if name == "gaussian":  # a sample, beside which there is a bell of that name
+        return False
     named = name in ops.special.__all__ or isinstance(getattr(np, name, None), np.ufunc)
     return named or (name in dir(ops) and callable(getattr(ops, name)))
 
