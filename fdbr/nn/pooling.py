@@ -1,8 +1,9 @@
 """Layers that pool: one number for each window of an array's spatial axes.
 
 None of them has parameters: they are made by their names, with settings alone.  An integer as
-kernel is for all axes after the first two; the layers of `fdbr.nn.pooling_dimensions`, as
-``MaxPool2d``, take it for a number of last axes, so that they pool examples without a batch, too.
+kernel is for all axes after the first two, of an array of four axes or more; the layers of
+`fdbr.nn.pooling_dimensions`, as ``MaxPool2d``, take it for a number of last axes, so that they pool
+examples without a batch, too.
 """
 
 import math
@@ -56,7 +57,7 @@ class MaxPool(Layer):
         """The largest elements, and their places where ``return_indices`` asks for them."""
         return ops.max_pool(
             x,
-            for_axes(self.kernel_size, self._dimensions),
+            for_axes(self.kernel_size, self._dimensions, x),
             self.stride,
             self.padding,
             self.dilation,
@@ -94,7 +95,7 @@ class AvgPool(Layer):
         """The means."""
         return ops.avg_pool(
             x,
-            for_axes(self.kernel_size, self._dimensions),
+            for_axes(self.kernel_size, self._dimensions, x),
             self.stride,
             self.padding,
             ceil_mode=self.ceil_mode,
@@ -114,7 +115,7 @@ class LPPool(Layer):
 
     >>> import numpy as np
     >>> from fdbr import nn
-    >>> nn.LPPool(2, 2)(np.array([[[3.0, 4.0]]]))
+    >>> nn.LPPool(2, (2,))(np.array([[[3.0, 4.0]]]))
     array([[[5.]]])
     """
 
@@ -130,7 +131,7 @@ class LPPool(Layer):
         return ops.lp_pool(
             x,
             self.norm_type,
-            for_axes(self.kernel_size, self._dimensions),
+            for_axes(self.kernel_size, self._dimensions, x),
             self.stride,
             ceil_mode=self.ceil_mode,
         )
@@ -157,7 +158,7 @@ class AdaptiveAvgPool(Layer):
 
     def __call__(self, x: Any) -> Any:
         """The means."""
-        return ops.adaptive_avg_pool(x, for_axes(self.output_size, self._dimensions))
+        return ops.adaptive_avg_pool(x, for_axes(self.output_size, self._dimensions, x))
 
 
 @frozen
@@ -184,7 +185,7 @@ class AdaptiveMaxPool(Layer):
 
     def __call__(self, x: Any) -> Any:
         """The largest elements, and their places where ``return_indices`` asks for them."""
-        size = for_axes(self.output_size, self._dimensions)
+        size = for_axes(self.output_size, self._dimensions, x)
         return ops.adaptive_max_pool(x, size, return_indices=self.return_indices)
 
 

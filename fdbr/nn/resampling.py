@@ -128,8 +128,8 @@ class MaxUnpool(Layer):
 
     >>> import numpy as np
     >>> from fdbr import nn
-    >>> y, at = nn.MaxPool(2, return_indices=True)(np.array([[[1.0, 3.0, 2.0, 0.0]]]))
-    >>> nn.MaxUnpool(2)(y, at)
+    >>> y, at = nn.MaxPool1d(2, return_indices=True)(np.array([[[1.0, 3.0, 2.0, 0.0]]]))
+    >>> nn.MaxUnpool1d(2)(y, at)
     array([[[0., 3., 2., 0.]]])
     """
 
@@ -145,7 +145,7 @@ class MaxUnpool(Layer):
         return ops.max_unpool(
             x,
             indices,
-            for_axes(self.kernel_size, self._dimensions),
+            for_axes(self.kernel_size, self._dimensions, x),
             self.stride,
             self.padding,
             output_size,

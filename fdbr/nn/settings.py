@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fdbr.messages import describe
 from fdbr.tree import static
 from fdbr.whereabouts import placed
 
@@ -17,9 +18,24 @@ def _settled(value: Any) -> Any:
     return tuple(map(_settled, value)) if isinstance(value, list | tuple) else value
 
 
-def for_axes(value: Any, dimensions: int | None) -> Any:
-    """A setting for each of a known number of spatial axes; as it is where there is none."""
+def for_axes(value: Any, dimensions: int | None, x: Any) -> Any:
+    """A setting for each spatial axis of ``x``, of which there are as many as a class says, if any.
+
+    Raises
+    ------
+    ValueError
+        If there are other numbers of them; or if an integer is to serve for an array of three
+        axes, which may be a batch of sequences or one image, and the class does not tell.
+    """
     if dimensions is None:
+        if not isinstance(value, tuple) and getattr(x, "ndim", 0) == 3:
+            raise ValueError(
+                placed(
+                    f"fdbr.nn: {value} is an integer, which does not tell whether {describe(x)} is "
+                    "a batch (N, C, L) or one image (C, H, W); use the layer ending in 1d or 2d, "
+                    f"or give ({value},) or ({value}, {value})"
+                )
+            )
         return value
     if not isinstance(value, tuple):
         return (value,) * dimensions

@@ -6,8 +6,8 @@ from fdbr import nn
 from nn.layer_cases import case, numbers
 
 case("MaxPool", lambda dtype: nn.MaxPool(2, stride=1, padding=1), [(1, 2, 4, 3)])
-case("MaxPool covering all", lambda dtype: nn.MaxPool(2, cover_all=True), [(1, 2, 3)])
-case("MaxPool with indices", lambda dtype: nn.MaxPool(2, return_indices=True), [(1, 2, 4)])
+case("MaxPool covering all", lambda dtype: nn.MaxPool((2,), cover_all=True), [(1, 2, 3)])
+case("MaxPool with indices", lambda dtype: nn.MaxPool((2,), return_indices=True), [(1, 2, 4)])
 case("AvgPool", lambda dtype: nn.AvgPool([2, 1], padding=[1, 0]), [(1, 2, 4, 3)])
 case("AdaptiveAvgPool", lambda dtype: nn.AdaptiveAvgPool((2, None)), [(2, 3, 3)])
 case("AdaptiveMaxPool", lambda dtype: nn.AdaptiveMaxPool((2, None)), [(2, 3, 3)])
@@ -21,7 +21,7 @@ case("PixelUnshuffle", lambda dtype: nn.PixelUnshuffle([2, 1], mode="DCR"), [(1,
 case("ChannelShuffle", lambda dtype: nn.ChannelShuffle(2), [(1, 4, 2)])
 case(
     "MaxUnpool",
-    lambda dtype: nn.MaxUnpool(2),
+    lambda dtype: nn.MaxUnpool((2,)),
     lambda dtype: (numbers((1, 2, 2), dtype), np.array([[[1, 2], [0, 3]]])),
 )
 

@@ -11,7 +11,8 @@ from fdbr.nn.convnext import ConvNeXtBlock
 from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
 from fdbr.nn.models.network import ImageNetwork
 from fdbr.nn.normalization import LayerNorm
-from fdbr.nn.pooling import AdaptiveAvgPool, Flatten
+from fdbr.nn.pooling import Flatten
+from fdbr.nn.pooling_dimensions import AdaptiveAvgPool2d
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen
 
@@ -60,7 +61,7 @@ class ConvNeXt(ImageNetwork):
     """
 
     features: Sequential
-    avgpool: AdaptiveAvgPool
+    avgpool: AdaptiveAvgPool2d
     classifier: Sequential
 
     _width: ClassVar[int] = 96
@@ -134,7 +135,7 @@ class ConvNeXt(ImageNetwork):
                 done += 1
             layers.append(Sequential(*blocks))
         classifier = Sequential(norm(channels), Flatten(), of.linear(channels, classes))
-        return cls(Sequential(*layers), AdaptiveAvgPool(1), classifier)
+        return cls(Sequential(*layers), AdaptiveAvgPool2d(1), classifier)
 
     def _forward(self, of: Any, x: Any) -> Any:
         return of.classifier(of.avgpool(of.features(x)))

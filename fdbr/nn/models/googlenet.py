@@ -13,7 +13,7 @@ from fdbr.nn.dropout import Dropout
 from fdbr.nn.linear import Linear
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.models.network import ImageNetwork
-from fdbr.nn.pooling import AdaptiveAvgPool, AvgPool, MaxPool
+from fdbr.nn.pooling_dimensions import AdaptiveAvgPool2d, AvgPool2d, MaxPool2d
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen, static
 
@@ -94,7 +94,7 @@ class InceptionAux(Composite):
         The layers; dropout stands before the last one.
     """
 
-    avgpool: AdaptiveAvgPool | AvgPool
+    avgpool: AdaptiveAvgPool2d | AvgPool2d
     conv: BasicConv
     fc1: Linear
     fc2: Linear
@@ -138,24 +138,24 @@ class GoogLeNet(ImageNetwork):
     """
 
     conv1: BasicConv
-    maxpool1: MaxPool
+    maxpool1: MaxPool2d
     conv2: BasicConv
     conv3: BasicConv
-    maxpool2: MaxPool
+    maxpool2: MaxPool2d
     inception3a: InceptionBranches
     inception3b: InceptionBranches
-    maxpool3: MaxPool
+    maxpool3: MaxPool2d
     inception4a: InceptionBranches
     inception4b: InceptionBranches
     inception4c: InceptionBranches
     inception4d: InceptionBranches
     inception4e: InceptionBranches
-    maxpool4: MaxPool
+    maxpool4: MaxPool2d
     inception5a: InceptionBranches
     inception5b: InceptionBranches
     aux1: InceptionAux | None
     aux2: InceptionAux | None
-    avgpool: AdaptiveAvgPool
+    avgpool: AdaptiveAvgPool2d
     dropout: Dropout
     fc: Linear
     local_norm: bool = static(default=False)
@@ -226,13 +226,13 @@ class GoogLeNet(ImageNetwork):
         make = _Parts(of, width, chainer)
         fields: dict[str, Any] = {
             "conv1": make.conv(in_channels, make.sized(64), 7, 2),
-            "maxpool1": MaxPool(3, stride=2, ceil_mode=True),
+            "maxpool1": MaxPool2d(3, stride=2, ceil_mode=True),
             "conv2": make.conv(make.sized(64), make.sized(64), 1),
             "conv3": make.conv(make.sized(64), make.sized(192), 3),
-            "maxpool2": MaxPool(3, stride=2, ceil_mode=True),
-            "maxpool3": MaxPool(3, stride=2, ceil_mode=True),
-            "maxpool4": MaxPool(3 if chainer else 2, stride=2, ceil_mode=True),
-            "avgpool": AdaptiveAvgPool(1),
+            "maxpool2": MaxPool2d(3, stride=2, ceil_mode=True),
+            "maxpool3": MaxPool2d(3, stride=2, ceil_mode=True),
+            "maxpool4": MaxPool2d(3 if chainer else 2, stride=2, ceil_mode=True),
+            "avgpool": AdaptiveAvgPool2d(1),
             "aux1": None,
             "aux2": None,
         }
@@ -297,7 +297,7 @@ class _Parts:
             Sequential(
                 self.conv(inputs, within5, 1), self.conv(within5, five, 5 if self.chainer else 3)
             ),
-            Sequential(MaxPool(3, stride=1, padding=1), self.conv(inputs, pooled, 1)),
+            Sequential(MaxPool2d(3, stride=1, padding=1), self.conv(inputs, pooled, 1)),
         )
         return block, one + three + five + pooled
 
@@ -305,7 +305,7 @@ class _Parts:
         """An auxiliary head."""
         inner, hidden = self.sized(128), self.sized(1024)
         return InceptionAux(
-            AvgPool(5, stride=3) if self.chainer else AdaptiveAvgPool(4),
+            AvgPool2d(5, stride=3) if self.chainer else AdaptiveAvgPool2d(4),
             self.conv(inputs, inner, 1),
             self.of.linear(inner * 16, hidden),
             self.of.linear(hidden, classes),

@@ -11,7 +11,7 @@ from fdbr.nn.composite import Composite
 from fdbr.nn.dropout import Dropout
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.models.network import ImageNetwork
-from fdbr.nn.pooling import AdaptiveAvgPool
+from fdbr.nn.pooling_dimensions import AdaptiveAvgPool2d
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen, static
 
@@ -122,7 +122,7 @@ class MobileNetV3(ImageNetwork):
     """
 
     features: Sequential
-    avgpool: AdaptiveAvgPool
+    avgpool: AdaptiveAvgPool2d
     classifier: Sequential
 
     _stages: ClassVar[tuple[Stage, ...]] = _LARGE
@@ -181,7 +181,7 @@ class MobileNetV3(ImageNetwork):
         hidden = _eighths(cls._hidden * width)
         first, last = of.linear(6 * inputs, hidden, 0.01), of.linear(hidden, classes, 0.01)
         classifier = Sequential(first, ops.hard_swish, Dropout(dropout), last)
-        return cls(Sequential(*layers), AdaptiveAvgPool(1), classifier)
+        return cls(Sequential(*layers), AdaptiveAvgPool2d(1), classifier)
 
     def _forward(self, of: Any, x: Any) -> Any:
         """The logits."""

@@ -13,7 +13,7 @@ from fdbr.nn.linear import Linear
 from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
 from fdbr.nn.models.network import ImageNetwork
 from fdbr.nn.models.residual import BasicBlock, BlockSettings, Bottleneck
-from fdbr.nn.pooling import AdaptiveAvgPool, MaxPool
+from fdbr.nn.pooling_dimensions import AdaptiveAvgPool2d, MaxPool2d
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen
 
@@ -67,12 +67,12 @@ class ResNet(ImageNetwork):
 
     conv1: Conv
     bn1: BatchNorm
-    maxpool: MaxPool
+    maxpool: MaxPool2d
     layer1: Sequential
     layer2: Sequential
     layer3: Sequential
     layer4: Sequential
-    avgpool: AdaptiveAvgPool
+    avgpool: AdaptiveAvgPool2d
     fc: Linear
 
     _block: ClassVar[Any] = Bottleneck
@@ -161,9 +161,11 @@ class ResNet(ImageNetwork):
                 blocks.append(cls._block.build(of, inputs, width * 2**stage, stride, settings))
                 inputs = width * 2**stage * cls._block.expansion
             stages.append(Sequential(*blocks))
-        pool = MaxPool(3, stride=2, cover_all=True) if chainer else MaxPool(3, stride=2, padding=1)
+        pool = (
+            MaxPool2d(3, stride=2, cover_all=True) if chainer else MaxPool2d(3, stride=2, padding=1)
+        )
         fc = of.linear(inputs, classes, 0.01)
-        return cls(*stem, pool, *stages, AdaptiveAvgPool(1), fc)  # type: ignore[call-arg, arg-type]
+        return cls(*stem, pool, *stages, AdaptiveAvgPool2d(1), fc)  # type: ignore[call-arg, arg-type]
 
     def _forward(self, of: Any, x: Any) -> Any:
         """The logits."""

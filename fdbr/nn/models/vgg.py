@@ -13,7 +13,7 @@ from fdbr.nn.convolution import Conv
 from fdbr.nn.dropout import Dropout
 from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
 from fdbr.nn.models.network import ImageNetwork
-from fdbr.nn.pooling import AdaptiveAvgPool, MaxPool
+from fdbr.nn.pooling_dimensions import AdaptiveAvgPool2d, MaxPool2d
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.tree import frozen
 
@@ -47,7 +47,7 @@ class VGG(ImageNetwork):
     """
 
     features: Sequential
-    avgpool: AdaptiveAvgPool
+    avgpool: AdaptiveAvgPool2d
     classifier: Sequential
 
     _depths: ClassVar[tuple[int, ...]] = (2, 2, 3, 3, 3)
@@ -61,7 +61,7 @@ class VGG(ImageNetwork):
     def other_layers(self) -> dict[str, str]:
         """Chainer's names of layers: ``conv1_1`` to ``pool5``, rectified, ``fc6`` to ``fc8``."""
         names = {name: f"features[{i}]" for name, i in self._places(Lambda, "conv").items()}
-        pools = [i for i, layer in enumerate(self.features) if isinstance(layer, MaxPool)]
+        pools = [i for i, layer in enumerate(self.features) if isinstance(layer, MaxPool2d)]
         names |= {f"pool{stage}": f"features[{i}]" for stage, i in enumerate(pools, 1)}
         return names | {"fc6": "classifier[1]", "fc7": "classifier[4]", "fc8": "classifier[6]"}
 
@@ -73,7 +73,7 @@ class VGG(ImageNetwork):
             if isinstance(layer, kind):
                 places[f"{name}{stage}_{place}"] = i
                 place += 1
-            elif isinstance(layer, MaxPool):
+            elif isinstance(layer, MaxPool2d):
                 stage, place = stage + 1, 1
         return places
 
@@ -130,11 +130,11 @@ class VGG(ImageNetwork):
                 layers.append(of.conv(inputs, outputs, 3))
                 layers += [of.batch_norm(outputs), ops.relu] if batch_norm else [ops.relu]
                 inputs = outputs
-            layers.append(MaxPool(2))
+            layers.append(MaxPool2d(2))
         sizes = (inputs * 49, hidden, hidden, classes)
         first, second, last = (of.linear(n, m, 0.01) for n, m in itertools.pairwise(sizes))
         classifier = (first, ops.relu, Dropout(dropout), second, ops.relu, Dropout(dropout), last)
-        return cls(Sequential(*layers), AdaptiveAvgPool((7, 7)), Sequential(*classifier))
+        return cls(Sequential(*layers), AdaptiveAvgPool2d((7, 7)), Sequential(*classifier))
 
     def _forward(self, of: Any, x: Any) -> Any:
         """The logits."""

@@ -322,11 +322,11 @@ def test_images_may_be_as_small_as_with_torchvision(name, size):
     ("name", "shape", "message"),
     [
         ("ResNet50", (2, 1, 32, 32), r"channels(.|\n)*in model ResNet50\.conv1 \(Conv\)"),
-        ("VGG11", (2, 3, 16, 16), r"in model VGG11\.features\.layers\[20\] \(MaxPool\)"),
+        ("VGG11", (2, 3, 16, 16), r"in model VGG11\.features\.layers\[20\] \(MaxPool2d\)"),
         ("ConvNeXt_Tiny", (2, 3, 16, 16), r"in model ConvNeXt_Tiny\.features\.layers\[6\]"),
         ("ResNet50", (3, 32), r"x must be images of shape \(N, C, H, W\), .* got float64\[3,32\]"),
         ("ViT_B_16", (2, 3, 32, 32), "for images of 24 by 24 pixels, got float64"),
-        ("GoogLeNet", (1, 3, 14, 14), r"in model GoogLeNet\.maxpool3 \(MaxPool\)"),
+        ("GoogLeNet", (1, 3, 14, 14), r"in model GoogLeNet\.maxpool3 \(MaxPool2d\)"),
     ],
 )
 def test_images_that_do_not_fit_are_refused_with_the_layer(name, shape, message):
