@@ -65,3 +65,21 @@ KEYWORDS = {
 def test_functions_take_the_names_of_pytorchs_arguments(name):
     taken = inspect.signature(getattr(ops, name)).parameters
     assert set(KEYWORDS[name].split()) <= taken.keys()
+
+
+def test_rows_of_functions_that_take_their_arguments_otherwise_say_so():
+    functions = table("from-pytorch")["torch.nn.functional"]
+    named = {name: row for name, row in functions.items() if isinstance(row, dict)}
+    for name in ("batch_norm", "embedding", "instance_norm", "layer_norm", "pad", "rms_norm"):
+        assert "differs" in named[name]
+
+
+def test_losses_lead_to_losses():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    for name, row in table("from-pytorch")["torch.nn.functional"].items():
+        path = row if isinstance(row, str) else row.get("path", "")
+        theirs = getattr(torch.nn.functional, name, None)
+        if path.startswith("fdbr.ops.") and inspect.isfunction(theirs):
+            ours = getattr(ops, path.removeprefix("fdbr.ops."))
+            reduced = "reduction" in inspect.signature(theirs).parameters
+            assert not reduced or "reduction" in inspect.signature(ours).parameters, name

@@ -201,6 +201,20 @@ def test_equal_vectors_have_a_derivative():
         assert np.isfinite(fdbr.grad(call)(X)).all()
 
 
+def test_a_cosine_is_of_vectors_that_were_broadcast_first():
+    whole = np.broadcast_to(X[:1], X.shape)
+    for axis in (0, 1):
+        wanted = ops.cosine_similarity(X, whole, axis=axis)
+        assert_allclose(ops.cosine_similarity(X, X[:1], axis=axis), wanted)
+    assert_allclose(ops.cosine_similarity(X, X[0], axis=0), ops.cosine_similarity(X, whole, axis=0))
+
+
+def test_labels_that_are_no_classes_are_named_under_vmap_too():
+    labels = np.array([[0, 1], [0, 7]])
+    with pytest.raises(ValueError, match="labels from 0 to 7 for 3 classes"):
+        fdbr.vmap(ops.cross_entropy)(np.ones((2, 2, 3)), labels)
+
+
 def test_if_no_label_counts_the_mean_is_0():
     ignored = np.full(2, -1)
     weight = np.ones(3)

@@ -22,7 +22,7 @@ from fdbr.ops.networks.losses.checks import (
     values_of,
 )
 from fdbr.ops.reductions import sum
-from fdbr.ops.shape import broadcast_shapes
+from fdbr.ops.shape import broadcast_shapes, broadcast_to
 
 __all__ = [
     "contrastive",
@@ -81,16 +81,14 @@ def cosine_similarity(x: Array, y: Array, /, *, axis: int | None = None, eps: fl
     np.float64(0.6)
     """
     x, y = floats_of("cosine_similarity", x=x, y=y)
-    ndim = len(broadcast_shapes("cosine_similarity", x.shape, y.shape))
+    shape = broadcast_shapes("cosine_similarity", x.shape, y.shape)
+    ndim = len(shape)
     if not ndim:
         raise ValueError("fdbr.ops.cosine_similarity: x and y are numbers; give arrays of vectors")
     axis = min(1, ndim - 1) if axis is None else axis
     axis = normalize_axis(axis, ndim, "cosine_similarity") - ndim
-    if min(x.ndim, y.ndim) < -axis:
-        raise ValueError(
-            f"fdbr.ops.cosine_similarity: x {describe(x)} and y {describe(y)} must both have axis "
-            f"{axis}"
-        )
+    if any(v.ndim < -axis or v.shape[axis] != shape[axis] for v in (x, y)):
+        x, y = (broadcast_to(v, shape) for v in (x, y))  # a number is a vector of that number
     lengths = (maximum(vector_norm(v, axis=axis, keepdims=True), eps) for v in (x, y))
     a, b = (v / length for v, length in zip((x, y), lengths, strict=True))
     return sum(a * b, axis=axis)

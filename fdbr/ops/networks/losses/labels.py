@@ -10,6 +10,7 @@ from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.along import numbers_of_axis
 from fdbr.ops.indexing.places import within
 from fdbr.ops.indexing.reading import along_axis
+from fdbr.ops.networks.losses.checks import values_of
 from fdbr.ops.shape import expand_dims, squeeze
 
 __all__ = ["at_labels", "checked_labels", "chosen", "refuse_other_labels"]
@@ -62,8 +63,9 @@ def checked_labels(
         return within(labels, least=0, count=classes, name=name, error=ValueError)
     if not _are_classes(labels, classes):
         hint = " (ignore_label names one that is left out)" if hint is None else hint
+        values = values_of(labels)
         raise ValueError(
-            f"fdbr.ops.{name}: {what} from {labels.min()} to {labels.max()} for {classes} classes; "
+            f"fdbr.ops.{name}: {what} from {values.min()} to {values.max()} for {classes} classes; "
             f"they must lie in 0 … {classes - 1}" + (hint if counted is None else "")
         )
     return labels
