@@ -110,13 +110,17 @@ def on_device(*values: Any, mixed: bool = False) -> contextlib.AbstractContextMa
 
 
 def where_it_lies(function: Any) -> Any:
-    """A function of several steps that runs on the device where the first of its arrays lies."""
+    """A function of several steps that runs on the device where the first of its arrays lies.
+
+    An array may stand in a list of them.
+    """
 
     @functools.wraps(function)
     def there(*args: Any, **kwargs: Any) -> Any:
         if not several:
             return function(*args, **kwargs)
-        with on_device(*args, mixed=True):
+        arrays = (arg[0] if isinstance(arg, list | tuple) and arg else arg for arg in args)
+        with on_device(*arrays, mixed=True):
             return function(*args, **kwargs)
 
     return there

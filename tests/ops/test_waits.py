@@ -17,6 +17,8 @@ PLACES = "it asks whether places are in range"
 REGIONS = "regions are cut out one by one"
 COUNTS = "the shape of the result depends on the elements"
 FAILS = "it raises where there is no result"
+LABELS = "it asks whether labels are classes"
+TARGETS = "it reads the labels and lengths, on which the shapes of what follows depend"
 POWERS = "how often it squares depends on the norm"
 HOST = "CuPy has no such function of matrices: it is computed in host memory"
 ORDER = "it looks whether there is NaN, and whether shares are in range"
@@ -26,6 +28,15 @@ VALUES = {
     **dict.fromkeys(("getitem", "take", "take_along_axis", "gather", "scatter"), (2, PLACES)),
     **dict.fromkeys(("at", "embed", "softmax_cross_entropy"), (2, PLACES)),
     "max_unpool": (2, PLACES),
+    "as_strided": (2, PLACES),
+    **dict.fromkeys(("hinge", "multilabel_margin_loss"), (1, LABELS)),
+    **dict.fromkeys(("cross_entropy", "nll_loss", "multi_margin_loss"), (2, LABELS)),
+    **dict.fromkeys(("sigmoid_cross_entropy", "soft_margin_loss"), (1, LABELS)),
+    **dict.fromkeys(("hinge_embedding_loss", "contrastive", "cosine_embedding_loss"), (1, LABELS)),
+    "discriminative_margin_based_clustering_loss": (2, LABELS),
+    **dict.fromkeys(("ctc_loss", "crf1d"), (5, TARGETS)),
+    **dict.fromkeys(("negative_sampling", "black_out"), (4, LABELS)),
+    "binary_hierarchical_softmax": (5, LABELS),
     **dict.fromkeys(("roi_max_pool", "roi_average_pool", "roi_average_align"), (1, REGIONS)),
     "roi_max_align": (1, REGIONS),
     **dict.fromkeys(

@@ -51,6 +51,7 @@ def _weight_of(name: str, argument: str, weight: Any, x: Any) -> Any:
         ) from None
 
 
+@where_it_lies
 @in_single
 def binary_cross_entropy(
     x: Array, y: Array, /, *, weight: Array | None = None, reduction: str = "mean"
@@ -101,6 +102,7 @@ def binary_cross_entropy(
     return reduced(losses, reduction)
 
 
+@where_it_lies
 @in_single
 def binary_cross_entropy_with_logits(
     x: Array,
@@ -268,6 +270,7 @@ def sigmoid_focal_loss(
 # --- several labels -----------------------------------------------------------------
 
 
+@where_it_lies
 @in_single
 def soft_margin_loss(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
     """``log(1 + exp(-y * x))`` for labels 1 and -1, without overflow.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.backend import Array
+from fdbr.backend import Array, where_it_lies
 from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import asarray
@@ -148,6 +148,7 @@ def _labels_of_pairs(name: str, labels: Any, x: Any) -> Any:
     return labels
 
 
+@where_it_lies
 @in_single
 def contrastive(
     x: Array, y: Array, labels: Array, /, *, margin: float = 1.0, reduction: str = "mean"
@@ -205,6 +206,7 @@ def _check_margin(name: str, margin: float) -> None:
         raise ValueError(f"fdbr.ops.{name}: margin must be positive, got {margin}")
 
 
+@where_it_lies
 @in_single
 def cosine_embedding_loss(
     x: Array, y: Array, labels: Array, /, *, margin: float = 0.0, reduction: str = "mean"

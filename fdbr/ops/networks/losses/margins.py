@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 
+@where_it_lies
 @in_single
 def margin_ranking_loss(
     x: Array, y: Array, labels: Array, /, *, margin: float = 0.0, reduction: str = "mean"
@@ -71,6 +72,7 @@ def margin_ranking_loss(
     return reduced(relu(margin - labels * (x - y)), reduction)
 
 
+@where_it_lies
 @in_single
 def hinge_embedding_loss(
     x: Array, labels: Array, /, *, margin: float = 1.0, reduction: str = "mean"

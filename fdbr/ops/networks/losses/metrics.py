@@ -340,6 +340,7 @@ def f1_score(
 # --- of numbers ---------------------------------------------------------------------
 
 
+@where_it_lies
 @in_single
 def r2_score(
     x: Array,
