@@ -152,7 +152,8 @@ def lora(
         What is added is multiplied by ``alpha / rank``; as large as ``rank`` by default.
     where
         Whether a weight is adapted, by its path, as `tree.paths` has it; any matrix may be.  By
-        default those of all `Linear` layers, and the projections of `MultiHeadAttention`.
+        default those of all `Linear` layers, the projections of `MultiHeadAttention`, and the
+        weights that a layer's class names in ``projections``, as `models.Conv1D` of GPT-2 does.
     dropout
         The rate at which inputs of the added layers are left out in training, in [0, 1).
 
@@ -250,7 +251,7 @@ def _usual(path: str, value: Any) -> list[str]:
         return [_inside(path, "weight")]
     if isinstance(value, MultiHeadAttention):
         return [_inside(path, name) for name in _PROJECTIONS if getattr(value, name) is not None]
-    return []
+    return [_inside(path, name) for name in getattr(type(value), "projections", ())]
 
 
 def _fresh(key: Any, weight: Any, rank: int, scale: float) -> LowRank:

@@ -140,6 +140,13 @@ def test_training_hands_statistics_on_and_leaves_out_by_the_key():
         adapted.train(x)
 
 
+def test_the_weights_that_a_layers_class_names_are_adapted():
+    sizes = {"vocab_size": 5, "n_positions": 4, "n_embd": 4, "n_layer": 1, "n_head": 2}
+    adapted = nn.lora(nn.models.GPT2.init(KEY, **sizes), random.key(1), 1)
+    names = ("attn.c_attn", "attn.c_proj", "c_fc", "c_proj")
+    assert set(adapted.adapters) == {f"h[0].{name}.weight" for name in names}
+
+
 def test_what_cannot_be_adapted_is_refused():
     with pytest.raises(ValueError, match=r"no weight of Sequential is chosen, .* none"):
         nn.lora(nn.Sequential(ops.tanh), KEY, 1)

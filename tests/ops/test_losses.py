@@ -215,6 +215,14 @@ def test_labels_that_are_no_classes_are_named_under_vmap_too():
         fdbr.vmap(ops.cross_entropy)(np.ones((2, 2, 3)), labels)
 
 
+def test_labels_of_classes_along_the_last_axis_are_told_to_name_it():
+    logits, labels = np.ones((4, 2, 3)), np.zeros((4, 2), int)
+    for loss in (ops.cross_entropy, ops.nll_loss):
+        with pytest.raises(ValueError, match=r"float64\[4,2,3\] .* axis 1; .* or axis=-1"):
+            loss(logits, labels)
+        assert np.isfinite(loss(logits, labels, axis=-1))
+
+
 def test_if_no_label_counts_the_mean_is_0():
     ignored = np.full(2, -1)
     weight = np.ones(3)

@@ -40,6 +40,8 @@ class Conv1D(Layer):
     weight: Any
     bias: Any
 
+    projections: ClassVar = ("weight",)  # what `nn.lora` adapts
+
     def __call__(self, x: Any) -> Any:
         """The output of shape ``(..., out_features)``."""
         return ops.linear(x, ops.matrix_transpose(self.weight), self.bias)

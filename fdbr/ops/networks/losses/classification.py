@@ -285,6 +285,13 @@ def _scores(name: str, x: Any, labels: Any, axis: int | None, what: str = "logit
         return x, labels
     if labels.ndim == x.ndim and dtype_kind(labels.dtype) == "f":
         labels = moveaxis(labels, axis, -1)
+    wanted = (*x.shape[:axis], *x.shape[axis + 1 :])
+    if labels.dtype.kind in "iu" and labels.shape != wanted:
+        raise ValueError(
+            f"fdbr.ops.{name}: labels {describe(labels)} do not fit {what} {describe(x)} with the "
+            f"classes along axis {axis}; they need the shape {wanted}"
+            + (", or axis=-1 if the classes are last" if labels.shape == x.shape[:-1] else "")
+        )
     return moveaxis(x, axis, -1), labels
 
 
