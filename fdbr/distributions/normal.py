@@ -146,7 +146,8 @@ class MultivariateNormal(Distribution):
         The Cholesky factor of the covariance, lower triangular with a positive diagonal, shape
         ``(..., n, n)``.
     covariance_matrix
-        The covariance itself, in its place.
+        The covariance itself, in its place; by name, for it is the second in PyTorch and the
+        factor in Chainer.
 
     Raises
     ------
@@ -163,7 +164,7 @@ class MultivariateNormal(Distribution):
     loc: Any
     scale_tril: Any
 
-    def __init__(self, loc: Any, scale_tril: Any = None, covariance_matrix: Any = None) -> None:
+    def __init__(self, loc: Any, *, scale_tril: Any = None, covariance_matrix: Any = None) -> None:
         kind = "MultivariateNormal"
         if (scale_tril is None) == (covariance_matrix is None):
             raise ValueError(

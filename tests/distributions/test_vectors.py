@@ -29,7 +29,7 @@ CHANCES = np.array([[0.5, 0.25, 0.25], [0.125, 0.0, 0.875]])
 
 
 def test_normal_vectors_are_scipys():
-    d = MultivariateNormal(LOC, FACTOR)
+    d = MultivariateNormal(LOC, scale_tril=FACTOR)
     assert (d.batch_shape, d.event_shape) == ((3,), (2,))
     covariance = FACTOR @ FACTOR.T
     each = [stats.multivariate_normal(loc, covariance) for loc in LOC]
@@ -49,7 +49,10 @@ def test_normal_vectors_are_scipys():
 
 def test_divergences_of_normal_vectors_are_those_of_the_formula():
     other = np.array([[2.0, 0.0], [-0.5, 1.0]])
-    p, q = MultivariateNormal(LOC, FACTOR), MultivariateNormal(np.zeros(2), other)
+    p, q = (
+        MultivariateNormal(LOC, scale_tril=FACTOR),
+        MultivariateNormal(np.zeros(2), scale_tril=other),
+    )
     one, two = FACTOR @ FACTOR.T, other @ other.T
     inverse = np.linalg.inv(two)
     logs = np.log(np.linalg.det(two) / np.linalg.det(one))
@@ -135,7 +138,10 @@ def test_numbers_of_python_are_parameters_too():
         (lambda: Dirichlet(2.0), "concentration must have 1 axes"),
         (lambda: Geometric(0.5, start=2), "start must be 0 or 1, got 2"),
         (lambda: MultivariateNormal(np.zeros(2)), "exactly one of scale_tril and"),
-        (lambda: MultivariateNormal(np.zeros(2), np.eye(3)), r"scale_tril must have shape"),
+        (
+            lambda: MultivariateNormal(np.zeros(2), scale_tril=np.eye(3)),
+            r"scale_tril must have shape",
+        ),
         (lambda: Independent(Normal(0.0, 1.0), 1), "between 0 and the 0 axes"),
         (lambda: kl_divergence(Normal(), Uniform()), "no rule for Normal and Uniform"),
         (lambda: OneHotCategorical(np.ones(2)).cdf(0), "OneHotCategorical has no cdf"),
@@ -148,6 +154,11 @@ def test_numbers_of_python_are_parameters_too():
 def test_what_does_not_fit_is_refused_by_name(make, message):
     with pytest.raises((ValueError, NotImplementedError), match=f"^fdbr.distributions.*{message}"):
         make()
+
+
+def test_a_covariance_and_its_factor_are_told_apart_by_name():
+    with pytest.raises(TypeError, match="positional"):
+        MultivariateNormal(np.zeros(2), np.eye(2))
 
 
 def test_a_rule_for_further_classes_can_be_registered():
