@@ -67,6 +67,17 @@ def test_the_transpose_is_the_transpose(setting):
     assert_allclose(back, spread(y, w, output_padding=more, **params))
 
 
+def test_output_padding_may_be_as_long_as_strides_within_dilation():
+    y, w = numbers(1, 1, 2, 3), numbers(2, 2, 1, 2)
+    for stride, padding in ((1, 0), (2, 1)):
+        longer = ops.conv_transpose(
+            y, w, stride=stride, padding=padding, dilation=4, output_padding=3
+        )
+        whole = ops.conv_transpose(y, w, stride=stride, dilation=4)
+        whole = np.pad(whole, ((0, 0), (0, 0), (0, 3)))
+        assert_allclose(longer, whole[..., padding : whole.shape[-1] - padding])
+
+
 @given(settings_of_conv(), st.sets(st.integers(0, 2), min_size=1))
 @settings(max_examples=30)
 def test_batches_of_any_operands_are_what_a_loop_gives(setting, batched):
@@ -203,7 +214,7 @@ X, W = np.zeros((2, 4, 8)), np.zeros((6, 4, 3))
         (lambda: ops.conv_transpose(X, W), r"conv_transpose: x .* 4 channels, .* is for 6"),
         (
             lambda: ops.conv_transpose(X, W[:4], stride=2, output_padding=2),
-            r"output_padding \(2,\) must be less than stride \(2,\)",
+            r"output_padding \(2,\) must be less than stride \(2,\) or dilation \(1,\)",
         ),
         (
             lambda: ops.conv_transpose(X, W[:4], padding=5),

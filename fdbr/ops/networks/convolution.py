@@ -23,6 +23,7 @@ from fdbr.ops.networks.windows import (
     geometry_of,
     per_axis,
 )
+from fdbr.ops.padding import pad
 from fdbr.ops.shape import moveaxis, reshape
 
 __all__ = ["conv", "conv_transpose"]
@@ -266,7 +267,7 @@ def conv_transpose(
         With ``"same"`` the result is ``stride`` times as long as ``x``.
     output_padding
         By how much the result is longer at its end, where several lengths of an input go with
-        one output: an integer, or one for each spatial axis, less than ``stride``.
+        one output: an integer, or one for each spatial axis, less than ``stride`` or ``dilation``.
     output_size
         The lengths of the result's spatial axes, in the place of ``output_padding`` (Chainer's
         ``outsize``): an integer, or one for each.
@@ -290,6 +291,7 @@ def conv_transpose(
     x, weight, whole = _operands("conv_transpose", x, weight)
     rank = weight.ndim - 2
     _check_channels("conv_transpose", x, weight, groups, weight.shape[0])
+    x, output_padding = _lengthened(x, stride, output_padding, dilation)
     geometry, size = _transposed(x, weight, stride, padding, output_padding, dilation, output_size)
     out = _conv_input(x, weight, geometry=geometry, groups=groups, size=size)
     if bias is not None:
@@ -356,6 +358,25 @@ def _transposed(
     return geometry, size
 
 
+def _lengthened(x: Any, stride: Any, more: Any, dilation: Any) -> tuple[Any, Any]:
+    """``x`` with as many zeros behind as whole strides go into ``output_padding``, and the rest."""
+    rank = x.ndim - 2
+    more = per_axis("conv_transpose", "output_padding", more, rank, least=0)
+    if not any(more):
+        return x, more
+    steps = per_axis("conv_transpose", "stride", stride, rank)
+    gaps = per_axis("conv_transpose", "dilation", dilation, rank)
+    if any(m >= max(step, gap) for m, step, gap in zip(more, steps, gaps, strict=True)):
+        raise ValueError(
+            f"fdbr.ops.conv_transpose: output_padding {more} must be less than stride {steps} or "
+            f"dilation {gaps} on every axis"
+        )
+    zeros = tuple(m // step for m, step in zip(more, steps, strict=True))
+    if any(zeros):
+        x = pad(x, ((0, 0), (0, 0), *((0, n) for n in zeros)))
+    return x, tuple(m % step for m, step in zip(more, steps, strict=True))
+
+
 def _least_size(x: Any, geometry: Geometry) -> Sizes:
     """The least lengths of an input of the convolution for which ``x`` is an output."""
     axes = zip(x.shape[2:], geometry.stride, geometry.padding, geometry.extents(), strict=True)
@@ -363,11 +384,6 @@ def _least_size(x: Any, geometry: Geometry) -> Sizes:
 
 
 def _transposed_size(x: Any, geometry: Geometry, more: Sizes) -> Sizes:
-    if any(extra >= step for extra, step in zip(more, geometry.stride, strict=True)):
-        raise ValueError(
-            f"fdbr.ops.conv_transpose: output_padding {more} must be less than stride "
-            f"{geometry.stride} on every axis"
-        )
     size = tuple(n + m for n, m in zip(_least_size(x, geometry), more, strict=True))
     if min(size) < 1:
         raise ValueError(
