@@ -6,13 +6,20 @@ A layer is built by ``Layer.init(key, ...)``, called as ``y = layer(x)``, and in
 
 from fdbr.nn import initializers, models
 from fdbr.nn.activations import Maxout, PReLU, RReLU, Swish
-from fdbr.nn.attention import MultiHeadAttention
-from fdbr.nn.batch_normalization import BatchNorm, InstanceNorm
-from fdbr.nn.blocks import DecoderBlock, GatedMLP, ViTBlock
-from fdbr.nn.caches import KeyValueCache
-from fdbr.nn.classifier import Classifier
-from fdbr.nn.convnext import ConvNeXtBlock
-from fdbr.nn.convolution import (
+from fdbr.nn.attention.blocks import DecoderBlock, GatedMLP, ViTBlock
+from fdbr.nn.attention.caches import KeyValueCache
+from fdbr.nn.attention.embedding import Embed, PositionalEmbedding, SinusoidalEmbedding
+from fdbr.nn.attention.encoders import Transformer, TransformerDecoder, TransformerEncoder
+from fdbr.nn.attention.experts import MixtureOfExperts
+from fdbr.nn.attention.grouped import GroupedQueryAttention
+from fdbr.nn.attention.low_rank import LoRA, lora, merge_lora
+from fdbr.nn.attention.multi_head import MultiHeadAttention
+from fdbr.nn.attention.transformer import TransformerDecoderLayer, TransformerEncoderLayer
+from fdbr.nn.convolution.convnext import ConvNeXtBlock
+from fdbr.nn.convolution.deformable import DeformableConv, DeformConv
+from fdbr.nn.convolution.inception import Inception, MLPConv
+from fdbr.nn.convolution.inception_bn import InceptionBN
+from fdbr.nn.convolution.layers import (
     Conv,
     Conv1d,
     Conv2d,
@@ -22,8 +29,10 @@ from fdbr.nn.convolution import (
     ConvTranspose2d,
     ConvTranspose3d,
 )
-from fdbr.nn.crf import CRF1d
-from fdbr.nn.deformable import DeformableConv, DeformConv
+from fdbr.nn.convolution.local import DepthwiseConv, LocalConv
+from fdbr.nn.convolution.padding import Pad
+from fdbr.nn.convolution.squeeze_excitation import SqueezeExcitation
+from fdbr.nn.convolution.windows import Fold, Unfold
 from fdbr.nn.dropout import (
     AlphaDropout,
     Dropout,
@@ -32,29 +41,18 @@ from fdbr.nn.dropout import (
     SpatialDropout,
     StochasticDepth,
 )
-from fdbr.nn.embedding import Embed, PositionalEmbedding, SinusoidalEmbedding
-from fdbr.nn.encoders import Transformer, TransformerDecoder, TransformerEncoder
-from fdbr.nn.experts import MixtureOfExperts
-from fdbr.nn.grouped_attention import GroupedQueryAttention
-from fdbr.nn.inception import Inception, MLPConv
-from fdbr.nn.inception_bn import InceptionBN
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
-from fdbr.nn.local import DepthwiseConv, LocalConv
-from fdbr.nn.low_rank import LoRA, lora, merge_lora
-from fdbr.nn.lstm_variants import PeepholeLSTMCell, ZoneoutLSTMCell
-from fdbr.nn.normalization import GroupNorm, LayerNorm, RMSNorm
-from fdbr.nn.padding import Pad
-from fdbr.nn.pooling import (
-    AdaptiveAvgPool,
-    AdaptiveMaxPool,
-    AvgPool,
-    Flatten,
-    LPPool,
-    MaxPool,
-    Unflatten,
-)
-from fdbr.nn.pooling_dimensions import (
+from fdbr.nn.losses.classifier import Classifier
+from fdbr.nn.losses.crf import CRF1d
+from fdbr.nn.losses.sampled import BinaryHierarchicalSoftmax, BlackOut, NegativeSampling
+from fdbr.nn.losses.sampling import WalkerAlias
+from fdbr.nn.losses.trees import huffman_tree, tree_paths
+from fdbr.nn.normalization.batches import BatchNorm, InstanceNorm
+from fdbr.nn.normalization.layers import GroupNorm, LayerNorm, RMSNorm
+from fdbr.nn.normalization.renormalization import BatchRenorm, DecorrelatedBatchNorm
+from fdbr.nn.normalization.reparametrization import SpectralNorm, WeightNorm, WeightStandardization
+from fdbr.nn.pooling.dimensions import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -74,25 +72,33 @@ from fdbr.nn.pooling_dimensions import (
     MaxUnpool2d,
     MaxUnpool3d,
 )
-from fdbr.nn.recurrent import GRU, LSTM, RNN
-from fdbr.nn.recurrent_cells import GRUCell, LSTMCell, MGUCell, RNNCell
-from fdbr.nn.renormalization import BatchRenorm, DecorrelatedBatchNorm
-from fdbr.nn.reparametrization import SpectralNorm, WeightNorm, WeightStandardization
-from fdbr.nn.resampling import ChannelShuffle, MaxUnpool, PixelShuffle, PixelUnshuffle, Upsample
-from fdbr.nn.sampled_losses import BinaryHierarchicalSoftmax, BlackOut, NegativeSampling
-from fdbr.nn.sampling import WalkerAlias
-from fdbr.nn.scanning import scan
+from fdbr.nn.pooling.layers import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    AvgPool,
+    Flatten,
+    LPPool,
+    MaxPool,
+    Unflatten,
+)
+from fdbr.nn.pooling.resampling import (
+    ChannelShuffle,
+    MaxUnpool,
+    PixelShuffle,
+    PixelUnshuffle,
+    Upsample,
+)
+from fdbr.nn.recurrent.cells import GRUCell, LSTMCell, MGUCell, RNNCell
+from fdbr.nn.recurrent.layers import GRU, LSTM, RNN
+from fdbr.nn.recurrent.lstm_variants import PeepholeLSTMCell, ZoneoutLSTMCell
+from fdbr.nn.recurrent.scanning import scan
+from fdbr.nn.recurrent.tree_lstm import ChildSumTreeLSTM, NaryTreeLSTM
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.nn.small import Bias, Bilinear, Highway, Identity, Parameter, Scale
-from fdbr.nn.squeeze_excitation import SqueezeExcitation
 from fdbr.nn.summaries import LayerSummary, Summary, summary
-from fdbr.nn.transformer import TransformerDecoderLayer, TransformerEncoderLayer
-from fdbr.nn.tree_lstm import ChildSumTreeLSTM, NaryTreeLSTM
-from fdbr.nn.trees import huffman_tree, tree_paths
 from fdbr.nn.weights.chainer_state import load_chainer_npz, save_chainer_npz
 from fdbr.nn.weights.onnx_export import export_onnx, load_onnx
 from fdbr.nn.weights.torch_state import load_torch_state, save_torch_state
-from fdbr.nn.windows import Fold, Unfold
 
 __all__ = [
     "AdaptiveAvgPool",

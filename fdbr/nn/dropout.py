@@ -8,7 +8,7 @@ from fdbr import ops, random
 from fdbr.messages import describe, integer
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
-from fdbr.ops.networks.dropout import proper_rate
+from fdbr.ops.networks.noise.dropout import proper_rate
 from fdbr.tree import frozen, static
 from fdbr.whereabouts import placed
 

@@ -22,26 +22,18 @@ from fdbr.ops.indexing.segments import *
 from fdbr.ops.indexing.writing import at
 from fdbr.ops.inspection import *
 from fdbr.ops.inspection import VERSIONS, __array_namespace_info__
-from fdbr.ops.networks.activation import log_softmax, logsumexp, relu, softmax
-from fdbr.ops.networks.adaptive_pooling import *
-from fdbr.ops.networks.attention import scaled_dot_product_attention
+from fdbr.ops.networks.activations.exponentials import log_softmax, logsumexp, relu, softmax
+from fdbr.ops.networks.activations.gates import *
+from fdbr.ops.networks.activations.nonlinearities import *
+from fdbr.ops.networks.activations.rectifiers import *
+from fdbr.ops.networks.attention.embedding import embed
+from fdbr.ops.networks.attention.positions import rotary_embedding, sinusoidal_embedding
+from fdbr.ops.networks.attention.products import scaled_dot_product_attention
 from fdbr.ops.networks.broadcasts import bias, bilinear, scale
-from fdbr.ops.networks.cells import (
-    gru_cell,
-    lstm_cell,
-    mgu_cell,
-    rnn_relu_cell,
-    rnn_tanh_cell,
-)
-from fdbr.ops.networks.channelwise import depthwise_conv, shift
-from fdbr.ops.networks.convolution import conv, conv_transpose
-from fdbr.ops.networks.decorrelation import decorrelated_batch_norm
-from fdbr.ops.networks.deformable import deform_conv
-from fdbr.ops.networks.dropout import drop_path, dropout, spatial_dropout
-from fdbr.ops.networks.embedding import embed
-from fdbr.ops.networks.gates import *
-from fdbr.ops.networks.grid_sampling import *
-from fdbr.ops.networks.interpolation import *
+from fdbr.ops.networks.convolution.channelwise import depthwise_conv, shift
+from fdbr.ops.networks.convolution.deformable import deform_conv
+from fdbr.ops.networks.convolution.products import conv, conv_transpose
+from fdbr.ops.networks.convolution.unfolding import fold, local_conv, unfold
 from fdbr.ops.networks.losses.binary import *
 from fdbr.ops.networks.losses.classification import *
 from fdbr.ops.networks.losses.covariances import *
@@ -53,10 +45,11 @@ from fdbr.ops.networks.losses.margins import *
 from fdbr.ops.networks.losses.metrics import *
 from fdbr.ops.networks.losses.regression import *
 from fdbr.ops.networks.losses.sampled import *
-from fdbr.ops.networks.n_step import n_step_gru, n_step_lstm, n_step_rnn
-from fdbr.ops.networks.noise import *
-from fdbr.ops.networks.nonlinearities import *
-from fdbr.ops.networks.normalization import (
+from fdbr.ops.networks.noise.dropout import drop_path, dropout, spatial_dropout
+from fdbr.ops.networks.noise.samples import *
+from fdbr.ops.networks.normalization.decorrelation import decorrelated_batch_norm
+from fdbr.ops.networks.normalization.rescaling import *
+from fdbr.ops.networks.normalization.statistics import (
     batch_norm,
     group_norm,
     instance_norm,
@@ -64,16 +57,23 @@ from fdbr.ops.networks.normalization import (
     rms_norm,
 )
 from fdbr.ops.networks.one_hot import one_hot
-from fdbr.ops.networks.pooling import *
-from fdbr.ops.networks.positions import rotary_embedding, sinusoidal_embedding
-from fdbr.ops.networks.rectifiers import *
-from fdbr.ops.networks.regions import *
-from fdbr.ops.networks.rescaling import *
-from fdbr.ops.networks.sequences import pad_sequence, transpose_sequence
-from fdbr.ops.networks.shuffling import *
-from fdbr.ops.networks.unfolding import fold, local_conv, unfold
-from fdbr.ops.networks.units import lstm, slstm, tree_lstm
-from fdbr.ops.networks.unpooling import *
+from fdbr.ops.networks.pooling.adaptive import *
+from fdbr.ops.networks.pooling.regions import *
+from fdbr.ops.networks.pooling.unpooling import *
+from fdbr.ops.networks.pooling.windowed import *
+from fdbr.ops.networks.recurrent.cells import (
+    gru_cell,
+    lstm_cell,
+    mgu_cell,
+    rnn_relu_cell,
+    rnn_tanh_cell,
+)
+from fdbr.ops.networks.recurrent.n_step import n_step_gru, n_step_lstm, n_step_rnn
+from fdbr.ops.networks.recurrent.sequences import pad_sequence, transpose_sequence
+from fdbr.ops.networks.recurrent.units import lstm, slstm, tree_lstm
+from fdbr.ops.networks.resampling.grid_sampling import *
+from fdbr.ops.networks.resampling.interpolation import *
+from fdbr.ops.networks.resampling.shuffling import *
 from fdbr.ops.padding import *
 from fdbr.ops.pieces import *
 from fdbr.ops.products import dot, einsum, inner, linear, matmul, outer, tensordot, vecdot

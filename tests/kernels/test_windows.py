@@ -59,7 +59,8 @@ def test_kernels_compute_them_and_have_the_same_bits_on_any_number_of_threads(mo
     for name in ("over_windows", "by_position"):
         function = getattr(windows, name)
         monkeypatch.setattr(
-            f"fdbr.ops.networks.im2col.{name}", lambda *a, f=function: ran.append(f) or f(*a)
+            f"fdbr.ops.networks.convolution.im2col.{name}",
+            lambda *a, f=function: ran.append(f) or f(*a),
         )
     first = _with_gradients(values, {"groups": 32, "padding": 1})
     assert len(ran) == 3

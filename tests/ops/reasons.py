@@ -11,7 +11,7 @@ from fdbr import ops
 from fdbr.core import dispatch, registry
 from fdbr.ops.indexing.keys import split
 from fdbr.ops.indexing.places import within
-from fdbr.ops.networks.attention_pieces import How
+from fdbr.ops.networks.attention.pieces import How
 from fdbr.ops.networks.windows import Geometry
 from fdbr.solvers.host import on_host
 

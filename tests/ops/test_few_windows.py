@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdbr.ops.networks import im2col
+from fdbr.ops.networks.convolution import im2col
 from fdbr.ops.networks.windows import Geometry
 from fdbr.testing import assert_allclose
 

@@ -17,7 +17,7 @@ from fdbr.core import registry
 from fdbr.ops import products
 from fdbr.ops.elementwise import logistic
 from fdbr.ops.kinds import large
-from fdbr.ops.networks import nonlinearities
+from fdbr.ops.networks.activations import nonlinearities
 from fdbr.ops.networks.losses import softmax_losses as losses
 from fdbr.threads import available, divide
 

@@ -9,12 +9,12 @@ from fdbr import ops, random
 from fdbr.backend import array_module, lock
 from fdbr.messages import integer
 from fdbr.nn import initializers
-from fdbr.nn.batch_normalization import BatchNorm
-from fdbr.nn.convolution import Conv
+from fdbr.nn.convolution.layers import Conv
+from fdbr.nn.convolution.squeeze_excitation import SqueezeExcitation
 from fdbr.nn.linear import Linear
-from fdbr.nn.normalization import LayerNorm
+from fdbr.nn.normalization.batches import BatchNorm
+from fdbr.nn.normalization.layers import LayerNorm
 from fdbr.nn.sequential import Sequential
-from fdbr.nn.squeeze_excitation import SqueezeExcitation
 from fdbr.tree import frozen, static
 
 __all__ = ["Builder", "Spread", "numbers_of_blocks", "positive"]

@@ -7,12 +7,12 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.nn import initializers
-from fdbr.nn.convnext import ConvNeXtBlock
+from fdbr.nn.convolution.convnext import ConvNeXtBlock
 from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
 from fdbr.nn.models.network import ImageNetwork
-from fdbr.nn.normalization import LayerNorm
-from fdbr.nn.pooling import Flatten
-from fdbr.nn.pooling_dimensions import AdaptiveAvgPool2d
+from fdbr.nn.normalization.layers import LayerNorm
+from fdbr.nn.pooling.dimensions import AdaptiveAvgPool2d
+from fdbr.nn.pooling.layers import Flatten
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen
 

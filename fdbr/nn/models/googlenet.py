@@ -6,14 +6,14 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.nn import initializers
-from fdbr.nn.batch_normalization import BatchNorm
 from fdbr.nn.composite import Composite
-from fdbr.nn.convolution import Conv
+from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.dropout import Dropout
 from fdbr.nn.linear import Linear
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.models.network import ImageNetwork
-from fdbr.nn.pooling_dimensions import AdaptiveAvgPool2d, AvgPool2d, MaxPool2d
+from fdbr.nn.normalization.batches import BatchNorm
+from fdbr.nn.pooling.dimensions import AdaptiveAvgPool2d, AvgPool2d, MaxPool2d
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen, static
 

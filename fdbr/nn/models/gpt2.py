@@ -8,15 +8,15 @@ from fdbr import ops, tree
 from fdbr.backend import array_module, lock
 from fdbr.messages import describe
 from fdbr.nn import initializers
-from fdbr.nn.attention import heads_apart, heads_together
-from fdbr.nn.caches import KeyValueCache
+from fdbr.nn.attention.caches import KeyValueCache
+from fdbr.nn.attention.embedding import Embed
+from fdbr.nn.attention.multi_head import heads_apart, heads_together
 from fdbr.nn.composite import Composite
 from fdbr.nn.dropout import Dropout, needed_key
-from fdbr.nn.embedding import Embed
 from fdbr.nn.layer import Layer
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.models.network import Network
-from fdbr.nn.normalization import LayerNorm
+from fdbr.nn.normalization.layers import LayerNorm
 from fdbr.tree import frozen, static
 from fdbr.whereabouts import placed
 

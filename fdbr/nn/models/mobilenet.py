@@ -11,7 +11,7 @@ from fdbr.nn.composite import Composite
 from fdbr.nn.dropout import Dropout
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.models.network import ImageNetwork
-from fdbr.nn.pooling_dimensions import AdaptiveAvgPool2d
+from fdbr.nn.pooling.dimensions import AdaptiveAvgPool2d
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen, static
 

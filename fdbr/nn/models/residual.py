@@ -3,10 +3,10 @@
 from typing import Any, ClassVar, Self
 
 from fdbr import ops
-from fdbr.nn.batch_normalization import BatchNorm
 from fdbr.nn.composite import Composite
-from fdbr.nn.convolution import Conv
+from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder, positive
+from fdbr.nn.normalization.batches import BatchNorm
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen
 

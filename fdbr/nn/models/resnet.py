@@ -7,13 +7,13 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.nn import initializers
-from fdbr.nn.batch_normalization import BatchNorm
-from fdbr.nn.convolution import Conv
+from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.linear import Linear
 from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
 from fdbr.nn.models.network import ImageNetwork
 from fdbr.nn.models.residual import BasicBlock, BlockSettings, Bottleneck
-from fdbr.nn.pooling_dimensions import AdaptiveAvgPool2d, MaxPool2d
+from fdbr.nn.normalization.batches import BatchNorm
+from fdbr.nn.pooling.dimensions import AdaptiveAvgPool2d, MaxPool2d
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen
 

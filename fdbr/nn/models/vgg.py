@@ -8,12 +8,12 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.nn import initializers
-from fdbr.nn.batch_normalization import BatchNorm
-from fdbr.nn.convolution import Conv
+from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.dropout import Dropout
 from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
 from fdbr.nn.models.network import ImageNetwork
-from fdbr.nn.pooling_dimensions import AdaptiveAvgPool2d, MaxPool2d
+from fdbr.nn.normalization.batches import BatchNorm
+from fdbr.nn.pooling.dimensions import AdaptiveAvgPool2d, MaxPool2d
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.tree import frozen
 

@@ -8,15 +8,15 @@ import numpy as np
 from fdbr import ops
 from fdbr.messages import describe
 from fdbr.nn import initializers
-from fdbr.nn.attention import MultiHeadAttention
-from fdbr.nn.blocks import ViTBlock
+from fdbr.nn.attention.blocks import ViTBlock
+from fdbr.nn.attention.multi_head import MultiHeadAttention
 from fdbr.nn.composite import Composite
-from fdbr.nn.convolution import Conv
+from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.dropout import Dropout
 from fdbr.nn.linear import Linear
 from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.models.network import ImageNetwork
-from fdbr.nn.normalization import LayerNorm
+from fdbr.nn.normalization.layers import LayerNorm
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen
 from fdbr.whereabouts import placed

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import ops
 from fdbr.compiler.backends.cpu import conv
-from fdbr.ops.networks import im2col
+from fdbr.ops.networks.convolution import im2col
 from fdbr.ops.networks.windows import Geometry
 
 VALUES = {primitive.name: value for primitive, value in conv.VALUES.items()}

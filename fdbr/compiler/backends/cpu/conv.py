@@ -13,8 +13,8 @@ from fdbr.compiler.ir import op
 from fdbr.compiler.passes.program_primitives import WITH_RELU
 from fdbr.core import Primitive
 from fdbr.kernels.correlations import correlation, inner_correlation, transposed_correlation
-from fdbr.ops.networks import im2col
-from fdbr.ops.networks.im2col import axes
+from fdbr.ops.networks.convolution import im2col
+from fdbr.ops.networks.convolution.im2col import axes
 from fdbr.ops.networks.windows import Geometry, Sizes
 
 __all__ = ["VALUES"]

@@ -1,4 +1,4 @@
-"""Pooling under `jit`: like the primitives of `fdbr.ops.networks.pooling`, on all cores.
+"""Pooling under `jit`: like the primitives of `fdbr.ops.networks.pooling.windowed`, on all cores.
 
 An array lies in memory as planes, one for each index of the axes before the spatial ones, in
 which each place has some numbers side by side: those of the axes after them, as the results of

@@ -11,6 +11,7 @@ from fdbr.ops.elementwise.arithmetic import maximum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import log, log1p
 from fdbr.ops.elementwise.logistic import sigmoid
+from fdbr.ops.networks.activations.nonlinearities import log_sigmoid, softplus
 from fdbr.ops.networks.losses.checks import (
     alike,
     check_reduction,
@@ -23,7 +24,6 @@ from fdbr.ops.networks.losses.checks import (
     values_of,
 )
 from fdbr.ops.networks.losses.labels import checked_labels
-from fdbr.ops.networks.nonlinearities import log_sigmoid, softplus
 from fdbr.ops.reductions import mean, sum
 from fdbr.ops.shape import broadcast_to
 

@@ -12,8 +12,8 @@ from fdbr.ops.creation import asarray
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.networks.activation import log_softmax, relu
-from fdbr.ops.networks.embedding import embed
+from fdbr.ops.networks.activations.exponentials import log_softmax, relu
+from fdbr.ops.networks.attention.embedding import embed
 from fdbr.ops.networks.losses.checks import (
     check_reduction,
     counted_mean,

@@ -13,7 +13,7 @@ from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import maximum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.linalg.norms import vector_norm
-from fdbr.ops.networks.activation import relu
+from fdbr.ops.networks.activations.exponentials import relu
 from fdbr.ops.networks.losses.checks import floats_of, one_of
 from fdbr.ops.reductions import mean, sum
 from fdbr.ops.shape import expand_dims, matrix_transpose, reshape

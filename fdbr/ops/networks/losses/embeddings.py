@@ -12,7 +12,7 @@ from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import maximum, minimum, sqrt
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.linalg.norms import vector_norm
-from fdbr.ops.networks.activation import relu
+from fdbr.ops.networks.activations.exponentials import relu
 from fdbr.ops.networks.losses.checks import (
     alike,
     check_reduction,

@@ -10,6 +10,7 @@ from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import maximum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp, expm1, log
+from fdbr.ops.networks.activations.nonlinearities import softplus
 from fdbr.ops.networks.losses.checks import (
     alike,
     check_reduction,
@@ -19,7 +20,6 @@ from fdbr.ops.networks.losses.checks import (
     share,
     values_of,
 )
-from fdbr.ops.networks.nonlinearities import softplus
 from fdbr.ops.reductions import sum
 from fdbr.ops.shape import expand_dims
 from fdbr.ops.special.entropies import xlogy

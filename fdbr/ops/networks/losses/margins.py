@@ -12,8 +12,8 @@ from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import along_axis
-from fdbr.ops.networks.activation import relu
-from fdbr.ops.networks.embedding import embed
+from fdbr.ops.networks.activations.exponentials import relu
+from fdbr.ops.networks.attention.embedding import embed
 from fdbr.ops.networks.losses.checks import (
     alike,
     check_reduction,

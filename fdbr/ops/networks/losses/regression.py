@@ -7,6 +7,7 @@ from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import abs, clip
+from fdbr.ops.networks.activations.nonlinearities import softplus
 from fdbr.ops.networks.losses.checks import (
     alike,
     check_reduction,
@@ -14,7 +15,6 @@ from fdbr.ops.networks.losses.checks import (
     setting_of,
     weighted_mean,
 )
-from fdbr.ops.networks.nonlinearities import softplus
 from fdbr.ops.reductions import sum
 from fdbr.ops.squares import is_long, squared_distance
 

@@ -13,8 +13,9 @@ from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp, log1p
-from fdbr.ops.networks.activation import logsumexp
-from fdbr.ops.networks.embedding import embed
+from fdbr.ops.networks.activations.exponentials import logsumexp
+from fdbr.ops.networks.activations.nonlinearities import softplus
+from fdbr.ops.networks.attention.embedding import embed
 from fdbr.ops.networks.losses.checks import (
     check_reduction,
     counted_mean,
@@ -22,7 +23,6 @@ from fdbr.ops.networks.losses.checks import (
     reduced,
 )
 from fdbr.ops.networks.losses.labels import checked_labels, refuse_other_labels
-from fdbr.ops.networks.nonlinearities import softplus
 from fdbr.ops.products import matmul
 from fdbr.ops.reductions import argmax, sum
 from fdbr.ops.shape import concat, expand_dims, matrix_transpose, squeeze

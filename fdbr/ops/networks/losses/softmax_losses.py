@@ -13,7 +13,7 @@ from fdbr.ops.kinds import indexed, opaque
 from fdbr.ops.kinds.batches import spread
 from fdbr.ops.kinds.large import by_rows
 from fdbr.ops.kinds.unbroadcast import accumulated
-from fdbr.ops.networks.activation import exp_in_place, largest_of, log_softmax
+from fdbr.ops.networks.activations.exponentials import exp_in_place, largest_of, log_softmax
 from fdbr.ops.networks.losses.labels import at_labels, chosen
 from fdbr.ops.reductions import sum
 from fdbr.ops.shape import squeeze

@@ -1,0 +1,1 @@
+"""Attention, transformers and what belongs to them."""

@@ -1,0 +1,302 @@
+"""Stacks of transformer layers."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from fdbr import random, tree
+from fdbr.messages import integer
+from fdbr.nn.attention.transformer import TransformerDecoderLayer, TransformerEncoderLayer
+from fdbr.nn.composite import Composite
+from fdbr.nn.layer import Layer
+from fdbr.nn.normalization.layers import LayerNorm
+from fdbr.tree import frozen
+
+__all__ = ["Transformer", "TransformerDecoder", "TransformerEncoder"]
+
+
+class _Stack(Layer):
+    """Layers of one kind, and a norm behind them."""
+
+    __slots__ = ()
+
+    layers: tuple[Any, ...]
+    norm: LayerNorm | None
+
+    def __call__(self, x: Any, *memory: Any, **options: Any) -> Any:
+        """The output of the last layer, normalised.
+
+        Parameters
+        ----------
+        x
+            Shape ``(*batch, length, d_model)``.
+        memory
+            What each layer takes beside it.
+        options
+            The masks, which each layer gets.
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit.
+        """
+        for layer in self.layers:
+            x = layer(x, *memory, **options)
+        return x if self.norm is None else self.norm(x)
+
+    def train(self, x: Any, *memory: Any, key: Any = None, **options: Any) -> tuple[Any, Self]:
+        """The output in training, and the stack of the layers' successors.
+
+        Parameters
+        ----------
+        x, memory, options
+            As in a call.
+        key
+            A key, of which each layer gets its own; it may be `None` if none leaves anything out.
+        """
+        count = len(self.layers)
+        keys = [None] * count if key is None or not count else random.split(key, count)
+        successors = []
+        for layer, own in zip(self.layers, keys, strict=True):
+            x, layer = layer.train(x, *memory, key=own, **options)
+            successors.append(layer)
+        if self.norm is not None:
+            x = self.norm(x)
+        return x, tree.replace(self, layers=tuple(successors))
+
+
+@frozen
+class TransformerEncoder(_Stack):
+    """Encoder layers, one after the other.
+
+    Names are those of ``torch.nn.TransformerEncoder``.
+
+    Attributes
+    ----------
+    layers
+        `TransformerEncoderLayer`.
+    norm
+        A `LayerNorm` behind them, or `None`.
+
+    >>> import fdbr
+    >>> encoder = fdbr.nn.TransformerEncoder.init(fdbr.random.key(0), 2, 8, 4, 16)
+    >>> x = fdbr.random.normal(fdbr.random.key(1), (3, 5, 8), "float32")
+    >>> encoder(x, causal=True).shape, len(encoder.layers)
+    ((3, 5, 8), 2)
+    """
+
+    layers: tuple[Any, ...]
+    norm: LayerNorm | None = None
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        num_layers: int,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        *,
+        norm: bool = False,
+        layer_norm_eps: float = 1e-5,
+        bias: bool = True,
+        dtype: Any = np.float32,
+        **settings: Any,
+    ) -> Self:
+        """A stack with fresh parameters.
+
+        Parameters
+        ----------
+        key
+            A key.
+        num_layers
+            How many layers there are.
+        d_model, nhead, dim_feedforward, layer_norm_eps, bias, dtype
+            As in `TransformerEncoderLayer.init`.
+        norm
+            Whether there is a norm behind the last layer.
+        settings
+            Further ones of the layers: ``dropout``, ``activation``, ``norm_first``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As there.
+        """
+        some = settings | {"layer_norm_eps": layer_norm_eps, "bias": bias, "dtype": dtype}
+        where = "fdbr.nn.TransformerEncoder.init"
+        layers = _made(where, TransformerEncoderLayer, key, num_layers, d_model, nhead,
+                       dim_feedforward, some)  # fmt: skip
+        return cls(layers, _norm(norm, d_model, layer_norm_eps, bias, dtype))
+
+
+@frozen
+class TransformerDecoder(_Stack):
+    """Decoder layers, one after the other, which all attend to one memory.
+
+    Names are those of ``torch.nn.TransformerDecoder``.
+
+    Attributes
+    ----------
+    layers
+        `TransformerDecoderLayer`.
+    norm
+        A `LayerNorm` behind them, or `None`.
+
+    >>> import fdbr
+    >>> decoder = fdbr.nn.TransformerDecoder.init(fdbr.random.key(0), 2, 8, 4, 16)
+    >>> x = fdbr.random.normal(fdbr.random.key(1), (3, 5, 8), "float32")
+    >>> decoder(x, x[:, :2], causal=True).shape
+    (3, 5, 8)
+    """
+
+    layers: tuple[Any, ...]
+    norm: LayerNorm | None = None
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        num_layers: int,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        *,
+        norm: bool = False,
+        layer_norm_eps: float = 1e-5,
+        bias: bool = True,
+        dtype: Any = np.float32,
+        **settings: Any,
+    ) -> Self:
+        """A stack with fresh parameters.
+
+        Parameters
+        ----------
+        key
+            A key.
+        num_layers
+            How many layers there are.
+        d_model, nhead, dim_feedforward, layer_norm_eps, bias, dtype
+            As in `TransformerEncoderLayer.init`.
+        norm
+            Whether there is a norm behind the last layer.
+        settings
+            Further ones of the layers: ``dropout``, ``activation``, ``norm_first``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As there.
+        """
+        some = settings | {"layer_norm_eps": layer_norm_eps, "bias": bias, "dtype": dtype}
+        where = "fdbr.nn.TransformerDecoder.init"
+        layers = _made(where, TransformerDecoderLayer, key, num_layers, d_model, nhead,
+                       dim_feedforward, some)  # fmt: skip
+        return cls(layers, _norm(norm, d_model, layer_norm_eps, bias, dtype))
+
+
+@frozen
+class Transformer(Composite):
+    """An encoder, and a decoder that attends to what it gives.
+
+    Names and defaults are those of ``torch.nn.Transformer``, with ``batch_first=True``.
+
+    Attributes
+    ----------
+    encoder
+        `TransformerEncoder`, with a norm.
+    decoder
+        `TransformerDecoder`, with a norm.
+
+    >>> import fdbr
+    >>> model = fdbr.nn.Transformer.init(fdbr.random.key(0), 8, 2, 1, 1, 16)
+    >>> x = fdbr.random.normal(fdbr.random.key(1), (3, 5, 8), "float32")
+    >>> model(x, x[:, :2], tgt_is_causal=True).shape
+    (3, 2, 8)
+    """
+
+    encoder: TransformerEncoder
+    decoder: TransformerDecoder
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        **settings: Any,
+    ) -> Self:
+        """A model with fresh parameters.
+
+        Parameters
+        ----------
+        key
+            A key.
+        d_model, nhead, dim_feedforward
+            As in `TransformerEncoderLayer.init`.
+        num_encoder_layers, num_decoder_layers
+            How many layers there are.
+        settings
+            The others of `TransformerEncoderLayer.init`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As there.
+        """
+        one, two = random.split(key)
+        sizes = d_model, nhead, dim_feedforward
+        return cls(
+            TransformerEncoder.init(one, num_encoder_layers, *sizes, norm=True, **settings),
+            TransformerDecoder.init(two, num_decoder_layers, *sizes, norm=True, **settings),
+        )
+
+    def __call__(self, src: Any, tgt: Any, **options: Any) -> Any:
+        """The output, of the shape of ``tgt``.
+
+        Parameters
+        ----------
+        src, tgt
+            Shapes ``(*batch, places, d_model)`` and ``(*batch, length, d_model)``.
+        options
+            The decoder's masks, under the names of `TransformerDecoderLayer`; and the encoder's
+            ``src_mask``, ``src_key_padding_mask`` and ``src_is_causal``.
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit.
+        """
+        return self._forward(self, src, tgt, **options)
+
+    def train(self, src: Any, tgt: Any, *, key: Any = None, **options: Any) -> tuple[Any, Self]:  # type: ignore[override]
+        """The output in training, and the model of the layers' successors.
+
+        Parameters
+        ----------
+        src, tgt, options
+            As in a call.
+        key
+            A key of `fdbr.random`; it may be `None` if ``dropout`` is 0.
+        """
+        return self._trained(key, src, tgt, **options)
+
+    def _forward(self, of: Any, src: Any, tgt: Any, **options: Any) -> Any:
+        names = {"src_mask": "src_mask", "src_key_padding_mask": "src_key_padding_mask"}
+        names["src_is_causal"] = "causal"
+        own = {new: options.pop(name) for name, new in names.items() if name in options}
+        return of.decoder(tgt, of.encoder(src, **own), **options)
+
+
+def _made(
+    where: str, kind: Any, key: Any, count: Any, width: Any, heads: Any, wide: Any, settings: Any
+) -> tuple[Any, ...]:
+    keys = random.split(key, integer(where, "num_layers", count, least=1))
+    return tuple(kind.init(k, width, heads, wide, **settings) for k in keys)
+
+
+def _norm(wanted: bool, width: int, eps: float, bias: bool, dtype: Any) -> LayerNorm | None:
+    return LayerNorm.init(None, width, eps=eps, bias=bias, dtype=dtype) if wanted else None

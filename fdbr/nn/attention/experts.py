@@ -1,0 +1,250 @@
+"""Mixture of experts: each token is computed by a few of many layers."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from fdbr import ops, random, tree
+from fdbr.backend import array_module
+from fdbr.messages import describe, integer
+from fdbr.nn.attention.blocks import GatedMLP
+from fdbr.nn.layer import Layer
+from fdbr.nn.linear import Linear
+from fdbr.ops.dtypes import is_traced
+from fdbr.transforms import stop_gradient
+from fdbr.tree import frozen, static
+from fdbr.whereabouts import placed
+
+__all__ = ["MixtureOfExperts"]
+
+
+@frozen
+class MixtureOfExperts(Layer):
+    """The weighted sum of what the ``k`` experts give that a router chooses for each token.
+
+    Shazeer et al., *Outrageously large neural networks*, ICLR 2017; Fedus et al., *Switch
+    transformers*, JMLR 2022.  Without a capacity each expert computes the tokens that are its own,
+    and no others; where the choice is not known while the function is traced (`fdbr.jit`,
+    `fdbr.vmap`), it computes all.  With a capacity all shapes are fixed: each expert has so many
+    places, which tokens take in order, first choices first, and a token that finds none is not
+    computed by it.
+
+    Attributes
+    ----------
+    router
+        `Linear`, from features to experts.
+    experts
+        Layers, which give as many features as they take.
+    k
+        How many experts a token has.
+    capacity_factor
+        How many places the experts have, as a multiple of ``k * tokens / experts``; `None` for as
+        many as there is need of.
+    normalize
+        Whether the weights of a token's experts add up to 1.
+
+    >>> import fdbr
+    >>> layer = fdbr.nn.MixtureOfExperts.init(fdbr.random.key(0), 8, 16, 4, k=2)
+    >>> x = fdbr.random.normal(fdbr.random.key(1), (3, 5, 8), "float32")
+    >>> y, losses = layer(x, need_losses=True)
+    >>> y.shape, sorted(losses)
+    ((3, 5, 8), ['load_balancing', 'router_z'])
+    """
+
+    router: Linear
+    experts: tuple[Any, ...]
+    k: int = static(default=2)
+    capacity_factor: float | None = static(default=None)
+    normalize: bool = static(default=True)
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        features: int,
+        hidden_features: int,
+        num_experts: int,
+        *,
+        k: int = 2,
+        capacity_factor: float | None = None,
+        normalize: bool = True,
+        expert: Callable[[Any], Any] | None = None,
+        dtype: Any = np.float32,
+    ) -> Self:
+        """A layer with fresh parameters.
+
+        Parameters
+        ----------
+        key
+            A key.
+        features, hidden_features
+            The widths of the input and output, and inside an expert.
+        num_experts
+            How many experts there are.
+        k
+            How many of them a token has.
+        capacity_factor
+            A positive number, or `None`.
+        normalize
+            Whether the weights of a token's experts add up to 1.
+        expert
+            What makes an expert of a key; by default a `GatedMLP`.
+        dtype
+            The dtype of the parameters.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a size is no positive integer, ``k`` is larger than ``num_experts``, or the factor
+            is not positive.
+        """
+        where = "fdbr.nn.MixtureOfExperts.init"
+        count = integer(where, "num_experts", num_experts, least=1)
+        few = integer(where, "k", k, least=1)
+        if few > count:
+            raise ValueError(f"{where}: k={few} experts a token, but there are {count}")
+        if capacity_factor is not None and not 0 < capacity_factor < math.inf:
+            raise ValueError(
+                f"{where}: capacity_factor must be a positive number or None, got "
+                f"{capacity_factor!r}"
+            )
+        first, *keys = random.split(key, count + 1)
+        make = expert or (lambda own: GatedMLP.init(own, features, hidden_features, dtype=dtype))
+        return cls(
+            Linear.init(first, features, count, bias=False, dtype=dtype),
+            tuple(make(own) for own in keys),
+            few,
+            None if capacity_factor is None else float(capacity_factor),
+            bool(normalize),
+        )
+
+    def __call__(self, x: Any, *, need_losses: bool = False) -> Any:
+        """The weighted sums, of the shape of ``x``.
+
+        Parameters
+        ----------
+        x
+            Shape ``(..., features)``: each vector is a token.
+        need_losses
+            Whether the losses of the router are returned, too.
+
+        Returns
+        -------
+        array or tuple
+            With ``need_losses`` beside a dict: ``"load_balancing"``, the number of experts times
+            the sum over them of the share of choices and the mean probability, which is 1 where
+            all are chosen alike; and ``"router_z"``, the mean square of the logarithm of the sum
+            of the exponentials of the router's outputs.
+
+        Raises
+        ------
+        ValueError
+            If ``x`` does not end in an axis of that length.
+        """
+        return self._mixed(x, need_losses, [lambda x, e=e: e(x) for e in self.experts])
+
+    def train(self, x: Any, *, key: Any = None, need_losses: bool = False) -> tuple[Any, Self]:
+        """The same in training, and the layer of the experts' successors.
+
+        Parameters
+        ----------
+        x, need_losses
+            As in a call.
+        key
+            A key, of which each expert gets its own; `None` if none draws.
+        """
+        count = len(self.experts)
+        keys = [None] * count if key is None else random.split(key, count)
+        successors = list(self.experts)
+
+        def run(i: int) -> Callable[[Any], Any]:
+            def train(x: Any) -> Any:
+                out, successors[i] = self.experts[i].train(x, key=keys[i])
+                return out
+
+            return train
+
+        out = self._mixed(x, need_losses, [run(i) for i in range(count)])
+        return out, tree.replace(self, experts=tuple(successors))
+
+    def _mixed(self, x: Any, need_losses: bool, experts: list[Any]) -> Any:
+        width, shape = self.router.weight.shape[1], getattr(x, "shape", ())
+        if not shape or shape[-1] != width:
+            raise ValueError(
+                placed(
+                    f"fdbr.nn.MixtureOfExperts: x must have shape (..., {width}), got {describe(x)}"
+                )
+            )
+        tokens = ops.reshape(x, (-1, width) if 0 not in shape else (math.prod(shape[:-1]), width))
+        logits = self.router(tokens)
+        shares = ops.softmax(logits)
+        weights, chosen = ops.top_k(shares, self.k)
+        if self.normalize:
+            weights = weights / weights.sum(axis=-1, keepdims=True)
+        chosen = stop_gradient(chosen)
+        if self.capacity_factor is not None:
+            out = self._with_capacity(tokens, weights, chosen, experts)
+        elif is_traced(chosen):
+            out = _of_all(tokens, weights, chosen, experts)
+        else:
+            out = _of_own(tokens, weights, chosen, experts)
+        out = ops.reshape(out, shape)
+        if not need_losses:
+            return out
+        return out, _losses(logits, shares, chosen)
+
+    def _with_capacity(self, tokens: Any, weights: Any, chosen: Any, experts: list[Any]) -> Any:
+        """Each expert computes as many places, of which some may be empty."""
+        count, number = len(tokens), len(experts)
+        factor = self.capacity_factor or 1.0
+        places = min(count, max(1, math.ceil(factor * self.k * count / number)))
+        first = ops.reshape(chosen.mT, (-1,))  # all first choices, then all second ones
+        mine = ops.one_hot(first, number, dtype="int64")
+        order = ops.take_along_axis(ops.cumulative_sum(mine, axis=0), first[:, None], axis=1) - 1
+        order = ops.reshape(order, (-1,))
+        slot = ops.where(order < places, first * places + order, number * places)
+        xp = array_module(tokens)
+        who = xp.arange(self.k * count) % max(count, 1)
+        taken = ops.at(ops.full((number * places + 1,), count, dtype="int64"))[slot].set(who)
+        zero = ops.zeros_like(tokens[:1]) if count else tokens
+        rows = ops.embed(ops.concat([tokens, zero]), taken[:-1])
+        parts = [experts[i](rows[i * places : (i + 1) * places]) for i in range(number)]
+        given = ops.embed(ops.concat([*parts, zero]), ops.reshape(slot, (self.k, count)))
+        return (weights.mT[..., None] * given).sum(axis=0)
+
+
+def _of_own(tokens: Any, weights: Any, chosen: Any, experts: list[Any]) -> Any:
+    """Each expert computes the tokens that chose it."""
+    parts, order = [], []
+    xp = array_module(chosen)
+    for i, expert in enumerate(experts):
+        rows, ranks = xp.nonzero(chosen == i)
+        if rows.size:
+            parts.append(expert(ops.embed(tokens, rows)) * weights[rows, ranks][:, None])
+            order.append(rows * chosen.shape[1] + ranks)
+    if not parts:
+        return tokens
+    back = xp.argsort(xp.concatenate(order))
+    given = ops.embed(ops.concat(parts), back)
+    return ops.reshape(given, (*chosen.shape, -1)).sum(axis=1)
+
+
+def _of_all(tokens: Any, weights: Any, chosen: Any, experts: list[Any]) -> Any:
+    """Each expert computes all tokens, of which those of others count nothing."""
+    parts = []
+    for i, expert in enumerate(experts):
+        share = (weights * (chosen == i)).sum(axis=-1, keepdims=True)
+        parts.append(expert(tokens) * share)
+    return sum(parts[1:], parts[0])
+
+
+def _losses(logits: Any, shares: Any, chosen: Any) -> dict[str, Any]:
+    number = logits.shape[-1]
+    often = ops.one_hot(chosen, number, dtype=shares.dtype).mean(axis=(0, 1))
+    z = ops.logsumexp(logits, axis=-1)
+    return {
+        "load_balancing": number * (often * shares.mean(axis=0)).sum(),
+        "router_z": (z * z).mean(),
+    }

@@ -1,0 +1,286 @@
+"""Low-rank adaptation: a model that stays as it is, and small matrices that are trained."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from fdbr import ops, random, tree
+from fdbr.backend import lock
+from fdbr.classes import fields_of
+from fdbr.messages import describe, integer
+from fdbr.nn import initializers
+from fdbr.nn.attention.multi_head import MultiHeadAttention
+from fdbr.nn.dropout import needed_key
+from fdbr.nn.layer import Layer
+from fdbr.nn.linear import Linear
+from fdbr.ops.networks.noise.dropout import proper_rate
+from fdbr.tree import buffer, frozen, static
+
+__all__ = ["LoRA", "lora", "merge_lora"]
+
+_PROJECTIONS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
+
+
+@frozen
+class LowRank:
+    """A matrix that is added to a weight: ``scale * lora_B @ lora_A``.
+
+    Attributes
+    ----------
+    lora_A, lora_B
+        Shapes ``(rank, in)`` and ``(out, rank)``.
+    scale
+        ``alpha / rank``.
+    """
+
+    lora_A: Any
+    lora_B: Any
+    scale: float = static()
+
+    def product(self) -> Any:
+        """The matrix that is added."""
+        return (self.lora_B @ self.lora_A) * self.scale
+
+
+@frozen
+class _AdaptedLinear(Linear):
+    """A linear layer, and beside it the two matrices."""
+
+    adapter: LowRank
+    dropout: float = static(default=0.0)
+
+    def __call__(self, x: Any) -> Any:
+        return Linear.__call__(self, x) + self._beside(x)
+
+    def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
+        less = x
+        if self.dropout:
+            less = ops.dropout(x, self.dropout, key=needed_key("LoRA", key))
+        return Linear.__call__(self, x) + self._beside(less), self
+
+    def _beside(self, x: Any) -> Any:
+        inside = ops.linear(x, self.adapter.lora_A)
+        return ops.linear(inside, self.adapter.lora_B) * self.adapter.scale
+
+
+@frozen
+class LoRA(Layer):
+    """A model whose own arrays are not trained, with matrices of low rank beside its weights.
+
+    Hu et al., *LoRA: low-rank adaptation of large language models*, ICLR 2022.  `lora` makes one,
+    and `merge_lora` a plain model of it.  It is called as the model is, and has its attributes.
+
+    Attributes
+    ----------
+    base
+        The model; it is a buffer.
+    adapters
+        By the path of a weight, the two matrices ``lora_A`` and ``lora_B``.
+    dropout
+        The rate at which the inputs of ``lora_A`` are left out in training.
+    """
+
+    base: Any = buffer()
+    adapters: dict[str, LowRank]
+    dropout: float = static(default=0.0)
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """The output of the adapted model."""
+        return self._adapted()(*inputs, **options)
+
+    def train(self, *inputs: Any, key: Any = None, **options: Any) -> tuple[Any, Self]:
+        """The output of the adapted model in training, and the successor.
+
+        Parameters
+        ----------
+        inputs, options
+            Those of the model.
+        key
+            A key of `fdbr.random`, if the model or the adaptation leaves something out.
+        """
+        out, successor = self._adapted().train(*inputs, key=key, **options)
+        plain = dict(zip(tree.paths(self.base), tree.leaves(self.base), strict=True))
+
+        def restored(path: str, value: Any) -> Any:
+            if isinstance(value, _AdaptedLinear):
+                return Linear(value.weight, value.bias)
+            return plain[path] if path in self.adapters else None
+
+        return out, tree.replace(self, base=_changed(successor, restored))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._adapted(), name)
+
+    def _adapted(self) -> Any:
+        """The model with the matrices in place."""
+
+        def adapted(path: str, value: Any) -> Any:
+            if type(value) is Linear and _inside(path, "weight") in self.adapters:
+                adapter = self.adapters[_inside(path, "weight")]
+                return _AdaptedLinear(value.weight, value.bias, adapter, self.dropout)
+            if path in self.adapters:
+                return value + self.adapters[path].product()
+            return None
+
+        return _changed(self.base, adapted)
+
+
+def lora(
+    model: Any,
+    key: Any,
+    rank: int,
+    *,
+    alpha: float | None = None,
+    where: Callable[[str], bool] | None = None,
+    dropout: float = 0.0,
+) -> LoRA:
+    """A model of which nothing is trained but matrices of low rank beside its weights.
+
+    Hu et al., *LoRA: low-rank adaptation of large language models*, ICLR 2022.  At first it gives
+    what the model gives, for one of the two matrices is zeros.
+
+    Parameters
+    ----------
+    model
+        A layer, or a frozen class of the user's.
+    key
+        A key of `fdbr.random`.
+    rank
+        The rank of what is added to a weight.
+    alpha
+        What is added is multiplied by ``alpha / rank``; as large as ``rank`` by default.
+    where
+        Whether a weight is adapted, by its path, as `tree.paths` has it; any matrix may be.  By
+        default those of all `Linear` layers, the projections of `MultiHeadAttention`, and the
+        weights that a layer's class names in ``projections``, as `models.Conv1D` of GPT-2 does.
+    dropout
+        The rate at which inputs of the added layers are left out in training, in [0, 1).
+
+    Returns
+    -------
+    LoRA
+        It is called as ``model`` is.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``rank`` is no positive integer, or no weight is chosen.
+
+    >>> import fdbr
+    >>> from fdbr import nn, tree
+    >>> model = nn.Sequential(nn.Linear.init(fdbr.random.key(0), 8, 8), abs)
+    >>> adapted = nn.lora(model, fdbr.random.key(1), 2)
+    >>> tree.size(tree.trainable(adapted)), tree.size(tree.trainable(model))
+    (32, 72)
+    """
+    name = "fdbr.nn.lora"
+    rank = integer(name, "rank", rank, least=1)
+    rate = proper_rate(name, dropout)
+    scale = (rank if alpha is None else float(alpha)) / rank
+    usual: set[str] = set()
+    if where is None:
+        _changed(model, lambda path, value: usual.update(_usual(path, value)))
+    leaves = dict(zip(tree.paths(model), tree.leaves(model), strict=True))
+    matrices = {path: leaf for path, leaf in leaves.items() if getattr(leaf, "ndim", 0) == 2}
+    chosen = [path for path in matrices if (path in usual if where is None else where(path))]
+    if not chosen:
+        raise ValueError(
+            f"{name}: no weight of {type(model).__name__} is chosen"
+            + (", give where" if where is None else " by where")
+            + f"; its matrices are {', '.join(matrices) or 'none'}"
+        )
+    keys = random.split(key, len(chosen))
+    adapters = {
+        path: _fresh(own, matrices[path], rank, scale)
+        for own, path in zip(keys, chosen, strict=True)
+    }
+    return LoRA(model, adapters, rate)
+
+
+def merge_lora(model: Any) -> Any:
+    """The plain model of an adapted one, whose weights hold what was trained.
+
+    Parameters
+    ----------
+    model
+        What `lora` gave, or a tree that holds such models.
+
+    Returns
+    -------
+    tree
+        Of the form that the model had before.
+
+    Raises
+    ------
+    TypeError
+        If nothing in it is adapted.
+
+    >>> import fdbr
+    >>> from fdbr import nn
+    >>> model = nn.Linear.init(fdbr.random.key(0), 3, 2)
+    >>> adapted = nn.lora(model, fdbr.random.key(1), 1)
+    >>> bool((nn.merge_lora(adapted).weight == model.weight).all())
+    True
+    """
+    found = []
+
+    def merged(path: str, value: Any) -> Any:
+        if not isinstance(value, LoRA):
+            return None
+        found.append(path)
+
+        def added(path: str, leaf: Any) -> Any:
+            if path not in value.adapters:
+                return None
+            return lock(ops.astype(leaf + value.adapters[path].product(), leaf.dtype))
+
+        return _changed(value.base, added)
+
+    plain = _changed(model, merged)
+    if not found:
+        raise TypeError(
+            f"fdbr.nn.merge_lora: nothing in {describe(model)} was adapted by fdbr.nn.lora"
+        )
+    return plain
+
+
+def _usual(path: str, value: Any) -> list[str]:
+    """The weights of a layer that are adapted by default."""
+    if isinstance(value, Linear):
+        return [_inside(path, "weight")]
+    if isinstance(value, MultiHeadAttention):
+        return [_inside(path, name) for name in _PROJECTIONS if getattr(value, name) is not None]
+    return [_inside(path, name) for name in getattr(type(value), "projections", ())]
+
+
+def _fresh(key: Any, weight: Any, rank: int, scale: float) -> LowRank:
+    rows, columns = weight.shape
+    bound = initializers.uniform(columns**-0.5)
+    first = bound(key, (rank, columns), weight.dtype)
+    return LowRank(first, initializers.zeros()(key, (rows, rank), weight.dtype), scale)
+
+
+def _changed(value: Any, change: Callable[[str, Any], Any], path: str = "") -> Any:
+    """A tree with those parts replaced for which ``change`` gives others; from the outermost."""
+    new = change(path, value)
+    if new is not None:
+        return new
+    fields = fields_of(type(value))
+    if fields is not None:
+        parts = {name: getattr(value, name) for name in fields[0]}
+        found = {name: _changed(part, change, _inside(path, name)) for name, part in parts.items()}
+        moved = {name: part for name, part in found.items() if part is not parts[name]}
+        return tree.replace(value, **moved) if moved else value
+    if isinstance(value, tuple | list):
+        members = [_changed(part, change, f"{path}[{i}]") for i, part in enumerate(value)]
+        if all(one is other for one, other in zip(members, value, strict=True)):
+            return value
+        return type(value)(*members) if hasattr(value, "_fields") else type(value)(members)
+    if isinstance(value, dict):
+        return {k: _changed(part, change, f"{path}[{k!r}]") for k, part in value.items()}
+    return value
+
+
+def _inside(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,1 @@
+"""Convolutional layers, and blocks of them."""

@@ -1,0 +1,75 @@
+"""Layers that take arrays apart into windows, and put them together again."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fdbr import ops
+from fdbr.nn.convolution.settings import settled
+from fdbr.nn.layer import Layer
+from fdbr.tree import frozen, static
+
+__all__ = ["Fold", "Unfold"]
+
+
+@frozen
+class Unfold(Layer):
+    """The elements of each window as a column: `fdbr.ops.unfold`.
+
+    Attributes
+    ----------
+    kernel_size, dilation, padding, stride
+        As for `fdbr.ops.unfold`.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.Unfold((2, 3))(np.zeros((5, 2, 8, 8))).shape
+    (5, 12, 42)
+    """
+
+    kernel_size: int | Sequence[int] = static(converter=settled)
+    dilation: int | Sequence[int] = static(default=1, converter=settled)
+    padding: Any = static(default=0, converter=settled)
+    stride: int | Sequence[int] = static(default=1, converter=settled)
+
+    def __call__(self, x: Any) -> Any:
+        """The columns, of shape ``(..., C * prod(kernel_size), windows)``."""
+        return ops.unfold(
+            x,
+            self.kernel_size,
+            dilation=self.dilation,
+            padding=self.padding,
+            stride=self.stride,
+        )
+
+
+@frozen
+class Fold(Layer):
+    """The transpose of `Unfold`, which adds each column to its window: `fdbr.ops.fold`.
+
+    Attributes
+    ----------
+    output_size, kernel_size, dilation, padding, stride
+        As for `fdbr.ops.fold`.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.Fold((8, 8), (2, 3))(np.zeros((5, 12, 42))).shape
+    (5, 2, 8, 8)
+    """
+
+    output_size: int | Sequence[int] = static(converter=settled)
+    kernel_size: int | Sequence[int] = static(converter=settled)
+    dilation: int | Sequence[int] = static(default=1, converter=settled)
+    padding: Any = static(default=0, converter=settled)
+    stride: int | Sequence[int] = static(default=1, converter=settled)
+
+    def __call__(self, x: Any) -> Any:
+        """The array, of shape ``(..., C, *output_size)``."""
+        return ops.fold(
+            x,
+            self.output_size,
+            self.kernel_size,
+            dilation=self.dilation,
+            padding=self.padding,
+            stride=self.stride,
+        )

@@ -1,0 +1,330 @@
+"""Initial values with a pattern: constants, identities, orthogonal matrices, and sparse ones."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fdbr import random
+from fdbr.backend import array_module, lock
+from fdbr.messages import describe, integer
+from fdbr.nn.initializers.random import fans, lecun_normal, one_of, positive
+from fdbr.tree import frozen, static
+
+__all__ = [
+    "Constant",
+    "DeltaOrthogonal",
+    "Dirac",
+    "Identity",
+    "Orthogonal",
+    "Sparse",
+    "constant",
+    "delta_orthogonal",
+    "dirac",
+    "eye",
+    "generate_array",
+    "identity",
+    "nan",
+    "ones",
+    "orthogonal",
+    "sparse",
+    "zeros",
+]
+
+
+@frozen
+class Orthogonal:
+    """Matrices with orthonormal rows or columns, whichever are fewer, times ``gain``.
+
+    ``mode`` says which shapes are allowed; see `orthogonal`.
+    """
+
+    gain: float = static()
+    mode: str = static(default="auto")
+
+    def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
+        """An array of that shape, a matrix of ``shape[0]`` rows, and dtype.
+
+        Raises
+        ------
+        ValueError
+            If the shape has fewer than two axes or is empty.
+        """
+        fans(shape)
+        rows, columns = shape[0], math.prod(shape[1:])
+        if (columns > rows and self.mode in ("embedding", "basis")) or (
+            columns < rows and self.mode in ("projection", "basis")
+        ):
+            raise ValueError(
+                f"fdbr.nn.initializers.orthogonal: a matrix of {rows} rows and {columns} columns "
+                f"is no {self.mode}; give another shape or mode"
+            )
+        draws = random.normal(key, (max(rows, columns), min(rows, columns)))
+        xp = array_module(draws)
+        q, r = xp.linalg.qr(draws)
+        # The signs make the factorization unique, and so the distribution uniform.
+        q = q * xp.where(xp.diagonal(r) < 0, -1.0, 1.0)
+        matrix = q if rows >= columns else q.T
+        return lock(xp.array(self.gain * matrix.reshape(shape), dtype=dtype, order="C"))
+
+
+@frozen
+class Constant:
+    """One value everywhere."""
+
+    value: float = static()
+
+    def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
+        """An array of that shape and dtype; the key is not used and may be `None`."""
+        return lock(array_module(key).full(shape, self.value, dtype=dtype))
+
+
+@frozen
+class Identity:
+    """A matrix of ``scale`` on its diagonal and 0 elsewhere, square unless ``wide`` says else."""
+
+    scale: float = static()
+    wide: bool = static(default=False)
+
+    def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
+        """An array of that shape and dtype; the key is not used and may be `None`."""
+        if len(shape) != 2 or (shape[0] != shape[1] and not self.wide):
+            name, what = ("eye", "a") if self.wide else ("identity", "a square")
+            raise ValueError(
+                f"fdbr.nn.initializers.{name}: shape {tuple(shape)} must be that of {what} matrix"
+            )
+        xp = array_module(key)
+        return lock(xp.eye(*shape, dtype=dtype) * xp.asarray(self.scale, dtype=dtype))
+
+
+@frozen
+class Dirac:
+    """Convolutions that hand on their inputs: 1 at the middle of kernels, in ``groups`` groups."""
+
+    groups: int = static(default=1)
+
+    def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
+        """An array of that shape, ``(out, in, *kernel)``, and dtype; the key may be `None`."""
+        xp = array_module(key)
+        out, middle = xp.zeros(shape, dtype=dtype), _middle("dirac", shape)
+        if shape[0] % self.groups:
+            raise ValueError(
+                f"fdbr.nn.initializers.dirac: the first axis of shape {tuple(shape)} must be a "
+                f"multiple of groups, {self.groups}"
+            )
+        size = shape[0] // self.groups
+        for group in range(self.groups):
+            places = xp.arange(min(size, shape[1]))
+            out[(group * size + places, places, *middle)] = 1
+        return lock(out)
+
+
+@frozen
+class DeltaOrthogonal:
+    """Convolutions that are one orthogonal matrix at the middle of their kernels, and 0 else."""
+
+    gain: float = static()
+
+    def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
+        """An array of that shape, ``(out, in, *kernel)``, and dtype."""
+        middle = _middle("delta_orthogonal", shape)
+        if shape[0] < shape[1]:
+            raise ValueError(
+                f"fdbr.nn.initializers.delta_orthogonal: of shape {tuple(shape)}, (out, in, "
+                "*kernel), there must be as many outputs as inputs, or more"
+            )
+        matrix = Orthogonal(self.gain)(key, shape[:2], dtype)
+        out = array_module(matrix).zeros(shape, dtype=dtype)
+        out[(..., *middle)] = matrix
+        return lock(out)
+
+
+@frozen
+class Sparse:
+    """Normal matrices, in each column of which a share of the numbers is 0."""
+
+    sparsity: float = static()
+    stddev: float = static()
+
+    def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
+        """A matrix of that shape and dtype."""
+        if len(shape) != 2:
+            raise ValueError(
+                f"fdbr.nn.initializers.sparse: shape {tuple(shape)} must be that of a matrix"
+            )
+        value_key, place_key = random.split(key)
+        draws = random.normal(value_key, shape, dtype) * self.stddev
+        xp = array_module(draws)
+        zeros = math.ceil(self.sparsity * shape[0])
+        ranks = xp.argsort(xp.argsort(random.uniform(place_key, shape), axis=0), axis=0)
+        return lock(xp.where(ranks < zeros, xp.zeros((), dtype=dtype), draws))
+
+
+def _middle(function: str, shape: Any) -> tuple[int, ...]:
+    """The place of the middle of a kernel."""
+    if len(shape) < 3 or not math.prod(shape):
+        raise ValueError(
+            f"fdbr.nn.initializers.{function}: shape {tuple(shape)} is that of no convolution, "
+            "(out, in, *kernel)"
+        )
+    return tuple(n // 2 for n in shape[2:])
+
+
+def orthogonal(gain: float = 1.0, *, mode: str = "auto") -> Orthogonal:
+    """Orthogonal matrices (Saxe et al., *Exact solutions …*, ICLR 2014).
+
+    A weight with a kernel is a matrix of ``shape[0]`` rows.  By its ``mode`` it has any shape
+    (``"auto"``), is square (``"basis"``), or has at least as many columns (``"projection"``) or
+    rows (``"embedding"``) as the other.  Chainer's default gain is 1.1.
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> weight = orthogonal()(fdbr.random.key(0), (2, 5))
+    >>> bool(np.allclose(weight @ weight.T, np.eye(2), atol=1e-6))
+    True
+    """
+    modes = ("auto", "projection", "embedding", "basis")
+    return Orthogonal(
+        positive("orthogonal", "gain", gain), one_of("orthogonal", "mode", mode, modes)
+    )
+
+
+def constant(value: float) -> Constant:
+    """One value everywhere.
+
+    >>> constant(0.5)(None, (2,))
+    array([0.5, 0.5], dtype=float32)
+    """
+    return Constant(value)
+
+
+def zeros() -> Constant:
+    """Zeros.
+
+    >>> zeros()(None, (2,))
+    array([0., 0.], dtype=float32)
+    """
+    return Constant(0.0)
+
+
+def ones() -> Constant:
+    """Ones.
+
+    >>> ones()(None, (2,))
+    array([1., 1.], dtype=float32)
+    """
+    return Constant(1.0)
+
+
+def nan() -> Constant:
+    """NaN everywhere: values that must be replaced before they are used.
+
+    >>> nan()(None, (2,))
+    array([nan, nan], dtype=float32)
+    """
+    return Constant(math.nan)
+
+
+def identity(scale: float = 1.0) -> Identity:
+    """A square matrix of ``scale`` on its diagonal, and 0 elsewhere.
+
+    >>> identity(2.0)(None, (2, 2))
+    array([[2., 0.],
+           [0., 2.]], dtype=float32)
+    """
+    return Identity(_number("identity", "scale", scale))
+
+
+def eye(gain: float = 1.0) -> Identity:
+    """A matrix, square or not, of ``gain`` on its diagonal, and 0 elsewhere.
+
+    >>> eye()(None, (2, 3))
+    array([[1., 0., 0.],
+           [0., 1., 0.]], dtype=float32)
+    """
+    return Identity(_number("eye", "gain", gain), True)
+
+
+def dirac(groups: int = 1) -> Dirac:
+    """Weights of a convolution that hands on its inputs: 1 at the middle of a kernel, as PyTorch's.
+
+    >>> dirac()(None, (2, 2, 3))
+    array([[[0., 1., 0.],
+            [0., 0., 0.]],
+           [[0., 0., 0.],
+            [0., 1., 0.]]], dtype=float32)
+    """
+    return Dirac(integer("fdbr.nn.initializers.dirac", "groups", groups, least=1))
+
+
+def delta_orthogonal(gain: float = 1.0) -> DeltaOrthogonal:
+    """Weights of a convolution that are an orthogonal matrix at the middle of the kernel.
+
+    There are at least as many outputs as inputs: Xiao et al., *Dynamical isometry …*, ICML 2018.
+
+    >>> import fdbr
+    >>> weight = delta_orthogonal()(fdbr.random.key(0), (4, 2, 3))
+    >>> weight[..., 0].any(), (weight[..., 1].T @ weight[..., 1]).round(3)
+    (np.False_, array([[1., 0.],
+           [0., 1.]], dtype=float32))
+    """
+    return DeltaOrthogonal(positive("delta_orthogonal", "gain", gain))
+
+
+def sparse(sparsity: float, stddev: float = 0.01) -> Sparse:
+    """Normal matrices, in each column of which a share of the numbers is 0.
+
+    Martens, *Deep learning via Hessian-free optimization*, ICML 2010.  The share is rounded up.
+
+    >>> import fdbr
+    >>> int((sparse(0.25)(fdbr.random.key(0), (8, 5)) == 0).sum())
+    10
+    """
+    share = _number("sparse", "sparsity", sparsity)
+    if not 0 <= share <= 1:
+        raise ValueError(
+            f"fdbr.nn.initializers.sparse: sparsity must be from 0 to 1, got {sparsity}"
+        )
+    return Sparse(share, positive("sparse", "stddev", stddev))
+
+
+def generate_array(initializer: Any, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
+    """An array that an initializer makes, or what stands for one.
+
+    Parameters
+    ----------
+    initializer
+        A function ``init(key, shape, dtype)``; a number, or an array that is broadcast; or `None`
+        for `lecun_normal`.
+    key
+        A key; it may be `None` where nothing is drawn.
+    shape, dtype
+        Those of the array.
+
+    Raises
+    ------
+    TypeError
+        If the initializer is something else.
+
+    >>> generate_array(0.5, None, (2,))
+    array([0.5, 0.5], dtype=float32)
+    """
+    if initializer is None:
+        initializer = lecun_normal()
+    if callable(initializer):
+        return initializer(key, shape, dtype)
+    if not hasattr(initializer, "dtype") and not isinstance(initializer, int | float | complex):
+        raise TypeError(
+            "fdbr.nn.initializers.generate_array: initializer must be a function (key, shape, "
+            f"dtype), a number or an array, not {describe(initializer)}"
+        )
+    xp = array_module(initializer, key)
+    value = xp.asarray(initializer, dtype=dtype)
+    return lock(xp.array(xp.broadcast_to(value, shape)))
+
+
+def _number(function: str, name: str, value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"fdbr.nn.initializers.{function}: {name} must be finite, got {value}")
+    return number

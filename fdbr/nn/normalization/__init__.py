@@ -1,0 +1,1 @@
+"""Layers of normalisation, and wrappers that normalise weights."""

@@ -1,0 +1,1 @@
+"""Layers that pool, and that change the resolution."""

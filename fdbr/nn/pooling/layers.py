@@ -1,0 +1,271 @@
+"""Layers that pool: one number for each window of an array's spatial axes.
+
+None of them has parameters: they are made by their names, with settings alone.  An integer as
+kernel is for all axes after the first two, of an array of four axes or more; the layers of
+`fdbr.nn.pooling.dimensions`, as ``MaxPool2d``, take it for a number of last axes, so that they pool
+examples without a batch, too.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from fdbr import ops
+from fdbr.messages import describe
+from fdbr.nn.layer import Layer
+from fdbr.nn.settings import for_axes, setting
+from fdbr.tree import frozen
+from fdbr.whereabouts import placed
+
+__all__ = [
+    "AdaptiveAvgPool",
+    "AdaptiveMaxPool",
+    "AvgPool",
+    "Flatten",
+    "LPPool",
+    "MaxPool",
+    "Unflatten",
+]
+
+
+@frozen
+class MaxPool(Layer):
+    """The largest element of each window: `fdbr.ops.max_pool`.
+
+    Attributes
+    ----------
+    kernel_size, stride, padding, dilation, ceil_mode, cover_all, return_indices
+        As for `fdbr.ops.max_pool`.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.MaxPool(3, stride=2, padding=1)(np.zeros((5, 2, 8, 8))).shape
+    (5, 2, 4, 4)
+    """
+
+    _dimensions: ClassVar[int | None] = None
+
+    kernel_size: int | Sequence[int] = setting()
+    stride: int | Sequence[int] | None = setting(default=None)
+    padding: Any = setting(default=0)
+    dilation: int | Sequence[int] = setting(default=1)
+    return_indices: bool = setting(default=False)
+    ceil_mode: bool = setting(default=False)
+    cover_all: bool = setting(default=False)
+
+    def __call__(self, x: Any) -> Any:
+        """The largest elements, and their places where ``return_indices`` asks for them."""
+        return ops.max_pool(
+            x,
+            for_axes(self.kernel_size, self._dimensions, x),
+            self.stride,
+            self.padding,
+            self.dilation,
+            ceil_mode=self.ceil_mode,
+            cover_all=self.cover_all,
+            return_indices=self.return_indices,
+        )
+
+
+@frozen
+class AvgPool(Layer):
+    """The mean of each window: `fdbr.ops.avg_pool`.
+
+    Attributes
+    ----------
+    kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        As for `fdbr.ops.avg_pool`.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.AvgPool(2)(np.zeros((5, 2, 8, 8))).shape
+    (5, 2, 4, 4)
+    """
+
+    _dimensions: ClassVar[int | None] = None
+
+    kernel_size: int | Sequence[int] = setting()
+    stride: int | Sequence[int] | None = setting(default=None)
+    padding: Any = setting(default=0)
+    ceil_mode: bool = setting(default=False)
+    count_include_pad: bool = setting(default=True)
+    divisor_override: float | None = setting(default=None)
+
+    def __call__(self, x: Any) -> Any:
+        """The means."""
+        return ops.avg_pool(
+            x,
+            for_axes(self.kernel_size, self._dimensions, x),
+            self.stride,
+            self.padding,
+            ceil_mode=self.ceil_mode,
+            count_include_pad=self.count_include_pad,
+            divisor_override=self.divisor_override,
+        )
+
+
+@frozen
+class LPPool(Layer):
+    """The norm of each window: `fdbr.ops.lp_pool`.
+
+    Attributes
+    ----------
+    norm_type, kernel_size, stride, ceil_mode
+        As for `fdbr.ops.lp_pool`.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.LPPool(2, (2,))(np.array([[[3.0, 4.0]]]))
+    array([[[5.]]])
+    """
+
+    _dimensions: ClassVar[int | None] = None
+
+    norm_type: float = setting()
+    kernel_size: int | Sequence[int] = setting()
+    stride: int | Sequence[int] | None = setting(default=None)
+    ceil_mode: bool = setting(default=False)
+
+    def __call__(self, x: Any) -> Any:
+        """The norms."""
+        return ops.lp_pool(
+            x,
+            self.norm_type,
+            for_axes(self.kernel_size, self._dimensions, x),
+            self.stride,
+            ceil_mode=self.ceil_mode,
+        )
+
+
+@frozen
+class AdaptiveAvgPool(Layer):
+    """The means of as many windows as asked for: `fdbr.ops.adaptive_avg_pool`.
+
+    Attributes
+    ----------
+    output_size
+        An integer, or one (or `None`) for each spatial axis; 1 pools globally.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.AdaptiveAvgPool(1)(np.zeros((5, 2, 8, 8))).shape
+    (5, 2, 1, 1)
+    """
+
+    _dimensions: ClassVar[int | None] = None
+
+    output_size: int | Sequence[int | None] = setting()
+
+    def __call__(self, x: Any) -> Any:
+        """The means."""
+        return ops.adaptive_avg_pool(x, for_axes(self.output_size, self._dimensions, x))
+
+
+@frozen
+class AdaptiveMaxPool(Layer):
+    """The largest elements of as many windows as asked for: `fdbr.ops.adaptive_max_pool`.
+
+    Attributes
+    ----------
+    output_size
+        An integer, or one (or `None`) for each spatial axis; 1 pools globally.
+    return_indices
+        Whether to return the places of the largest elements as well.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.AdaptiveMaxPool((3, 2))(np.zeros((5, 2, 8, 8))).shape
+    (5, 2, 3, 2)
+    """
+
+    _dimensions: ClassVar[int | None] = None
+
+    output_size: int | Sequence[int | None] = setting()
+    return_indices: bool = setting(default=False)
+
+    def __call__(self, x: Any) -> Any:
+        """The largest elements, and their places where ``return_indices`` asks for them."""
+        size = for_axes(self.output_size, self._dimensions, x)
+        return ops.adaptive_max_pool(x, size, return_indices=self.return_indices)
+
+
+@frozen
+class Flatten(Layer):
+    """Some neighbouring axes as one: by default all after the first.
+
+    Attributes
+    ----------
+    start_dim, end_dim
+        The first and the last of them.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.Flatten()(np.zeros((5, 2, 8, 8))).shape
+    (5, 128)
+    """
+
+    start_dim: int = setting(default=1)
+    end_dim: int = setting(default=-1)
+
+    def __call__(self, x: Any) -> Any:
+        """The same elements in another shape.
+
+        Raises
+        ------
+        ValueError
+            If ``x`` has no such axes, or the last comes before the first.
+        """
+        n = x.ndim
+        if not all(-n <= axis < n for axis in (self.start_dim, self.end_dim)):
+            raise ValueError(placed(f"fdbr.nn.{self!r}: x {describe(x)} has no such axes"))
+        first, last = self.start_dim % n, self.end_dim % n
+        if first > last:
+            raise ValueError(
+                placed(f"fdbr.nn.{self!r}: of x {describe(x)}, start_dim comes after end_dim")
+            )
+        shape = x.shape
+        whole = math.prod(shape[first : last + 1])
+        return ops.reshape(x, (*shape[:first], whole, *shape[last + 1 :]))
+
+
+@frozen
+class Unflatten(Layer):
+    """One axis as several: what `Flatten` did, undone.
+
+    Attributes
+    ----------
+    dim
+        The axis.
+    unflattened_size
+        The lengths of the axes in its place, of which one may be -1.
+
+    >>> import numpy as np
+    >>> from fdbr import nn
+    >>> nn.Unflatten(1, (2, -1))(np.zeros((5, 12))).shape
+    (5, 2, 6)
+    """
+
+    dim: int = setting()
+    unflattened_size: Sequence[int] = setting()
+
+    def __call__(self, x: Any) -> Any:
+        """The same elements in another shape.
+
+        Raises
+        ------
+        ValueError
+            If ``x`` has no such axis, or it is of another length.
+        """
+        sizes, n = tuple(self.unflattened_size), x.ndim
+        given = math.prod(m for m in sizes if m != -1)
+        exists = -n <= self.dim < n
+        length = x.shape[self.dim] if exists else 0
+        free = sizes.count(-1)
+        fits = given > 0 and (length % given == 0 if free == 1 else free == 0 and length == given)
+        if not (exists and fits):
+            raise ValueError(
+                placed(f"fdbr.nn.{self!r}: x {describe(x)} must have such an axis, of that length")
+            )
+        sizes = tuple(length // given if m == -1 else m for m in sizes)
+        axis = self.dim % n
+        return ops.reshape(x, (*x.shape[:axis], *sizes, *x.shape[axis + 1 :]))

@@ -1,0 +1,1 @@
+"""Recurrent cells and layers, and cells over trees and time."""

@@ -1,0 +1,413 @@
+"""Recurrent networks: layers of cells over sequences, in one direction or in both."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from fdbr import ops, random
+from fdbr.backend import array_module, lock
+from fdbr.loops.scanning import scan
+from fdbr.messages import describe, integer
+from fdbr.nn.layer import Layer
+from fdbr.nn.recurrent.cell import Initializer, promoted
+from fdbr.nn.recurrent.cells import GRUCell, LSTMCell, RNNCell
+from fdbr.ops.networks.recurrent.n_step import check_rate, check_states, n_step
+from fdbr.tree import frozen, static
+from fdbr.whereabouts import placed
+
+__all__ = ["GRU", "LSTM", "RNN"]
+
+_LONG = 256  # steps, from which on jit takes a loop as one instruction, which is traced once
+_PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+
+
+class _Recurrent(Layer):
+    """The base of recurrent networks."""
+
+    __slots__ = ()
+
+    cells: tuple[Any, ...]
+    batch_first: bool
+    bidirectional: bool
+    dropout: float
+
+    @property
+    def num_layers(self) -> int:
+        """The number of layers."""
+        return len(self.cells) // self._directions
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def _name(self) -> str:
+        return f"fdbr.nn.{type(self).__name__}"
+
+    def torch_names(self) -> dict[str, str]:
+        """The names of the arrays in PyTorch, such as ``weight_ih_l0_reverse``."""
+        return {
+            f"cells[{number}].{part}": f"{part}{self._suffix(number)}"
+            for number in range(len(self.cells))
+            for part in _PARTS
+        }
+
+    def _suffix(self, number: int) -> str:
+        layer, backward = divmod(number, self._directions)
+        return f"_l{layer}" + ("_reverse" if backward else "")
+
+    def __getattr__(self, name: str) -> Any:
+        """An array by its name in PyTorch."""
+        part, _, rest = name.rpartition("_l")
+        layer, _, backward = rest.partition("_")
+        if part in _PARTS and layer.isdecimal() and backward in ("", "reverse"):
+            number = int(layer) * self._directions + bool(backward)
+            if number < len(self.cells) and (not backward or self.bidirectional):
+                value = getattr(self.cells[number], part, None)
+                if value is not None:
+                    return value
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def initial_state(self, batch_shape: Any = ()) -> Any:
+        """A state of zeros.
+
+        Parameters
+        ----------
+        batch_shape
+            The axes of the batch, or for a list of sequences their number.
+
+        Returns
+        -------
+        array or tuple
+            Shape ``(num_layers * directions, *batch_shape, hidden_size)``; for an `LSTM` a pair
+            ``(h, c)`` of them.
+        """
+        axes = (batch_shape,) if isinstance(batch_shape, int) else tuple(batch_shape)
+        cell = self.cells[0]
+        xp, dtype = array_module(cell.weight_hh), cell.weight_hh.dtype
+        parts = [
+            lock(xp.zeros((len(self.cells), *axes, width), dtype=dtype)) for width in cell._widths()
+        ]
+        return parts[0] if len(parts) == 1 else tuple(parts)
+
+    def __call__(self, x: Any, state: Any = None) -> Any:
+        """The outputs of the last layer, and the last states of all layers.
+
+        Parameters
+        ----------
+        x
+            An array ``(time, *batch, input_size)``, or with ``batch_first`` ``(*batch, time,
+            input_size)``; or a list of sequences ``(length, input_size)`` of different lengths,
+            of which no padding is computed.
+        state
+            The first states ``(num_layers * directions, *batch, hidden_size)``, for an `LSTM` a
+            pair ``(h, c)`` of them; zeros by default.  To carry a state on, give the one that
+            was returned.
+
+        Returns
+        -------
+        tuple
+            The outputs, like ``x`` but with a last axis of ``directions * hidden_size``, and
+            the last states.
+
+        Raises
+        ------
+        ValueError
+            If a sequence is empty, or there is none, or the shapes do not fit.
+        """
+        return self._run(x, state, 0.0, None)
+
+    def train(self, x: Any, state: Any = None, *, key: Any = None) -> tuple[Any, Self]:
+        """The same in training, with dropout between the layers.
+
+        Parameters
+        ----------
+        x, state
+            As for a call.
+        key
+            A key, which says what is left out; needed if ``dropout`` is not 0.
+
+        Returns
+        -------
+        tuple
+            ``((outputs, states), self)``.
+
+        Raises
+        ------
+        TypeError
+            If a key is needed, and there is none.
+        """
+        rate = self.dropout if self.num_layers > 1 else 0.0
+        if rate and key is None:
+            raise TypeError(
+                placed(f"{self._name}: training with dropout needs key=fdbr.random.key(seed)")
+            )
+        return self._run(x, state, rate, key), self
+
+    def _run(self, x: Any, state: Any, rate: float, key: Any) -> Any:
+        parts = None if state is None else state if isinstance(state, tuple | list) else (state,)
+        if isinstance(x, list | tuple):
+            layers, kind = [cell.weights for cell in self.cells], self.cells[0].kind
+            out, ends = n_step(self._name, kind, layers, self._directions, x, parts, rate, key)
+        else:
+            out, ends = self._over_array(x, parts, rate, key)
+        return out, (ends[0] if len(ends) == 1 else ends)
+
+    def _over_array(self, x: Any, state: Any, rate: float, key: Any) -> Any:
+        x = x if hasattr(x, "shape") else ops.asarray(x)
+        cell, axis = self.cells[0], -2 if self.batch_first else 0
+        if len(x.shape) < 2 or x.shape[-1] != cell.input_size:
+            form = "*batch, time" if self.batch_first else "time, *batch"
+            raise ValueError(
+                placed(
+                    f"{self._name}: x must have shape ({form}, {cell.input_size}), got "
+                    f"{describe(x)}; or be a list of sequences"
+                )
+            )
+        if not x.shape[axis]:
+            raise ValueError(placed(f"{self._name}: x {describe(x)} is an empty sequence"))
+        x = ops.moveaxis(x, -2, 0) if self.batch_first and x.ndim > 2 else x
+        batch = x.shape[1:-1]
+        if state is None:
+            zeros = self.initial_state(batch)
+            state = zeros if isinstance(zeros, tuple) else (zeros,)
+        check_states(self._name, state, cell._widths(), (len(self.cells), *batch))
+        state = promoted(state, x, cell.weight_hh)
+        keys: Any = random.split(key, self.num_layers) if rate else None
+        last = []
+        for layer in range(self.num_layers):
+            if layer and rate:
+                x = ops.dropout(x, rate, key=keys[layer - 1])
+            columns = []
+            for direction in range(self._directions):
+                number = layer * self._directions + direction
+                first = tuple(part[number] for part in state)
+                outs, end = _over_time(self.cells[number], first, x, bool(direction))
+                columns.append(outs)
+                last.append(end)
+            x = columns[0] if len(columns) == 1 else ops.concat(columns, axis=-1)
+        ends = tuple(ops.stack(parts, axis=0) for parts in zip(*last, strict=True))
+        return (ops.moveaxis(x, 0, -2) if self.batch_first and x.ndim > 2 else x), ends
+
+
+def _over_time(cell: Any, state: Any, x: Any, reverse: bool) -> tuple[Any, Any]:
+    """The outputs of a cell at all times, and its last state."""
+
+    def turn(state: Any, inputs: Any) -> Any:
+        state = cell.kind.advance(cell.weights, state, inputs)
+        return state, state[0]
+
+    inputs = cell.project(x)
+    if len(inputs) > _LONG:
+        end, outs = scan(turn, state, inputs, reverse=reverse)
+        return outs, end
+    outs = []
+    for time in range(len(inputs))[:: -1 if reverse else 1]:
+        state, out = turn(state, inputs[time])
+        outs.append(out)
+    return ops.stack(outs[::-1] if reverse else outs), state
+
+
+def _made(
+    cls: Any,
+    cell: Any,
+    key: Any,
+    sizes: tuple[Any, Any, Any],
+    settings: dict[str, Any],
+    options: dict[str, Any],
+) -> Any:
+    """A network with fresh parameters."""
+    where = f"fdbr.nn.{cls.__name__}.init"
+    inputs = integer(where, "input_size", sizes[0], least=1)
+    size = integer(where, "hidden_size", sizes[1], least=1)
+    depth = integer(where, "num_layers", sizes[2], least=1)
+    settings["dropout"] = check_rate(where, settings["dropout"], "given in train")
+    directions = 2 if settings["bidirectional"] else 1
+    width = directions * (options.get("proj_size") or size)
+    keys = random.split(key, depth * directions)
+    cells = tuple(
+        cell.init(own, width if number >= directions else inputs, size, **options)
+        for number, own in enumerate(keys)
+    )
+    return cls(cells, **settings)
+
+
+@frozen
+class RNN(_Recurrent):
+    """Layers of Elman's recurrent cells: ``output, h = rnn(x, h)``.
+
+    As `torch.nn.RNN`.  The input is an array, or a list of sequences of different lengths.
+
+    Attributes
+    ----------
+    cells
+        An `RNNCell` for each layer, or two of them, forward and backward, one after the other.
+        They are found by PyTorch's names, too: ``rnn.weight_hh_l1_reverse``.
+    batch_first
+        Whether arrays have shape ``(*batch, time, input_size)`` instead of ``(time, *batch,
+        input_size)``.
+    bidirectional
+        Whether each layer has a second cell, which goes from the last element to the first.
+    dropout
+        In training, the share of the elements that are left out between layers.
+
+    >>> import fdbr, numpy as np
+    >>> rnn = fdbr.nn.RNN.init(fdbr.random.key(0), 3, 2, num_layers=2, bidirectional=True)
+    >>> y, h = rnn([np.ones((7, 3), "float32"), np.ones((4, 3), "float32")])
+    >>> [part.shape for part in y], h.shape
+    ([(7, 4), (4, 4)], (4, 2, 2))
+    """
+
+    cells: tuple[RNNCell, ...]
+    batch_first: bool = static(default=False)
+    bidirectional: bool = static(default=False)
+    dropout: float = static(default=0.0)
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        weight_init: Initializer | None = None,
+        recurrent_init: Initializer | None = None,
+        bias_init: Initializer | None = None,
+        dtype: Any = np.float32,
+    ) -> Self:
+        """A network with fresh parameters.
+
+        Parameters
+        ----------
+        key
+            A key.
+        input_size, hidden_size
+            The lengths of the last axes of the input and of each state.
+        num_layers
+            The number of layers.
+        nonlinearity
+            ``"tanh"`` or ``"relu"``.
+        bias
+            Whether the cells have biases.
+        batch_first, dropout, bidirectional
+            As the attributes.
+        weight_init, recurrent_init, bias_init
+            As for `RNNCell.init`.
+        dtype
+            The dtype of the parameters.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a size or number is no positive integer, or ``dropout`` is not in [0, 1).
+        """
+        settings = {"batch_first": batch_first, "dropout": dropout, "bidirectional": bidirectional}
+        options = {"nonlinearity": nonlinearity, "bias": bias, "dtype": dtype}
+        options |= _inits(weight_init, recurrent_init, bias_init)
+        sizes = input_size, hidden_size, num_layers
+        network: Self = _made(cls, RNNCell, key, sizes, settings, options)
+        return network
+
+
+@frozen
+class GRU(_Recurrent):
+    """Layers of gated recurrent units: ``output, h = gru(x, h)``.
+
+    As `torch.nn.GRU`.  The attributes are those of `RNN`, with a `GRUCell` in each place.
+
+    >>> import fdbr, numpy as np
+    >>> gru = fdbr.nn.GRU.init(fdbr.random.key(0), 3, 2, batch_first=True)
+    >>> y, h = gru(np.ones((5, 7, 3), "float32"))
+    >>> y.shape, h.shape
+    ((5, 7, 2), (1, 5, 2))
+    """
+
+    cells: tuple[GRUCell, ...]
+    batch_first: bool = static(default=False)
+    bidirectional: bool = static(default=False)
+    dropout: float = static(default=0.0)
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        weight_init: Initializer | None = None,
+        recurrent_init: Initializer | None = None,
+        bias_init: Initializer | None = None,
+        dtype: Any = np.float32,
+    ) -> Self:
+        """A network with fresh parameters; see `RNN.init`."""
+        settings = {"batch_first": batch_first, "dropout": dropout, "bidirectional": bidirectional}
+        options: dict[str, Any] = {"bias": bias, "dtype": dtype}
+        options |= _inits(weight_init, recurrent_init, bias_init)
+        sizes = input_size, hidden_size, num_layers
+        network: Self = _made(cls, GRUCell, key, sizes, settings, options)
+        return network
+
+
+@frozen
+class LSTM(_Recurrent):
+    """Layers of long short-term memory: ``output, (h, c) = lstm(x, (h, c))``.
+
+    As `torch.nn.LSTM`.  The attributes are those of `RNN`, with an `LSTMCell` in each place.
+
+    To train on parts of a long sequence, hand the last state to the next call; with
+    ``fdbr.stop_gradient`` of it, derivatives go no further back than the part.
+
+    >>> import fdbr, numpy as np
+    >>> lstm = fdbr.nn.LSTM.init(fdbr.random.key(0), 3, 2)
+    >>> y, state = lstm(np.ones((7, 5, 3), "float32"))
+    >>> y, (h, c) = lstm(np.ones((4, 5, 3), "float32"), fdbr.stop_gradient(state))
+    >>> y.shape, h.shape, c.shape
+    ((4, 5, 2), (1, 5, 2), (1, 5, 2))
+    """
+
+    cells: tuple[LSTMCell, ...]
+    batch_first: bool = static(default=False)
+    bidirectional: bool = static(default=False)
+    dropout: float = static(default=0.0)
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        forget_bias: float | None = None,
+        weight_init: Initializer | None = None,
+        recurrent_init: Initializer | None = None,
+        bias_init: Initializer | None = None,
+        dtype: Any = np.float32,
+    ) -> Self:
+        """A network with fresh parameters; see `RNN.init` and `LSTMCell.init`."""
+        settings = {"batch_first": batch_first, "dropout": dropout, "bidirectional": bidirectional}
+        options: dict[str, Any] = {"bias": bias, "dtype": dtype, "proj_size": proj_size}
+        options |= _inits(weight_init, recurrent_init, bias_init) | {"forget_bias": forget_bias}
+        sizes = input_size, hidden_size, num_layers
+        network: Self = _made(cls, LSTMCell, key, sizes, settings, options)
+        return network
+
+
+def _inits(weight: Any, recurrent: Any, bias: Any) -> dict[str, Any]:
+    return {"weight_init": weight, "recurrent_init": recurrent, "bias_init": bias}

@@ -1,0 +1,110 @@
+"""Cells over time."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fdbr import random, tree
+from fdbr.loops.scanning import scan as scan_rows
+from fdbr.messages import describe
+from fdbr.nn.recurrent.cell import RecurrentCell
+
+__all__ = ["scan"]
+
+
+def scan(
+    cell: Callable[[Any, Any], tuple[Any, Any]],
+    state: Any,
+    xs: Any,
+    *,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    checkpoint: int | bool | None = None,
+    train: bool = False,
+    key: Any = None,
+) -> Any:
+    """A recurrent cell over time, with its state carried on.
+
+    It is `fdbr.scan` of the cell, which under `fdbr.jit` is one instruction whatever the number
+    of steps.  What a `RecurrentCell` does with its inputs is done for all times at once.
+
+    To carry the state on to the next part of a long sequence, hand the last state to the next
+    call; ``fdbr.stop_gradient`` of it cuts the history there.
+
+    Parameters
+    ----------
+    cell
+        A cell, or any function ``(state, x) -> (state, output)``.
+    state
+        The first state; `None` for the zeros of ``cell.initial_state``.
+    xs
+        The inputs, a tree of arrays of shape ``(time, ...)``.
+    reverse
+        Whether it goes from the last input to the first.  The outputs lie as the inputs do.
+    unroll, checkpoint
+        As in `fdbr.scan`.
+    train
+        Whether ``cell.train`` is called, which returns the cell's successor, too; each step gets
+        a key of its own.
+    key
+        A key, for cells that draw random numbers in training.
+
+    Returns
+    -------
+    tuple
+        The last state, and the outputs of shape ``(time, ...)``; with ``train`` the pair of that
+        tuple and the successor of the cell.
+
+    Raises
+    ------
+    ValueError
+        If there is no step, or the shapes do not fit.
+    TypeError
+        If a step does not return a pair, or changes the form of the state.
+
+    >>> import fdbr, numpy as np
+    >>> cell = fdbr.nn.LSTMCell.init(fdbr.random.key(0), 3, 2)
+    >>> (h, c), outputs = fdbr.nn.scan(cell, None, np.zeros((7, 5, 3), "float32"))
+    >>> h.shape, outputs.shape
+    ((5, 2), (7, 5, 2))
+    """
+    if not callable(cell):
+        raise TypeError(f"fdbr.nn.scan: cell must be callable, got {describe(cell)}")
+    leaves = tree.leaves(xs)
+    shapes: list[Any] = [getattr(leaf, "shape", ()) for leaf in leaves]
+    if not shapes or not all(shapes) or not shapes[0][0]:
+        told = ", ".join(describe(leaf) for leaf in leaves) or "no array"
+        raise ValueError(f"fdbr.nn.scan: xs must have a step at least along axis 0, got {told}")
+    if state is None:
+        if not hasattr(cell, "initial_state"):
+            raise TypeError(
+                "fdbr.nn.scan: give the first state of a cell without a method initial_state"
+            )
+        state = cell.initial_state(shapes[0][1:-1])
+    options: dict[str, Any] = {"reverse": reverse, "unroll": unroll, "checkpoint": checkpoint}
+    if train:
+        return _in_training(cell, state, xs, key, options)
+    if isinstance(cell, RecurrentCell) and hasattr(xs, "shape"):
+        xs = cell.checked(xs)
+        state = cell.fitting(state, xs.shape[1:], xs)
+        return scan_rows(cell.advance, state, cell.project(xs), **options)
+    return scan_rows(cell, state, xs, **options)
+
+
+def _in_training(cell: Any, state: Any, xs: Any, key: Any, options: dict[str, Any]) -> Any:
+    if key is None:
+
+        def turn(carry: Any, x: Any) -> Any:
+            (state, out), successor = carry[1].train(carry[0], x)
+            return (state, successor), out
+
+        (state, cell), outs = scan_rows(turn, (state, cell), xs, **options)
+        return (state, outs), cell
+    keys = random.split(key, len(tree.leaves(xs)[0]))
+
+    def drawing(carry: Any, row: Any) -> Any:
+        x, own = row
+        (state, out), successor = carry[1].train(carry[0], x, key=own)
+        return (state, successor), out
+
+    (state, cell), outs = scan_rows(drawing, (state, cell), (xs, keys), **options)
+    return (state, outs), cell

@@ -1,0 +1,1 @@
+"""Dropout and its kin, and random samples."""

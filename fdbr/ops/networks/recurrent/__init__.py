@@ -1,0 +1,1 @@
+"""Recurrent units and cells, over sequences too."""

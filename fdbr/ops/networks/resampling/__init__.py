@@ -1,0 +1,1 @@
+"""Arrays in another resolution, or in another order of elements."""
