@@ -100,6 +100,19 @@ def xp(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
+def settings_are_not_nested(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hypothesis's settings of a test stay what they are from parameter to parameter.
+
+    Its plugin wraps them once more for each, and looks through a thousand wrappings recursively.
+    """
+    function, name = request.function, "_hypothesis_internal_use_settings"
+    before = getattr(function, name, None)
+    yield
+    if before is not None:
+        setattr(function, name, before)
+
+
+@pytest.fixture(autouse=True)
 def captured_at_once() -> Iterator[None]:
     """Jitted functions are captured in their first call, so that tests are of their programs.
 
