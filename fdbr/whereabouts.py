@@ -5,6 +5,7 @@ way: those whose first argument is a frozen object that can be called, with leav
 calls of a model and of its parts.  A part's path is found by looking for it in the model.
 """
 
+import inspect
 import itertools
 import sys
 from collections.abc import Iterator
@@ -44,13 +45,22 @@ def _under_way(frame: FrameType | None) -> list[Any]:
     while frame is not None:
         code = frame.f_code
         if code.co_argcount:
-            given = frame.f_locals.get(code.co_varnames[0])
+            given = _first_argument(frame)
             # Its methods run, and no function that was given a model.
             method = hasattr(type(given), code.co_name)
             if method and _is_layer(given) and not (parts and parts[-1] is given):
                 parts.append(given)
         frame = frame.f_back
     return parts[::-1]
+
+
+def _first_argument(frame: FrameType) -> Any:
+    """The first argument of the call that runs in a frame."""
+    names = frame.f_locals
+    given = names.get(frame.f_code.co_varnames[0])
+    if type(names) is dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        names.clear()  # the frame would keep this copy, with errors that refer to the frame
+    return given
 
 
 def _is_layer(value: Any) -> bool:

@@ -57,6 +57,7 @@ _OTHERWISE = {
     "stats.median_abs_deviation": "ops.median",
     "stats.multivariate_normal": "ops.linalg.cholesky and ops.linalg.solve_triangular",
     "stats.Normal": "scipy.stats.norm, which takes traced values",
+    "ndimage.shift": "ops.grid_sample, or ops.roll for whole steps",
     "stats.Logistic": "scipy.stats.logistic, which takes traced values",
     "stats.Uniform": "scipy.stats.uniform, which takes traced values",
     "stats.Binomial": "scipy.stats.binom, which takes traced values",

@@ -202,11 +202,14 @@ PARAMS = {
     "half_integer_power": {"exponent": 2.5},
     "hankel_expansion": {"signs": 1.0, "order": 1},
     "hard_limits": {"low": -1.0, "high": 0.5},
+    "hard_shrink": {"lambd": 0.5},
+    "hard_sigmoid": {"slope": 0.2},
     "integer_power": {"exponent": 3},
     "leaky_relu": {"slope": 0.1},
     "log1p_ratio": {"order": 1},
     "mean_power": {"order": 1},
     "polygamma": {"n": 0},
+    "soft_shrink": {"lambd": 0.5},
     "sinc": {"order": 0},
 }
 
