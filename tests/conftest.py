@@ -105,7 +105,8 @@ def settings_are_not_nested(request: pytest.FixtureRequest) -> Iterator[None]:
 
     Its plugin wraps them once more for each, and looks through a thousand wrappings recursively.
     """
-    function, name = request.function, "_hypothesis_internal_use_settings"
+    function = getattr(request.function, "__func__", request.function)  # of a method
+    name = "_hypothesis_internal_use_settings"
     before = getattr(function, name, None)
     yield
     if before is not None:
