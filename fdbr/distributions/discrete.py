@@ -13,6 +13,7 @@ from fdbr.distributions.distribution import (
     exactly_one,
     inside,
     shape_of,
+    times,
 )
 from fdbr.ops import special
 from fdbr.tree import frozen, static
@@ -47,11 +48,6 @@ class _Chances:
 def _log(p: Any) -> Any:
     """The logarithm, -inf of 0 without a warning or a derivative."""
     return inside(p > 0, p, 1.0, ops.log)
-
-
-def _times(weight: Any, log: Any) -> Any:
-    """``weight * log``, 0 where the weight is, whatever the logarithm."""
-    return ops.where(weight == 0, 0.0, weight * ops.where(weight == 0, 0.0, log))
 
 
 @frozen
@@ -108,7 +104,7 @@ class Bernoulli(_Chances, Distribution):
 
     def entropy(self) -> Any:
         p = self.p
-        return broadcast(-_times(p, self.log_p) - _times(1 - p, self.log_q), self)
+        return broadcast(-times(p, self.log_p) - times(1 - p, self.log_q), self)
 
     def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
         return ops.astype(random.bernoulli(key, self.p, shape), self.dtype)
@@ -165,7 +161,7 @@ class Geometric(_Chances, Distribution):
     def log_prob(self, x: Any) -> Any:
         failures = x - self.start
         whole = (failures >= 0) & (failures == ops.floor(failures))
-        return inside(whole, failures, 0.0, lambda k: _times(k, self.log_q) + self.log_p)
+        return inside(whole, failures, 0.0, lambda k: times(k, self.log_q) + self.log_p)
 
     def _failures(self, x: Any) -> Any:
         return ops.maximum(ops.floor(x) - self.start, -1.0)
@@ -181,7 +177,7 @@ class Geometric(_Chances, Distribution):
 
     def entropy(self) -> Any:
         p = self.p
-        return broadcast(-(_times(1 - p, self.log_q) + p * self.log_p) / p, self)
+        return broadcast(-(times(1 - p, self.log_q) + p * self.log_p) / p, self)
 
     def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
         draws = random.geometric(key, self.p, shape)
@@ -356,7 +352,7 @@ class Categorical(Distribution):
         return ops.minimum(ops.sum(ops.astype(below, np.int64), axis=-1), self.count - 1)
 
     def entropy(self) -> Any:
-        return -ops.sum(_times(self.p, self.log_p), axis=-1)
+        return -ops.sum(times(self.p, self.log_p), axis=-1)
 
     def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
         return random.categorical(key, self.log_p, shape=shape)
@@ -399,7 +395,7 @@ class OneHotCategorical(Categorical):
     def log_prob(self, x: Any) -> Any:
         x = ops.asarray(x)
         within = ops.all((x == 0) | (x == 1), axis=-1) & (ops.sum(x, axis=-1) == 1)
-        return ops.where(within, ops.sum(_times(x, self.log_p), axis=-1), -math.inf)
+        return ops.where(within, ops.sum(times(x, self.log_p), axis=-1), -math.inf)
 
     def cdf(self, x: Any) -> Any:
         raise self._lacks("cdf")

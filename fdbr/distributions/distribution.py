@@ -21,6 +21,7 @@ __all__ = [
     "inside",
     "near",
     "shape_of",
+    "times",
 ]
 
 
@@ -203,3 +204,8 @@ def check_vector(kind: str, name: str, value: Any, axes: int = 1) -> None:
             f"fdbr.distributions.{kind}: {name} must have {axes} axes or more, got "
             f"{describe(value)}"
         )
+
+
+def times(weight: Any, log: Any) -> Any:
+    """``weight * log``, 0 where the weight is, whatever the logarithm."""
+    return ops.where(weight == 0, 0.0, weight * ops.where(weight == 0, 0.0, log))

@@ -13,8 +13,8 @@ from fdbr.distributions.discrete import (
     Geometric,
     OneHotCategorical,
     Poisson,
-    _times,
 )
+from fdbr.distributions.distribution import times
 from fdbr.distributions.independent import Independent
 from fdbr.distributions.location_scale import Cauchy, Gumbel, Laplace, Uniform
 from fdbr.distributions.normal import LogNormal, MultivariateNormal, Normal
@@ -178,8 +178,8 @@ def _dirichlet(p: Any, q: Any) -> Any:
 
 @_of(Bernoulli)
 def _bernoulli(p: Any, q: Any) -> Any:
-    one = _times(p.p, p.log_p) - _times(p.p, q.log_p)
-    return one + _times(1 - p.p, p.log_q) - _times(1 - p.p, q.log_q)
+    one = times(p.p, p.log_p) - times(p.p, q.log_p)
+    return one + times(1 - p.p, p.log_q) - times(1 - p.p, q.log_q)
 
 
 @_of(Geometric)
@@ -190,7 +190,7 @@ def _geometric(p: Any, q: Any) -> Any:
             f"{p.start} and {q.start}"
         )
     failures = (1 - p.p) / p.p
-    return p.log_p - q.log_p + _times(failures, p.log_q) - _times(failures, q.log_q)
+    return p.log_p - q.log_p + times(failures, p.log_q) - times(failures, q.log_q)
 
 
 @_of(Poisson)
@@ -201,7 +201,7 @@ def _poisson(p: Any, q: Any) -> Any:
 @_of(Categorical)
 @_of(OneHotCategorical)
 def _categorical(p: Any, q: Any) -> Any:
-    return ops.sum(_times(p.p, p.log_p) - _times(p.p, q.log_p), axis=-1)
+    return ops.sum(times(p.p, p.log_p) - times(p.p, q.log_p), axis=-1)
 
 
 @_of(Independent)

@@ -9,6 +9,7 @@ from fdbr.distributions.distribution import (
     broadcast,
     check_vector,
     dtype_of,
+    exactly_one,
     inside,
     shape_of,
 )
@@ -166,10 +167,7 @@ class MultivariateNormal(Distribution):
 
     def __init__(self, loc: Any, *, scale_tril: Any = None, covariance_matrix: Any = None) -> None:
         kind = "MultivariateNormal"
-        if (scale_tril is None) == (covariance_matrix is None):
-            raise ValueError(
-                f"fdbr.distributions.{kind}: give exactly one of scale_tril and covariance_matrix"
-            )
+        exactly_one(kind, scale_tril=scale_tril, covariance_matrix=covariance_matrix)
         if scale_tril is None:
             scale_tril = ops.linalg.cholesky(covariance_matrix)
         check_vector(kind, "loc", loc)

@@ -189,9 +189,7 @@ def t(key: Any, df: Any, shape: Shape | None = None, dtype: Any = np.float64) ->
     df = parameter("t", "df", df, shape, np.dtype(np.float64))
     _positive("t", df=df)
     first, second = split(key)
-    logs = (ops.log(df / 2) if hasattr(df, "dtype") else np.log(df / 2)) - loggamma(
-        second, df / 2, shape
-    )
+    logs = ops.log(df / 2) - loggamma(second, df / 2, shape)
     return give(normal(first, shape) * ops.exp(logs / 2), dtype)
 
 

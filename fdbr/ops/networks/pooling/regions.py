@@ -81,10 +81,9 @@ def roi_max_pool(
     array([[[[ 6.],
              [14.]]]])
     """
-    x = _image("roi_max_pool", x)
-    size = per_axis("roi_max_pool", "output_size", output_size, 2)
-    index, corners = _regions("roi_max_pool", x, boxes, batch_index, box_format)
-    scale = _number("roi_max_pool", "spatial_scale", spatial_scale, positive=True)
+    x, size, index, corners, scale = _checked(
+        "roi_max_pool", x, boxes, output_size, spatial_scale, batch_index, box_format
+    )
     down, across = (
         _windows(low, high, scale, m, n, inclusive)
         for low, high, m, n in zip(*corners, size, x.shape[2:], strict=True)
@@ -138,10 +137,10 @@ def roi_average_pool(
     array([[[[ 2.5],
              [10.5]]]])
     """
-    x = floating(_image("roi_average_pool", x))
-    size = per_axis("roi_average_pool", "output_size", output_size, 2)
-    index, corners = _regions("roi_average_pool", x, boxes, batch_index, box_format)
-    scale = _number("roi_average_pool", "spatial_scale", spatial_scale, positive=True)
+    x, size, index, corners, scale = _checked(
+        "roi_average_pool", x, boxes, output_size, spatial_scale, batch_index, box_format
+    )
+    x = floating(x)
     weights = []
     for low, high, m, n in zip(*corners, size, x.shape[2:], strict=True):
         windows = _windows(low, high, scale, m, n, inclusive)
@@ -200,10 +199,10 @@ def roi_average_align(
     array([[[[ 4.],
              [10.]]]])
     """
-    x = floating(_image("roi_average_align", x))
-    size = per_axis("roi_average_align", "output_size", output_size, 2)
-    index, corners = _regions("roi_average_align", x, boxes, batch_index, box_format)
-    scale = _number("roi_average_align", "spatial_scale", spatial_scale, positive=True)
+    x, size, index, corners, scale = _checked(
+        "roi_average_align", x, boxes, output_size, spatial_scale, batch_index, box_format
+    )
+    x = floating(x)
     ratios = _ratios("roi_average_align", sampling_ratio)
     weights = []
     for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True):
@@ -260,10 +259,10 @@ def roi_max_align(
     array([[[[ 4.],
              [10.]]]])
     """
-    x = floating(_image("roi_max_align", x))
-    size = per_axis("roi_max_align", "output_size", output_size, 2)
-    index, corners = _regions("roi_max_align", x, boxes, batch_index, box_format)
-    scale = _number("roi_max_align", "spatial_scale", spatial_scale, positive=True)
+    x, size, index, corners, scale = _checked(
+        "roi_max_align", x, boxes, output_size, spatial_scale, batch_index, box_format
+    )
+    x = floating(x)
     ratios = _ratios("roi_max_align", sampling_ratio)
     weights, inside = [], []
     for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True):
@@ -287,6 +286,22 @@ def roi_max_align(
 
 
 # --- arguments ----------------------------------------------------------------------
+
+
+def _checked(
+    function: str,
+    x: Any,
+    boxes: Any,
+    output_size: Any,
+    spatial_scale: Any,
+    batch_index: Any,
+    box_format: str,
+) -> tuple[Any, ...]:
+    """The images, the numbers of windows, the regions' images and corners, and the scale."""
+    x = _image(function, x)
+    size = per_axis(function, "output_size", output_size, 2)
+    index, corners = _regions(function, x, boxes, batch_index, box_format)
+    return x, size, index, corners, _number(function, "spatial_scale", spatial_scale, positive=True)
 
 
 def _image(function: str, x: Any) -> Any:
