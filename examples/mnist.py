@@ -13,13 +13,10 @@ which takes the noise out of the last epochs.
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from matplotlib.figure import Figure
-from sklearn.datasets import load_digits
+from recording import digits, record, run_command
 
 import fdbr
 from fdbr import nn, ops, random, train
@@ -63,32 +60,6 @@ def loss(model: Classifier, batch: dict[str, Any]) -> tuple[Any, dict[str, Any]]
     return value, {"accuracy": ops.accuracy(logits, batch["label"])}
 
 
-def digits() -> tuple[dict[str, Any], dict[str, Any]]:
-    """The digits of scikit-learn, of which every fifth is held out."""
-    bunch = load_digits()
-    image = (bunch.data / 16).astype(np.float32)
-    label = bunch.target.astype(np.int64)
-    held_out = np.arange(len(label)) % 5 == 0
-    return (
-        {"image": image[~held_out], "label": label[~held_out]},
-        {"image": image[held_out], "label": label[held_out]},
-    )
-
-
-def plot(log: Path, path: Path) -> None:
-    """Draw the curves of a log."""
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    epochs = [entry["epoch"] for entry in entries]
-    figure = Figure(figsize=(9, 3.5), layout="constrained")
-    for axes, name in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
-        for prefix, label in (("", "training"), ("test/", "test")):
-            values = np.array([entry[prefix + name] for entry in entries], dtype=float)
-            axes.plot(epochs, values, label=label)
-        axes.set(xlabel="epoch", ylabel=name)
-        axes.legend()
-    figure.savefig(path)
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(description="Train a classifier of handwritten digits.")
@@ -126,32 +97,14 @@ def run(options: argparse.Namespace) -> float:
         value, metrics = loss(state[0], test)
         return {"loss": value, **metrics}
 
-    log = options.out / "log.jsonl"
-    log.unlink(missing_ok=True)  # that of an earlier run
     state = (model, optimizer.init(model))
-    reports = train.pipe(
-        train.fit(step, state, batches, epochs=epochs),
-        train.average(),
-        train.evaluate(test_metrics),
-        train.log(log),
-        train.progress(),
-    )
-    for report in reports:
-        state = report.state
-    if log.exists():
-        plot(log, options.out / "curves.png")
+    state = record(options.out, step, state, batches, epochs, test_metrics)
     return float(test_metrics(state)["accuracy"])
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line, and print the test accuracy."""
-    command = parser()
-    options = command.parse_args(arguments)
-    try:
-        accuracy = run(options)
-    except (OSError, ValueError) as error:
-        command.error(str(error))
-    print(f"test accuracy {accuracy:.4f}")
+    run_command(parser(), run, "test accuracy {:.4f}", arguments)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def curves(log: Path, path: Path) -> None:
     """Draw the curves of a log: a picture for each metric, of training and of test."""
     entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     rest = {"iteration", "epoch", "seconds"}
-    names = sorted({name.removeprefix("test/") for name in entries[-1].keys() - rest})
+    names = list(dict.fromkeys(n.removeprefix("test/") for n in entries[-1] if n not in rest))
     figure = Figure(figsize=(4.5 * len(names), 3.5), layout="constrained")
     for axes, name in zip(np.atleast_1d(figure.subplots(1, len(names))), names, strict=True):
         for prefix, label in (("", "training"), ("test/", "test")):

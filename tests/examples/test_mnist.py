@@ -59,7 +59,8 @@ def test_the_digits_are_learnt_and_the_run_is_recorded(tmp_path):
 
 
 @pytest.fixture
-def script():
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))  # as where it is run as a script
     return runpy.run_path(str(SCRIPT))
 
 
