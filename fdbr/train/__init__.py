@@ -7,10 +7,13 @@ another one; `pipe` puts them together.
 from fdbr.train import optim
 from fdbr.train.data import Batches
 from fdbr.train.idx import mnist, read_idx
-from fdbr.train.loop import Position, Report, fit
+from fdbr.train.loop.fit import fit
+from fdbr.train.loop.positions import Position
+from fdbr.train.loop.reports import Report
 from fdbr.train.snapshots import load, save
-from fdbr.train.stages import average, evaluate, log, pipe, progress
-from fdbr.train.triggers import Trigger, every
+from fdbr.train.stages import average, due, evaluate, log, pipe, progress, stateful
+from fdbr.train.triggers.base import Trigger
+from fdbr.train.triggers.intervals import every
 
 __all__ = [
     "Batches",
@@ -18,6 +21,7 @@ __all__ = [
     "Report",
     "Trigger",
     "average",
+    "due",
     "evaluate",
     "every",
     "fit",
@@ -29,5 +33,6 @@ __all__ = [
     "progress",
     "read_idx",
     "save",
+    "stateful",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

@@ -4,7 +4,30 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["numbers", "text"]
+from fdbr.messages import describe
+
+__all__ = ["number", "numbers", "text"]
+
+
+def number(name: str, value: Any) -> float:
+    """A metric as one of Python's floats.
+
+    Raises
+    ------
+    TypeError
+        If it is not a single number; the message names it.
+    """
+    if type(value) is float:
+        return value
+    if not isinstance(value, str | bytes) and not getattr(value, "shape", None):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            pass
+    raise TypeError(
+        f"fdbr.train: metric {name!r} must be a single number, got {describe(value)}; return its "
+        "mean, or one metric for each part"
+    )
 
 
 def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -19,16 +42,7 @@ def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     >>> numbers({"loss": np.float32(0.5)})
     {'loss': 0.5}
     """
-    found = {}
-    for name, value in metrics.items():
-        try:
-            found[name] = float(value)
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"fdbr.train: metric {name!r} must be a single number, got {type(value).__name__} "
-                f"of shape {getattr(value, 'shape', None)}: {error}"
-            ) from error
-    return found
+    return {name: number(name, value) for name, value in metrics.items()}
 
 
 def text(metrics: Mapping[str, Any]) -> str:

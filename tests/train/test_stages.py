@@ -157,7 +157,7 @@ def test_a_metric_that_comes_at_times_is_averaged_over_those():
 
 
 def test_a_metric_that_is_no_number_is_named():
-    with pytest.raises(TypeError, match=r"metric 'loss' must be a single number, got ndarray of"):
+    with pytest.raises(TypeError, match=r"metric 'loss' must be a single number, got float64\[3\]"):
         list(train.pipe(Stream([1.0, np.zeros(3)]), train.average()))
 
 

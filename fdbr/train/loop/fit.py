@@ -2,16 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, Protocol
 
-import attrs
+from fdbr.messages import describe, integer
+from fdbr.train.loop.examples import examples_of
+from fdbr.train.loop.positions import NOTHING, Carried, Position
+from fdbr.train.loop.reports import Report
 
-from fdbr import tree
-from fdbr.messages import integer
-from fdbr.tree import frozen
-
-__all__ = ["Position", "Report", "Source", "fit"]
+__all__ = ["Source", "fit"]
 
 
 class Source(Protocol):
@@ -26,70 +24,6 @@ class Source(Protocol):
         ...
 
 
-@frozen
-class Position:
-    """The point to which a run has come in its data.
-
-    Attributes
-    ----------
-    epoch
-        How many epochs are finished.
-    batch
-        How many batches of the next one are consumed; 0 at the end of an epoch.
-    """
-
-    epoch: int = 0
-    batch: int = 0
-
-
-def _read_only(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
-    return MappingProxyType(dict(metrics))
-
-
-def _metrics_text(metrics: Mapping[str, Any] | None) -> str:
-    return repr(metrics and dict(metrics))
-
-
-@frozen
-class Report:
-    """The report of one iteration.
-
-    Attributes
-    ----------
-    iteration
-        How many steps were made, this one included.
-    epoch
-        How many epochs are finished.
-    metrics
-        What the step returned, a read-only mapping from names to numbers or 0-d arrays.
-    state
-        The state after the step.
-    position
-        Where to go on; give it to `fit` with ``state`` and ``iteration``.
-    seconds
-        The time since `fit` began.
-    total
-        The iteration at which the run will end, if that is known.
-
-    >>> from fdbr import train
-    >>> report = train.Report(1, 0, {"loss": 0.5}, None, train.Position(0, 1), seconds=0.25)
-    >>> report.metrics["loss"], report.position
-    (0.5, Position(epoch=0, batch=1))
-    """
-
-    iteration: int
-    epoch: int
-    metrics: Mapping[str, Any] = attrs.field(converter=_read_only, repr=_metrics_text)
-    state: Any = attrs.field(repr=False)
-    position: Position
-    seconds: float
-    total: int | None = None
-
-    def with_metrics(self, metrics: Mapping[str, Any]) -> "Report":
-        """The same report with other metrics."""
-        return tree.replace(self, metrics=_read_only(metrics))
-
-
 def fit(
     step: Callable[[Any, Any], tuple[Any, Mapping[str, Any]]],
     state: Any,
@@ -99,12 +33,14 @@ def fit(
     iterations: int | None = None,
     position: Position | None = None,
     iteration: int = 0,
+    resume: Report | None = None,
+    examples: Callable[[Any], int | None] = examples_of,
 ) -> Iterator[Report]:
     """Train: apply a step to batch after batch and report after each.
 
     Nothing is computed before a report is asked for.  A run goes on from any of its reports
-    with ``fit(step, report.state, batches, position=report.position,
-    iteration=report.iteration, epochs=…)`` and makes the reports that were left to make.
+    with ``fit(step, state, batches, resume=report, epochs=…)`` and makes the reports that were
+    left to make; what its stages had kept goes on, too.
 
     Parameters
     ----------
@@ -119,6 +55,12 @@ def fit(
         or so many iterations, whichever comes first.
     position, iteration
         Where it begins; both come from the report at which an earlier part ended.
+    resume
+        That report: its state, position and iteration are where the run begins, in place of
+        those arguments.  `None`, as `resume` gives it of an empty folder, begins anew.
+    examples
+        ``examples(batch)``: how many examples a batch has, or `None`.  By default the length of
+        the first axis of its first array; of a list that is none of arrays, its length.
 
     Returns
     -------
@@ -144,6 +86,8 @@ def fit(
     3 1 7.0
     4 2 12.0
     """
+    if resume is not None:
+        state, position, iteration = _where(resume, position, iteration)
     begin = Position() if position is None else position
     _check_arguments(step, batches, begin, epochs, iterations, iteration)
     size = len(batches)
@@ -155,7 +99,21 @@ def fit(
     ends = [] if iterations is None else [iterations]
     if epochs is not None:
         ends.append(iteration + (epochs - begin.epoch) * size - begin.batch)
-    return _reports(step, state, batches, begin, iteration, max(iteration, min(ends)))
+    total = max(iteration, min(ends))
+    return _reports(step, state, batches, begin, iteration, total, examples)
+
+
+def _where(resume: Any, position: Any, iteration: Any) -> tuple[Any, Position, int]:
+    if not isinstance(resume, Report):
+        raise TypeError(
+            "fdbr.train.fit: resume must be the report at which an earlier part ended, or None, "
+            f"not {describe(resume)}"
+        )
+    if position is not None or iteration:
+        raise TypeError(
+            "fdbr.train.fit: resume says where to begin; leave position and iteration out"
+        )
+    return resume.state, resume.position, resume.iteration
 
 
 def _check_arguments(
@@ -190,18 +148,23 @@ def _reports(
     position: Position,
     iteration: int,
     total: int,
+    examples: Callable[[Any], int | None],
 ) -> Iterator[Report]:
-    began = time.perf_counter()
+    began = time.perf_counter() - position.seconds
     size = len(batches)
     epoch, done = position.epoch, position.batch
+    kept = position.kept  # which stages take from the first report, and put into the others
     while iteration < total:
         for batch in batches.epoch(epoch, done):
             state, metrics = _checked(step(state, batch))
             iteration += 1
             done += 1
-            position = Position(epoch + 1, 0) if done == size else Position(epoch, done)
             seconds = time.perf_counter() - began
-            yield Report(iteration, position.epoch, metrics, state, position, seconds, total)
+            finished, at = (epoch + 1, 0) if done == size else (epoch, done)
+            position = Position.carrying(finished, at, Carried(kept, seconds))
+            kept = NOTHING
+            count = examples(batch)
+            yield Report(iteration, finished, metrics, state, position, seconds, total, count)
             if iteration == total:
                 return
         if done != size:

@@ -1,13 +1,10 @@
-"""Triggers: predicates on reports."""
+"""Triggers that follow from where a run is."""
 
-from collections.abc import Callable
+from fdbr.messages import integer
+from fdbr.train.loop.reports import Report
+from fdbr.train.triggers.base import Trigger, as_trigger
 
-from fdbr.messages import describe, integer
-from fdbr.train.loop import Report
-
-__all__ = ["Trigger", "every"]
-
-Trigger = Callable[[Report], bool]
+__all__ = ["each_epoch", "every"]
 
 
 def every(*, epochs: int | None = None, iterations: int | None = None) -> Trigger:
@@ -22,7 +19,7 @@ def every(*, epochs: int | None = None, iterations: int | None = None) -> Trigge
 
     Returns
     -------
-    function
+    Trigger
         A predicate on reports; it has no state, so it may serve several stages.
 
     Raises
@@ -44,11 +41,14 @@ def every(*, epochs: int | None = None, iterations: int | None = None) -> Trigge
             integer("fdbr.train.every", name, number, least=1)
 
     def triggered(report: Report) -> bool:
-        if not hasattr(report, "position"):
-            raise TypeError(f"fdbr.train.every: a trigger takes a report, not {describe(report)}")
-        at_end = report.position.batch == 0
-        if epochs is not None and at_end and report.position.epoch % epochs == 0:
-            return True
+        if epochs is not None:
+            position = report.position
+            if position.batch == 0 and position.epoch % epochs == 0:
+                return True
         return iterations is not None and report.iteration % iterations == 0
 
-    return triggered
+    return as_trigger("every", "it", triggered)
+
+
+each_epoch = every(epochs=1)
+"""The last report of each epoch: when most stages are due."""

@@ -1,0 +1,1 @@
+"""The loop: positions in the data, reports, sources of batches, and `fit`."""

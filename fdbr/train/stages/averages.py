@@ -1,0 +1,91 @@
+"""Means of metrics over several batches."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fdbr.backend import array_module, is_array
+from fdbr.train.loop.reports import Report
+from fdbr.train.metrics import number
+from fdbr.train.stages.keeping import due
+from fdbr.train.stages.piping import Stage, closing, named
+from fdbr.train.triggers.base import Condition, as_trigger
+from fdbr.train.triggers.intervals import each_epoch
+
+__all__ = ["Sums", "average", "means", "with_batch"]
+
+Sums = Mapping[str, tuple[Any, float]]
+"""Of each metric, the sum of its values times their weights, and the sum of the weights."""
+
+
+def with_batch(sums: Sums, metrics: Mapping[str, Any], weight: float) -> Sums:
+    """Sums to which the metrics of a batch are added.
+
+    Numbers are added in double precision; arrays of a GPU stay there, and nobody waits for them.
+    """
+    added = dict(sums)
+    for name, value in metrics.items():
+        total, weights = added.get(name, (0.0, 0.0))
+        added[name] = total + _double(name, value) * weight, weights + weight
+    return added
+
+
+def _double(name: str, value: Any) -> Any:
+    if is_array(value) and value.shape == () and array_module(value) is not np:
+        return value.astype("float64")
+    return number(name, value)
+
+
+def means(sums: Sums) -> dict[str, float]:
+    """The means that follow from sums."""
+    return {
+        name: number(name, total) / weight if weight else float("nan")
+        for name, (total, weight) in sums.items()
+    }
+
+
+def average(every: Condition = each_epoch, name: str = "average") -> Stage:
+    """A stage that replaces the metrics of some reports by their mean since the last of these.
+
+    A report counts by the examples of its batch, so that the mean is that of the examples; where
+    ``report.examples`` is `None`, it counts as one.  The metrics of the other reports stay as they
+    are.  Nobody waits for arrays of a GPU before their mean is due.
+
+    Parameters
+    ----------
+    every
+        Which reports; by default the last of each epoch.
+    name
+        Under which the sums are kept, with which a resumed run goes on.
+
+    Returns
+    -------
+    stage
+        Put it before `evaluate`, whose metrics need no mean.
+
+    >>> from fdbr import train
+    >>> reports = [
+    ...     train.Report(i, i // 2, {"loss": float(i)}, None, train.Position(i // 2, i % 2), 0.0)
+    ...     for i in (1, 2)
+    ... ]
+    >>> [report.metrics["loss"] for report in train.average()(iter(reports))]
+    [1.0, 1.5]
+    """
+    trigger = as_trigger("average", "every", every)
+    name = named("average", name)
+
+    def stage(reports: Iterator[Report]) -> Iterator[Report]:
+        with closing(due(reports, trigger, name=name)) as stream:
+            sums: Sums | None = None
+            for report, fires in stream:
+                if sums is None:
+                    sums = report.position.kept.get(name, {})
+                weight = 1 if report.examples is None else report.examples
+                sums = with_batch(sums, report.metrics, weight)
+                if fires:
+                    report = report.with_metrics(means(sums))
+                    sums = {}
+                yield report.keep(name, sums)
+
+    return stage

@@ -1,0 +1,95 @@
+"""Stages, and how they are put together.
+
+A stage is a function from an iterator of reports to an iterator of reports.  One that is closed
+closes what it reads from, so that closing the last one, or breaking out of a loop over it, ends
+them all.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from fdbr.messages import describe
+from fdbr.train.loop.reports import Report
+
+__all__ = ["Stage", "check_new", "closing", "pipe"]
+
+T = TypeVar("T")
+
+Stage = Callable[[Iterator[Report]], Iterator[Report]]
+
+
+def pipe(reports: Iterable[Report], *stages: Stage) -> Iterator[Report]:
+    """Reports that have gone through some stages, the first stage first.
+
+    Parameters
+    ----------
+    reports
+        What `fit` returns.
+    stages
+        Functions from an iterator of reports to an iterator of reports.
+
+    Returns
+    -------
+    iterator
+        The reports that come out of the last stage.
+
+    Raises
+    ------
+    TypeError
+        If a stage is no function.
+
+    >>> import numpy as np
+    >>> from fdbr import train
+    >>> reports = train.fit(
+    ...     lambda state, batch: (state + 1, {"count": state}),
+    ...     0,
+    ...     train.Batches(np.arange(3), size=1),
+    ...     epochs=1,
+    ... )
+    >>> for report in train.pipe(reports, train.average()):
+    ...     print(dict(report.metrics))
+    {'count': 0}
+    {'count': 1}
+    {'count': 1.0}
+    """
+    if not isinstance(reports, Iterable):
+        raise TypeError(
+            "fdbr.train.pipe: reports must be an iterator of reports, such as train.fit(…) gives, "
+            f"not {type(reports).__name__}"
+        )
+    stream = iter(reports)
+    for position, stage in enumerate(stages):
+        if not callable(stage):
+            raise TypeError(
+                f"fdbr.train.pipe: stage {position} must be a function from reports to reports, "
+                f"got {type(stage).__name__}"
+            )
+        stream = stage(stream)
+    return stream
+
+
+@contextmanager
+def closing(reports: Iterator[T]) -> Iterator[Iterator[T]]:
+    """A block at whose end the iterator is closed, if it can be."""
+    try:
+        yield reports
+    finally:
+        if (close := getattr(reports, "close", None)) is not None:
+            close()
+
+
+def check_new(function: str, names: Iterable[str], taken: Mapping[str, Any]) -> None:
+    """Refuse names that stand in the mapping already."""
+    if clash := sorted(set(names) & set(taken)):
+        raise ValueError(
+            f"fdbr.train.{function}: {', '.join(clash)} would stand twice in one report; rename "
+            "the metric or give another prefix"
+        )
+
+
+def named(function: str, name: Any) -> str:
+    """The name of a stage, if it is one."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"fdbr.train.{function}: name must be a text, not {describe(name)}")
+    return name

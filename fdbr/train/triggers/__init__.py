@@ -1,0 +1,1 @@
+"""Triggers: predicates on reports."""

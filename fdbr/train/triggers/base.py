@@ -1,0 +1,124 @@
+"""Triggers: which reports, as predicates that can be combined and may keep a state."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from fdbr.messages import describe, name_of
+from fdbr.train.loop.reports import Report
+
+__all__ = ["Condition", "Trigger", "as_trigger"]
+
+Condition = Callable[[Report], bool]
+"""What may stand where a trigger is expected: a `Trigger`, or a function of a report."""
+
+
+def _none() -> None:
+    return None
+
+
+@attrs.frozen
+class Trigger:
+    """A predicate on reports, which may depend on the reports before.
+
+    Triggers are combined by ``&``, ``|`` and ``~``, with each other and with functions from a
+    report to a truth value.  Each part of a combination sees every report.
+
+    A trigger without a state is called: ``trigger(report)``.  One with a state is a pair of pure
+    functions, and the stage that it is given to keeps the state.
+
+    Attributes
+    ----------
+    update
+        ``update(state, report) -> (fires, state)``.
+    init
+        ``init() -> state``, or `None` where there is none.
+
+    >>> from fdbr import train
+    >>> either = train.every(epochs=1) | train.every(iterations=4)
+    >>> report = train.Report(4, 0, {"loss": 0.5}, None, train.Position(0, 4), 0.1)
+    >>> either(report), (~either)(report), (either & (lambda r: r.metrics["loss"] < 0.1))(report)
+    (True, False, False)
+    """
+
+    update: Callable[[Any, Report], tuple[bool, Any]] = attrs.field(repr=name_of)
+    init: Callable[[], Any] | None = attrs.field(
+        default=None, repr=lambda init: repr(init and name_of(init))
+    )
+
+    def __call__(self, report: Report) -> bool:
+        """Whether a trigger without a state fires."""
+        if self.init is not None:
+            raise TypeError(
+                "fdbr.train.Trigger: a trigger that depends on earlier reports cannot be called "
+                "with one alone; give it to a stage, go through train.due(reports, trigger), or "
+                "call update(state, report)"
+            )
+        return self.update(None, report)[0]
+
+    def __and__(self, other: Condition) -> "Trigger":
+        return _joined(lambda a, b: a and b, self, other)
+
+    def __rand__(self, other: Condition) -> "Trigger":
+        return _joined(lambda a, b: a and b, other, self)
+
+    def __or__(self, other: Condition) -> "Trigger":
+        return _joined(lambda a, b: a or b, self, other)
+
+    def __ror__(self, other: Condition) -> "Trigger":
+        return _joined(lambda a, b: a or b, other, self)
+
+    def __invert__(self) -> "Trigger":
+        def update(state: Any, report: Report) -> tuple[bool, Any]:
+            fires, state = self.update(state, report)
+            return not fires, state
+
+        return Trigger(update, self.init)
+
+
+def _joined(decide: Callable[[bool, bool], bool], first: Any, second: Any) -> Trigger:
+    parts = [as_trigger("Trigger", "it is combined with", part) for part in (first, second)]
+    one, other = parts
+    if one.init is None and other.init is None:
+        return as_trigger("Trigger", "it", lambda report: decide(one(report), other(report)))
+
+    def update(state: Any, report: Report) -> tuple[bool, Any]:
+        fires, first = one.update(state[0], report)
+        too, second = other.update(state[1], report)
+        return decide(fires, too), (first, second)
+
+    inits = [part.init or _none for part in parts]
+    return Trigger(update, lambda: tuple(init() for init in inits))
+
+
+@attrs.frozen
+class _Stateless:
+    """The update of a trigger without a state."""
+
+    condition: Condition
+
+    def __call__(self, state: Any, report: Report) -> tuple[bool, Any]:
+        if type(report) is not Report and not isinstance(report, Report):
+            raise TypeError(f"fdbr.train: a trigger takes a report, not {describe(report)}")
+        return bool(self.condition(report)), state
+
+
+def as_trigger(function: str, name: str, condition: Any) -> Trigger:
+    """A trigger of a condition; errors name the function, and what it calls the argument."""
+    if isinstance(condition, Trigger):
+        return condition
+    if not callable(condition) or isinstance(condition, type):
+        raise TypeError(
+            f"fdbr.train.{function}: {name} must be a trigger, such as train.every(epochs=1), or "
+            f"a function from a report to a truth value, not {describe(condition)}"
+        )
+    return Trigger(_Stateless(condition))
+
+
+def condition_of(trigger: Trigger) -> Condition | None:
+    """The plain predicate of a trigger without a state; `None` of one with a state."""
+    update = trigger.update
+    if isinstance(update, _Stateless):
+        return update.condition
+    return trigger if trigger.init is None else None
