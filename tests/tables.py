@@ -9,7 +9,7 @@ from typing import Any
 
 import fdbr
 
-__all__ = ["check_row", "reasons", "rows", "table"]
+__all__ = ["check_row", "reasons", "resolved", "rows", "table"]
 
 DOCS = Path(fdbr.__file__).parents[1] / "docs"
 
@@ -29,7 +29,7 @@ def reasons(name: str) -> list[str]:
     return [row["none"] for _, _, row in rows(name) if isinstance(row, dict) and "none" in row]
 
 
-def _resolved(path: str) -> Any:
+def resolved(path: str) -> Any:
     """The value that a dotted path leads to."""
     parts = path.split(".")
     value = importlib.import_module(parts[0])
@@ -53,9 +53,9 @@ def check_row(row: Any) -> None:
     assert row.keys() <= {"path", "how", "none", "differs"}
     assert len(row.keys() & {"path", "how", "none"}) == 1
     if "path" in row:
-        assert _resolved(row["path"]) is not None
+        assert resolved(row["path"]) is not None
         where, _, name = row["path"].rpartition(".")
-        public = _resolved(where)
+        public = resolved(where)
         assert inspect.isclass(public) or name in dir(public)
     elif "how" in row:
         page, _, anchor = row["how"].partition("#")
