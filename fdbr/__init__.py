@@ -26,6 +26,7 @@ from fdbr.custom import custom_jvp, custom_vjp
 from fdbr.forward import jvp
 from fdbr.jacobians import hessian, hvp, jacfwd, jacrev, linearize
 from fdbr.loops import fori_loop, scan, while_loop
+from fdbr.marks import harvest, mark
 from fdbr.nn import initializers
 from fdbr.ops.indexing.writing import Place, at
 from fdbr.signatures import typed
@@ -52,6 +53,7 @@ __all__ = [
     "fori_loop",
     "frozen",
     "grad",
+    "harvest",
     "hessian",
     "hvp",
     "jacfwd",
@@ -60,6 +62,7 @@ __all__ = [
     "jit",
     "jvp",
     "linearize",
+    "mark",
     "minimize",
     "nn",
     "odeint",

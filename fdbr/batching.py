@@ -7,7 +7,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from fdbr import ops, tree
+from fdbr import marks, ops, tree
 from fdbr.backend import (
     is_array,
     lock,
@@ -22,7 +22,15 @@ from fdbr.effects import refusing_effects
 from fdbr.messages import describe, integer, name_of
 from fdbr.ownership import release
 
-__all__ = ["BatchTrace", "BatchTracer", "Disagreement", "on_batch", "take_examples", "vmap"]
+__all__ = [
+    "BatchTrace",
+    "BatchTracer",
+    "Disagreement",
+    "on_batch",
+    "take_examples",
+    "vectorised",
+    "vmap",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -218,9 +226,28 @@ def vmap(
     size = None if axis_size is None else integer("fdbr.vmap", "axis_size", axis_size, least=0)
     bound = integer("fdbr.vmap", "max_paths", max_paths, least=1)
 
+    return vectorised(f, in_axes, out_axes, size, bound)
+
+
+def vectorised(
+    f: Callable[P, R],
+    in_axes: Any,
+    out_axes: Any,
+    size: int | None,
+    max_paths: int,
+    marks_axis: int | None = 0,
+) -> Callable[P, R]:
+    """`vmap`, which has the batch along an axis of what `f` marks, or in none of it."""
+
     @functools.wraps(f, updated=())
     def vectorised(*args: Any, **kwargs: Any) -> Any:
-        return _Batch(f, args, kwargs, in_axes, size).run(out_axes, bound)
+        if not marks.are_collected():
+            return _Batch(f, args, kwargs, in_axes, size).run(out_axes, max_paths)
+
+        def batch(f: Any) -> Any:
+            return _Batch(f, args, kwargs, in_axes, size).run((out_axes, marks_axis), max_paths)
+
+        return marks.through(batch, f, parts="fdbr.vmap")
 
     return vectorised
 

@@ -7,7 +7,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from fdbr import tree
+from fdbr import marks, tree
 from fdbr.batching import BatchTracer
 from fdbr.core import Tracer, replaying
 from fdbr.forward import ForwardTracer
@@ -55,7 +55,10 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(f, updated=())
     def block(*args: Any, **kwargs: Any) -> Any:
-        return _cut(f, functools.partial(_as_it_is(f), *args, **kwargs))
+        run = _as_it_is(f)
+        if marks.are_collected():
+            return marks.through(lambda run: _cut(f, functools.partial(run, *args, **kwargs)), run)
+        return _cut(f, functools.partial(run, *args, **kwargs))
 
     return block
 

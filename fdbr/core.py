@@ -41,6 +41,7 @@ __all__ = [
     "dispatch",
     "host_types",
     "learning",
+    "next_level",
     "registry",
     "run",
 ]
@@ -270,6 +271,11 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"{self.origin[0]}({self.origin[1]})"
+
+
+def next_level() -> int:
+    """The level of a run that is no trace: those that begin in it have a higher one."""
+    return next(_levels)
 
 
 def run(trace: Trace, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

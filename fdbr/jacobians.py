@@ -7,7 +7,7 @@ from typing import Any, Literal, ParamSpec
 from fdbr import ops, tree
 from fdbr.arguments import positions, wants_zeros
 from fdbr.backend import array_module
-from fdbr.batching import vmap
+from fdbr.batching import vectorised, vmap
 from fdbr.cotangents import Kind
 from fdbr.forward import check_sequences, fitted_tangent, jvp
 from fdbr.messages import describe, integers, name_of
@@ -176,7 +176,7 @@ def jacfwd(
             seen["out"], seen["aux"] = out, aux
             return slope
 
-        columns = vmap(push, out_axes=-1)(basis)
+        columns = vectorised(push, 0, -1, None, 1000, marks_axis=None)(basis)
         _check(tree.leaves(columns), f, "jacfwd", "result", None)
         jacobian = tree.map(
             lambda column: tree.unflatten(structure, _split(column, leaves, -1)), columns

@@ -14,7 +14,7 @@ from typing import Any
 
 from fdbr.classes import fields_of
 
-__all__ = ["placed", "whereabouts"]
+__all__ = ["layer_path", "placed", "whereabouts"]
 
 _MARK = "\n  in model "
 
@@ -32,11 +32,22 @@ def whereabouts() -> str:
     parts = _under_way(sys._getframe(1))
     if not parts:
         return ""
-    path = type(parts[0]).__name__
+    path = type(parts[0]).__name__ + _path(parts)
+    return path if len(parts) == 1 else f"{path} ({type(parts[-1]).__name__})"
+
+
+def layer_path() -> str:
+    """The path of the innermost layer that is being called in its model, as ``blocks[2].conv``."""
+    return _path(_under_way(sys._getframe(1))).removeprefix(".")
+
+
+def _path(parts: list[Any]) -> str:
+    """The path from the first of some layers, of which each is in the one before, to the last."""
+    path = ""
     for whole, part in itertools.pairwise(parts):
         steps = next(_steps(whole, part), None)
         path += f" > {type(part).__name__}" if steps is None else steps
-    return path if len(parts) == 1 else f"{path} ({type(parts[-1]).__name__})"
+    return path
 
 
 def _under_way(frame: FrameType | None) -> list[Any]:

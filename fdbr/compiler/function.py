@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import attrs
 
-from fdbr import tree
+from fdbr import marks, tree
 from fdbr.compiler.backends.interface import is_busy
 from fdbr.compiler.budget import ANY
 from fdbr.compiler.cache import Cache
@@ -27,6 +27,7 @@ from fdbr.compiler.pullback import Differentiated, Form
 from fdbr.compiler.report import Report, report_of
 from fdbr.compiler.specializations import EARLY, Specialization
 from fdbr.compiler.tiers import Code
+from fdbr.core import Tracer
 from fdbr.effects import without_effects
 from fdbr.reverse import entries
 
@@ -92,10 +93,14 @@ class Jitted(Generic[P, R]):
         self._donation = Donation(self._cache.name, donate_argnums)
         self._last: Any = _NOTHING
         self._ordered = _sees_order(f)
+        self._settings = max_traces, donate_argnums, reproducible
+        self._marked: Any = None  # what is called where marks are collected
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _disabled.get():
             return self._f(*args, **kwargs)
+        if marks.are_collected():
+            return self._marking(args, kwargs)
         stub, entry, trace = self._last
         result = stub(args, kwargs)
         while type(result) is GuardFailure:  # what was right for the last call is not for this one
@@ -107,6 +112,24 @@ class Jitted(Generic[P, R]):
             self._last = trace.stub, entry, trace
             result = trace.stub(args, kwargs)
         return result
+
+    def _marking(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result for a run whose marks are collected: programs that return them, too."""
+        watched = marks.watched_level()
+        if watched is not None:
+            leaves = tree.leaves((args, kwargs))
+            if any(isinstance(leaf, Tracer) and leaf._trace.level > watched for leaf in leaves):
+                return self._f(*args, **kwargs)  # backward passes go on outside
+        if self._marked is None or (watched is not None) is not self._marked[0]:
+            f = marks.alone(self._f, watched is not None)
+            self._marked = watched is not None, Jitted(f, self._code, *self._settings)
+        marked = self._marked[1]
+
+        def replayed(_: Any) -> Any:
+            with marks.uncollected():
+                return marked(*args, **kwargs)
+
+        return marks.through(replayed, self._f)
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result for arguments of any kind."""
@@ -361,8 +384,7 @@ class Jitted(Generic[P, R]):
             found = getattr(found, name, None)
         if found is self:  # it stands where its name says, as with the decorator
             return path
-        given = self._cache.bound, self._donation.argnums, self._waits
-        return Jitted, (self._f, self._code, *given)
+        return Jitted, (self._f, self._code, *self._settings)
 
     def __repr__(self) -> str:
         count = sum(len(entry.traces) for entry in list(self._cache.specializations.values()))

@@ -5,14 +5,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from fdbr import tree
+from fdbr import marks, tree
 from fdbr.backend import is_array
 from fdbr.compiler.capture.tracers import capturing
 from fdbr.core import Tracer
 from fdbr.loops.bodies import NoBodyError
 from fdbr.loops.carries import first_carry, kept
 from fdbr.loops.staging import scan_staged
-from fdbr.loops.turns import Counter, Rows, scan_turns, segments
+from fdbr.loops.turns import Counter, Numbered, Rows, pair, scan_turns, segments
 from fdbr.messages import describe, integer
 
 __all__ = ["fori_loop", "scan", "segment_size"]
@@ -102,6 +102,37 @@ def _run(
     function: str, f: Any, carry: Any, rows: Any, reverse: bool, size: int, unroll: int
 ) -> Any:
     """The loop: one instruction of what is captured, or else a loop of Python."""
+    if marks.are_collected():
+        return _marking(function, f, carry, rows, reverse, size, unroll)
+    return _loop(function, f, carry, rows, reverse, size, unroll)
+
+
+def _marking(
+    function: str, f: Any, carry: Any, rows: Any, reverse: bool, size: int, unroll: int
+) -> Any:
+    """The loop whose turns give what they have marked beside their ``y``."""
+    watched = marks.watched_level() is not None
+
+    def loop(turn: Any) -> Any:
+        def one(carry: Any, x: Any) -> Any:
+            (carry, y), found = turn(*x[:1], carry, x[1]) if watched else turn(carry, x)
+            return carry, (y, found)
+
+        if watched:  # each turn by itself, because cotangents come to each by itself
+            carry_, (ys, found) = scan_turns(function, one, carry, Numbered(rows), reverse)
+        else:
+            carry_, (ys, found) = _loop(function, one, carry, rows, reverse, size, unroll)
+        return (carry_, ys), found
+
+    def checked(carry: Any, x: Any) -> Any:
+        return pair(function, f(carry, x))
+
+    return (marks.turn_by_turn if watched else marks.through)(loop, checked)
+
+
+def _loop(
+    function: str, f: Any, carry: Any, rows: Any, reverse: bool, size: int, unroll: int
+) -> Any:
     captured = capturing.get()
     if captured is not None and rows.length:
         try:

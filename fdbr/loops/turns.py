@@ -14,7 +14,7 @@ from fdbr.loops.carries import check_carry, kept, settled
 from fdbr.messages import describe, number_types
 from fdbr.ops.kinds.unbroadcast import shape_of
 
-__all__ = ["Counter", "Rows", "Turn", "joined", "pair", "scan_turns", "segments"]
+__all__ = ["Counter", "Numbered", "Rows", "Turn", "joined", "pair", "scan_turns", "segments"]
 
 Turn = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -103,6 +103,21 @@ class Counter:
     def inside(self, first: Any) -> "Counter":
         """The numbers in one of the parts."""
         return Counter(range(0, self.size * self.step, self.step), first)
+
+
+class Numbered:
+    """Rows, or numbers, each with the number of its turn."""
+
+    __slots__ = ("length", "rows")
+
+    def __init__(self, rows: Any) -> None:
+        self.rows, self.length = rows, rows.length
+
+    def __getitem__(self, index: int) -> Any:
+        return index, self.rows[index]
+
+    def zeros(self) -> Any:
+        return 0, self.rows.zeros()
 
 
 def pair(function: str, out: Any) -> tuple[Any, Any]:

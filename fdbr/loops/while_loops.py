@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import tree
+from fdbr import marks, tree
 from fdbr.checkpointing import checkpoint as recomputed
 from fdbr.compiler.capture.tracers import capturing
 from fdbr.loops.bodies import NoBodyError
@@ -79,6 +79,13 @@ def while_loop(
     >>> bool(np.isclose(fdbr.grad(sqrt)(4.0), 0.25))
     True
     """
+    with marks.refused(
+        "is marked in fdbr.while_loop, whose turns give nothing; mark it in a scan, or carry it"
+    ):
+        return _loop(cond_fun, body_fun, init_val, checkpoint)
+
+
+def _loop(cond_fun: Any, body_fun: Any, init_val: Any, checkpoint: int | None) -> Any:
     val = first_carry("while_loop", "init_val", init_val)
     captured = capturing.get()
     if captured is not None:

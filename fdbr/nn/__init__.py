@@ -41,6 +41,7 @@ from fdbr.nn.dropout import (
     SpatialDropout,
     StochasticDepth,
 )
+from fdbr.nn.features import mark_layers
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.nn.losses.classifier import Classifier
@@ -219,6 +220,7 @@ __all__ = [
     "MixtureOfExperts",
     "LoRA",
     "lora",
+    "mark_layers",
     "merge_lora",
     "initializers",
     "load_chainer_npz",

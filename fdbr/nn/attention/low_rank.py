@@ -5,13 +5,13 @@ from typing import Any, Self
 
 from fdbr import ops, random, tree
 from fdbr.backend import lock
-from fdbr.classes import fields_of
 from fdbr.messages import describe, integer
 from fdbr.nn import initializers
 from fdbr.nn.attention.multi_head import MultiHeadAttention
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
+from fdbr.nn.parts import changed, inside
 from fdbr.ops.networks.noise.dropout import proper_rate
 from fdbr.tree import buffer, frozen, static
 
@@ -105,7 +105,7 @@ class LoRA(Layer):
                 return Linear(value.weight, value.bias)
             return plain[path] if path in self.adapters else None
 
-        return out, tree.replace(self, base=_changed(successor, restored))
+        return out, tree.replace(self, base=changed(successor, restored))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -116,14 +116,14 @@ class LoRA(Layer):
         """The model with the matrices in place."""
 
         def adapted(path: str, value: Any) -> Any:
-            if type(value) is Linear and _inside(path, "weight") in self.adapters:
-                adapter = self.adapters[_inside(path, "weight")]
+            if type(value) is Linear and inside(path, "weight") in self.adapters:
+                adapter = self.adapters[inside(path, "weight")]
                 return _AdaptedLinear(value.weight, value.bias, adapter, self.dropout)
             if path in self.adapters:
                 return value + self.adapters[path].product()
             return None
 
-        return _changed(self.base, adapted)
+        return changed(self.base, adapted)
 
 
 def lora(
@@ -180,7 +180,7 @@ def lora(
     scale = (rank if alpha is None else float(alpha)) / rank
     usual: set[str] = set()
     if where is None:
-        _changed(model, lambda path, value: usual.update(_usual(path, value)))
+        changed(model, lambda path, value: usual.update(_usual(path, value)))
     leaves = dict(zip(tree.paths(model), tree.leaves(model), strict=True))
     matrices = {path: leaf for path, leaf in leaves.items() if getattr(leaf, "ndim", 0) == 2}
     chosen = [path for path in matrices if (path in usual if where is None else where(path))]
@@ -235,9 +235,9 @@ def merge_lora(model: Any) -> Any:
                 return None
             return lock(ops.astype(leaf + value.adapters[path].product(), leaf.dtype))
 
-        return _changed(value.base, added)
+        return changed(value.base, added)
 
-    plain = _changed(model, merged)
+    plain = changed(model, merged)
     if not found:
         raise TypeError(
             f"fdbr.nn.merge_lora: nothing in {describe(model)} was adapted by fdbr.nn.lora"
@@ -248,10 +248,10 @@ def merge_lora(model: Any) -> Any:
 def _usual(path: str, value: Any) -> list[str]:
     """The weights of a layer that are adapted by default."""
     if isinstance(value, Linear):
-        return [_inside(path, "weight")]
+        return [inside(path, "weight")]
     if isinstance(value, MultiHeadAttention):
-        return [_inside(path, name) for name in _PROJECTIONS if getattr(value, name) is not None]
-    return [_inside(path, name) for name in getattr(type(value), "projections", ())]
+        return [inside(path, name) for name in _PROJECTIONS if getattr(value, name) is not None]
+    return [inside(path, name) for name in getattr(type(value), "projections", ())]
 
 
 def _fresh(key: Any, weight: Any, rank: int, scale: float) -> LowRank:
@@ -259,28 +259,3 @@ def _fresh(key: Any, weight: Any, rank: int, scale: float) -> LowRank:
     bound = initializers.uniform(columns**-0.5)
     first = bound(key, (rank, columns), weight.dtype)
     return LowRank(first, initializers.zeros()(key, (rows, rank), weight.dtype), scale)
-
-
-def _changed(value: Any, change: Callable[[str, Any], Any], path: str = "") -> Any:
-    """A tree with those parts replaced for which ``change`` gives others; from the outermost."""
-    new = change(path, value)
-    if new is not None:
-        return new
-    fields = fields_of(type(value))
-    if fields is not None:
-        parts = {name: getattr(value, name) for name in fields[0]}
-        found = {name: _changed(part, change, _inside(path, name)) for name, part in parts.items()}
-        moved = {name: part for name, part in found.items() if part is not parts[name]}
-        return tree.replace(value, **moved) if moved else value
-    if isinstance(value, tuple | list):
-        members = [_changed(part, change, f"{path}[{i}]") for i, part in enumerate(value)]
-        if all(one is other for one, other in zip(members, value, strict=True)):
-            return value
-        return type(value)(*members) if hasattr(value, "_fields") else type(value)(members)
-    if isinstance(value, dict):
-        return {k: _changed(part, change, f"{path}[{k!r}]") for k, part in value.items()}
-    return value
-
-
-def _inside(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
