@@ -1,9 +1,10 @@
-"""PyTorch's values and gradients of functions and layers, recorded for the tests.
+"""Values and gradients of functions and layers, and steps of optimizers, recorded for the tests.
 
 ``python -m benchmarks.reference`` records those of all families, with names those of some.  Each
 family is a module here, whose ``cases()`` yields names and arrays: inputs, settings as arrays,
-outputs and gradients, as PyTorch computes them.  They are written to ``tests/nn/reference/``, from
-where `nn.recorded` reads them, so the tests need no PyTorch.
+outputs and gradients, as PyTorch or Optax computes them.  They are written to ``reference/`` in the
+tests of the family's ``ROOM``, ``nn`` by default, from where `nn.recorded` reads them, so the tests
+need neither.
 """
 
 from typing import Any

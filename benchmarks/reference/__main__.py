@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks import reference
 
-FOLDER = Path(__file__).parents[2] / "tests" / "nn" / "reference"
+TESTS = Path(__file__).parents[2] / "tests"
 
 
 def families() -> list[str]:
@@ -20,7 +20,7 @@ def families() -> list[str]:
 
 
 def record(family: str) -> Path:
-    """Write what PyTorch gives for the cases of a family."""
+    """Write what PyTorch, or Optax, gives for the cases of a family."""
     module = importlib.import_module(f"benchmarks.reference.{family}")
     arrays: dict[str, Any] = {}
     for case, parts in module.cases():
@@ -29,8 +29,9 @@ def record(family: str) -> Path:
             if key in arrays:
                 raise ValueError(f"two arrays of {family} are named {key}")
             arrays[key] = np.asarray(part.detach() if hasattr(part, "detach") else part)
-    FOLDER.mkdir(exist_ok=True)
-    path = FOLDER / f"{family}.npz"
+    folder = TESTS / getattr(module, "ROOM", "nn") / "reference"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{family}.npz"
     np.savez_compressed(path, allow_pickle=False, **arrays)
     return path
 

@@ -1,4 +1,4 @@
-"""What PyTorch gave, as ``python -m benchmarks.reference`` recorded it."""
+"""What PyTorch, or Optax, gave, as ``python -m benchmarks.reference`` recorded it."""
 
 from pathlib import Path
 from typing import Any
@@ -8,10 +8,10 @@ import numpy as np
 __all__ = ["recorded"]
 
 
-def recorded(family: str) -> dict[str, dict[str, Any]]:
+def recorded(family: str, room: str = "nn") -> dict[str, dict[str, Any]]:
     """The arrays of a family of functions or layers, by case and name."""
     cases: dict[str, dict[str, Any]] = {}
-    with np.load(Path(__file__).parent / "reference" / f"{family}.npz") as file:
+    with np.load(Path(__file__).parents[1] / room / "reference" / f"{family}.npz") as file:
         for key in file.files:
             case, _, name = key.rpartition("/")
             cases.setdefault(case, {})[name] = file[key]
