@@ -21,7 +21,7 @@ from recording import digits, record, run_command
 import fdbr
 from fdbr import nn, ops, random, train
 
-OPTIMIZERS = {
+OPTIMIZERS: dict[str, tuple[Any, float]] = {
     "adam": (train.optim.adam, 3e-3),
     "sgd": (train.optim.sgd, 0.1),
     "momentum": (train.optim.momentum_sgd, 0.05),

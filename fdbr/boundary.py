@@ -58,6 +58,8 @@ def guard(module: ModuleType, name: str, *, checked: bool = True) -> None:
                 _guarded[value] = explaining(value, f"{name}.{member}", checked)
             setattr(module, member, _guarded[value])
         elif isinstance(value, type) and value.__module__.startswith("fdbr."):
+            if value.__name__ != member and hasattr(module, value.__name__):
+                continue  # another name of a class that has its own
             _guard_class(value, f"{name}.{member}", checked and module.__name__ != "fdbr.debug")
 
 

@@ -1,10 +1,36 @@
 """Optimizers: pairs of pure functions, and the gradient transformations they are chains of."""
 
-from fdbr.train.optim.adam import AdamState, adam, scale_by_adam
-from fdbr.train.optim.apply import apply_updates
-from fdbr.train.optim.base import Optimizer, chain
-from fdbr.train.optim.momentum import TraceState, momentum_sgd, trace
-from fdbr.train.optim.scale import LearningRateState, scale, scale_by_learning_rate, sgd
+from fdbr.train.optim.adam import (
+    ScaleByAdamState,
+    adam,
+    scale_by_adam,
+)
+from fdbr.train.optim.apply import (
+    apply_updates,
+)
+from fdbr.train.optim.base import (
+    EmptyState,
+    GradientTransformation,
+    Optimizer,
+    chain,
+    identity,
+)
+from fdbr.train.optim.leafwise import (
+    LeafwiseState,
+    leafwise,
+)
+from fdbr.train.optim.momentum import (
+    TraceState,
+    momentum_sgd,
+    sgd,
+    trace,
+)
+from fdbr.train.optim.scale import (
+    ScaleByScheduleState,
+    scale,
+    scale_by_learning_rate,
+    scale_by_schedule,
+)
 from fdbr.train.optim.schedules import (
     Schedule,
     constant_schedule,
@@ -27,9 +53,12 @@ from fdbr.train.optim.schedules import (
 )
 
 __all__ = [
-    "AdamState",
-    "LearningRateState",
+    "EmptyState",
+    "GradientTransformation",
+    "LeafwiseState",
     "Optimizer",
+    "ScaleByAdamState",
+    "ScaleByScheduleState",
     "Schedule",
     "TraceState",
     "adam",
@@ -41,8 +70,10 @@ __all__ = [
     "cosine_onecycle_schedule",
     "cyclic_schedule",
     "exponential_decay",
+    "identity",
     "inverse_time_decay",
     "join_schedules",
+    "leafwise",
     "linear_onecycle_schedule",
     "linear_schedule",
     "momentum_sgd",
@@ -52,6 +83,7 @@ __all__ = [
     "scale",
     "scale_by_adam",
     "scale_by_learning_rate",
+    "scale_by_schedule",
     "sgd",
     "sgdr_schedule",
     "trace",

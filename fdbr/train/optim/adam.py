@@ -5,54 +5,72 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module, lock, where_it_lies
+from fdbr.backend import array_module
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
 from fdbr.libraries import kernel
-from fdbr.ops.dtypes import in_single
-from fdbr.train.optim.arithmetic import divided, plus, times
+from fdbr.train.optim.arithmetic import divided, plus, square
 from fdbr.train.optim.base import Optimizer, chain
-from fdbr.train.optim.fitting import Parameters, check_state
-from fdbr.train.optim.momentum import zeros_like
-from fdbr.train.optim.scale import LearningRate, scale_by_learning_rate
+from fdbr.train.optim.leafwise import leafwise, zeros
+from fdbr.train.optim.numbers import LearningRate, check_decays, check_positive
+from fdbr.train.optim.scale import scale_by_learning_rate
 from fdbr.tree import frozen
 
-__all__ = ["AdamState", "adam", "scale_by_adam"]
+__all__ = ["ScaleByAdamState", "adam", "scale_by_adam"]
 
 
 @frozen
-class AdamState:
+class ScaleByAdamState:
     """The state of `scale_by_adam`.
 
     Attributes
     ----------
-    step
-        How many updates were made.
+    count
+        The number of updates made.
     mu, nu
         The running means of the gradients and of their squares, trees of the parameters'
         shape; `None` for what is not trained.
     """
 
-    step: int
+    count: int
     mu: Any
     nu: Any
 
 
-def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Optimizer:
+def scale_by_adam(
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    eps_root: float = 0.0,
+    mu_dtype: Any = None,
+    *,
+    nesterov: bool = False,
+) -> Optimizer:
     """Rescale gradients by Adam's running moments (Kingma & Ba, ICLR 2015).
 
     Formula, with ``t`` the count of updates, this one included::
 
         mu = b1 * mu + (1 - b1) * gradient
         nu = b2 * nu + (1 - b2) * gradient**2
-        update = (mu / (1 - b1**t)) / (sqrt(nu / (1 - b2**t)) + eps)
+        update = (mu / (1 - b1**t)) / (sqrt(nu / (1 - b2**t) + eps_root) + eps)
+
+    With ``nesterov`` (Dozat 2016), ``b1 * mu / (1 - b1**(t + 1)) + (1 - b1) * gradient /
+    (1 - b1**t)`` takes the place of ``mu / (1 - b1**t)``.  Of complex gradients it is the squared
+    absolute value that is averaged.
 
     Parameters
     ----------
     b1, b2
         The decays of the running means, in [0, 1).
     eps
-        A positive number.
+        A number ≥ 0, added to the root.
+    eps_root
+        A number ≥ 0, added under the root: a positive one lets one differentiate through updates
+        of gradients that are zero.
+    mu_dtype
+        The dtype of ``mu``; by default that of the parameter.
+    nesterov
+        Whether to look one step ahead.
 
     Raises
     ------
@@ -61,83 +79,84 @@ def scale_by_adam(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Opti
 
     >>> transformation = scale_by_adam(eps=1e-12)
     >>> updates, state = transformation.update(3.0, transformation.init(0.0), 0.0)
-    >>> round(float(updates), 6), state.step
+    >>> round(float(updates), 6), state.count
     (1.0, 1)
     """
-    _check(b1, b2, eps)
+    check_decays("scale_by_adam", b1=b1, b2=b2)
+    check_positive("scale_by_adam", or_zero=True, eps=eps, eps_root=eps_root)
 
-    def init(params: Any) -> AdamState:
-        return AdamState(0, zeros_like(params), zeros_like(params))
+    def numbers(t: Any) -> Any:
+        return 1 - b1**t, 1 - b2**t, (1 - b1 ** (t + 1) if nesterov else 1.0)
 
-    def update(grads: Any, state: AdamState, params: Any) -> tuple[Any, AdamState]:
-        check_state("scale_by_adam", state, AdamState)
-        parameters = Parameters("scale_by_adam", params)
-        gs = parameters.gradients(grads)
-        mus = parameters.state("mu", state.mu, gs)
-        nus = parameters.state("nu", state.nu, gs)
-        step = state.step + 1
-        mu_weight, nu_weight = 1 - b1**step, 1 - b2**step
-        updates: list[Any] = []
-        for index, g in enumerate(gs):
-            if g is None:
-                updates.append(None)
-                continue
-            leaves = g, mus[index], nus[index]
-            mu, nu, change = _moved(*leaves, b1, b2, mu_weight, nu_weight, eps)
-            mus[index], nus[index] = lock(mu), lock(nu)
-            updates.append(lock(change))
-        state = AdamState(step, parameters.unflatten(mus), parameters.unflatten(nus))
-        return parameters.unflatten(updates), state
+    def update(g: Any, own: Any, p: Any, t: Any) -> Any:
+        mu, nu, change = _moved(g, own[0], own[1], (b1, b2, eps, eps_root), t, nesterov)
+        return change, (mu, nu)
 
-    return Optimizer(init, update)
+    return leafwise(
+        "scale_by_adam",
+        update,
+        lambda p: (zeros(p, mu_dtype), zeros(p)),
+        state=ScaleByAdamState,
+        numbers=numbers,
+        fits="dtype" if mu_dtype is None else "shape",
+    )
 
 
 # The same as `_moved`, for a GPU, where each of its steps would be a kernel.
 _KERNEL = (
-    "T g, T mu, T nu, T b1, T rest1, T b2, T rest2, T weight1, T weight2, T eps",
+    "T g, T mu, T nu, T b1, T rest1, T b2, T rest2, T weight1, T weight2, T eps, T eps_root",
     "T new_mu, T new_nu, T change",
     """
     new_mu = b1 * mu + rest1 * g;
     new_nu = b2 * nu + rest2 * g * g;
-    change = new_mu / weight1 / (sqrt(new_nu / weight2) + eps);
+    change = new_mu / weight1 / (sqrt(new_nu / weight2 + eps_root) + eps);
     """,
     "fdbr_adam",
 )
 
 
-@where_it_lies
-@in_single
 def _moved(
-    g: Any, mu: Any, nu: Any, b1: float, b2: float, weight1: float, weight2: float, eps: float
+    g: Any, mu: Any, nu: Any, constants: Any, weights: Any, nesterov: bool
 ) -> tuple[Any, Any, Any]:
     """The next moments of a leaf, and its update."""
-    if type(g) is not np.ndarray and not any(isinstance(leaf, Tracer) for leaf in (g, mu, nu)):
+    b1, b2, eps, eps_root = constants
+    weight1, weight2, ahead = weights
+    floats = all(type(value) is float for value in (*constants, weight1, weight2))
+    traced = any(isinstance(leaf, Tracer) for leaf in (g, mu, nu))
+    if type(g) is not np.ndarray and floats and not nesterov and not traced:
         compiled = kernel(array_module(g, mu, nu), *_KERNEL)
         if compiled is not None and g.dtype == mu.dtype == nu.dtype and dtype_kind(g.dtype) == "f":
-            numbers = b1, 1 - b1, b2, 1 - b2, weight1, weight2, eps
+            numbers = b1, 1 - b1, b2, 1 - b2, weight1, weight2, eps, eps_root
             moved: tuple[Any, Any, Any] = compiled(g, mu, nu, *numbers)
             return moved
     mu = plus(b1 * mu, (1 - b1) * g)
-    nu = plus(b2 * nu, times((1 - b2) * g, g))
-    return mu, nu, divided(mu / weight1, plus(ops.sqrt(nu / weight2), eps))
+    nu = plus(b2 * nu, (1 - b2) * square(g))
+    ratio = plus(b1 / ahead * mu, (1 - b1) / weight1 * g) if nesterov else mu / weight1
+    return mu, nu, divided(ratio, plus(ops.sqrt(nu / weight2 + eps_root), eps))
 
 
 def adam(
-    learning_rate: LearningRate = 1e-3, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
+    learning_rate: LearningRate,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    eps_root: float = 0.0,
+    mu_dtype: Any = None,
+    *,
+    nesterov: bool = False,
 ) -> Optimizer:
     """Adam (Kingma & Ba, *Adam: a method for stochastic optimization*, ICLR 2015).
 
-    It is ``chain(scale_by_adam(b1, b2, eps), scale_by_learning_rate(learning_rate))``.
+    It is ``chain(scale_by_adam(…), scale_by_learning_rate(learning_rate))``: see `scale_by_adam`
+    for the formula and the other arguments.
 
     Parameters
     ----------
     learning_rate
         A number ≥ 0, or a schedule: a function from the count of updates made before to a
         number.
-    b1, b2
-        The decays of the running means, in [0, 1).
-    eps
-        A positive number, added to the root of the mean square.
+    b1, b2, eps, eps_root, mu_dtype, nesterov
+        As those of `scale_by_adam`.
 
     Raises
     ------
@@ -149,17 +168,10 @@ def adam(
     >>> optimizer = optim.adam(0.1)
     >>> state = optimizer.init(0.0)
     >>> state
-    (AdamState(step=0, mu=0.0, nu=0.0), LearningRateState(step=0))
+    (ScaleByAdamState(count=0, mu=0.0, nu=0.0), EmptyState())
     >>> updates, state = optimizer.update(3.0, state, 0.0)
     >>> round(float(updates), 6)
     -0.1
     """
-    return chain(scale_by_adam(b1, b2, eps), scale_by_learning_rate(learning_rate))
-
-
-def _check(b1: float, b2: float, eps: float) -> None:
-    for name, value in (("b1", b1), ("b2", b2)):
-        if not 0 <= value < 1:
-            raise ValueError(f"fdbr.train.optim.adam: {name} must lie in [0, 1), got {value}")
-    if not eps > 0:
-        raise ValueError(f"fdbr.train.optim.adam: eps must be positive, got {eps}")
+    moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
+    return chain(moments, scale_by_learning_rate(learning_rate))

@@ -6,30 +6,40 @@ them.  Traced values, which have no memory to write to, take the ordinary operat
 
 from typing import Any
 
+from fdbr import ops
 from fdbr.core import Tracer
+from fdbr.floats import dtype_kind
 
-__all__ = ["divided", "plus", "times"]
+__all__ = ["divided", "plus", "square"]
+
+
+def _has_room(fresh: Any, other: Any) -> bool:
+    """Whether a step with another value can be written into one just computed."""
+    if isinstance(fresh, Tracer) or isinstance(other, Tracer):
+        return False
+    dtype = getattr(other, "dtype", None)
+    return dtype is None or dtype == getattr(fresh, "dtype", dtype)
 
 
 def plus(fresh: Any, other: Any) -> Any:
     """``fresh + other``; ``fresh`` must be a value just computed, and is used up."""
-    if isinstance(fresh, Tracer) or isinstance(other, Tracer):
+    if not _has_room(fresh, other):
         return fresh + other
     fresh += other
     return fresh
 
 
-def times(fresh: Any, other: Any) -> Any:
-    """``fresh * other``; ``fresh`` must be a value just computed, and is used up."""
-    if isinstance(fresh, Tracer) or isinstance(other, Tracer):
-        return fresh * other
-    fresh *= other
-    return fresh
-
-
 def divided(fresh: Any, other: Any) -> Any:
     """``fresh / other``; ``fresh`` must be a value just computed, and is used up."""
-    if isinstance(fresh, Tracer) or isinstance(other, Tracer):
+    if not _has_room(fresh, other):
         return fresh / other
     fresh /= other
     return fresh
+
+
+def square(g: Any) -> Any:
+    """The square of real elements, the squared absolute value of complex ones."""
+    if hasattr(g, "dtype") and dtype_kind(g.dtype) == "c":
+        real, imag = ops.real(g), ops.imag(g)
+        return real * real + imag * imag
+    return g * g

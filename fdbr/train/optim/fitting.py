@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import optree
+
 from fdbr import tree
+from fdbr.classes import NAMESPACE
 from fdbr.messages import describe
 
-__all__ = ["Parameters", "check_state"]
+__all__ = ["Parameters", "check_params", "check_state"]
 
 _advice = {
     "gradients": "Give update the gradients of the very tree that it is given as params.",
@@ -17,6 +20,8 @@ _advice = {
 class Parameters:
     """Parameters, flattened once, and the trees that go with them.
 
+    Where there are none (`None`), gradients stand for them.
+
     Attributes
     ----------
     function
@@ -27,10 +32,15 @@ class Parameters:
 
     __slots__ = ("function", "leaves", "shape", "tree")
 
-    def __init__(self, function: str, params: Any) -> None:
+    def __init__(self, function: str, params: Any, grads: Any = None) -> None:
         self.function = function
-        self.tree = params
-        self.leaves, self.shape = tree.flatten(params)
+        self.tree = grads if params is None else params
+        if params is None:  # a state may have something where there is no gradient
+            self.leaves, self.shape = optree.tree_flatten(
+                grads, none_is_leaf=True, namespace=NAMESPACE
+            )
+        else:
+            self.leaves, self.shape = tree.flatten(params)
 
     def gradients(self, grads: Any) -> list[Any]:
         """The leaves of gradients; `None` where there is none.
@@ -46,8 +56,10 @@ class Parameters:
                 raise self.misfit("gradients", index, grad)
         return found
 
-    def state(self, name: str, values: Any, grads: list[Any]) -> list[Any]:
+    def state(self, name: str, values: Any, grads: list[Any], fits: str = "dtype") -> list[Any]:
         """The leaves of one tree of an optimizer state, which has one for each gradient.
+
+        They have the ``"dtype"`` and shape of their parameters, the ``"shape"``, or ``"any"``.
 
         Raises
         ------
@@ -56,9 +68,10 @@ class Parameters:
         """
         found = self.beside("state", values, name)
         for index, (leaf, value) in enumerate(zip(self.leaves, found, strict=True)):
-            if value is None and grads[index] is None:
+            if grads[index] is None:
                 continue
-            if value is None or not _fits(leaf, value):
+            parts = value if type(value) is tuple else (value,)
+            if value is None or (fits != "any" and not all(_fits(leaf, v, fits) for v in parts)):
                 raise self.misfit("state", index, value, name)
         return found
 
@@ -88,6 +101,8 @@ class Parameters:
 
     def unflatten(self, leaves: list[Any]) -> Any:
         """The tree of the parameters' structure with other leaves."""
+        if self.shape.none_is_leaf:
+            return optree.tree_unflatten(self.shape, leaves)
         return tree.unflatten(self.shape, leaves)
 
 
@@ -100,10 +115,20 @@ def check_state(function: str, state: Any, kind: type) -> None:
         )
 
 
-def _fits(leaf: Any, value: Any) -> bool:
+def check_params(function: str, params: Any) -> None:
+    """Raise if there are no parameters, for a rule that needs them."""
+    if params is None:
+        raise TypeError(
+            f"fdbr.train.optim.{function}: it needs the parameters; call "
+            "update(grads, state, params)"
+        )
+
+
+def _fits(leaf: Any, value: Any, fits: str = "dtype") -> bool:
     try:
         dtype = value.dtype
-        return value.shape == leaf.shape and (dtype is leaf.dtype or bool(dtype == leaf.dtype))
+        alike = fits == "shape" or dtype is leaf.dtype or bool(dtype == leaf.dtype)
+        return alike and value.shape == leaf.shape
     except AttributeError:  # one of them is a Python number, which goes with any dtype
         return _is_number(leaf) and _is_number(value)
 

@@ -1,17 +1,15 @@
-"""Momentum."""
+"""Gradient descent, and momentum."""
 
 from typing import Any
 
-from fdbr import ops, tree
-from fdbr.backend import lock, where_it_lies
-from fdbr.ops.dtypes import in_single
 from fdbr.train.optim.arithmetic import plus
-from fdbr.train.optim.base import Optimizer, chain
-from fdbr.train.optim.fitting import Parameters, check_state
-from fdbr.train.optim.scale import LearningRate, scale_by_learning_rate
+from fdbr.train.optim.base import Optimizer, chain, identity
+from fdbr.train.optim.leafwise import leafwise, zeros
+from fdbr.train.optim.numbers import LearningRate, check_decays
+from fdbr.train.optim.scale import scale_by_learning_rate
 from fdbr.tree import frozen
 
-__all__ = ["TraceState", "momentum_sgd", "trace", "zeros_like"]
+__all__ = ["TraceState", "momentum_sgd", "sgd", "trace"]
 
 
 @frozen
@@ -28,7 +26,7 @@ class TraceState:
     trace: Any
 
 
-def trace(decay: float, nesterov: bool = False) -> Optimizer:
+def trace(decay: float, nesterov: bool = False, accumulator_dtype: Any = None) -> Optimizer:
     """A decaying sum of gradients.
 
     Formula: ``trace = gradient + decay * trace``; the update is ``trace``, or with
@@ -40,6 +38,8 @@ def trace(decay: float, nesterov: bool = False) -> Optimizer:
         A number in [0, 1).
     nesterov
         Whether to look one step ahead.
+    accumulator_dtype
+        The dtype of the sum; by default that of the parameter.
 
     Raises
     ------
@@ -51,42 +51,33 @@ def trace(decay: float, nesterov: bool = False) -> Optimizer:
     >>> transformation.update(1.0, state, 0.0)
     (1.9, TraceState(trace=1.9))
     """
-    if not 0 <= decay < 1:
-        raise ValueError(f"fdbr.train.optim.trace: decay must lie in [0, 1), got {decay}")
+    check_decays("trace", decay=decay)
 
-    def init(params: Any) -> TraceState:
-        return TraceState(zeros_like(params))
+    def update(g: Any, own: Any, p: Any, t: Any) -> Any:
+        summed = plus(decay * own[0], g)
+        return plus(decay * summed, g) if nesterov else summed, (summed,)
 
-    def update(grads: Any, state: TraceState, params: Any) -> tuple[Any, TraceState]:
-        check_state("trace", state, TraceState)
-        parameters = Parameters("trace", params)
-        gs = parameters.gradients(grads)
-        traces = [
-            t if g is None else lock(_decayed(t, g, decay))
-            for g, t in zip(gs, parameters.state("trace", state.trace, gs), strict=True)
-        ]
-        steps = [
-            None if g is None else lock(_decayed(t, g, decay)) if nesterov else t
-            for g, t in zip(gs, traces, strict=True)
-        ]
-        return parameters.unflatten(steps), TraceState(parameters.unflatten(traces))
-
-    return Optimizer(init, update)
+    return leafwise(
+        "trace",
+        update,
+        lambda p: (zeros(p, accumulator_dtype),),
+        state=TraceState,
+        fits="dtype" if accumulator_dtype is None else "shape",
+    )
 
 
-@where_it_lies
-@in_single
-def _decayed(trace: Any, g: Any, decay: float) -> Any:
-    return plus(decay * trace, g)
-
-
-def momentum_sgd(
-    learning_rate: LearningRate, momentum: float = 0.9, nesterov: bool = False
+def sgd(
+    learning_rate: LearningRate,
+    momentum: float | None = None,
+    nesterov: bool = False,
+    accumulator_dtype: Any = None,
 ) -> Optimizer:
-    """Gradient descent with momentum (Polyak 1964; Nesterov as in Sutskever et al. 2013).
+    """Gradient descent, with momentum on request.
 
-    It is ``chain(trace(momentum, nesterov), scale_by_learning_rate(learning_rate))``, the
-    form of PyTorch.
+    Formula: ``params - learning_rate * gradient``; with momentum (Polyak 1964; Nesterov as in
+    Sutskever et al., ICML 2013) a decaying sum takes the place of the gradient, see `trace`: the
+    form of PyTorch and Optax.  It is ``chain(trace(momentum, nesterov) or identity(),
+    scale_by_learning_rate(learning_rate))``.
 
     Parameters
     ----------
@@ -94,9 +85,11 @@ def momentum_sgd(
         A number ≥ 0, or a schedule: a function from the count of updates made before to a
         number.
     momentum
-        The decay of the sum of gradients, in [0, 1).
+        The decay of the sum of gradients, in [0, 1); by default there is none.
     nesterov
         Whether to look one step ahead.
+    accumulator_dtype
+        The dtype of the sum; by default that of the parameter.
 
     Raises
     ------
@@ -105,17 +98,24 @@ def momentum_sgd(
         parameters.
 
     >>> from fdbr.train import optim
+    >>> optimizer = optim.sgd(0.5)
+    >>> updates, state = optimizer.update(4.0, optimizer.init(10.0), 10.0)
+    >>> optim.apply_updates(10.0, updates)
+    8.0
+    """
+    first = identity() if momentum is None else trace(momentum, nesterov, accumulator_dtype)
+    return chain(first, scale_by_learning_rate(learning_rate))
+
+
+def momentum_sgd(
+    learning_rate: LearningRate, momentum: float = 0.9, nesterov: bool = False
+) -> Optimizer:
+    """Gradient descent with momentum: `sgd` whose momentum is 0.9 unless another is given.
+
+    >>> from fdbr.train import optim
     >>> optimizer = optim.momentum_sgd(0.1)
     >>> updates, state = optimizer.update(1.0, optimizer.init(0.0), 0.0)
     >>> updates
     -0.1
     """
-    return chain(trace(momentum, nesterov), scale_by_learning_rate(learning_rate))
-
-
-def zeros_like(params: Any) -> Any:
-    """Read-only zeros of the parameters' shapes and dtypes, for what is trained of them."""
-    return tree.map(
-        lambda leaf: 0.0 if isinstance(leaf, float) else lock(ops.zeros_like(leaf)),
-        tree.trainable(params),
-    )
+    return sgd(learning_rate, momentum, nesterov)
