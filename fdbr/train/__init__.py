@@ -10,7 +10,7 @@ from fdbr.train.idx import mnist, read_idx
 from fdbr.train.loop.fit import fit
 from fdbr.train.loop.positions import Position
 from fdbr.train.loop.reports import Report
-from fdbr.train.snapshots import load, save
+from fdbr.train.snapshots import Snapshot, load, resume, save, snapshot, snapshots
 from fdbr.train.stages import average, due, evaluate, log, pipe, progress, stateful
 from fdbr.train.triggers.base import Trigger
 from fdbr.train.triggers.intervals import every
@@ -19,6 +19,7 @@ __all__ = [
     "Batches",
     "Position",
     "Report",
+    "Snapshot",
     "Trigger",
     "average",
     "due",
@@ -32,7 +33,10 @@ __all__ = [
     "pipe",
     "progress",
     "read_idx",
+    "resume",
     "save",
+    "snapshot",
+    "snapshots",
     "stateful",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

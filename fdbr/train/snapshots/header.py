@@ -99,7 +99,7 @@ class Header:
                     f"{VERSION}; load it with the fdbr that wrote it"
                 )
             leaves = [of_entry(*entry) for entry in content["leaves"]]
-            header = cls(leaves, {path: value for path, value in content["static"]})
+            header = cls(leaves, dict(content["static"]))
             same = text == header.text(checksum)
         except (KeyError, TypeError, RecursionError, json.JSONDecodeError) as error:
             raise DamagedError("its header is not as save writes it") from error

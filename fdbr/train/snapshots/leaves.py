@@ -79,7 +79,7 @@ class Leaf:
         ours, theirs = self.rank, other.rank
         if ours is None or theirs is None:
             return self.kind == other.kind
-        return ours == theirs or 0 < ours < theirs and not self.is_tensor
+        return ours == theirs or (0 < ours < theirs and not self.is_tensor)
 
     @property
     def rank(self) -> int | None:

@@ -32,9 +32,9 @@ def _packed(function: str, value: Any, path: str, arrays: list[Any]) -> Any:
     if kind is complex:
         return {"complex": [value.real, value.imag]}
     if isinstance(value, Mapping):
-        pairs = [[key, _packed(function, v, f"{path}[{key!r}]", arrays)] for key, v in value.items()]
         if all(type(key) in (str, int) for key in value):
-            return {"dict": pairs}
+            below = ((key, part, f"{path}[{key!r}]") for key, part in value.items())
+            return {"dict": [[key, _packed(function, part, p, arrays)] for key, part, p in below]}
     elif kind in (tuple, list):
         parts = [_packed(function, v, f"{path}[{i}]", arrays) for i, v in enumerate(value)]
         return {"tuple": parts} if kind is tuple else parts

@@ -124,9 +124,7 @@ def header_of(function: str, path: Path) -> Header:
         raise _damaged(function, path, f"{error}") from error
 
 
-def _content(
-    function: str, path: Path, expected: Expected | None
-) -> tuple[Header, dict[str, Any]]:
+def _content(function: str, path: Path, expected: Expected | None) -> tuple[Header, dict[str, Any]]:
     """The header of a file, and its tensors."""
     _check_size(function, path)
     try:
