@@ -153,7 +153,7 @@ def test_the_best_by_a_metric_is_kept(tmp_path, mode, best):
 
 
 def test_a_metric_that_never_comes_is_named_at_the_end(tmp_path):
-    with pytest.raises(ValueError, match="best='accuracy' is none of the metrics.*'loss', 'size'"):
+    with pytest.raises(ValueError, match=r"best='accuracy' is none of the metrics.*'loss', 'size'"):
         run(tmp_path, best="accuracy")
     assert iterations(tmp_path) == [14]
 
@@ -398,7 +398,7 @@ def test_files_of_others_among_the_snapshots_are_named(tmp_path):
 
 def test_a_run_does_not_write_over_the_snapshots_of_a_longer_one(tmp_path):
     run(tmp_path)
-    with pytest.raises(FileExistsError, match="has snapshots up to iteration 14.*resume"):
+    with pytest.raises(FileExistsError, match=r"has snapshots up to iteration 14.*resume"):
         run(tmp_path, resume=False)
     assert iterations(tmp_path) == [2, 4, 6, 8, 10, 12, 14]
     run(tmp_path, resume=False, stop=3, overwrite=True)
