@@ -234,6 +234,8 @@ def _handed_out(value: Any, *given: Any) -> Any:
 def _like(value: Any, old: Any) -> Any:
     """A value in the dtype of another, if both are arrays."""
     dtype = getattr(old, "dtype", None)
+    if type(old) is float and type(value) in (np.float64, np.ndarray):
+        return float(value)  # a number stays one
     if dtype is None or getattr(value, "dtype", dtype) == dtype:
         return value
     return ops.astype(value, dtype)
