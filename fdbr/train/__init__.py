@@ -5,8 +5,29 @@ another one; `pipe` puts them together.
 """
 
 from fdbr.train import optim, sweeps
-from fdbr.train.data import Batches
-from fdbr.train.idx import mnist, read_idx
+from fdbr.train.data import (
+    Batches,
+    BucketSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    StratifiedSampler,
+    Stream,
+    WeightedSampler,
+    collate_padded,
+    collate_ragged,
+    collate_stack,
+    concatenate,
+    folds,
+    gather,
+    map_examples,
+    mnist,
+    read_idx,
+    split,
+    split_n,
+    subset,
+    zip_examples,
+)
 from fdbr.train.loop.fit import fit
 from fdbr.train.loop.positions import Position
 from fdbr.train.loop.reports import Report
@@ -29,21 +50,35 @@ from fdbr.train.triggers.intervals import every
 
 __all__ = [
     "Batches",
+    "BucketSampler",
     "Position",
+    "RandomSampler",
     "Report",
     "Results",
+    "Sampler",
+    "SequentialSampler",
+    "StratifiedSampler",
+    "Stream",
     "SweepReport",
     "Trigger",
+    "WeightedSampler",
     "average",
+    "collate_padded",
+    "collate_ragged",
+    "collate_stack",
+    "concatenate",
     "configure",
     "due",
     "evaluate",
     "every",
     "fit",
+    "folds",
+    "gather",
     "grid",
     "load",
     "load_config",
     "log",
+    "map_examples",
     "mnist",
     "optim",
     "optuna_search",
@@ -54,8 +89,12 @@ __all__ = [
     "results",
     "save",
     "save_config",
+    "split",
+    "split_n",
     "stateful",
+    "subset",
     "sweep",
     "sweeps",
+    "zip_examples",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
