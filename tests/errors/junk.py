@@ -170,7 +170,8 @@ def functions() -> dict[str, Any]:
                 not value.__module__.startswith("fdbr") or issubclass(value, BaseException)
             ):
                 continue
-            if not any(value is other for other in found.values()):
+            alias = value.__name__ != name and hasattr(module, value.__name__)
+            if not alias and not any(value is other for other in found.values()):
                 found[f"{prefix}.{name}"] = value
     return found
 

@@ -14,9 +14,10 @@ from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.leafwise import leafwise, zeros
 from fdbr.train.optim.numbers import LearningRate, check_decays, check_positive
 from fdbr.train.optim.scale import scale_by_learning_rate
+from fdbr.train.optim.transforms.adding import add_decayed_weights
 from fdbr.tree import frozen
 
-__all__ = ["ScaleByAdamState", "adam", "scale_by_adam"]
+__all__ = ["ScaleByAdamState", "adam", "adamw", "nadam", "nadamw", "scale_by_adam"]
 
 
 @frozen
@@ -175,3 +176,79 @@ def adam(
     """
     moments = scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
     return chain(moments, scale_by_learning_rate(learning_rate))
+
+
+def adamw(
+    learning_rate: LearningRate,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    eps_root: float = 0.0,
+    mu_dtype: Any = None,
+    weight_decay: Any = 1e-4,
+    mask: Any = None,
+    *,
+    nesterov: bool = False,
+) -> Optimizer:
+    """Adam with decoupled weight decay (Loshchilov & Hutter, ICLR 2019).
+
+    Formula: ``params - learning_rate * (adam + weight_decay * params)``, where ``adam`` is the
+    update of `scale_by_adam`.
+
+    Parameters
+    ----------
+    learning_rate, b1, b2, eps, eps_root, mu_dtype, nesterov
+        As those of `adam`.
+    weight_decay, mask
+        As those of `add_decayed_weights`.
+
+    >>> from fdbr.train import optim
+    >>> optimizer = optim.adamw(0.1, weight_decay=0.5)
+    >>> updates, state = optimizer.update(3.0, optimizer.init(1.0), 1.0)
+    >>> round(float(updates), 6)
+    -0.15
+    """
+    return chain(
+        scale_by_adam(b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov),
+        add_decayed_weights(weight_decay, mask),
+        scale_by_learning_rate(learning_rate),
+    )
+
+
+def nadam(
+    learning_rate: LearningRate,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    eps_root: float = 0.0,
+    mu_dtype: Any = None,
+    *,
+    nesterov: bool = True,
+) -> Optimizer:
+    """Adam with Nesterov's momentum (Dozat 2016): `adam` with ``nesterov``.
+
+    >>> nadam(0.1).init(0.0)
+    (ScaleByAdamState(count=0, mu=0.0, nu=0.0), EmptyState())
+    """
+    return adam(learning_rate, b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
+
+
+def nadamw(
+    learning_rate: LearningRate,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    eps_root: float = 0.0,
+    mu_dtype: Any = None,
+    weight_decay: Any = 1e-4,
+    mask: Any = None,
+    *,
+    nesterov: bool = True,
+) -> Optimizer:
+    """Nadam with decoupled weight decay: `adamw` with ``nesterov``.
+
+    >>> len(nadamw(0.1).init(0.0))
+    3
+    """
+    moments = b1, b2, eps, eps_root, mu_dtype
+    return adamw(learning_rate, *moments, weight_decay, mask, nesterov=nesterov)

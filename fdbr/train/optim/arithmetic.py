@@ -10,7 +10,7 @@ from fdbr import ops
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
 
-__all__ = ["divided", "plus", "square"]
+__all__ = ["averaged", "divided", "norm", "plus", "square"]
 
 
 def _has_room(fresh: Any, other: Any) -> bool:
@@ -43,3 +43,13 @@ def square(g: Any) -> Any:
         real, imag = ops.real(g), ops.imag(g)
         return real * real + imag * imag
     return g * g
+
+
+def averaged(mean: Any, new: Any, decay: Any) -> Any:
+    """A running mean: ``decay * mean + (1 - decay) * new``."""
+    return plus(decay * mean, (1 - decay) * new)
+
+
+def norm(x: Any) -> Any:
+    """The root of the sum of squares of all elements."""
+    return ops.sqrt(ops.sum(square(x)))

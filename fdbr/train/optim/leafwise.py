@@ -145,7 +145,7 @@ def leafwise(
             change = None
             if g is not None:
                 p = None if params is None else parameters.leaves[index]
-                change, owns[index] = _stepped(g, owns[index], p, t, update)
+                change, owns[index] = _stepped(g, owns[index], p, t, update, fits == "shape")
             changes.append(change)
         return parameters.unflatten(changes), layout.pack(count, parameters, owns)
 
@@ -198,13 +198,20 @@ class _Layout:
 
 
 @where_it_lies
-def _stepped(g: Any, own: Any, p: Any, t: Any, update: Callable[..., Any]) -> tuple[Any, Any]:
-    """The change of one leaf, and what is kept for it, in their dtypes and read-only."""
+def _stepped(
+    g: Any, own: Any, p: Any, t: Any, update: Callable[..., Any], converted: bool
+) -> tuple[Any, Any]:
+    """The change of one leaf, and what is kept for it, in their dtypes and read-only.
+
+    If it is ``converted``, what is kept is of another dtype than the gradient.
+    """
     wide = is_short(g)
     if wide:
         given = _wide(g), tuple(tree.map(_wide, part) for part in own), _wide(p)
     else:
         given = g, own, p
+    if converted:
+        given = given[0], tuple(_like(part, given[0]) for part in given[1]), given[2]
     change, new = update(*given, _beside(t, g, wide))
     if type(new) is not tuple or len(new) != len(own):
         raise TypeError(
