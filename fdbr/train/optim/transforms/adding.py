@@ -1,4 +1,4 @@
-"""What is added to gradients: parts of the parameters, and noise."""
+"""Additions to gradients: parts of the parameters, and noise."""
 
 from collections.abc import Callable
 from typing import Any

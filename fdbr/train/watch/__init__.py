@@ -1,0 +1,1 @@
+"""A live page of runs: ``python -m fdbr.train.watch FOLDER``."""
