@@ -31,6 +31,7 @@ from fdbr.train.data import (
 from fdbr.train.loop.fit import fit
 from fdbr.train.loop.positions import Position
 from fdbr.train.loop.reports import Report
+from fdbr.train.loop.zipping import zip
 from fdbr.train.snapshots import load, save
 from fdbr.train.stages import average, due, evaluate, log, pipe, progress, stateful
 from fdbr.train.sweeps import (
@@ -96,5 +97,6 @@ __all__ = [
     "sweep",
     "sweeps",
     "zip_examples",
+    "zip",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

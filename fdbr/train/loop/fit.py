@@ -2,45 +2,48 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
+
+import attrs
 
 from fdbr.messages import describe, integer
 from fdbr.train.loop.examples import examples_of
+from fdbr.train.loop.interrupts import put_off
 from fdbr.train.loop.positions import NOTHING, Carried, Position
 from fdbr.train.loop.reports import Report
+from fdbr.train.loop.sources import Feed, feed_of
+from fdbr.train.triggers.base import Condition, Trigger, as_trigger
 
-__all__ = ["Source", "fit"]
+__all__ = ["fit"]
 
-
-class Source(Protocol):
-    """The protocol of the batches that `fit` takes; `Batches` fulfils it."""
-
-    def __len__(self) -> int:
-        """The number of batches in an epoch."""
-        ...
-
-    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
-        """The batches of an epoch, from batch ``start`` on."""
-        ...
+_NAME = "fit/until"
+"""Under which a run keeps what its ``until`` keeps."""
 
 
 def fit(
     step: Callable[[Any, Any], tuple[Any, Mapping[str, Any]]],
     state: Any,
-    batches: Source,
+    batches: Any,
     *,
     epochs: int | None = None,
     iterations: int | None = None,
+    until: Condition | None = None,
     position: Position | None = None,
     iteration: int = 0,
     resume: Report | None = None,
+    initial: bool = False,
     examples: Callable[[Any], int | None] = examples_of,
 ) -> Iterator[Report]:
     """Train: apply a step to batch after batch and report after each.
 
     Nothing is computed before a report is asked for.  A run goes on from any of its reports
     with ``fit(step, state, batches, resume=report, epochs=…)`` and makes the reports that were
-    left to make; what its stages had kept goes on, too.
+    left to make; what its stages had kept goes on, too.  There the end may be another one, and so
+    may the step, the batches from the next epoch on, and the stages.
+
+    Ctrl-C ends a run that goes on in the main thread: the iteration is finished, its report goes
+    through the stages, and then there are no more reports.  A second Ctrl-C raises
+    `KeyboardInterrupt` at once.  (Where somebody else handles SIGINT, that stays as it is.)
 
     Parameters
     ----------
@@ -49,18 +52,26 @@ def fit(
     state
         The state to begin with: any value.
     batches
-        `Batches`, or whatever has ``len`` and ``epoch(number, start)``.
+        `Batches`, or whatever has ``epoch(number, start)``, and ``len`` if the number of batches
+        in an epoch is known; or an iterable of batches, which is read anew in each epoch.  An
+        iterator, such as a generator, has one epoch.  Iterables are read from their beginning: a
+        run that is resumed leaves out what it has consumed.
     epochs, iterations
         Where the run ends, counted from the beginning of its first part: after so many epochs
         or so many iterations, whichever comes first.
+    until
+        A trigger: the first report of which it fires is the last.
     position, iteration
         Where it begins; both come from the report at which an earlier part ended.
     resume
         That report: its state, position and iteration are where the run begins, in place of
         those arguments.  `None`, as `resume` gives it of an empty folder, begins anew.
+    initial
+        Whether a run that begins anew has a report of iteration 0, without metrics, so that its
+        stages see the state before the first step.  Intervals count it as due.
     examples
         ``examples(batch)``: how many examples a batch has, or `None`.  By default the length of
-        the first axis of its first array; of a list that is none of arrays, its length.
+        the first axis of its first array; of a list that is none of columns, its length.
 
     Returns
     -------
@@ -70,10 +81,11 @@ def fit(
     Raises
     ------
     TypeError
-        If neither ``epochs`` nor ``iterations`` is given, or an argument is not what it should
-        be; by the generator, if ``step`` returns something else than state and metrics.
+        If nothing says when to end, or an argument is not what it should be; by the generator, if
+        ``step`` returns something else than state and metrics.
     ValueError
-        If a number is out of range.
+        If a number is out of range; by the generator, if the batches are others than ``len`` or
+        ``position`` say, or an iterator ends too early.
 
     >>> import numpy as np
     >>> from fdbr import train
@@ -86,21 +98,50 @@ def fit(
     3 1 7.0
     4 2 12.0
     """
+    initial = initial and resume is None and position is None and not iteration
     if resume is not None:
         state, position, iteration = _where(resume, position, iteration)
     begin = Position() if position is None else position
-    _check_arguments(step, batches, begin, epochs, iterations, iteration)
-    size = len(batches)
-    if begin.batch > size or not size:
-        raise ValueError(
-            f"fdbr.train.fit: position is at batch {begin.batch}, but an epoch has {size} batches; "
-            "give the batches with which the position was reached"
+    feed = feed_of(batches)
+    _check_numbers(begin, epochs, iterations, iteration)
+    _check_functions(step, examples)
+    if feed.passes is not None and epochs is None and iterations is None:
+        epochs = feed.passes
+    if epochs is None and iterations is None and until is None:
+        raise TypeError(
+            "fdbr.train.fit: give epochs, iterations, until, or several: when should it end?"
         )
-    ends = [] if iterations is None else [iterations]
-    if epochs is not None:
-        ends.append(iteration + (epochs - begin.epoch) * size - begin.batch)
-    total = max(iteration, min(ends))
-    return _reports(step, state, batches, begin, iteration, total, examples)
+    if feed.size is not None and (begin.batch > feed.size or not feed.size):
+        raise ValueError(
+            f"fdbr.train.fit: position is at batch {begin.batch}, but an epoch has {feed.size} "
+            "batches; give the batches with which the position was reached"
+        )
+    if feed.size == begin.batch:
+        begin = Position.carrying(begin.epoch + 1, 0, begin.carried)
+    trigger = None if until is None else as_trigger("fit", "until", until)
+    total = _total(feed, begin, epochs, iterations, iteration)
+    plan = _Plan(step, examples, feed, epochs, iterations, total, trigger, initial)
+    return _reports(plan, state, begin, iteration)
+
+
+@attrs.frozen
+class _Plan:
+    """The arguments of `fit` that stay as they are while it runs."""
+
+    step: Callable[[Any, Any], tuple[Any, Mapping[str, Any]]]
+    examples: Callable[[Any], int | None]
+    feed: Feed
+    epochs: int | None
+    iterations: int | None
+    total: int | None
+    until: Trigger | None
+    initial: bool
+
+    def is_over(self, iteration: int, position: Position) -> bool:
+        """Whether the numbers say that there is no further iteration."""
+        if self.iterations is not None and iteration >= self.iterations:
+            return True
+        return self.epochs is not None and position.epoch >= self.epochs
 
 
 def _where(resume: Any, position: Any, iteration: Any) -> tuple[Any, Position, int]:
@@ -116,16 +157,7 @@ def _where(resume: Any, position: Any, iteration: Any) -> tuple[Any, Position, i
     return resume.state, resume.position, resume.iteration
 
 
-def _check_arguments(
-    step: Any, batches: Any, position: Any, epochs: Any, iterations: Any, iteration: Any
-) -> None:
-    if not hasattr(batches, "epoch") or not hasattr(batches, "__len__"):
-        raise TypeError(
-            f"fdbr.train.fit: batches must have len and epoch(number, start), got "
-            f"{type(batches).__name__}; make them with fdbr.train.Batches(dataset, size)"
-        )
-    if epochs is None and iterations is None:
-        raise TypeError("fdbr.train.fit: give epochs, iterations, or both: when should it end?")
+def _check_numbers(position: Any, epochs: Any, iterations: Any, iteration: Any) -> None:
     if not isinstance(position, Position):
         raise TypeError(
             f"fdbr.train.fit: position must be a Position, got {type(position).__name__}; take "
@@ -141,38 +173,86 @@ def _check_arguments(
         integer("fdbr.train.fit", name, value, least=0)
 
 
-def _reports(
-    step: Callable[[Any, Any], tuple[Any, Mapping[str, Any]]],
-    state: Any,
-    batches: Source,
-    position: Position,
-    iteration: int,
-    total: int,
-    examples: Callable[[Any], int | None],
-) -> Iterator[Report]:
+def _check_functions(step: Any, examples: Any) -> None:
+    for name, value in (("step", step), ("examples", examples)):
+        if not callable(value):
+            raise TypeError(f"fdbr.train.fit: {name} must be a function, not {describe(value)}")
+
+
+def _total(
+    feed: Feed, begin: Position, epochs: int | None, iterations: int | None, iteration: int
+) -> int | None:
+    """The iteration at which a run ends by its numbers, as far as it is known."""
+    ends = [] if iterations is None else [iterations]
+    if epochs is not None:
+        if feed.size is None:
+            return None
+        ends.append(iteration + (epochs - begin.epoch) * feed.size - begin.batch)
+    return max(iteration, min(ends)) if ends else None
+
+
+def _reports(plan: _Plan, state: Any, position: Position, iteration: int) -> Iterator[Report]:
     began = time.perf_counter() - position.seconds
-    size = len(batches)
-    epoch, done = position.epoch, position.batch
-    kept = position.kept  # which stages take from the first report, and put into the others
-    while iteration < total:
-        for batch in batches.epoch(epoch, done):
-            state, metrics = _checked(step(state, batch))
-            iteration += 1
-            done += 1
-            seconds = time.perf_counter() - began
-            finished, at = (epoch + 1, 0) if done == size else (epoch, done)
-            position = Position.carrying(finished, at, Carried(kept, seconds))
-            kept = NOTHING
-            count = examples(batch)
-            yield Report(iteration, finished, metrics, state, position, seconds, total, count)
-            if iteration == total:
+    kept = position.kept  # stages take it from the first report, and put it into the others
+    judge = _Judge(plan.until, kept)
+    if judge.has_ended or plan.is_over(iteration, position):
+        return
+    with put_off() as interrupt:
+        if plan.initial:
+            report = Report(0, 0, {}, state, Position(), 0.0, plan.total)
+            ends, report = judge(report)
+            yield report
+            if ends:
                 return
-        if done != size:
-            raise ValueError(
-                f"fdbr.train.fit: batches has len {size}, but epoch {epoch} ended after batch "
-                f"{done}; len must be the number of batches in every epoch"
-            )
-        epoch, done = epoch + 1, 0
+        while not interrupt.pressed and not plan.is_over(iteration, position):
+            _check_passes(plan, position, iteration)
+            for batch, done, last in plan.feed.batches(position.epoch, position.batch):
+                if interrupt.pressed:
+                    return
+                state, metrics = _checked(plan.step(state, batch))
+                iteration += 1
+                seconds = time.perf_counter() - began
+                epoch = position.epoch + last
+                position = Position.carrying(epoch, 0 if last else done, Carried(kept, seconds))
+                kept = NOTHING
+                count = plan.examples(batch)
+                report = Report(
+                    iteration, epoch, metrics, state, position, seconds, plan.total, count
+                )
+                ends, report = judge(report)
+                yield report
+                if ends or interrupt.pressed or iteration == plan.iterations:
+                    return
+
+
+class _Judge:
+    """The ``until`` of a run, with what it keeps."""
+
+    def __init__(self, until: Trigger | None, kept: Mapping[str, Any]) -> None:
+        self.until = until
+        self.state: Any = None
+        self.has_ended = False
+        if until is not None:
+            before = kept.get(_NAME)
+            self.has_ended = before is not None and before["ended"] == until.label
+            self.state = until.start() if before is None else before["trigger"]
+
+    def __call__(self, report: Report) -> tuple[bool, Report]:
+        if self.until is None:
+            return False, report
+        ends, self.state = self.until.update(self.state, report)
+        ended = self.until.label if ends else None
+        return ends, report.keep(_NAME, {"trigger": self.state, "ended": ended})
+
+
+def _check_passes(plan: _Plan, position: Position, iteration: int) -> None:
+    passes = plan.feed.passes
+    if passes is not None and position.epoch >= passes:
+        raise ValueError(
+            f"fdbr.train.fit: batches is an iterator, which ended after {iteration} iterations; "
+            "give epochs=1, too, if that is the end, or something that can be read again: a list, "
+            "or an object with epoch(number, start)"
+        )
 
 
 def _checked(result: Any) -> tuple[Any, Mapping[str, Any]]:

@@ -121,6 +121,6 @@ def _due(reports: Iterator[Report], trigger: Any, name: str) -> Iterator[tuple[R
         for report in reports:
             if not begun:
                 kept = report.position.kept
-                state, begun = kept[name] if name in kept else trigger.init(), True
+                state, begun = kept[name] if name in kept else trigger.start(), True
             fires, state = trigger.update(state, report)
             yield report.keep(name, state), fires

@@ -8,17 +8,13 @@ import attrs
 from fdbr.messages import describe, name_of
 from fdbr.train.loop.reports import Report
 
-__all__ = ["Condition", "Trigger", "as_trigger"]
+__all__ = ["Condition", "Trigger", "as_trigger", "condition_of", "stateless"]
 
 Condition = Callable[[Report], bool]
 """What may stand where a trigger is expected: a `Trigger`, or a function of a report."""
 
 
-def _none() -> None:
-    return None
-
-
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Trigger:
     """A predicate on reports, which may depend on the reports before.
 
@@ -33,19 +29,26 @@ class Trigger:
     update
         ``update(state, report) -> (fires, state)``.
     init
-        ``init() -> state``, or `None` where there is none.
+        ``init() -> state``, or `None` where there is none.  The state is what `Report.keep` takes.
+    label
+        What messages call the trigger; a run that it has ended goes on under another one only.
 
     >>> from fdbr import train
+    >>> train.every(epochs=1) | train.every(iterations=4)
+    (every(epochs=1) | every(iterations=4))
     >>> either = train.every(epochs=1) | train.every(iterations=4)
     >>> report = train.Report(4, 0, {"loss": 0.5}, None, train.Position(0, 4), 0.1)
     >>> either(report), (~either)(report), (either & (lambda r: r.metrics["loss"] < 0.1))(report)
     (True, False, False)
     """
 
-    update: Callable[[Any, Report], tuple[bool, Any]] = attrs.field(repr=name_of)
-    init: Callable[[], Any] | None = attrs.field(
-        default=None, repr=lambda init: repr(init and name_of(init))
-    )
+    update: Callable[[Any, Report], tuple[bool, Any]]
+    init: Callable[[], Any] | None = None
+    label: str = "a trigger"
+
+    def start(self) -> Any:
+        """The state before the first report."""
+        return None if self.init is None else self.init()
 
     def __call__(self, report: Report) -> bool:
         """Whether a trigger without a state fires."""
@@ -58,38 +61,52 @@ class Trigger:
         return self.update(None, report)[0]
 
     def __and__(self, other: Condition) -> "Trigger":
-        return _joined(lambda a, b: a and b, self, other)
+        return _joined("&", self, other)
 
     def __rand__(self, other: Condition) -> "Trigger":
-        return _joined(lambda a, b: a and b, other, self)
+        return _joined("&", other, self)
 
     def __or__(self, other: Condition) -> "Trigger":
-        return _joined(lambda a, b: a or b, self, other)
+        return _joined("|", self, other)
 
     def __ror__(self, other: Condition) -> "Trigger":
-        return _joined(lambda a, b: a or b, other, self)
+        return _joined("|", other, self)
 
     def __invert__(self) -> "Trigger":
+        label = f"~{self.label}"
+        if self.init is None:
+            return stateless(label, lambda report: not self(report))
+
         def update(state: Any, report: Report) -> tuple[bool, Any]:
             fires, state = self.update(state, report)
             return not fires, state
 
-        return Trigger(update, self.init)
+        return Trigger(update, self.init, label)
+
+    def __repr__(self) -> str:
+        return self.label
 
 
-def _joined(decide: Callable[[bool, bool], bool], first: Any, second: Any) -> Trigger:
-    parts = [as_trigger("Trigger", "it is combined with", part) for part in (first, second)]
-    one, other = parts
+def _joined(sign: str, first: Any, second: Any) -> Trigger:
+    one, other = (as_trigger("Trigger", f"what {sign} joins", part) for part in (first, second))
+    label = f"({one.label} {sign} {other.label})"
+    both = sign == "&"
     if one.init is None and other.init is None:
-        return as_trigger("Trigger", "it", lambda report: decide(one(report), other(report)))
+        if both:
+            return stateless(label, lambda report: one(report) and other(report))
+        return stateless(label, lambda report: one(report) or other(report))
 
     def update(state: Any, report: Report) -> tuple[bool, Any]:
         fires, first = one.update(state[0], report)
         too, second = other.update(state[1], report)
-        return decide(fires, too), (first, second)
+        return (fires and too) if both else (fires or too), [first, second]
 
-    inits = [part.init or _none for part in parts]
-    return Trigger(update, lambda: tuple(init() for init in inits))
+    return Trigger(update, lambda: [one.start(), other.start()], label)
+
+
+def stateless(label: str, condition: Condition) -> Trigger:
+    """A trigger of a plain predicate."""
+    return Trigger(_Stateless(condition), None, label)
 
 
 @attrs.frozen
@@ -113,7 +130,7 @@ def as_trigger(function: str, name: str, condition: Any) -> Trigger:
             f"fdbr.train.{function}: {name} must be a trigger, such as train.every(epochs=1), or "
             f"a function from a report to a truth value, not {describe(condition)}"
         )
-    return Trigger(_Stateless(condition))
+    return stateless(name_of(condition), condition)
 
 
 def condition_of(trigger: Trigger) -> Condition | None:

@@ -2,7 +2,7 @@
 
 from fdbr.messages import integer
 from fdbr.train.loop.reports import Report
-from fdbr.train.triggers.base import Trigger, as_trigger
+from fdbr.train.triggers.base import Trigger, stateless
 
 __all__ = ["each_epoch", "every"]
 
@@ -47,7 +47,9 @@ def every(*, epochs: int | None = None, iterations: int | None = None) -> Trigge
                 return True
         return iterations is not None and report.iteration % iterations == 0
 
-    return as_trigger("every", "it", triggered)
+    given = {"epochs": epochs, "iterations": iterations}
+    label = ", ".join(f"{name}={number}" for name, number in given.items() if number is not None)
+    return stateless(f"every({label})", triggered)
 
 
 each_epoch = every(epochs=1)

@@ -1,0 +1,131 @@
+"""Sources of batches: whatever `fit` can read epoch after epoch."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import attrs
+
+from fdbr.backend import is_array
+
+__all__ = ["Feed", "Source", "feed_of"]
+
+_END = object()
+
+
+class Source(Protocol):
+    """The protocol of the batches that `fit` takes; `Batches` fulfils it.
+
+    With ``__len__``, the number of batches in an epoch, a run knows where it will end, and reads
+    no batch before it is needed; without, it reads one batch ahead to see the end of an epoch.
+    """
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
+        """The batches of an epoch, from batch ``start`` on."""
+        ...
+
+
+@attrs.frozen
+class Feed:
+    """A source, as the loop reads it.
+
+    Attributes
+    ----------
+    epoch
+        ``epoch(number, start)``: an iterator of batches.
+    size
+        How many an epoch has, if that is known.
+    passes
+        How often it can be read; `None` is any number of times.
+    """
+
+    epoch: Callable[[int, int], Iterator[Any]]
+    size: int | None
+    passes: int | None = None
+
+    def batches(self, epoch: int, start: int) -> Iterator[tuple[Any, int, bool]]:
+        """Each batch of an epoch, the number of those consumed with it, and whether it is last."""
+        stream = self.epoch(epoch, start)
+        marked = self._counted if self.size is not None else self._ahead
+        try:
+            done = start
+            for batch, done, last in marked(stream, start):
+                yield batch, done, last
+            if self.size is not None and done < self.size:
+                raise self._misjudged(epoch, f"ended after batch {done}")
+            if self.size is None and done == start:
+                raise ValueError(
+                    f"fdbr.train.fit: epoch {epoch} of batches has no batch after the first {start}"
+                    + ("; was the position reached with other batches?" if start else "")
+                )
+        finally:
+            if (close := getattr(stream, "close", None)) is not None:
+                close()
+
+    def _counted(self, stream: Iterator[Any], start: int) -> Iterator[tuple[Any, int, bool]]:
+        size = self.size
+        done = start
+        for batch in stream:
+            done += 1
+            if done > size:  # type: ignore[operator]
+                raise self._misjudged(None, f"has a batch {done}")
+            yield batch, done, done == size
+
+    def _ahead(self, stream: Iterator[Any], start: int) -> Iterator[tuple[Any, int, bool]]:
+        batch = next(stream, _END)
+        done = start
+        while batch is not _END:
+            following = next(stream, _END)
+            done += 1
+            yield batch, done, following is _END
+            batch = following
+
+    def _misjudged(self, epoch: int | None, what: str) -> ValueError:
+        which = "an epoch" if epoch is None else f"epoch {epoch}"
+        return ValueError(
+            f"fdbr.train.fit: batches has len {self.size}, but {which} {what}; len must be the "
+            "number of batches in every epoch"
+        )
+
+
+def feed_of(batches: Any) -> Feed:
+    """What `fit` was given as batches, as the loop reads it.
+
+    Raises
+    ------
+    TypeError
+        If it is no source, and no iterable of batches.
+    """
+    if callable(getattr(batches, "epoch", None)):
+        return Feed(lambda number, start: iter(batches.epoch(number, start)), _length(batches))
+    if not isinstance(batches, Iterable) or isinstance(batches, Mapping | str | bytes):
+        raise _no_source(batches)
+    if is_array(batches) or isinstance(batches, tuple):
+        raise _no_source(batches)
+    if isinstance(batches, Iterator):
+        return Feed(lambda number, start: _after(batches, start), None, passes=1)
+    return Feed(lambda number, start: _after(iter(batches), start), _length(batches))
+
+
+def _after(stream: Iterator[Any], start: int) -> Iterator[Any]:
+    """What comes after so many items, which are read."""
+    for done in range(start):
+        if next(stream, _END) is _END:
+            raise ValueError(
+                f"fdbr.train.fit: position is at batch {start}, but batches ended after {done}; "
+                "give the batches with which the position was reached, from their beginning"
+            )
+    return stream
+
+
+def _length(batches: Any) -> int | None:
+    try:
+        return len(batches)
+    except TypeError:  # a loader of a stream may have a `__len__` that says so
+        return None
+
+
+def _no_source(batches: Any) -> TypeError:
+    return TypeError(
+        "fdbr.train.fit: batches must have epoch(number, start), or be an iterable of batches, got "
+        f"{type(batches).__name__}; make them with fdbr.train.Batches(dataset, size)"
+    )
