@@ -33,7 +33,7 @@ from fdbr.train.loop.positions import Position
 from fdbr.train.loop.reports import Report
 from fdbr.train.loop.zipping import zip
 from fdbr.train.snapshots import load, save
-from fdbr.train.stages import average, due, evaluate, log, pipe, progress, stateful
+from fdbr.train.stages import average, due, evaluate, log, pipe, progress, stateful, until
 from fdbr.train.sweeps import (
     Results,
     SweepReport,
@@ -47,7 +47,8 @@ from fdbr.train.sweeps import (
     sweep,
 )
 from fdbr.train.triggers.base import Trigger
-from fdbr.train.triggers.intervals import every
+from fdbr.train.triggers.intervals import at, every, once, within
+from fdbr.train.triggers.metrics import best, early_stopping
 
 __all__ = [
     "Batches",
@@ -63,13 +64,16 @@ __all__ = [
     "SweepReport",
     "Trigger",
     "WeightedSampler",
+    "at",
     "average",
+    "best",
     "collate_padded",
     "collate_ragged",
     "collate_stack",
     "concatenate",
     "configure",
     "due",
+    "early_stopping",
     "evaluate",
     "every",
     "fit",
@@ -81,6 +85,7 @@ __all__ = [
     "log",
     "map_examples",
     "mnist",
+    "once",
     "optim",
     "optuna_search",
     "pipe",
@@ -96,7 +101,9 @@ __all__ = [
     "subset",
     "sweep",
     "sweeps",
-    "zip_examples",
+    "until",
+    "within",
     "zip",
+    "zip_examples",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
