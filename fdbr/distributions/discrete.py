@@ -1,7 +1,7 @@
 """Distributions of counts, categories and truth values."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -76,6 +76,7 @@ class Bernoulli(_Chances, Distribution):
 
     reparametrized = False
     support = "{0, 1}"
+    ranges: ClassVar = {"probs": "in [0, 1]", "logits": "numbers, not NaN"}
 
     def __init__(self, probs: Any = None, logits: Any = None) -> None:
         exactly_one("Bernoulli", probs=probs, logits=logits)
@@ -139,6 +140,7 @@ class Geometric(_Chances, Distribution):
 
     reparametrized = False
     support = "counts"
+    ranges: ClassVar = {"probs": "in (0, 1]", "logits": "numbers, not NaN"}
 
     def __init__(self, probs: Any = None, logits: Any = None, *, start: int = 0) -> None:
         exactly_one("Geometric", probs=probs, logits=logits)
@@ -202,6 +204,7 @@ class Poisson(Distribution):
 
     reparametrized = False
     support = "counts"
+    ranges: ClassVar = {"rate": "at least 0 and finite"}
 
     @property
     def mean(self) -> Any:
@@ -297,6 +300,10 @@ class Categorical(Distribution):
 
     reparametrized = False
     support = "categories"
+    ranges: ClassVar = {
+        "probs": "at least 0 and finite, with a positive sum along the last axis",
+        "logits": "numbers below infinity, some of them above -infinity along the last axis",
+    }
 
     def __init__(self, probs: Any = None, logits: Any = None) -> None:
         kind = type(self).__name__

@@ -1,13 +1,14 @@
 """The base class of probability distributions."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fdbr import ops, tree
 from fdbr.backend import array_module
 from fdbr.core import Tracer
+from fdbr.distributions.ranges import check_range, check_shapes
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
 from fdbr.ops.devices import beside
@@ -29,8 +30,10 @@ class Distribution:
     """The base of distributions: frozen classes whose fields are the parameters.
 
     Parameters are numbers or arrays, which broadcast together to `batch_shape`: there is a
-    distribution for each element.  A draw of one of them has `event_shape`.  Parameters outside
-    their range give NaN; they are not looked at, so that distributions can be traced.
+    distribution for each element.  A draw of one of them has `event_shape`.  Parameters that are
+    outside their range, not finite, or of shapes that do not broadcast are an error where a
+    distribution is made: where they are traced, too, and in a jitted function at each call.
+    Trees that are made of a distribution, as gradients are, are not looked at.
 
     `sample` takes a key.  Where a distribution's `reparametrized` is true its samples are
     differentiable by the parameters.
@@ -43,6 +46,22 @@ class Distribution:
 
     support = "real"
     """The values that there are: ``"real"``, ``"positive"``, ``"[0, 1]"``, ``"simplex"`` …."""
+
+    ranges: ClassVar[dict[str, str]] = {}
+    """What each parameter must be, by its name: a text of `fdbr.distributions.ranges`."""
+
+    def __attrs_post_init__(self) -> None:
+        kind = type(self).__name__
+        given = {name: getattr(self, name) for name in self.ranges}
+        if len(given) == 2 and "logits" in given:  # the other one of which is not given
+            given = {name: value for name, value in given.items() if value is not None}
+        for name, value in given.items():
+            check_range(kind, name, value, self.ranges[name])
+        self._check(kind, given)
+
+    def _check(self, kind: str, given: dict[str, Any]) -> None:
+        """Refuse parameters that do not fit each other."""
+        check_shapes(kind, **given)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

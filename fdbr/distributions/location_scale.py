@@ -1,12 +1,15 @@
 """Distributions on the real line that have a location and a scale, and the uniform one."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fdbr import ops, random
+from fdbr.core import stop_gradient
 from fdbr.distributions.distribution import Distribution, broadcast, inside
+from fdbr.distributions.ranges import check_shapes
+from fdbr.messages import describe
 from fdbr.tree import frozen
 
 __all__ = ["Cauchy", "Gumbel", "Laplace", "Uniform"]
@@ -30,6 +33,8 @@ class Cauchy(Distribution):
 
     loc: Any = 0.0
     scale: Any = 1.0
+
+    ranges: ClassVar = {"loc": "finite", "scale": "positive and finite"}
 
     @property
     def mean(self) -> Any:
@@ -80,6 +85,8 @@ class Gumbel(Distribution):
 
     loc: Any = 0.0
     scale: Any = 1.0
+
+    ranges: ClassVar = {"loc": "finite", "scale": "positive and finite"}
 
     @property
     def mean(self) -> Any:
@@ -132,6 +139,8 @@ class Laplace(Distribution):
 
     loc: Any = 0.0
     scale: Any = 1.0
+
+    ranges: ClassVar = {"loc": "finite", "scale": "positive and finite"}
 
     @property
     def mean(self) -> Any:
@@ -186,6 +195,16 @@ class Uniform(Distribution):
 
     low: Any = 0.0
     high: Any = 1.0
+
+    ranges: ClassVar = {"low": "finite", "high": "finite"}
+
+    def _check(self, kind: str, given: dict[str, Any]) -> None:
+        check_shapes(kind, **given)
+        if not ops.all(stop_gradient(self.low) < stop_gradient(self.high)):
+            raise ValueError(
+                f"fdbr.distributions.{kind}: low must lie below high, got {describe(self.low)} "
+                f"and {describe(self.high)}"
+            )
 
     support = "[low, high)"
 

@@ -1,7 +1,7 @@
 """The normal distribution, of numbers and vectors, and that of its exponential."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from fdbr import ops, random
 from fdbr.distributions.distribution import (
@@ -13,6 +13,7 @@ from fdbr.distributions.distribution import (
     inside,
     shape_of,
 )
+from fdbr.distributions.ranges import check_range, check_shapes
 from fdbr.tree import frozen
 
 __all__ = ["LogNormal", "MultivariateNormal", "Normal"]
@@ -41,6 +42,8 @@ class Normal(Distribution):
 
     loc: Any = 0.0
     scale: Any = 1.0
+
+    ranges: ClassVar = {"loc": "finite", "scale": "positive and finite"}
 
     @property
     def mean(self) -> Any:
@@ -96,6 +99,8 @@ class LogNormal(Distribution):
 
     loc: Any = 0.0
     scale: Any = 1.0
+
+    ranges: ClassVar = {"loc": "finite", "scale": "positive and finite"}
 
     support = "positive"
 
@@ -168,18 +173,29 @@ class MultivariateNormal(Distribution):
     def __init__(self, loc: Any, *, scale_tril: Any = None, covariance_matrix: Any = None) -> None:
         kind = "MultivariateNormal"
         exactly_one(kind, scale_tril=scale_tril, covariance_matrix=covariance_matrix)
-        if scale_tril is None:
-            scale_tril = ops.linalg.cholesky(covariance_matrix)
+        name = "scale_tril" if covariance_matrix is None else "covariance_matrix"
+        matrix = scale_tril if covariance_matrix is None else covariance_matrix
         check_vector(kind, "loc", loc)
-        check_vector(kind, "scale_tril", scale_tril, 2)
-        if scale_tril.shape[-2:] != (loc.shape[-1],) * 2:
+        check_vector(kind, name, matrix, 2)
+        if matrix.shape[-2:] != (loc.shape[-1],) * 2:
             raise ValueError(
-                f"fdbr.distributions.{kind}: scale_tril must have shape (..., n, n) for loc of "
-                f"shape (..., n), got {scale_tril.shape} and {loc.shape}"
+                f"fdbr.distributions.{kind}: {name} must have shape (..., n, n) for loc of "
+                f"shape (..., n), got {matrix.shape} and {loc.shape}"
             )
+        check_shapes(kind, **{"loc": loc[..., 0], name: matrix[..., 0, 0]})
+        if scale_tril is None:
+            check_range(kind, name, matrix, "a symmetric matrix of finite numbers")
+            scale_tril = ops.linalg.cholesky(matrix)
         self.__attrs_init__(loc, scale_tril)  # type: ignore[attr-defined]
 
     support = "real vectors"
+    ranges: ClassVar = {
+        "loc": "finite",
+        "scale_tril": "lower triangular with a positive diagonal",
+    }
+
+    def _check(self, kind: str, given: dict[str, Any]) -> None:
+        pass  # the shapes have been looked at
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Distributions of positive numbers."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from fdbr import ops, random
 from fdbr.distributions.distribution import Distribution, broadcast, inside
@@ -33,6 +33,7 @@ class Exponential(Distribution):
     rate: Any = 1.0
 
     support = "positive"
+    ranges: ClassVar = {"rate": "positive and finite"}
 
     @property
     def mean(self) -> Any:
@@ -86,6 +87,7 @@ class Gamma(Distribution):
     rate: Any = 1.0
 
     support = "positive"
+    ranges: ClassVar = dict.fromkeys(("concentration", "rate"), "positive and finite")
 
     @property
     def mean(self) -> Any:
@@ -144,6 +146,7 @@ class Chi2(Distribution):
     df: Any
 
     support = "positive"
+    ranges: ClassVar = {"df": "positive and finite"}
 
     @property
     def as_gamma(self) -> Gamma:
@@ -200,6 +203,7 @@ class Pareto(Distribution):
     alpha: Any
 
     support = "[scale, inf)"
+    ranges: ClassVar = dict.fromkeys(("scale", "alpha"), "positive and finite")
 
     @property
     def mean(self) -> Any:

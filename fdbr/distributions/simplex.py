@@ -1,6 +1,6 @@
 """Distributions of probabilities: of one, and of several that sum to one."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from fdbr import ops, random
 from fdbr.distributions.distribution import Distribution, broadcast, check_vector, inside
@@ -28,6 +28,7 @@ class Beta(Distribution):
     concentration0: Any
 
     support = "[0, 1]"
+    ranges: ClassVar = dict.fromkeys(("concentration1", "concentration0"), "positive and finite")
 
     @property
     def mean(self) -> Any:
@@ -99,6 +100,7 @@ class Dirichlet(Distribution):
         self.__attrs_init__(concentration)  # type: ignore[attr-defined]
 
     support = "simplex"
+    ranges: ClassVar = {"concentration": "positive and finite"}
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

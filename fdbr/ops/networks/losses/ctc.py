@@ -14,8 +14,15 @@ from fdbr.ops.elementwise.arithmetic import clip, maximum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.logistic import logaddexp
 from fdbr.ops.indexing.reading import along_axis, take
-from fdbr.ops.networks.losses.checks import check_reduction, reduced, values_of
+from fdbr.ops.networks.losses.checks import (
+    anywhere,
+    check_reduction,
+    extremes,
+    reduced,
+    values_of,
+)
 from fdbr.ops.networks.losses.labels import checked_labels
+from fdbr.ops.reductions import argmax, sum
 from fdbr.ops.shape import concat, expand_dims, reshape, stack
 
 __all__ = ["ctc_loss"]
@@ -134,13 +141,12 @@ def _log_likelihood(
     nowhere = beside(np.full((batch, 2), _NEVER, log_probs.dtype), log_probs)
     start = where(beside(np.arange(states), log_probs) < 2, emitted[0], _NEVER)
     reached = concat([nowhere, start], axis=1)  # with two states before the first
-    lengths = values_of(input_lengths)
-    ragged = lengths is None or bool((lengths < frames).any())
+    whole = isinstance(input_lengths, np.ndarray) and bool((input_lengths == frames).all())
     for t in range(1, frames):
         stay = reached[:, 2:]
         after = logaddexp(logaddexp(stay, reached[:, 1:-1]), reached[:, :-2] + penalty)
         after = after + emitted[t]
-        if ragged:
+        if not whole:
             after = where(expand_dims(t < input_lengths, axis=1), after, stay)
         reached = concat([nowhere, after], axis=1)
     last = expand_dims(2 * target_lengths + 2, axis=1)
@@ -209,11 +215,9 @@ def _lengths(name: str, lengths: Any, batch: int, least: int, most: int) -> Any:
             f"fdbr.ops.ctc_loss: {name} must be integers of shape ({batch},), got "
             f"{describe(lengths)}"
         )
-    values = values_of(lengths)
-    if values is not None and values.size and not least <= values.min() <= values.max() <= most:
+    if anywhere((lengths < least) | (lengths > most)):
         raise ValueError(
-            f"fdbr.ops.ctc_loss: {name} must lie in {least} … {most}, got {values.min()} to "
-            f"{values.max()}"
+            f"fdbr.ops.ctc_loss: {name} must lie in {least} … {most}, got values{extremes(lengths)}"
         )
     return reshape(astype(lengths, np.int64), (batch,))
 
@@ -262,21 +266,21 @@ def _refuse_misfits(
     targets: Any, target_lengths: Any, input_lengths: Any, blank: int, zero_infinity: bool
 ) -> None:
     """Refuse blanks among labels, and targets for which there are too few frames."""
-    values = [values_of(x) for x in (targets, target_lengths, input_lengths)]
-    if any(value is None for value in values):
-        return
-    labels, counts, frames = map(np.asarray, values)
-    inside = np.arange(labels.shape[-1]) < counts[..., None]
-    if (inside & (labels == blank)).any():
+    if any(values_of(x) is None for x in (targets, target_lengths, input_lengths)):
+        return  # on a GPU, for which nobody waits
+    inside = np.arange(targets.shape[-1]) < expand_dims(target_lengths, axis=-1)
+    if anywhere(inside & (targets == blank)):
         raise ValueError(
             f"fdbr.ops.ctc_loss: targets name {blank}, which is the blank; labels are the others"
         )
-    twice = inside[..., 1:] & (labels[..., 1:] == labels[..., :-1])
-    needed = counts + twice.sum(axis=-1)
-    if not zero_infinity and (needed > frames).any():
-        place = np.argwhere(needed > frames)[0][-1]
+    if zero_infinity:
+        return
+    twice = inside[:, 1:] & (targets[:, 1:] == targets[:, :-1])
+    missing = target_lengths + sum(twice, axis=-1) - input_lengths
+    if anywhere(missing > 0):
+        place = int(argmax(missing))
         raise ValueError(
-            f"fdbr.ops.ctc_loss: example {place} has {np.broadcast_to(frames, needed.shape).max()} "
-            f"frames at most for a target that needs {needed.max()}: one for each label, and one "
-            "more between equal ones; zero_infinity=True leaves such examples out"
+            f"fdbr.ops.ctc_loss: example {place} has {int(input_lengths[place])} frames for a "
+            f"target that needs {int(missing[place] + input_lengths[place])}: one for each label, "
+            "and one more between equal ones; zero_infinity=True leaves such examples out"
         )

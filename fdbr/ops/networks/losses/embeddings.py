@@ -15,11 +15,12 @@ from fdbr.ops.linalg.norms import vector_norm
 from fdbr.ops.networks.activations.exponentials import relu
 from fdbr.ops.networks.losses.checks import (
     alike,
+    anywhere,
     check_reduction,
     check_signs,
+    extremes,
     floats_of,
     reduced,
-    values_of,
 )
 from fdbr.ops.reductions import sum
 from fdbr.ops.shape import broadcast_shapes, broadcast_to
@@ -188,11 +189,9 @@ def contrastive(
     _check_margin("contrastive", margin)
     x, y = _rows("contrastive", x=x, y=y)
     labels = _labels_of_pairs("contrastive", labels, x)
-    values = values_of(labels)
-    if values is not None and ((values != 0) & (values != 1)).any():
+    if anywhere((labels != 0) & (labels != 1)):
         raise ValueError(
-            f"fdbr.ops.contrastive: labels must be 0 or 1, got {describe(labels)} from "
-            f"{values.min()} to {values.max()}"
+            f"fdbr.ops.contrastive: labels must be 0 or 1, got {describe(labels)}{extremes(labels)}"
         )
     share = astype(beside(labels, x), x.dtype)
     away = x - y

@@ -13,12 +13,13 @@ from fdbr.ops.elementwise.exponential import exp, expm1, log
 from fdbr.ops.networks.activations.nonlinearities import softplus
 from fdbr.ops.networks.losses.checks import (
     alike,
+    anywhere,
     check_reduction,
+    extremes,
     floats_of,
     reduced,
     setting_of,
     share,
-    values_of,
 )
 from fdbr.ops.reductions import sum
 from fdbr.ops.shape import expand_dims
@@ -198,9 +199,8 @@ def gaussian_nll_loss(
                 f"fdbr.ops.{name}: var {describe(var)} does not fit x {describe(x)}; give one "
                 "variance for each element, or leave out the last axis"
             )
-    values = values_of(var)
-    if values is not None and (values < 0).any():
-        raise ValueError(f"fdbr.ops.{name}: var must be at least 0, got {values.min()}")
+    if anywhere(var < 0):
+        raise ValueError(f"fdbr.ops.{name}: var must be at least 0, got values{extremes(var)}")
     var = var + stop_gradient(maximum(var, eps) - var)
     away = x - y
     losses = 0.5 * (log(var) + away * away / var)

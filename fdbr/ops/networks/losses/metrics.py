@@ -56,7 +56,7 @@ def accuracy(
     Raises
     ------
     ValueError
-        If the shapes do not fit.
+        If the shapes do not fit, or a label is out of range.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -65,10 +65,11 @@ def accuracy(
     """
     logits, labels = _scored("accuracy", logits, labels, axis)
     labels = beside(labels, logits)
+    counted = None if ignore_label is None else labels != ignore_label
+    labels = checked_labels("accuracy", labels, logits.shape[-1], counted)
     right = astype(argmax(logits, axis=-1) == labels, float_dtype(logits))
-    if ignore_label is None:
+    if counted is None:
         return mean(right)
-    counted = labels != ignore_label
     return counted_mean(where(counted, right, 0), counted)
 
 
@@ -109,7 +110,7 @@ def binary_accuracy(x: Array, labels: Array, /, *, ignore_label: int | None = -1
     Raises
     ------
     ValueError
-        If the shapes differ.
+        If the shapes differ, or a label is neither.
     TypeError
         If ``x`` is not real floating, or the labels are not integers.
 
@@ -130,10 +131,12 @@ def binary_accuracy(x: Array, labels: Array, /, *, ignore_label: int | None = -1
             "shape"
         )
     labels = beside(labels, x)
+    counted = None if ignore_label is None else labels != ignore_label
+    if labels.dtype.kind != "b":
+        labels = checked_labels("binary_accuracy", labels, 2, counted)
     right = astype((stop_gradient(x) >= 0) == (labels == 1), x.dtype)
-    if ignore_label is None:
+    if counted is None:
         return mean(right)
-    counted = labels != ignore_label
     return counted_mean(where(counted, right, 0), counted)
 
 
