@@ -5,6 +5,7 @@ shows what will be run.
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +22,7 @@ __all__ = [
     "Guard",
     "Instruction",
     "Kind",
+    "Nest",
     "Program",
     "Small",
     "Step",
@@ -254,6 +256,28 @@ class Fused:
         """The variables that come from outside, each once."""
         return _from_outside(self.steps)
 
+    @property
+    def row_count(self) -> int:
+        """The number of rows, which threads share."""
+        return math.prod(self.domain[: self.split])
+
+
+@attrs.frozen(eq=False, slots=True)
+class Nest(Fused):
+    """Steps that one kernel does, whose rows are what is left of reductions along any axes.
+
+    Attributes
+    ----------
+    kept
+        The axes of the domain that make the rows; ``split`` is 0.
+    """
+
+    kept: tuple[int, ...] = ()
+
+    @property
+    def row_count(self) -> int:
+        return math.prod(self.domain[axis] for axis in self.kept)
+
 
 def _from_outside(steps: tuple[Instruction, ...]) -> Iterator[Variable]:
     made = {out for step in steps for out in step.outs}
@@ -362,7 +386,8 @@ class Program:
                 if isinstance(body, Program):
                     lines += [f"    {line}" for line in str(body).splitlines()]
             else:
-                over = f" over {step.domain} by {step.split}" if isinstance(step, Fused) else ""
+                rows = step.kept if isinstance(step, Nest) else getattr(step, "split", None)
+                over = f" over {step.domain} by {rows}" if isinstance(step, Fused) else ""
                 lines.append(f"  kernel{over}:")
                 lines += ["  " + _line(part, named) for part in step.steps]
                 old = step.over if isinstance(step, Fused) else {}

@@ -12,6 +12,7 @@ from fdbr.compiler.backends.interface import Backend, backend_of
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, kind_of
+from fdbr.compiler.passes.nested_groups import can_nest
 from fdbr.compiler.passes.steps import renamed, renamed_all, renamed_outputs
 
 __all__ = ["decompose"]
@@ -69,9 +70,11 @@ def _is_large(step: Instruction, backend: Backend) -> bool:
     kind = kind_of(step.operands[0])
     if not kind.is_array or not backend.can_fold(kind):
         return False
+    if kind.size < backend.costs.launch:
+        return False
     axes = step.params.get("axes", (len(kind.shape) - 1,) if step.several else ())
     trailing = tuple(range(len(kind.shape) - len(axes), len(kind.shape)))
-    return kind.size >= backend.costs.launch and tuple(sorted(axes)) == trailing
+    return tuple(sorted(axes)) == trailing or can_nest(kind.shape, axes)
 
 
 def _is_small(template: Program, backend: Backend) -> bool:

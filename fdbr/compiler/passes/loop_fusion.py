@@ -8,7 +8,8 @@ from fdbr.compiler.backends.interface import Backend, backend_of
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.broadcast_layout import place, splits
 from fdbr.compiler.ir.folds import fold_of, join_of
-from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, kind_of
+from fdbr.compiler.ir.program import Fused, Instruction, Nest, Program, Step, Variable, kind_of
+from fdbr.compiler.passes.nested_groups import NestedGroup, Nests
 from fdbr.compiler.passes.steps import readers_of
 
 __all__ = ["VIEWS", "fuse_loops", "is_candidate"]
@@ -164,6 +165,9 @@ class _Group:
         return self.splits, self.rows
 
 
+_AnyGroup = _Group | NestedGroup
+
+
 def _is_plain(step: Instruction) -> bool:
     """Whether a step has an element for each of its operands', wherever it stands."""
     return step.primitive.elementwise or step.primitive in VIEWS
@@ -215,21 +219,22 @@ def fuse_loops(program: Program) -> Program:
     step stood.
     """
     backend = backend_of(program)
-    program = program.replace(_reductions_first(program.steps, backend))
-    groups: dict[_Group, None] = {}
-    home: dict[Variable, _Group] = {}
-    reading: dict[Variable, _Group] = {}  # the last group that reads a variable from outside
+    program = program.replace(_views_last(_reductions_first(program.steps, backend)))
+    nests = Nests(program)
+    groups: dict[_AnyGroup, None] = {}
+    home: dict[Variable, _AnyGroup] = {}
+    reading: dict[Variable, _AnyGroup] = {}  # the last group that reads a variable from outside
     for step in program.steps:
         near = list(dict.fromkeys(home[v] for v in step.reads if v in home))
-        joined = None
+        joined: _AnyGroup | None = None
         if isinstance(step, Instruction) and is_candidate(step, backend):
             still = [group for group in near if not group.closed]
-            joined = _join(step, still)
+            joined = _join(step, still, nests)
             if joined is None and not still and step.primitive not in VIEWS:
-                joined = _join(step, _siblings(step, reading))
+                joined = _join(step, _siblings(step, reading), nests)
             if joined is None and step.primitive not in VIEWS:
-                group = _Group(_domain_of(step), backend.costs.most)
-                joined = group if group.admit(step) else None
+                new = _Group(_domain_of(step), backend.costs.most)
+                joined = new if new.admit(step) else nests.of([new], step)
         if joined is not None:
             groups[joined] = None
             for old in joined.parts:
@@ -247,7 +252,7 @@ def fuse_loops(program: Program) -> Program:
     return _assembled(program, list(groups), backend)
 
 
-def _siblings(step: Instruction, reading: dict[Variable, _Group]) -> list[_Group]:
+def _siblings(step: Instruction, reading: dict[Variable, _AnyGroup]) -> list[_AnyGroup]:
     """Open groups over the same domain that read a whole operand of a step."""
     domain = _domain_of(step)
     found = dict.fromkeys(reading[v] for v in step.reads if v in reading and v.kind.shape == domain)
@@ -284,6 +289,30 @@ def _reductions_first(steps: Sequence[Step], backend: Backend) -> list[Step]:
     return found
 
 
+def _views_last(steps: Sequence[Step]) -> list[Step]:
+    """Changes of shape, moved to where somebody reads them.
+
+    Where they stand otherwise, a kernel that has not all of its steps yet would have to be done.
+    """
+    waiting: dict[Variable, Instruction] = {}
+    found: list[Step] = []
+
+    def put(step: Step) -> None:
+        for variable in step.reads:
+            if variable in waiting:
+                put(waiting.pop(variable))
+        found.append(step)
+
+    for step in steps:
+        if type(step) is Instruction and step.primitive is op.RESHAPE:
+            waiting[step.outs[0]] = step
+        else:
+            put(step)
+    while waiting:
+        put(waiting.pop(next(iter(waiting))))
+    return found
+
+
 def _is_reduction(step: Instruction, backend: Backend) -> bool:
     if join_of(step) is not None:
         return len(set(step.reads)) == 1 and backend.can_join(step)
@@ -311,20 +340,28 @@ def _unreshaped(step: Instruction, makers: dict[Variable, Step], backend: Backen
     return Instruction(step.primitive, (source,), params, step.outs, False, step.remat)
 
 
-def _join(step: Instruction, near: list[_Group]) -> _Group | None:
+def _join(step: Instruction, near: list[_AnyGroup], nests: Nests) -> _AnyGroup | None:
     """The open group that takes a step in: several of those that it reads together, or one."""
-    if len(near) > 1:
-        both = _Group.joined(near)
+    plain = [group for group in near if isinstance(group, _Group)]
+    if len(near) > 1 and len(plain) == len(near):
+        both = _Group.joined(plain)
         if both is not None and both.admit(step):
             return both
+    whole = nests.of(near, step) if len(near) > 1 else None
+    if whole is not None:
+        return whole
     for group in near:
         if group.admit(step):
             group.parts = ()
             return group
+    for group in near:
+        whole = nests.of([group], step)
+        if whole is not None:
+            return whole
     return None
 
 
-def _assembled(program: Program, groups: list[_Group], backend: Backend) -> Program:
+def _assembled(program: Program, groups: list[_AnyGroup], backend: Backend) -> Program:
     readers = readers_of(program)
     kept = {v for v in program.outputs if type(v) is Variable}
     last: dict[Any, Fused] = {}
@@ -340,8 +377,13 @@ def _assembled(program: Program, groups: list[_Group], backend: Backend) -> Prog
             for v in step.outs
             if v in kept or any(reader not in own for reader in readers.get(v, ()))
         ]
-        split = _split(group, backend.costs.rows)
         inside |= own
+        if isinstance(group, NestedGroup):
+            last[steps[-1]] = Nest(
+                tuple(steps), group.domain, 0, tuple(outs), kept=tuple(group.kept)
+            )
+            continue
+        split = _split(group, backend.costs.rows)
         last[steps[-1]] = Fused(tuple(steps), group.domain, split, tuple(outs))
     steps_: list[Step] = []
     for step in program.steps:
@@ -352,7 +394,7 @@ def _assembled(program: Program, groups: list[_Group], backend: Backend) -> Prog
     return program.replace(steps_)
 
 
-def _worth(group: _Group, backend: Backend) -> list[Instruction]:
+def _worth(group: _AnyGroup, backend: Backend) -> list[Instruction]:
     """The steps of a group that is to become a kernel; none if its array module is as fast."""
     steps, costs = list(group.steps), backend.costs
     if group.joins:  # the array module takes many calls for that

@@ -21,15 +21,15 @@ from fdbr.compiler.backends.cpu.written import Join, Output, Written, store, sto
 from fdbr.compiler.ir.folds import fold_of, join_of
 from fdbr.compiler.ir.program import Fused, Instruction, Variable, kind_of
 
-__all__ = ["write"]
+__all__ = ["CHEAP", "STARTS", "STEPS", "framed", "write"]
 
-_CHEAP = 6  # additions; what costs more is kept for the next stage in the place of repeating it
+CHEAP = 6  # additions; what costs more is kept for the next stage in the place of repeating it
 _LARGE = 24 << 20  # bytes of a result that caches will hardly hold until somebody reads it
 _ROW = 256, 1 << 16  # bytes of a row that may be written past the caches
 _BLOCK = 256  # elements whose sum is taken at once before it is added to a total
 _ROWS = 128  # rows whose sums are taken at once before they are added to totals
-_START = {"sum": "{0}(0)", "mean": "{0}(0)", "max": "{0}(-inf)", "min": "{0}(inf)"}
-_STEP = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
+STARTS = {"sum": "{0}(0)", "mean": "{0}(0)", "max": "{0}(-inf)", "min": "{0}(inf)"}
+STEPS = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
 
 
 def write(
@@ -48,7 +48,11 @@ def write(
         body, joins = join_body(writer)
     else:
         body = _flat_body(writer) if writer.flat else _row_body(writer)
-    weight = writer.columns * sum(map(cost, fused.steps))
+    return framed(writer, body, writer.columns * sum(map(cost, fused.steps)), joins)
+
+
+def framed(writer: Any, body: list[str], weight: int, joins: tuple[Join, ...] = ()) -> Written:
+    """The kernel with a body, in which a writer names operands and outputs."""
     inputs = tuple(operand for _, operand in writer.inputs.values())
     lines = [
         f"{name} = {_pointer(i, operand)}"
@@ -129,7 +133,7 @@ def _final_output(writer: Writer, step: Instruction) -> tuple[str, str, str, boo
     shape = () if whole else writer.fused.domain[writer.fused.split :]
     count = math.prod(step.operands[0].kind.shape[i] for i in axes)
     output = Output(out, shape, out.kind.dtype, True, count if name == "mean" else 1)
-    return writer.output(output), CODES[out.kind.dtype], _STEP[name], whole
+    return writer.output(output), CODES[out.kind.dtype], STEPS[name], whole
 
 
 def _flat_body(writer: Writer) -> list[str]:
@@ -253,7 +257,7 @@ def _keep(writer: Writer, names: dict[Variable, str]) -> None:
                 continue
             if v in names:
                 writer.kept[v] = _place(writer, names, v)
-            elif weights[v] > _CHEAP:
+            elif weights[v] > CHEAP:
                 scratch = Output(None, (writer.columns,), v.kind.dtype, True, 1)
                 name = writer.output(scratch)
                 writer.kept[v] = f"{name}[thread * {writer.columns} + c]"
@@ -314,8 +318,8 @@ def _stage(
                 continue
             text, code = block.value(step.operands[0], known)
             total = f"s_{id_of(writer, out)}"
-            before.append(f"{total} = {_START[found[0]].format(code)}")
-            inside.append(f"{total} = {_STEP[found[0]]}({total}, {text})")
+            before.append(f"{total} = {STARTS[found[0]].format(code)}")
+            inside.append(f"{total} = {STEPS[found[0]]}({total}, {text})")
             if found[0] in ("max", "min"):
                 before.append(f"bad_{total[2:]} = False")
                 inside.append(f"bad_{total[2:]} |= {text} != {text}")

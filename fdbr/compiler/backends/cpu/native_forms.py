@@ -13,10 +13,11 @@ import attrs
 
 from fdbr.compiler.backends.cpu.fused_kernels import write
 from fdbr.compiler.backends.cpu.loop_kernels import write_loop
+from fdbr.compiler.backends.cpu.nest_kernels import write_nest
 from fdbr.compiler.backends.cpu.small_kernels import write_small
 from fdbr.compiler.backends.cpu.written import Written
 from fdbr.compiler.ir.loops import LOOP
-from fdbr.compiler.ir.program import Fused, Guard, Instruction, Small, Step, Variable
+from fdbr.compiler.ir.program import Fused, Guard, Instruction, Nest, Small, Step, Variable
 from fdbr.compiler.passes.cse import Identities
 from fdbr.core import Primitive
 
@@ -65,6 +66,8 @@ class NativeForms:
         return NATIVE[step.primitive](step)
 
     def _new(self, step: Fused | Small) -> Written:
+        if isinstance(step, Nest):
+            return write_nest(step)
         if isinstance(step, Fused):
             return write(step, self._passed_on, self._gapped)
         return write_small(step)
@@ -77,7 +80,8 @@ class NativeForms:
         if isinstance(step, Small):
             return tuple(parts), tuple(kinds), outs
         over = tuple([(numbers[v], numbers[old]) for v, old in step.over.items()])
-        return tuple(parts), tuple(kinds), outs, step.domain, step.split, over
+        rows = step.kept if isinstance(step, Nest) else step.split
+        return tuple(parts), tuple(kinds), outs, step.domain, rows, over
 
     def _part(self, step: Instruction, numbers: dict[Variable, int]) -> Any:
         value = self._identities.of_value

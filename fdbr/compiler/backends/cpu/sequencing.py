@@ -1,5 +1,6 @@
 """Which steps of a program run in sequences, and in which order."""
 
+import math
 from collections.abc import Container, Sequence
 from typing import Any
 
@@ -100,9 +101,8 @@ class Natives:
         if isinstance(step, Guard):
             return _is_check(step, made)
         if isinstance(step, Fused):
-            rows = int(np.prod(step.domain[: step.split], dtype=int))
-            columns = int(np.prod(step.domain[step.split :], dtype=int))
-            return rows == 1 or rows * columns * sum(map(cost, step.steps)) < WORTH
+            size = math.prod(step.domain)
+            return step.row_count == 1 or size * sum(map(cost, step.steps)) < WORTH
         if isinstance(step, Small):
             return True
         if has_effect(step):

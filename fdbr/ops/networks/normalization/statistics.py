@@ -381,9 +381,14 @@ def _by_groups(function: str, x: Any, groups: Any, weight: Any, bias: Any, eps: 
             f"fdbr.ops.{function}: x {describe(x)} must have shape (N, C, …), with the {groups!r} "
             "groups dividing the channels C"
         )
-    parts = reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
+    channels = (groups, x.shape[1] // groups)
+    parts = reshape(x, (x.shape[0], *channels, *x.shape[2:]))
     out, _, _ = _standardize(parts, axes=tuple(range(2, parts.ndim)), eps=float(eps))
-    return _scaled(function, reshape(out, x.shape), weight, bias, (1,))
+    if weight is not None:
+        weight = reshape(_fitting(function, "weight", weight, x, (1,)), channels)
+    if bias is not None:
+        bias = reshape(_fitting(function, "bias", bias, x, (1,)), channels)
+    return reshape(_scaled(function, out, weight, bias, (1, 2)), x.shape)
 
 
 def _fitting(function: str, name: str, value: Any, x: Any, axes: tuple[int, ...]) -> Any:
