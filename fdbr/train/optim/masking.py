@@ -102,7 +102,7 @@ def path_mask(
     patterns
         Texts, or predicates ``f(path, leaf)``.  A text fits a path as `fdbr.tree.paths` writes it,
         or the path of a branch with all leaves in it; ``*`` stands for anything, ``?`` for one
-        character.  ``head.w`` fits ``['head']['w']``, too.
+        character.  ``head.w`` fits ``['head']['w']``, and ``layers.0`` fits ``layers[0]``, too.
     inverted
         Whether the leaves are meant that fit none of them.
 
@@ -200,7 +200,7 @@ def path_labels(labels: dict[str, Any], default: Any = None) -> Callable[[Any], 
 def _fits(pattern: Any, path: str, leaf: Any) -> bool:
     if not isinstance(pattern, str):
         return bool(pattern(path, leaf))
-    return any(_expression(pattern).fullmatch(form) for form in (path, _dotted(path)))
+    return any(_expression(pattern).fullmatch(form) for form in _forms(path))
 
 
 @functools.lru_cache(maxsize=256)
@@ -211,9 +211,10 @@ def _expression(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"{text}(?:[.\[].*)?", re.DOTALL)
 
 
-def _dotted(path: str) -> str:
-    """A path with dots in the place of the brackets of keys."""
-    return re.sub(r"\[(['\"])(.*?)\1\]", r".\2", path).removeprefix(".")
+def _forms(path: str) -> tuple[str, str, str]:
+    """A path, and with dots in the place of the brackets of keys, and of numbers, too."""
+    keys = re.sub(r"\[(['\"])(.*?)\1\]", r".\2", path)
+    return path, keys.removeprefix("."), re.sub(r"\[(\d+)\]", r".\1", keys).removeprefix(".")
 
 
 def mask_of(function: str, mask: Any, params: Any) -> Any:
