@@ -32,7 +32,7 @@ from fdbr.train.loop.fit import fit
 from fdbr.train.loop.positions import Position
 from fdbr.train.loop.reports import Report
 from fdbr.train.loop.zipping import zip
-from fdbr.train.snapshots import load, save
+from fdbr.train.snapshots import Snapshot, load, resume, save, snapshot, snapshots
 from fdbr.train.stages import average, due, evaluate, log, pipe, progress, stateful, until
 from fdbr.train.sweeps import (
     Results,
@@ -56,6 +56,7 @@ __all__ = [
     "Position",
     "RandomSampler",
     "Report",
+    "Snapshot",
     "Results",
     "Sampler",
     "SequentialSampler",
@@ -93,7 +94,10 @@ __all__ = [
     "random_search",
     "read_idx",
     "results",
+    "resume",
     "save",
+    "snapshot",
+    "snapshots",
     "save_config",
     "split",
     "split_n",
