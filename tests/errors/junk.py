@@ -129,6 +129,7 @@ BY_NAME: dict[str, Any] = {
     "condition": X > 0,
     "size": 2,
     "path": "/nonexistent/fdbr",
+    "folder": "/nonexistent/fdbr",
     "arrays": [X, X],
     "ord": 2,
     "seed": 0,

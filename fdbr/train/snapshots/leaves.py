@@ -1,6 +1,5 @@
-"""Leaves of trees in files: their kinds, and the header that lists them."""
+"""Leaves of trees in files, and their kinds."""
 
-import json
 import operator
 import re
 from typing import Any
@@ -15,17 +14,12 @@ from fdbr.messages import describe
 __all__ = [
     "PAIRS",
     "PLAIN",
-    "VERSION",
     "Leaf",
     "dtype_called",
     "leaf_of",
     "of_entry",
     "plain",
-    "text_of",
 ]
-
-VERSION = 1
-"""Of the format."""
 
 PLAIN = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
@@ -34,6 +28,8 @@ PLAIN = frozenset(
 
 PAIRS = {"complex64": "float32", "complex128": "float64"}
 """Complex dtypes, and those of their parts."""
+
+_RANKS = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2, "complex": 3}
 
 _SHORT = re.compile("bfloat16|float[468]_e[0-9]m[0-9][a-z0-9]*")  # of `ml_dtypes`
 
@@ -73,10 +69,23 @@ class Leaf:
         return [self.path, self.kind] if self.kind == "none" else [self.path, self.kind, self.value]
 
     def fits(self, other: "Leaf") -> bool:
-        """Whether a leaf of a file is what this one expects."""
-        if self.is_tensor and other.is_tensor:  # a scalar or an array of no axes is all one
+        """Whether a leaf of a file is what this one expects.
+
+        A scalar and an array of no axes are all one, and a number of Python goes with them as in
+        arithmetic, either way: what is 0.0 before the first step may be an array after it.
+        """
+        if self.is_tensor and other.is_tensor:
             return self.shape == other.shape and self.dtype in (None, other.dtype)
-        return self.kind == other.kind
+        ours, theirs = self.rank, other.rank
+        if ours is None or theirs is None:
+            return self.kind == other.kind
+        return ours == theirs or (0 < ours < theirs and not self.is_tensor)
+
+    @property
+    def rank(self) -> int | None:
+        """The kind of a single number: 0 of a truth value, 1 of an integer, and so on."""
+        name = self.kind if not self.is_tensor else "" if self.shape else self.dtype or ""
+        return next((rank for kind, rank in _RANKS.items() if name.startswith(kind)), None)
 
     def __str__(self) -> str:
         if self.is_tensor:
@@ -119,16 +128,6 @@ def _is_short_float(dtype: np.dtype[Any]) -> bool:
     return _SHORT.fullmatch(dtype.name) is not None and (
         dtype.itemsize == (2 if dtype.name == "bfloat16" else 1)
     )
-
-
-def text_of(leaves: list[Leaf], checksum: str = "") -> str:
-    """The header, as a text; see the head of `fdbr.train.snapshots`."""
-    header = {
-        "version": VERSION,
-        "checksum": checksum,
-        "leaves": [leaf.entry() for leaf in leaves],
-    }
-    return json.dumps(header, separators=(",", ":"))
 
 
 def of_entry(path: str, kind: str, what: Any = "", shape: Any = ()) -> Leaf:

@@ -1,0 +1,77 @@
+"""Reports as trees in files, and back."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from fdbr.train.loop.positions import Position
+from fdbr.train.loop.reports import Report
+from fdbr.train.snapshots.header import DamagedError, Header
+from fdbr.train.snapshots.plain import packed, unpacked
+from fdbr.train.snapshots.reading import Expected, header_of, read
+
+__all__ = ["fields_of", "read_report", "summary", "tree_of"]
+
+_PLAIN = ("iteration", "epoch", "metrics", "seconds", "total", "examples")
+_TEXT, _ARRAYS, _STATE = "report", "arrays", "state"
+
+
+def tree_of(function: str, report: Report, **more: Any) -> dict[str, Any]:
+    """The tree in the file of a report; ``more`` is written beside its fields."""
+    arrays: list[Any] = []
+    position = report.position
+    fields: dict[str, Any] = {name: getattr(report, name) for name in _PLAIN}
+    fields["metrics"] = dict(report.metrics)
+    fields["position"] = {
+        "epoch": position.epoch,
+        "batch": position.batch,
+        "kept": dict(position.kept),
+        "seconds": position.seconds,
+    }
+    text = packed(function, {**fields, **more}, arrays)
+    return {_TEXT: text, _ARRAYS: arrays, _STATE: report.state}
+
+
+def fields_of(tree: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a report, of what `tree_of` makes, without arrays."""
+    fields: dict[str, Any] = unpacked(tree[_TEXT], None)
+    return fields
+
+
+def read_report(function: str, path: Path, like: Any) -> Report:
+    """The report in a file; a `DamagedError` if that is not as it was written."""
+    header = header_of(function, path)
+    _text(function, path, header)
+    prefix = f"[{_ARRAYS!r}]["
+    arrays = [
+        SimpleNamespace(shape=leaf.shape, dtype=None)
+        for leaf in header.leaves
+        if leaf.path.startswith(prefix)
+    ]
+    expected = Expected.like(function, {_TEXT: "", _ARRAYS: arrays, _STATE: like})
+    found = read(function, path, expected)
+    fields = unpacked(found[_TEXT], found[_ARRAYS])
+    given = {name: fields[name] for name in _PLAIN}
+    return Report(**given, position=Position(**fields["position"]), state=found[_STATE])
+
+
+def summary(function: str, path: Path) -> dict[str, Any]:
+    """The fields of the report in a file, without those that are arrays; they are not checked.
+
+    Raises
+    ------
+    DamagedError
+        If its header is none of a snapshot.
+    """
+    fields: dict[str, Any] = unpacked(_text(function, path, header_of(function, path)), None)
+    return fields
+
+
+def _text(function: str, path: Path, header: Header) -> str:
+    text = next((leaf.value for leaf in header.leaves if leaf.path == f"[{_TEXT!r}]"), None)
+    if text is None:
+        raise DamagedError(
+            f"fdbr.train.{function}: {path} is a file of train.save, but no snapshot of a run; "
+            "read it with train.load"
+        )
+    return text

@@ -1,0 +1,88 @@
+"""The way back from a folder of snapshots to the report of the newest one."""
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+from fdbr.train.loop.reports import Report
+from fdbr.train.snapshots.folder import files
+from fdbr.train.snapshots.header import DamagedError
+from fdbr.train.snapshots.reports import read_report
+
+__all__ = ["resume"]
+
+
+def resume(folder: str | Path, like: Any) -> Report | None:
+    """The report of the newest snapshot in a folder that can be read.
+
+    Give it to `fit`, which goes on from there: ``fit(step, state, batches,
+    resume=train.resume(folder, like=state), epochs=…)``.
+
+    Parameters
+    ----------
+    folder
+        The folder that `snapshot` writes to.
+    like
+        A state of the structure that is expected, such as that of a new run; see `load`.
+
+    Returns
+    -------
+    Report or None
+        The report, with the state, the position and all that stages keep; `None` if the folder is
+        missing or has no snapshot.  Arrays of the state lie where those of ``like`` lie, others in
+        host memory.
+
+    Warns
+    -----
+    RuntimeWarning
+        If a snapshot is damaged, and the one before is taken; the warning names both.
+
+    Raises
+    ------
+    OSError
+        If ``folder`` is none, or cannot be read.
+    ValueError
+        If every snapshot is damaged, or the newest one that is not holds another state than
+        ``like``: the message lists the paths.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from fdbr import train
+    >>> batches = train.Batches(np.arange(4.0), size=1)
+    >>> def run(folder, epochs):
+    ...     report = train.resume(folder, like=0.0)
+    ...     reports = train.fit(
+    ...         lambda s, b: (s + b[0], {"sum": s}), 0.0, batches, epochs=epochs, resume=report
+    ...     )
+    ...     return [r.state for r in train.pipe(reports, train.snapshot(folder))]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     first, second = run(folder, epochs=1), run(folder, epochs=2)
+    >>> float(first[-1]), float(second[0])
+    (6.0, 6.0)
+    """
+    failures: list[tuple[Path, Exception]] = []
+    for _, path in reversed(files(Path(os.fspath(folder)))):
+        try:
+            report = read_report("resume", path, like)
+        except FileNotFoundError:  # somebody has just deleted it
+            continue
+        except (DamagedError, OSError) as error:
+            failures.append((path, error))
+            continue
+        if failures:
+            names = ", ".join(str(path) for path, _ in failures)
+            warnings.warn(
+                f"fdbr.train.resume: {names} cannot be read, so the run goes on from {path}, "
+                f"iteration {report.iteration}: {failures[0][1]}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return report
+    if failures:
+        reasons = "; ".join(str(error) for _, error in failures)
+        raise ValueError(
+            f"fdbr.train.resume: none of the {len(failures)} snapshots in {folder} can be read. "
+            f"To begin anew, move them away. {reasons}"
+        )
+    return None
