@@ -6,6 +6,7 @@
 from fdbr.train.data.batches import Batches
 from fdbr.train.data.collation import collate_padded, collate_ragged, collate_stack
 from fdbr.train.data.files import mnist, read_idx
+from fdbr.train.data.prefetching.prefetch import prefetch
 from fdbr.train.data.samplers import (
     BucketSampler,
     RandomSampler,
@@ -35,6 +36,7 @@ __all__ = [
     "gather",
     "map_examples",
     "mnist",
+    "prefetch",
     "read_idx",
     "split",
     "split_n",

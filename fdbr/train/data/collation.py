@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
 from fdbr import tree
@@ -140,14 +141,32 @@ def collate_padded(
     if length is not None:
         length = integer(_PADDED, "length", length, least=1)
 
-    def collate(examples: list[Any]) -> Any:
-        examples = _some("collate_padded", examples)
-        batch = tree.map(lambda *values: _pad(values, value, length, multiple)[0], *examples)
-        if not masks:
-            return batch
-        return batch, tree.map(lambda *values: _pad(values, value, length, multiple)[1], *examples)
+    return Padding(value, masks, length, multiple)
 
-    return collate
+
+@attrs.frozen
+class Padding:
+    """The collation that `collate_padded` makes; a class, so that it can go to other processes."""
+
+    value: float
+    masks: bool
+    length: int | None
+    multiple: int
+
+    def __call__(self, examples: list[Any]) -> Any:
+        examples = _some("collate_padded", examples)
+        settings = (self.value, self.length, self.multiple)
+        pairs = tree.map(lambda *values: Pair(*_pad(values, *settings)), *examples)
+        batch = tree.map(lambda pair: pair.array, pairs)
+        return (batch, tree.map(lambda pair: pair.mask, pairs)) if self.masks else batch
+
+
+@attrs.frozen
+class Pair:
+    """A padded array and its mask, as one leaf."""
+
+    array: Any
+    mask: Any
 
 
 def _pad(values: Any, value: Any, length: int | None, multiple: int) -> tuple[Any, Any]:

@@ -1,0 +1,127 @@
+"""Sources of batches that are read ahead."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from fdbr.messages import describe, integer
+from fdbr.train.data.prefetching.processes import by_processes
+from fdbr.train.data.prefetching.threads import by_threads
+
+__all__ = ["prefetch"]
+
+_NAME = "fdbr.train.prefetch"
+
+
+@attrs.frozen(eq=False)
+class Ahead:
+    """Batches that are read ahead, of a source without a length."""
+
+    batches: Any
+    workers: int
+    processes: bool
+    ahead: int
+
+    def __iter__(self) -> Iterator[Any]:
+        """The batches of epoch 0."""
+        return self.epoch(0)
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
+        """The batches of an epoch, from batch ``start`` on; see `Batches.epoch`."""
+        number = integer(f"{_NAME} of epoch", "number", number, least=0)
+        start = integer(f"{_NAME} of epoch", "start", start, least=0)
+        by = by_processes if self.processes else by_threads
+        return by(self.batches, number, start, self._places(start), self.workers, self.ahead)
+
+    def _places(self, start: int) -> Any:
+        return itertools.count(start)
+
+
+class AheadOfKnownLength(Ahead):
+    """Batches that are read ahead."""
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        return len(self.batches)
+
+    def _places(self, start: int) -> Any:
+        count = len(self.batches)
+        if start > count:
+            raise ValueError(
+                f"{_NAME} of epoch: start is {start}, but an epoch has {count} batches; does the "
+                "position belong to other batches?"
+            )
+        return range(start, count)
+
+
+def prefetch(
+    batches: Any, workers: int | None = None, processes: bool = False, ahead: int | None = None
+) -> Any:
+    """The same batches in the same order, read ahead by other threads or processes.
+
+    Workers are there while an epoch is read: from its first batch to its last one, or until the
+    generator is closed, by an error or by Ctrl-C.
+
+    Parameters
+    ----------
+    batches
+        `Batches`, or another source of batches; of one that can only be read in order (it has no
+        ``reader``, as `Stream` has none), there is one worker.
+    workers
+        How many threads or processes; by default one less than there are processors, and at least
+        one.
+    processes
+        Whether they are processes, for datasets whose reading holds Python's lock.  Dataset,
+        sampler and functions are then pickled, arrays that are mapped from files by the names of
+        these; batches come back over shared memory.  A program that starts processes must begin
+        its work under ``if __name__ == "__main__":``.
+    ahead
+        How many batches are read, or being read, at most before they are asked for; by default
+        two for each worker.
+
+    Returns
+    -------
+    source
+        It has ``epoch(number, start)``, and ``len`` if ``batches`` has.
+
+    Raises
+    ------
+    TypeError
+        If ``batches`` have no ``epoch``; when an epoch begins, if they cannot be pickled.
+    ValueError
+        If ``workers`` or ``ahead`` is no positive integer.
+    RuntimeError
+        When a batch is asked for, if the process that should read it has died.
+    Exception
+        Whatever reading a batch raises, when its turn comes, with a note of the example and of
+        the traceback in the worker.
+
+    >>> import numpy as np
+    >>> from fdbr import train
+    >>> batches = train.Batches(np.arange(5), 2)
+    >>> [batch.tolist() for batch in train.prefetch(batches, workers=2)]
+    [[0, 1], [2, 3], [4]]
+    """
+    if not callable(getattr(batches, "epoch", None)):
+        raise TypeError(
+            f"{_NAME}: batches must have epoch(number, start), as fdbr.train.Batches and "
+            f"fdbr.train.Stream have, got {describe(batches)}"
+        )
+    if workers is not None:
+        workers = integer(_NAME, "workers", workers, least=1)
+    else:
+        workers = max(1, _processors() - 1)
+    if not hasattr(batches, "reader"):
+        workers = 1
+    ahead = 2 * workers if ahead is None else integer(_NAME, "ahead", ahead, least=1)
+    known = hasattr(batches, "__len__")
+    return (AheadOfKnownLength if known else Ahead)(batches, workers, bool(processes), ahead)
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
