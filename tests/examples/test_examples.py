@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,14 +16,17 @@ SHORT = {
     "convolution": ["--epochs", "1"],
     "dcgan": ["--epochs", "1", "--batch-size", "256"],
     "language_model": ["--epochs", "1", "--units", "16", "--words", "100", "--batch-size", "200"],
+    "maml": ["--epochs", "1", "--tasks", "50", "--width", "8"],
     "translate": ["--epochs", "1", "--examples", "64", "--units", "8"],
     "tree_lstm": ["--epochs", "1", "--units", "4", "--examples", "20"],
     "vae": ["--epochs", "1"],
     "word2vec": ["--epochs", "1", "--batch-size", "20000", "--units", "8"],
 }
+OWN = ("learning_rate_range", "mnist", "sentences", "sweep")  # which have tests of their own
 LEFT = {
     "characters": "samples.txt",
     "dcgan": "sampled.png",
+    "maml": "adapted.png",
     "translate": "attention.png",
     "vae": "reconstructed.png",
     "word2vec": "vectors.npz",
@@ -38,7 +43,7 @@ def script(name):
 
 
 def test_every_example_is_run():
-    scripts = {path.stem for path in EXAMPLES.glob("*.py")} - {"recording", "mnist", "sentences"}
+    scripts = {path.stem for path in EXAMPLES.glob("*.py")} - {"recording", *OWN}
     assert scripts == SHORT.keys()
 
 
@@ -52,7 +57,7 @@ def test_a_short_run_leaves_a_log_and_curves(name, tmp_path, capsys):
     assert (tmp_path / LEFT.get(name, "log.jsonl")).stat().st_size > 100
 
 
-@pytest.mark.parametrize("name", [*SHORT, "mnist", "sentences"])
+@pytest.mark.parametrize("name", [*SHORT, *OWN])
 def test_it_says_what_it_takes(name, capsys):
     with pytest.raises(SystemExit) as ended:
         script(name)["main"](["--help"])
@@ -93,3 +98,22 @@ def test_sentences_are_compared_by_the_published_model(capsys):
     script("sentences")["main"]([])
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].endswith("derivatives of programs.")
+
+
+def test_the_range_of_learning_rates_is_drawn(tmp_path, capsys):
+    script("learning_rate_range")["main"](["--epochs", "2", "--out", str(tmp_path)])
+    assert "falls fastest at a learning rate of" in capsys.readouterr().out
+    rates = [json.loads(line)["rate"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert rates == sorted(rates)
+    assert (tmp_path / "range.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_sweep_in_processes_leaves_a_table_and_a_picture(tmp_path):
+    settings = ["--epochs", "1", "--rates", "0.01", "--widths", "10"]
+    command = [sys.executable, str(EXAMPLES / "sweep.py"), *settings, "--out", str(tmp_path)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, cwd=EXAMPLES.parent, check=False
+    )
+    assert "best test accuracy" in done.stdout, done.stderr
+    assert len((tmp_path / "results.csv").read_text().splitlines()) == 2
+    assert (tmp_path / "compared.png").read_bytes()[:4] == b"\x89PNG"

@@ -125,16 +125,17 @@ def sweep(
     cores = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
     count = cores if workers is None else integer("fdbr.train.sweep", "workers", workers, least=1)
     if executor is None:
-        _check_picklable(run)
+        _check_picklable("run", run)
+        _check_picklable("every", every)
     return _swept(_Sweep(run, as_search(configs), count, retries, every), folder, executor)
 
 
-def _check_picklable(run: Any) -> None:
+def _check_picklable(name: str, function: Any) -> None:
     try:
-        pickle.dumps(run)
+        pickle.dumps(function)
     except Exception as error:
         raise TypeError(
-            f"fdbr.train.sweep: run must be a function at the top of a module, which another "
+            f"fdbr.train.sweep: {name} must be a function at the top of a module, which another "
             f"process can import: {error}; or give executor=ThreadPoolExecutor(…)"
         ) from error
 
