@@ -70,9 +70,13 @@ def guard_methods(cls: Any, name: str, *methods: str) -> None:
 
 
 def _guard_class(cls: Any, name: str, checked: bool) -> None:
-    """Have the constructors of a class explain their errors."""
-    if issubclass(cls, BaseException):
+    """Have the constructors of a class explain their errors, and those of its private bases."""
+    if issubclass(cls, BaseException) or cls in _guarded:
         return
+    _guarded[cls] = cls
+    for base in cls.__bases__:
+        if base.__name__[0] == "_" and base.__module__.startswith("fdbr."):
+            _guard_class(base, f"{name.rpartition('.')[0]}.{base.__name__}", checked)
     for method, value in list(vars(cls).items()):
         if method == "__init__" and isinstance(value, FunctionType):
             cls.__init__ = explaining(value, name, checked)
@@ -87,12 +91,21 @@ def explaining(function: Any, name: str, checked: bool) -> Any:
     def explain(error: Exception, given: dict[str, Any]) -> Exception:
         usual = {p.name: p.default for p in inspect.signature(function).parameters.values()}
         chosen = {key: value for key, value in given.items() if value is not usual[key]}
-        explained = _explained(error, name, chosen)
+        explained = _explained(error, _asked(name, given.get("cls")), chosen)
         if len(explained.args) == 1 and _text(explained).startswith("fdbr."):
             explained.args = (placed(_text(explained)),)
         return explained
 
     return _around(function, explain, _checks(function, name) if checked else {})
+
+
+def _asked(name: str, cls: Any) -> str:
+    """The name of a constructor by the class that was asked, which may have inherited it."""
+    room, _, method = name.rpartition(".")
+    room, _, owner = room.rpartition(".")
+    if not isinstance(cls, type) or not room or cls.__name__ == owner:
+        return name
+    return f"{room}.{cls.__name__}.{method}" if cls.__module__.startswith("fdbr.") else name
 
 
 def _around(function: Any, explain: Function, checks: dict[str, Function]) -> Any:
@@ -120,9 +133,10 @@ def _around(function: Any, explain: Function, checks: dict[str, Function]) -> An
         f" {''.join(f'check_{key}, ' for key in checks) or '_'} = checks_\n"
         f" {''.join(f'usual_{key}, ' for key in checks) or '_'} = usual_\n"
         f" def around({', '.join(heads)}):\n"
-        + "".join(f"  if {key} is not usual_{key}: check_{key}({key})\n" for key in checks)
+        "  try:\n"
+        + "".join(f"   if {key} is not usual_{key}: check_{key}({key})\n" for key in checks)
         + ""
-        f"  try: return function_({', '.join(calls)})\n"
+        f"   return function_({', '.join(calls)})\n"
         f"  except Exception as error_: explained_ = explain_(error_, {{{names}}})\n"
         "  try: raise explained_\n"
         "  finally: del explained_\n"  # its traceback has this frame, which must not have it

@@ -6,7 +6,7 @@ from fdbr.messages import describe
 from fdbr.tree import static
 from fdbr.whereabouts import placed
 
-__all__ = ["for_axes", "setting"]
+__all__ = ["for_axes", "refuse_either", "setting"]
 
 
 def setting(**options: Any) -> Any:
@@ -18,7 +18,7 @@ def _settled(value: Any) -> Any:
     return tuple(map(_settled, value)) if isinstance(value, list | tuple) else value
 
 
-def for_axes(value: Any, dimensions: int | None, x: Any) -> Any:
+def for_axes(layer: Any, value: Any, x: Any) -> Any:
     """A setting for each spatial axis of ``x``, of which there are as many as a class says, if any.
 
     Raises
@@ -27,19 +27,27 @@ def for_axes(value: Any, dimensions: int | None, x: Any) -> Any:
         If there are other numbers of them; or if an integer is to serve for an array of three
         axes, which may be a batch of sequences or one image, and the class does not tell.
     """
+    kind, dimensions = type(layer).__name__, layer._dimensions
     if dimensions is None:
-        if not isinstance(value, tuple) and getattr(x, "ndim", 0) == 3:
-            raise ValueError(
-                placed(
-                    f"fdbr.nn: {value} is an integer, which does not tell whether {describe(x)} is "
-                    "a batch (N, C, L) or one image (C, H, W); use the layer ending in 1d or 2d, "
-                    f"or give ({value},) or ({value}, {value})"
-                )
-            )
+        if not isinstance(value, tuple):
+            refuse_either(kind, value, x, f"use nn.{kind}1d or nn.{kind}2d, or give ")
         return value
     if not isinstance(value, tuple):
         return (value,) * dimensions
     if len(value) != dimensions:
-        message = f"fdbr.nn: {value} must be an integer, or {dimensions}, one for each spatial axis"
-        raise ValueError(placed(message))
+        message = f"{value} must be an integer, or {dimensions}, one for each spatial axis"
+        raise ValueError(placed(f"fdbr.nn.{kind}: {message}"))
     return value
+
+
+def refuse_either(kind: str, value: Any, x: Any, advice: str = "give ", each: Any = None) -> None:
+    """Refuse an integer for the spatial axes of what may be sequences or one image."""
+    if getattr(x, "ndim", 0) == 3:
+        each = value if each is None else each
+        raise ValueError(
+            placed(
+                f"fdbr.nn.{kind}: {value} is an integer, which does not tell whether {describe(x)} "
+                f"is a batch (N, C, L) or one image (C, H, W), as in a vmap; {advice}"
+                f"({each},) or ({each}, {each})"
+            )
+        )

@@ -70,4 +70,4 @@ case(
 case("Unfold", lambda dtype: nn.Unfold([2, 1], padding=1, stride=2), [(1, 2, 3, 2)])
 case("Fold", lambda dtype: nn.Fold((3, 2), (2, 1), dilation=(2, 1)), [(1, 4, 2)])
 case("Pad", lambda dtype: nn.Pad([(1, 0), (2, 1)], mode="circular"), [(2, 3, 2)])
-case("Pad with a value", lambda dtype: nn.Pad(1, "constant", 2.5), [(1, 2, 3)])
+case("Pad with a value", lambda dtype: nn.Pad([(1, 1)], "constant", 2.5), [(1, 2, 3)])

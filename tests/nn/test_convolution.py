@@ -142,7 +142,7 @@ def test_padding_is_that_of_convolutions(mode, other):
         (lambda: nn.Pad(-1), (1, 1, 2), "padding must be at least 0"),
         (lambda: nn.Pad(1, "mirror"), (1, 1, 2), "mode must be one of constant, zeros"),
         (lambda: nn.Pad(1), (4, 5), "an axis of channels and 1 spatial axes"),
-        (lambda: nn.Pad(2, "reflect"), (1, 1, 2), "too short for padding"),
+        (lambda: nn.Pad([(2, 2)], "reflect"), (1, 1, 2), "too short for padding"),
     ],
 )
 def test_padding_that_does_not_fit_is_refused(make, shape, message):

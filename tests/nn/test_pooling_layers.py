@@ -59,9 +59,11 @@ def test_unpooling_takes_what_pooling_found():
     np.testing.assert_array_equal(back, ops.max_unpool(largest, places, 2, output_size=(6, 5)))
 
 
-@pytest.mark.parametrize("layer", [nn.MaxPool(2), nn.AvgPool(2), nn.AdaptiveAvgPool(1)])
+@pytest.mark.parametrize(
+    "layer", [nn.MaxPool(2), nn.AvgPool(2), nn.AdaptiveAvgPool(1), nn.Pad(1), nn.Unfold(2)]
+)
 def test_an_integer_does_not_tell_a_batch_of_sequences_from_one_image(layer):
-    with pytest.raises(ValueError, match=r"\(N, C, L\) or one image \(C, H, W\); use the layer"):
+    with pytest.raises(ValueError, match=r"\(N, C, L\) or one image \(C, H, W\)"):
         layer(np.ones((4, 6, 6)))
     with pytest.raises(ValueError, match=r"in model Sequential\.layers\[0\]"):
         fdbr.vmap(nn.Sequential(layer))(np.ones((5, 4, 6, 6)))

@@ -1,6 +1,6 @@
 """Stacks of transformer layers."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -22,6 +22,54 @@ class _Stack(Layer):
 
     layers: tuple[Any, ...]
     norm: LayerNorm | None
+
+    _kind: ClassVar[Any]
+    """The class of the layers."""
+
+    @classmethod
+    def init(
+        cls,
+        key: Any,
+        num_layers: int,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        *,
+        norm: bool = False,
+        layer_norm_eps: float = 1e-5,
+        bias: bool = True,
+        dtype: Any = np.float32,
+        **settings: Any,
+    ) -> Self:
+        """A stack with fresh parameters.
+
+        Parameters
+        ----------
+        key
+            A key.
+        num_layers
+            How many layers there are.
+        d_model, nhead, dim_feedforward, layer_norm_eps, bias, dtype
+            As in `TransformerEncoderLayer.init`.
+        norm
+            Whether there is a norm behind the last layer.
+        settings
+            Further ones of the layers: ``dropout``, ``activation``, ``norm_first``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As there.
+        """
+        count = integer("fdbr.nn._Stack.init", "num_layers", num_layers, least=1)
+        some = settings | {"layer_norm_eps": layer_norm_eps, "bias": bias, "dtype": dtype}
+        layers = tuple(
+            cls._kind.init(own, d_model, nhead, dim_feedforward, **some)
+            for own in random.split(key, count)
+        )
+        behind = LayerNorm.init(None, d_model, eps=layer_norm_eps, bias=bias, dtype=dtype)
+        made: Any = cls
+        return cast(Self, made(layers, behind if norm else None))
 
     def __call__(self, x: Any, *memory: Any, **options: Any) -> Any:
         """The output of the last layer, normalised.
@@ -88,46 +136,7 @@ class TransformerEncoder(_Stack):
     layers: tuple[Any, ...]
     norm: LayerNorm | None = None
 
-    @classmethod
-    def init(
-        cls,
-        key: Any,
-        num_layers: int,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        *,
-        norm: bool = False,
-        layer_norm_eps: float = 1e-5,
-        bias: bool = True,
-        dtype: Any = np.float32,
-        **settings: Any,
-    ) -> Self:
-        """A stack with fresh parameters.
-
-        Parameters
-        ----------
-        key
-            A key.
-        num_layers
-            How many layers there are.
-        d_model, nhead, dim_feedforward, layer_norm_eps, bias, dtype
-            As in `TransformerEncoderLayer.init`.
-        norm
-            Whether there is a norm behind the last layer.
-        settings
-            Further ones of the layers: ``dropout``, ``activation``, ``norm_first``.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As there.
-        """
-        some = settings | {"layer_norm_eps": layer_norm_eps, "bias": bias, "dtype": dtype}
-        where = "fdbr.nn.TransformerEncoder.init"
-        layers = _made(where, TransformerEncoderLayer, key, num_layers, d_model, nhead,
-                       dim_feedforward, some)  # fmt: skip
-        return cls(layers, _norm(norm, d_model, layer_norm_eps, bias, dtype))
+    _kind: ClassVar[Any] = TransformerEncoderLayer
 
 
 @frozen
@@ -153,46 +162,7 @@ class TransformerDecoder(_Stack):
     layers: tuple[Any, ...]
     norm: LayerNorm | None = None
 
-    @classmethod
-    def init(
-        cls,
-        key: Any,
-        num_layers: int,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        *,
-        norm: bool = False,
-        layer_norm_eps: float = 1e-5,
-        bias: bool = True,
-        dtype: Any = np.float32,
-        **settings: Any,
-    ) -> Self:
-        """A stack with fresh parameters.
-
-        Parameters
-        ----------
-        key
-            A key.
-        num_layers
-            How many layers there are.
-        d_model, nhead, dim_feedforward, layer_norm_eps, bias, dtype
-            As in `TransformerEncoderLayer.init`.
-        norm
-            Whether there is a norm behind the last layer.
-        settings
-            Further ones of the layers: ``dropout``, ``activation``, ``norm_first``.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As there.
-        """
-        some = settings | {"layer_norm_eps": layer_norm_eps, "bias": bias, "dtype": dtype}
-        where = "fdbr.nn.TransformerDecoder.init"
-        layers = _made(where, TransformerDecoderLayer, key, num_layers, d_model, nhead,
-                       dim_feedforward, some)  # fmt: skip
-        return cls(layers, _norm(norm, d_model, layer_norm_eps, bias, dtype))
+    _kind: ClassVar[Any] = TransformerDecoderLayer
 
 
 @frozen
@@ -289,14 +259,3 @@ class Transformer(Composite):
         names["src_is_causal"] = "causal"
         own = {new: options.pop(name) for name, new in names.items() if name in options}
         return of.decoder(tgt, of.encoder(src, **own), **options)
-
-
-def _made(
-    where: str, kind: Any, key: Any, count: Any, width: Any, heads: Any, wide: Any, settings: Any
-) -> tuple[Any, ...]:
-    keys = random.split(key, integer(where, "num_layers", count, least=1))
-    return tuple(kind.init(k, width, heads, wide, **settings) for k in keys)
-
-
-def _norm(wanted: bool, width: int, eps: float, bias: bool, dtype: Any) -> LayerNorm | None:
-    return LayerNorm.init(None, width, eps=eps, bias=bias, dtype=dtype) if wanted else None

@@ -6,6 +6,7 @@ from fdbr import ops
 from fdbr.messages import describe, integer
 from fdbr.nn.convolution.settings import MODES, check_room
 from fdbr.nn.layer import Layer
+from fdbr.nn.settings import refuse_either
 from fdbr.tree import frozen, static
 from fdbr.whereabouts import placed
 
@@ -73,6 +74,7 @@ class Pad(Layer):
         """
         x = ops.asarray(x)
         if isinstance(self.padding, int):
+            refuse_either("Pad", self.padding, x, each=(self.padding, self.padding))
             pairs = ((self.padding, self.padding),) * (x.ndim - 2)
         else:
             pairs = self.padding

@@ -6,6 +6,7 @@ from typing import Any
 from fdbr import ops
 from fdbr.nn.convolution.settings import settled
 from fdbr.nn.layer import Layer
+from fdbr.nn.settings import refuse_either
 from fdbr.tree import frozen, static
 
 __all__ = ["Fold", "Unfold"]
@@ -33,6 +34,8 @@ class Unfold(Layer):
 
     def __call__(self, x: Any) -> Any:
         """The columns, of shape ``(..., C * prod(kernel_size), windows)``."""
+        if not isinstance(self.kernel_size, tuple):
+            refuse_either("Unfold", self.kernel_size, x)
         return ops.unfold(
             x,
             self.kernel_size,

@@ -244,7 +244,7 @@ class BatchNorm(Layer):
             placed(
                 f"fdbr.nn.{type(self).__name__}: axis {self.axis} of x must be that of the {count} "
                 f"channels, got {describe(x)}; build the layer for as many channels, or give their "
-                "axis"
+                "axis: axis=-3 is that of images, with a batch or, as in a vmap, without"
             )
         )
 

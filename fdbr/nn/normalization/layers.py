@@ -27,12 +27,19 @@ def affine_parameters(
     return weight, (bias_init or initializers.zeros())(bias_key, shape, dtype)
 
 
+def _alone(x: Any, channels: int) -> str:
+    """What to do with a single example, which has no axis of the batch."""
+    if getattr(x, "shape", ())[:1] != (channels,):
+        return ""
+    return "; a single example, as in a vmap, is a batch of one: layer(x[None])[0]"
+
+
 def check_channels(name: str, x: Any, channels: int) -> None:
     if getattr(x, "shape", ())[1:2] != (channels,):
         raise ValueError(
             placed(
                 f"fdbr.nn.{name}: x must have shape (N, {channels}, ...), got {describe(x)}; build "
-                "the layer for as many channels"
+                f"the layer for as many channels{_alone(x, channels)}"
             )
         )
 

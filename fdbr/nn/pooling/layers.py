@@ -57,7 +57,7 @@ class MaxPool(Layer):
         """The largest elements, and their places where ``return_indices`` asks for them."""
         return ops.max_pool(
             x,
-            for_axes(self.kernel_size, self._dimensions, x),
+            for_axes(self, self.kernel_size, x),
             self.stride,
             self.padding,
             self.dilation,
@@ -95,7 +95,7 @@ class AvgPool(Layer):
         """The means."""
         return ops.avg_pool(
             x,
-            for_axes(self.kernel_size, self._dimensions, x),
+            for_axes(self, self.kernel_size, x),
             self.stride,
             self.padding,
             ceil_mode=self.ceil_mode,
@@ -131,7 +131,7 @@ class LPPool(Layer):
         return ops.lp_pool(
             x,
             self.norm_type,
-            for_axes(self.kernel_size, self._dimensions, x),
+            for_axes(self, self.kernel_size, x),
             self.stride,
             ceil_mode=self.ceil_mode,
         )
@@ -158,7 +158,7 @@ class AdaptiveAvgPool(Layer):
 
     def __call__(self, x: Any) -> Any:
         """The means."""
-        return ops.adaptive_avg_pool(x, for_axes(self.output_size, self._dimensions, x))
+        return ops.adaptive_avg_pool(x, for_axes(self, self.output_size, x))
 
 
 @frozen
@@ -185,7 +185,7 @@ class AdaptiveMaxPool(Layer):
 
     def __call__(self, x: Any) -> Any:
         """The largest elements, and their places where ``return_indices`` asks for them."""
-        size = for_axes(self.output_size, self._dimensions, x)
+        size = for_axes(self, self.output_size, x)
         return ops.adaptive_max_pool(x, size, return_indices=self.return_indices)
 
 

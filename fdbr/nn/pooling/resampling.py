@@ -145,7 +145,7 @@ class MaxUnpool(Layer):
         return ops.max_unpool(
             x,
             indices,
-            for_axes(self.kernel_size, self._dimensions, x),
+            for_axes(self, self.kernel_size, x),
             self.stride,
             self.padding,
             output_size,
