@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import ops, tree
+from fdbr.backend import lock
 from fdbr.messages import integer
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state
@@ -54,7 +55,7 @@ def all_finite(values: Any) -> Any:
 
 def nothing(values: Any) -> Any:
     """A tree of zeros; `None` where there is `None`."""
-    return tree.map(lambda leaf: nothing_like(leaf), values)
+    return tree.map(lambda leaf: lock(nothing_like(leaf)), values)
 
 
 @frozen

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import ops
-from fdbr.backend import lock
+from fdbr import ops, tree
+from fdbr.backend import array_module, lock
+from fdbr.core import Tracer
 from fdbr.messages import integer
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.fitting import check_state
@@ -109,7 +110,8 @@ def reduce_on_plateau(
         )
 
     def init(params: Any) -> ReduceLROnPlateauState:
-        return _state(1.0, np.inf, 0, 0, 0, 0.0)
+        xp = array_module(*tree.leaves(params))
+        return _state(*map(xp.asarray, (1.0, np.inf, 0, 0, 0, 0.0)))
 
     def judged(state: Any, mean: Any) -> Any:
         better = mean < (1 - rtol) * state.best_value - atol
@@ -133,7 +135,7 @@ def reduce_on_plateau(
                 f"{name}: it needs the value; call update(grads, state, params, value=loss)"
             )
         count = state.count + 1
-        mean = (state.count * state.avg_value + ops.asarray(value)) / count
+        mean = (state.count * state.avg_value + _beside(value, state.scale)) / count
         whole = count == size
         before = state.scale, state.best_value, state.plateau_count, state.cooldown_count
         parts = [
@@ -149,6 +151,13 @@ def reduce_on_plateau(
         return scaling.update(grads, EmptyState(), params)[0], new
 
     return Optimizer(init, update)
+
+
+def _beside(value: Any, there: Any) -> Any:
+    """A value as an array that lies where another one does."""
+    if isinstance(value, Tracer) or array_module(value) is array_module(there):
+        return ops.asarray(value)
+    return array_module(there).asarray(float(value))
 
 
 def _state(*values: Any) -> ReduceLROnPlateauState:

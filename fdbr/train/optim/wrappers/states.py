@@ -10,6 +10,7 @@ from fdbr.classes import NAMESPACE
 __all__ = ["named_parts", "tree_get", "tree_set"]
 
 _MISSING: Any = object()
+_DEEPEST = 100
 
 
 def tree_get(state: Any, key: str, default: Any = _MISSING) -> Any:
@@ -31,7 +32,9 @@ def tree_get(state: Any, key: str, default: Any = _MISSING) -> Any:
     Raises
     ------
     KeyError
-        If there is no such field, or more than one with different values.
+        If there is no such field, or more than one.
+    ValueError
+        If the state is nested too deep.
 
     >>> from fdbr.train import optim
     >>> state = optim.adam(0.1).init({"w": 0.0})
@@ -68,6 +71,8 @@ def tree_set(state: Any, /, **values: Any) -> Any:
     ------
     KeyError
         If there is no such field.
+    ValueError
+        If the state is nested too deep.
 
     >>> from fdbr.train import optim
     >>> state = optim.inject_hyperparams(optim.sgd)(0.5).init(1.0)
@@ -101,15 +106,20 @@ def _changed(node: Any, values: dict[str, Any]) -> Any:
 
 def named_parts(node: Any) -> Iterator[tuple[Any, Any]]:
     """The names of fields and keys in a tree, and what they hold, from the outside in."""
-    if _is_leaf(node):
-        return
-    children, _, entries, _ = optree.tree_flatten_one_level(
-        node, none_is_leaf=True, namespace=NAMESPACE
-    )
-    for name, child in zip(_names(node, entries), children, strict=True):
-        if isinstance(name, str):
-            yield name, child
-        yield from named_parts(child)
+    waiting = [(node, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if _is_leaf(node):
+            continue
+        if depth > _DEEPEST:
+            raise ValueError("the state is nested too deep, or holds itself")
+        children, _, entries, _ = optree.tree_flatten_one_level(
+            node, none_is_leaf=True, namespace=NAMESPACE
+        )
+        for name, child in zip(_names(node, entries), children, strict=True):
+            if isinstance(name, str):
+                yield name, child
+            waiting.append((child, depth + 1))
 
 
 def _names(node: Any, entries: Any) -> Any:
