@@ -28,7 +28,7 @@ from fdbr.whereabouts import placed
 __all__ = ["explaining", "guard", "guard_methods"]
 
 _OURS = frozenset(sys.stdlib_module_names) | {
-    "attr", "attrs", "cupy", "fdbr", "hypothesis", "llvmlite", "numpy", "optree",
+    "attr", "attrs", "cupy", "fdbr", "h5py", "hypothesis", "llvmlite", "numpy", "optree",
     "safetensors", "scipy", "tqdm",
 }  # fmt: skip
 Function = Callable[..., Any]

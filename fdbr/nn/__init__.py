@@ -97,6 +97,7 @@ from fdbr.nn.recurrent.tree_lstm import ChildSumTreeLSTM, NaryTreeLSTM
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.nn.small import Bias, Bilinear, Highway, Identity, Parameter, Scale
 from fdbr.nn.summaries import LayerSummary, Summary, summary
+from fdbr.nn.weights.chainer_hdf5 import load_chainer_hdf5, save_chainer_hdf5
 from fdbr.nn.weights.chainer_state import load_chainer_npz, save_chainer_npz
 from fdbr.nn.weights.onnx_export import export_onnx, load_onnx
 from fdbr.nn.weights.torch_state import load_torch_state, save_torch_state
@@ -223,10 +224,12 @@ __all__ = [
     "mark_layers",
     "merge_lora",
     "initializers",
+    "load_chainer_hdf5",
     "load_chainer_npz",
     "load_onnx",
     "load_torch_state",
     "models",
+    "save_chainer_hdf5",
     "save_chainer_npz",
     "save_torch_state",
     "scan",

@@ -61,15 +61,20 @@ def step_of(optimizer):
     return step
 
 
-def run(folder, jitted, epochs, width=4000):
+def start(width=4000):
+    """The optimizer, and the state at the beginning."""
+    optimizer = train.optim.adam(lambda count: 0.01 * 0.99**count)
+    model = Net.init(random.key(0), width)
+    return optimizer, (model, optimizer.init(model), random.key(1))
+
+
+def run(folder, jitted, epochs):
     """The whole run, from where the last one came to; the last state is in ``final``."""
     folder = Path(folder)
-    optimizer = train.optim.adam(lambda count: 0.01 * 0.99**count)
+    optimizer, state = start()
     step = step_of(optimizer)
     if jitted:
         step = fdbr.jit(step, donate_argnums=0, reproducible=True)
-    model = Net.init(random.key(0), width)
-    state = model, optimizer.init(model), random.key(1)
     snapshots = folder / "snapshots"
     found = train.resume(snapshots, like=state)
     batches = train.Batches(DATA, 7, key=random.key(2))

@@ -4,6 +4,7 @@ import errno
 import itertools
 import os
 import shutil
+import signal
 import threading
 
 import numpy as np
@@ -435,3 +436,33 @@ def test_arrays_of_another_module_come_back_as_such(tmp_path, xp):
     found = train.resume(tmp_path, like=begin)
     assert type(found.state["w"]) is type(begin["w"])
     assert fdbr.backend.to_numpy(found.state["w"] == last.state["w"]).all()
+
+
+def test_after_ctrl_c_there_is_a_snapshot_of_the_last_finished_iteration(tmp_path):
+    def interrupted(state, batch):
+        if state["count"] == 4:
+            signal.raise_signal(signal.SIGINT)
+        return step(state, batch)
+
+    reports = train.fit(interrupted, start(), batches(), epochs=3)
+    stage = train.snapshot(tmp_path, train.every(iterations=3))
+    last = list(train.pipe(reports, stage))[-1]
+    assert last.iteration == 5
+    assert iterations(tmp_path) == [3, 5]
+    assert same(train.resume(tmp_path, start()), last.seal("snapshot"))
+
+
+def test_a_run_may_begin_with_a_report_of_its_first_state(tmp_path):
+    for _ in range(2):
+        report = train.resume(tmp_path, like=start())
+        reports = train.fit(step, start(), batches(), epochs=1, initial=True, resume=report)
+        for _ in train.pipe(itertools.islice(reports, 3), train.snapshot(tmp_path)):
+            pass
+    assert iterations(tmp_path) == [0, 2, 5]
+
+
+def test_the_best_values_are_saved_by_a_trigger(tmp_path):
+    stage = train.snapshot(tmp_path, train.best("loss"), keep=1, final=False)
+    reports = train.fit(step, start(), batches(), epochs=2)
+    losses = [report.metrics["loss"] for report in train.pipe(reports, stage)]
+    assert iterations(tmp_path) == [5 if losses[4] < losses[9] else 10]

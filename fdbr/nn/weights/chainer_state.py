@@ -17,7 +17,7 @@ from fdbr.nn.weights.chainer_layouts import Layout, layout_of
 from fdbr.nn.weights.naming import Entry, entries, filled, host, put
 from fdbr.replacing import replacing
 
-__all__ = ["load_chainer_npz", "save_chainer_npz"]
+__all__ = ["load_chainer_npz", "save_chainer_npz", "weights_of", "with_weights"]
 
 _FIELDS = {"weight": "W", "bias": "b"}
 _OF_NORMS = {
@@ -133,7 +133,18 @@ def save_chainer_npz(model: Any, path: str | Path, *, compression: bool = True) 
     ...         print(file.files)
     ['W', 'b']
     """
-    function = "save_chainer_npz"
+    arrays = weights_of("save_chainer_npz", model)
+    method = zipfile.ZIP_DEFLATED if compression else zipfile.ZIP_STORED
+    with replacing(Path(path)) as written, zipfile.ZipFile(written, "w", method) as archive:
+        for name, array in arrays.items():
+            info = zipfile.ZipInfo(f"{name}.npy")
+            info.compress_type = method
+            with archive.open(info, "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def weights_of(function: str, model: Any) -> dict[str, Any]:
+    """The weights of a model as NumPy arrays, by Chainer's names."""
     arrays: dict[str, Any] = {}
     for part in _parts(model):
         for name, array in part.arrays(function).items():
@@ -147,13 +158,7 @@ def save_chainer_npz(model: Any, path: str | Path, *, compression: bool = True) 
         head, slash, last = name.rpartition("/")
         if last == "avg_mean":
             arrays.setdefault(f"{head}{slash}N", np.array(0))
-    method = zipfile.ZIP_DEFLATED if compression else zipfile.ZIP_STORED
-    with replacing(Path(path)) as written, zipfile.ZipFile(written, "w", method) as archive:
-        for name, array in arrays.items():
-            info = zipfile.ZipInfo(f"{name}.npy")
-            info.compress_type = method
-            with archive.open(info, "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
+    return {name: np.asarray(array) for name, array in arrays.items()}
 
 
 def load_chainer_npz(model: Any, path: str | Path, *, prefix: str = "", strict: bool = True) -> Any:
@@ -197,17 +202,21 @@ def load_chainer_npz(model: Any, path: str | Path, *, prefix: str = "", strict: 
     ...     fdbr.nn.load_chainer_npz(layer, path)
     Linear(weight=array([[1., 1.]], dtype=float32), bias=array([0.], dtype=float32))
     """
-    function = "load_chainer_npz"
-    parts = _parts(model)
-    like: dict[str, Any] = {}
-    for part in parts:
-        like |= part.arrays(function)
-    wanted = [Entry(i, (name,), like[name]) for i, name in enumerate(like)]
     given = {
         name.removeprefix(prefix): array
         for name, array in _members(Path(path)).items()
         if name.startswith(prefix)
     }
+    return with_weights("load_chainer_npz", model, given, strict)
+
+
+def with_weights(function: str, model: Any, given: Mapping[str, Any], strict: bool) -> Any:
+    """A model with weights by Chainer's names."""
+    parts = _parts(model)
+    like: dict[str, Any] = {}
+    for part in parts:
+        like |= part.arrays(function)
+    wanted = [Entry(i, (name,), like[name]) for i, name in enumerate(like)]
     found = dict(
         zip(
             like,

@@ -117,7 +117,7 @@ class Writer:
     def _begin(self, report: Report) -> None:
         """Look at what is there already."""
         found = [entry for entry in snapshots(self._folder) if entry.damage is None]
-        first = report.iteration + (not report.metrics)  # of a report before the first step
+        first = report.iteration
         self._entries = [entry for entry in found if entry.iteration < first]
         self._later = [entry for entry in found if entry.iteration >= first and _is_whole(entry)]
         if self._later and not self._overwrite:
