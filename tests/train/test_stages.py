@@ -1,13 +1,22 @@
 """Stages of a stream of reports."""
 
+import csv
+import errno
 import io
+import itertools
 import json
 import math
+import re
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import fdbr
 from fdbr import train
+
+EACH = train.every(iterations=1)
 
 
 class Stream:
@@ -40,10 +49,17 @@ def all_stages(folder):
         "average": train.average(),
         "log": train.log(folder / "log.jsonl"),
         "progress": train.progress(),
+        "table": train.table(),
+        "until": train.until(lambda report: False),
+        "observe": train.observe("rate", lambda report: 0.1),
+        "check_finite": train.check_finite(),
+        "parameter_statistics": train.parameter_statistics(),
+        "tensorboard": train.tensorboard(folder / "events"),
+        "stateful": train.stateful(lambda state, report: (state + 1, report), 0, name="count"),
     }
 
 
-NAMES = ["evaluate", "average", "log", "progress"]
+NAMES = list(all_stages(Path()))
 
 
 # --- pipe ---------------------------------------------------------------------------
@@ -174,13 +190,67 @@ def test_each_line_of_the_log_is_an_object(tmp_path):
     ]
 
 
-def test_the_log_is_written_line_by_line_and_appended_to(tmp_path):
+def test_the_log_is_written_line_by_line(tmp_path):
     path = tmp_path / "log.jsonl"
-    for round_ in (1, 2):
-        out = train.pipe(Stream([0.5]), train.log(path, every=train.every(iterations=1)))
+    out = train.pipe(Stream([0.5, 0.25]), train.log(path, every=EACH))
+    for count in (1, 2):
         next(out)
-        assert len(path.read_text().splitlines()) == round_
-        out.close()
+        assert len(path.read_text().splitlines()) == count
+
+
+@pytest.mark.parametrize("end", ["jsonl", "csv"])
+def test_a_run_that_begins_anew_keeps_the_file_of_the_one_before(tmp_path, end):
+    path = tmp_path / f"log.{end}"
+    list(train.pipe(Stream([0.5] * 4), train.log(path)))
+    before = path.read_text()
+    list(train.pipe(Stream([0.5] * 2), train.log(path)))
+    assert len(path.read_text()) < len(before)
+    assert (tmp_path / f"log.{end}~").read_text() == before
+
+
+@pytest.mark.parametrize("end", ["jsonl", "csv"])
+def test_lines_from_the_resumed_iteration_on_are_cut(tmp_path, end):
+    path = tmp_path / f"log.{end}"
+    stage = train.log(path, every=EACH)
+    list(train.pipe(Stream([0.5] * 5), stage))
+    whole = path.read_text()
+    path.write_text(whole + whole.splitlines()[-1][:9])  # killed within a line
+    list(train.pipe(itertools.islice(Stream([0.5] * 5), 3, None), stage))
+    assert path.read_text() == whole
+    list(train.pipe(itertools.islice(Stream([0.5] * 9), 7, None), stage))
+    assert path.read_text().startswith(whole)
+
+
+@pytest.mark.parametrize("end", ["jsonl", "csv"])
+def test_a_file_that_is_no_log_is_left_alone(tmp_path, end):
+    path = tmp_path / f"notes.{end}"
+    path.write_text("my notes\n")
+    with pytest.raises(ValueError, match=r"log: .*notes.* holds something else than a log"):
+        list(train.pipe(itertools.islice(Stream([0.5] * 5), 3, None), train.log(path)))
+    assert path.read_text() == "my notes\n"
+
+
+def test_a_table_grows_columns_for_metrics_that_come_later(tmp_path):
+    path = tmp_path / "log.csv"
+    evaluated = train.evaluate(lambda state: {"a,b": state, "nan": math.nan})
+    list(train.pipe(Stream([0.5, np.float32(0.25), 1e-9]), evaluated, train.log(path, every=EACH)))
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["loss"] for row in rows] == ["0.5", "0.25", "1e-09"]
+    assert [row["test/a,b"] for row in rows] == ["", "20.0", ""]
+    assert [row["test/nan"] for row in rows] == ["", "nan", ""]
+    assert list(rows[0])[:3] == ["iteration", "epoch", "seconds"]
+
+
+def test_a_log_that_cannot_be_written_says_which_and_why(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"fdbr\.train\.log: .*log\.jsonl cannot be written"):
+        list(train.pipe(Stream([0.5]), train.log(tmp_path / "file" / "log.jsonl")))
+    if Path("/dev/full").exists():
+        (tmp_path / "log.jsonl").symlink_to("/dev/full")
+        with pytest.raises(OSError, match=r"log\.jsonl cannot be written: No space left") as caught:
+            list(train.pipe(Stream([0.5, 0.5]), train.log(tmp_path / "log.jsonl")))
+        assert caught.value.errno == errno.ENOSPC
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float32("nan")])
@@ -233,3 +303,178 @@ def test_progress_takes_its_bar_away_when_it_is_closed(monkeypatch):
     assert not terminal.getvalue().endswith("\r")
     out.close()
     assert terminal.getvalue().endswith("\r")
+
+
+def test_progress_tells_the_rate_and_the_time_that_is_left(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    for _ in train.pipe(Stream([0.5] * 8), train.progress(every=lambda report: False)):
+        time.sleep(0.03)
+    last = terminal.getvalue().split("\r")[-3]
+    assert re.search(r"[1-7]/8 \[.*<00:0\d, .*it/s\]", last), last
+
+
+# --- table --------------------------------------------------------------------------
+
+
+def test_a_table_has_a_new_header_for_new_metrics(capsys):
+    stages = train.evaluate(lambda state: {"x": 1.0}), train.table(every=EACH)
+    list(train.pipe(Stream([0.5, math.nan, 0.1234567]), *stages))
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["epoch", "iteration", "seconds", "loss"],
+        ["0", "1", "0.1", "0.5"],
+        ["epoch", "iteration", "seconds", "loss", "test/x"],
+        ["1", "2", "0.1", "nan", "1"],
+        ["1", "3", "0.1", "0.123457"],
+    ]
+
+
+def test_a_column_that_never_comes_is_an_error_at_the_end(capsys):
+    stage = train.table(["epoch", "loss", "test/loss"])
+    with pytest.raises(ValueError, match=r"table: no report .* metric 'test/loss'; there were 'l"):
+        list(train.pipe(Stream([0.5] * 8), stage))
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    assert len(list(train.pipe(Stream([0.5] * 4), stage))) == 4  # of 8: it was ended before
+    with pytest.raises(TypeError, match="columns must be a sequence of names, not str"):
+        train.table("loss")
+
+
+# --- stages that keep something -----------------------------------------------------
+
+
+def test_two_stages_of_one_name_are_refused():
+    twice = train.average(), train.average(every=EACH)
+    with pytest.raises(ValueError, match="two stages keep their state under the name 'average'"):
+        list(train.pipe(Stream([0.5]), *twice))
+    renamed = train.average(), train.average(every=EACH, name="other")
+    (report,) = train.pipe(Stream([0.5]), *renamed)
+    assert set(report.position.kept) == {"average", "other"}
+
+
+def test_no_stage_keeps_anything_behind_one_that_saves_reports():
+    def saving(reports):
+        return (report.seal("saving") for report in reports)
+
+    assert len(list(train.pipe(Stream([0.5]), train.average(), saving, train.progress()))) == 1
+    with pytest.raises(ValueError, match="'average' keeps a state, but it stands after saving"):
+        list(train.pipe(Stream([0.5]), saving, train.average()))
+
+
+def test_what_a_stateful_stage_returns_is_checked():
+    with pytest.raises(TypeError, match=r"update of 'x' must return \(state, report\), not float"):
+        list(train.pipe(Stream([0.5]), train.stateful(lambda s, r: 0.5, name="x")))
+
+
+def test_means_weigh_batches_by_their_examples():
+    batches = train.Batches(np.arange(5.0), 2)  # the last has one example
+    reports = train.fit(lambda s, b: (s, {"mean": b.mean()}), 0, batches, epochs=1)
+    assert list(train.pipe(reports, train.average()))[-1].metrics["mean"] == 2.0
+
+
+# --- until --------------------------------------------------------------------------
+
+
+def test_a_stage_may_end_a_run_by_what_it_sees():
+    stages = (
+        train.evaluate(lambda state: {"x": state}),
+        train.until(train.early_stopping("test/x", patience=1)),
+    )
+    stream = Stream([0.5] * 8)
+    assert [r.iteration for r in train.pipe(stream, *stages)] == [1, 2, 3, 4]
+    assert stream.closed
+
+
+# --- check_finite -------------------------------------------------------------------
+
+
+def test_what_is_not_finite_is_named():
+    model = fdbr.nn.Linear.init(fdbr.random.key(0), 2, 2)
+    weight = np.where(np.eye(2) == 1, np.inf, model.weight)
+    state = (fdbr.tree.replace(model, weight=weight), math.inf, np.array(np.inf))
+    report = train.Report(3, 1, {"loss": math.nan, "a": 1.0}, state, train.Position(1, 0), 0.1)
+    with pytest.raises(FloatingPointError) as caught:
+        next(train.check_finite()(iter([report])))
+    wrong = "the metric 'loss' is nan; the state has infinity at [0].weight (2 of 4)"
+    assert f"after iteration 3, {wrong}; run the step" in str(caught.value)
+    assert "[1]" not in str(caught.value)
+    with pytest.raises(FloatingPointError, match="'loss' is nan; run the step"):
+        next(train.check_finite(of=None)(iter([report])))
+
+
+def test_a_run_whose_numbers_are_finite_goes_on():
+    assert len(list(train.pipe(Stream([0.5] * 3), train.check_finite()))) == 3
+
+
+# --- statistics ---------------------------------------------------------------------
+
+
+def test_statistics_are_those_of_numpy_eager_and_jitted(xp, to_numpy):
+    w = np.random.default_rng(0).normal(size=(3, 5))
+    w[0, :2] = 0
+    values = {"w": xp.asarray(w), "n": 3, "none": xp.asarray(np.zeros(0))}
+    for function in (train.statistics, fdbr.jit(lambda v, *a: train.statistics(v, "", (25, 50)))):
+        found = function(values, "", (25, 50))
+        named = {name.rpartition("/")[2]: float(value) for name, value in found.items()}
+        assert named == pytest.approx(
+            {
+                "mean": w.mean(), "std": w.std(), "min": w.min(), "max": w.max(),
+                "norm": np.linalg.norm(w), "zeros": 2 / 15,
+                "p25": np.percentile(w, 25), "p50": np.median(w),
+            }
+        )  # fmt: skip
+
+
+def test_statistics_of_parameters_are_metrics():
+    stage = train.parameter_statistics(lambda state: np.full(3, state), percentiles=[50])
+    out = metrics(train.pipe(Stream([0.5, 0.5]), stage))
+    assert out[0] == {"loss": 0.5}
+    assert out[1]["params/mean"] == out[1]["params/p50"] == 20.0
+    with pytest.raises(ValueError, match="percentiles lie between 0 and 100, got 101"):
+        train.parameter_statistics(percentiles=[101])
+
+
+# --- observe, tensorboard, draw_tape ------------------------------------------------
+
+
+def test_any_value_is_observed():
+    stage = train.observe("rate", lambda report: 1 / report.iteration, every=train.at(iterations=2))
+    assert metrics(train.pipe(Stream([0.5] * 3), stage))[1:] == [
+        {"loss": 0.5, "rate": 0.5},
+        {"loss": 0.5},
+    ]
+    with pytest.raises(ValueError, match="observe: loss would stand twice"):
+        list(train.pipe(Stream([0.5] * 3), train.observe("loss", lambda report: 1)))
+
+
+def test_events_are_read_back_as_they_were(tmp_path):
+    from tensorboardX.proto.event_pb2 import Event  # it is one of the tests' requirements
+
+    stage = train.tensorboard(tmp_path, every=EACH)
+    list(train.pipe(Stream([0.5, 0.25]), stage))
+    list(train.pipe(itertools.islice(Stream([0.5, 0.25]), 1, None), stage))
+    found, starts = [], []
+    for path in sorted(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns):
+        content = path.read_bytes()
+        while content:
+            length = int.from_bytes(content[:8], "little")
+            event = Event.FromString(content[12 : 12 + length])
+            content = content[16 + length :]
+            found += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
+            starts += [event.step] if event.HasField("session_log") else []
+    assert sorted(found) == [(1, "loss", 0.5), (2, "loss", 0.25), (2, "loss", 0.25)]
+    assert sorted(starts) == [1, 2]
+
+
+def test_the_tape_is_drawn_once(tmp_path):
+    path = tmp_path / "deep" / "tape.dot"
+    calls = []
+
+    def loss(state):
+        calls.append(1)
+        return fdbr.ops.exp(state)
+
+    list(train.pipe(Stream([0.5] * 3), train.draw_tape(path, loss)))
+    assert len(calls) == 1
+    assert "exp" in path.read_text()
+    list(train.pipe(Stream([0.5]), train.draw_tape(path, lambda s: fdbr.debug.draw(np.sin, s))))
+    assert "sin" in path.read_text()

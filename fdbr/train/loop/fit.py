@@ -98,7 +98,7 @@ def fit(
     3 1 7.0
     4 2 12.0
     """
-    initial = initial and resume is None and position is None and not iteration
+    resumed = resume is not None or position is not None or iteration != 0
     if resume is not None:
         state, position, iteration = _where(resume, position, iteration)
     begin = Position() if position is None else position
@@ -120,7 +120,7 @@ def fit(
         begin = Position.carrying(begin.epoch + 1, 0, begin.carried)
     trigger = None if until is None else as_trigger("fit", "until", until)
     total = _total(feed, begin, epochs, iterations, iteration)
-    plan = _Plan(step, examples, feed, epochs, iterations, total, trigger, initial)
+    plan = _Plan(step, examples, feed, epochs, iterations, total, trigger, initial, resumed)
     return _reports(plan, state, begin, iteration)
 
 
@@ -136,6 +136,7 @@ class _Plan:
     total: int | None
     until: Trigger | None
     initial: bool
+    resumed: bool
 
     def is_over(self, iteration: int, position: Position) -> bool:
         """Whether the numbers say that there is no further iteration."""
@@ -198,7 +199,7 @@ def _reports(plan: _Plan, state: Any, position: Position, iteration: int) -> Ite
     if judge.has_ended or plan.is_over(iteration, position):
         return
     with put_off() as interrupt:
-        if plan.initial:
+        if plan.initial and not plan.resumed:
             report = Report(0, 0, {}, state, Position(), 0.0, plan.total)
             ends, report = judge(report)
             yield report
@@ -213,7 +214,8 @@ def _reports(plan: _Plan, state: Any, position: Position, iteration: int) -> Ite
                 iteration += 1
                 seconds = time.perf_counter() - began
                 epoch = position.epoch + last
-                position = Position.carrying(epoch, 0 if last else done, Carried(kept, seconds))
+                carried = Carried(kept, seconds, resumed=plan.resumed)
+                position = Position.carrying(epoch, 0 if last else done, carried)
                 kept = NOTHING
                 count = plan.examples(batch)
                 report = Report(

@@ -18,7 +18,7 @@ class Carried:
     All are equal, so that positions are compared, as trees and by ``==``, without it.
     """
 
-    __slots__ = ("kept", "last", "seconds", "written")
+    __slots__ = ("kept", "last", "resumed", "seconds", "written")
 
     def __init__(
         self,
@@ -26,11 +26,13 @@ class Carried:
         seconds: float = 0.0,
         written: frozenset[str] = frozenset(),
         last: str | None = None,
+        resumed: bool = False,
     ) -> None:
         self.kept = kept
         self.seconds = seconds
         self.written = written  # by the stages that this report has gone through
         self.last = last  # the stage after which none may keep anything
+        self.resumed = resumed  # whether the run had parts before this one
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Carried
@@ -57,11 +59,11 @@ class Carried:
                 f"{self.last}, which saves what stages keep; put {self.last} last"
             )
         kept = MappingProxyType({**self.kept, name: state})
-        return Carried(kept, self.seconds, self.written | {name})
+        return Carried(kept, self.seconds, self.written | {name}, None, self.resumed)
 
     def sealed(self, stage: str) -> "Carried":
         """The same, to which no stage can add anything."""
-        return Carried(self.kept, self.seconds, self.written, stage)
+        return Carried(self.kept, self.seconds, self.written, stage, self.resumed)
 
 
 @frozen

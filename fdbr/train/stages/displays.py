@@ -1,26 +1,30 @@
 """Displays of a run on a terminal."""
 
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tqdm import tqdm
 
+from fdbr.messages import describe
 from fdbr.train.loop.reports import Report
-from fdbr.train.metrics import text
+from fdbr.train.metrics import number, text
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, closing
+from fdbr.train.stages.waiting import Awaited
 from fdbr.train.triggers.base import Condition, as_trigger
 from fdbr.train.triggers.intervals import each_epoch
 
-__all__ = ["progress"]
+__all__ = ["progress", "table"]
 
 
 def progress(every: Condition = each_epoch, name: str = "progress") -> Stage:
     """A stage that shows how far a run has come.
 
-    Some reports print a line on standard output, below which a bar runs on standard error.
-    Where standard error is no terminal, there is no bar, only the lines.
+    Some reports print a line on standard output, below which a bar runs on standard error, with
+    the iterations a second and the time that is left, if the end is known.  Where standard error
+    is no terminal, there is no bar, only the lines.
 
     Parameters
     ----------
@@ -47,9 +51,10 @@ def progress(every: Condition = each_epoch, name: str = "progress") -> Stage:
             try:
                 for report, fires in stream:
                     if bar is None:
-                        begun = report.iteration - 1
+                        begun = max(report.iteration - 1, 0)
                         bar = tqdm(total=report.total, initial=begun, disable=None, leave=False)
-                    bar.update()
+                    if report.iteration:
+                        bar.update()
                     if fires:
                         tqdm.write(_summary(report), file=sys.stdout)
                         sys.stdout.flush()
@@ -64,3 +69,94 @@ def progress(every: Condition = each_epoch, name: str = "progress") -> Stage:
 def _summary(report: Report) -> str:
     parts = [f"epoch {report.epoch}", f"iteration {report.iteration}", text(report.metrics)]
     return "  ".join([*filter(None, parts), f"{report.seconds:.1f} s"])
+
+
+def table(
+    columns: Sequence[str] | None = None, every: Condition = each_epoch, name: str = "table"
+) -> Stage:
+    """A stage that prints some reports as the rows of a table.
+
+    Parameters
+    ----------
+    columns
+        ``"epoch"``, ``"iteration"``, ``"seconds"`` and names of metrics, in the order in which
+        they are to be printed; by default those three and all metrics, with a new header when
+        there are others.  A metric that a report does not have leaves its place empty.
+    every
+        Which reports; by default the last of each epoch.
+    name
+        That of the stage, under which it keeps what its trigger keeps.
+
+    Returns
+    -------
+    stage
+        Raises TypeError if a metric to be printed is not a single number; at the end of a run,
+        ValueError if none of the rows had a metric that is a column.
+
+    Raises
+    ------
+    TypeError
+        If ``columns`` are no texts.
+
+    >>> from fdbr import train
+    >>> reports = [
+    ...     train.Report(i, i, {"loss": 1 / i}, None, train.Position(i, 0), float(i))
+    ...     for i in range(1, 4)
+    ... ]
+    >>> _ = list(train.table(["epoch", "loss"])(iter(reports)))
+    epoch  loss
+    1      1
+    2      0.5
+    3      0.333333
+    """
+    trigger = as_trigger("table", "every", every)
+    if columns is not None:
+        _check_columns(columns)
+
+    def stage(reports: Iterator[Report]) -> Iterator[Report]:
+        awaited = Awaited("table", [c for c in columns or () if c not in _PLACES])
+        shown: list[str] = []
+        with closing(due(reports, trigger, name=name)) as stream:
+            for report, fires in stream:
+                if fires:
+                    awaited.see(report)
+                    wanted = [*_PLACES, *report.metrics] if columns is None else list(columns)
+                    if not shown or not set(wanted) <= set(shown):
+                        shown = wanted
+                        print(_row(shown, shown))
+                    print(_row(shown, [_cell(report, column) for column in shown]), flush=True)
+                yield report
+            awaited.check()
+
+    return stage
+
+
+_PLACES = ("epoch", "iteration", "seconds")
+_WIDTH = 10  # of a column, at least: that of the longest number
+
+
+def _check_columns(columns: Any) -> None:
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise TypeError(
+            f"fdbr.train.table: columns must be a sequence of names, not {describe(columns)}"
+        )
+    for column in columns:
+        if not isinstance(column, str):
+            raise TypeError(f"fdbr.train.table: a column is a name, not {describe(column)}")
+
+
+def _row(columns: list[str], cells: list[str]) -> str:
+    widths = [len(c) if c in ("epoch", "iteration") else max(len(c), _WIDTH) for c in columns]
+    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def _cell(report: Report, column: str) -> str:
+    if column in ("epoch", "iteration"):
+        return str(getattr(report, column))
+    if column == "seconds":
+        return f"{report.seconds:.1f}"
+    if column not in report.metrics:
+        return ""
+    value = number(column, report.metrics[column])
+    return f"{value:.6g}" if math.isfinite(value) else str(value)

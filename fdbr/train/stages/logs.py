@@ -1,27 +1,45 @@
-"""Logs: files of what the reports say."""
+"""Logs: a line of a file for a report, in JSON or CSV."""
 
-import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from fdbr.messages import describe
 from fdbr.train.loop.reports import Report
-from fdbr.train.metrics import numbers
+from fdbr.train.stages.csv_lines import CsvLines
+from fdbr.train.stages.json_lines import JsonLines
 from fdbr.train.stages.keeping import due
-from fdbr.train.stages.piping import Stage, check_new, closing
+from fdbr.train.stages.piping import Stage, closing
 from fdbr.train.triggers.base import Condition, as_trigger
 from fdbr.train.triggers.intervals import each_epoch
 
 __all__ = ["log"]
 
 
-def log(path: str | Path, every: Condition = each_epoch, name: str = "log") -> Stage:
-    """A stage that appends some reports to a file, each as a line of JSON.
+class _Lines(Protocol):
+    """A file of lines."""
 
-    A line is an object of ``iteration``, ``epoch``, ``seconds`` and the metrics.  It is in the
-    file as soon as its report comes out of the stage.  JSON has no NaN and no infinity: both are
-    written as ``null``.
+    def cut(self, first: Report) -> None:
+        """Leave out the lines from a report on."""
+        ...
+
+    def write(self, report: Report) -> None:
+        """Write a line."""
+        ...
+
+
+def log(path: str | Path, every: Condition = each_epoch, name: str = "log") -> Stage:
+    """A stage that writes some reports to a file, each as a line.
+
+    A line has ``iteration``, ``epoch``, ``seconds`` and the metrics.  It is in the file as soon as
+    its report comes out of the stage.  Each line is an object of JSON; or, if the name of the file
+    ends in ``.csv``, a row under a header, which becomes wider when a metric comes that has no
+    column yet.  JSON has no NaN and no infinity: both are written as ``null``.
+
+    Each iteration is in the file once.  A resumed run goes on after the line of the iteration at
+    which it begins: lines of later ones, which a killed part had written after its last snapshot,
+    are cut.  A run that begins anew begins the file anew, and keeps the one that was there under
+    its name with a ``~`` at the end.
 
     Parameters
     ----------
@@ -35,8 +53,9 @@ def log(path: str | Path, every: Condition = each_epoch, name: str = "log") -> S
     Returns
     -------
     stage
-        Raises OSError if the file cannot be written, ValueError if a metric has the name of
-        another entry, TypeError if a metric is not a single number.
+        Raises OSError if the file cannot be written, ValueError if it is none that this stage has
+        written or if a metric has the name of another entry, TypeError if a metric is not a
+        single number.
 
     >>> import tempfile, pathlib
     >>> from fdbr import train
@@ -47,30 +66,33 @@ def log(path: str | Path, every: Condition = each_epoch, name: str = "log") -> S
     ...     print(path.read_text(), end="")
     {"iteration": 1, "epoch": 1, "seconds": 0.25, "loss": 0.5}
     """
-    target = Path(path)
-
     trigger = as_trigger("log", "every", every)
+    if not isinstance(path, str | Path) or not str(path):
+        raise TypeError(f"fdbr.train.log: path must be that of a file, not {describe(path)}")
+    target = Path(path)
+    kind = CsvLines if target.suffix.lower() == ".csv" else JsonLines
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:
         with closing(due(reports, trigger, name=name)) as stream:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("a", encoding="utf-8") as file:
-                for report, fires in stream:
-                    if fires:
-                        file.write(_line(report))
-                        file.flush()
-                    yield report
+            lines: _Lines | None = None
+            for report, fires in stream:
+                if lines is None:
+                    lines = kind(target)
+                    _writing(target, lines.cut, report)
+                if fires:
+                    _writing(target, lines.write, report)
+                yield report
 
     return stage
 
 
-def _line(report: Report) -> str:
-    entry: dict[str, Any] = {
-        "iteration": report.iteration,
-        "epoch": report.epoch,
-        "seconds": round(report.seconds, 6),
-    }
-    check_new("log", report.metrics, entry)
-    for name, value in numbers(report.metrics).items():
-        entry[name] = value if math.isfinite(value) else None
-    return json.dumps(entry, allow_nan=False) + "\n"
+def _writing(path: Path, write: Any, *args: Any) -> None:
+    """Write; an error of the system names the stage and the file."""
+    try:
+        write(*args)
+    except OSError as error:
+        raise type(error)(
+            error.errno,
+            f"fdbr.train.log: {path} cannot be written: {error.strerror or error}; the lines "
+            "before are in it",
+        ) from error

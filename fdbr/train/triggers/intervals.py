@@ -7,7 +7,7 @@ from fdbr.messages import describe, integer
 from fdbr.train.loop.reports import Report
 from fdbr.train.triggers.base import Condition, Trigger, as_trigger, stateless
 
-__all__ = ["at", "each_epoch", "every", "once", "within"]
+__all__ = ["at", "each_epoch", "each_iteration", "every", "once", "within"]
 
 
 def every(
@@ -221,3 +221,6 @@ def _listed(given: dict[str, Any]) -> str:
 
 each_epoch = every(epochs=1)
 """The last report of each epoch: when most stages are due."""
+
+each_iteration = every(iterations=1)
+"""Every report."""
