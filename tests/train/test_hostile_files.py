@@ -205,3 +205,12 @@ def test_a_full_disk_is_said_to_be_one_and_leaves_what_was_there(tmp_path, funct
     else:
         assert train.resume(path, small).iteration == 2
         assert len(list(path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"dict":[]}', '{"array":[3]}', "[" * 10_000])
+def test_a_tree_that_looks_like_a_snapshot_is_none(tmp_path, text):
+    path = tmp_path / "snapshot-0000000001.safetensors"
+    train.save(path, {"report": text, "arrays": [], "state": 0.0})
+    with pytest.raises(ValueError, match="no snapshot of a run"):
+        train.resume(tmp_path, like=0.0)
+    assert "no snapshot of a run" in train.snapshots(tmp_path)[0].damage

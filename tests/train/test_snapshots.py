@@ -1,8 +1,10 @@
 """Trees in files: what is read is what was written, and nothing else is read."""
 
+import collections
 import json
 import os
 import types
+import typing
 
 import attrs
 import hypothesis.strategies as st
@@ -292,3 +294,53 @@ def test_a_model_goes_on_where_it_was(tmp_path):
     train.save(tmp_path / "a", state)
     fresh = nn.Linear.init(fdbr.random.key(1), 3, 2)
     assert train.load(tmp_path / "a", like=(fresh, optimizer.init(fresh))) == state
+
+
+class Moments(typing.NamedTuple):
+    mu: object
+    count: object
+
+
+@fdbr.frozen
+class Everything:
+    weights: object
+    running: object = fdbr.buffer()
+    axis: int = fdbr.static(default=-1)
+    act: object = fdbr.static(default=np.tanh)
+
+
+def test_a_state_may_be_made_of_anything_that_states_are_made_of(tmp_path, xp):
+    key = fdbr.random.key(3)
+    grid = np.arange(12.0).reshape(3, 4)
+    state = (
+        Everything({"w": xp.asarray(grid), "b": None}, [xp.asarray(np.zeros(()))], axis=1),
+        Moments(mu=(grid.T, grid[:, ::2], grid[::-1], np.broadcast_to(1.5, (2, 3))), count=7),
+        collections.OrderedDict(b=np.zeros((0, 3), "complex64"), a=np.array(2 + 1j)),
+        collections.defaultdict(
+            list, key=key, word="ü", yes=True, none=None, far=-1e300, big=2**80
+        ),
+        collections.deque([np.float32(2.5), np.bool_(True), ml_dtypes.bfloat16(1.5)]),
+        {
+            "empty": {},
+            "nothing": (),
+            "bits": np.ones(3, ml_dtypes.bfloat16),
+            3: np.int8(4),
+            (1, 2): 1,
+        },
+    )
+    train.save(tmp_path / "a", state)
+    found = train.load(tmp_path / "a", like=state)
+    assert tree.structure(found) == tree.structure(state)
+    assert type(found[0].weights["w"]) is type(xp.asarray(grid))
+    host = fdbr.backend.to_numpy
+    for ours, theirs in zip(tree.leaves(found), tree.leaves(state), strict=True):
+        if hasattr(theirs, "shape"):
+            ours, theirs = host(ours), host(theirs)
+            assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+            assert ours.tobytes() == theirs.tobytes()
+        else:
+            assert alike(ours, theirs)
+    with pytest.raises(ValueError, match=r"differ: \[0\]\.axis \(file: 1, like: -1\)"):
+        train.load(tmp_path / "a", like=(tree.replace(state[0], axis=-1), *state[1:]))
+    with pytest.raises(ValueError, match=r"differ: \[0\]\.act \(file: tanh, like: sin\)"):
+        train.load(tmp_path / "a", like=(tree.replace(state[0], act=np.sin), *state[1:]))

@@ -51,7 +51,7 @@ class OtherVersionError(DamagedError):
 
 @attrs.frozen
 class Header:
-    """What is in a file.
+    """The contents of a file, as its header lists them.
 
     Attributes
     ----------

@@ -79,7 +79,7 @@ class Expected:
 
     @classmethod
     def like(cls, function: str, tree: Any) -> "Expected":
-        """What a tree says; ``function`` is the one that messages name."""
+        """The expectation that a tree stands for; ``function`` is the one that messages name."""
         leaves = [(_expected(function, path, leaf), leaf) for path, leaf in leaves_of(tree)]
         return cls(tree, leaves, static_fields(tree))
 

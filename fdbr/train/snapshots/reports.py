@@ -50,9 +50,20 @@ def read_report(function: str, path: Path, like: Any) -> Report:
     ]
     expected = Expected.like(function, {_TEXT: "", _ARRAYS: arrays, _STATE: like})
     found = read(function, path, expected)
-    fields = unpacked(found[_TEXT], found[_ARRAYS])
+    fields = _unpacked(function, path, found[_TEXT], found[_ARRAYS])
     given = {name: fields[name] for name in _PLAIN}
     return Report(**given, position=Position(**fields["position"]), state=found[_STATE])
+
+
+def _unpacked(function: str, path: Path, text: str, arrays: list[Any] | None) -> dict[str, Any]:
+    """The fields of a report; a `DamagedError` if the text is that of something else."""
+    try:
+        fields: dict[str, Any] = unpacked(text, arrays)
+        if {*_PLAIN, "position"} <= set(fields):
+            return fields
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+        pass
+    raise _no_snapshot(function, path)
 
 
 def summary(function: str, path: Path) -> dict[str, Any]:
@@ -63,15 +74,19 @@ def summary(function: str, path: Path) -> dict[str, Any]:
     DamagedError
         If its header is none of a snapshot.
     """
-    fields: dict[str, Any] = unpacked(_text(function, path, header_of(function, path)), None)
-    return fields
+    text = _text(function, path, header_of(function, path))
+    return _unpacked(function, path, text, None)
 
 
 def _text(function: str, path: Path, header: Header) -> str:
-    text = next((leaf.value for leaf in header.leaves if leaf.path == f"[{_TEXT!r}]"), None)
-    if text is None:
-        raise DamagedError(
-            f"fdbr.train.{function}: {path} is a file of train.save, but no snapshot of a run; "
-            "read it with train.load"
-        )
-    return text
+    for leaf in header.leaves:
+        if leaf.path == f"[{_TEXT!r}]" and leaf.kind == "str":
+            return leaf.value
+    raise _no_snapshot(function, path)
+
+
+def _no_snapshot(function: str, path: Path) -> DamagedError:
+    return DamagedError(
+        f"fdbr.train.{function}: {path} is a file of train.save, but no snapshot of a run; read "
+        "it with train.load"
+    )

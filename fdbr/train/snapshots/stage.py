@@ -11,7 +11,7 @@ from fdbr.train.snapshots.folder import Retention
 from fdbr.train.snapshots.writer import Writer, opened
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, closing, named
-from fdbr.train.triggers.base import Condition, as_trigger
+from fdbr.train.triggers.base import Condition, Trigger, as_trigger
 from fdbr.train.triggers.intervals import each_epoch
 
 __all__ = ["snapshot"]
@@ -101,22 +101,23 @@ def snapshot(
         raise ValueError(f"fdbr.train.snapshot: mode must be 'min' or 'max', got {mode!r}")
     name = named("snapshot", name)
     trigger = as_trigger("snapshot", "every", every)
-    lasting = as_trigger("snapshot", "keep_every", keep_every or _never)
+    lasting = None if keep_every is None else as_trigger("snapshot", "keep_every", keep_every)
     path = Path(os.fspath(folder))
     retention = Retention(keep, best, mode)
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:
         permanent = False
 
-        def noted() -> Iterator[Report]:
+        def noted(lasting: Trigger) -> Iterator[Report]:
             nonlocal permanent
             with closing(due(reports, lasting, name=f"{name}/keep_every")) as stream:
                 for report, lasts in stream:
                     permanent = lasts
                     yield report
 
+        source = reports if lasting is None else noted(lasting)
         with (
-            closing(due(noted(), trigger, name=name)) as stream,
+            closing(due(source, trigger, name=name)) as stream,
             opened(path) as unfinished,
             Background(background) as work,
         ):
@@ -136,7 +137,3 @@ def snapshot(
             writer.finish(unsaved if final else None)
 
     return stage
-
-
-def _never(report: Report) -> bool:
-    return False
