@@ -74,7 +74,8 @@ def _wrappers() -> dict[str, Any]:
 
 def _run(transformation: Any, holes: bool) -> dict[str, Any]:
     params = {name: jnp.asarray(p) for name, p in parameters().items()}
-    state, found = transformation.init(params), {"w": [], "b": []}
+    found: dict[str, list[Any]] = {"w": [], "b": []}
+    state = transformation.init(params)
     extra = optax.with_extra_args_support
     update = getattr(transformation, "gradient_transformation", lambda: transformation)()
     update = extra(update).update

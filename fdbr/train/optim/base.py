@@ -124,7 +124,7 @@ def chain(*transformations: Optimizer) -> Optimizer:
     {'w': array([-0.5, -0.5])}
     """
     for position, part in enumerate(transformations):
-        if not isinstance(part, Optimizer):
+        if not all(callable(getattr(part, name, None)) for name in ("init", "update")):
             raise TypeError(
                 f"fdbr.train.optim.chain: transformation {position} is a {type(part).__name__}, "
                 "no Optimizer; give what optim.sgd(…), optim.trace(…) and so on return"

@@ -82,6 +82,17 @@ class Schedule:
     def __pow__(self, other: Any) -> "Schedule":
         return _joined(operator.pow, self, other)
 
+    def clip(self, min: float | None = None, max: float | None = None) -> "Schedule":
+        """The same, brought into ``[min, max]``; a bound of `None` is none.
+
+        >>> from fdbr.train import optim
+        >>> optim.exponential_decay(1.0, 1, 0.5).clip(0.2)(9)
+        0.2
+        """
+        low = -math.inf if min is None else number("Schedule.clip", "min", min)
+        high = math.inf if max is None else number("Schedule.clip", "max", max)
+        return Schedule(lambda count: clipped(self.function(count), low, high))
+
     def __neg__(self) -> "Schedule":
         return Schedule(lambda count: -self.function(count))
 
