@@ -118,7 +118,8 @@ def _plan(
         total = -(-inner // (PANEL * width(outs)))
         rows = outer * total
     plan.divide(False, rows, x.size // rows, 1)
-    if across and rows < 2 * thread_count() and x.size >= _MANY:
+    plain = all(out.op == "reduced" and out.args[0].op == "operand" for out in outs)
+    if across and rows < (2 * thread_count() if plain else 1) and x.size >= _MANY:
         raise InexpressibleError("work that cannot be divided")
     plan.lengths = outer, middle, inner, total
     return plan

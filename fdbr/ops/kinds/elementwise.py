@@ -19,6 +19,8 @@ __all__ = ["elementwise"]
 
 _array = np.ndarray
 
+_SUMMED = 8  # times as small as `LEAST` are arrays that kernels multiply and add up in one
+
 
 def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: Any) -> Declaration:
     """Declare an operation that acts on each element alone, with NumPy's broadcasting.
@@ -60,7 +62,7 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
                     total = term if total is None else total + term
             return match(total, out)
 
-        value = evaluated(value, heavy is True)
+        value = evaluated(value, heavy is True, bool(facts.get("compound")))
         function = operation(
             value, "elementwise", rules, forward, aligned, elementwise=True, **facts
         )
@@ -196,7 +198,7 @@ def _brought(
 
 
 def _is_large(value: Any) -> bool:
-    return type(value) is _array and value.nbytes >= kernels.LEAST
+    return type(value) is _array and value.nbytes * _SUMMED >= kernels.LEAST
 
 
 def _only_pull(partial: Function, heavy: bool, fixed: frozenset[int]) -> Function:

@@ -40,6 +40,8 @@ __all__ = [
 ]
 
 LARGE = 1 << 18  # bytes from which on memory is saved
+_ROWS = 16  # times as small as `LEAST` is what kernels reduce along rows in several steps
+_STEPS = 8  # the same, of several steps on each element, or one that takes long
 _LONG = 1 << 21  # bytes from which on operations that take long are divided among threads
 _SHARE = 1 << 20  # bytes of a piece for a thread
 _PIECES = 8  # to save memory
@@ -70,16 +72,18 @@ def _in_a_row(*arrays: Any) -> Any:
 # --- by kernels, or divided among threads ---------------------------------------------
 
 
-def evaluated(value: Function, heavy: bool) -> Function:
+def evaluated(value: Function, heavy: bool, several: bool) -> Function:
     """The value of an elementwise operation, of large arrays by a kernel.
 
-    What no kernel can do is divided among threads, if it is heavy.
+    What no kernel can do is divided among threads, if it is heavy.  Of heavy operations, and those
+    of ``several`` steps, arrays are large sooner.
     """
+    times = _STEPS if heavy or several else 1
     if len(inspect.signature(value).parameters) == 2:  # the usual cases without packing
 
         @functools.wraps(value)
         def of_one(xp: Any, x: Any) -> Any:
-            if type(x) is _array and x.nbytes >= LEAST:
+            if type(x) is _array and x.nbytes * times >= LEAST:
                 return _of_large(value, heavy, (x,), {})
             return value(xp, x)
 
@@ -89,8 +93,8 @@ def evaluated(value: Function, heavy: bool) -> Function:
 
         @functools.wraps(value)
         def of_two(xp: Any, x: Any, y: Any) -> Any:
-            if (type(x) is _array and x.nbytes >= LEAST and xp is np) or (
-                type(y) is _array and y.nbytes >= LEAST and xp is np
+            if (type(x) is _array and x.nbytes * times >= LEAST and xp is np) or (
+                type(y) is _array and y.nbytes * times >= LEAST and xp is np
             ):
                 return _of_large(value, heavy, (x, y), {})
             return value(xp, x, y)
@@ -100,7 +104,7 @@ def evaluated(value: Function, heavy: bool) -> Function:
     @functools.wraps(value)
     def of_all(xp: Any, *operands: Any, **params: Any) -> Any:
         for x in operands:
-            if type(x) is _array and x.nbytes >= LEAST and xp is np:
+            if type(x) is _array and x.nbytes * times >= LEAST and xp is np:
                 return _of_large(value, heavy, operands, params)
         return value(xp, *operands, **params)
 
@@ -156,7 +160,7 @@ def along_rows(value: Function) -> Function:
 
     @functools.wraps(value)
     def of_any(xp: Any, x: Any, *, axes: tuple[int, ...], **params: Any) -> Any:
-        if type(x) is not _array or x.nbytes < LEAST:
+        if type(x) is not _array or x.nbytes * _ROWS < LEAST:
             return value(xp, x, axes=axes, **params)
 
         def of_rows(axes: tuple[int, ...], x: Any) -> Any:
@@ -175,7 +179,7 @@ def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = No
     anew for each call needs a name.
     """
     x = operands[0]
-    if any(type(v) is not _array for v in operands) or x.nbytes < LEAST:
+    if any(type(v) is not _array for v in operands) or x.nbytes * _ROWS < LEAST:
         return function(axes, *operands)
     found = kernels.reduced(name or function, functools.partial(function, (1,)), axes, operands)
     if found is not None:
@@ -228,7 +232,7 @@ def multiplied(
 
     ``fixed`` are the places of what was saved and is no operand: a kernel holds for that alone.
     """
-    if type(ct) is not _array or ct.nbytes < LEAST:
+    if type(ct) is not _array or ct.nbytes * (_STEPS if heavy else 1) < LEAST:
         return ct * partial(*saved)
     found = _by_kernel(ct, partial, saved, fixed)
     if found is not None:
