@@ -2,8 +2,9 @@
 
 import inspect
 
+import numpy as np
 import pytest
-from tables import check_row, reasons, rows, table
+from tables import check_row, reasons, resolved, rows, table
 
 from fdbr import ops
 
@@ -39,22 +40,29 @@ KEYWORDS = {
     "celu": "alpha",
     "conv": "weight bias stride padding dilation groups",
     "conv_transpose": "weight bias stride padding output_padding groups dilation",
+    "cosine_similarity": "dim eps",
     "cross_entropy": "weight ignore_index reduction label_smoothing",
     "ctc_loss": "input_lengths target_lengths blank reduction zero_infinity",
     "elu": "alpha",
     "fold": "output_size kernel_size dilation padding stride",
     "gelu": "approximate",
+    "glu": "dim",
     "grid_sample": "grid mode padding_mode align_corners",
+    "gumbel_softmax": "tau hard dim",
     "hard_tanh": "min_val max_val",
     "huber_loss": "reduction delta weight",
     "interpolate": "size scale_factor mode align_corners antialias",
     "leaky_relu": "negative_slope",
+    "log_softmax": "dim",
     "max_pool": "kernel_size stride padding dilation ceil_mode return_indices",
     "nll_loss": "weight ignore_index reduction",
-    "normalize": "p eps",
+    "normalize": "p eps dim",
+    "pairwise_distance": "p eps keepdim",
     "pixel_shuffle": "upscale_factor",
     "scaled_dot_product_attention": "attn_mask dropout_p is_causal scale enable_gqa",
     "smooth_l1_loss": "reduction beta",
+    "softmax": "dim",
+    "softmin": "dim",
     "softplus": "beta threshold",
     "triplet_margin_loss": "margin p eps swap reduction",
     "unfold": "kernel_size dilation padding stride",
@@ -72,6 +80,40 @@ def test_rows_of_functions_that_take_their_arguments_otherwise_say_so():
     named = {name: row for name, row in functions.items() if isinstance(row, dict)}
     for name in ("batch_norm", "embedding", "instance_norm", "layer_norm", "pad", "rms_norm"):
         assert "differs" in named[name]
+
+
+OPERANDS = set(
+    "input1 input2 target targets log_probs var x1 x2 anchor positive negative weight bias "
+    "logits tensor".split()
+)
+"""What has a place here, and no name."""
+
+
+def test_every_other_argument_of_pytorchs_functions_has_its_name_or_the_row_says_why_not():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    refused = {}
+    for name, row in table("from-pytorch")["torch.nn.functional"].items():
+        theirs = getattr(torch.nn.functional, name, None)
+        if not isinstance(row, str) or not inspect.isfunction(theirs):
+            continue
+        ours = inspect.signature(resolved(row)).parameters
+        free = {"input", "inplace", "out", "size_average", "reduce", "args", "kwargs"} | OPERANDS
+        missing = set(inspect.signature(theirs).parameters) - ours.keys() - free
+        refused |= {name: missing} if missing else {}
+    assert not refused
+
+
+def test_an_axis_is_called_dim_too():
+    x = np.arange(6.0).reshape(2, 3)
+    for f in (ops.softmax, ops.log_softmax, ops.softmin, ops.normalize):
+        np.testing.assert_array_equal(f(x, dim=0), f(x, axis=0))
+        with pytest.raises(ValueError, match="axis=-2 and dim=0 are two names"):
+            f(x, axis=-2, dim=0)
+    np.testing.assert_array_equal(ops.glu(x, dim=0), ops.glu(x, axis=0))
+    np.testing.assert_array_equal(
+        ops.cosine_similarity(x, x + 1, dim=0), ops.cosine_similarity(x, x + 1, axis=0)
+    )
+    assert ops.pairwise_distance(x, x, keepdim=True).shape == (2, 1)
 
 
 def test_losses_lead_to_losses():

@@ -5,7 +5,7 @@ from typing import Any
 
 from numpy.exceptions import AxisError
 
-__all__ = ["normalize_axes", "normalize_axis"]
+__all__ = ["either_axis", "normalize_axes", "normalize_axis"]
 
 _every = [tuple(range(ndim)) for ndim in range(9)]
 
@@ -17,6 +17,17 @@ def normalize_axis(axis: Any, ndim: int, name: str) -> int:
         # It is a ValueError and an IndexError: the standard asks now for the one, now the other.
         raise AxisError(f"fdbr.ops.{name}: axis {number} is out of range for {ndim} dimensions")
     return number % ndim
+
+
+def either_axis(name: str, axis: Any, dim: Any, usual: Any = -1) -> Any:
+    """An axis, which PyTorch calls ``dim``; ``usual`` is what it is where neither is given."""
+    if dim is None:
+        return axis
+    if axis != usual:
+        raise ValueError(
+            f"fdbr.ops.{name}: axis={axis} and dim={dim} are two names of one argument; give one"
+        )
+    return dim
 
 
 def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:

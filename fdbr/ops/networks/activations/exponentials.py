@@ -8,7 +8,7 @@ import numpy as np
 
 from fdbr.backend import Array, array_module
 from fdbr.floats import dtype_kind
-from fdbr.ops.axes import normalize_axes
+from fdbr.ops.axes import either_axis, normalize_axes
 from fdbr.ops.creation import floating
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import clipped
@@ -92,8 +92,17 @@ def _softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
 
 
 @in_single
-def softmax(x: Array, /, *, axis: int | tuple[int, ...] = -1) -> Any:
+def softmax(
+    x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
+) -> Any:
     """The normalised exponentials ``exp(x) / sum(exp(x))`` along an axis.
+
+    Parameters
+    ----------
+    x
+        Real numbers.
+    axis, dim
+        The axis, or several of them as one; the second is PyTorch's name for it.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -101,7 +110,7 @@ def softmax(x: Array, /, *, axis: int | tuple[int, ...] = -1) -> Any:
     array([0.5, 0.5])
     """
     x = floating(x)
-    return _softmax(x, axes=normalize_axes(axis, x.ndim, "softmax"))
+    return _softmax(x, axes=normalize_axes(either_axis("softmax", axis, dim), x.ndim, "softmax"))
 
 
 def _log_push(t: Any, out: Any, axes: tuple[int, ...]) -> Any:
@@ -125,8 +134,17 @@ def _log_softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
 
 
 @in_single
-def log_softmax(x: Array, /, *, axis: int | tuple[int, ...] = -1) -> Any:
+def log_softmax(
+    x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
+) -> Any:
     """The logarithm of `softmax`, without overflow or loss of small values.
+
+    Parameters
+    ----------
+    x
+        Real numbers.
+    axis, dim
+        The axis, or several of them as one; the second is PyTorch's name for it.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -134,7 +152,9 @@ def log_softmax(x: Array, /, *, axis: int | tuple[int, ...] = -1) -> Any:
     array([-0.69314718, -0.69314718])
     """
     x = floating(x)
-    return _log_softmax(x, axes=normalize_axes(axis, x.ndim, "log_softmax"))
+    return _log_softmax(
+        x, axes=normalize_axes(either_axis("log_softmax", axis, dim), x.ndim, "log_softmax")
+    )
 
 
 def _shares(x: Any, out: Any, axes: tuple[int, ...]) -> Any:

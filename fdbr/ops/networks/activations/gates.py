@@ -5,7 +5,7 @@ from typing import Any
 
 from fdbr.backend import Array
 from fdbr.messages import describe, integer
-from fdbr.ops.axes import normalize_axis
+from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import astype, in_single, is_traced
 from fdbr.ops.elementwise.arithmetic import clipped, hypot, minimum, sqrt
@@ -41,7 +41,7 @@ def _gated(xp: Any, x: Array, gate: Array) -> Array:
     return x * (sigmoid(gate) if is_traced(gate) else sigmoid.primitive.value(xp, gate))
 
 
-def glu(x: Array, /, *, axis: int = -1) -> Any:
+def glu(x: Array, /, *, axis: int = -1, dim: int | None = None) -> Any:
     """One half of an axis times the `sigmoid` of the other.
 
     Dauphin, Fan, Auli & Grangier, *Language modeling with gated convolutional networks*, ICML
@@ -51,8 +51,8 @@ def glu(x: Array, /, *, axis: int = -1) -> Any:
     ----------
     x
         An array whose ``axis`` is of even length.
-    axis
-        The axis that is divided; in the result it is half as long.
+    axis, dim
+        The axis that is divided; in the result it is half as long.  (The second is PyTorch's name.)
 
     Raises
     ------
@@ -65,6 +65,7 @@ def glu(x: Array, /, *, axis: int = -1) -> Any:
     array([1.5])
     """
     x = floating(x)
+    axis = either_axis("glu", axis, dim)
     place = normalize_axis(axis, x.ndim, "glu")
     half, odd = divmod(x.shape[place], 2)
     if odd:
@@ -134,15 +135,24 @@ def maxout(x: Array, /, pool_size: int, *, axis: int = 1) -> Any:
     return max(reshape(x, shape), axis=place + 1)
 
 
-def softmin(x: Array, /, *, axis: int | tuple[int, ...] = -1) -> Any:
+def softmin(
+    x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
+) -> Any:
     """The `softmax` of ``-x``.
+
+    Parameters
+    ----------
+    x
+        Real numbers.
+    axis, dim
+        The axis, or several of them as one; the second is PyTorch's name for it.
 
     >>> import numpy as np
     >>> from fdbr import ops
     >>> ops.softmin(np.array([0.0, 0.0]))
     array([0.5, 0.5])
     """
-    return softmax(-floating(x), axis=axis)
+    return softmax(-floating(x), axis=either_axis("softmin", axis, dim))
 
 
 @in_single

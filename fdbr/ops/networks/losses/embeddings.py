@@ -5,7 +5,7 @@ from typing import Any
 
 from fdbr.backend import Array, where_it_lies
 from fdbr.messages import describe
-from fdbr.ops.axes import normalize_axis
+from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.creation import asarray
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
@@ -52,15 +52,23 @@ def _rows(name: str, least: int = 1, **operands: Any) -> list[Any]:
 
 
 @in_single
-def cosine_similarity(x: Array, y: Array, /, *, axis: int | None = None, eps: float = 1e-8) -> Any:
+def cosine_similarity(
+    x: Array,
+    y: Array,
+    /,
+    *,
+    axis: int | None = None,
+    eps: float = 1e-8,
+    dim: int | None = None,
+) -> Any:
     """The cosine of the angle between vectors: their product by that of their lengths.
 
     Parameters
     ----------
     x, y
         Vectors along ``axis``, floating; the shapes broadcast.
-    axis
-        By default the second one, as in PyTorch, or the only one.
+    axis, dim
+        By default the second one, as in PyTorch, whose name is ``dim``, or the only one.
     eps
         The least length that is divided by.
 
@@ -86,6 +94,7 @@ def cosine_similarity(x: Array, y: Array, /, *, axis: int | None = None, eps: fl
     ndim = len(shape)
     if not ndim:
         raise ValueError("fdbr.ops.cosine_similarity: x and y are numbers; give arrays of vectors")
+    axis = either_axis("cosine_similarity", axis, dim, None)
     axis = min(1, ndim - 1) if axis is None else axis
     axis = normalize_axis(axis, ndim, "cosine_similarity") - ndim
     if any(v.ndim < -axis or v.shape[axis] != shape[axis] for v in (x, y)):
@@ -101,7 +110,14 @@ def _distance(x: Any, y: Any, p: float, eps: float, keepdims: bool = False) -> A
 
 @in_single
 def pairwise_distance(
-    x: Array, y: Array, /, *, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False
+    x: Array,
+    y: Array,
+    /,
+    *,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    keepdims: bool = False,
+    keepdim: bool = False,
 ) -> Any:
     """The ``p``-norm of ``x - y + eps`` along the last axis.
 
@@ -113,8 +129,8 @@ def pairwise_distance(
         The order of the norm.
     eps
         What is added to the differences, so that there is a derivative.
-    keepdims
-        Whether the last axis stays, with length 1.
+    keepdims, keepdim
+        Whether the last axis stays, with length 1; the second is PyTorch's name for it.
 
     Raises
     ------
@@ -131,7 +147,7 @@ def pairwise_distance(
     x, y = floats_of("pairwise_distance", x=x, y=y)
     if not broadcast_shapes("pairwise_distance", x.shape, y.shape):
         raise ValueError("fdbr.ops.pairwise_distance: x and y are numbers; give arrays of vectors")
-    return _distance(x, y, p, eps, keepdims)
+    return _distance(x, y, p, eps, keepdims or keepdim)
 
 
 # --- pairs --------------------------------------------------------------------------

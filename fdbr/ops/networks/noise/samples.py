@@ -8,7 +8,7 @@ import numpy as np
 from fdbr.backend import Array
 from fdbr.core import stop_gradient
 from fdbr.messages import describe
-from fdbr.ops.axes import normalize_axis
+from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.creation import floating
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
@@ -308,7 +308,14 @@ def gaussian(mean: Array, ln_var: Array, /, *, key: Any) -> Any:
 
 
 def gumbel_softmax(
-    logits: Array, /, tau: float = 1.0, *, hard: bool = False, axis: int = -1, key: Any
+    logits: Array,
+    /,
+    tau: float = 1.0,
+    *,
+    hard: bool = False,
+    axis: int = -1,
+    dim: int | None = None,
+    key: Any,
 ) -> Any:
     """A sample of a class as probabilities: the `softmax` of logits and Gumbel noise.
 
@@ -322,8 +329,8 @@ def gumbel_softmax(
         The temperature: towards 0 samples are one-hot.  (PyTorch's default; Chainer's is 0.1.)
     hard
         Whether the sample is one-hot, with the derivative of the soft one ("straight through").
-    axis
-        The axis of the classes.  (PyTorch's default; Chainer's is 1.)
+    axis, dim
+        The axis of the classes.  (PyTorch's default and its name; Chainer's is 1.)
     key
         A key of `fdbr.random`.
 
@@ -342,7 +349,7 @@ def gumbel_softmax(
     logits = floating(logits)
     if not hasattr(tau, "shape") and not tau > 0:
         raise ValueError(f"fdbr.ops.gumbel_softmax: tau must be positive, got {tau}")
-    place = normalize_axis(axis, logits.ndim, "gumbel_softmax")
+    place = normalize_axis(either_axis("gumbel_softmax", axis, dim), logits.ndim, "gumbel_softmax")
     noise = _drawn("gumbel_softmax", "gumbel", logits, key)
     if isinstance(tau, np.generic):
         tau = float(tau)

@@ -4,7 +4,7 @@ from typing import Any
 
 from fdbr.backend import Array
 from fdbr.messages import describe, integer
-from fdbr.ops.axes import normalize_axes
+from fdbr.ops.axes import either_axis, normalize_axes
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.arithmetic import maximum, sqrt
@@ -94,6 +94,7 @@ def normalize(
     eps: float = 1e-12,
     *,
     add_eps: bool = False,
+    dim: int | tuple[int, ...] | None = None,
 ) -> Any:
     """Vectors along an axis divided by their norm: ``x / max(norm(x), eps)``.
 
@@ -103,8 +104,8 @@ def normalize(
         An array.
     p
         The norm's order; 2 is the Euclidean one.
-    axis
-        The axis or axes of the vectors.
+    axis, dim
+        The axis or axes of the vectors; the second is PyTorch's name.
     eps
         What the divisor is at least.
     add_eps
@@ -122,7 +123,7 @@ def normalize(
            [0. , 0. ]])
     """
     x = floating(x)
-    axes = normalize_axes(axis, x.ndim, "normalize")
+    axes = normalize_axes(either_axis("normalize", axis, dim, 1), x.ndim, "normalize")
     norm = vector_norm(x, axis=axes, keepdims=True, ord=p)
     return x / (norm + float(eps) if add_eps else maximum(norm, float(eps)))
 
