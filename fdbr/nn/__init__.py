@@ -13,6 +13,7 @@ from fdbr.nn.attention.encoders import Transformer, TransformerDecoder, Transfor
 from fdbr.nn.attention.experts import MixtureOfExperts
 from fdbr.nn.attention.grouped import GroupedQueryAttention
 from fdbr.nn.attention.low_rank import LoRA, lora, merge_lora
+from fdbr.nn.attention.memories import DecoderCache
 from fdbr.nn.attention.multi_head import MultiHeadAttention
 from fdbr.nn.attention.transformer import TransformerDecoderLayer, TransformerEncoderLayer
 from fdbr.nn.convolution.convnext import ConvNeXtBlock
@@ -164,6 +165,7 @@ __all__ = [
     "Inception",
     "InceptionBN",
     "InstanceNorm",
+    "DecoderCache",
     "KeyValueCache",
     "LPPool",
     "LSTM",

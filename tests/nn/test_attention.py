@@ -116,6 +116,44 @@ def test_attention_with_a_cache_is_attention_without(way, jitted):
     assert int(cache.position) == 6
 
 
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_a_decoder_with_a_cache_is_a_decoder_without(norm_first, jitted):
+    decoder = nn.TransformerDecoder.init(
+        KEY, 2, 4, 2, 6, norm=True, norm_first=norm_first, dropout=0.0, dtype="float64"
+    )
+    x, memory = normal(3, 6, 4), normal(3, 5, 4)
+    padding = np.array([[False] * 5, [False] * 3 + [True] * 2, [False] * 4 + [True]])
+    masks = {"memory_key_padding_mask": padding}
+    step = lambda cache, x: decoder(x, cache=cache, **masks)
+    step = fdbr.jit(step) if jitted else step
+    cache, parts = decoder.cache(memory, 7), []
+    for start, stop in ((0, 3), (3, 4), (4, 6)):
+        out, cache = step(cache, x[:, start:stop])
+        parts.append(out)
+    whole = decoder(x, memory, causal=True, **masks)
+    assert_allclose(np.concatenate(parts, axis=1), whole, rtol=1e-10, atol=1e-12)
+    assert [int(one.own.position) for one in cache] == [6, 6]
+
+
+def test_a_cache_of_a_decoder_stands_in_the_place_of_the_memory():
+    layer = nn.TransformerDecoderLayer.init(KEY, 4, 2, 6)
+    x = normal(3, 2, 4).astype("float32")
+    cache = layer.cache(x, 2)
+    for call in (
+        lambda: layer(x),
+        lambda: layer(x, x, cache=cache),
+        lambda: layer(x, cache=cache, tgt_mask=np.zeros((2, 2), bool)),
+    ):
+        with pytest.raises(ValueError, match="give a memory, or a cache"):
+            call()
+    _, full = layer(x, cache=cache)
+    with pytest.raises(ValueError, match="do not fit behind the 2"):
+        layer(x, cache=full)
+    with pytest.raises(ValueError, match=r"cache: memory must have shape \(\*batch, places, 4\)"):
+        layer.cache(x[..., :3], 2)
+
+
 def test_a_mask_beside_a_cache_has_a_column_for_each_place():
     layer, x = nn.MultiHeadAttention.init(KEY, 4, 2, dtype="float64"), normal(3, 4, 4)
     seen = np.array([[True] * 4, [False, True, True, True], [False, False, True, True]])

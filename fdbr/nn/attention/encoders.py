@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr import random, tree
 from fdbr.messages import integer
+from fdbr.nn.attention.memories import DecoderCache
 from fdbr.nn.attention.transformer import TransformerDecoderLayer, TransformerEncoderLayer
 from fdbr.nn.composite import Composite
 from fdbr.nn.layer import Layer
@@ -163,6 +164,57 @@ class TransformerDecoder(_Stack):
     norm: LayerNorm | None = None
 
     _kind: ClassVar[Any] = TransformerDecoderLayer
+
+    def __call__(
+        self,
+        x: Any,
+        memory: Any = None,
+        *,
+        cache: tuple[DecoderCache, ...] | None = None,
+        **options: Any,
+    ) -> Any:
+        """The output of the last layer, normalised; with a cache, beside the next one.
+
+        Parameters
+        ----------
+        x
+            Shape ``(*batch, length, d_model)``.
+        memory
+            What each layer attends to; a cache has it already.
+        cache
+            What `cache` or the call before gave.
+        options
+            The masks, which each layer gets.
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit, or there is neither memory nor cache, or both.
+        """
+        if cache is None:
+            return _Stack.__call__(self, x, memory, **options)
+        caches = []
+        for layer, seen in zip(self.layers, cache, strict=True):
+            x, seen = layer(x, memory, cache=seen, **options)
+            caches.append(seen)
+        return x if self.norm is None else self.norm(x), tuple(caches)
+
+    def cache(self, memory: Any, length: int) -> tuple[DecoderCache, ...]:
+        """Empty caches, one for each layer, with its keys and values of a memory.
+
+        Parameters
+        ----------
+        memory
+            Shape ``(*batch, places, d_model)``.
+        length
+            How many places the decoder may take.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the memory has another width, or ``length`` is no positive integer.
+        """
+        return tuple(layer.cache(memory, length) for layer in self.layers)
 
 
 @frozen

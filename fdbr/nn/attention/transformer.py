@@ -7,12 +7,14 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.messages import integer, name_of
+from fdbr.nn.attention.memories import DecoderCache, decoder_cache, recalled
 from fdbr.nn.attention.multi_head import MultiHeadAttention
 from fdbr.nn.composite import Composite
 from fdbr.nn.linear import Linear
 from fdbr.nn.normalization.layers import LayerNorm
 from fdbr.ops.networks.noise.dropout import proper_rate
 from fdbr.tree import frozen, static
+from fdbr.whereabouts import placed
 
 __all__ = ["TransformerDecoderLayer", "TransformerEncoderLayer"]
 
@@ -272,7 +274,7 @@ class TransformerDecoderLayer(Composite):
     def __call__(
         self,
         tgt: Any,
-        memory: Any,
+        memory: Any = None,
         *,
         mask: Any = None,
         causal: bool = False,
@@ -283,32 +285,65 @@ class TransformerDecoderLayer(Composite):
         memory_key_padding_mask: Any = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
+        cache: DecoderCache | None = None,
     ) -> Any:
-        """The output, of the shape of ``tgt``.
+        """The output, of the shape of ``tgt``; with a cache, beside the next one.
 
         Parameters
         ----------
         tgt
             Shape ``(*batch, length, d_model)``.
         memory
-            Shape ``(*batch, places, d_model)``.
+            Shape ``(*batch, places, d_model)``; a cache has it already.
         mask, causal
-            Which places see which, as in `MultiHeadAttention`.
+            Which places see which, as in `MultiHeadAttention`; with a cache always those before.
         cross_mask
             Which places of the memory they see.
         tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
             The same in PyTorch's terms, whose truth values say what is **not** seen.
         tgt_is_causal, memory_is_causal
             PyTorch's names of ``causal``, and the same for the memory.
+        cache
+            What `cache` or the call before gave: ``tgt`` are the places behind those it has seen.
 
         Raises
         ------
         ValueError
-            If the shapes do not fit.
+            If the shapes do not fit, a cache is full or stands beside a memory, or there is
+            neither.
         """
         own = _masks(mask, causal or tgt_is_causal, tgt_mask, tgt_key_padding_mask)
         cross = _masks(cross_mask, memory_is_causal, memory_mask, memory_key_padding_mask)
-        return self._forward(self, tgt, memory, own, cross)
+        if cache is None and memory is not None:
+            return self._forward(self, tgt, memory, own, cross)
+        kept = tgt_mask is None and tgt_key_padding_mask is None and not memory_is_causal
+        if cache is None or memory is not None or not kept:
+            raise ValueError(
+                placed(
+                    "fdbr.nn.TransformerDecoderLayer: give a memory, or a cache, which has it; "
+                    "beside a cache mask and the memory's masks alone"
+                )
+            )
+        steps = _Steps(self, cache, mask)
+        out = self._forward(steps, tgt, cache.memory, {}, cross)
+        return out, DecoderCache(steps.own, cache.memory)
+
+    def cache(self, memory: Any, length: int) -> DecoderCache:
+        """An empty cache for a number of places, with the keys and values of a memory.
+
+        Parameters
+        ----------
+        memory
+            Shape ``(*batch, places, d_model)``.
+        length
+            How many places the decoder may take.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the memory has another width, or ``length`` is no positive integer.
+        """
+        return decoder_cache(self, memory, length)
 
     def train(  # type: ignore[override]
         self,
@@ -362,6 +397,23 @@ class TransformerDecoderLayer(Composite):
         x = of.norm1(x + attended(x))
         x = of.norm2(x + recalled(x))
         return of.norm3(x + perceptron(self, of, x))
+
+
+class _Steps:
+    """The parts of a decoder layer that goes on place by place: attention keeps what it saw."""
+
+    def __init__(self, layer: Any, cache: DecoderCache, mask: Any) -> None:
+        self._layer, self.own, self._mask = layer, cache.own, mask
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._layer, name)
+
+    def self_attn(self, x: Any) -> Any:
+        seen, self.own = self._layer.self_attn(x, cache=self.own, mask=self._mask)
+        return seen
+
+    def multihead_attn(self, x: Any, memory: Any, _: Any, **masks: Any) -> Any:
+        return recalled(self._layer.multihead_attn, x, memory, masks)
 
 
 def perceptron(layer: Any, of: Any, x: Any) -> Any:

@@ -1,5 +1,6 @@
 """Texts made by a decoder, token by token."""
 
+import inspect
 import math
 from typing import Any
 
@@ -26,7 +27,8 @@ def generate(
     ----------
     model
         A decoder like `GPT2`: ``model(tokens)`` gives logits of the next tokens, shape
-        ``(*tokens.shape, vocabulary)``.
+        ``(*tokens.shape, vocabulary)``.  Where its call takes ``last`` it is asked for those after
+        the last token alone.
     key
         A key; with the same one the same texts come out.  It may be `None` with
         ``temperature=0``.
@@ -69,17 +71,26 @@ def generate(
             f"{describe(tokens)}"
         )
     settings: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    last = {"last": True} if _computes_the_last(model) else {}
     caches = model.cache(tokens.shape[:-1], tokens.shape[-1] + count) if cache and count else None
     new = tokens
     for i in range(count):
         if caches is None:
-            logits = model(tokens)
+            logits = model(tokens, **last)
         else:
-            logits, caches = model(new, cache=caches)
+            logits, caches = model(new, cache=caches, **last)
         own = None if key is None else random.fold_in(key, i)
         new = ops.astype(sample(own, logits[..., -1, :], **settings), tokens.dtype)[..., None]
         tokens = ops.concat([tokens, new], axis=-1)
     return tokens
+
+
+def _computes_the_last(model: Any) -> bool:
+    """Whether a model can be asked for the last logits alone."""
+    try:
+        return "last" in inspect.signature(model).parameters
+    except (TypeError, ValueError):  # what has no signature
+        return False
 
 
 def sample(

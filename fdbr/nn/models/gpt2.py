@@ -244,7 +244,7 @@ class GPT2(Network):
             of.layer_norm(n_embd, layer_norm_epsilon),
         )
 
-    def __call__(self, tokens: Any, *, cache: Any = None) -> Any:
+    def __call__(self, tokens: Any, *, cache: Any = None, last: bool = False) -> Any:
         """The logits of the token after each of those given.
 
         Parameters
@@ -253,18 +253,21 @@ class GPT2(Network):
             Integers in ``0 … vocab_size - 1``, shape ``(..., length)``.
         cache
             What `cache` or the call before gave: the tokens follow those that it has seen.
+        last
+            Whether only the logits after the last token are computed, as of a text that goes on.
 
         Returns
         -------
         array or tuple
-            Shape ``(..., length, vocab_size)``; with a cache, beside the next one.
+            Shape ``(..., length, vocab_size)``, or ``(..., 1, vocab_size)`` with ``last``; with a
+            cache, beside the next one.
 
         Raises
         ------
         TypeError, ValueError
             If tokens are no integers, are not in the vocabulary, or are more than ``n_positions``.
         """
-        return self._forward(self, tokens, cache)
+        return self._forward(self, tokens, cache, last)
 
     def train(self, tokens: Any, *, key: Any = None) -> tuple[Any, Self]:  # type: ignore[override]
         """The logits in training, with dropout, and the model.
@@ -296,7 +299,7 @@ class GPT2(Network):
             one = tree.map(lambda array: lock(xp.asarray(array)), one)
         return (one,) * len(self.h)
 
-    def _forward(self, of: Any, tokens: Any, cache: Any = None) -> Any:
+    def _forward(self, of: Any, tokens: Any, cache: Any = None, last: bool = False) -> Any:
         tokens = ops.asarray(tokens)
         known = 0 if cache is None else cache[0].known_position()
         self._check(tokens, known or 0)
@@ -309,7 +312,7 @@ class GPT2(Network):
             else:
                 x, one = block(x, cache[i])
                 caches.append(one)
-        logits = ops.linear(of.ln_f(x), self.wte.weight)
+        logits = ops.linear(of.ln_f(x[..., -1:, :] if last else x), self.wte.weight)
         return logits if cache is None else (logits, tuple(caches))
 
     def _check(self, tokens: Any, before: int) -> None:

@@ -25,6 +25,27 @@ def test_logits_with_a_cache_are_those_without():
     assert_allclose(model(tokens[0]), whole[0], rtol=1e-9, atol=1e-10)
 
 
+def test_the_last_logits_alone_are_the_last_of_all():
+    model = made("GPT2")
+    assert_allclose(model(BEGIN, last=True), model(BEGIN)[:, -1:], rtol=1e-9, atol=1e-10)
+    logits, caches = model(BEGIN, cache=model.cache(2, 8), last=True)
+    assert logits.shape == model(BEGIN)[:, -1:].shape
+    assert int(caches[0].position) == 3
+
+
+def test_a_model_of_ones_own_generates_with_as_much_as_it_takes():
+    model, asked = made("GPT2"), []
+
+    class Own:
+        def __call__(self, tokens):
+            asked.append(tokens.shape)
+            return model(tokens)
+
+    texts = generate(Own(), KEY, BEGIN, 2, cache=False)
+    assert (texts == generate(model, KEY, BEGIN, 2)).all()
+    assert asked == [(2, 3), (2, 4)]
+
+
 @pytest.mark.parametrize(
     "settings",
     [
