@@ -100,6 +100,7 @@ for module in (
     random,
     testing,
     train,
+    train.augment,
     train.optim,
     tree,
 ):

@@ -24,6 +24,7 @@ MODULES = {
     "fdbr.random": random,
     "fdbr.testing": testing,
     "fdbr.train": train,
+    "fdbr.train.augment": train.augment,
     "fdbr.train.optim": train.optim,
     "fdbr.tree": tree,
 }

@@ -5,7 +5,23 @@
 
 from fdbr.train.data.batches import Batches
 from fdbr.train.data.collation import collate_padded, collate_ragged, collate_stack
-from fdbr.train.data.files import mnist, read_idx
+from fdbr.train.data.files import (
+    cifar10,
+    cifar100,
+    fashion_mnist_labels,
+    hdf5,
+    image_files,
+    image_folder,
+    kuzushiji_mnist_labels,
+    mnist,
+    ptb_words,
+    read_idx,
+    read_image,
+    read_table,
+    read_words,
+    svhn,
+    text_lines,
+)
 from fdbr.train.data.prefetching.prefetch import prefetch
 from fdbr.train.data.samplers import (
     BucketSampler,
@@ -28,18 +44,31 @@ __all__ = [
     "StratifiedSampler",
     "Stream",
     "WeightedSampler",
+    "cifar10",
+    "cifar100",
     "collate_padded",
     "collate_ragged",
     "collate_stack",
     "concatenate",
+    "fashion_mnist_labels",
     "folds",
     "gather",
+    "hdf5",
+    "image_files",
+    "image_folder",
+    "kuzushiji_mnist_labels",
     "map_examples",
     "mnist",
     "prefetch",
+    "ptb_words",
     "read_idx",
+    "read_image",
+    "read_table",
+    "read_words",
     "split",
     "split_n",
     "subset",
+    "svhn",
+    "text_lines",
     "zip_examples",
 ]

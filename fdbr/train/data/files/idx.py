@@ -4,10 +4,9 @@ The format is that of http://yann.lecun.com/exdb/mnist: two zero bytes, a code f
 the number of axes, the length of each as a big-endian 32-bit integer, and the elements.
 """
 
-import gzip
 import math
+import os
 import struct
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,26 @@ import numpy as np
 
 from fdbr.backend import lock
 from fdbr.messages import describe
+from fdbr.train.data.files.finding import content_of, find, folder_of
 
-__all__ = ["mnist", "read_idx"]
+__all__ = ["fashion_mnist_labels", "kuzushiji_mnist_labels", "mnist", "read_idx"]
+
+fashion_mnist_labels = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+"""The names of Fashion-MNIST's classes, by their labels."""
+
+kuzushiji_mnist_labels = (
+    *(("o", "お"), ("ki", "き"), ("su", "す"), ("tsu", "つ"), ("na", "な")),
+    *(("ha", "は"), ("ma", "ま"), ("ya", "や"), ("re", "れ"), ("wo", "を")),
+)
+"""The names of Kuzushiji-MNIST's classes, by their labels: as they are read, and written."""
 
 _DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_GZIP = b"\x1f\x8b"
 
 
-def read_idx(path: str | Path) -> Any:
+def read_idx(path: str | os.PathLike[str]) -> Any:
     """The array in an idx file.
 
     Parameters
@@ -51,7 +62,7 @@ def read_idx(path: str | Path) -> Any:
     ...     read_idx(path)
     array([7, 8, 9], dtype=uint8)
     """
-    content = _content(Path(path))
+    content = content_of("read_idx", Path(path))
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in _DTYPES:
         raise ValueError(
             f"fdbr.train.read_idx: {path} is no idx file: it begins with {content[:4].hex(' ')!r} "
@@ -76,21 +87,11 @@ def read_idx(path: str | Path) -> Any:
     return lock(array.astype(dtype.newbyteorder("=")))
 
 
-def _content(path: Path) -> bytes:
-    content = path.read_bytes()
-    if content[:2] != _GZIP:
-        return content
-    try:
-        return gzip.decompress(content)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(
-            f"fdbr.train.read_idx: {path} ({len(content)} bytes) is a damaged gzip file: {error}; "
-            "fetch it again"
-        ) from error
-
-
-def mnist(directory: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def mnist(directory: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The training and test examples of MNIST, or of a data set laid out like it.
+
+    Fashion-MNIST and Kuzushiji-MNIST are; `fashion_mnist_labels` and `kuzushiji_mnist_labels` name
+    their classes.
 
     Parameters
     ----------
@@ -113,7 +114,8 @@ def mnist(directory: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
         If a file is damaged, holds something else than its name says, or has another number of
         examples than its companion.
     """
-    return _examples(Path(directory), "train"), _examples(Path(directory), "t10k")
+    folder = folder_of("mnist", directory)
+    return _examples(folder, "train"), _examples(folder, "t10k")
 
 
 def _examples(directory: Path, part: str) -> dict[str, Any]:
@@ -141,11 +143,4 @@ def _check(path: Path, what: str, array: Any, axes: int) -> None:
 
 
 def _find(directory: Path, stem: str, kind: str) -> Path:
-    names = [f"{stem}{dash}{kind}{end}" for dash in "-." for end in ("", ".gz")]
-    for name in names:
-        if (directory / name).is_file():
-            return directory / name
-    raise FileNotFoundError(
-        f"fdbr.train.mnist: {directory} has none of {', '.join(names)}; give the folder with the "
-        "four idx files"
-    )
+    return find("mnist", directory, [f"{stem}{d}{kind}{end}" for d in "-." for end in ("", ".gz")])

@@ -1,0 +1,317 @@
+"""Images cropped, flipped, resized and turned."""
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import ndimage
+
+from fdbr import ops
+from fdbr.train.augment.pixels import draws, finish, image_of, pair, span
+
+__all__ = [
+    "center_crop",
+    "random_crop",
+    "random_flip",
+    "random_resized_crop",
+    "random_rotation",
+    "resize",
+    "rotate",
+]
+
+
+def resize(image: Any, size: Any, mode: str = "linear") -> Any:
+    """An image at another size, smoothed where it becomes smaller.
+
+    Parameters
+    ----------
+    image
+        Channels, rows and columns.
+    size
+        Height and width, or one number for both.
+    mode
+        ``"linear"``, ``"cubic"``, or ``"nearest"``, as for `ops.interpolate`.
+
+    Returns
+    -------
+    array
+        Of the image's dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no image, or a setting is out of its range.
+
+    >>> import numpy as np
+    >>> from fdbr.train import augment
+    >>> augment.resize(np.array([[[0, 0, 90, 90]]], "uint8"), (1, 2))
+    array([[[13, 77]]], dtype=uint8)
+    """
+    array = image_of("resize", image)
+    shape = pair("resize", "size", size)
+    if mode not in ("linear", "cubic", "nearest"):
+        raise ValueError(
+            f"fdbr.train.augment.resize: mode must be 'linear', 'cubic' or 'nearest', got {mode!r}"
+        )
+    if shape == array.shape[1:]:
+        return finish(array.copy(), array)
+    if mode == "nearest":
+        return finish(ops.interpolate(array[None], shape, mode="nearest-exact")[0], array)
+    values = array if array.dtype.kind == "f" else array.astype(np.float32)
+    return finish(ops.interpolate(values[None], shape, mode=mode, antialias=True)[0], array)
+
+
+def center_crop(image: Any, size: Any) -> Any:
+    """The middle of an image.
+
+    Parameters
+    ----------
+    image
+        Channels, rows and columns.
+    size
+        Height and width, or one number for both.
+
+    Returns
+    -------
+    array
+        Of the image's dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no image, or is smaller than ``size``.
+
+    >>> import numpy as np
+    >>> from fdbr.train import augment
+    >>> augment.center_crop(np.arange(5.0).reshape(1, 1, 5), (1, 3))
+    array([[[1., 2., 3.]]])
+    """
+    array = image_of("center_crop", image)
+    return _cut("center_crop", array, pair("center_crop", "size", size), (0.5, 0.5))
+
+
+def _cut(function: str, array: Any, size: tuple[int, int], where: Any) -> Any:
+    room = (array.shape[1] - size[0], array.shape[2] - size[1])
+    if min(room) < 0:
+        raise ValueError(
+            f"fdbr.train.augment.{function}: an image of {array.shape[1]} x {array.shape[2]} has "
+            f"no part of {size[0]} x {size[1]}; resize or pad it first"
+        )
+    top, left = (
+        min(int(place * (free + 1)), free) for place, free in zip(where, room, strict=True)
+    )
+    return finish(array[:, top : top + size[0], left : left + size[1]].copy(), array)
+
+
+def random_crop(key: Any, image: Any, size: Any, padding: int = 0, mode: str = "constant") -> Any:
+    """A part of an image, at a random place.
+
+    Parameters
+    ----------
+    key
+        A key.
+    image
+        Channels, rows and columns.
+    size
+        Height and width, or one number for both.
+    padding
+        Rows and columns to be added first, on each side.
+    mode
+        Their elements: ``"constant"`` zeros, ``"reflect"``, ``"edge"``, as for `numpy.pad`.
+
+    Returns
+    -------
+    array
+        Of the image's dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no image, or is smaller than ``size``, or a setting is out of its range.
+
+    >>> import numpy as np
+    >>> from fdbr import random
+    >>> from fdbr.train import augment
+    >>> augment.random_crop(random.key(0), np.zeros((3, 32, 32)), 32, padding=4).shape
+    (3, 32, 32)
+    """
+    array = image_of("random_crop", image)
+    if padding:
+        array = np.pad(array, ((0, 0), (padding, padding), (padding, padding)), mode=mode)  # type: ignore[call-overload]
+    return _cut("random_crop", array, pair("random_crop", "size", size), draws(key, 2))
+
+
+def random_resized_crop(
+    key: Any,
+    image: Any,
+    size: Any,
+    scale: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+) -> Any:
+    """A part of an image of random area, shape and place, at a given size.
+
+    Parameters
+    ----------
+    key
+        A key.
+    image
+        Channels, rows and columns.
+    size
+        Height and width of the result, or one number for both.
+    scale
+        The least and the greatest area, as a fraction of the image's.
+    ratio
+        The least and the greatest width over height.
+
+    Returns
+    -------
+    array
+        Of the image's dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no image, or a setting is out of its range.
+
+    Notes
+    -----
+    Szegedy et al., *Going deeper with convolutions*, CVPR 2015.
+
+    >>> import numpy as np
+    >>> from fdbr import random
+    >>> from fdbr.train import augment
+    >>> augment.random_resized_crop(random.key(0), np.zeros((3, 40, 60)), 32).shape
+    (3, 32, 32)
+    """
+    name = "random_resized_crop"
+    array = image_of(name, image)
+    height, width = array.shape[1:]
+    small, large = span(name, "scale", scale, 1e-6)
+    low, high = span(name, "ratio", ratio, 1e-6)
+    area, shape, top, left = draws(key, 4)
+    wanted = (small + (large - small) * area) * height * width
+    aspect = math.exp(math.log(low) + math.log(high / low) * shape)
+    part = (
+        max(1, min(height, round(math.sqrt(wanted / aspect)))),
+        max(1, min(width, round(math.sqrt(wanted * aspect)))),
+    )
+    return resize(_cut(name, array, part, (top, left)), pair(name, "size", size))
+
+
+def random_flip(key: Any, image: Any, axis: int = -1, p: float = 0.5) -> Any:
+    """An image, or its mirror image.
+
+    Parameters
+    ----------
+    key
+        A key.
+    image
+        Channels, rows and columns.
+    axis
+        The axis to be turned around: the last for left and right, the one before for top and
+        bottom.
+    p
+        The probability of the mirror image.
+
+    Returns
+    -------
+    array
+        Of the image's dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no image, or has no such axis.
+
+    >>> import numpy as np
+    >>> from fdbr import random
+    >>> from fdbr.train import augment
+    >>> augment.random_flip(random.key(0), np.array([[[1.0, 2.0]]]), p=1.0)
+    array([[[2., 1.]]])
+    """
+    array = image_of("random_flip", image)
+    if axis not in (-2, -1, 1, 2):
+        raise ValueError(
+            f"fdbr.train.augment.random_flip: axis must be -1 (columns) or -2 (rows), got {axis}"
+        )
+    if not 0 <= p <= 1:
+        raise ValueError(f"fdbr.train.augment.random_flip: p must lie in [0, 1], got {p}")
+    return finish(np.flip(array, axis) if draws(key, 1)[0] < p else array.copy(), array)
+
+
+def rotate(image: Any, degrees: float, fill: float = 0.0) -> Any:
+    """An image turned around its middle, counterclockwise, at its size.
+
+    Parameters
+    ----------
+    image
+        Channels, rows and columns.
+    degrees
+        The angle.
+    fill
+        For elements that lie outside of the image.
+
+    Returns
+    -------
+    array
+        Of the image's dtype; elements are interpolated linearly.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no image, or the angle is not finite.
+
+    >>> import numpy as np
+    >>> from fdbr.train import augment
+    >>> augment.rotate(np.array([[[1.0, 2.0], [3.0, 4.0]]]), 90).round(6)
+    array([[[2., 4.],
+            [1., 3.]]])
+    """
+    array = image_of("rotate", image)
+    if not math.isfinite(degrees):
+        raise ValueError(f"fdbr.train.augment.rotate: degrees must be finite, got {degrees}")
+    angle = math.radians(degrees)
+    turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+    middle = (np.array(array.shape[1:]) - 1) / 2
+    values = array if array.dtype.kind == "f" else array.astype(np.float32)
+    turned = [
+        ndimage.affine_transform(
+            channel, turn, middle - turn @ middle, order=1, mode="grid-constant", cval=fill
+        )
+        for channel in values
+    ]
+    return finish(np.stack(turned), array)
+
+
+def random_rotation(key: Any, image: Any, degrees: float, fill: float = 0.0) -> Any:
+    """An image turned by a random angle.
+
+    Parameters
+    ----------
+    key
+        A key.
+    image
+        Channels, rows and columns.
+    degrees
+        The greatest angle, in either direction.
+    fill
+        For elements that lie outside of the image.
+
+    Returns
+    -------
+    array
+        Of the image's dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no image, or the angle is not finite.
+
+    >>> import numpy as np
+    >>> from fdbr import random
+    >>> from fdbr.train import augment
+    >>> augment.random_rotation(random.key(0), np.zeros((1, 8, 8)), 10).shape
+    (1, 8, 8)
+    """
+    image_of("random_rotation", image)
+    return rotate(image, degrees * (2 * draws(key, 1)[0] - 1), fill)
