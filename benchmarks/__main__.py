@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks``, of workloads, ``ops``, ``layers`` or ``research``."""
+"""The command line: ``python -m benchmarks``, of workloads, ``ops``, ``layers``, ``loop``…."""
 
 import argparse
 import os
@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy
 
-from benchmarks import chart, libraries, measuring, report, workloads
+from benchmarks import chart, libraries, loop, measuring, report, workloads
 from benchmarks.layers import command as layers
 from benchmarks.libraries import PEERS
 from benchmarks.measuring import Plan, Result
@@ -30,6 +30,9 @@ def main(arguments: list[str] | None = None) -> None:
         return
     if arguments[:1] == ["layers"]:
         layers.main(arguments[1:], _environment_of_layers)
+        return
+    if arguments[:1] == ["loop"]:
+        loop.main(arguments[1:])
         return
     if arguments[:1] == ["research"]:
         research.main(arguments[1:], _environment_of_research)

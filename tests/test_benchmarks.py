@@ -189,3 +189,10 @@ def test_ratios_are_to_the_fastest_peer():
 def test_without_matplotlib_there_is_no_chart(tmp_path, monkeypatch):
     monkeypatch.setattr(chart.importlib.util, "find_spec", lambda name: None)
     assert not chart.draw(tmp_path / "chart.png", [], {})
+
+
+def test_the_loops_own_time_is_measured(capsys):
+    __main__.main(["loop", "--iterations", "3", "--rounds", "1"])
+    printed = capsys.readouterr().out
+    assert "fit alone" in printed
+    assert "five stages" in printed

@@ -55,6 +55,8 @@ def all_stages(folder):
         "check_finite": train.check_finite(),
         "parameter_statistics": train.parameter_statistics(),
         "tensorboard": train.tensorboard(folder / "events"),
+        "plot": train.plot(folder / "curves.svg"),
+        "plot_statistics": train.plot_statistics(folder / "statistics.svg", lambda state: state),
         "stateful": train.stateful(lambda state, report: (state + 1, report), 0, name="count"),
     }
 
@@ -478,3 +480,43 @@ def test_the_tape_is_drawn_once(tmp_path):
     assert "exp" in path.read_text()
     list(train.pipe(Stream([0.5]), train.draw_tape(path, lambda s: fdbr.debug.draw(np.sin, s))))
     assert "sin" in path.read_text()
+
+
+# --- plots --------------------------------------------------------------------------
+
+
+def test_curves_of_one_kind_share_their_axes_and_are_drawn_anew(tmp_path):
+    path = tmp_path / "deep" / "curves.svg"
+    stages = train.evaluate(lambda state: {"loss": 1 / state, "accuracy": 0.5}), train.plot(path)
+    seen = set()
+    for report in train.pipe(Stream([0.5, math.nan, 0.25, 0.125]), *stages):
+        if report.iteration % 2 == 0:
+            seen.add(path.read_bytes())
+            kept = report.position.kept["plot"]
+    text = path.read_text()
+    assert len(seen) == 2
+    assert text.count('<g id="axes_') == 2
+    assert kept["test/loss"]["x"].tolist() == [2, 4]
+    assert kept["loss"]["y"].tolist()[1] == 0.125
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_curve_that_never_comes_is_an_error_at_the_end(tmp_path):
+    stage = train.plot(tmp_path / "curves.svg", ["test/loss"])
+    with pytest.raises(
+        ValueError, match=r"plot: no report .* metric 'test/loss'; there were 'loss'"
+    ):
+        list(train.pipe(Stream([0.5] * 8), stage))
+    with pytest.raises(ValueError, match="has no suffix of a picture; give one of "):
+        train.plot(tmp_path / "curves.txt")
+
+
+def test_the_distribution_of_numbers_is_drawn(tmp_path):
+    path = tmp_path / "weights.svg"
+    of = lambda state: {"a": np.arange(4.0) * state, "b": np.ones((2, 2)), "n": 3}
+    reports = list(train.pipe(Stream([0.5] * 4), train.plot_statistics(path, of)))
+    kept = reports[-1].position.kept["plot_statistics"]
+    assert kept["['a']/p50"]["y"].tolist() == [30.0, 60.0]
+    assert path.read_text().count('<g id="axes_') == 2
+    with pytest.raises(ValueError, match="of gave 0 arrays with numbers to draw"):
+        list(train.pipe(Stream([0.5] * 4), train.plot_statistics(path, lambda state: 3)))

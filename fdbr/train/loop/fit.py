@@ -10,7 +10,7 @@ from fdbr.messages import describe, integer
 from fdbr.train.loop.examples import examples_of
 from fdbr.train.loop.interrupts import put_off
 from fdbr.train.loop.positions import NOTHING, Carried, Position
-from fdbr.train.loop.reports import Report
+from fdbr.train.loop.reports import Report, read_only, report_of
 from fdbr.train.loop.sources import Feed, feed_of
 from fdbr.train.triggers.base import Condition, Trigger, as_trigger
 
@@ -217,9 +217,15 @@ def _reports(plan: _Plan, state: Any, position: Position, iteration: int) -> Ite
                 carried = Carried(kept, seconds, resumed=plan.resumed)
                 position = Position.carrying(epoch, 0 if last else done, carried)
                 kept = NOTHING
-                count = plan.examples(batch)
-                report = Report(
-                    iteration, epoch, metrics, state, position, seconds, plan.total, count
+                report = report_of(
+                    iteration,
+                    epoch,
+                    read_only(metrics),
+                    state,
+                    position,
+                    seconds,
+                    plan.total,
+                    plan.examples(batch),
                 )
                 ends, report = judge(report)
                 yield report

@@ -10,6 +10,7 @@ from fdbr.train.stages.keeping import due, stateful
 from fdbr.train.stages.logs import log
 from fdbr.train.stages.observing import draw_tape, observe
 from fdbr.train.stages.piping import Stage, pipe
+from fdbr.train.stages.plots import plot, plot_statistics
 from fdbr.train.stages.statistics import parameter_statistics, statistics
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "observe",
     "parameter_statistics",
     "pipe",
+    "plot",
+    "plot_statistics",
     "progress",
     "stateful",
     "statistics",

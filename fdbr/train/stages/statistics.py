@@ -11,7 +11,7 @@ from fdbr.train.stages.piping import Stage, check_new, closing
 from fdbr.train.triggers.base import Condition, as_trigger
 from fdbr.train.triggers.intervals import each_epoch
 
-__all__ = ["parameter_statistics", "percentile_label", "statistics"]
+__all__ = ["checked_percentiles", "parameter_statistics", "percentile_label", "statistics"]
 
 
 def statistics(values: Any, prefix: str = "", percentiles: Sequence[float] = ()) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def statistics(values: Any, prefix: str = "", percentiles: Sequence[float] = ())
     {"['w']/mean": 2.0, "['w']/min": 0.0, "['w']/max": 4.0, "['w']/norm": 5.09901951...,
      "['w']/zeros": 0.25, "['w']/p50": 2.0}
     """
-    wanted = _percentiles(percentiles)
+    wanted = checked_percentiles("statistics", percentiles)
     if not isinstance(prefix, str):
         raise TypeError(f"fdbr.train.statistics: prefix must be a text, not {describe(prefix)}")
     found: dict[str, Any] = {}
@@ -86,20 +86,21 @@ def percentile_label(percentile: float) -> str:
     return f"p{percentile:g}"
 
 
-def _percentiles(given: Any) -> list[float]:
+def checked_percentiles(function: str, given: Any) -> list[float]:
+    """Percentiles, if they are some; errors name the function."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise TypeError(
-            "fdbr.train.statistics: percentiles must be a sequence of numbers, not "
+            f"fdbr.train.{function}: percentiles must be a sequence of numbers, not "
             f"{describe(given)}"
         )
     for number in given:
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise TypeError(
-                f"fdbr.train.statistics: a percentile is a number, not {describe(number)}"
+                f"fdbr.train.{function}: a percentile is a number, not {describe(number)}"
             )
         if not 0 <= number <= 100:
             raise ValueError(
-                f"fdbr.train.statistics: percentiles lie between 0 and 100, got {number}"
+                f"fdbr.train.{function}: percentiles lie between 0 and 100, got {number}"
             )
     return list(given)
 
@@ -154,7 +155,7 @@ def parameter_statistics(
             f"fdbr.train.parameter_statistics: of must be a function of the state, not "
             f"{describe(of)}"
         )
-    wanted = _percentiles(percentiles)
+    wanted = checked_percentiles("parameter_statistics", percentiles)
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:
         with closing(due(reports, trigger, name=name)) as stream:
