@@ -194,6 +194,9 @@ def test_a_link_is_followed_and_a_folder_is_refused(tmp_path):
     assert train.load(tmp_path / "file", like=0) == 1
     with pytest.raises(IsADirectoryError, match=r"^fdbr\.train\.save: "):
         train.save(tmp_path, 1)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match=r"^fdbr\.train\.save: .*pipe is no regular file"):
+        train.save(tmp_path / "pipe", 1)
     with pytest.raises(FileNotFoundError, match=r"^fdbr\.train\.save: "):
         train.save(tmp_path / "none" / "a", 1)
     with pytest.raises(FileNotFoundError, match=r"^fdbr\.train\.load: "):

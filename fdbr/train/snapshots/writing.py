@@ -1,5 +1,6 @@
 """Trees into files: safetensors with a header in JSON, whole or not at all."""
 
+import functools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -60,6 +61,8 @@ def save(path: str | Path, tree: Any) -> None:
     target = Path(os.path.realpath(Path(path)))
     if target.is_dir():
         raise IsADirectoryError(f"fdbr.train.save: {path} is a folder; give the path of a file")
+    if target.exists() and not target.is_file():
+        raise OSError(f"fdbr.train.save: {path} is no regular file, and is not replaced by one")
     write("save", target, contents("save", tree, lambda array: array))
 
 
@@ -110,7 +113,15 @@ def leaves_of(tree: Any) -> Iterator[tuple[str, Any]]:
     """The leaves of a tree with their paths; `None` is one."""
     settle()
     leaves, structure = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
-    return zip(paths_of(structure), leaves, strict=True)
+    try:
+        paths = _paths(structure)
+    except TypeError:  # a static field without a hash
+        paths = paths_of(structure)
+    return zip(paths, leaves, strict=True)
+
+
+_paths = functools.lru_cache(maxsize=8)(paths_of)
+"""Those of the last structures: a run saves one again and again."""
 
 
 def _twice(function: str, path: str) -> ValueError:
