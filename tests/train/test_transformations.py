@@ -561,6 +561,15 @@ def test_hyperparameters_are_seen_and_changed_without_a_trace():
     assert len(update.report().traces) == 1
 
 
+def test_factories_may_take_any_number_of_arguments():
+    def factory(first, /, *others, rate=0.5, **more):
+        return optim.chain(first, *others, optim.sgd(rate))
+
+    optimizer = optim.inject_hyperparams(factory, ("first",))(optim.clip(1.0), optim.scale(2.0))
+    state = optim.tree_set(optimizer.init(0.0), rate=0.25)
+    assert optimizer.update(3.0, state)[0] == -0.5
+
+
 def test_schedules_with_a_state_see_the_keywords_of_update():
     class Follows:
         def init(self):
@@ -700,6 +709,18 @@ def test_a_state_whose_beginning_is_not_told_asks_for_the_optimizer():
 def test_arguments_out_of_range_are_named(make, arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make(*arguments)
+
+
+def test_complex_gradients_have_no_order_but_norms():
+    g = np.array([3.0 + 4.0j, 0.0])
+    with pytest.raises(TypeError, match=r"clip: complex numbers have no order.*complex128\[2\]"):
+        optim.clip(1.0).update(g, optim.EmptyState())
+    found, _ = optim.clip_by_global_norm(1.0).update(g, optim.EmptyState())
+    assert_allclose(found, g / 5)
+    noise = optim.add_noise(1.0, 0.0, KEY)
+    found, _ = noise.update(np.zeros(4000, "complex64"), noise.init(g))
+    assert found.dtype == np.complex64
+    assert_allclose([found.real.std(), found.imag.std()], 0.5**0.5, rtol=0.1)
 
 
 @pytest.mark.parametrize("name", ["adaptive_grad_clip", "add_decayed_weights", "add_l1"])

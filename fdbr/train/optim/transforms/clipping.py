@@ -3,7 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fdbr import ops, tree
+from fdbr.messages import describe
 from fdbr.ops.dtypes import in_single
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.leafwise import leafwise
@@ -19,6 +22,7 @@ __all__ = [
     "clip_by_global_norm",
     "global_norm",
     "hard_clip",
+    "refuse_complex",
 ]
 
 
@@ -34,6 +38,8 @@ def clip(max_delta: float) -> Optimizer:
     ------
     ValueError
         If it is negative.
+    TypeError
+        By ``update``, if a gradient is complex.
 
     >>> import numpy as np
     >>> from fdbr.train import optim
@@ -41,7 +47,7 @@ def clip(max_delta: float) -> Optimizer:
     array([ 0.5, -1. ])
     """
     check_positive("clip", or_zero=True, max_delta=max_delta)
-    return leafwise("clip", lambda g, own, p, t: (ops.clip(g, -max_delta, max_delta), own))
+    return _between("clip", -max_delta, max_delta)
 
 
 def hard_clip(lower_bound: float, upper_bound: float) -> Optimizer:
@@ -56,6 +62,8 @@ def hard_clip(lower_bound: float, upper_bound: float) -> Optimizer:
     ------
     ValueError
         If the first is more than the second.
+    TypeError
+        By ``update``, if a gradient is complex.
 
     >>> import numpy as np
     >>> from fdbr.train import optim
@@ -67,7 +75,25 @@ def hard_clip(lower_bound: float, upper_bound: float) -> Optimizer:
             "fdbr.train.optim.hard_clip: lower_bound must be at most upper_bound, got "
             f"{lower_bound} and {upper_bound}"
         )
-    return leafwise("hard_clip", lambda g, own, p, t: (ops.clip(g, lower_bound, upper_bound), own))
+    return _between("hard_clip", lower_bound, upper_bound)
+
+
+def _between(name: str, low: Any, high: Any) -> Optimizer:
+    def update(g: Any, own: Any, p: Any, t: Any) -> tuple[Any, Any]:
+        refuse_complex(name, g)
+        return ops.clip(g, low, high), own
+
+    return leafwise(name, update)
+
+
+def refuse_complex(name: str, g: Any) -> None:
+    """Raise if a gradient is complex, for a rule that asks which of two numbers is larger."""
+    if ops.isdtype(getattr(g, "dtype", np.dtype(float)), "complex floating"):
+        raise TypeError(
+            f"fdbr.train.optim.{name}: complex numbers have no order, and there is a gradient "
+            f"{describe(g)}; shorten it with optim.clip_by_block_norm, or mask it out with "
+            "optim.masked"
+        )
 
 
 def global_norm(updates: Any) -> Any:
@@ -125,7 +151,8 @@ def clip_by_global_norm(max_norm: float) -> Optimizer:
 
     Formula, with ``norm`` that of all elements of all leaves: ``update = gradient`` where
     ``norm < max_norm``, else ``gradient / norm * max_norm``.  It is Chainer's
-    ``GradientClipping`` and PyTorch's ``clip_grad_norm_``.
+    ``GradientClipping`` and PyTorch's ``clip_grad_norm_``.  A norm too large for its dtype is
+    infinite, and updates are zero then.
 
     Parameters
     ----------

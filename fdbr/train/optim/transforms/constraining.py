@@ -5,6 +5,7 @@ from typing import Any
 from fdbr import ops
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.leafwise import leafwise
+from fdbr.train.optim.transforms.clipping import refuse_complex
 from fdbr.tree import frozen
 
 __all__ = ["ZeroNansState", "keep_params_nonnegative", "zero_nans"]
@@ -59,7 +60,7 @@ def keep_params_nonnegative() -> Optimizer:
     Raises
     ------
     TypeError
-        By ``update``, if there are no parameters.
+        By ``update``, if there are no parameters, or one is complex.
 
     >>> import numpy as np
     >>> from fdbr.train import optim
@@ -69,6 +70,7 @@ def keep_params_nonnegative() -> Optimizer:
     """
 
     def update(g: Any, own: Any, p: Any, t: Any) -> tuple[Any, Any]:
+        refuse_complex("keep_params_nonnegative", g)
         return ops.where(p + g < 0, -p, g), own
 
     return leafwise("keep_params_nonnegative", update, needs_params=True)

@@ -102,13 +102,22 @@ def inject_hyperparams(
     def factory(*args: Any, **kwargs: Any) -> Optimizer:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return _injected(inner_factory, dict(bound.arguments), fixed, hyperparam_dtype)
+
+        def make(arguments: dict[str, Any]) -> Optimizer:
+            in_order = {name: arguments[name] for name in bound.arguments}
+            own = inspect.BoundArguments(signature, in_order)
+            return inner_factory(*own.args, **own.kwargs)
+
+        return _injected(make, dict(bound.arguments), fixed, hyperparam_dtype)
 
     return factory
 
 
 def _injected(
-    inner_factory: Callable[..., Optimizer], arguments: dict[str, Any], fixed: set[str], dtype: Any
+    make: Callable[[dict[str, Any]], Optimizer],
+    arguments: dict[str, Any],
+    fixed: set[str],
+    dtype: Any,
 ) -> Optimizer:
     schedules, numbers, others = {}, {}, {}
     for name, value in arguments.items():
@@ -122,7 +131,7 @@ def _injected(
             others[name] = value
 
     def made(hyperparams: dict[str, Any]) -> Optimizer:
-        return inner_factory(**others, **hyperparams)
+        return make({**others, **hyperparams})
 
     def init(params: Any) -> InjectStatefulHyperparamsState:
         states = {name: schedule.init() for name, schedule in schedules.items()}

@@ -165,7 +165,7 @@ class _Carrier:
         return unflatten(meta, tuple(self.carried(a, b, known) for a, b in parts))
 
     def mirrored(self, node: Any) -> list[Any] | None:
-        """What a tree has for each old parameter, if it is a tree of the parameters' structure."""
+        """The values of a tree for each old parameter, if it has the parameters' structure."""
         try:
             values = self.old_shape.flatten_up_to(node)
         except (ValueError, TypeError):
