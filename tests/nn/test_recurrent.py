@@ -296,18 +296,26 @@ def test_gradients_of_sequences_are_those_of_each_alone_under_every_transformati
     assert_allclose([row[0] for row in rows], expected[1], rtol=1e-10)
 
 
-def test_no_padding_is_computed():
-    """Of each product the rows are those of the elements that there are."""
-    layer, xs = network(), ragged((100, 1, 1, 2))
-    rows = []
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_no_padding_is_computed(name, monkeypatch):
+    """Of each product the rows are those of the elements that there are, there and back."""
+    layer, xs = network(name), ragged((100, 1, 1, 2))
+    by_input, by_state, matmul = [], [], np.matmul
 
     def note(event):
         if "matmul" in event.op or "affine" in event.op:
-            rows.append(event.operands[0].shape[0])
+            by_input.append(event.operands[0].shape[0])
 
+    def multiply(x, y, **options):
+        by_state.append(len(x))
+        return matmul(x, y, **options)
+
+    monkeypatch.setattr(np, "matmul", multiply)
     with fdbr.debug.hook(note):
-        layer(xs)
-    assert sum(rows) == 2 * 104
+        _, pullback = fdbr.vjp(lambda layer: layer(xs), layer)
+    assert sum(by_input) == sum(by_state) == 104
+    pullback((*fdbr.tree.map(np.ones_like, layer(xs)),))
+    assert sum(by_state) == 104 + 104 + 104  # and those of the call for the cotangents
 
 
 def test_long_arrays_are_gone_over_as_short_ones_are():

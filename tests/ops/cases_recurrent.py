@@ -5,8 +5,17 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
+from fdbr.ops.networks.recurrent.recurrences import linear_recurrence, transposed_recurrence
+from fdbr.ops.networks.recurrent.reset_recurrences import (
+    reset_recurrence,
+    transposed_reset_recurrence,
+)
+from fdbr.ops.networks.recurrent.reset_sequence import reset_sequence
+from fdbr.ops.networks.recurrent.sequence_rules import in_one_dtype
+from fdbr.ops.networks.recurrent.steps import Steps
+from fdbr.ops.networks.recurrent.units import real
 from ops.cases import CASES, case
-from ops.seeds import several
+from ops.seeds import seeded, several
 
 _FIRST = len(CASES)
 
@@ -211,6 +220,25 @@ case(
 )
 
 
+def _from_states(h: Any, w: Any, u: Any, *xs: Any) -> Any:
+    (hy,), ys = over(lambda x, h: (np.maximum(x @ w.T + h @ u.T, 0),), (h[0],), xs)
+    return flat([hy, *ys])
+
+
+def _relu_steps(h: Any, w: Any, u: Any, *xs: Any) -> Any:
+    hy, ys = ops.n_step_rnn(h, [(w, u)], None, list(xs), activation="relu")
+    return joined([hy, *ys])
+
+
+case(
+    "n_step_rnn",
+    seeded(*((shape, (0.25, 2)) for shape in ((1, 2, 1), (1, 1), (1, 1), (1, 1), (2, 1)))),
+    _from_states,
+    _relu_steps,
+    "the linear part of relu",
+)
+
+
 def _rnn_reference(w: Any, u: Any, b: Any, v: Any, t: Any, *xs: Any) -> Any:
     zeros = (np.zeros((len(xs), 1)),)
     one = over(lambda x, h: (np.tanh(x @ w.T + b + h @ u.T),), zeros, xs)
@@ -231,6 +259,125 @@ case(
     _rnn_steps,
     "two layers",
 )
+
+
+# --- whole sequences ----------------------------------------------------------------
+#
+# What is only run within derivatives of the others, and what no function over lists has.
+
+STEPS = Steps((2, 1)), Steps((2, 1), reverse=True)
+
+
+def rows_of(steps: Steps) -> Any:
+    """The rows of packed arrays at each step, and those of the state."""
+    return [(np.arange(rows.start, rows.stop), slice(count)) for rows, count in steps]
+
+
+def _reset_reference(steps: Steps, inputs: Any, h: Any, w: Any) -> Any:
+    outs, h = np.zeros((len(inputs), h.shape[-1])), h.copy()
+    for rows, live in rows_of(steps):
+        h[live] = outs[rows] = reset_first(inputs[rows], h[live], np.eye(3), w, np.zeros(3))
+    return flat([outs, h])
+
+
+def _recurred(steps: Steps, *args: Any) -> Any:
+    """The recurrence of a memory and an output, by its formulas."""
+    u, v, w, h, c, k, f, a, weight, hr = args
+    sums, cells, outs, h, c = 0 * u, 0 * v, 0 * w, h.copy(), c.copy()
+    for rows, live in rows_of(steps):
+        sums[rows] = h[live] @ weight.T + u[rows]
+        parts = np.split(k[rows] * sums[rows], 4, -1)
+        c[live] = cells[rows] = f[rows] * c[live] + sum(parts[:3]) + v[rows]
+        h[live] = outs[rows] = (a[rows] * c[live] + parts[3]) @ hr.T + w[rows]
+    return flat([sums, cells, outs, h, c])
+
+
+def _recurred_without(steps: Steps, u: Any, w: Any, h: Any, k: Any, f: Any, weight: Any) -> Any:
+    sums, outs, h = 0 * u, 0 * w, h.copy()
+    for rows, live in rows_of(steps):
+        sums[rows] = h[live] @ weight.T + u[rows]
+        h[live] = outs[rows] = f[rows] * h[live] + (k[rows] * sums[rows]).sum(-1, keepdims=True)
+        h[live] = outs[rows] = outs[rows] + w[rows]
+    return flat([sums, outs, h])
+
+
+def _recurred_with_reset(steps: Steps, *args: Any) -> Any:
+    u, y, w, h, k, f, q, j, weight = args
+    sums, resets, outs, h = 0 * u, 0 * y, 0 * w, h.copy()
+    for rows, live in rows_of(steps):
+        sums[rows, :2] = h[live] @ weight[:2].T + u[rows, :2]
+        resets[rows] = q[rows] * h[live] + j[rows] * sums[rows, :1] + y[rows]
+        sums[rows, 2:] = resets[rows] @ weight[2:].T + u[rows, 2:]
+        change = (k[rows] * sums[rows, 1:]).sum(-1, keepdims=True)
+        h[live] = outs[rows] = f[rows] * h[live] + change + w[rows]
+    return flat([sums, resets, outs, h])
+
+
+def transposed(function: Any, sources: int) -> Any:
+    """The transpose of a function that is linear in its first arguments, by its matrix."""
+
+    def apply(steps: Steps, *args: Any) -> Any:
+        cts, others = args[:sources], args[sources:]
+        sizes = np.cumsum([ct.size for ct in cts])
+        split = lambda row: [
+            part.reshape(ct.shape) for part, ct in zip(np.split(row, sizes), cts, strict=False)
+        ]
+        matrix = [function(steps, *split(row), *others) for row in np.eye(sizes[-1])]
+        return np.stack(matrix) @ flat(cts)
+
+    return apply
+
+
+def applied(operation: Any, steps: Steps, *args: Any) -> Any:
+    """An operation that takes operands of one dtype."""
+    return joined(in_one_dtype(operation)(*real("n_step_lstm", *args), steps=steps))
+
+
+_SOURCES = (3, 4), (3, 1), (3, 1), (2, 1), (2, 1)
+_COEFFICIENTS = (3, 4), (3, 1), (3, 1), (4, 1), (1, 1)
+for steps in STEPS:
+    setting = "from the end" if steps.reverse else ""
+    for op, operation, shapes, reference in (
+        ("gru_cell", reset_sequence, [(3, 3), (2, 1), (3, 1)], _reset_reference),
+        ("n_step_lstm", linear_recurrence, [*_SOURCES, *_COEFFICIENTS], _recurred),
+        (
+            "n_step_lstm",
+            transposed_recurrence,
+            [*_SOURCES, *_COEFFICIENTS],
+            transposed(_recurred, 5),
+        ),
+        (
+            "gru_cell",
+            reset_recurrence,
+            [(3, 3), (3, 1), (3, 1), (2, 1), (3, 2), (3, 1), (3, 1), (3, 1), (3, 1)],
+            _recurred_with_reset,
+        ),
+        (
+            "gru_cell",
+            transposed_reset_recurrence,
+            [(3, 3), (3, 1), (3, 1), (2, 1), (3, 2), (3, 1), (3, 1), (3, 1), (3, 1)],
+            transposed(_recurred_with_reset, 4),
+        ),
+    ):
+        case(
+            op,
+            seeded(*((shape, (-2, 2)) for shape in shapes), count=1),
+            lambda *args, f=reference, steps=steps: f(steps, *args),
+            lambda *args, f=operation, steps=steps: applied(f, steps, *args),
+            f"{operation.__name__} {setting}".strip(),
+        )
+    case(
+        "n_step_gru",
+        seeded(*((s, (-2, 2)) for s in ((3, 3), (3, 1), (2, 1), (3, 3), (3, 1), (3, 1))), count=1),
+        lambda *args, steps=steps: _recurred_without(steps, *args),
+        lambda u, w, h, k, f, weight, steps=steps: applied(
+            lambda u, w, h, k, f, weight, steps: linear_recurrence(
+                u, 0, w, h, 0, k, f, 0, weight, 0, steps=steps
+            ),
+            *(steps, u, w, h, k, f, weight),
+        ),
+        f"without a memory {setting}".strip(),
+    )
 
 
 def _padded(x: Any, y: Any) -> Any:

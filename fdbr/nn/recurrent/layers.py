@@ -1,23 +1,23 @@
 """Recurrent networks: layers of cells over sequences, in one direction or in both."""
 
+import math
 from typing import Any, Self
 
 import numpy as np
 
 from fdbr import ops, random
 from fdbr.backend import array_module, lock
-from fdbr.loops.scanning import scan
 from fdbr.messages import describe, integer
 from fdbr.nn.layer import Layer
 from fdbr.nn.recurrent.cell import Initializer, promoted
 from fdbr.nn.recurrent.cells import GRUCell, LSTMCell, RNNCell
 from fdbr.ops.networks.recurrent.n_step import check_rate, check_states, n_step
+from fdbr.ops.networks.recurrent.steps import Steps
 from fdbr.tree import frozen, static
 from fdbr.whereabouts import placed
 
 __all__ = ["GRU", "LSTM", "RNN"]
 
-_LONG = 256  # steps, from which on jit takes a loop as one instruction, which is traced once
 _PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 
 
@@ -173,6 +173,8 @@ class _Recurrent(Layer):
             state = zeros if isinstance(zeros, tuple) else (zeros,)
         check_states(self._name, state, cell._widths(), (len(self.cells), *batch))
         state = promoted(state, x, cell.weight_hh)
+        shape, x = x.shape, ops.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+        sizes = (math.prod(batch),) * shape[0]
         keys: Any = random.split(key, self.num_layers) if rate else None
         last = []
         for layer in range(self.num_layers):
@@ -181,31 +183,21 @@ class _Recurrent(Layer):
             columns = []
             for direction in range(self._directions):
                 number = layer * self._directions + direction
-                first = tuple(part[number] for part in state)
-                outs, end = _over_time(self.cells[number], first, x, bool(direction))
+                own = self.cells[number]
+                first = tuple(
+                    ops.reshape(part[number], (sizes[0], part.shape[-1])) for part in state
+                )
+                steps = Steps(sizes, reverse=bool(direction))
+                outs, end = own.kind.over(own.weights, x, first, steps)
                 columns.append(outs)
                 last.append(end)
             x = columns[0] if len(columns) == 1 else ops.concat(columns, axis=-1)
-        ends = tuple(ops.stack(parts, axis=0) for parts in zip(*last, strict=True))
+        x = ops.reshape(x, (*shape[:-1], x.shape[-1]))
+        ends = tuple(
+            ops.reshape(ops.stack(parts, axis=0), (len(last), *batch, parts[0].shape[-1]))
+            for parts in zip(*last, strict=True)
+        )
         return (ops.moveaxis(x, 0, -2) if self.batch_first and x.ndim > 2 else x), ends
-
-
-def _over_time(cell: Any, state: Any, x: Any, reverse: bool) -> tuple[Any, Any]:
-    """The outputs of a cell at all times, and its last state."""
-
-    def turn(state: Any, inputs: Any) -> Any:
-        state = cell.kind.advance(cell.weights, state, inputs)
-        return state, state[0]
-
-    inputs = cell.project(x)
-    if len(inputs) > _LONG:
-        end, outs = scan(turn, state, inputs, reverse=reverse)
-        return outs, end
-    outs = []
-    for time in range(len(inputs))[:: -1 if reverse else 1]:
-        state, out = turn(state, inputs[time])
-        outs.append(out)
-    return ops.stack(outs[::-1] if reverse else outs), state
 
 
 def _made(

@@ -9,11 +9,18 @@ from typing import Any, NamedTuple
 
 from fdbr.backend import Array
 from fdbr.messages import describe
+from fdbr.ops.creation import zeros_like
 from fdbr.ops.elementwise.logistic import sigmoid
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.networks.activations.exponentials import relu
+from fdbr.ops.networks.recurrent.gru_sequence import gru_sequence
+from fdbr.ops.networks.recurrent.lstm_sequence import lstm_sequence
+from fdbr.ops.networks.recurrent.reset_sequence import reset_sequence
+from fdbr.ops.networks.recurrent.rnn_sequence import rnn_sequence
+from fdbr.ops.networks.recurrent.steps import Steps
 from fdbr.ops.networks.recurrent.units import gru_gates, lstm_gates, parts_of, real
 from fdbr.ops.products import linear
+from fdbr.ops.shape import concat, reshape
 
 __all__ = [
     "GRU",
@@ -47,12 +54,14 @@ class Kind(NamedTuple):
 
     ``project(weights, x)`` is what the input has to say, and ``advance(weights, state, inputs)``
     the state after it.  A state is a tuple, whose first array is the output.
+    ``over(weights, data, state, steps)`` are the outputs and the last state of packed sequences.
     """
 
     gates: int
     states: int
     project: Callable[[Weights, Any], Any]
     advance: Callable[[Weights, Any, Any], tuple[Any, ...]]
+    over: Callable[[Weights, Any, Any, Steps], tuple[Any, tuple[Any, ...]]]
 
 
 def _with_both(weights: Weights, x: Any) -> Any:
@@ -70,7 +79,12 @@ def _simple(activation: Callable[[Any], Any]) -> Kind:
     def advance(weights: Weights, state: Any, inputs: Any) -> tuple[Any, ...]:
         return (activation(inputs + linear(state[0], weights.weight_hh)),)
 
-    return Kind(1, 1, _with_both, advance)
+    def over(weights: Weights, data: Any, state: Any, steps: Steps) -> tuple[Any, Any]:
+        inputs, rectified = _with_both(weights, data), activation is relu
+        out, end = rnn_sequence(inputs, *state, weights.weight_hh, steps=steps, rectified=rectified)
+        return out, (end,)
+
+    return Kind(1, 1, _with_both, advance, over)
 
 
 def _lstm_step(weights: Weights, state: Any, inputs: Any) -> tuple[Any, ...]:
@@ -79,9 +93,28 @@ def _lstm_step(weights: Weights, state: Any, inputs: Any) -> tuple[Any, ...]:
     return (h if weights.weight_hr is None else linear(h, weights.weight_hr)), c
 
 
+def _lstm_over(weights: Weights, data: Any, state: Any, steps: Steps) -> tuple[Any, Any]:
+    hr = 0 if weights.weight_hr is None else weights.weight_hr
+    inputs = _with_both(weights, data)
+    out, *end = lstm_sequence(inputs, *state, weights.weight_hh, hr, steps=steps)
+    return out, tuple(end)
+
+
 def _gru_step(weights: Weights, state: Any, inputs: Any) -> tuple[Any, ...]:
     (h,) = state
     return (gru_gates(inputs, linear(h, weights.weight_hh, weights.bias_hh), h),)
+
+
+def _gru_over(weights: Weights, data: Any, state: Any, steps: Steps) -> tuple[Any, Any]:
+    bias, own, size = weights.bias_ih, weights.bias_hh, state[0].shape[-1]
+    inner: Any = 0
+    if own is not None:  # what is added outside of the reset gate is added at once
+        inner = reshape(own[2 * size :], (1, size))
+        outer = concat([own[: 2 * size], zeros_like(own[2 * size :])])
+        bias = outer if bias is None else bias + outer
+    inputs = linear(data, weights.weight_ih, bias)
+    out, end = gru_sequence(inputs, *state, weights.weight_hh, inner, steps=steps)
+    return out, (end,)
 
 
 def reset_first(weights: Weights, state: Any, inputs: Any) -> tuple[Any, ...]:
@@ -103,12 +136,26 @@ def _mgu_step(weights: Weights, state: Any, inputs: Any) -> tuple[Any, ...]:
     return (h + f * (n - h),)
 
 
+def _reset_over(weights: Weights, data: Any, state: Any, steps: Steps) -> tuple[Any, Any]:
+    out, end = reset_sequence(_with_both(weights, data), *state, weights.weight_hh, steps=steps)
+    return out, (end,)
+
+
+def _mgu_over(weights: Weights, data: Any, state: Any, steps: Steps) -> tuple[Any, Any]:
+    """It is a gated recurrent unit of which both gates are one."""
+    size, inputs = state[0].shape[-1], _with_both(weights, data)
+    twice = concat([inputs[..., :size], inputs], axis=-1)
+    weight = concat([weights.weight_hh[:size], weights.weight_hh])
+    out, end = reset_sequence(twice, *state, weight, steps=steps)
+    return out, (end,)
+
+
 TANH = _simple(tanh)
 RELU = _simple(relu)
-LSTM = Kind(4, 2, _with_both, _lstm_step)
-GRU = Kind(3, 1, _with_one, _gru_step)
-GRU_RESET_FIRST = Kind(3, 1, _with_one, reset_first)
-MGU = Kind(2, 1, _with_both, _mgu_step)
+LSTM = Kind(4, 2, _with_both, _lstm_step, _lstm_over)
+GRU = Kind(3, 1, _with_one, _gru_step, _gru_over)
+GRU_RESET_FIRST = Kind(3, 1, _with_one, reset_first, _reset_over)
+MGU = Kind(2, 1, _with_both, _mgu_step, _mgu_over)
 
 
 def check_weights(where: str, kind: Kind, weights: Weights) -> tuple[int, int, int]:

@@ -26,6 +26,7 @@ from fdbr.ops.networks.recurrent.cells import (
     check_weights,
 )
 from fdbr.ops.networks.recurrent.sequences import pack, unpack
+from fdbr.ops.networks.recurrent.steps import Steps
 from fdbr.ops.networks.recurrent.units import real
 from fdbr.ops.philox import random_words
 from fdbr.ops.shape import concat, stack
@@ -34,36 +35,6 @@ from fdbr.whereabouts import placed
 __all__ = ["check_layers", "check_rate", "n_step", "n_step_gru", "n_step_lstm", "n_step_rnn"]
 
 _SPLIT = 1  # as in `fdbr.random.split`
-
-
-def _forward(kind: Kind, weights: Weights, inputs: Any, sizes: Any, state: Any) -> Any:
-    """All outputs, and the last state of each sequence."""
-    outs, ended, start = [], [], 0
-    for size in sizes:
-        if size < len(state[0]):
-            ended.append(tuple(part[size:] for part in state))
-            state = tuple(part[:size] for part in state)
-        state = kind.advance(weights, state, inputs[start : start + size])
-        outs.append(state[0])
-        start += size
-    parts = zip(state, *reversed(ended), strict=True)
-    return outs, tuple(concat(part, axis=0) if len(part) > 1 else part[0] for part in parts)
-
-
-def _backward(kind: Kind, weights: Weights, inputs: Any, sizes: Any, first: Any) -> Any:
-    """The same from the last time to the first, in which each sequence begins at its own end."""
-    outs, start = [], sum(sizes)
-    state = tuple(part[:0] for part in first)
-    for size in reversed(sizes):
-        live, start = len(state[0]), start - size
-        if not live:
-            state = tuple(part[:size] for part in first)
-        elif size > live:
-            new = tuple(part[live:size] for part in first)
-            state = tuple(concat(pair, axis=0) for pair in zip(state, new, strict=True))
-        state = kind.advance(weights, state, inputs[start : start + size])
-        outs.append(state[0])
-    return outs[::-1], state
 
 
 def n_step(
@@ -107,11 +78,10 @@ def n_step(
         for direction in range(directions):
             number = layer * directions + direction
             weights = layers[number]
-            run = _backward if direction else _forward
             begin = tuple(_rows(part[number], order) for part in first)
-            gates = kind.project(weights, data)
-            outs, end = run(kind, weights, gates, packed.sizes, begin)
-            columns.append(concat(outs, axis=0))
+            steps = Steps(packed.sizes, reverse=bool(direction))
+            outs, end = kind.over(weights, data, begin, steps)
+            columns.append(outs)
             last.append(tuple(_rows(part, inverse) for part in end))
         data = columns[0] if directions == 1 else concat(columns, axis=-1)
     ends = tuple(stack(parts, axis=0) for parts in zip(*last, strict=True))
