@@ -265,7 +265,7 @@ case(
 #
 # What is only run within derivatives of the others, and what no function over lists has.
 
-STEPS = Steps((2, 1)), Steps((2, 1), reverse=True)
+FORWARD, BACKWARD = Steps((2, 1)), Steps((2, 1), reverse=True)
 
 
 def rows_of(steps: Steps) -> Any:
@@ -333,50 +333,45 @@ def applied(operation: Any, steps: Steps, *args: Any) -> Any:
     return joined(in_one_dtype(operation)(*real("n_step_lstm", *args), steps=steps))
 
 
+def without_a_memory(u: Any, w: Any, h: Any, k: Any, f: Any, weight: Any, *, steps: Steps) -> Any:
+    return linear_recurrence(u, 0, w, h, 0, k, f, 0, weight, 0, steps=steps)
+
+
 _SOURCES = (3, 4), (3, 1), (3, 1), (2, 1), (2, 1)
 _COEFFICIENTS = (3, 4), (3, 1), (3, 1), (4, 1), (1, 1)
-for steps in STEPS:
-    setting = "from the end" if steps.reverse else ""
-    for op, operation, shapes, reference in (
-        ("gru_cell", reset_sequence, [(3, 3), (2, 1), (3, 1)], _reset_reference),
-        ("n_step_lstm", linear_recurrence, [*_SOURCES, *_COEFFICIENTS], _recurred),
-        (
-            "n_step_lstm",
-            transposed_recurrence,
-            [*_SOURCES, *_COEFFICIENTS],
-            transposed(_recurred, 5),
-        ),
-        (
-            "gru_cell",
-            reset_recurrence,
-            [(3, 3), (3, 1), (3, 1), (2, 1), (3, 2), (3, 1), (3, 1), (3, 1), (3, 1)],
-            _recurred_with_reset,
-        ),
-        (
-            "gru_cell",
-            transposed_reset_recurrence,
-            [(3, 3), (3, 1), (3, 1), (2, 1), (3, 2), (3, 1), (3, 1), (3, 1), (3, 1)],
-            transposed(_recurred_with_reset, 4),
-        ),
-    ):
-        case(
-            op,
-            seeded(*((shape, (-2, 2)) for shape in shapes), count=1),
-            lambda *args, f=reference, steps=steps: f(steps, *args),
-            lambda *args, f=operation, steps=steps: applied(f, steps, *args),
-            f"{operation.__name__} {setting}".strip(),
-        )
-    case(
+_RESETS = (3, 3), (3, 1), (3, 1), (2, 1), (3, 2), (3, 1), (3, 1), (3, 1), (3, 1)
+for op, operation, shapes, reference, steps in (
+    ("gru_cell", reset_sequence, [(3, 3), (2, 1), (3, 1)], _reset_reference, FORWARD),
+    ("n_step_lstm", linear_recurrence, [*_SOURCES, *_COEFFICIENTS], _recurred, BACKWARD),
+    (
+        "n_step_lstm",
+        transposed_recurrence,
+        [*_SOURCES, *_COEFFICIENTS],
+        transposed(_recurred, 5),
+        FORWARD,
+    ),
+    ("gru_cell", reset_recurrence, _RESETS, _recurred_with_reset, FORWARD),
+    (
+        "gru_cell",
+        transposed_reset_recurrence,
+        _RESETS,
+        transposed(_recurred_with_reset, 4),
+        BACKWARD,
+    ),
+    (
         "n_step_gru",
-        seeded(*((s, (-2, 2)) for s in ((3, 3), (3, 1), (2, 1), (3, 3), (3, 1), (3, 1))), count=1),
-        lambda *args, steps=steps: _recurred_without(steps, *args),
-        lambda u, w, h, k, f, weight, steps=steps: applied(
-            lambda u, w, h, k, f, weight, steps: linear_recurrence(
-                u, 0, w, h, 0, k, f, 0, weight, 0, steps=steps
-            ),
-            *(steps, u, w, h, k, f, weight),
-        ),
-        f"without a memory {setting}".strip(),
+        without_a_memory,
+        [(3, 3), (3, 1), (2, 1), (3, 3), (3, 1), (3, 1)],
+        _recurred_without,
+        FORWARD,
+    ),
+):
+    case(
+        op,
+        seeded(*((shape, (-2, 2)) for shape in shapes), count=1),
+        lambda *args, f=reference, steps=steps: f(steps, *args),
+        lambda *args, f=operation, steps=steps: applied(f, steps, *args),
+        operation.__name__,
     )
 
 

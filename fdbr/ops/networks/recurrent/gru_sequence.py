@@ -35,7 +35,7 @@ def _pull(ct: Any, out: Any, h: Any, weight: Any, steps: Any) -> Any:
         *given, concat(k, axis=axis), z, 0, weight, 0, steps=steps
     )
     by_inputs = concat([sums[..., : -z.shape[-1]], new * back + bent], axis=axis)
-    return by_inputs, sums, first
+    return [by_inputs, sums, first]
 
 
 def _by_weight(shared: Any, out: Any, h: Any, steps: Any) -> Any:

@@ -21,11 +21,12 @@ def _pull(ct: Any, out: Any, c: Any, weight: Any, hr: Any, steps: Any) -> Any:
     i, f, g, o = parts_of(gates, 4)
     by_i, by_f, by_g, by_o = i * (1 - i), f * (1 - f), 1 - g * g, o * (1 - o)
     bent, axis = tanh(cells), gates.ndim - 1
-    k = [g * by_i, previous(cells, c, steps) * by_f, i * by_g, bent * by_o]
+    k: Any = [g * by_i, previous(cells, c, steps) * by_f, i * by_g, bent * by_o]
     s = by_gates * concat([by_i, by_f, by_g, by_o], axis=axis) if there(by_gates) else 0
     a = o * (1 - bent * bent)
     given = s, by_c, by_h, by_h_end, by_c_end
-    return transposed_recurrence(*given, concat(k, axis=axis), f, a, weight, hr, steps=steps)
+    k = concat(k, axis=axis)
+    return list(transposed_recurrence(*given, k, f, a, weight, hr, steps=steps))
 
 
 def _by_weight(shared: Any, out: Any, h: Any, steps: Any) -> Any:

@@ -115,7 +115,7 @@ def weight_slope(back: Any, x: Any) -> Any:
 
 
 def _pull(ct: Any, k: Any, f: Any, a: Any, weight: Any, hr: Any, steps: Any) -> Any:
-    return transposed_recurrence(*_given(ct), k, f, a, weight, hr, steps=steps)
+    return list(transposed_recurrence(*_given(ct), k, f, a, weight, hr, steps=steps))
 
 
 def _both(shared: Any, out: Any, h: Any, c: Any) -> _Both:
@@ -199,25 +199,26 @@ def state(xp: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 def _push(ct: Any, k: Any, f: Any, a: Any, weight: Any, hr: Any, steps: Any) -> Any:
     """The run of which the cotangents are the sources and the first states; and those."""
     given = _given(ct)
-    return linear_recurrence(*given, k, f, a, weight, hr, steps=steps), given.h_end, given.c_end
+    way = linear_recurrence(*given, k, f, a, weight, hr, steps=steps)
+    return [*way, given.h_end, given.c_end]
 
 
 def _both_back(shared: Any, out: Any) -> _Both:
-    way, h, c = shared
+    *way, h, c = shared
     return _Both(_run(way), h, c, _run(out))
 
 
 @over_sequences(
     first=_push,
     weights=_WEIGHTS,
-    s=lambda shared: _run(shared[0]).s,
-    c=lambda shared: _run(shared[0]).c,
-    h=lambda shared: _run(shared[0]).h,
-    h_end=lambda shared: _run(shared[0]).h_end,
-    c_end=lambda shared: _run(shared[0]).c_end,
+    s=lambda shared: _run(shared[:-2]).s,
+    c=lambda shared: _run(shared[:-2]).c,
+    h=lambda shared: _run(shared[:-2]).h,
+    h_end=lambda shared: _run(shared[:-2]).h_end,
+    c_end=lambda shared: _run(shared[:-2]).c_end,
     k=lambda shared, out, hr: _both_back(shared, out).by_k(hr),
     f=lambda shared, out, steps: _both_back(shared, out).by_f(steps),
-    a=lambda shared, out, hr: _both_back(shared, out).shown(hr) * _run(shared[0]).c,
+    a=lambda shared, out, hr: _both_back(shared, out).shown(hr) * _run(shared[:-2]).c,
     weight=lambda shared, out, steps: _both_back(shared, out).by_weight(steps),
     hr=lambda shared, out, k, a: _both_back(shared, out).by_hr(k, a),
 )

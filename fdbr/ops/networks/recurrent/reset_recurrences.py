@@ -70,7 +70,7 @@ def _given(ct: Any) -> _Run:
 
 
 def _pull(ct: Any, k: Any, f: Any, q: Any, j: Any, weight: Any, steps: Any) -> Any:
-    return transposed_reset_recurrence(*_given(ct), k, f, q, j, weight, steps=steps)
+    return list(transposed_reset_recurrence(*_given(ct), k, f, q, j, weight, steps=steps))
 
 
 def _both(shared: Any, out: Any, h: Any) -> _Both:
@@ -137,21 +137,21 @@ def reset_recurrence(
 
 def _push(ct: Any, k: Any, f: Any, q: Any, j: Any, weight: Any, steps: Any) -> Any:
     given = _given(ct)
-    return reset_recurrence(*given, k, f, q, j, weight, steps=steps), given.h_end
+    return [*reset_recurrence(*given, k, f, q, j, weight, steps=steps), given.h_end]
 
 
 def _both_back(shared: Any, out: Any) -> _Both:
-    way, h = shared
+    *way, h = shared
     return _Both(_Run(*way), h, _Run(*out))
 
 
 @over_sequences(
     first=_push,
     weights=_WEIGHTS,
-    s=lambda shared: shared[0][0],
-    x=lambda shared: shared[0][1],
-    h=lambda shared: shared[0][2],
-    h_end=lambda shared: shared[0][3],
+    s=lambda shared: shared[0],
+    x=lambda shared: shared[1],
+    h=lambda shared: shared[2],
+    h_end=lambda shared: shared[3],
     k=lambda shared, out: _both_back(shared, out).by_k(),
     f=lambda shared, out, steps: _both_back(shared, out).by_f(steps),
     q=lambda shared, out, steps: _both_back(shared, out).by_q(steps),

@@ -22,8 +22,8 @@ def _pull(ct: Any, out: Any, h: Any, weight: Any, steps: Any) -> Any:
     old = previous(outs, h, steps)
     s = by_gates * concat([by_r, by_z, by_n], axis=axis) if there(by_gates) else 0
     k = concat([(n - old) * by_z, z * by_n], axis=axis)
-    given = s, 0, by_h, by_h_end
-    return transposed_reset_recurrence(*given, k, 1 - z, r, old * by_r, weight, steps=steps)
+    given = s, 0, by_h, by_h_end, k, 1 - z, r, old * by_r
+    return list(transposed_reset_recurrence(*given, weight, steps=steps))
 
 
 def _by_weight(shared: Any, out: Any, h: Any, steps: Any) -> Any:

@@ -15,7 +15,8 @@ def _pull(ct: Any, out: Any, weight: Any, steps: Any, rectified: bool) -> Any:
     by_h, by_h_end = (0 if x is None else x for x in ct)
     h = out[0]
     k = astype(h > 0, h.dtype) if rectified else 1 - h * h
-    return transposed_recurrence(0, 0, by_h, by_h_end, 0, k, 0, 0, weight, 0, steps=steps)
+    given = 0, 0, by_h, by_h_end, 0
+    return list(transposed_recurrence(*given, k, 0, 0, weight, 0, steps=steps))
 
 
 @over_sequences(

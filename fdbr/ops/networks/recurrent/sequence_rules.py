@@ -5,6 +5,7 @@ Their operands have two axes of their own: packed arrays ``(elements, width)``, 
 operand that is not there is the number 0.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -113,6 +114,7 @@ def _unfolded(x: Any, size: int) -> Any:
 def in_one_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
     """Have a function compute in the dtype of all its arrays; those of 16 bits in float32."""
 
+    @functools.wraps(function)
     def widened(*values: Any, **params: Any) -> Any:
         dtype = to = result_type(*[x for x in values if there(x)])
         if is_short(dtype):

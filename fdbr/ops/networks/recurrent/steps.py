@@ -13,8 +13,8 @@ import attrs
 import numpy as np
 
 from fdbr.ops.devices import beside
-from fdbr.ops.indexing.reading import take
-from fdbr.ops.shape import concat
+from fdbr.ops.indexing.table_rows import rows_at
+from fdbr.ops.shape import concat, moveaxis
 
 __all__ = ["Steps", "previous"]
 
@@ -68,8 +68,8 @@ def previous(x: Any, first: Any, steps: Steps) -> Any:
     if steps.even:
         pair = [x[..., size:, :], first] if steps.reverse else [first, x[..., : -size or 0, :]]
         return concat(pair, axis=x.ndim - 2)
-    places = _places(steps)
-    return take(concat([x, first], axis=x.ndim - 2), beside(places, x), axis=x.ndim - 2)
+    rows = moveaxis(concat([x, first], axis=x.ndim - 2), -2, 0)
+    return moveaxis(rows_at(rows, beside(_places(steps), x)), 0, -2)
 
 
 @functools.lru_cache(maxsize=256)
