@@ -67,7 +67,7 @@ def shampoo(rate: float, eps: float) -> Rule:
         out = g
         for axis, size in enumerate(g.shape):
             rows = np.moveaxis(g, axis, 0).reshape(size, -1)
-            total = kept[axis] = kept.get(axis, eps * np.eye(size)) + rows @ rows.T
+            total = kept[str(axis)] = kept.get(str(axis), eps * np.eye(size)) + rows @ rows.T
             values, vectors = np.linalg.eigh(total)
             root = (vectors * values ** (-1 / (2 * g.ndim))) @ vectors.T
             out = np.moveaxis(np.tensordot(root, out, (1, axis)), 0, axis)
@@ -79,13 +79,13 @@ def shampoo(rate: float, eps: float) -> Rule:
 RULES: list[tuple[str, dict[str, Any], Rule]] = [
     (
         "adabound",
-        {"learning_rate": 0.02, "gamma": 0.1},
-        adabound(0.02, 0.9, 0.999, 1e-8, 0.1, 0.1, False),
+        {"learning_rate": 0.02, "final_learning_rate": 1e-3, "gamma": 0.1},
+        adabound(0.02, 0.9, 0.999, 1e-8, 1e-3, 0.1, False),
     ),
     (
         "amsbound",
-        {"learning_rate": 0.02, "b2": 0.9, "final_learning_rate": 0.05},
-        adabound(0.02, 0.9, 0.9, 1e-8, 0.05, 1e-3, True),
+        {"learning_rate": 0.02, "b2": 0.9, "final_learning_rate": 1e-3},
+        adabound(0.02, 0.9, 0.9, 1e-8, 1e-3, 1e-3, True),
     ),
     ("msvag", {"learning_rate": 1e-3, "beta": 0.8}, msvag(1e-3, 0.8)),
     ("smorms3", {"learning_rate": 0.02}, smorms3(0.02, 1e-16)),

@@ -3,6 +3,7 @@
 The values are recorded by benchmarks/reference/optimizers.py.
 """
 
+import functools
 import json
 from pathlib import Path
 
@@ -40,47 +41,52 @@ def logistic(p, x, y, **_):
 
 WRAPPED = {
     "lookahead": lambda: optim.lookahead(optim.adam(0.02), 5, 0.5),
-    "sam": lambda: optim.sam(
-        optim.sgd(1e-3, 0.9), optim.chain(optim.normalize(), optim.sgd(0.05))
-    ),
+    "sam": lambda: optim.sam(optim.sgd(1e-3, 0.9), optim.chain(optim.normalize(), optim.sgd(0.05))),
 }
 
 
-def trajectory(name, options, problem, jitted):
-    constants = made(problem)
-    params = {key: constants.pop(key) for key in PROBLEMS[problem]}
-    function = globals()[problem]
+def rows_of(name, options, jitted):
+    """The parameters after some steps, of all functions."""
     optimizer = WRAPPED[name]() if name in WRAPPED else getattr(optim, name)(**options)
-    loss = lambda p: function(p, **constants)
-    if name == "lookahead":
-        params = optim.LookaheadParams.init_synced(params)
+    two = name == "lookahead"
+    losses, states = {}, {}
+    for problem, names in PROBLEMS.items():
+        constants = made(problem)
+        params = {key: constants.pop(key) for key in names}
+        params = optim.LookaheadParams.init_synced(params) if two else params
+        states[problem] = params, optimizer.init(params)
+        losses[problem] = functools.partial(globals()[problem], **constants)
 
-    def step(params, state):
-        at = params.fast if name == "lookahead" else params
-        value, grads = fdbr.value_and_grad(loss)(at)
-        extra = {"value": value, "grad": grads, "value_fn": loss}
-        updates, state = optimizer.update(grads, state, params, **extra)
-        return optim.apply_updates(params, updates), state
+    def step(states):
+        new = {}
+        for problem, (params, state) in states.items():
+            loss = losses[problem]
+            value, grads = fdbr.value_and_grad(loss)(params.fast if two else params)
+            extra = {"value": value, "grad": grads, "value_fn": loss}
+            updates, state = optimizer.update(grads, state, params, **extra)
+            new[problem] = optim.apply_updates(params, updates), state
+        return new
 
     step = fdbr.jit(step, reproducible=True) if jitted else step
-    state, rows = optimizer.init(params), []
+    rows = {problem: [] for problem in PROBLEMS}
     for count in range(1, 51):
-        params, state = step(params, state)
+        states = step(states)
         if count in KEPT:
-            at = params.slow if name == "lookahead" else params
-            rows.append(np.concatenate([np.ravel(at[key]) for key in sorted(at)]))
+            for problem, (params, _) in states.items():
+                at = params.slow if two else params
+                rows[problem].append(np.concatenate([np.ravel(at[key]) for key in sorted(at)]))
     if jitted:
-        assert len(step.report().traces) <= 2
-    return np.stack(rows)
+        assert len(step.report().traces) <= (2 if name in ("sam", "lbfgs") else 1)
+    return rows
 
 
 @pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jitted"])
 @pytest.mark.parametrize("case", CASES)
 def test_fifty_steps_on_three_functions_are_those_of_the_reference(case, jitted):
     name, options = json.loads(case)
-    for problem in PROBLEMS:
-        found = trajectory(name, options, problem, jitted)
+    rtol = 1e-5 if name == "adafactor" else 1e-6  # whose decay is of float32 in Optax
+    for problem, rows in rows_of(name, options, jitted).items():
         desired = RECORDED[f"{case}/{problem}"]
         assert np.isfinite(desired).all()
-        size = abs(desired).max()
-        np.testing.assert_allclose(found, desired, rtol=1e-6, atol=1e-7 * size, err_msg=problem)
+        size = 0.1 * rtol * abs(desired).max()
+        np.testing.assert_allclose(rows, desired, rtol=rtol, atol=size, err_msg=problem)

@@ -15,7 +15,7 @@ from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.fitting import Parameters, check_params, check_state
 from fdbr.tree import frozen
 
-__all__ = ["LeafwiseState", "leafwise", "zeros"]
+__all__ = ["LeafwiseState", "across", "leafwise", "zeros"]
 
 
 @frozen
@@ -150,6 +150,35 @@ def leafwise(
         return parameters.unflatten(changes), layout.pack(count, parameters, owns)
 
     return Optimizer(start, step)
+
+
+def across(
+    name: str,
+    update: Callable[..., tuple[Any, Any]],
+    grads: Any,
+    params: Any,
+    *trees: Any,
+    numbers: Any = None,
+) -> tuple[Any, ...]:
+    """A rule for one leaf, on trees: the changes, and what it makes of each of the other trees.
+
+    ``update(g, own, p, numbers) -> (change, own)`` has the leaves of ``trees`` in ``own``.  Where
+    there is no gradient, `None` is all that comes out.
+    """
+    parameters = Parameters(name, params, grads)
+    gs = parameters.gradients(grads)
+    beside = [parameters.beside("state", one) for one in trees]
+    found: list[Any] = []
+    for index, g in enumerate(gs):
+        if g is None:
+            found.append((None,) * (1 + len(trees)))
+            continue
+        own = tuple(leaves[index] for leaves in beside)
+        p = None if params is None else parameters.leaves[index]
+        change, new = _stepped(g, own, p, numbers, update, False)
+        found.append((change, *new))
+    columns = zip(*found, strict=True) if found else [()] * (1 + len(trees))
+    return tuple(parameters.unflatten(list(column)) for column in columns)
 
 
 @attrs.frozen
