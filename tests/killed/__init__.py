@@ -77,7 +77,7 @@ def run(folder, jitted, epochs):
         step = fdbr.jit(step, donate_argnums=0, reproducible=True)
     snapshots = folder / "snapshots"
     found = train.resume(snapshots, like=state)
-    batches = train.Batches(DATA, 7, key=random.key(2))
+    batches = train.prefetch(train.Batches(DATA, 7, key=random.key(2)), workers=2)
     reports = train.fit(step, state, batches, epochs=epochs, resume=found)
     stages = [
         train.average(train.every(iterations=4)),
@@ -85,6 +85,7 @@ def run(folder, jitted, epochs):
             lambda state: {"loss": ops.softmax_cross_entropy(state[0](DATA["x"]), DATA["y"])}
         ),
         train.log(folder / "log.jsonl", train.every(iterations=1)),
+        train.log(folder / "log.csv", train.best("loss", every=train.every(iterations=2)), "csv"),
         train.snapshot(snapshots, train.every(iterations=3), keep=2, best="loss"),
     ]
     for report in train.pipe(reports, *stages):
