@@ -88,7 +88,7 @@ class Feed:
 
 
 def feed_of(batches: Any) -> Feed:
-    """What `fit` was given as batches, as the loop reads it.
+    """A source, as the loop reads it, from the batches that `fit` was given.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def feed_of(batches: Any) -> Feed:
 
 
 def _after(stream: Iterator[Any], start: int) -> Iterator[Any]:
-    """What comes after so many items, which are read."""
+    """The rest of a stream after so many items, which are read."""
     for done in range(start):
         if next(stream, _END) is _END:
             raise ValueError(
