@@ -136,6 +136,11 @@ ALL = {
     "reduce_on_plateau": optim.chain(optim.sgd(0.1), optim.reduce_on_plateau(0.5, patience=2)),
     "params_ema": optim.chain(optim.adam(0.1), optim.params_ema(0.9)),
     "a plain mean": optim.chain(optim.adam(0.1), optim.params_ema(lambda c: c / (c + 1))),
+    "snapshot": optim.chain(optim.clip(1.0), optim.snapshot("norm", optim.global_norm)),
+    "monitor": optim.monitor(
+        {"n": optim.global_norm, "m": optim.measure_with_ema(optim.global_norm, 0.5)}
+    ),
+    "flatten": optim.flatten(optim.adam(0.1)),
     "named_chain": optim.named_chain(("clip", optim.clip(1.0)), ("adam", optim.adam(0.1))),
 }
 TWO_WAYS = {
@@ -559,6 +564,42 @@ def test_hyperparameters_are_seen_and_changed_without_a_trace():
         assert updates.dtype == np.float32
         assert optim.tree_get(state, "learning_rate") == rate
     assert len(update.report().traces) == 1
+
+
+def test_measurements_stand_in_the_state():
+    watched = optim.chain(
+        optim.monitor({"norm": optim.global_norm, "mean": optim.measure_with_ema(len, 0.5)}),
+        optim.scale(0.5),
+        optim.snapshot("half", optim.global_norm),
+    )
+    _, state = watched.update([3.0, 4.0], watched.init([0.0, 0.0]))
+    found = [float(optim.tree_get(state, name)) for name in ("norm", "mean", "half")]
+    assert found == [5.0, 2.0, 2.5]
+
+
+@settings(max_examples=10)
+@given(SEEDS)
+def test_parameters_as_vectors_are_stepped_as_they_are(seed):
+    params, grads = trees(seed), [without(trees(seed + i)) for i in range(1, 4)]
+    mixed = {**params, "w": params["w"].astype("float64")}
+    given_grads = [{**g, "w": g["w"].astype("float64")} for g in grads]
+    found, _ = run(optim.flatten(optim.adam(0.1)), given_grads, mixed)
+    assert_same(found, run(optim.adam(0.1), given_grads, mixed)[0])
+
+
+@settings(max_examples=10)
+@given(SEEDS, st.floats(0.1, 5.0))
+def test_gradients_of_examples_are_shortened_one_by_one(seed, most):
+    x = random.normal(random.key(seed), (5, 3))
+    grads = fdbr.vmap(
+        fdbr.grad(lambda p, x: (p["w"] * x).sum() ** 2 + p["b"] * x.sum()), (None, 0)
+    )({"w": np.ones(3), "b": 0.5}, x)
+    sums, count = optim.per_example_global_norm_clip(grads, most)
+    rows = [{"w": w, "b": b} for w, b in zip(grads["w"], grads["b"], strict=True)]
+    each = [optim.clip_by_global_norm(most).update(row, optim.EmptyState()) for row in rows]
+    assert_allclose(sums["w"], np.sum([u["w"] for u, _ in each], 0), rtol=1e-9)
+    assert_allclose(sums["b"], np.sum([u["b"] for u, _ in each], 0), rtol=1e-9)
+    assert count == sum(optim.global_norm(row) > most for row in rows)
 
 
 def test_factories_may_take_any_number_of_arguments():

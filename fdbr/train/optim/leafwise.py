@@ -37,7 +37,11 @@ class LeafwiseState:
 
 def zeros(leaf: Any, dtype: Any = None) -> Any:
     """Zeros like a parameter, in its own dtype or another one."""
-    return 0.0 if isinstance(leaf, float) else ops.zeros_like(leaf, dtype=dtype)
+    if isinstance(leaf, float):
+        return 0.0
+    made = ops.zeros_like(leaf, dtype=dtype)
+    # What is computed of an array without axes is a scalar, and so is this: one kind, one trace.
+    return made[()] if type(made) is np.ndarray and made.shape == () else made
 
 
 def leafwise(

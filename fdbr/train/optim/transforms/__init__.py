@@ -31,6 +31,7 @@ from fdbr.train.optim.transforms.normalizing import (
     scale_by_param_block_rms,
     scale_by_trust_ratio,
 )
+from fdbr.train.optim.transforms.per_example import per_example_global_norm_clip
 from fdbr.train.optim.transforms.stateless import (
     set_to_zero,
     stateless,
@@ -59,6 +60,7 @@ __all__ = [
     "hard_clip",
     "keep_params_nonnegative",
     "normalize_by_update_norm",
+    "per_example_global_norm_clip",
     "proximal_l1",
     "scale_by_param_block_norm",
     "scale_by_param_block_rms",

@@ -16,6 +16,9 @@ from fdbr.train.optim.wrappers.finite import (
     conditionally_mask,
     conditionally_transform,
 )
+from fdbr.train.optim.wrappers.flattening import (
+    flatten,
+)
 from fdbr.train.optim.wrappers.hyperparameters import (
     InjectStatefulHyperparamsState,
     inject_hyperparams,
@@ -31,6 +34,13 @@ from fdbr.train.optim.wrappers.migrating import (
     Migration,
     migrate,
     migration,
+)
+from fdbr.train.optim.wrappers.monitoring import (
+    MonitorState,
+    SnapshotState,
+    measure_with_ema,
+    monitor,
+    snapshot,
 )
 from fdbr.train.optim.wrappers.multi_steps import (
     MultiSteps,
@@ -65,23 +75,28 @@ __all__ = [
     "InjectStatefulHyperparamsState",
     "LossScaleState",
     "Migration",
+    "MonitorState",
     "MultiSteps",
     "MultiStepsState",
     "ParamsEmaState",
     "PartitionState",
     "ReduceLROnPlateauState",
+    "SnapshotState",
     "all_finite",
     "apply_if_finite",
     "averaged_params",
     "conditionally_mask",
     "conditionally_transform",
     "dynamic_loss_scale",
+    "flatten",
     "freeze",
     "incremental_update",
     "inject_hyperparams",
     "inject_stateful_hyperparams",
+    "measure_with_ema",
     "migrate",
     "migration",
+    "monitor",
     "multi_transform",
     "named_chain",
     "params_ema",
@@ -92,6 +107,7 @@ __all__ = [
     "selective_transform",
     "skip_large_updates",
     "skip_not_finite",
+    "snapshot",
     "tree_get",
     "tree_set",
 ]
