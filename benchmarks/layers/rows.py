@@ -29,6 +29,8 @@ class Row:
         What is computed of the layer and the input, where it is not ``layer(x)``.
     train
         Whether the layer is run as in training.
+    random
+        Whether each library draws numbers of its own, so that results are not compared.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Row:
     call: Callable[..., Any] = lambda layer, x: layer(x)
     their_call: Callable[..., Any] = lambda layer, x: layer(x)
     train: bool = False
+    random: bool = False
 
 
 def _tokens(generator: Any, shape: tuple[int, ...]) -> Any:
@@ -149,6 +152,31 @@ ROWS = [
         lambda nn: nn.LayerNorm(128),
     ),
     Row(
+        "LayerNorm 768",
+        (32, 128, 768),
+        lambda nn, key: nn.LayerNorm.init(key, 768),
+        lambda nn: nn.LayerNorm(768),
+    ),
+    Row(
+        "GroupNorm 8 of 64, 56x56",
+        (32, 64, 56, 56),
+        lambda nn, key: nn.GroupNorm.init(key, 8, 64),
+        lambda nn: nn.GroupNorm(8, 64),
+    ),
+    Row(
+        "InstanceNorm 64",
+        MAPS,
+        lambda nn, key: nn.InstanceNorm.init(key, 64, affine=True),
+        lambda nn: nn.InstanceNorm2d(64, affine=True),
+    ),
+    Row(
+        "BatchNorm1d 512, training",
+        (256, 512),
+        lambda nn, key: nn.BatchNorm.init(key, 512),
+        lambda nn: nn.BatchNorm1d(512),
+        train=True,
+    ),
+    Row(
         "RMSNorm 128",
         WORDS,
         lambda nn, key: nn.RMSNorm.init(key, 128),
@@ -159,6 +187,13 @@ ROWS = [
         (16, 64),
         lambda nn, key: nn.Embed.init(key, 10_000, 128),
         lambda nn: nn.Embedding(10_000, 128),
+        _tokens,
+    ),
+    Row(
+        "Embed 50,000 x 256",
+        (16, 64),
+        lambda nn, key: nn.Embed.init(key, 50_000, 256),
+        lambda nn: nn.Embedding(50_000, 256),
         _tokens,
     ),
     Row(

@@ -1,0 +1,130 @@
+"""The functions of networks that are timed beside PyTorch's, as layers without parameters."""
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.layers.rows import MAPS, WORDS, Row
+
+__all__ = ["FUNCTIONS"]
+
+CLASSES = (128, 10_000)
+LABELS = np.random.default_rng(2).integers(0, CLASSES[1], CLASSES[0])
+
+
+def _module(nn: Any, function: Any) -> Any:
+    """A module of PyTorch's with a function."""
+
+    class Module(nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return function(x)
+
+    return Module()
+
+
+def _theirs(function: Any) -> Any:
+    """A function of ``torch`` and the input as what makes a module."""
+
+    def made(nn: Any) -> Any:
+        import torch
+
+        return _module(nn, lambda x: function(torch, x))
+
+    return made
+
+
+def _ours(function: Any) -> Any:
+    """A function of ``fdbr`` and the input as what makes a layer."""
+
+    def made(nn: Any, key: Any) -> Any:
+        import fdbr
+
+        return nn.Lambda(lambda x: function(fdbr, x))
+
+    return made
+
+
+def _turned() -> Any:
+    """Places in images, turned a little, as ``grid_sample`` takes them."""
+    side = np.linspace(-1, 1, 28)
+    y, x = np.meshgrid(side, side, indexing="ij")
+    grid = np.stack([0.9 * x + 0.3 * y + 0.1, 0.9 * y - 0.3 * x], axis=-1)
+    return np.ascontiguousarray(np.broadcast_to(grid, (32, 28, 28, 2)), np.float32)
+
+
+PLACES = _turned()
+
+
+def _row(name: str, shape: tuple[int, ...], ours: Any, theirs: Any, **settings: Any) -> Row:
+    return Row(name, shape, _ours(ours), _theirs(theirs), **settings)
+
+
+FUNCTIONS = [
+    _row(
+        "softmax over 10,000",
+        CLASSES,
+        lambda fdbr, x: fdbr.ops.softmax(x),
+        lambda torch, x: torch.softmax(x, -1),
+    ),
+    _row(
+        "log_softmax over 10,000",
+        CLASSES,
+        lambda fdbr, x: fdbr.ops.log_softmax(x),
+        lambda torch, x: torch.log_softmax(x, -1),
+    ),
+    _row(
+        "cross_entropy over 10,000",
+        CLASSES,
+        lambda fdbr, x: fdbr.ops.cross_entropy(x, LABELS),
+        lambda torch, x: torch.nn.functional.cross_entropy(x, torch.from_numpy(LABELS)),
+    ),
+    _row(
+        "dropout 0.5",
+        MAPS,
+        lambda fdbr, x: fdbr.ops.dropout(x, 0.5, key=fdbr.random.key(0)),
+        lambda torch, x: torch.nn.functional.dropout(x, 0.5),
+        random=True,
+    ),
+    Row(
+        "PReLU 64",
+        MAPS,
+        lambda nn, key: nn.PReLU.init(key, 64),
+        lambda nn: nn.PReLU(64),
+    ),
+    _row(
+        "gelu",
+        WORDS,
+        lambda fdbr, x: fdbr.ops.gelu(x),
+        lambda torch, x: torch.nn.functional.gelu(x),
+    ),
+    _row(
+        "local_response_norm 5",
+        MAPS,
+        lambda fdbr, x: fdbr.ops.local_response_norm(x, 5),
+        lambda torch, x: torch.nn.functional.local_response_norm(x, 5),
+    ),
+    _row(
+        "adaptive_max_pool 7x7",
+        MAPS,
+        lambda fdbr, x: fdbr.ops.adaptive_max_pool(x, (7, 7)),
+        lambda torch, x: torch.nn.functional.adaptive_max_pool2d(x, (7, 7)),
+    ),
+    _row(
+        "interpolate bilinear, 2x",
+        MAPS,
+        lambda fdbr, x: fdbr.ops.interpolate(
+            x, scale_factor=2, mode="bilinear", align_corners=False
+        ),
+        lambda torch, x: torch.nn.functional.interpolate(
+            x, scale_factor=2, mode="bilinear", align_corners=False
+        ),
+    ),
+    _row(
+        "grid_sample bilinear",
+        MAPS,
+        lambda fdbr, x: fdbr.ops.grid_sample(x, PLACES, align_corners=False),
+        lambda torch, x: torch.nn.functional.grid_sample(
+            x, torch.from_numpy(PLACES), align_corners=False
+        ),
+    ),
+]
