@@ -15,7 +15,7 @@ LABELS = np.random.default_rng(2).integers(0, CLASSES[1], CLASSES[0])
 def _module(nn: Any, function: Any) -> Any:
     """A module of PyTorch's with a function."""
 
-    class Module(nn.Module):  # type: ignore[misc]
+    class Module(nn.Module):
         def forward(self, x: Any) -> Any:
             return function(x)
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import ops
+from fdbr.ops.networks.pooling import windowed
 from fdbr.testing import assert_allclose
 from ops.cases_networks import pooled
 
@@ -173,3 +174,26 @@ def test_windows_of_one_element_are_new_memory(pool):
         out = pool(x, 1, stride=stride)
         assert np.array_equal(out, x[..., ::stride, ::stride])
         assert not np.shares_memory(out, x)
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (2, 2, 0), (3, 1, 0)])
+def test_pooling_of_large_arrays_is_divided_and_gives_the_same(
+    monkeypatch, kernel, stride, padding
+):
+    x = np.random.default_rng(0).integers(-9, 9, (3, 5, 13, 12)).astype(np.float32)
+
+    def pooled(x):
+        largest = ops.max_pool(x, kernel, stride=stride, padding=padding)
+        return largest + ops.avg_pool(x, kernel, stride=stride, padding=padding)
+
+    def run():
+        out, pull = fdbr.vjp(pooled, x)
+        tangent = fdbr.jvp(pooled, (x,), (np.cos(x),))[1]
+        return [out, *pull(np.sin(out)), tangent]
+
+    whole = run()
+    monkeypatch.setattr(windowed, "_LARGE", 0)
+    monkeypatch.setattr(windowed, "_PIECE", 200)
+    for found, wanted in zip(run(), whole, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+        assert found.dtype == wanted.dtype

@@ -21,10 +21,15 @@ from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import pick
 from fdbr.ops.kinds import constant, linear, opaque
 from fdbr.ops.kinds.batches import spread
+from fdbr.ops.kinds.rules import Function
 from fdbr.ops.networks.pooling.pooled_windows import pooled_windows, starts_of
 from fdbr.ops.networks.windows import Geometry, Sizes
+from fdbr.threads import divide, parts
 
 __all__ = ["avg_pool", "lp_pool", "max_pool"]
+
+_LARGE = 1 << 20  # bytes of an array from which on it is divided among threads
+_PIECE = 1 << 20  # bytes of a piece, of which there are two at least
 
 
 def _spatial(shape: Sizes, geometry: Geometry) -> Sizes:
@@ -65,6 +70,35 @@ def _reduced(xp: Any, x: Any, geometry: Geometry, counts: Sizes, combine: Any) -
     return x if math.prod(geometry.kernel) > 1 else xp.copy(x, order="K")
 
 
+def _by_planes(value: Function) -> Function:
+    """The value of an operation on windows, of large arrays of NumPy's a few planes at a time.
+
+    What lies before the spatial axes is divided among threads: such a value goes over its operands
+    once for each position of a window.
+    """
+
+    @functools.wraps(value)
+    def of_any(xp: Any, *operands: Any, geometry: Geometry, **params: Any) -> Any:
+        x = operands[0]
+        if type(x) is not np.ndarray or x.nbytes < _LARGE:
+            return value(xp, *operands, geometry=geometry, **params)
+        lead = _lead(x.shape, geometry)
+        count = math.prod(lead)
+        if count < 2 or not all(v.flags.c_contiguous for v in operands):
+            return value(xp, *operands, geometry=geometry, **params)
+        flat = [v.reshape(count, *_spatial(v.shape, geometry)) for v in operands]
+        one = value(xp, *(v[:1] for v in flat), geometry=geometry, **params)
+        out = np.empty((count, *one.shape[1:]), one.dtype)
+
+        def work(piece: slice) -> None:
+            out[piece] = value(xp, *(v[piece] for v in flat), geometry=geometry, **params)
+
+        divide(work, parts(count, max(2, max(x.nbytes, out.nbytes) // _PIECE)))
+        return out.reshape(*lead, *out.shape[1:])
+
+    return of_any
+
+
 def _batch_leading(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
     return apply(*map(spread, values, batched, itertools.repeat(size)), **params)
 
@@ -79,6 +113,7 @@ def _batch_leading(apply: Any, values: Any, batched: Any, size: int, params: Any
     batch=_batch_leading,
     fresh=True,
 )
+@_by_planes
 def _sum_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
     counts = geometry.counts(_spatial(x.shape, geometry))
     return _reduced(xp, _padded(xp, x, geometry, 0), geometry, counts, xp.add)
@@ -87,6 +122,7 @@ def _sum_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
 @linear(
     x=lambda ct, geometry: _sum_windows(ct, geometry=geometry), batch=_batch_leading, fresh=True
 )
+@_by_planes
 def spread_windows(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Array:
     """Each element in its whole window, in an array with spatial axes of these lengths."""
     counts = _spatial(x.shape, geometry)
@@ -118,6 +154,7 @@ def _of_first(t: Any, x: Any, out: Any, geometry: Geometry) -> Any:
 
 
 @opaque(x=(_to_first, _of_first), batch=_batch_leading, fresh=True, total=True)
+@_by_planes
 def max_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
     """The largest element of each window."""
     counts = geometry.counts(_spatial(x.shape, geometry))
@@ -125,6 +162,7 @@ def max_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
 
 
 @constant(batch=_batch_leading, fresh=True, total=True)
+@_by_planes
 def _window_winners(xp: Any, x: Array, out: Any, *, geometry: Geometry) -> Array:
     """The number of the first position in each window that holds its maximum."""
     counts = _spatial(out.shape, geometry)
@@ -149,6 +187,7 @@ def _window_winners(xp: Any, x: Array, out: Any, *, geometry: Geometry) -> Array
     fresh=True,
     total=True,
 )
+@_by_planes
 def _at_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry) -> Array:
     """The element of each window at the position that ``winners`` gives."""
     counts = _spatial(winners.shape, geometry)
@@ -166,6 +205,7 @@ def _at_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry) -> Array
     fresh=True,
     total=True,
 )
+@_by_planes
 def _to_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry, size: Sizes) -> Array:
     """The transpose of `_at_winners`."""
     counts = _spatial(winners.shape, geometry)
