@@ -27,7 +27,7 @@ from fdbr.ops.networks.activations.gates import *
 from fdbr.ops.networks.activations.nonlinearities import *
 from fdbr.ops.networks.activations.rectifiers import *
 from fdbr.ops.networks.attention.embedding import embed
-from fdbr.ops.networks.attention.positions import rotary_embedding, sinusoidal_embedding
+from fdbr.ops.networks.attention.positions import alibi_bias, rotary_embedding, sinusoidal_embedding
 from fdbr.ops.networks.attention.products import scaled_dot_product_attention
 from fdbr.ops.networks.broadcasts import bias, bilinear, scale
 from fdbr.ops.networks.convolution.channelwise import depthwise_conv, shift
@@ -58,6 +58,7 @@ from fdbr.ops.networks.normalization.statistics import (
 )
 from fdbr.ops.networks.one_hot import one_hot
 from fdbr.ops.networks.pooling.adaptive import *
+from fdbr.ops.networks.pooling.fractional import *
 from fdbr.ops.networks.pooling.regions import *
 from fdbr.ops.networks.pooling.unpooling import *
 from fdbr.ops.networks.pooling.windowed import *

@@ -11,6 +11,7 @@ case("MaxPool with indices", lambda dtype: nn.MaxPool((2,), return_indices=True)
 case("AvgPool", lambda dtype: nn.AvgPool([2, 1], padding=[1, 0]), [(1, 2, 4, 3)])
 case("AdaptiveAvgPool", lambda dtype: nn.AdaptiveAvgPool((2, None)), [(2, 3, 3)])
 case("AdaptiveMaxPool", lambda dtype: nn.AdaptiveMaxPool((2, None)), [(2, 3, 3)])
+case("FractionalMaxPool", lambda dtype: nn.FractionalMaxPool((2,), (2,)), [(1, 2, 4)])
 case("Flatten", lambda dtype: nn.Flatten(), [(2, 3, 2)])
 case("Unflatten", lambda dtype: nn.Unflatten(1, [2, -1]), [(2, 6)])
 case("LPPool", lambda dtype: nn.LPPool(2, 2, stride=1), [(1, 2, 3, 3)])
@@ -31,6 +32,7 @@ for _n in (1, 2, 3):
         ("MaxPool", (2, 1)),
         ("AvgPool", (2, 1)),
         ("LPPool", (2, 2)),
+        ("FractionalMaxPool", (2, 1)),
         ("AdaptiveAvgPool", (2,)),
         ("AdaptiveMaxPool", (2,)),
     ):

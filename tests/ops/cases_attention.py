@@ -164,6 +164,15 @@ case(
     "sines first",
 )
 case(
+    "alibi_bias",
+    st.tuples(_array((2, 2), grid(0, 3)), _array((2, 3), grid(5, 8))),
+    lambda p, q: (
+        np.array([1 / 16, 1 / 256, 1 / 4])[:, None, None]
+        * -np.abs(p[:, None, :, None] - q[:, None, None, :])
+    ),
+    lambda p, q: ops.alibi_bias(p, 3, q),
+)
+case(
     "rotary_embedding",
     st.tuples(_array((1, 3, 4), ANY)),
     lambda x: rotated(x, np.arange(3) + 2, [(0, 2), (1, 3)], 50.0),

@@ -53,6 +53,20 @@ def _times_place(x):
 
 case("max_pool", _distinct((2, 5)), _largest_times_place, _times_place, "places")
 
+
+def _fractional(x, starts, kernel):
+    places = [[range(i, i + k) for i in each] for each, k in zip(starts, kernel, strict=True)]
+    return np.array([[x[np.ix_(rows, cols)].max() for cols in places[1]] for rows in places[0]])
+
+
+SHIFTS = np.array([0.75, 0.25])  # (5 - 2) / 2 = 1.5 and (6 - 3) / 2 = 1.5 elements apart
+case(
+    "fractional_max_pool",
+    _distinct((5, 6)),
+    lambda x: _fractional(x, [[0, 1, 3], [0, 1, 3]], [2, 3]),
+    lambda x: ops.fractional_max_pool(x, (2, 3), (3, 3), samples=array_module(x).asarray(SHIFTS)),
+)
+
 # --- norms, pyramids, unpooling -----------------------------------------------------
 
 case(

@@ -5,7 +5,14 @@ What stands before these axes is a batch of any number of axes, or none.
 
 from typing import ClassVar
 
-from fdbr.nn.pooling.layers import AdaptiveAvgPool, AdaptiveMaxPool, AvgPool, LPPool, MaxPool
+from fdbr.nn.pooling.layers import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    AvgPool,
+    FractionalMaxPool,
+    LPPool,
+    MaxPool,
+)
 from fdbr.nn.pooling.resampling import MaxUnpool
 from fdbr.tree import frozen
 
@@ -19,6 +26,9 @@ __all__ = [
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
+    "FractionalMaxPool1d",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
@@ -79,6 +89,32 @@ class AvgPool2d(AvgPool):
 @frozen
 class AvgPool3d(AvgPool):
     """`AvgPool` over the last three axes."""
+
+    _dimensions: ClassVar[int | None] = 3
+
+
+@frozen
+class FractionalMaxPool1d(FractionalMaxPool):
+    """`FractionalMaxPool` over the last axis."""
+
+    _dimensions: ClassVar[int | None] = 1
+
+
+@frozen
+class FractionalMaxPool2d(FractionalMaxPool):
+    """`FractionalMaxPool` over the last two axes.
+
+    >>> import fdbr
+    >>> fdbr.nn.FractionalMaxPool2d(2, (3, 2))(fdbr.ops.ones((3, 4, 4))).shape
+    (3, 3, 2)
+    """
+
+    _dimensions: ClassVar[int | None] = 2
+
+
+@frozen
+class FractionalMaxPool3d(FractionalMaxPool):
+    """`FractionalMaxPool` over the last three axes."""
 
     _dimensions: ClassVar[int | None] = 3
 

@@ -8,10 +8,12 @@ examples without a batch, too.
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from fdbr import ops
+from fdbr.backend import array_module
 from fdbr.messages import describe
+from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
 from fdbr.nn.settings import for_axes, setting
 from fdbr.tree import frozen
@@ -22,6 +24,7 @@ __all__ = [
     "AdaptiveMaxPool",
     "AvgPool",
     "Flatten",
+    "FractionalMaxPool",
     "LPPool",
     "MaxPool",
     "Unflatten",
@@ -135,6 +138,62 @@ class LPPool(Layer):
             self.stride,
             ceil_mode=self.ceil_mode,
         )
+
+
+@frozen
+class FractionalMaxPool(Layer):
+    """The largest elements of windows at random places: `fdbr.ops.fractional_max_pool`.
+
+    A call without a key, as in inference, has them where ``u`` is 1/2 for all.  (PyTorch draws
+    then, too.)
+
+    Attributes
+    ----------
+    kernel_size, output_size, output_ratio, return_indices
+        As for `fdbr.ops.fractional_max_pool`.
+
+    >>> import fdbr
+    >>> import numpy as np
+    >>> layer = fdbr.nn.FractionalMaxPool(2, output_ratio=0.75)
+    >>> y, layer = layer.train(np.zeros((5, 2, 8, 8)), key=fdbr.random.key(0))
+    >>> y.shape
+    (5, 2, 6, 6)
+    """
+
+    _dimensions: ClassVar[int | None] = None
+
+    kernel_size: int | Sequence[int] = setting()
+    output_size: int | Sequence[int] | None = setting(default=None)
+    output_ratio: float | Sequence[float] | None = setting(default=None)
+    return_indices: bool = setting(default=False)
+
+    def __call__(self, x: Any, *, key: Any = None) -> Any:
+        """The largest elements, and their places where ``return_indices`` asks for them."""
+        kernel, samples = for_axes(self, self.kernel_size, x), None
+        if key is None:
+            axes = len(kernel) if isinstance(kernel, tuple) else x.ndim - 2
+            samples = array_module(x).full((*x.shape[: x.ndim - axes], axes), 0.5)
+        return ops.fractional_max_pool(
+            x,
+            kernel,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
+            samples=samples,
+            key=key,
+        )
+
+    def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
+        """The same with windows at places drawn by a key, and the layer itself.
+
+        Parameters
+        ----------
+        x
+            As for a call.
+        key
+            A key of `fdbr.random`.
+        """
+        return self(x, key=needed_key(type(self).__name__, key)), self
 
 
 @frozen

@@ -7,10 +7,11 @@ from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.messages import describe, integer
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import astype
+from fdbr.ops.elementwise.arithmetic import abs
 from fdbr.ops.elementwise.trigonometric import cos, sin
 from fdbr.ops.shape import concat, expand_dims, reshape, stack
 
-__all__ = ["rotary_embedding", "sinusoidal_embedding"]
+__all__ = ["alibi_bias", "rotary_embedding", "sinusoidal_embedding"]
 
 
 @where_it_lies
@@ -130,6 +131,59 @@ def rotary_embedding(
     cosine, sine = astype(cos(angles), x.dtype), astype(sin(angles), x.dtype)
     turned = _turned(x[..., :count], cosine, sine, interleaved)
     return turned if count == features else concat([turned, x[..., count:]], axis=-1)
+
+
+@where_it_lies
+def alibi_bias(positions: Array, heads: int, others: Array = None) -> Any:
+    """Scores that fall with the distance, in each head by a slope of its own: a mask of numbers.
+
+    ``-slope * |position - other|`` with slopes ``2 ** (-8 i / heads)``, ``i = 1 … heads``, where
+    ``heads`` is a power of two; else those of the next smaller power, and behind them every other
+    one of twice as many: Press, Smith & Lewis, *Train short, test long: attention with linear
+    biases enables input length extrapolation*, ICLR 2022.
+
+    Parameters
+    ----------
+    positions
+        The places of the queries, shape ``(..., queries)``.
+    heads
+        How many heads there are.
+    others
+        The places of the keys, shape ``(..., keys)``; those of the queries by default.
+
+    Returns
+    -------
+    array
+        Shape ``(..., heads, queries, keys)``, what attention takes as ``mask``; float64 of
+        integers, else of the positions' dtype.
+
+    Raises
+    ------
+    ValueError
+        If there is no axis of places, or ``heads`` is no positive integer.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.alibi_bias(np.arange(3), 2)[0]  # the first head's slope is 1/16
+    array([[-0.    , -0.0625, -0.125 ],
+           [-0.0625, -0.    , -0.0625],
+           [-0.125 , -0.0625, -0.    ]])
+    """
+    name = "fdbr.ops.alibi_bias"
+    count = integer(name, "heads", heads, least=1)
+    positions = floating(positions)
+    others = positions if others is None else floating(others)
+    if positions.ndim < 1 or others.ndim < 1:
+        raise ValueError(
+            f"{name}: positions must have shape (..., length), got {describe(positions)} and "
+            f"{describe(others)}"
+        )
+    power = 1 << (count.bit_length() - 1)
+    slopes = [2.0 ** (-8 * i / power) for i in range(1, power + 1)]
+    slopes += [2.0 ** (-4 * i / power) for i in range(1, 2 * power, 2)][: count - power]
+    slope = array_module(positions).asarray(slopes, dtype=positions.dtype)[:, None, None]
+    away = positions[..., None, :, None] - others[..., None, None, :]
+    return -slope * abs(away)
 
 
 def _turned(x: Any, cosine: Any, sine: Any, interleaved: bool) -> Any:

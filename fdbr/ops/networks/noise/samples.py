@@ -57,6 +57,11 @@ def _drawn(function: str, law: str, x: Any, key: Any) -> Any:
     return astype(_noise(key, shape=x.shape, law=law), x.dtype)
 
 
+def uniform_draws(function: str, shape: tuple[int, ...], key: Any, x: Any) -> Any:
+    """Numbers in [0, 1) of float64, on the device of an array."""
+    return _noise(beside(proper_key(function, key), x), shape=shape, law="uniform")
+
+
 # --- relatives of dropout -----------------------------------------------------------
 
 
