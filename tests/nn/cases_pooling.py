@@ -11,7 +11,7 @@ case("MaxPool with indices", lambda dtype: nn.MaxPool((2,), return_indices=True)
 case("AvgPool", lambda dtype: nn.AvgPool([2, 1], padding=[1, 0]), [(1, 2, 4, 3)])
 case("AdaptiveAvgPool", lambda dtype: nn.AdaptiveAvgPool((2, None)), [(2, 3, 3)])
 case("AdaptiveMaxPool", lambda dtype: nn.AdaptiveMaxPool((2, None)), [(2, 3, 3)])
-case("FractionalMaxPool", lambda dtype: nn.FractionalMaxPool((2,), (2,)), [(1, 2, 4)])
+case("FractionalMaxPool", lambda dtype: nn.FractionalMaxPool((2,), (2,)), [(1, 2, 4)], key=True)
 case("Flatten", lambda dtype: nn.Flatten(), [(2, 3, 2)])
 case("Unflatten", lambda dtype: nn.Unflatten(1, [2, -1]), [(2, 6)])
 case("LPPool", lambda dtype: nn.LPPool(2, 2, stride=1), [(1, 2, 3, 3)])
@@ -37,7 +37,8 @@ for _n in (1, 2, 3):
         ("AdaptiveMaxPool", (2,)),
     ):
         _layer = getattr(nn, f"{_name}{_n}d")(*_settings)
-        case(f"{_name}{_n}d", lambda dtype, layer=_layer: layer, [(1, 3, 2, 2)[: _n + 1]])
+        _shapes, _draws = [(1, 3, 2, 2)[: _n + 1]], _name == "FractionalMaxPool"
+        case(f"{_name}{_n}d", lambda dtype, layer=_layer: layer, _shapes, key=_draws)
     _layer, _shape = getattr(nn, f"MaxUnpool{_n}d")(2), (2, *(1,) * _n)
     case(
         f"MaxUnpool{_n}d",

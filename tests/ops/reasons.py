@@ -180,7 +180,9 @@ REAL: dict[str, str] = {
     **dict.fromkeys("roi_average_pool roi_average_align".split(), "regions are of real images"),
     "grid_sample": "places are real",
     **dict.fromkeys(
-        "median quantile max_pool adaptive_max_pool nextafter fmod remainder".split(), ORDER
+        "median quantile max_pool adaptive_max_pool fractional_max_pool nextafter fmod "
+        "remainder".split(),
+        ORDER,
     ),
     **dict.fromkeys("atan2 copysign hypot cbrt softsign ldexp".split(), ANGLE),
     **dict.fromkeys(
