@@ -1,6 +1,8 @@
 """The training loop."""
 
+import copy
 import itertools
+import pickle
 import time
 
 import attrs
@@ -268,6 +270,15 @@ def test_positions_are_equal_whatever_they_carry():
         one.epoch = 3
     with pytest.raises(TypeError):
         one.kept["b"] = 1
+
+
+def test_reports_go_through_pickle():
+    report = next(train.fit(step, 0.0, batches(), epochs=1)).keep("a", [1])
+    for copied in (pickle.loads(pickle.dumps(report)), copy.deepcopy(report)):
+        assert dict(copied.metrics) == dict(report.metrics)
+        assert places([copied]) == places([report])
+        assert copied.position.kept == {"a": [1]}
+        assert copied.position.seconds == report.seconds
 
 
 # --- sources ------------------------------------------------------------------------

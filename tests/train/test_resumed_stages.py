@@ -34,6 +34,7 @@ STAGES = {
         train.average(train.every(iterations=3)),
         train.average(train.every(epochs=1), name="of epochs"),
     ],
+    "micro": lambda folder: [train.micro_average("ratio", "loss", "mean", every=SECOND)],
     "evaluate": lambda folder: [
         train.evaluate(lambda state: {"x": state}, every=train.best("loss", every=SECOND))
     ],

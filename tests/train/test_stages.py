@@ -47,6 +47,7 @@ def all_stages(folder):
     return {
         "evaluate": train.evaluate(lambda state: {"state": state}),
         "average": train.average(),
+        "micro_average": train.micro_average("twice", "loss", "loss", every=EACH),
         "log": train.log(folder / "log.jsonl"),
         "progress": train.progress(),
         "table": train.table(),
@@ -155,6 +156,20 @@ def test_evaluation_does_not_overwrite_metrics():
         list(train.pipe(Stream([0.1, 0.2]), stage))
 
 
+def test_an_evaluation_over_batches_weighs_them_by_their_examples():
+    batches = train.Batches(np.arange(5.0), 2)
+    stage = train.evaluate(lambda state, b: {"m": b.mean() * state, "f": 2.0}, batches=batches)
+    assert metrics(train.pipe(Stream([0.1, 0.2]), stage))[1] == {
+        "loss": 0.2,
+        "test/m": 40.0,
+        "test/f": 2.0,
+    }
+    with pytest.raises(TypeError, match="batches must be such as can be read again"):
+        train.evaluate(lambda state, b: {}, batches=iter([1.0]))
+    with pytest.raises(TypeError, match="metrics_of_state must return a mapping"):
+        list(train.pipe(Stream([0.1, 0.2]), train.evaluate(lambda state: 0.5)))
+
+
 # --- average ------------------------------------------------------------------------
 
 
@@ -177,6 +192,20 @@ def test_a_metric_that_comes_at_times_is_averaged_over_those():
 def test_a_metric_that_is_no_number_is_named():
     with pytest.raises(TypeError, match=r"metric 'loss' must be a single number, got float64\[3\]"):
         list(train.pipe(Stream([1.0, np.zeros(3)]), train.average()))
+
+
+def test_a_micro_average_is_of_sums():
+    def with_counts(reports):
+        counts = iter([(1, 1), (0, 4), (3, 4), (1, 4)])
+        for report in reports:
+            right, found = next(counts)
+            yield report.with_metrics({"right": right, "found": np.float32(found)})
+
+    stages = with_counts, train.micro_average("precision", "right", "found"), train.average()
+    out = metrics(train.pipe(Stream([0.5] * 4), *stages))
+    assert [m.get("precision") for m in out] == [None, 0.2, None, 0.5]
+    with pytest.raises(ValueError, match="up to iteration 2 there is no metric 'right', but"):
+        list(train.pipe(Stream([0.5] * 4), train.micro_average("p", "right", "found")))
 
 
 # --- log ----------------------------------------------------------------------------

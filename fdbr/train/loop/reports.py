@@ -59,6 +59,10 @@ class Report:
     total: int | None = None
     examples: int | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:  # read-only mappings cannot be pickled
+        fields = (self.iteration, self.epoch, dict(self.metrics), self.state, self.position)
+        return Report, (*fields, self.seconds, self.total, self.examples)
+
     def with_metrics(self, metrics: Mapping[str, Any]) -> "Report":
         """The same report with other metrics."""
         return _changed(self, read_only(metrics), self.position)

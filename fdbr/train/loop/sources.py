@@ -87,7 +87,7 @@ class Feed:
         )
 
 
-def feed_of(batches: Any) -> Feed:
+def feed_of(batches: Any, function: str = "fit") -> Feed:
     """A source, as the loop reads it, from the batches that `fit` was given.
 
     Raises
@@ -98,9 +98,9 @@ def feed_of(batches: Any) -> Feed:
     if callable(getattr(batches, "epoch", None)):
         return Feed(lambda number, start: iter(batches.epoch(number, start)), _length(batches))
     if not isinstance(batches, Iterable) or isinstance(batches, Mapping | str | bytes):
-        raise _no_source(batches)
+        raise _no_source(batches, function)
     if is_array(batches) or isinstance(batches, tuple):
-        raise _no_source(batches)
+        raise _no_source(batches, function)
     if isinstance(batches, Iterator):
         return Feed(lambda number, start: _after(batches, start), None, passes=1)
     return Feed(lambda number, start: _after(iter(batches), start), _length(batches))
@@ -124,8 +124,8 @@ def _length(batches: Any) -> int | None:
         return None
 
 
-def _no_source(batches: Any) -> TypeError:
+def _no_source(batches: Any, function: str) -> TypeError:
     return TypeError(
-        "fdbr.train.fit: batches must have epoch(number, start), or be an iterable of batches, got "
-        f"{type(batches).__name__}; make them with fdbr.train.Batches(dataset, size)"
+        f"fdbr.train.{function}: batches must have epoch(number, start), or be an iterable of "
+        f"batches, got {type(batches).__name__}; make them with fdbr.train.Batches(dataset, size)"
     )

@@ -1,6 +1,6 @@
 """Stages: functions from an iterator of reports to an iterator of reports, one file a family."""
 
-from fdbr.train.stages.averages import average
+from fdbr.train.stages.averages import average, micro_average
 from fdbr.train.stages.checks import check_finite
 from fdbr.train.stages.displays import progress, table
 from fdbr.train.stages.ending import until
@@ -21,6 +21,7 @@ __all__ = [
     "due",
     "evaluate",
     "log",
+    "micro_average",
     "observe",
     "parameter_statistics",
     "pipe",

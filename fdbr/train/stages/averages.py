@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import array_module, is_array
+from fdbr.messages import describe
 from fdbr.train.loop.reports import Report
 from fdbr.train.metrics import number
 from fdbr.train.stages.keeping import due
-from fdbr.train.stages.piping import Stage, closing, named
+from fdbr.train.stages.piping import Stage, check_new, closing, named
 from fdbr.train.triggers.base import Condition, as_trigger
 from fdbr.train.triggers.intervals import each_epoch
 
-__all__ = ["Sums", "average", "means", "with_batch"]
+__all__ = ["Sums", "average", "means", "micro_average", "with_batch"]
 
 Sums = Mapping[str, tuple[Any, float]]
 """Of each metric, the sum of its values times their weights, and the sum of the weights."""
@@ -89,3 +90,88 @@ def average(every: Condition = each_epoch, name: str = "average") -> Stage:
                 yield report.keep(name, sums)
 
     return stage
+
+
+def micro_average(
+    metric: str,
+    numerator: str,
+    denominator: str,
+    every: Condition = each_epoch,
+    name: str | None = None,
+) -> Stage:
+    """A stage that adds a micro-average: the sum of one metric over that of another.
+
+    Precision, for example, is all that was rightly found over all that was found, which is not the
+    mean of the batches' precisions.
+
+    Parameters
+    ----------
+    metric
+        The name of the metric that it becomes, in some reports.
+    numerator, denominator
+        The metrics of each report that are added up since the last of these.
+    every
+        Which reports; by default the last of each epoch.
+    name
+        Under which the sums are kept, with which a resumed run goes on: by default that of the
+        metric.
+
+    Returns
+    -------
+    stage
+        Put it before `average`, which replaces the metrics by means.  It raises ValueError where
+        there is a metric of that name already, or where none of the reports that are added up had
+        one of the two.
+
+    Raises
+    ------
+    TypeError
+        If a name is none.
+
+    >>> from fdbr import train
+    >>> found, right = [10, 2], [5, 2]
+    >>> reports = [
+    ...     train.Report(
+    ...         i, i // 2, {"found": f, "right": r}, None, train.Position(i // 2, i % 2), 0.1
+    ...     )
+    ...     for i, (f, r) in enumerate(zip(found, right), 1)
+    ... ]
+    >>> stage = train.micro_average("precision", "right", "found")
+    >>> [report.metrics.get("precision") for report in stage(iter(reports))]
+    [None, 0.5833333333333334]
+    """
+    for given in (metric, numerator, denominator):
+        if not isinstance(given, str):
+            raise TypeError(
+                f"fdbr.train.micro_average: a metric is given by its name, not {describe(given)}"
+            )
+    trigger = as_trigger("micro_average", "every", every)
+    own = named("micro_average", f"micro_average {metric}" if name is None else name)
+
+    def stage(reports: Iterator[Report]) -> Iterator[Report]:
+        with closing(due(reports, trigger, name=own)) as stream:
+            sums: Sums | None = None
+            for report, fires in stream:
+                if sums is None:
+                    sums = report.position.kept.get(own, {})
+                wanted = (numerator, denominator)
+                sums = with_batch(sums, {n: v for n, v in report.metrics.items() if n in wanted}, 1)
+                if fires and report.iteration:
+                    check_new("micro_average", [metric], report.metrics)
+                    ratio = _ratio(sums, numerator, denominator, report)
+                    report = report.with_metrics({**report.metrics, metric: ratio})
+                    sums = {}
+                yield report.keep(own, sums)
+
+    return stage
+
+
+def _ratio(sums: Sums, numerator: str, denominator: str, report: Report) -> float:
+    for name in (numerator, denominator):
+        if name not in sums:
+            raise ValueError(
+                f"fdbr.train.micro_average: up to iteration {report.iteration} there is no metric "
+                f"{name!r}, but {', '.join(map(repr, report.metrics)) or 'none at all'}"
+            )
+    above, below = (number(name, sums[name][0]) for name in (numerator, denominator))
+    return above / below if below else float("nan")

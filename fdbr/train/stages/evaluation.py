@@ -3,7 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from fdbr.messages import describe
+from fdbr.train.loop.examples import examples_of
 from fdbr.train.loop.reports import Report
+from fdbr.train.loop.sources import feed_of
+from fdbr.train.stages.averages import Sums, means, with_batch
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, check_new, closing
 from fdbr.train.triggers.base import Condition, as_trigger
@@ -13,28 +17,43 @@ __all__ = ["evaluate"]
 
 
 def evaluate(
-    metrics_of_state: Callable[[Any], Mapping[str, Any]],
+    metrics_of_state: Callable[..., Mapping[str, Any]],
     every: Condition = each_epoch,
     prefix: str = "test/",
     name: str = "evaluate",
+    *,
+    batches: Any = None,
+    examples: Callable[[Any], int | None] = examples_of,
 ) -> Stage:
     """A stage that adds metrics of the state to some reports.
 
     Parameters
     ----------
     metrics_of_state
-        ``metrics_of_state(state)``: a mapping from names to numbers.
+        ``metrics_of_state(state)``: a mapping from names to numbers; with ``batches``,
+        ``metrics_of_state(state, batch)``.
     every
         Which reports; by default the last of each epoch.
     prefix
         What is put before the names.
     name
         That of the stage, under which it keeps what its trigger keeps.
+    batches
+        Data in batches, such as `fit` takes, of which each evaluation reads one epoch, the first:
+        the metrics are the means over it, weighed by the examples of each batch.
+    examples
+        ``examples(batch)``: how many examples a batch has, or `None`; as in `fit`.
 
     Returns
     -------
     stage
-        Raises ValueError where a report has a metric of that name already.
+        Raises ValueError where a report has a metric of that name already, TypeError if the metrics
+        are no mapping.
+
+    Raises
+    ------
+    TypeError
+        If ``metrics_of_state`` is no function, or ``batches`` are none that can be read again.
 
     >>> from fdbr import train
     >>> stage = train.evaluate(lambda state: {"loss": 2.0 * state})
@@ -43,15 +62,44 @@ def evaluate(
     {'loss': 0.5, 'test/loss': 6.0}
     """
     trigger = as_trigger("evaluate", "every", every)
+    for argument, function in (("metrics_of_state", metrics_of_state), ("examples", examples)):
+        if not callable(function):
+            raise TypeError(
+                f"fdbr.train.evaluate: {argument} must be a function, not {describe(function)}"
+            )
+    feed = None if batches is None else feed_of(batches, "evaluate")
+    if feed is not None and feed.passes is not None:
+        raise TypeError(
+            "fdbr.train.evaluate: batches must be such as can be read again: Batches, or a list, "
+            f"not {describe(batches)}"
+        )
+
+    def found(state: Any) -> Mapping[str, Any]:
+        if feed is None:
+            return _mapping(metrics_of_state(state))
+        sums: Sums = {}
+        for batch, _, _ in feed.batches(0, 0):
+            count = examples(batch)
+            metrics = _mapping(metrics_of_state(state, batch))
+            sums = with_batch(sums, metrics, 1 if count is None else count)
+        return means(sums)
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:
         with closing(due(reports, trigger, name=name)) as stream:
             for report, fires in stream:
                 if fires:
-                    found = metrics_of_state(report.state)
-                    added = {prefix + name: value for name, value in found.items()}
+                    added = {prefix + name: value for name, value in found(report.state).items()}
                     check_new("evaluate", added, report.metrics)
                     report = report.with_metrics({**report.metrics, **added})
                 yield report
 
     return stage
+
+
+def _mapping(metrics: Any) -> Mapping[str, Any]:
+    if not isinstance(metrics, Mapping):
+        raise TypeError(
+            "fdbr.train.evaluate: metrics_of_state must return a mapping from names to numbers, "
+            f"such as {{'loss': value}}, not {describe(metrics)}"
+        )
+    return metrics
