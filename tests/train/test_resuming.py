@@ -104,8 +104,16 @@ def test_an_empty_or_missing_folder_has_no_snapshot(tmp_path):
     assert train.resume(tmp_path, like=0) is None
     assert train.resume(tmp_path / "none", like=0) is None
     assert train.snapshots(tmp_path / "none") == []
+
+
+def test_one_snapshot_is_read_by_its_file(tmp_path):
+    seen = run(tmp_path)
+    best = min(train.snapshots(tmp_path), key=lambda found: found.metrics["loss"])
+    found = train.resume(best.path, like=start())
+    assert (found.iteration, found.metrics["loss"]) == (best.iteration, best.metrics["loss"])
+    assert found.state["w"].tobytes() == seen[best.iteration - 1].state["w"].tobytes()
     (tmp_path / "file").touch()
-    with pytest.raises(NotADirectoryError, match=r"^fdbr\.train\.resume: "):
+    with pytest.raises(ValueError, match=r"^fdbr\.train\.resume: .*file is damaged"):
         train.resume(tmp_path / "file", like=0)
 
 
@@ -214,6 +222,21 @@ def test_what_keeps_something_after_the_snapshot_is_refused(tmp_path):
     reports = train.fit(step, start(), batches(), epochs=1)
     with pytest.raises(ValueError, match="put snapshot last"):
         list(train.pipe(reports, train.snapshot(tmp_path), train.average()))
+
+
+def test_the_best_and_the_newest_may_lie_in_folders_of_their_own(tmp_path):
+    best, newest = tmp_path / "best", tmp_path / "newest"
+    losses = []
+    for epochs in (1, 3):
+        report = train.resume(newest, like=start())
+        reports = train.fit(step, start(), batches(), epochs=epochs, resume=report)
+        stages = [
+            train.snapshot(best, train.best("loss"), keep=1, final=False, overwrite=True),
+            train.snapshot(newest, train.every(iterations=2), keep=1),
+        ]
+        losses += [report.metrics["loss"] for report in train.pipe(reports, *stages)]
+    assert iterations(newest) == [15]
+    assert iterations(best) == [min((5, 10, 15), key=lambda i: losses[i - 1])]
 
 
 # --- in the background --------------------------------------------------------------
@@ -466,3 +489,10 @@ def test_the_best_values_are_saved_by_a_trigger(tmp_path):
     reports = train.fit(step, start(), batches(), epochs=2)
     losses = [report.metrics["loss"] for report in train.pipe(reports, stage)]
     assert iterations(tmp_path) == [5 if losses[4] < losses[9] else 10]
+
+
+def test_a_link_that_leads_nowhere_is_passed_by_too(tmp_path):
+    run(tmp_path, stop=2)
+    (tmp_path / "snapshot-0000000009.safetensors").symlink_to(tmp_path / "none")
+    with pytest.warns(RuntimeWarning, match=r"0000009.*goes on from"):
+        assert train.resume(tmp_path, start()).iteration == 2

@@ -22,7 +22,8 @@ def resume(folder: str | Path, like: Any) -> Report | None:
     Parameters
     ----------
     folder
-        The folder that `snapshot` writes to.
+        The folder that `snapshot` writes to; or the file of one snapshot, such as the best one,
+        which is then read and no other.
     like
         A state of the structure that is expected, such as that of a new run; see `load`.
 
@@ -41,10 +42,10 @@ def resume(folder: str | Path, like: Any) -> Report | None:
     Raises
     ------
     OSError
-        If ``folder`` is none, or cannot be read.
+        If ``folder`` cannot be read.
     ValueError
-        If every snapshot is damaged, or the newest one that is not holds another state than
-        ``like``: the message lists the paths.
+        If every snapshot is damaged, or the file that was given; or if the newest one that is not
+        holds another state than ``like``: the message lists the paths.
 
     >>> import tempfile
     >>> import numpy as np
@@ -61,24 +62,26 @@ def resume(folder: str | Path, like: Any) -> Report | None:
     >>> float(first[-1]), float(second[0])
     (6.0, 6.0)
     """
-    failures: list[tuple[Path, Exception]] = []
-    for _, path in reversed(files(Path(os.fspath(folder)))):
-        try:
-            report = read_report("resume", path, like)
-        except FileNotFoundError:  # somebody has just deleted it
-            continue
-        except (DamagedError, OSError) as error:
-            failures.append((path, error))
-            continue
-        if failures:
-            names = ", ".join(str(path) for path, _ in failures)
-            warnings.warn(
-                f"fdbr.train.resume: {names} cannot be read, so the run goes on from {path}, "
-                f"iteration {report.iteration}: {failures[0][1]}",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-        return report
+    given = Path(os.fspath(folder))
+    if given.exists() and not given.is_dir():
+        return read_report("resume", given, like)
+    while True:
+        failures: list[tuple[Path, Exception]] = []
+        missed = False
+        for _, path in reversed(files(given)):
+            try:
+                report = read_report("resume", path, like)
+            except (DamagedError, OSError) as error:
+                if os.path.lexists(path):
+                    failures.append((path, error))
+                else:  # it was deleted: a run that goes on has a newer one by now
+                    missed = True
+                continue
+            if failures:
+                _warn(failures, path, report)
+            return report
+        if not missed:
+            break
     if failures:
         reasons = "; ".join(str(error) for _, error in failures)
         raise ValueError(
@@ -86,3 +89,13 @@ def resume(folder: str | Path, like: Any) -> Report | None:
             f"To begin anew, move them away. {reasons}"
         )
     return None
+
+
+def _warn(failures: list[tuple[Path, Exception]], path: Path, report: Report) -> None:
+    names = ", ".join(str(failed) for failed, _ in failures)
+    warnings.warn(
+        f"fdbr.train.resume: {names} cannot be read, so the run goes on from {path}, iteration "
+        f"{report.iteration}: {failures[0][1]}",
+        RuntimeWarning,
+        stacklevel=4,  # where resume is called
+    )
