@@ -86,8 +86,6 @@ from fdbr.train.optim.lion import (
 )
 from fdbr.train.optim.masking import (
     MaskedState,
-    labels_of,
-    mask_of,
     masked,
     path_labels,
     path_mask,
@@ -372,7 +370,6 @@ __all__ = [
     "inverse_time_decay",
     "join_schedules",
     "keep_params_nonnegative",
-    "labels_of",
     "lamb",
     "lars",
     "lbfgs",
@@ -381,7 +378,6 @@ __all__ = [
     "linear_schedule",
     "lion",
     "lookahead",
-    "mask_of",
     "masked",
     "measure_with_ema",
     "migrate",
