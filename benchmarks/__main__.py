@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy
 
-from benchmarks import chart, input, libraries, loop, measuring, report, workloads
+from benchmarks import chart, input, libraries, loop, measuring, optimizers, report, workloads
 from benchmarks.layers import command as layers
 from benchmarks.libraries import PEERS
 from benchmarks.measuring import Plan, Result
@@ -36,6 +36,9 @@ def main(arguments: list[str] | None = None) -> None:
         return
     if arguments[:1] == ["input"]:
         input.main(arguments[1:], _environment_of_layers)
+        return
+    if arguments[:1] == ["optimizers"]:
+        optimizers.main(arguments[1:])
         return
     if arguments[:1] == ["research"]:
         research.main(arguments[1:], _environment_of_research)

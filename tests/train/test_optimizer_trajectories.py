@@ -84,7 +84,8 @@ def rows_of(name, options, jitted):
 @pytest.mark.parametrize("case", CASES)
 def test_fifty_steps_on_three_functions_are_those_of_the_reference(case, jitted):
     name, options = json.loads(case)
-    rtol = 1e-5 if name == "adafactor" else 1e-6  # whose decay is of float32 in Optax
+    # Optax has Adafactor's decay in float32; L-BFGS goes far on what has no minimum.
+    rtol = 1e-5 if name in ("adafactor", "lbfgs") else 1e-6
     for problem, rows in rows_of(name, options, jitted).items():
         desired = RECORDED[f"{case}/{problem}"]
         assert np.isfinite(desired).all()

@@ -55,6 +55,11 @@ def _kept(grads: Any, params: Any) -> Any:
     return tree.map(lambda g, p: keep(p), grads, params)
 
 
+def _beside(x: Any, y: Any) -> Any:
+    """What there is of one tree where there is something in another, and else that."""
+    return tree.map(lambda a, b: a if b is None else b, x, y)
+
+
 def _plus(x: Any, factor: Any, y: Any) -> Any:
     """``x + factor * y``, in the dtypes of ``x``."""
 
@@ -112,12 +117,14 @@ def scale_by_lbfgs(memory_size: int = 10, scale_init_precond: bool = True) -> Op
         Parameters("scale_by_lbfgs", params).gradients(grads)
         at = _kept(grads, params)
         begun = ops.where(state.count > 0, 1.0, 0.0)
-        s = _scaled(begun, _plus(at, -1.0, state.params))
-        y = _scaled(begun, _plus(grads, -1.0, state.updates))
+        s = _scaled(begun, _plus(at, -1.0, _beside(at, state.params)))
+        y = _scaled(begun, _plus(grads, -1.0, _beside(grads, state.updates)))
         product = dot(y, s)
         weight = _ratio(1.0, product, 0.0)
-        steps = (*state.diff_params_memory[1:], s)
-        slopes = (*state.diff_updates_memory[1:], y)
+        nothing = _nothing(at)
+        older = state.diff_params_memory[1:], state.diff_updates_memory[1:]
+        steps, slopes = (tuple(_beside(nothing, one) for one in memory) for memory in older)
+        steps, slopes = (*steps, s), (*slopes, y)
         weights = ops.concat((state.weights_memory[1:], ops.reshape(weight, (1,))))
         gamma: Any = 1.0
         if scale_init_precond:
@@ -252,8 +259,8 @@ def scale_by_nonlinear_cg(method: str = "polak-ribiere") -> Optimizer:
     def update(grads: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         check_state("scale_by_nonlinear_cg", state, ScaleByNonlinearCGState)
         Parameters("scale_by_nonlinear_cg", params, grads).gradients(grads)
-        last = tree.map(lambda g, old: old, grads, state.gradient)
-        before = tree.map(lambda g, old: old, grads, state.direction)
+        last = _beside(grads, state.gradient)
+        before = _beside(grads, state.direction)
         change = grads if method == "fletcher-reeves" else _plus(grads, -1.0, last)
         beta = ops.maximum(_ratio(dot(grads, change), dot(last, last), 0.0), 0.0)
         direction = _locked(_plus(grads, beta, before))

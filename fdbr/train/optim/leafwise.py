@@ -296,7 +296,7 @@ def _beside(number: Any, g: Any, wide: bool) -> Any:
         value = value.value
     if not is_array(value) or not hasattr(g, "dtype") or dtype_kind(value.dtype) not in "fc":
         return number
-    if issubclass(type(number), np.generic) and dtype_kind(value.dtype) == "f":
+    if issubclass(type(number), np.generic | np.ndarray) and dtype_kind(value.dtype) == "f":
         return float(number)
     dtype = np.dtype("float32") if wide else g.dtype
     if dtype_kind(dtype) == "c" and dtype_kind(value.dtype) == "f":

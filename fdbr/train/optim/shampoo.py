@@ -3,6 +3,7 @@
 from typing import Any
 
 from fdbr import ops
+from fdbr.ops.dtypes import is_short
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.leafwise import leafwise, zeros
 from fdbr.train.optim.numbers import LearningRate, check_positive
@@ -72,6 +73,7 @@ def scale_by_shampoo(
 
     def init(p: Any) -> Any:
         shape = getattr(p, "shape", ())
+        p = ops.astype(p, "float32") if is_short(p) else p  # sums of products need the room
         first = ops.reshape(ops.sum(zeros(p)), (1,))
         matrices = [
             eps * ops.eye(n, dtype=getattr(p, "dtype", None), device=getattr(p, "device", None))
@@ -79,7 +81,7 @@ def scale_by_shampoo(
             else eps + ops.repeat(first, n)
             for n in shape
         ]
-        return matrices, [_root(matrix, max(len(shape), 1)) for matrix in matrices]
+        return matrices, [matrix + 0 for matrix in matrices]  # which the first update replaces
 
     def update(g: Any, own: Any, p: Any, t: Any) -> Any:
         statistics = [_added(total, g, axis) for axis, total in enumerate(own[0])]

@@ -1,0 +1,165 @@
+"""What holds for every optimizer: dtypes, trees, gradients that are missing, snapshots."""
+
+import numpy as np
+import pytest
+
+import fdbr
+from fdbr import train
+from fdbr.testing import assert_allclose
+from fdbr.train import optim
+
+RATE = 0.01
+NAMED = """
+sgd adam adamw nadam nadamw adamax adamaxw amsgrad adabelief yogi radam adan lion sign_sgd rprop
+rmsprop adagrad adadelta lars lamb fromage novograd sm3 adafactor optimistic_gradient_descent
+optimistic_adam_v2 adabound amsbound msvag smorms3 asgd schedule_free_sgd schedule_free_adamw
+muon shampoo
+""".split()
+ALL = {name: getattr(optim, name)(RATE) for name in NAMED} | {
+    "adadelta": optim.adadelta(1.0, eps=1e-3),
+    "lars": optim.lars(RATE, trust_coefficient=0.5),
+    "polyak_sgd": optim.polyak_sgd(RATE),
+    "lbfgs": optim.lbfgs(),
+    "lbfgs backtracking": optim.lbfgs(
+        linesearch=optim.scale_by_backtracking_linesearch(20, store_grad=True)
+    ),
+    "nonlinear_cg": optim.nonlinear_cg(),
+    "fletcher-reeves": optim.nonlinear_cg(method="fletcher-reeves"),
+    "sam": optim.sam(optim.sgd(RATE), optim.chain(optim.normalize(), optim.sgd(0.05))),
+    "rmsprop centered": optim.rmsprop(RATE, centered=True, eps=1e-2),
+    "shampoo in turns": optim.shampoo(RATE, update_period=3, max_preconditioner_dim=2),
+    "muon, by Adam's rates": optim.muon(RATE, consistent_rms=0.2, adaptive=True),
+}
+SCHEDULED = [
+    name for name in NAMED if name not in ("rprop", "schedule_free_sgd", "schedule_free_adamw")
+]
+
+
+def parameters(dtype="float32"):
+    w = np.linspace(-1, 1, 6, dtype=dtype).reshape(2, 3)
+    return {"w": w, "more": [np.linspace(0.5, 1, 3, dtype=dtype), 4], "still": np.ones(2, dtype)}
+
+
+def loss(params):
+    value = ((params["w"] - 0.5) ** 2).sum() + ((params["more"][0] + 0.25) ** 4).sum()
+    return fdbr.ops.astype(value, "float32") if value.dtype.itemsize == 2 else value
+
+
+def step(optimizer, params, state):
+    value, grads = fdbr.value_and_grad(loss)(params)
+    grads = {**grads, "still": None}
+    extra = {"value": value, "grad": grads, "value_fn": loss}
+    updates, state = optimizer.update(grads, state, params, **extra)
+    return optim.apply_updates(params, updates), state, value
+
+
+def run(optimizer, params, steps, step=step):
+    state, values = optimizer.init(params), []
+    for _ in range(steps):
+        params, state, value = step(optimizer, params, state)
+        values.append(float(value))
+    return params, state, values
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_every_optimizer_goes_down_in_the_dtype_of_its_parameters(name, dtype):
+    params, state, values = run(ALL[name], parameters(dtype), 12)
+    assert min(values) < values[0]
+    assert {params[key].dtype for key in ("w", "still")} == {np.dtype(dtype)}
+    assert params["more"][0].dtype == dtype
+    assert params["more"][1] == 4
+    for leaf in fdbr.tree.leaves(state):
+        if isinstance(leaf, np.ndarray) and leaf.ndim:
+            assert leaf.dtype in (np.dtype(dtype), np.dtype("float32"))
+            assert not leaf.flags.writeable
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_has_no_gradient_stays_the_very_object(name):
+    params = parameters()
+    new, _, _ = run(ALL[name], params, 3)
+    assert new["still"] is params["still"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_state_of_every_optimizer_is_saved_and_loaded(name, tmp_path):
+    params, state, _ = run(ALL[name], parameters(), 3)
+    train.save(tmp_path / "state", state)
+    found = train.load(tmp_path / "state", like=state)
+    assert_allclose(found, state)
+    ours, theirs = (step(ALL[name], params, each)[0] for each in (found, state))
+    np.testing.assert_array_equal(ours["w"], theirs["w"])
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_a_rate_may_be_a_schedule_or_an_array(name):
+    make = getattr(optim, name)
+    results = [
+        run(make(rate), parameters("float64"), 3)[0]
+        for rate in (0.01, lambda count: 0.01, np.asarray(0.01))
+    ]
+    assert_allclose(results[1], results[0], rtol=1e-12)
+    assert_allclose(results[2], results[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["lars", "adafactor", "shampoo", "muon", "sm3", "adan"])
+def test_further_rules_run_on_every_array_module(name, xp, to_numpy):
+    start = parameters("float64")
+    there = fdbr.tree.map(lambda x: x if isinstance(x, int) else xp.asarray(x), start)
+    ours, _, _ = run(ALL[name], there, 4)
+    theirs, _, _ = run(ALL[name], start, 4)
+    np.testing.assert_allclose(to_numpy(ours["w"]), theirs["w"], rtol=1e-9)
+
+
+def test_the_mean_of_asgd_is_that_of_the_parameters_after_t0():
+    optimizer, params, seen = optim.asgd(0.1, t0=2.0), {"w": np.ones(2)}, []
+    state = optimizer.init(params)
+    for _ in range(6):
+        updates, state = optimizer.update({"w": params["w"]}, state, params)
+        params = optim.apply_updates(params, updates)
+        seen.append(params["w"])
+    assert_allclose(state.ax["w"], np.mean(seen[3:], axis=0))
+
+
+def test_polyak_and_line_searches_say_what_they_lack():
+    for optimizer, message in (
+        (optim.polyak_sgd(), r"scale_by_polyak: it needs the value.*value=value"),
+        (optim.lbfgs(), r"scale_by_zoom_linesearch: it needs the value and the gradient"),
+        (optim.nonlinear_cg(), r"scale_by_zoom_linesearch: it needs the value and the gradient"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            optimizer.update(1.0, optimizer.init(1.0), 1.0)
+
+
+def test_sam_in_one_step_is_sam_in_two():
+    adversary = optim.chain(optim.normalize(), optim.sgd(0.05))
+    slope = fdbr.grad(lambda p: (p**4).sum())
+    two = optim.sam(optim.sgd(0.1), adversary)
+    one = optim.sam(optim.sgd(0.1), adversary, opaque_mode=True)
+    start = np.array([1.0, -0.5])
+    params, state = start, two.init(start)
+    for _ in range(2):
+        updates, state = two.update(slope(params), state, params)
+        params = optim.apply_updates(params, updates)
+    updates, _ = one.update(slope(start), one.init(start), start, grad_fn=lambda p, i: slope(p))
+    assert_allclose(params, optim.apply_updates(start, updates), rtol=1e-12)
+
+
+def test_the_value_and_the_gradient_of_a_line_search_are_used_again():
+    calls = []
+
+    def objective(x):
+        calls.append(x)
+        return (x - 1.0) ** 2
+
+    optimizer, x = optim.lbfgs(), np.float64(3.0)
+    slope, state = optim.value_and_grad_from_state(objective), optimizer.init(x)
+    value, grad = slope(x, state=state)
+    extra = {"value": value, "grad": grad, "value_fn": objective}
+    updates, state = optimizer.update(grad, state, x, **extra)
+    x = optim.apply_updates(x, updates)
+    before = len(calls)
+    value, grad = slope(x, state=state)
+    assert len(calls) == before
+    assert_allclose(value, (x - 1.0) ** 2, atol=1e-15)
