@@ -153,3 +153,17 @@ def test_a_resume_may_have_other_stages_another_end_and_other_numbers(tmp_path):
     assert [r.iteration for r in reports] == list(range(5, 12))
     assert reports[0].total == 11
     assert dict(reports[-1].position.kept) == {}
+
+
+def test_means_of_arrays_of_any_module_come_back_from_a_snapshot(tmp_path, xp, to_numpy):
+    def reports(resume=None):
+        source = train.Batches(xp.asarray(DATA), 2)
+        step = lambda state, batch: (state + batch.sum(), {"x": state})
+        return train.fit(step, xp.asarray(np.zeros(())), source, epochs=1, resume=resume)
+
+    whole = list(train.pipe(reports(), train.average()))
+    for report in train.pipe(reports(), train.average(), train.snapshot(tmp_path, every=EACH)):
+        if report.iteration == 3:
+            break
+    last = train.resume(tmp_path, like=xp.asarray(np.zeros(())))
+    assert list(train.pipe(reports(last), train.average()))[-1].metrics == whole[-1].metrics

@@ -32,6 +32,15 @@ def with_batch(sums: Sums, metrics: Mapping[str, Any], weight: float) -> Sums:
     return added
 
 
+def kept_sums(report: Report, name: str) -> Sums:
+    """The sums that a stage has kept; what was an array of a GPU is a number after a snapshot."""
+    kept = report.position.kept.get(name, {})
+    return {
+        metric: (number(metric, total) if isinstance(total, np.ndarray) else total, weight)
+        for metric, (total, weight) in kept.items()
+    }
+
+
 def _double(name: str, value: Any) -> Any:
     if is_array(value) and value.shape == () and array_module(value) is not np:
         return value.astype("float64")
@@ -81,7 +90,7 @@ def average(every: Condition = each_epoch, name: str = "average") -> Stage:
             sums: Sums | None = None
             for report, fires in stream:
                 if sums is None:
-                    sums = report.position.kept.get(name, {})
+                    sums = kept_sums(report, name)
                 weight = 1 if report.examples is None else report.examples
                 sums = with_batch(sums, report.metrics, weight)
                 if fires:
@@ -153,7 +162,7 @@ def micro_average(
             sums: Sums | None = None
             for report, fires in stream:
                 if sums is None:
-                    sums = report.position.kept.get(own, {})
+                    sums = kept_sums(report, own)
                 wanted = (numerator, denominator)
                 sums = with_batch(sums, {n: v for n, v in report.metrics.items() if n in wanted}, 1)
                 if fires and report.iteration:
