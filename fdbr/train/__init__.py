@@ -31,6 +31,7 @@ from fdbr.train.data import (
     mnist,
     prefetch,
     ptb_words,
+    read_examples,
     read_idx,
     read_image,
     read_table,
@@ -40,6 +41,7 @@ from fdbr.train.data import (
     subset,
     svhn,
     text_lines,
+    write_examples,
     zip_examples,
 )
 from fdbr.train.loop.fit import fit
@@ -142,6 +144,7 @@ __all__ = [
     "progress",
     "ptb_words",
     "random_search",
+    "read_examples",
     "read_idx",
     "read_image",
     "read_table",
@@ -165,6 +168,7 @@ __all__ = [
     "text_lines",
     "until",
     "within",
+    "write_examples",
     "zip",
     "zip_examples",
 ]

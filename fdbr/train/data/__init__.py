@@ -15,12 +15,14 @@ from fdbr.train.data.files import (
     kuzushiji_mnist_labels,
     mnist,
     ptb_words,
+    read_examples,
     read_idx,
     read_image,
     read_table,
     read_words,
     svhn,
     text_lines,
+    write_examples,
 )
 from fdbr.train.data.prefetching.prefetch import prefetch
 from fdbr.train.data.samplers import (
@@ -61,6 +63,7 @@ __all__ = [
     "mnist",
     "prefetch",
     "ptb_words",
+    "read_examples",
     "read_idx",
     "read_image",
     "read_table",
@@ -70,5 +73,6 @@ __all__ = [
     "subset",
     "svhn",
     "text_lines",
+    "write_examples",
     "zip_examples",
 ]

@@ -185,6 +185,12 @@ def test_arrays_mapped_from_files_go_to_processes_by_name(tmp_path):
             assert not next(read)["x"].any()
 
 
+def test_public_functions_go_to_processes():
+    dataset = train.map_examples(train.augment.to_float, np.full((4, 1, 2, 2), 255, "uint8"))
+    batches = train.Batches(dataset, 4, collate=train.collate_ragged)
+    assert [batch[0].max() for batch in train.prefetch(batches, 1, processes=True)] == [1.0]
+
+
 @PROCESSES
 def test_streams_are_read_ahead_too(processes):
     stream = train.Stream(range(10), 3)

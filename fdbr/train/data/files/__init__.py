@@ -1,6 +1,7 @@
 """Datasets in files."""
 
 from fdbr.train.data.files.cifar import cifar10, cifar100
+from fdbr.train.data.files.examples import read_examples, write_examples
 from fdbr.train.data.files.idx import (
     fashion_mnist_labels,
     kuzushiji_mnist_labels,
@@ -22,10 +23,12 @@ __all__ = [
     "kuzushiji_mnist_labels",
     "mnist",
     "ptb_words",
+    "read_examples",
     "read_idx",
     "read_image",
     "read_table",
     "read_words",
     "svhn",
     "text_lines",
+    "write_examples",
 ]

@@ -12,6 +12,7 @@ import os
 import pickle
 import tempfile
 from multiprocessing import reduction
+from types import FunctionType
 from typing import Any
 
 import attrs
@@ -116,14 +117,19 @@ def _mapped(descriptor: int, places: Any) -> list[Any]:
     return [view[begin : begin + size] for begin, size in places]
 
 
-# --- arrays in files ----------------------------------------------------------------
+# --- what pickle alone does not know ------------------------------------------------
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles arrays that are mapped from files as what they are: places in a file."""
+    """Pickles arrays that are mapped from files as places in these, and public functions."""
 
     def reducer_override(self, value: Any) -> Any:
-        """The way to make a mapped array anew."""
+        """The way to make a value anew; that of pickle for most."""
+        if isinstance(value, FunctionType):
+            # A module has the function itself, and what is public explains its errors.
+            inner = getattr(value, "__wrapped__", None)
+            ours = value.__module__.startswith("fdbr.") and inner is not None
+            return (_same, (inner,)) if ours else NotImplemented
         if not isinstance(value, np.ndarray) or value.dtype.hasobject:
             return NotImplemented
         base: Any = value
@@ -140,6 +146,10 @@ class _Pickler(pickle.Pickler):
         place = origin + value.__array_interface__["data"][0] - begin
         arguments = (str(mapped.filename), value.dtype, value.shape, value.strides, place)
         return _map_again, arguments
+
+
+def _same(function: Any) -> Any:
+    return function
 
 
 def _map_again(path: str, dtype: Any, shape: Any, strides: Any, place: int) -> Any:
