@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import fdbr
-from fdbr import nn, ops, random, tree
+from fdbr import nn, ops, random, train, tree
 
 __all__ = ["CLAUSES", "read"]
 
@@ -30,6 +30,21 @@ LABELS = np.array([0, 1])
 def _parameters(f: Any) -> Any:
     f = f.init if inspect.isclass(f) and hasattr(f, "init") else f
     return inspect.signature(f).parameters
+
+
+def _stepped(optimizer: Any, gradient: Any = 1.0) -> Any:
+    """The update of a parameter of ones."""
+    params = np.ones_like(gradient, dtype=np.float64)
+    gradient = np.asarray(gradient, dtype=np.float64)
+    return optimizer.update(gradient, optimizer.init(params), params)[0]
+
+
+def _late_rate(f: Any) -> bool:
+    """Whether a rate of zero stops a parameter that has momentum."""
+    optimizer = f(lambda count: 1.0 - count, momentum=0.9)
+    state = optimizer.init(1.0)
+    _, state = optimizer.update(1.0, state, 1.0)
+    return bool(optimizer.update(1.0, state, 1.0)[0] == 0.0)
 
 
 def _default(f: Any, name: str) -> Any:
@@ -565,5 +580,32 @@ CLAUSES: dict[str, Callable[[Any], Any]] = {
     ),
     "rtol before atol, both by the dtype": lambda f: list(_parameters(f))[2:] == ["rtol", "atol"],
     "Chainer's are atol=1e-5, rtol=1e-4": lambda f: _default(f, "rtol") is None,
+    # training
+    "a rate must be given": lambda f: _refuses(f),
+    "Nesterov's only with nesterov=True": lambda f: (
+        _stepped(f(0.1, momentum=0.9, nesterov=True)) != _stepped(f(0.1, momentum=0.9))
+    ),
+    "the rate multiplies the sum of gradients, Chainer's each gradient": _late_rate,
+    "Graves's only with centered=True, momentum=0.9": lambda f: (
+        _stepped(f(0.1, centered=True, momentum=0.9)) != _stepped(f(0.1))
+    ),
+    "the decay is multiplied by the learning rate, Chainer's is not": lambda f: np.isclose(
+        _stepped(f(0.1, weight_decay=0.5), 0.0), -0.1 * 0.5
+    ),
+    "takes a key": lambda f: _takes(f, "key"),
+    "the variance of the first noise is eta, Chainer's eta by 2 to the gamma": lambda f: np.isclose(
+        np.std(_stepped(f(4.0, 0.55, KEY), np.zeros(100_000))), 2.0, rtol=0.02
+    ),
+    "no repeat: fit says for how many epochs": lambda f: not _takes(f, "repeat"),
+    "goes around batches": lambda f: len(list(f(train.Batches(X, 1)).epoch(0))) == 2,
+    "threads by default, processes=True is asked for": lambda f: _default(f, "processes") is False,
+    "mode= says which of two values is better, Chainer's a function": lambda f: (
+        _takes(f, "mode") and not _takes(f, "compare")
+    ),
+    'the greatest with mode="max"': lambda f: _takes(f, "mode") and _default(f, "mode") == "min",
+    "takes a function of the state, Chainer's an iterator and a model": lambda f: (
+        next(iter(_parameters(f))) == "metrics_of_state"
+    ),
+    "takes the folder first": lambda f: next(iter(_parameters(f))) == "folder",
 }
 """The check of each clause that is in no fixed form."""

@@ -15,6 +15,15 @@ COUNTS = {
     "core": 61,
     "config": 19,
     "gradient_check": 7,
+    "optimizers": 15,
+    "optimizer_hooks": 6,
+    "extensions": 23,
+    "triggers": 8,
+    "iterators": 6,
+    "datasets": 31,
+    "training": 24,
+    "reporter": 8,
+    "serializers": 11,
 }
 """How many names Chainer 7.8.1 has in each list."""
 
