@@ -119,6 +119,7 @@ from fdbr.train.optim.muon import (
 )
 from fdbr.train.optim.optimistic import (
     ScaleByOptimisticGradientState,
+    noisy_sgd,
     optimistic_adam_v2,
     optimistic_gradient_descent,
     polyak_sgd,
@@ -383,13 +384,14 @@ __all__ = [
     "migrate",
     "migration",
     "momentum_sgd",
-    "msvag",
     "monitor",
+    "msvag",
     "multi_transform",
     "muon",
     "nadam",
     "nadamw",
     "named_chain",
+    "noisy_sgd",
     "nonlinear_cg",
     "normalize",
     "normalize_by_update_norm",

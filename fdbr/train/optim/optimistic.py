@@ -1,4 +1,4 @@
-"""Rules for games, and by the value of the loss."""
+"""Rules for games, with noise, and by the value of the loss."""
 
 from typing import Any
 
@@ -9,11 +9,13 @@ from fdbr.train.optim.leafwise import leafwise, zeros
 from fdbr.train.optim.momentum import sgd
 from fdbr.train.optim.numbers import LearningRate, check_positive
 from fdbr.train.optim.scale import scale, scale_by_learning_rate
+from fdbr.train.optim.transforms.adding import add_noise
 from fdbr.train.optim.transforms.clipping import global_norm
 from fdbr.tree import frozen
 
 __all__ = [
     "ScaleByOptimisticGradientState",
+    "noisy_sgd",
     "optimistic_adam_v2",
     "optimistic_gradient_descent",
     "polyak_sgd",
@@ -98,6 +100,39 @@ def optimistic_adam_v2(
         scale_by_optimistic_gradient(alpha, beta),
         scale_by_learning_rate(learning_rate),
     )
+
+
+def noisy_sgd(
+    learning_rate: LearningRate, eta: float = 0.01, gamma: float = 0.55, key: Any = None
+) -> Optimizer:
+    """Gradient descent with noise that fades (Neelakantan et al. 2015).
+
+    It is `add_noise`, of variance ``eta / t**gamma``, then the learning rate.
+
+    Parameters
+    ----------
+    learning_rate
+        A number ≥ 0, or a schedule.
+    eta, gamma
+        As those of `add_noise`.
+    key
+        The key of the noise.
+
+    Raises
+    ------
+    TypeError
+        If there is no key.
+
+    >>> from fdbr import random
+    >>> optimizer = noisy_sgd(0.5, key=random.key(0))
+    >>> float(optimizer.update(1.0, optimizer.init(0.0))[0]) != -0.5
+    True
+    """
+    if key is None:
+        raise TypeError(
+            "fdbr.train.optim.noisy_sgd: the noise needs a key; give key=fdbr.random.key(0)"
+        )
+    return chain(add_noise(eta, gamma, key), scale_by_learning_rate(learning_rate))
 
 
 def scale_by_polyak(
