@@ -52,6 +52,22 @@ def _tokens(generator: Any, shape: tuple[int, ...]) -> Any:
 
 IMAGES, MAPS = (32, 3, 64, 64), (32, 64, 28, 28)
 WORDS, SEQUENCE = (16, 64, 128), (35, 20, 200)
+LENGTHS = (50, 41, 37, 30, 30, 22, 17, 12, 9, 5, 3, 1)
+
+
+def _ragged(layer: Any, x: Any) -> Any:
+    """The outputs for sequences of `LENGTHS`, the first elements of the columns of an array."""
+    import fdbr
+
+    ys, _ = layer([x[:length, i] for i, length in enumerate(LENGTHS)])
+    return fdbr.ops.pad_sequence(ys)
+
+
+def _packed(layer: Any, x: Any) -> Any:
+    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+    return pad_packed_sequence(layer(pack_padded_sequence(x, LENGTHS))[0])[0]
+
 
 ROWS = [
     Row(
@@ -211,6 +227,38 @@ ROWS = [
         lambda nn: nn.GRU(200, 200),
         call=lambda layer, x: layer(x)[0],
         their_call=lambda layer, x: layer(x)[0],
+    ),
+    Row(
+        "RNN 200 to 200, 35 steps",
+        SEQUENCE,
+        lambda nn, key: nn.RNN.init(key, 200, 200),
+        lambda nn: nn.RNN(200, 200),
+        call=lambda layer, x: layer(x)[0],
+        their_call=lambda layer, x: layer(x)[0],
+    ),
+    Row(
+        "LSTM 200 to 200, 2 layers, both directions",
+        SEQUENCE,
+        lambda nn, key: nn.LSTM.init(key, 200, 200, 2, bidirectional=True),
+        lambda nn: nn.LSTM(200, 200, 2, bidirectional=True),
+        call=lambda layer, x: layer(x)[0],
+        their_call=lambda layer, x: layer(x)[0],
+    ),
+    Row(
+        "LSTM 200 to 200, 200 steps",
+        (200, 20, 200),
+        lambda nn, key: nn.LSTM.init(key, 200, 200),
+        lambda nn: nn.LSTM(200, 200),
+        call=lambda layer, x: layer(x)[0],
+        their_call=lambda layer, x: layer(x)[0],
+    ),
+    Row(
+        "LSTM 100 to 100, sequences of 1 to 50 steps",
+        (max(LENGTHS), len(LENGTHS), 100),
+        lambda nn, key: nn.LSTM.init(key, 100, 100),
+        lambda nn: nn.LSTM(100, 100),
+        call=_ragged,
+        their_call=_packed,
     ),
     Row(
         "MultiHeadAttention 128, 4 heads",

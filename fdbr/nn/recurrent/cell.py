@@ -10,6 +10,7 @@ from fdbr.messages import describe, integer
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.ops.networks.recurrent.cells import Kind, Weights
+from fdbr.ops.networks.recurrent.steps import Steps
 from fdbr.whereabouts import placed
 
 __all__ = ["Initializer", "RecurrentCell", "drawn", "initial", "made", "promoted"]
@@ -139,6 +140,16 @@ class RecurrentCell(Layer):
         parts = state if isinstance(state, tuple) else (state,)
         parts = self.kind.advance(self.weights, parts, inputs)
         return (parts if len(parts) > 1 else parts[0]), parts[0]
+
+    def over(self, state: tuple[Any, ...], xs: Any, reverse: bool) -> tuple[Any, tuple[Any, ...]]:
+        """The outputs and the last state of all steps, of what fits: in one operation."""
+        length, *batch, _ = xs.shape
+        sizes = (math.prod(batch),) * length
+        rows = tuple(ops.reshape(part, (sizes[0], part.shape[-1])) for part in state)
+        data = ops.reshape(xs, (length * sizes[0], xs.shape[-1]))
+        outs, ends = self.kind.over(self.weights, data, rows, Steps(sizes, reverse))
+        ends = tuple(ops.reshape(end, part.shape) for end, part in zip(ends, state, strict=True))
+        return ops.reshape(outs, (length, *batch, outs.shape[-1])), ends
 
     def checked(self, x: Any) -> Any:
         """An input as an array, or an error if it does not fit."""

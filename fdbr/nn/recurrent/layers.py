@@ -1,6 +1,5 @@
 """Recurrent networks: layers of cells over sequences, in one direction or in both."""
 
-import math
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +11,6 @@ from fdbr.nn.layer import Layer
 from fdbr.nn.recurrent.cell import Initializer, promoted
 from fdbr.nn.recurrent.cells import GRUCell, LSTMCell, RNNCell
 from fdbr.ops.networks.recurrent.n_step import check_rate, check_states, n_step
-from fdbr.ops.networks.recurrent.steps import Steps
 from fdbr.tree import frozen, static
 from fdbr.whereabouts import placed
 
@@ -173,8 +171,6 @@ class _Recurrent(Layer):
             state = zeros if isinstance(zeros, tuple) else (zeros,)
         check_states(self._name, state, cell._widths(), (len(self.cells), *batch))
         state = promoted(state, x, cell.weight_hh)
-        shape, x = x.shape, ops.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
-        sizes = (math.prod(batch),) * shape[0]
         keys: Any = random.split(key, self.num_layers) if rate else None
         last = []
         for layer in range(self.num_layers):
@@ -183,20 +179,12 @@ class _Recurrent(Layer):
             columns = []
             for direction in range(self._directions):
                 number = layer * self._directions + direction
-                own = self.cells[number]
-                first = tuple(
-                    ops.reshape(part[number], (sizes[0], part.shape[-1])) for part in state
-                )
-                steps = Steps(sizes, reverse=bool(direction))
-                outs, end = own.kind.over(own.weights, x, first, steps)
+                first = tuple(part[number] for part in state)
+                outs, end = self.cells[number].over(first, x, bool(direction))
                 columns.append(outs)
                 last.append(end)
             x = columns[0] if len(columns) == 1 else ops.concat(columns, axis=-1)
-        x = ops.reshape(x, (*shape[:-1], x.shape[-1]))
-        ends = tuple(
-            ops.reshape(ops.stack(parts, axis=0), (len(last), *batch, parts[0].shape[-1]))
-            for parts in zip(*last, strict=True)
-        )
+        ends = tuple(ops.stack(parts, axis=0) for parts in zip(*last, strict=True))
         return (ops.moveaxis(x, 0, -2) if self.batch_first and x.ndim > 2 else x), ends
 
 

@@ -25,7 +25,9 @@ def scan(
     """A recurrent cell over time, with its state carried on.
 
     It is `fdbr.scan` of the cell, which under `fdbr.jit` is one instruction whatever the number
-    of steps.  What a `RecurrentCell` does with its inputs is done for all times at once.
+    of steps.  What a `RecurrentCell` does with its inputs is done for all times at once; of the
+    library's cells without peepholes all steps are one operation, as they are in `LSTM` and its
+    kin, unless ``checkpoint`` says otherwise.
 
     To carry the state on to the next part of a long sequence, hand the last state to the next
     call; ``fdbr.stop_gradient`` of it cuts the history there.
@@ -86,6 +88,10 @@ def scan(
     if isinstance(cell, RecurrentCell) and hasattr(xs, "shape"):
         xs = cell.checked(xs)
         state = cell.fitting(state, xs.shape[1:], xs)
+        if type(cell).advance is RecurrentCell.advance and not checkpoint:
+            parts = state if isinstance(state, tuple) else (state,)
+            outs, ends = cell.over(parts, xs, bool(reverse))
+            return (ends if len(ends) > 1 else ends[0]), outs
         return scan_rows(cell.advance, state, cell.project(xs), **options)
     return scan_rows(cell, state, xs, **options)
 

@@ -25,7 +25,7 @@ from fdbr.core import Primitive
 from fdbr.kernels import LEAST
 from fdbr.kernels.expressions import FLOATS
 
-__all__ = ["VALUES", "is_threaded", "multiply"]
+__all__ = ["VALUES", "is_threaded", "is_worth_threads", "multiply"]
 
 _ALONE = 1 << 18  # multiplications up to which the BLAS uses one thread
 _ALONE_VECTOR = 9216  # and up to which it does with a vector
@@ -346,8 +346,12 @@ def is_threaded(step: Step) -> bool:
     if not (first.is_array and second.is_array) or min(len(first.shape), len(second.shape)) < 2:
         return False
     *_, rows, columns = out.shape
-    work = rows * columns * first.shape[-1]
-    return work > (_ALONE if min(rows, columns) > 1 else _ALONE_VECTOR)
+    return is_worth_threads(rows, columns, first.shape[-1])
+
+
+def is_worth_threads(rows: int, columns: int, depth: int) -> bool:
+    """Whether it is one of so many rows, columns, and terms in each sum."""
+    return rows * columns * depth > (_ALONE if min(rows, columns) > 1 else _ALONE_VECTOR)
 
 
 def _matmul(xp: Any, x: Any, y: Any, out: Any = None) -> Any:

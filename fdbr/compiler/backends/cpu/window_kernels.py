@@ -1,9 +1,15 @@
-"""The CPU's own values of products, convolutions and pooling, by primitives."""
+"""The CPU's own values of products, recurrent nets, convolutions and pooling, by primitives."""
 
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.compiler.backends.cpu import batch_last_copy, conv, matmuls, pool_kernels
+from fdbr.compiler.backends.cpu import (
+    batch_last_copy,
+    conv,
+    matmuls,
+    pool_kernels,
+    recurrent_products,
+)
 from fdbr.compiler.ir import op
 from fdbr.compiler.passes.program_primitives import (
     EXAMPLES_LAST,
@@ -21,6 +27,7 @@ _LAST = {last[p]: to_last(_OWN[p], *how) for p, how in EXAMPLES_LAST.items() if 
 
 VALUES: dict[Primitive, Callable[..., Any]] = {
     **matmuls.VALUES,
+    **recurrent_products.VALUES,
     **batch_last_copy.VALUES,
     **_OWN,
     **_LAST,
