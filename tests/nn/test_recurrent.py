@@ -331,6 +331,31 @@ def test_long_arrays_are_gone_over_as_short_ones_are():
     assert len(str(run.programs()[0]).splitlines()) < 100
 
 
+@pytest.mark.parametrize("size", [4, 80])
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_jitted_networks_are_the_same_whether_their_steps_are_small_or_large(name, size):
+    layer = getattr(nn, name).init(KEY, 3, size, bidirectional=True, dtype="float64")
+    x = numbers((3, 50, 3), "float64")
+
+    def gradient(layer, x):
+        return fdbr.value_and_grad(lambda layer: (layer(x)[0] ** 2).sum())(layer)
+
+    run = fdbr.jit(gradient, reproducible=True)
+    assert_allclose(run(layer, x), gradient(layer, x), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_a_jitted_gradient_of_sequences_is_a_program_of_one_length_whatever_theirs(name):
+    layer, sizes = network(name, bidirectional=True), set()
+    for lengths in ((4, 2, 1), (40, 30, 1)):
+        run = fdbr.jit(
+            fdbr.grad(lambda layer, xs: sum((y**2).sum() for y in layer(xs)[0])), reproducible=True
+        )
+        run(layer, ragged(lengths))
+        sizes.add(str(run.programs()[0]).count(", steps=Steps("))
+    assert sizes == {4}  # there and back, of two directions
+
+
 def test_the_state_has_the_dtype_of_what_is_computed():
     """Of float32 weights and float64 inputs that is float64, from the first step on."""
     cell, xs = nn.LSTMCell.init(KEY, 3, 2), np.ones((300, 2, 3))

@@ -6,6 +6,8 @@ from typing import Any, ClassVar, Self
 
 from fdbr import ops, random
 from fdbr.backend import array_module, lock
+from fdbr.compiler.capture.tracers import capturing
+from fdbr.loops.scanning import scan as scan_rows
 from fdbr.messages import describe, integer
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
@@ -16,6 +18,7 @@ from fdbr.whereabouts import placed
 __all__ = ["Initializer", "RecurrentCell", "drawn", "initial", "made", "promoted"]
 
 Initializer = initializers.Initializer
+_SMALL = 1 << 18  # multiplications of a step, up to which calls of NumPy take most of its time
 
 
 def drawn(
@@ -142,14 +145,24 @@ class RecurrentCell(Layer):
         return (parts if len(parts) > 1 else parts[0]), parts[0]
 
     def over(self, state: tuple[Any, ...], xs: Any, reverse: bool) -> tuple[Any, tuple[Any, ...]]:
-        """The outputs and the last state of all steps, of what fits: in one operation."""
+        """The outputs and the last state of all steps, of what fits: in one operation.
+
+        In a jitted function small steps are a loop, which is machine code there.
+        """
         length, *batch, _ = xs.shape
         sizes = (math.prod(batch),) * length
+        if capturing.get() is not None and sizes[0] * math.prod(self.weight_hh.shape) < _SMALL:
+            ends, outs = scan_rows(self._turn, state, self.project(xs), reverse=reverse)
+            return outs, ends
         rows = tuple(ops.reshape(part, (sizes[0], part.shape[-1])) for part in state)
         data = ops.reshape(xs, (length * sizes[0], xs.shape[-1]))
         outs, ends = self.kind.over(self.weights, data, rows, Steps(sizes, reverse))
         ends = tuple(ops.reshape(end, part.shape) for end, part in zip(ends, state, strict=True))
         return ops.reshape(outs, (length, *batch, outs.shape[-1])), ends
+
+    def _turn(self, state: tuple[Any, ...], inputs: Any) -> tuple[tuple[Any, ...], Any]:
+        state = self.kind.advance(self.weights, state, inputs)
+        return state, state[0]
 
     def checked(self, x: Any) -> Any:
         """An input as an array, or an error if it does not fit."""
