@@ -1,5 +1,6 @@
 """Files that are none of ours, or are no more: an error that names the file, and nothing else."""
 
+import hashlib
 import io
 import json
 import os
@@ -121,6 +122,28 @@ def test_another_version_is_said_to_be_one(tmp_path):
     save_file({}, tmp_path / "new", metadata={"fdbr": json.dumps(header)})
     with pytest.raises(ValueError, match=r"new: it is of version 2 of the format.*reads version 1"):
         train.load(tmp_path / "new", LIKE)
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        ["n", "int", "1e5"],
+        ["n", "int", "9" * 5000],
+        ["n", "int", "0x1"],
+        ["n", "bool", "yes"],
+        ["n", "float", "0.5"],
+        ["n", "float", "0x1p+99999"],
+        ["n", "complex", "0x1p+0"],
+        ["n", "none", "more"],
+    ],
+)
+def test_values_that_are_not_written_so_are_refused_though_the_checksum_is_right(tmp_path, leaf):
+    header = {"version": 1, "checksum": "", "leaves": [leaf], "static": []}
+    text = json.dumps(header, separators=(",", ":"))
+    header["checksum"] = hashlib.sha256(text.encode()).hexdigest()
+    text = json.dumps(header, separators=(",", ":"))
+    save_file({}, tmp_path / "lie", metadata={"fdbr": text})
+    assert refused(tmp_path / "lie", {"n": 5})
 
 
 def test_a_snapshot_of_another_version_is_passed_by_and_not_written_over(tmp_path):

@@ -30,7 +30,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.train.snapshots.leaves import Leaf, of_entry
+from fdbr.train.snapshots.leaves import Leaf, leaf_of, of_entry, plain
 
 __all__ = ["ENTRY", "VERSION", "DamagedError", "Header", "OtherVersionError", "digest"]
 
@@ -100,16 +100,21 @@ class Header:
                 )
             leaves = [of_entry(*entry) for entry in content["leaves"]]
             header = cls(leaves, dict(content["static"]))
-            same = text == header.text(checksum)
+            same = text == header.text(checksum) and all(map(_is_own, leaves))
         except (KeyError, TypeError, RecursionError, json.JSONDecodeError) as error:
             raise DamagedError("its header is not as save writes it") from error
         except OtherVersionError:
             raise
-        except ValueError as error:  # of entries that have other lengths, or numbers too long
+        except (ValueError, OverflowError) as error:  # of entries of other lengths
             raise DamagedError("its header is not as save writes it") from error
         if not same or len({leaf.path for leaf in leaves}) < len(leaves):
             raise DamagedError("its header is not as save writes it")
         return header, checksum
+
+
+def _is_own(leaf: Leaf) -> bool:
+    """Whether the text of a value is the one that is written for it."""
+    return leaf.is_tensor or leaf_of("load", leaf.path, plain(leaf)) == leaf
 
 
 def digest(header: Header, arrays: Iterable[Any]) -> str:
