@@ -78,8 +78,8 @@ class Batches:
     drop_last: bool = static()
     sampler: Sampler | None = static()
     collate: Callable[[list[Any]], Any] | None = static()
-    _drawn: int | None = static()  # examples of an epoch, where a sampler chooses them
-    _made: int | None = static()  # batches of an epoch, where a sampler makes them
+    _drawn: int | None = static(repr=False)  # examples of an epoch, where a sampler chooses them
+    _made: int | None = static(repr=False)  # batches of an epoch, where a sampler makes them
 
     def __init__(
         self,

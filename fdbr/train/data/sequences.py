@@ -272,6 +272,11 @@ class Mapped(View):
     dataset: Any
     key: Any = attrs.field(default=None, repr=False)
     epoch: int = 0
+    epoch_key: Any = attrs.field(init=False, repr=False)
+
+    @epoch_key.default
+    def _epoch_key(self) -> Any:
+        return None if self.key is None else random.fold_in(self.key, self.epoch)
 
     def __len__(self) -> int:
         return length_of(self.dataset)
@@ -279,8 +284,7 @@ class Mapped(View):
     def _of(self, index: int, example: Any) -> Any:
         if self.key is None:
             return self.function(example)
-        key = random.fold_in(random.fold_in(self.key, self.epoch), index)
-        return self.function(key, example)
+        return self.function(random.fold_in(self.epoch_key, index), example)
 
     def example(self, index: int) -> Any:
         return self._of(index, example_of(self.dataset, index))

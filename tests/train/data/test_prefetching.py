@@ -200,6 +200,24 @@ def test_streams_are_read_ahead_too(processes):
     assert rows(read, 1, start=2) == rows(stream, 1, start=2)
 
 
+@PROCESSES
+def test_a_run_that_goes_on_with_workers_is_the_whole_run(processes):
+    def step(state, batch):
+        return 0.5 * state + batch.sum(), {}
+
+    def reports(source, **options):
+        made = train.fit(step, 0.0, source, epochs=2, **options)
+        return [(r.iteration, r.epoch, r.state) for r in made]
+
+    dataset = train.map_examples(cases.noise, np.arange(7.0), KEY)
+    batches = train.Batches(dataset, 2, KEY)
+    whole = reports(batches)
+    ahead = train.prefetch(batches, 2, processes)
+    assert reports(ahead) == whole
+    middle = list(train.fit(step, 0.0, batches, epochs=2))[4]
+    assert reports(ahead, resume=middle) == whole[5:]
+
+
 def test_no_more_is_read_than_was_asked_for():
     read = []
 
