@@ -227,3 +227,24 @@ def test_gelu_of_float32_is_that_of_float64():
 def test_glu_divides_even_axes_only():
     with pytest.raises(ValueError, match=r"glu: axis -1 of x float64\[2,3\] must be of even"):
         ops.glu(X)
+
+
+def test_only_some_of_what_a_norm_is_given_may_be_batched():
+    rng = np.random.default_rng(0)
+    x, weight, bias = rng.normal(2, 3, (3, 4, 6, 5)), rng.normal(1, 1, (3, 6)), np.ones(6)
+
+    def pulled(x, weight, bias):
+        out, pull = fdbr.vjp(lambda *xs: ops.group_norm(xs[0], 3, *xs[1:]), x, weight, bias)
+        return pull(ops.cos(out))
+
+    for axes in [(0, None, None), (None, 0, None), (0, 0, None), (0, None, 0)]:
+        given = (
+            x if axes[0] == 0 else x[0],
+            weight if axes[1] == 0 else weight[0],
+            weight if axes[2] == 0 else bias,
+        )
+        found = fdbr.vmap(pulled, in_axes=axes)(*given)
+        for i in range(3):
+            one = [v[i] if axis == 0 else v for v, axis in zip(given, axes, strict=True)]
+            for part, wanted in zip(found, pulled(*one), strict=True):
+                np.testing.assert_allclose(part[i], wanted, rtol=1e-10, atol=1e-10)

@@ -11,9 +11,9 @@ from fdbr.ops.axes import normalize_axes
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import finfo, in_single
 from fdbr.ops.elementwise.arithmetic import reciprocal, sqrt
-from fdbr.ops.kinds import elementwise, opaque, shifted
-from fdbr.ops.kinds.large import along_rows, by_rows
-from fdbr.ops.kinds.unbroadcast import accumulated
+from fdbr.ops.kinds import aligned, fit, opaque, shifted
+from fdbr.ops.kinds.large import along_rows, by_rows, evaluated
+from fdbr.ops.kinds.unbroadcast import accumulated, in_precision
 from fdbr.ops.shape import reshape
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
@@ -415,8 +415,43 @@ def _aligned(value: Any, ndim: int, axes: tuple[int, ...]) -> Any:
     return reshape(value, tuple(lengths))
 
 
-@elementwise(x=lambda weight: weight, weight=lambda x: x, bias=1, compound=True)
+def _scaled_pull(ct: Any, x: Any, weight: Any, bias: Any) -> Any:
+    """The cotangents of ``x``, the weight and the bias, in one pass over memory.
+
+    Where these are not repeated along the same axes, as under `vmap`, they are added up after it.
+    """
+    x, weight = in_precision(x, ct.dtype), in_precision(weight, ct.dtype)
+    if x.shape != ct.shape or weight.shape != bias.shape:
+        return ct * weight, ct * x, ct
+    shape = (1,) * (ct.ndim - weight.ndim) + tuple(weight.shape)
+    axes = tuple([i for i, (n, m) in enumerate(zip(ct.shape, shape, strict=True)) if n != m])
+    return by_rows(_scaled_parts, axes, ct, x, reshape(weight, shape))
+
+
+def _scaled_parts(axes: tuple[int, ...], ct: Any, x: Any, weight: Any) -> Any:
+    return ct * weight, _total(ct * x, axes), _total(ct, axes)
+
+
+def _total(x: Any, axes: tuple[int, ...]) -> Any:
+    return accumulated(x, axes, keepdims=True) if axes else x
+
+
+def _by_kernels(value: Any) -> Any:
+    return evaluated(value, heavy=False, several=True)
+
+
+@opaque(
+    first=_scaled_pull,
+    x=(lambda parts, like: fit(parts[0], like), lambda t, weight: t * weight),
+    weight=(lambda parts, like: fit(parts[1], like), lambda t, x: t * x),
+    bias=(lambda parts, like: fit(parts[2], like), lambda t: t),
+    batch=aligned,
+    elementwise=True,
+    compound=True,
+)
+@_by_kernels
 def _scaled_and_moved(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
+    """``x * weight + bias``."""
     return x * weight + bias
 
 
