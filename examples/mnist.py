@@ -5,7 +5,8 @@
 
 The network has two hidden layers of 100 units.  Each epoch prints a line; at the end there is
 the accuracy on examples that were not trained on, and a folder with the log as JSON lines
-(``log.jsonl``) and the learning curves (``curves.png``).
+(``log.jsonl``), the learning curves (``curves.png``) and snapshots.  A run that was stopped goes on
+with ``--resume``, and one that has ended with ``--resume --epochs`` of more.
 
 On MNIST, 20 epochs of Adam (the default) reach about 98 %, and so do 30 epochs of plain gradient
 descent, ``--optimizer sgd --epochs 30``.  The learning rate falls linearly to zero over the run,
@@ -70,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     rates = ", ".join(f"{name} {rate}" for name, (_, rate) in OPTIMIZERS.items())
     made.add_argument("--learning-rate", type=float, help=f"at the beginning; default: {rates}")
     made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--resume", action="store_true", help="go on with the run in --out")
     made.add_argument("--out", type=Path, default=Path("result"), metavar="DIR")
     return made
 
@@ -98,7 +100,8 @@ def run(options: argparse.Namespace) -> float:
         return {"loss": value, **metrics}
 
     state = (model, optimizer.init(model))
-    state = record(options.out, step, state, batches, epochs, test_metrics)
+    resume = options.resume
+    state = record(options.out, step, state, batches, epochs, test_metrics, resume=resume)
     return float(test_metrics(state)["accuracy"])
 
 

@@ -1,7 +1,7 @@
 """What the examples share: the options of a run, its log, and its curves."""
 
 import argparse
-import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 
 from fdbr import train
 
-__all__ = ["command_line", "curves", "digits", "image_grid", "record", "run_command"]
+__all__ = ["command_line", "digits", "image_grid", "record", "run_command"]
 
 
 def command_line(text: str, epochs: int, size: int, rate: float) -> argparse.ArgumentParser:
@@ -50,34 +50,30 @@ def record(
     batches: Any,
     epochs: int,
     test_metrics: Callable[[Any], dict[str, Any]] | None = None,
+    *,
+    resume: bool | None = None,
 ) -> Any:
-    """Train, with a line on the screen and in ``log.jsonl`` for each epoch; the last state."""
-    log = out / "log.jsonl"
-    log.unlink(missing_ok=True)  # that of an earlier run
+    """Train, with a line on the screen and in ``log.jsonl`` for each epoch, and curves of them.
+
+    With ``resume`` there are snapshots, too: a run goes on from those of an earlier one if it is
+    true, and begins anew if it is false.  The result is the last state.
+    """
+    log, snapshots = out / "log.jsonl", out / "snapshots"
     stages = [train.average(), train.log(log), train.progress()]
+    stages.append(train.plot(out / "curves.png", x="epoch"))
     if test_metrics is not None:
         stages.insert(1, train.evaluate(test_metrics))
-    for report in train.pipe(train.fit(step, state, batches, epochs=epochs), *stages):
+    if resume is not None:
+        stages.append(train.snapshot(snapshots, keep=2))
+    last = train.resume(snapshots, like=state) if resume else None
+    if last is None:  # nothing is left of an earlier run
+        log.unlink(missing_ok=True)
+        shutil.rmtree(snapshots, ignore_errors=True)
+    else:
+        state = last.state
+    for report in train.pipe(train.fit(step, state, batches, epochs=epochs, resume=last), *stages):
         state = report.state
-    if log.exists():
-        curves(log, out / "curves.png")
     return state
-
-
-def curves(log: Path, path: Path) -> None:
-    """Draw the curves of a log: a picture for each metric, of training and of test."""
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    rest = {"iteration", "epoch", "seconds"}
-    names = list(dict.fromkeys(n.removeprefix("test/") for n in entries[-1] if n not in rest))
-    figure = Figure(figsize=(4.5 * len(names), 3.5), layout="constrained")
-    for axes, name in zip(np.atleast_1d(figure.subplots(1, len(names))), names, strict=True):
-        for prefix, label in (("", "training"), ("test/", "test")):
-            points = [(e["epoch"], e[prefix + name]) for e in entries if prefix + name in e]
-            if points:
-                axes.plot(*zip(*points, strict=True), label=label)
-        axes.set(xlabel="epoch", ylabel=name)
-        axes.legend()
-    figure.savefig(path)
 
 
 def digits() -> tuple[dict[str, Any], dict[str, Any]]:

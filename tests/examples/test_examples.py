@@ -77,7 +77,7 @@ def test_word2vec_learns_over_a_tree_too(tmp_path, capsys):
         ("characters", ["--text", "SHORT"], "the text has 11 characters"),
         ("language_model", ["--text", "SHORT"], "too few to learn from"),
         ("word2vec", ["--text", "SHORT"], "give more"),
-        ("vae", ["--data", "no-such-folder"], "no-such-folder has none of"),
+        ("vae", ["--data", "no-such-folder"], "no-such-folder does not exist"),
         ("dcgan", ["--batch-size", "0"], "size must be at least 1, got 0"),
         ("sentences", ["--model", "no-such-folder"], ""),
     ],

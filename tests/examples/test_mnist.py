@@ -97,3 +97,18 @@ def test_bad_arguments_end_in_one_line(script, tmp_path, capsys, arguments, mess
     with pytest.raises(SystemExit):
         script["main"]([*arguments, "--out", str(tmp_path)])
     assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_run_goes_on_and_ends_as_if_it_had_not_stopped(tmp_path):
+    data = write_mnist(tmp_path / "data")
+    rate = "--data", data, "--optimizer", "sgd", "--epochs"
+    whole = run(*rate, 4, "--out", tmp_path / "whole")
+    stopped = run(*rate, 4, "--out", tmp_path / "parts")
+    assert stopped.returncode == 0, stopped.stderr
+    (last := sorted((tmp_path / "parts/snapshots").iterdir())[-1]).unlink()
+    resumed = run(*rate, 4, "--out", tmp_path / "parts", "--resume")
+    assert last.exists()
+    assert accuracy(resumed.stdout) == accuracy(whole.stdout)
+    logs = [(tmp_path / name / "log.jsonl").read_text() for name in ("whole", "parts")]
+    ours, theirs = ([json.loads(line) for line in log.splitlines()] for log in logs)
+    assert [{**line, "seconds": 0} for line in ours] == [{**line, "seconds": 0} for line in theirs]
