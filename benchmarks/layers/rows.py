@@ -186,7 +186,7 @@ ROWS = [
         lambda nn: nn.InstanceNorm2d(64, affine=True),
     ),
     Row(
-        "BatchNorm1d 512, training",
+        "BatchNorm 512, training",
         (256, 512),
         lambda nn, key: nn.BatchNorm.init(key, 512),
         lambda nn: nn.BatchNorm1d(512),
