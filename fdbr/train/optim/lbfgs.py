@@ -51,12 +51,12 @@ def _nothing(params: Any) -> Any:
 
 
 def _kept(grads: Any, params: Any) -> Any:
-    """What there is of parameters where there are gradients, for good."""
+    """The parameters that have gradients, for good."""
     return tree.map(lambda g, p: keep(p), grads, params)
 
 
 def _beside(x: Any, y: Any) -> Any:
-    """What there is of one tree where there is something in another, and else that."""
+    """The leaves of ``y`` where ``x`` has any; those of ``x`` where ``y`` has none."""
     return tree.map(lambda a, b: a if b is None else b, x, y)
 
 
