@@ -13,6 +13,8 @@ from fdbr.ops.shape import concat, expand_dims, reshape, stack
 
 __all__ = ["alibi_bias", "rotary_embedding", "sinusoidal_embedding"]
 
+_MOST_HEADS = 1 << 16  # of scores by distance, of which each has a slope
+
 
 @where_it_lies
 def sinusoidal_embedding(
@@ -160,7 +162,7 @@ def alibi_bias(positions: Array, heads: int, others: Array = None) -> Any:
     Raises
     ------
     ValueError
-        If there is no axis of places, or ``heads`` is no positive integer.
+        If there is no axis of places, or ``heads`` is not an integer in 1 … 65,536.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -171,6 +173,8 @@ def alibi_bias(positions: Array, heads: int, others: Array = None) -> Any:
     """
     name = "fdbr.ops.alibi_bias"
     count = integer(name, "heads", heads, least=1)
+    if count > _MOST_HEADS:
+        raise ValueError(f"{name}: heads must be at most {_MOST_HEADS}, got {count}")
     positions = floating(positions)
     others = positions if others is None else floating(others)
     if positions.ndim < 1 or others.ndim < 1:
