@@ -55,11 +55,6 @@ def train_once(config: Config) -> Iterator[train.Report]:
     return train.pipe(reports, train.average(), train.evaluate(test_metrics))
 
 
-def ends_epoch(report: train.Report) -> bool:
-    """A trigger: whether a report is the last of its epoch."""
-    return report.position.batch == 0
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = command_line(__doc__ or "", epochs=10, size=100, rate=1e-3)
@@ -74,7 +69,8 @@ def run(options: argparse.Namespace) -> float:
     data = None if options.data is None else str(options.data)
     base = Config(options.epochs, options.batch_size, seed=options.seed, data=data)
     configs = train.grid(base, rate=options.rates, width=options.widths)
-    for report in train.sweep(train_once, configs, options.out, every=ends_epoch):
+    every = train.every(epochs=1)
+    for report in train.sweep(train_once, configs, options.out, every=every):
         settings = f"rate {report.config.rate:g}  width {report.config.width}"
         if report.state == "running":
             print(f"{settings}  epoch {report.epoch}  loss {report.metrics['loss']:.3f}")

@@ -55,7 +55,8 @@ def guard(module: ModuleType, name: str, *, checked: bool = True) -> None:
         value = getattr(module, member)
         if isinstance(value, FunctionType) and not hasattr(value, "primitive"):
             if value not in _guarded:  # else it stands in another module too, as device_put does
-                _guarded[value] = explaining(value, f"{name}.{member}", checked)
+                around = _guarded[value] = explaining(value, f"{name}.{member}", checked)
+                around.__module__, around.__qualname__ = module.__name__, member  # for pickle
             setattr(module, member, _guarded[value])
         elif isinstance(value, type) and value.__module__.startswith("fdbr."):
             if value.__name__ != member and hasattr(module, value.__name__):
@@ -91,7 +92,7 @@ def explaining(function: Any, name: str, checked: bool) -> Any:
     def explain(error: Exception, given: dict[str, Any]) -> Exception:
         usual = {p.name: p.default for p in inspect.signature(function).parameters.values()}
         chosen = {key: value for key, value in given.items() if value is not usual[key]}
-        explained = _explained(error, _asked(name, given.get("cls")), chosen)
+        explained = _explained(error, _asked(name, given), chosen)
         if len(explained.args) == 1 and _text(explained).startswith("fdbr."):
             explained.args = (placed(_text(explained)),)
         return explained
@@ -99,10 +100,13 @@ def explaining(function: Any, name: str, checked: bool) -> Any:
     return _around(function, explain, _checks(function, name) if checked else {})
 
 
-def _asked(name: str, cls: Any) -> str:
+def _asked(name: str, given: dict[str, Any]) -> str:
     """The name of a constructor by the class that was asked, which may have inherited it."""
     room, _, method = name.rpartition(".")
+    if method[0] == "_" and "self" in given:  # the constructor of a private base
+        return f"{room}.{type(given['self']).__name__}"
     room, _, owner = room.rpartition(".")
+    cls = given.get("cls")
     if not isinstance(cls, type) or not room or cls.__name__ == owner:
         return name
     return f"{room}.{cls.__name__}.{method}" if cls.__module__.startswith("fdbr.") else name

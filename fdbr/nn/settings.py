@@ -14,8 +14,12 @@ def setting(**options: Any) -> Any:
     return static(converter=_settled, **options)
 
 
-def _settled(value: Any) -> Any:
-    return tuple(map(_settled, value)) if isinstance(value, list | tuple) else value
+def _settled(value: Any, depth: int = 3) -> Any:
+    if not depth:
+        raise ValueError("a setting is a number, a sequence, or a sequence of sequences")
+    if isinstance(value, list | tuple):
+        return tuple(_settled(part, depth - 1) for part in value)
+    return value
 
 
 def for_axes(layer: Any, value: Any, x: Any) -> Any:

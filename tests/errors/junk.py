@@ -172,7 +172,7 @@ def functions() -> dict[str, Any]:
                 not value.__module__.startswith("fdbr") or issubclass(value, BaseException)
             ):
                 continue
-            alias = value.__name__ != name and hasattr(module, value.__name__)
+            alias = isinstance(value, type) and name != value.__name__ in dir(module)
             if not alias and not any(value is other for other in found.values()):
                 found[f"{prefix}.{name}"] = value
     return found

@@ -1,6 +1,7 @@
 """Predicates on reports."""
 
 import json
+import pickle
 
 import attrs
 import pytest
@@ -180,3 +181,11 @@ def test_a_trigger_goes_on_from_what_it_kept(name, losses, cut):
     resumed = attrs.evolve(first, position=position)
     rest = list(train.due(iter([resumed, *others]), trigger, name="it"))
     assert [fires for _, fires in rest] == [fires for _, fires in whole[cut:]]
+
+
+@pytest.mark.parametrize("trigger", [train.every(epochs=2), train.at(iterations=[2, 3])])
+def test_a_trigger_without_a_state_goes_to_other_processes(trigger):
+    copy = pickle.loads(pickle.dumps(trigger))
+    for i in range(1, 6):
+        report = train.Report(i, i, {}, None, train.Position(i, 0), 0.1)
+        assert copy(report) == trigger(report)

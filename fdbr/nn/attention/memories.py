@@ -1,4 +1,4 @@
-"""What decoder layers have seen: their own places, and those of the memory, as keys and values."""
+"""Caches of decoder layers: keys and values of their own places, and of those of the memory."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ __all__ = ["DecoderCache", "decoder_cache", "recalled"]
 
 @frozen
 class DecoderCache:
-    """What a `TransformerDecoderLayer` hands on, so that it goes on place by place.
+    """The cache of a `TransformerDecoderLayer`, with which it goes on place by place.
 
     Its ``cache`` method makes one.  The memory is projected to keys and values once, and not again
     at each place.

@@ -28,7 +28,7 @@ def affine_parameters(
 
 
 def _alone(x: Any, channels: int) -> str:
-    """What to do with a single example, which has no axis of the batch."""
+    """Advice for a single example, which has no axis of the batch."""
     if getattr(x, "shape", ())[:1] != (channels,):
         return ""
     return "; a single example, as in a vmap, is a batch of one: layer(x[None])[0]"

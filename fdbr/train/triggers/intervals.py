@@ -1,5 +1,6 @@
 """Triggers that follow from where a run is, and for how long it has gone on."""
 
+import functools
 from collections.abc import Collection
 from typing import Any
 
@@ -58,7 +59,7 @@ def every(
             integer("fdbr.train.every", name, number, least=1)
     period = _duration("every", times)
     label = f"every({_listed({**given, **times})})"
-    counted = _counted(epochs, iterations)
+    counted = functools.partial(_counted, epochs, iterations)
     if not period:
         return stateless(label, counted)
 
@@ -69,15 +70,12 @@ def every(
     return Trigger(update, lambda: 0, label)
 
 
-def _counted(epochs: int | None, iterations: int | None) -> Condition:
-    def triggered(report: Report) -> bool:
-        if epochs is not None:
-            position = report.position
-            if position.batch == 0 and position.epoch % epochs == 0:
-                return True
-        return iterations is not None and report.iteration % iterations == 0
-
-    return triggered
+def _counted(epochs: int | None, iterations: int | None, report: Report) -> bool:
+    if epochs is not None:
+        position = report.position
+        if position.batch == 0 and position.epoch % epochs == 0:
+            return True
+    return iterations is not None and report.iteration % iterations == 0
 
 
 def at(
@@ -111,13 +109,13 @@ def at(
     if epochs is None and iterations is None:
         raise TypeError("fdbr.train.at: give epochs, iterations, or both")
     ends, counts = _numbers("epochs", epochs), _numbers("iterations", iterations)
-
-    def triggered(report: Report) -> bool:
-        position = report.position
-        return report.iteration in counts or (position.batch == 0 and position.epoch in ends)
-
     given = {"epochs": sorted(ends) or None, "iterations": sorted(counts) or None}
-    return stateless(f"at({_listed(given)})", triggered)
+    return stateless(f"at({_listed(given)})", functools.partial(_there, ends, counts))
+
+
+def _there(ends: frozenset[int], counts: frozenset[int], report: Report) -> bool:
+    position = report.position
+    return report.iteration in counts or (position.batch == 0 and position.epoch in ends)
 
 
 def within(

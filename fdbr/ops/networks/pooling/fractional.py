@@ -136,7 +136,7 @@ def _for_axes(name: str, argument: str, value: Any, axes: int, x: Any) -> tuple[
 
 
 def _counts(name: str, x: Any, kernel: Any, size: Any, output_size: Any, ratio: Any) -> Any:
-    """How many windows there are on each axis."""
+    """The number of windows on each axis."""
     if (output_size is None) == (ratio is None):
         raise ValueError(f"{name}: give exactly one of output_size and output_ratio")
     if ratio is None:

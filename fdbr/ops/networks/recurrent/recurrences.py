@@ -33,7 +33,7 @@ _WEIGHTS = frozenset({"weight", "hr"})
 
 
 class _Run(NamedTuple):
-    """What a run gives for each step, and at its end; without a memory, ``c`` is the number 0."""
+    """The results of a run, for each step and at its end; ``c`` is 0 where there is no memory."""
 
     s: Any
     c: Any
@@ -101,7 +101,7 @@ class _Both(NamedTuple):
 
 
 def before(x: Any, first: Any, steps: Steps) -> Any:
-    """What `previous` gives, of zeros where there is no first state."""
+    """The result of `previous`, of zeros where there is no first state."""
     first = first if there(first) else zeros_like(x[..., : steps.sizes[0], :])
     return previous(x, first, steps)
 

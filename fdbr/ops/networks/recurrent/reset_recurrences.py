@@ -23,7 +23,7 @@ _WEIGHTS = frozenset({"weight"})
 
 
 class _Run(NamedTuple):
-    """What a run gives for each step, and at its end."""
+    """The results of a run for each step, and at its end."""
 
     s: Any
     x: Any

@@ -1,4 +1,4 @@
-"""What operations over whole sequences share: a batching rule, and forward rules from reverse ones.
+"""A batching rule for operations over whole sequences, and forward rules from reverse ones.
 
 Their operands have two axes of their own: packed arrays ``(elements, width)``, states
 ``(sequences, width)`` and weights; before these all have the same axes, or none has any.  An

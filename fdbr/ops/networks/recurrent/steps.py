@@ -63,7 +63,7 @@ class Steps:
 
 
 def previous(x: Any, first: Any, steps: Steps) -> Any:
-    """What a packed array has at the step before, in each sequence; ``first`` at its first step."""
+    """The rows at the step before, in each packed sequence; ``first`` at its first step."""
     size = steps.sizes[0]
     if steps.even:
         pair = [x[..., size:, :], first] if steps.reverse else [first, x[..., : -size or 0, :]]
@@ -74,7 +74,7 @@ def previous(x: Any, first: Any, steps: Steps) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _places(steps: Steps) -> Any:
-    """Where the step before is, of an array with the rows of the first states behind its own."""
+    """The places of the step before, in an array with the rows of first states behind its own."""
     total = sum(steps.sizes)
     latest = np.arange(total, total + steps.sizes[0])
     places = np.empty(total, int)

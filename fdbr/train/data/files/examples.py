@@ -82,7 +82,7 @@ def write_examples(path: str | os.PathLike[str], examples: Iterable[Any]) -> int
 
 
 def _plan(value: Any, arrays: list[Any], number: int) -> Any:
-    """How a value is built, as lists for JSON; its arrays are added to a list."""
+    """The structure of a value, as lists for JSON; its arrays are added to a list."""
     if type(value) in _PLAIN:
         return ["value", value]
     if type(value) in (list, tuple):
