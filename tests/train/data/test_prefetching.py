@@ -145,6 +145,36 @@ def test_ctrl_c_ends_all_workers():
     assert multiprocessing.active_children() == []
 
 
+STARTING = """
+import numpy as np
+from fdbr import train
+
+batches = train.prefetch(train.Batches(np.arange(400.0), 2), workers=2, processes=True)
+if __name__ == "__main__":
+    print("begins", flush=True)
+    for report in train.fit(lambda s, x: (s, {}), 0, batches, epochs=10_000):
+        pass
+    print("has ended", flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no groups of processes")
+def test_ctrl_c_while_workers_start_ends_the_run_in_order(tmp_path):
+    (tmp_path / "script.py").write_text(STARTING)
+    program = subprocess.Popen(
+        [sys.executable, str(tmp_path / "script.py")],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert program.stdout.readline() == "begins\n"
+    time.sleep(0.5)  # its workers take longer than that
+    os.killpg(program.pid, signal.SIGINT)
+    assert program.communicate(timeout=60)[0] == "has ended\n"
+    assert program.returncode == 0
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc")
 def test_workers_end_with_a_program_that_is_killed():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

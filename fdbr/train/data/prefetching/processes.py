@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from multiprocessing import connection as connections
+from multiprocessing import resource_tracker
 from typing import Any
 
 import attrs
@@ -17,6 +18,7 @@ from fdbr.train.data.prefetching.workers import END, Failure, work
 __all__ = ["by_processes"]
 
 _NAME = "fdbr.train.prefetch"
+_MASKS = hasattr(signal, "pthread_sigmask")  # Windows has none
 
 
 @attrs.define(eq=False)
@@ -68,7 +70,8 @@ def _started(workers: int, packed: Packed) -> Iterator[_Worker]:
         ours, theirs = context.Pipe()
         process = context.Process(target=work, args=(theirs,), name="fdbr-prefetch", daemon=True)
         try:
-            process.start()
+            with _uninterrupted():
+                process.start()
         except BaseException:
             ours.close()
             raise
@@ -78,6 +81,19 @@ def _started(workers: int, packed: Packed) -> Iterator[_Worker]:
         yield worker
         with contextlib.suppress(OSError):
             packed.send(ours)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Have Ctrl-C wait, here and in what is started: workers end when their program says so."""
+    if _MASKS:
+        resource_tracker.ensure_running()  # which would let Ctrl-C through, if it began within
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        if _MASKS:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _in_order(crew: list[_Worker], places: Iterator[int], ahead: int) -> Iterator[Any]:
