@@ -161,6 +161,8 @@ def _answers(values: Any, size: int, kind: Any) -> list[Any]:
         each = values._trace.each(ops.reshape(values, (size,)), kind)
     else:
         each = to_numpy(values).reshape(size)
+        if kind is bool:
+            return each.astype(bool).tolist()  # at once
     return [kind(value) for value in each]
 
 

@@ -55,8 +55,7 @@ def guard(module: ModuleType, name: str, *, checked: bool = True) -> None:
         value = getattr(module, member)
         if isinstance(value, FunctionType) and not hasattr(value, "primitive"):
             if value not in _guarded:  # else it stands in another module too, as device_put does
-                around = _guarded[value] = explaining(value, f"{name}.{member}", checked)
-                around.__module__, around.__qualname__ = module.__name__, member  # for pickle
+                _guarded[value] = explaining(value, f"{name}.{member}", checked)
             setattr(module, member, _guarded[value])
         elif isinstance(value, type) and value.__module__.startswith("fdbr."):
             if value.__name__ != member and hasattr(module, value.__name__):

@@ -140,7 +140,7 @@ class Part:
         """Whether the examples' answers are one; if not, it is divided as they are now."""
         # Numbers are the same if they are written the same: NaN is NaN, and -0.0 is not 0.0.
         keys = answers if kind in (bool, int) else list(map(repr, answers))
-        if all(key == keys[0] for key in keys):
+        if keys.count(keys[0]) == len(keys):
             return True
         if self.mask is not None:
             self.unfit = True

@@ -290,7 +290,7 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
 
 def _there(cotangent: Any, edges: Any) -> Any:
     """The edges of a node with rules that run where its cotangent lies."""
-    place = on_device(*cotangent if type(cotangent) is list else (cotangent,))
+    place = on_device(*cotangent if type(cotangent) in (list, tuple) else (cotangent,))
     if isinstance(place, contextlib.nullcontext):
         return edges
     return [(parent, partial(_run_in, pull, place), saved) for parent, pull, saved in edges]

@@ -19,6 +19,7 @@ from fdbr.debug.observing import Observer, Place, current, enter, leave, place, 
 from fdbr.debug.programs import observed_call
 from fdbr.debug.tape import observed_backward, observed_trace
 from fdbr.ops.kinds import combining, operation
+from fdbr.ops.networks.recurrent import sequence_rules
 
 __all__ = ["observing"]
 
@@ -67,12 +68,13 @@ class _Installation:
             (transforms, "ReverseTrace", reverse.ReverseTrace),
             (partition, "ReverseTrace", reverse.ReverseTrace),
             (combining, "ReverseTrace", reverse.ReverseTrace),
+            (sequence_rules, "ReverseTrace", reverse.ReverseTrace),
             (forward, "ForwardTrace", forward.ForwardTrace),
             (batching, "BatchTrace", batching.BatchTrace),
         ):
             self._replace(module, name, functools.partial(observed_trace, kind))
         run_backward = functools.partial(observed_backward, reverse.backward)
-        for module in (transforms, checkpointing, partition, combining):
+        for module in (transforms, checkpointing, partition, combining, sequence_rules):
             self._replace(module, "backward", run_backward)
         self._replace(custom, "apply", functools.partial(_custom, custom.apply))
         self._replace(operation, "Primitive", self._declared)

@@ -417,11 +417,11 @@ def test_memory_of_temporaries_counts_what_an_operation_needs_in_between():
     with debug.memory(temporary=True) as sizes:
         ops.exp(x)
         exponential_in_halves(x)
-        ops.softmax(x)  # which computes in the place of its result
+        ops.softmax(x)  # which computes in the place of its result, by buffers of a few rows
     largest = {row.op: row.largest for row in sizes.rows}
     assert 800_000 <= largest["exp"] < 900_000
     assert 2_400_000 <= largest["exponential_in_halves"] < 2_500_000
-    assert 800_000 <= largest["softmax"] < 900_000
+    assert 800_000 <= largest["softmax"] < 1_000_000
 
 
 def test_an_application_knows_its_place():

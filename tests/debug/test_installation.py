@@ -13,6 +13,7 @@ import fdbr
 from fdbr import batching, checkpointing, core, custom, debug, forward, ops, reverse, transforms
 from fdbr.compiler import partition
 from fdbr.ops.kinds import combining, elementwise, operation
+from fdbr.ops.networks.recurrent import sequence_rules
 
 BLOCKS = {
     "hook": debug.hook,
@@ -39,6 +40,7 @@ def engine():
         (transforms.ReverseTrace, transforms.backward, custom.apply, operation.Primitive),
         (partition.ReverseTrace, partition.backward),
         (combining.ReverseTrace, combining.backward),
+        (sequence_rules.ReverseTrace, sequence_rules.backward),
         (forward.ForwardTrace, batching.BatchTrace, checkpointing.backward, core.dispatch),
         (reverse.ReverseTrace, reverse.ReverseTrace.outputs, reverse.backward),
         (core.Primitive, core.Primitive.__init__, *(trace.process for trace in TRACES)),
@@ -154,6 +156,7 @@ def test_every_place_is_known_that_begins_a_trace_or_runs_backward():
         "transforms.py",
         "compiler/partition.py",
         "ops/kinds/combining.py",
+        "ops/networks/recurrent/sequence_rules.py",
     }
     assert using(r"= ForwardTrace\(") == {"forward.py"}
     assert using(r"= BatchTrace\(") == {"batching.py"}
@@ -162,6 +165,7 @@ def test_every_place_is_known_that_begins_a_trace_or_runs_backward():
         "checkpointing.py",
         "compiler/partition.py",
         "ops/kinds/combining.py",
+        "ops/networks/recurrent/sequence_rules.py",
     }
     assert using(r"\breverse\.backward\b") == set()
     assert using(r"= Primitive\(") == {"ops/kinds/operation.py"}

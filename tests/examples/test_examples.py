@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import runpy
 import subprocess
 import sys
@@ -111,9 +112,8 @@ def test_the_range_of_learning_rates_is_drawn(tmp_path, capsys):
 def test_a_sweep_in_processes_leaves_a_table_and_a_picture(tmp_path):
     settings = ["--epochs", "1", "--rates", "0.01", "--widths", "10"]
     command = [sys.executable, str(EXAMPLES / "sweep.py"), *settings, "--out", str(tmp_path)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, cwd=EXAMPLES.parent, check=False
-    )
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert "best test accuracy" in done.stdout, done.stderr
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 2
     assert (tmp_path / "compared.png").read_bytes()[:4] == b"\x89PNG"

@@ -87,6 +87,7 @@ def evaluated(value: Function, heavy: bool, several: bool) -> Function:
                 return _of_large(value, heavy, (x,), {})
             return value(xp, x)
 
+        of_one.least = LEAST // times if times > 1 else 0  # type: ignore[attr-defined]
         return of_one
 
     if len(inspect.signature(value).parameters) == 3 and len(operands_of(value)) == 2:
@@ -328,22 +329,33 @@ def pulled(
         type(saved) is not _array
         or saved.dtype != ct.dtype
         or saved.shape != ct.shape
-        or (ct[:0] * partial(saved[:0])).dtype != ct.dtype
+        or (ct[:0] * (share := partial(saved[:0]))).dtype != ct.dtype
     ):
         return ct * partial(saved)
+    least = 0 if getattr(share, "dtype", None) == np.bool_ else LEAST // _STEPS
     alone = references == _SOLE_COTANGENT and _is_private(ct)
     out = ct if alone else np.empty_like(saved)
     ct, saved, into = _in_a_row(ct, saved, out)
 
     def work(piece: slice) -> None:
-        np.multiply(ct[piece], partial(saved[piece]), out=into[piece])
+        if heavy and ct[piece].nbytes >= LEAST // _STEPS:
+            into[piece] = multiplied(ct[piece], partial, (saved[piece],), heavy, fixed)
+        else:
+            np.multiply(ct[piece], partial(saved[piece]), out=into[piece])
 
     if heavy and out.nbytes >= _LONG:
         divide(work, slices(into, _SHARE))
     else:
-        for piece in slices(into, out.nbytes // _PIECES):
+        for piece in _pieces(into, least):
             work(piece)
     return out
+
+
+def _pieces(array: Any, least: int) -> list[slice]:
+    """Pieces by which memory is saved; of so many bytes at least, which a kernel takes."""
+    size = max(array.nbytes // _PIECES, least)
+    rows = max(1, -(-size * len(array) // array.nbytes))
+    return parts(len(array), len(array) // rows)
 
 
 # --- in the place of what nobody needs any more -------------------------------------
@@ -392,7 +404,7 @@ def _overwrite(value: Function, xp: Any, x: Any) -> Any:
     if value(xp, x[:0]).dtype != x.dtype:
         return value(xp, x)
     (row,) = _in_a_row(x)
-    for piece in slices(row, x.nbytes // _PIECES):
+    for piece in _pieces(row, getattr(value, "least", 0)):
         row[piece] = value(xp, row[piece])
     return x
 

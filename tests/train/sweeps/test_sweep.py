@@ -1,5 +1,6 @@
 """Sweeps: reports stream, what fails or dies leaves the rest alone, and nothing is run twice."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -164,9 +165,9 @@ def test_a_process_that_dies_is_tried_again_and_takes_no_other_with_it(tmp_path)
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
     command = [sys.executable, str(script), str(tmp_path / "sweep")]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[3]
-    )
+    root = str(Path(__file__).parents[3])
+    environment = {**os.environ, "PYTHONPATH": root}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     lines = sorted(done.stdout.splitlines())
     assert lines[0] == "0 finished None", done
     assert lines[1].startswith("1 failed ProcessDiedError: its process ended with code 3"), done
