@@ -167,7 +167,7 @@ def lines_run(call: Callable[..., Any], *args: Any) -> int:
 
 def test_loops_over_a_batch_would_be_noticed():
     def looped(x):
-        return fdbr.vmap(lambda x: x if x > 0 else -x)(x)
+        return [ops.divide(row, 2.0) for row in x]
 
     few, many = (lines_run(looped, np.ones(n)) for n in (2, 5))
     assert few < many
