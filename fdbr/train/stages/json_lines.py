@@ -14,10 +14,11 @@ __all__ = ["JsonLines", "entries_of", "set_aside"]
 
 
 class JsonLines:
-    """A log as JSON lines."""
+    """A log as JSON lines; errors name the function that writes it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, function: str = "log") -> None:
         self.path = path
+        self.function = function
 
     def cut(self, first: Report) -> None:
         """Leave out the lines from a report on, and a last one that is not whole."""
@@ -43,27 +44,33 @@ class JsonLines:
         except (ValueError, KeyError, TypeError, RecursionError):
             pass
         raise ValueError(
-            f"fdbr.train.log: {self.path} holds something else than a log: {line[:40]!r}; give "
-            "another path"
+            f"fdbr.train.{self.function}: {self.path} holds something else than a log: "
+            f"{line[:40]!r}; give another path"
         )
 
     def write(self, report: Report) -> None:
+        """Append the line of a report."""
+        self.append(self.line(report))
+
+    def line(self, report: Report) -> dict[str, Any]:
+        """The line of a report: numbers, and `None` for what JSON has not."""
+        entries = entries_of(report, self.function).items()
+        return {name: value if math.isfinite(value) else None for name, value in entries}
+
+    def append(self, line: dict[str, Any]) -> None:
         """Append a line."""
-        entry: dict[str, Any] = {}
-        for name, value in entries_of(report).items():
-            entry[name] = value if math.isfinite(value) else None
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry, allow_nan=False) + "\n")
+            file.write(json.dumps(line, allow_nan=False) + "\n")
 
 
-def entries_of(report: Report) -> dict[str, float]:
+def entries_of(report: Report, function: str = "log") -> dict[str, float]:
     """The entries of a line, by their names."""
     entry: dict[str, float] = {
         "iteration": report.iteration,
         "epoch": report.epoch,
         "seconds": round(report.seconds, 6),
     }
-    check_new("log", report.metrics, entry)
+    check_new(function, report.metrics, entry)
     return entry | numbers(report.metrics)
 
 

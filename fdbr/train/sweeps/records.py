@@ -18,6 +18,7 @@ from typing import Any
 
 import attrs
 
+from fdbr.replacing import replacing
 from fdbr.train.sweeps.configurations import fingerprint, plain
 
 __all__ = ["Record", "records"]
@@ -138,9 +139,8 @@ def _commit() -> str | None:
 
 def _write(path: Path, values: Mapping[str, Any]) -> None:
     """Write a file as a whole: who reads it finds the old one or the new one."""
-    part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-    part.replace(path)
+    with replacing(path) as written:
+        written.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
 
 def _read(path: Path) -> dict[str, Any]:
