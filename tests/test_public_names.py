@@ -29,6 +29,7 @@ def test_the_public_modules_are_those_of_the_documentation():
         "fdbr",
         "fdbr.backend",
         "fdbr.debug",
+        "fdbr.distributed",
         "fdbr.distributions",
         "fdbr.nn",
         "fdbr.nn.initializers",

@@ -1,0 +1,68 @@
+"""The same training step on many processes: communicators, differentiable collectives, and what
+is built of them.
+
+A script that runs alone runs on many processes by ``mpiexec -n 4 python script.py``, where it takes
+its communicator from `world`.
+"""
+
+from fdbr.distributed.collectives import (
+    after,
+    all_gather,
+    all_reduce,
+    all_to_all,
+    barrier,
+    broadcast,
+    gather,
+    receive,
+    reduce,
+    reduce_scatter,
+    scatter,
+    send,
+    send_receive,
+)
+from fdbr.distributed.communicator import Communicator, run_in_threads, serial, world
+from fdbr.distributed.errors import (
+    CollectiveTimeoutError,
+    DistributedError,
+    MismatchError,
+    RankFailedError,
+)
+from fdbr.distributed.objects import (
+    all_gather_object,
+    broadcast_object,
+    gather_object,
+    receive_object,
+    scatter_object,
+    send_object,
+)
+
+__all__ = [
+    "CollectiveTimeoutError",
+    "Communicator",
+    "DistributedError",
+    "MismatchError",
+    "RankFailedError",
+    "after",
+    "all_gather",
+    "all_gather_object",
+    "all_reduce",
+    "all_to_all",
+    "barrier",
+    "broadcast",
+    "broadcast_object",
+    "gather",
+    "gather_object",
+    "receive",
+    "receive_object",
+    "reduce",
+    "reduce_scatter",
+    "run_in_threads",
+    "scatter",
+    "scatter_object",
+    "send",
+    "send_object",
+    "send_receive",
+    "serial",
+    "world",
+]
+__dir__ = __all__.copy  # `dir` shows the public names alone

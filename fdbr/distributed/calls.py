@@ -1,0 +1,94 @@
+"""One call of a collective: what all ranks must agree about."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+__all__ = ["Call", "Record"]
+
+
+@attrs.frozen
+class Call:
+    """A collective, as a rank asks for it.
+
+    Attributes
+    ----------
+    name
+        The public function's name.
+    op
+        ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``, of those that reduce.
+    root
+        The rank from which or to which everything goes.
+    to, source, tag
+        The other rank of a message, and the number by which it is found.
+    wire
+        The dtype in which floating numbers travel; empty for their own.
+    where
+        The line of the program that called, for messages: calls from different lines are equal.
+    """
+
+    name: str
+    op: str = ""
+    root: int = 0
+    to: int = -1
+    source: int = -1
+    tag: int = 0
+    wire: str = ""
+    where: str = attrs.field(default="", eq=False)
+
+    def __str__(self) -> str:
+        said = [f"{key}={value!r}" for key, value in self._said().items()]
+        return f"{self.name}({', '.join(said)})"
+
+    def _said(self) -> dict[str, Any]:
+        rooted = self.name in ("reduce", "broadcast", "gather", "scatter")
+        return {
+            **({"op": self.op} if self.op else {}),
+            **({"root": self.root} if rooted else {}),
+            **({"to": self.to} if self.to >= 0 else {}),
+            **({"source": self.source} if self.source >= 0 else {}),
+            **({"tag": self.tag} if self.tag else {}),
+            **({"wire": self.wire} if self.wire else {}),
+        }
+
+
+@attrs.frozen
+class Record:
+    """The words in which a rank tells others of its call: it, and the kinds of its arrays.
+
+    Attributes
+    ----------
+    call
+        The call as text, which is the same on all ranks.
+    arrays
+        Dtype and shape of each array; `None` where a rank gives none, and takes what it gets.
+    where
+        The line of the program.
+    """
+
+    call: str
+    arrays: tuple[tuple[str, tuple[int, ...]], ...] | None
+    where: str
+
+    @classmethod
+    def of(cls, call: Call, arrays: Sequence[Any] | None) -> "Record":
+        kinds = None if arrays is None else tuple((a.dtype.name, tuple(a.shape)) for a in arrays)
+        return cls(str(call), kinds, call.where)
+
+    def encoded(self) -> bytes:
+        return json.dumps([self.call, self.arrays, self.where]).encode()
+
+    @classmethod
+    def decoded(cls, text: bytes) -> "Record":
+        call, arrays, where = json.loads(text)
+        kinds = None if arrays is None else tuple((name, tuple(shape)) for name, shape in arrays)
+        return cls(call, kinds, where)
+
+    def __str__(self) -> str:
+        kinds = self.arrays or ()
+        said = ", ".join(f"{name}[{','.join(map(str, shape))}]" for name, shape in kinds[:4])
+        more = f" and {len(kinds) - 4} more arrays" if len(kinds) > 4 else ""
+        of = f" of {said}{more}" if kinds else ""
+        return f"{self.call}{of}{f' at {self.where}' if self.where else ''}"

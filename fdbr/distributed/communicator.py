@@ -1,0 +1,210 @@
+"""Who takes part: communicators."""
+
+import contextvars
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fdbr.distributed.errors import RankFailedError
+from fdbr.distributed.transports.interface import Transport
+from fdbr.distributed.transports.mpi import MPITransport
+from fdbr.distributed.transports.serial import SerialTransport
+from fdbr.distributed.transports.threads import Meeting, ThreadTransport
+from fdbr.messages import describe, integer
+
+__all__ = ["Communicator", "run_in_threads", "serial", "world"]
+
+_LAUNCHED = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID", "PMI_SIZE")
+
+
+@attrs.frozen(eq=False, repr=False)
+class Communicator:
+    """Some ranks that call collectives together.
+
+    It is immutable, and made by `world`, `serial`, `run_in_threads` or `split`.
+
+    Attributes
+    ----------
+    rank, size
+        The number of this rank, from 0, and how many there are.
+    intra_rank, intra_size
+        The same among the ranks of this machine.
+    node, nodes
+        The number of this machine, and how many machines there are.
+    backend
+        What moves the bytes: ``"serial"``, ``"threads"``, ``"mpi"`` or ``"nccl"``.
+    timeout
+        How many seconds a rank waits for others in one collective.
+
+    >>> from fdbr import distributed
+    >>> distributed.serial()
+    Communicator(rank=0, size=1, backend='serial')
+    """
+
+    transport: Transport
+    timeout: float = 60.0
+
+    rank = property(lambda self: self.transport.rank)
+    size = property(lambda self: self.transport.size)
+    intra_rank = property(lambda self: self.transport.intra_rank)
+    intra_size = property(lambda self: self.transport.intra_size)
+    node = property(lambda self: self.transport.node)
+    nodes = property(lambda self: self.transport.nodes)
+    backend = property(lambda self: self.transport.name)
+    array_module = property(lambda self: np)
+
+    def split(self, color: int | None, key: int | None = None) -> "Communicator | None":
+        """The communicator of the ranks that give the same color.
+
+        Parameters
+        ----------
+        color
+            A number from 0; `None` for a rank that takes part in none.
+        key
+            By which the new ranks are ordered; ranks with the same key keep their order.
+
+        Returns
+        -------
+        Communicator
+            `None` where ``color`` is.
+
+        >>> from fdbr import distributed
+        >>> def f(comm):
+        ...     part = comm.split(comm.rank % 2)
+        ...     return part.rank, part.size
+        >>> distributed.run_in_threads(f, 3)
+        [(0, 2), (0, 1), (1, 2)]
+        """
+        where = "fdbr.distributed.Communicator.split"
+        if color is not None:
+            color = integer(where, "color", color, 0)
+        key = self.rank if key is None else integer(where, "key", key)
+        part = self.transport.split(color, key)
+        return None if part is None else Communicator(part, self.timeout)
+
+    def __repr__(self) -> str:
+        return f"Communicator(rank={self.rank}, size={self.size}, backend={self.backend!r})"
+
+
+def serial() -> Communicator:
+    """The communicator of one rank alone, for which every collective is what it is for one.
+
+    >>> from fdbr import distributed
+    >>> distributed.all_reduce(2.0, distributed.serial())
+    np.float64(2.0)
+    """
+    return Communicator(SerialTransport())
+
+
+_worlds: dict[float, Communicator] = {}
+
+
+def world(backend: str | None = None, timeout: float = 60.0) -> Communicator:
+    """The communicator of all processes that were started together.
+
+    Parameters
+    ----------
+    backend
+        ``"mpi"``, ``"nccl"`` or ``"serial"``; if it is not given, MPI where an MPI launcher has
+        started this process (``mpiexec -n 4 python train.py``), and `serial` elsewhere.
+    timeout
+        How many seconds a rank waits for others in one collective.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If mpi4py is wanted and not installed: ``pip install 'fdbr[mpi]'``.
+
+    >>> from fdbr import distributed
+    >>> distributed.world("serial").size
+    1
+    """
+    if not isinstance(timeout, int | float) or not timeout > 0:
+        raise ValueError(
+            f"fdbr.distributed.world: timeout must be a positive number of seconds, got {timeout!r}"
+        )
+    if backend not in (None, "mpi", "nccl", "serial"):
+        raise ValueError(
+            "fdbr.distributed.world: backend must be 'mpi', 'nccl', 'serial' or None, got "
+            f"{backend!r}"
+        )
+    if backend == "serial" or (backend is None and not any(map(os.environ.get, _LAUNCHED))):
+        return serial()
+    if timeout not in _worlds:
+        try:
+            from mpi4py import MPI
+        except ImportError as error:
+            raise ModuleNotFoundError(
+                f"fdbr.distributed.world: mpi4py cannot be imported ({error}); "
+                "pip install 'fdbr[mpi]'"
+            ) from None
+        _worlds[timeout] = Communicator(MPITransport(MPI.COMM_WORLD.Dup(), timeout), timeout)
+    return _worlds[timeout]
+
+
+def run_in_threads(
+    f: Callable[[Communicator], Any], size: int, *, timeout: float = 60.0
+) -> list[Any]:
+    """Call a function for each of some ranks that are threads of this process.
+
+    It is for tests and notebooks: the ranks do what processes would do, one at a time where Python
+    itself is at work.
+
+    Parameters
+    ----------
+    f
+        Given the communicator of its rank.
+    size
+        How many ranks.
+    timeout
+        How many seconds a rank waits for others in one collective.
+
+    Returns
+    -------
+    list
+        What it has returned, by rank.
+
+    Raises
+    ------
+    Exception
+        That of the rank which failed first; others that wait for it end with `RankFailedError`.
+
+    >>> from fdbr import distributed
+    >>> distributed.run_in_threads(lambda comm: distributed.all_reduce(comm.rank, comm), 3)
+    [np.int64(3), np.int64(3), np.int64(3)]
+    """
+    if not callable(f):
+        raise TypeError(f"fdbr.distributed.run_in_threads: f must be a function, not {describe(f)}")
+    size = integer("fdbr.distributed.run_in_threads", "size", size, 1)
+    meeting = Meeting(size, timeout)
+    results: list[Any] = [None] * size
+    errors: dict[int, BaseException] = {}
+
+    def rank(number: int) -> None:
+        comm = Communicator(ThreadTransport(meeting, number), timeout)
+        try:
+            results[number] = f(comm)
+        except BaseException as error:
+            errors[number] = error
+            meeting.fail(number, error)
+
+    threads = [
+        threading.Thread(
+            target=contextvars.copy_context().run, args=(rank, i), name=f"rank {i}", daemon=True
+        )
+        for i in range(size)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        first = meeting.error[0] if meeting.error else min(errors)
+        raise next(
+            (e for e in errors.values() if not isinstance(e, RankFailedError)), errors[first]
+        )
+    return results

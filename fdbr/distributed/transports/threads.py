@@ -1,0 +1,211 @@
+"""Ranks that are threads of one process."""
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable
+from threading import Condition
+from typing import Any
+
+from fdbr.backend import array_module
+from fdbr.distributed.agreement import difference
+from fdbr.distributed.calls import Record
+from fdbr.distributed.errors import CollectiveTimeoutError, MismatchError, RankFailedError
+from fdbr.distributed.transports.serial import check_message
+
+__all__ = ["Meeting", "ThreadTransport"]
+
+
+class Meeting:
+    """The place where the threads of one communicator meet.
+
+    Attributes
+    ----------
+    error
+        That of the rank that failed first, and its number.
+    """
+
+    def __init__(self, size: int, timeout: float) -> None:
+        self.size = size
+        self.timeout = timeout
+        self.changed = Condition()
+        self.error: tuple[int, BaseException] | None = None
+        self.broken = ""
+        self._rounds: dict[int, dict[int, Any]] = defaultdict(dict)
+        self._left: dict[int, int] = defaultdict(int)
+        self._sent: dict[Any, deque[Any]] = defaultdict(deque)
+        self.parts: list[Meeting] = []
+
+    def swap(self, number: int, rank: int, value: Any, what: str) -> list[Any]:
+        """The values that all ranks bring to their call of this number."""
+        with self.changed:
+            there = self._rounds[number]
+            there[rank] = value
+            self.changed.notify_all()
+            self._wait(lambda: len(there) == self.size, what, there)
+            self._left[number] += 1
+            if self._left[number] == self.size:
+                del self._rounds[number], self._left[number]
+            return [there[i] for i in range(self.size)]
+
+    def put(self, key: Any, value: Any) -> None:
+        """Leave a message."""
+        with self.changed:
+            self._check()
+            self._sent[key].append(value)
+            self.changed.notify_all()
+
+    def take(self, key: Any, what: str) -> Any:
+        """The next message left there."""
+        with self.changed:
+            queue = self._sent[key]
+            others = set(range(self.size)) - {key[1]}
+            self._wait(lambda: bool(queue), what, others)
+            return queue.popleft()
+
+    def fail(self, rank: int, error: BaseException) -> None:
+        """Have nobody wait for a rank any more."""
+        with self.changed:
+            self.error = self.error or (rank, error)
+            self.changed.notify_all()
+            parts = list(self.parts)
+        for part in parts:
+            part.fail(rank, error)
+
+    def _check(self) -> None:
+        if self.broken:
+            raise CollectiveTimeoutError(self.broken)
+        if self.error is not None:
+            rank, error = self.error
+            raise RankFailedError(
+                f"fdbr.distributed: rank {rank} failed: {type(error).__name__}: {error}"
+            )
+
+    def _wait(self, ready: Callable[[], bool], what: str, there: Any) -> None:
+        deadline = time.monotonic() + self.timeout
+        while not ready():
+            self._check()
+            if not self.changed.wait(max(0.0, deadline - time.monotonic())) and not ready():
+                self._check()
+                missing = sorted(set(range(self.size)) - set(there))
+                self.broken = (
+                    f"fdbr.distributed: {what}: waited {self.timeout:g} s for "
+                    f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}, which did "
+                    "not call it"
+                )
+                self.changed.notify_all()
+
+
+class ThreadTransport:
+    """One rank among the threads of a process."""
+
+    name = "threads"
+    node = 0
+    nodes = 1
+
+    def __init__(self, meeting: Meeting, rank: int) -> None:
+        self._meeting = meeting
+        self._round = 0
+        self.rank = self.intra_rank = rank
+        self.size = self.intra_size = meeting.size
+
+    def _swap(self, value: Any, what: str) -> list[Any]:
+        self._round += 1
+        return self._meeting.swap(self._round, self.rank, value, what)
+
+    def agree(self, record: Record, root: int) -> Record:
+        records = self._swap(record, str(record))
+        if wrong := difference(records):
+            raise MismatchError(f"fdbr.distributed: {wrong}")
+        return records[root]
+
+    def reduces(self, dtype: Any, op: str) -> bool:
+        return True
+
+    def all_reduce(self, buffer: Any, op: str) -> None:
+        buffer[...] = _combined(self._swap(buffer.copy(), "all_reduce"), op)
+
+    def reduce(self, buffer: Any, op: str, root: int) -> None:
+        parts = self._swap(buffer.copy(), "reduce")
+        if self.rank == root:
+            buffer[...] = _combined(parts, op)
+
+    def reduce_scatter(self, buffer: Any, out: Any, op: str) -> None:
+        parts = self._swap(buffer.copy(), "reduce_scatter")
+        out[...] = _combined([part[self.rank] for part in parts], op)
+
+    def broadcast(self, buffer: Any, root: int) -> None:
+        sent = self._swap(buffer.copy() if self.rank == root else None, "broadcast")[root]
+        if self.rank != root:
+            buffer[...] = sent
+
+    def all_gather(self, buffer: Any, out: Any) -> None:
+        for row, part in zip(out, self._swap(buffer.copy(), "all_gather"), strict=True):
+            row[...] = part
+
+    def gather(self, buffer: Any, out: Any, root: int) -> None:
+        parts = self._swap(buffer.copy(), "gather")
+        if self.rank == root:
+            for row, part in zip(out, parts, strict=True):
+                row[...] = part
+
+    def scatter(self, buffer: Any, out: Any, root: int) -> None:
+        parts = self._swap(buffer.copy() if self.rank == root else None, "scatter")
+        out[...] = parts[root][self.rank]
+
+    def all_to_all(self, buffer: Any, out: Any) -> None:
+        for row, part in zip(out, self._swap(buffer.copy(), "all_to_all"), strict=True):
+            row[...] = part[self.rank]
+
+    def send(self, record: Record, buffers: list[Any], to: int, tag: int) -> None:
+        message = record, [buffer.copy() for buffer in buffers]
+        self._meeting.put((to, self.rank, tag), message)
+
+    def receive(self, record: Record, buffers: list[Any], source: int, tag: int) -> None:
+        theirs, sent = self._meeting.take((self.rank, source, tag), str(record))
+        check_message(theirs, record)
+        for buffer, value in zip(buffers, sent, strict=True):
+            buffer[...] = value
+
+    def all_gather_bytes(self, data: bytes) -> list[bytes]:
+        return self._swap(data, "all_gather_object")
+
+    def broadcast_bytes(self, data: bytes, root: int) -> bytes:
+        return self._swap(data if self.rank == root else b"", "broadcast_object")[root]
+
+    def send_bytes(self, data: bytes, to: int, tag: int) -> None:
+        self._meeting.put((to, self.rank, "bytes", tag), data)
+
+    def receive_bytes(self, source: int, tag: int) -> bytes:
+        return self._meeting.take((self.rank, source, "bytes", tag), "receive_object")
+
+    def split(self, color: int | None, key: int) -> "ThreadTransport | None":
+        said = self._swap((color, key), "split")
+        members = sorted((k, rank) for rank, (c, k) in enumerate(said) if c == color)
+        ranks = [rank for _, rank in members]
+        if color is None:
+            self._swap(None, "split")
+            return None
+        meeting = Meeting(len(ranks), self._meeting.timeout) if ranks[0] == self.rank else None
+        made = self._swap(meeting, "split")[ranks[0]]
+        with self._meeting.changed:
+            if made not in self._meeting.parts:
+                self._meeting.parts.append(made)
+        return ThreadTransport(made, ranks.index(self.rank))
+
+    def duplicate(self) -> "ThreadTransport":
+        same = self.split(0, self.rank)
+        assert same is not None
+        return same
+
+    def failed(self, error: BaseException) -> None:
+        self._meeting.fail(self.rank, error)
+
+
+def _combined(parts: list[Any], op: str) -> Any:
+    """The parts, combined in the order of the ranks."""
+    xp = array_module(*parts)
+    combine = {"sum": xp.add, "max": xp.maximum, "min": xp.minimum}[op]
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total = combine(total, part)
+    return total
