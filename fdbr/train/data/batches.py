@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import random, tree
 from fdbr.messages import describe, integer
 from fdbr.train.data.collation import collate_stack
+from fdbr.train.data.parts import bounds, collated, pair
 from fdbr.train.data.reading import count_of, examples_of, has_rows, in_epoch, length_of, take
 from fdbr.train.data.samplers import Sampler
 from fdbr.tree import frozen, static
@@ -80,6 +81,7 @@ class Batches:
     collate: Callable[[list[Any]], Any] | None = static()
     _drawn: int | None = static(repr=False)  # examples of an epoch, where a sampler chooses them
     _made: int | None = static(repr=False)  # batches of an epoch, where a sampler makes them
+    _parts: tuple[tuple[int, int], ...] = static(default=(), repr=False)  # of parts, of batches
 
     def __init__(
         self,
@@ -177,16 +179,48 @@ class Batches:
         """
         number = integer(f"{_NAME}.reader", "number", number, least=0)
         chosen = self._plan(number)
-        dataset, collate = in_epoch(self.dataset, number), self.collate
-        if collate is None and has_rows(dataset):
-            return lambda place: take(dataset, chosen(place))
-        collate = collate or collate_stack
+        dataset, parts = in_epoch(self.dataset, number), self._parts
+        collate = self.collate or collate_stack
+        rows = self.collate is None and has_rows(dataset)
 
         def read(place: int) -> Any:
+            indices = chosen(place)
+            begin, end = bounds(len(indices), parts)
+            if rows:
+                return take(dataset, indices[begin:end])
             where = f" (batch {place} of epoch {number})"
-            return collate(examples_of(dataset, chosen(place), where))
+            wanted = indices[begin:end] if begin < end else indices[:1]
+            return collated(collate, examples_of(dataset, wanted, where), end - begin)
 
         return read
+
+    def part(self, index: int, count: int) -> "Batches":
+        """The same batches in the same order, of each of which only one part is read.
+
+        Parameters
+        ----------
+        index, count
+            Which of how many parts of consecutive examples.  The first ones have an example more
+            where it does not come out even; a batch of fewer examples than parts leaves the last
+            ones empty, with arrays whose first axis has length 0.
+
+        Returns
+        -------
+        Batches
+            Lengths and positions are those of the whole batches.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``index`` is no integer from 0 to ``count - 1``.
+
+        >>> import numpy as np
+        >>> from fdbr import train
+        >>> batches = train.Batches(np.arange(5), 4)
+        >>> [[x.tolist() for x in batches.part(i, 3)] for i in range(3)]
+        [[[0, 1], [4]], [[2], []], [[3], []]]
+        """
+        return tree.replace(self, _parts=(*self._parts, pair(f"{_NAME}.part", index, count)))
 
     def _plan(self, number: int) -> Callable[[int], Any]:
         """A function from a batch's place to the numbers of its examples."""

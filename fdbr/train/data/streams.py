@@ -10,6 +10,7 @@ import numpy as np
 from fdbr import random
 from fdbr.messages import describe, integer
 from fdbr.train.data.collation import collate_stack
+from fdbr.train.data.parts import bounds, collated, pair
 
 __all__ = ["Stream"]
 
@@ -64,6 +65,7 @@ class Stream:
     key: Any
     drop_last: bool
     collate: Callable[[list[Any]], Any] | None
+    _parts: tuple[tuple[int, int], ...] = attrs.field(default=(), repr=False)
 
     def __init__(
         self,
@@ -130,12 +132,30 @@ class Stream:
             if len(part) < self.size and self.drop_last:
                 break
             some = True
-            yield collate(part)
+            begin, end = bounds(len(part), self._parts)
+            yield collated(collate, part[begin:end] or part[:1], end - begin)
         if not some:
             raise ValueError(
                 f"{_NAME}: epoch {number} has no batch of {self.size} examples; examples must "
                 "give an iterable that begins anew in every epoch"
             )
+
+    def part(self, index: int, count: int) -> "Stream":
+        """The same batches in the same order, each of them one part of its examples.
+
+        All examples are read, as a stream cannot do otherwise; only those of the part are put
+        together.  See `Batches.part`.
+
+        >>> from fdbr import train
+        >>> stream = train.Stream(lambda epoch: range(5), size=4)
+        >>> [[batch.tolist() for batch in stream.part(i, 2)] for i in range(2)]
+        [[[0, 1], [4]], [[2, 3], []]]
+        """
+        made = Stream.__new__(Stream)
+        fields = {field.name: getattr(self, field.name) for field in attrs.fields(Stream)}
+        fields["_parts"] = (*self._parts, pair(f"{_NAME}.part", index, count))
+        made.__attrs_init__(*fields.values())  # type: ignore[attr-defined]
+        return made
 
     def _examples(self, number: int, skipped: int) -> Iterator[Any]:
         source = self.examples

@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 
 from fdbr.messages import integer
+from fdbr.train.data.parts import part_of
 from fdbr.train.loop.positions import Position
 from fdbr.train.loop.sources import Source
 
@@ -54,6 +55,14 @@ class Zip:
         begin = number * len(self) + start
         streams = {name: _endless(source, begin) for name, source in self.sources.items()}
         return self._batches(streams, len(self) - start)
+
+    def part(self, index: int, count: int) -> "Zip":
+        """The same of one part of each batch; see `Batches.part`."""
+        parts = {
+            name: part_of("fdbr.train.zip", source, index, count)
+            for name, source in self.sources.items()
+        }
+        return Zip(parts, self.is_tuple)
 
     def _batches(self, streams: dict[Any, Iterator[Any]], count: int) -> Iterator[Any]:
         for _ in range(count):

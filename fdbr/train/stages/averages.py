@@ -24,11 +24,14 @@ def with_batch(sums: Sums, metrics: Mapping[str, Any], weight: float) -> Sums:
     """Sums to which the metrics of a batch are added.
 
     Numbers are added in double precision; arrays of a GPU stay there, and nobody waits for them.
+    Those of a batch without examples, which may be NaN, do not count.
     """
     added = dict(sums)
     for name, value in metrics.items():
         total, weights = added.get(name, (0.0, 0.0))
-        added[name] = total + _double(name, value) * weight, weights + weight
+        if weight:
+            total = total + _double(name, value) * weight
+        added[name] = total, weights + weight
     return added
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from fdbr.messages import describe, integer
+from fdbr.train.data.parts import part_of
 from fdbr.train.data.prefetching.processes import by_processes
 from fdbr.train.data.prefetching.threads import by_threads
 
@@ -35,6 +36,10 @@ class Ahead:
         start = integer(f"{_NAME} of epoch", "start", start, least=0)
         by = by_processes if self.processes else by_threads
         return by(self.batches, number, start, self._places(start), self.workers, self.ahead)
+
+    def part(self, index: int, count: int) -> Any:
+        """The same of one part of each batch; see `Batches.part`."""
+        return attrs.evolve(self, batches=part_of(f"{_NAME}.part", self.batches, index, count))
 
     def _places(self, start: int) -> Any:
         return itertools.count(start)
