@@ -21,12 +21,19 @@ from fdbr.distributed.collectives import (
     send_receive,
 )
 from fdbr.distributed.communicator import Communicator, run_in_threads, serial, world
+from fdbr.distributed.data.keys import fold_in_rank, synchronized
+from fdbr.distributed.data.scattering import empty_dataset, scatter_dataset
+from fdbr.distributed.data.sharing import broadcast_batches, share
 from fdbr.distributed.errors import (
     CollectiveTimeoutError,
     DistributedError,
     MismatchError,
     RankFailedError,
 )
+from fdbr.distributed.loop.decisions import agreed, until
+from fdbr.distributed.loop.evaluation import evaluate
+from fdbr.distributed.loop.reports import aggregate
+from fdbr.distributed.loop.roots import on_root
 from fdbr.distributed.objects import (
     all_gather_object,
     broadcast_object,
@@ -43,26 +50,37 @@ __all__ = [
     "MismatchError",
     "RankFailedError",
     "after",
+    "aggregate",
+    "agreed",
     "all_gather",
     "all_gather_object",
     "all_reduce",
     "all_to_all",
     "barrier",
     "broadcast",
+    "broadcast_batches",
     "broadcast_object",
+    "empty_dataset",
+    "evaluate",
+    "fold_in_rank",
     "gather",
     "gather_object",
+    "on_root",
     "receive",
     "receive_object",
     "reduce",
     "reduce_scatter",
     "run_in_threads",
     "scatter",
+    "scatter_dataset",
     "scatter_object",
     "send",
     "send_object",
     "send_receive",
     "serial",
+    "share",
+    "synchronized",
+    "until",
     "world",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone

@@ -77,7 +77,7 @@ def _is_of_examples(items: list[Any], count: int) -> bool:
 
 
 def _one_level(batch: Any) -> tuple[list[Any] | None, Any]:
-    """What a node of a tree has, and its structure; `None` of a leaf."""
+    """The parts of a node of a tree, and its structure; `None` of a leaf."""
     settle()
     below, structure = optree.tree_flatten(
         batch, is_leaf=lambda node: node is not batch, none_is_leaf=True, namespace=NAMESPACE

@@ -151,10 +151,16 @@ class Stream:
         >>> [[batch.tolist() for batch in stream.part(i, 2)] for i in range(2)]
         [[[0, 1], [4]], [[2, 3], []]]
         """
+        return self._changed(_parts=(*self._parts, pair(f"{_NAME}.part", index, count)))
+
+    def with_key(self, key: Any) -> "Stream":
+        """The same with another key."""
+        return self._changed(key=key)
+
+    def _changed(self, **changes: Any) -> "Stream":
         made = Stream.__new__(Stream)
         fields = {field.name: getattr(self, field.name) for field in attrs.fields(Stream)}
-        fields["_parts"] = (*self._parts, pair(f"{_NAME}.part", index, count))
-        made.__attrs_init__(*fields.values())  # type: ignore[attr-defined]
+        made.__attrs_init__(*{**fields, **changes}.values())
         return made
 
     def _examples(self, number: int, skipped: int) -> Iterator[Any]:

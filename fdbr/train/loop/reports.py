@@ -104,6 +104,10 @@ class Report:
         """
         return self._carrying(self.position.carried.sealed(stage))
 
+    def with_kept_of(self, other: "Report") -> "Report":
+        """The same report with what the stages keep that another one has gone through."""
+        return self._carrying(other.position.carried)
+
     def _carrying(self, carried: Any) -> "Report":
         position = self.position
         position = Position.carrying(position.epoch, position.batch, carried)

@@ -6,14 +6,14 @@ from typing import Any
 from fdbr.messages import describe
 from fdbr.train.loop.examples import examples_of
 from fdbr.train.loop.reports import Report
-from fdbr.train.loop.sources import feed_of
+from fdbr.train.loop.sources import Feed, feed_of
 from fdbr.train.stages.averages import Sums, means, with_batch
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, check_new, closing
-from fdbr.train.triggers.base import Condition, as_trigger
+from fdbr.train.triggers.base import Condition, Trigger, as_trigger
 from fdbr.train.triggers.intervals import each_epoch
 
-__all__ = ["evaluate"]
+__all__ = ["adding", "check_functions", "evaluate", "evaluated_feed", "sums_of"]
 
 
 def evaluate(
@@ -40,7 +40,8 @@ def evaluate(
         That of the stage, under which it keeps what its trigger keeps.
     batches
         Data in batches, such as `fit` takes, of which each evaluation reads one epoch, the first:
-        the metrics are the means over it, weighed by the examples of each batch.
+        the metrics are the means over it, weighed by the examples of each batch; a batch without
+        examples is passed by.
     examples
         ``examples(batch)``: how many examples a batch has, or `None`; as in `fit`.
 
@@ -62,27 +63,57 @@ def evaluate(
     {'loss': 0.5, 'test/loss': 6.0}
     """
     trigger = as_trigger("evaluate", "every", every)
+    check_functions(metrics_of_state, examples)
+    feed = None if batches is None else evaluated_feed(batches)
+
+    def found(state: Any) -> Mapping[str, Any]:
+        if feed is None:
+            return _mapping(metrics_of_state(state))
+        return means(sums_of(metrics_of_state, state, feed, examples))
+
+    return adding(found, trigger, prefix, name)
+
+
+def check_functions(metrics_of_state: Any, examples: Any) -> None:
+    """Refuse what is no function."""
     for argument, function in (("metrics_of_state", metrics_of_state), ("examples", examples)):
         if not callable(function):
             raise TypeError(
                 f"fdbr.train.evaluate: {argument} must be a function, not {describe(function)}"
             )
-    feed = None if batches is None else feed_of(batches, "evaluate")
-    if feed is not None and feed.passes is not None:
+
+
+def evaluated_feed(batches: Any) -> Feed:
+    """The batches of an evaluation, which must be such as can be read again."""
+    feed = feed_of(batches, "evaluate")
+    if feed.passes is not None:
         raise TypeError(
             "fdbr.train.evaluate: batches must be such as can be read again: Batches, or a list, "
             f"not {describe(batches)}"
         )
+    return feed
 
-    def found(state: Any) -> Mapping[str, Any]:
-        if feed is None:
-            return _mapping(metrics_of_state(state))
-        sums: Sums = {}
-        for batch, _, _ in feed.batches(0, 0):
-            count = examples(batch)
+
+def sums_of(
+    metrics_of_state: Callable[..., Mapping[str, Any]],
+    state: Any,
+    feed: Feed,
+    examples: Callable[[Any], int | None],
+) -> Sums:
+    """The sums of metrics over the first epoch of some batches; those without examples are none."""
+    sums: Sums = {}
+    for batch, _, _ in feed.batches(0, 0):
+        count = examples(batch)
+        if count != 0:
             metrics = _mapping(metrics_of_state(state, batch))
             sums = with_batch(sums, metrics, 1 if count is None else count)
-        return means(sums)
+    return sums
+
+
+def adding(
+    found: Callable[[Any], Mapping[str, Any]], trigger: Trigger, prefix: str, name: str
+) -> Stage:
+    """The stage that adds what is found of a state, where a trigger fires."""
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:
         with closing(due(reports, trigger, name=name)) as stream:

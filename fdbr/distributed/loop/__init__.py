@@ -1,0 +1,1 @@
+"""Around the loop on many ranks: reports, evaluation, decisions, snapshots."""
