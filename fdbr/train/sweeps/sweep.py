@@ -122,12 +122,24 @@ def sweep(
     if every is not None and not callable(every):
         raise TypeError(f"fdbr.train.sweep: every must be a trigger or None, not {describe(every)}")
     retries = integer("fdbr.train.sweep", "retries", retries, least=0)
-    cores = getattr(executor, "_max_workers", None) or os.cpu_count() or 1
-    count = cores if workers is None else integer("fdbr.train.sweep", "workers", workers, least=1)
+    if workers is None:
+        count = _room(executor)
+    else:
+        count = integer("fdbr.train.sweep", "workers", workers, least=1)
     if executor is None:
         _check_picklable("run", run)
         _check_picklable("every", every)
     return _swept(_Sweep(run, as_search(configs), count, retries, every), folder, executor)
+
+
+def _room(executor: Any) -> int:
+    """How many calls an executor works on at a time, as far as it says."""
+    client = getattr(executor, "_client", None)  # Dask's, which may have machines come and go
+    if hasattr(client, "nthreads"):
+        return sum(client.nthreads().values()) or 1
+    names = "_max_workers", "num_workers"  # of the standard library, of mpi4py
+    found = next((n for name in names if (n := getattr(executor, name, None))), None)
+    return found or os.cpu_count() or 1
 
 
 def _check_picklable(name: str, function: Any) -> None:
