@@ -1,10 +1,15 @@
-"""Whether what the ranks called is one and the same collective."""
+"""Whether what the ranks called is one and the same collective, and what is said if it is not."""
 
-from collections.abc import Sequence
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import attrs
 
 from fdbr.distributed.calls import Record
+from fdbr.distributed.errors import CollectiveTimeoutError, DistributedError, MismatchError
 
-__all__ = ["difference"]
+__all__ = ["GivenUp", "blame", "difference", "digest"]
 
 
 def difference(records: Sequence[Record]) -> str:
@@ -14,12 +19,65 @@ def difference(records: Sequence[Record]) -> str:
     given = {record.arrays for record in records} - {None}
     if same and len(given) <= 1:
         return ""
-    groups: dict[str, list[int]] = {}
-    for rank, record in enumerate(records):
-        groups.setdefault(str(record), []).append(rank)
-    lines = [f"  {_ranks(ranks)}: {text}" for text, ranks in groups.items()]
     what = "do not give arrays of the same kinds" if same else "called different collectives"
-    return f"the ranks {what}:\n" + "\n".join(lines)
+    return f"the ranks {what}:\n" + _by_rank({i: str(r) for i, r in enumerate(records)})
+
+
+@functools.lru_cache(4096)
+def digest(value: object) -> int:
+    """A number below 2**62 which is the same in all processes, and another for another value."""
+    text = hashlib.blake2b(repr(value).encode(), digest_size=8).digest()
+    return int.from_bytes(text, "little") >> 2
+
+
+@attrs.frozen
+class GivenUp:
+    """What a rank says to the others of a communicator when it gives up waiting.
+
+    Attributes
+    ----------
+    call
+        What it waited in, and where.
+    seconds
+        How long it has waited.
+    peers
+        The ranks that it waited for; empty for all.
+    reason
+        Why, if that is not the time: the text of a `MismatchError`.
+    """
+
+    call: str
+    seconds: float
+    peers: tuple[int, ...] = ()
+    reason: str = ""
+
+
+def blame(said: Mapping[int, GivenUp], size: int, timeout: float) -> DistributedError:
+    """The error for what ranks have said who gave up, by rank; the others are missing."""
+    for given_up in said.values():
+        if given_up.reason:
+            return MismatchError(given_up.reason)
+    awaited = set[int]()
+    for given_up in said.values():
+        awaited |= set(given_up.peers or range(size))
+    missing = sorted(awaited - set(said))
+    lines = {rank: f"waits in {one.call}, since {one.seconds:.3g} s" for rank, one in said.items()}
+    if missing:
+        what = f"waited {timeout:g} s for {_ranks(missing)}, which did not come:\n"
+        lines.update(dict.fromkeys(missing, "is missing"))
+        return CollectiveTimeoutError(f"fdbr.distributed: {what}{_by_rank(lines)}")
+    if len({one.call.partition(" at ")[0] for one in said.values()}) > 1:
+        what = "the ranks wait for one another in different calls:\n"
+        return MismatchError(f"fdbr.distributed: {what}{_by_rank(lines)}")
+    what = f"waited {timeout:g} s, and some ranks came too late:\n"
+    return CollectiveTimeoutError(f"fdbr.distributed: {what}{_by_rank(lines)}")
+
+
+def _by_rank(texts: Mapping[int, str]) -> str:
+    groups: dict[str, list[int]] = {}
+    for rank in sorted(texts):
+        groups.setdefault(texts[rank], []).append(rank)
+    return "\n".join(f"  {_ranks(ranks)}: {text}" for text, ranks in groups.items())
 
 
 def _ranks(ranks: list[int]) -> str:

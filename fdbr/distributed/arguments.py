@@ -1,10 +1,9 @@
-"""Arguments of collectives, and the line of the program that calls one."""
+"""Arguments of collectives."""
 
-import os
-import sys
 from typing import Any
 
 from fdbr.distributed.communicator import Communicator
+from fdbr.distributed.lines import caller
 from fdbr.messages import describe, integer
 
 __all__ = ["caller", "communicator_of", "op_of", "peer_of", "root_of", "wire_of"]
@@ -53,14 +52,3 @@ def peer_of(name: str, argument: str, rank: Any, comm: Any) -> int:
             f"fdbr.distributed.{name}: {argument} must be a rank below {comm.size}, got {rank}"
         )
     return rank
-
-
-_HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-
-
-def caller() -> str:
-    """The line that called a public function: the first one outside of fdbr."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -10,11 +10,14 @@ import attrs
 import numpy as np
 
 from fdbr.distributed.errors import RankFailedError
+from fdbr.distributed.failures import install
+from fdbr.distributed.stopping import Stopping
 from fdbr.distributed.transports.interface import Transport
-from fdbr.distributed.transports.mpi import MPITransport
+from fdbr.distributed.transports.mpi import meet
 from fdbr.distributed.transports.serial import SerialTransport
 from fdbr.distributed.transports.threads import Meeting, ThreadTransport
 from fdbr.messages import describe, integer
+from fdbr.train.loop.interrupts import stop_together
 
 __all__ = ["Communicator", "run_in_threads", "serial", "world"]
 
@@ -135,15 +138,26 @@ def world(backend: str | None = None, timeout: float = 60.0) -> Communicator:
     if backend == "serial" or (backend is None and not any(map(os.environ.get, _LAUNCHED))):
         return serial()
     if timeout not in _worlds:
-        try:
-            from mpi4py import MPI
-        except ImportError as error:
-            raise ModuleNotFoundError(
-                f"fdbr.distributed.world: mpi4py cannot be imported ({error}); "
-                "pip install 'fdbr[mpi]'"
-            ) from None
-        _worlds[timeout] = Communicator(MPITransport(MPI.COMM_WORLD.Dup(), timeout), timeout)
+        _worlds[timeout] = Communicator(_transport(timeout), timeout)
     return _worlds[timeout]
+
+
+def _transport(timeout: float) -> Transport:
+    """The transport of all processes, with the time-out, and for the first what goes with it."""
+    if _worlds:
+        return next(iter(_worlds.values())).transport.duplicate(timeout)
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # a RuntimeError if there is no MPI library
+        raise ModuleNotFoundError(
+            f"fdbr.distributed.world: mpi4py cannot be imported ({error}); "
+            "pip install 'fdbr[mpi]', or an MPI library"
+        ) from None
+    notices, transport = meet(MPI, timeout)
+    if notices.size > 1:
+        install(notices, transport.flush)
+        stop_together(Stopping(notices, timeout))
+    return transport
 
 
 def run_in_threads(

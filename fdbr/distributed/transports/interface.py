@@ -89,7 +89,7 @@ class Transport(Protocol):
     def split(self, color: int | None, key: int) -> "Transport | None":
         """The ranks of one color, in the order of ``(key, rank)``."""
 
-    def duplicate(self) -> "Transport":
+    def duplicate(self, timeout: float | None = None) -> "Transport":
         """The same ranks, whose calls do not meet those of this: for another thread."""
 
     def failed(self, error: BaseException) -> None:

@@ -73,7 +73,7 @@ class SerialTransport:
     def split(self, color: int | None, key: int) -> "SerialTransport | None":
         return None if color is None else SerialTransport()
 
-    def duplicate(self) -> "SerialTransport":
+    def duplicate(self, timeout: float | None = None) -> "SerialTransport":
         return SerialTransport()
 
     def failed(self, error: BaseException) -> None:

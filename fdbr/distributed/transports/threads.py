@@ -192,7 +192,7 @@ class ThreadTransport:
                 self._meeting.parts.append(made)
         return ThreadTransport(made, ranks.index(self.rank))
 
-    def duplicate(self) -> "ThreadTransport":
+    def duplicate(self, timeout: float | None = None) -> "ThreadTransport":
         same = self.split(0, self.rank)
         assert same is not None
         return same

@@ -205,10 +205,10 @@ def _reports(plan: _Plan, state: Any, position: Position, iteration: int) -> Ite
             yield report
             if ends:
                 return
-        while not interrupt.pressed and not plan.is_over(iteration, position):
+        while not interrupt.ends(iteration) and not plan.is_over(iteration, position):
             _check_passes(plan, position, iteration)
             for batch, done, last in plan.feed.batches(position.epoch, position.batch):
-                if interrupt.pressed:
+                if interrupt.ends(iteration):
                     return
                 state, metrics = _checked(plan.step(state, batch))
                 iteration += 1
@@ -229,7 +229,7 @@ def _reports(plan: _Plan, state: Any, position: Position, iteration: int) -> Ite
                 )
                 ends, report = judge(report)
                 yield report
-                if ends or interrupt.pressed or iteration == plan.iterations:
+                if ends or interrupt.ends(iteration) or iteration == plan.iterations:
                     return
 
 

@@ -6,8 +6,9 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
+from typing import Protocol
 
-__all__ = ["Interrupt", "put_off"]
+__all__ = ["Interrupt", "Together", "put_off", "stop_together"]
 
 _NOTICE = (
     b"\nfdbr.train.fit: interrupted; the run ends after this iteration, with its stages done. "
@@ -23,6 +24,38 @@ class Interrupt:
     def __init__(self) -> None:
         self.pressed = False
         self.process = os.getpid()
+
+    def ends(self, iteration: int) -> bool:
+        """Whether a run has no iterations after one that is done."""
+        if _together is None or self.process != os.getpid():
+            return self.pressed
+        return _together.ends(self, iteration)
+
+
+class Together(Protocol):
+    """Processes whose runs must end with the same iteration."""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether another process tells the user that Ctrl-C was heard."""
+
+    def begins(self, run: Interrupt) -> None:
+        """A run begins within no other."""
+
+    def is_over(self, run: Interrupt) -> None:
+        """It is over."""
+
+    def ends(self, run: Interrupt, iteration: int) -> bool:
+        """Whether a run has no iterations after one that is done."""
+
+
+_together: Together | None = None
+
+
+def stop_together(together: Together) -> None:
+    """Have processes agree about where runs end."""
+    global _together
+    _together = together
 
 
 _runs: list[Interrupt] = []
@@ -41,10 +74,14 @@ def put_off() -> Iterator[Interrupt]:
         yield own
         return
     _runs.append(own)
+    if _together is not None and len(_runs) == 1:
+        _together.begins(own)
     try:
         yield own
     finally:
         _runs.remove(own)
+        if _together is not None:
+            _together.is_over(own)
         if not _runs and _in_main_thread() and signal.getsignal(signal.SIGINT) is _note:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -69,5 +106,7 @@ def _note(number: int, frame: FrameType | None) -> None:
     if _runs[0].process != os.getpid():
         return  # a worker that was forked from the run: it ends with it
     _runs[0].pressed = True
+    if _together is not None and _together.quiet:
+        return
     with contextlib.suppress(OSError):
         os.write(2, _NOTICE)  # print may be in the middle of something
