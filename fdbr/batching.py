@@ -90,9 +90,13 @@ class BatchTrace(Trace):
         How many paths the batch may take that these examples are part of.
     part
         What these examples are of the whole batch.
+    entire
+        Whether they are all of it.
+    together
+        The name of something that was done together with other processes; empty if nothing was.
     """
 
-    __slots__ = ("max_paths", "part", "patience", "size")
+    __slots__ = ("entire", "max_paths", "part", "patience", "size", "together")
 
     def __init__(self, transformation: str, function: Any, part: Part, max_paths: int) -> None:
         super().__init__(transformation, function)
@@ -100,6 +104,8 @@ class BatchTrace(Trace):
         self.size = len(part.chosen)
         self.max_paths = max_paths
         self.patience = _PATIENCE
+        self.entire = True
+        self.together = ""
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         batched = [type(arg) is BatchTracer and arg._trace is self for arg in args]
@@ -143,6 +149,21 @@ class BatchTrace(Trace):
         """Have the batch divided so that no example stands in for another, whose effect it had."""
         self.part.unfit = True
         raise Disagreement(self)
+
+    def meets(self, name: str) -> None:
+        """Note that something is done together with other processes, once for all examples."""
+        self.together = name
+        if not self.entire:
+            raise self.dividing()
+
+    def dividing(self) -> RuntimeError:
+        """The error for a batch that would be divided around what is done once for all of it."""
+        return RuntimeError(
+            f"{self.together}: the examples of a batch of fdbr.vmap take different ways through "
+            f"the control flow of {self.origin[1]}, so it would be run for parts of the batch one "
+            "by one, and this as often; all processes do it once, for the whole batch: write what "
+            "differs with ops.where, or do this outside of vmap"
+        )
 
     def default(self, kind: type) -> Any:
         """The answer of an empty batch: false, or zero."""
@@ -310,6 +331,7 @@ class _Batch:
         while waiting:
             part = waiting.pop()
             trace = BatchTrace("vmap", self.f, part, max_paths)
+            trace.entire = part.mask is None and len(part.chosen) == self.size
             try:
                 out = self._run_part(trace)
             except Disagreement as question:
@@ -320,6 +342,8 @@ class _Batch:
                     raise
             # Here even if nothing was raised: the function may have caught the question.
             if part.is_divided:
+                if trace.together:
+                    raise trace.dividing()
                 waiting += part.parts or ()
                 if not part.pays([*waiting, *(one for one, _ in done)]):
                     waiting = [one for one in waiting if one.root is not part.root]

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import ops, tree
+from fdbr import effects, ops, tree
 from fdbr.backend import array_module
 from fdbr.batching import BatchTrace, BatchTracer, vmap
-from fdbr.core import Trace, Tracer, ended, escaped
+from fdbr.core import Trace, Tracer, below, ended, escaped, running
 from fdbr.dividing import Part, joined
 from fdbr.forward import ForwardTrace
 from fdbr.ownership import apart, retain
-from fdbr.reverse import ReverseTrace
+from fdbr.reverse import ReverseTrace, keep_result, known_result
 from fdbr.transforms import vjp
 
-__all__ = ["Call", "apply", "innermost", "taken_off", "zero_like"]
+__all__ = ["Call", "Zero", "apply", "innermost", "taken_off", "zero_like"]
 
 Leaves = Sequence[Any]
 
@@ -41,9 +41,11 @@ class Call:
     rule
         ``rule(moving, leaves, tangents) -> (outs, tangents)``, used if there is no ``bwd``;
         ``moving`` tells which leaves have a tangent.
+    form
+        An object whose attribute ``result`` a run sets to the structure of the result; or `None`.
     """
 
-    __slots__ = ("bwd", "fwd", "name", "rule", "value")
+    __slots__ = ("bwd", "form", "fwd", "name", "rule", "value")
 
     def __init__(self, name: str, value: Callable[..., Any]) -> None:
         self.name = name
@@ -51,6 +53,7 @@ class Call:
         self.fwd: Any = None
         self.bwd: Any = None
         self.rule: Any = None
+        self.form: Any = None
 
 
 def innermost(leaves: Leaves) -> Trace | None:
@@ -72,6 +75,14 @@ def apply(call: Call, leaves: Leaves) -> tuple[Any, ...]:
         return call.value(*leaves)
     if ended(top):
         raise escaped(top, f"fdbr.{call.name}")
+    if not running.get():
+        return _applied(call, leaves, top)
+    with below(top):
+        return _applied(call, leaves, top)
+
+
+def _applied(call: Call, leaves: Leaves, top: Any) -> tuple[Any, ...]:
+    """Apply a call to leaves of which the innermost trace is known."""
     values, mine = taken_off(top, leaves)
     if isinstance(top, BatchTrace):
         outs = apply(_batched(call, leaves, mine, top), values)
@@ -89,9 +100,18 @@ def apply(call: Call, leaves: Leaves) -> tuple[Any, ...]:
         for value in below:
             top.constant(value)
         return apply(call, values) if below else call.value(*leaves)
-    outs, pull = (_pulled if call.bwd else _pulled_back)(call, top, values, mine)
     parents = [leaf.node for leaf, own in zip(leaves, mine, strict=True) if own]
-    return top.joint(call.name, outs, parents, pull)
+    known, count = known_result(top), effects.meetings()
+    if known is None:
+        outs, pull = (_pulled if call.bwd else _pulled_back)(call, top, values, mine)
+        met = effects.meetings() > count  # with other processes, as it will on the way back
+    else:
+        outs, pull, form = known
+        met = True
+        if form is not None:
+            call.form.result = form.result
+    keep_result(top, (outs, pull, call.form) if met else None)
+    return (top.awaiting if met else top.joint)(call.name, outs, parents, pull)
 
 
 def _check_arguments(call: Call, top: Trace, results: Any) -> None:
@@ -111,7 +131,7 @@ def _pulled(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any
     _check_arguments(call, top, (outs, residuals))
     outs = apart(outs, values, residuals)
     residuals = tree.map(retain, residuals)
-    zeros = [_Zero(out) for out in outs]
+    zeros = [Zero(out) for out in outs]
 
     def pull(cotangents: list[Any]) -> list[Any]:
         full = [z.fill(ct) for ct, z in zip(cotangents, zeros, strict=True)]
@@ -126,7 +146,7 @@ def _pulled_back(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -
     outs = apart(apply(call, values), values)
     _check_arguments(call, top, outs)
     values = [retain(value) for value in values]
-    zeros = [_Zero(out) for out in outs]
+    zeros = [Zero(out) for out in outs]
 
     def push(*tangents: Any) -> tuple[Any, ...]:
         given = iter(tangents)
@@ -185,7 +205,7 @@ def _pushed_back(call: Call, top: Trace, values: Leaves, tangents: Leaves) -> An
 
 def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) -> Call:
     """The call on a whole batch, by `vmap` of its functions."""
-    zeros = [_Zero(leaf) for leaf in leaves]
+    zeros = [Zero(leaf) for leaf in leaves]
     axes = tuple(0 if own else None for own in mine)
     over = functools.partial(_over, call.name, top.max_paths)
     new = Call(call.name, over(call.value, axes, top.size))
@@ -264,7 +284,7 @@ def zero_like(value: Any) -> Any:
     return ops.zeros_like(value) if hasattr(value, "dtype") else 0.0
 
 
-class _Zero:
+class Zero:
     """A zero that is made when it is needed, and keeps no array until then."""
 
     __slots__ = ("_dtype", "_inexact", "_shape", "_xp")

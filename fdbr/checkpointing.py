@@ -1,7 +1,8 @@
 """Recomputation in the place of memory."""
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import CellType, FunctionType
 from typing import Any, ParamSpec, TypeVar
 
@@ -9,11 +10,21 @@ import numpy as np
 
 from fdbr import marks, tree
 from fdbr.batching import BatchTracer
-from fdbr.core import Tracer, replaying
+from fdbr.core import Trace, Tracer, replaying, running
 from fdbr.forward import ForwardTracer
 from fdbr.messages import describe, name_of
 from fdbr.ops.kinds.large import sparing
-from fdbr.reverse import Node, ReverseTracer, backward, new_node
+from fdbr.reverse import (
+    Again,
+    Awaited,
+    Node,
+    ReverseTracer,
+    again,
+    backward,
+    ends,
+    keeping,
+    new_node,
+)
 
 __all__ = ["checkpoint"]
 
@@ -86,17 +97,28 @@ def _copy(cell: CellType) -> CellType:
 def _cut(f: Any, run: Callable[[], Any]) -> Any:
     """Run a function, and replace what it recorded by the promise to run it again."""
     mark = new_node((), "checkpoint")[0]
-    leaves, structure = tree.flatten(run())
+    around = running.get()
+    kept: list[tuple[Any, Any]] = []
+    outer, token = keeping.get(), keeping.set(kept if around else None)
+    try:
+        leaves, structure = tree.flatten(run())
+    finally:
+        keeping.reset(token)
+    if outer is not None:
+        outer += kept
     found = [tracer for leaf in leaves for tracer in _recorded(leaf)]
     if not found:
         return tree.unflatten(structure, leaves)
     trace = max((tracer._trace for tracer in found), key=lambda trace: trace.level)
     found = [tracer for tracer in found if tracer._trace is trace]
-    boundary = _boundary([tracer.node for tracer in found], mark)
+    inside: Sequence[Awaited] = trace.taken_since(mark) if around else ()
+    results = [result for tape, result in kept if tape is trace]
+    del kept, outer
+    boundary = _boundary([tracer.node for tracer in found] + [one.node for one in inside], mark)
     marks = [_mark(tracer.value) for tracer in found]
 
     def pull(cotangents: list[Any]) -> list[Any]:
-        with replaying(), sparing():
+        with replaying(), sparing(), _repeated(trace, results, around) as awaited:
             start = new_node((), "checkpoint")[0]
             again = [
                 tracer
@@ -111,7 +133,8 @@ def _cut(f: Any, run: Callable[[], Any]) -> Any:
                 "the variable of a loop does, as an argument"
             )
         pairs = zip(again, cotangents, strict=True)
-        roots = [(tracer.node, ct) for tracer, ct in pairs if ct is not None]
+        roots = [(tracer.node, ct) for tracer, ct in pairs if ct is not None] + ends(awaited)
+        awaited.clear()
         del again, pairs
         cotangents.clear()
         with sparing():
@@ -119,8 +142,34 @@ def _cut(f: Any, run: Callable[[], Any]) -> Any:
         return [slopes.get(node[0]) for node in boundary]
 
     values = tuple(tracer.value for tracer in found)
-    new = iter(trace.joint("checkpoint", values, boundary, pull))
+    if inside:
+        new = iter(trace.awaiting("checkpoint", values, boundary, pull))
+    else:
+        new = iter(trace.joint("checkpoint", values, boundary, pull))
+    del inside
     return tree.unflatten(structure, [_renewed(leaf, trace, new) for leaf in leaves])
+
+
+@contextlib.contextmanager
+def _repeated(
+    trace: Any, results: Sequence[Any], around: tuple[Trace, ...]
+) -> Iterator[list[Awaited]]:
+    """Run a function again within the traces that it ran in; the entries that are awaited then.
+
+    What it did together with other processes is not done again: it takes the results, which the
+    first run has kept.  So all of them do the same, also those where nothing of this is repeated
+    because no result of theirs depends on it.
+    """
+    if not around:
+        yield []
+        return
+    run = Again(trace, iter(results))
+    tokens = again.set(run), running.set(around)
+    try:
+        yield run.awaited
+    finally:
+        again.reset(tokens[0])
+        running.reset(tokens[1])
 
 
 def _mark(value: Any) -> Any:

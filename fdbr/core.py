@@ -38,12 +38,15 @@ __all__ = [
     "Primitive",
     "Trace",
     "Tracer",
+    "below",
     "dispatch",
+    "follow_runs",
     "host_types",
     "learning",
     "next_level",
     "registry",
     "run",
+    "running",
 ]
 
 _levels = itertools.count(1)
@@ -52,6 +55,14 @@ learning: ContextVar[Callable[..., Any] | None] = ContextVar("learning", default
 """What runs the functions of transformations while their control flow is learnt, if something does:
 it is given the trace, the function, and its arguments."""
 
+running: ContextVar[tuple["Trace", ...]] = ContextVar("running", default=())
+"""The traces whose functions run here, the outermost first; empty as long as nobody follows them.
+
+What all processes of a run do together each of them records in all of these, whether or not its
+operands depend on what they trace: so all processes record the same.
+"""
+
+_followed = False  # whether anybody wants to know
 _replaying: ContextVar[int] = ContextVar("replaying", default=0)
 host_types = frozenset({np.ndarray, np.float64, np.float32})
 _NUMPYS = (np.ndarray, np.number, np.bool_)  # the classes of plain values
@@ -108,6 +119,9 @@ class Primitive:
         formula; 0 where nobody said so.
     exact
         The function of Python's numbers that it stands for, which is not rounded.
+    meeting
+        Whether all processes of a run do it together, which is an effect: each has to do it as
+        often as the others and in the same order, and what it gives may be read.
     total
         Whether it has a value for whatever numbers operands of such shapes and dtypes hold: it
         raises no error for some of them.  Linear and multilinear operations have, but for the
@@ -127,6 +141,7 @@ class Primitive:
             "fold",
             "forward",
             "fresh",
+            "meeting",
             "total",
         ),
         *("kind", "name", "rules", "value"),
@@ -150,6 +165,7 @@ class Primitive:
         exact: Callable[..., Any] | None = None,
         total: bool = False,
         registered: bool = True,
+        meeting: bool = False,
     ) -> None:
         registered = registered and not effect
         if registered and name in registry:
@@ -168,6 +184,7 @@ class Primitive:
         self.cost = cost
         self.exact = exact
         self.total = total
+        self.meeting = meeting
         if registered:
             registry[name] = self
 
@@ -205,9 +222,11 @@ class Trace:
         Whether what Python control flow asks is asked again of other values, in runs to come.
     finishing
         What is called when the function has returned, and the trace is about to end.
+    awaited
+        The entries of a tape that backward visits whatever comes to them, if there are some.
     """
 
-    __slots__ = ("borrowed", "finishing", "level", "origin", "running")
+    __slots__ = ("awaited", "borrowed", "finishing", "level", "origin", "running")
 
     records = False
 
@@ -219,6 +238,7 @@ class Trace:
         self.running = True
         self.borrowed: set[int] = set()
         self.finishing: Sequence[Callable[[], object]] = ()
+        self.awaited: list[Any] | None = None
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Apply a primitive to arguments of which at least one belongs to this trace."""
@@ -281,6 +301,7 @@ def next_level() -> int:
 def run(trace: Trace, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call the function of a trace, which ends with it."""
     learner = learning.get()
+    token = running.set((*running.get(), trace)) if _followed else None
     try:
         out = f(*args, **kwargs) if learner is None else learner(trace, f, args, kwargs)
         for finish in trace.finishing:
@@ -291,6 +312,27 @@ def run(trace: Trace, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         raise
     finally:
         trace.running = False
+        if token is not None:
+            running.reset(token)
+
+
+def follow_runs() -> None:
+    """Have `running` say from now on which traces' functions run."""
+    global _followed
+    _followed = True
+
+
+@contextlib.contextmanager
+def below(trace: Trace) -> Iterator[None]:
+    """A block that stands for what a trace does with an operation: only traces around it run."""
+    if not _followed:
+        yield
+        return
+    token = running.set(tuple(one for one in running.get() if one.level < trace.level))
+    try:
+        yield
+    finally:
+        running.reset(token)
 
 
 class Tracer:

@@ -151,7 +151,7 @@ class custom_vjp(_Custom):
             return run.checked_cotangents(given)
 
         call = Call(f"custom_vjp({self.__name__})", run.value)
-        call.fwd, call.bwd = forward, backward
+        call.fwd, call.bwd, call.form = forward, backward, run
         return run.rebuilt(apply(call, run.leaves))
 
 
@@ -230,7 +230,7 @@ class custom_jvp(_Custom):
             return run.flattened(result[0]), run.checked_tangents(*result)
 
         call = Call(f"custom_jvp({self.__name__})", run.value)
-        call.rule = rule
+        call.rule, call.form = rule, run
         return run.rebuilt(apply(call, run.leaves))
 
 

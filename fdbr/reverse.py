@@ -5,15 +5,20 @@ for each operand that is differentiated, and the operation's name.  An edge hold
 operand's node, the rule that takes the output's cotangent to the operand's, and the arrays
 which that rule needs.  Nodes refer to their parents and to nothing else, so what the result
 does not depend on is freed with the last traced value that depends on it.
+
+An entry may be *awaited* by other processes, which do the same at the same time: then the trace
+refers to it, and backward visits it even where no cotangent comes.
 """
 
 import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
+import attrs
 import numpy as np
 
 from fdbr.backend import on_device, several
@@ -24,7 +29,21 @@ from fdbr.messages import number_types
 from fdbr.ownership import publish, retain, retain_from
 from fdbr.pytrees import is_inexact, leaf_types
 
-__all__ = ["Node", "ReverseTrace", "ReverseTracer", "backward", "entries", "new_node"]
+__all__ = [
+    "Again",
+    "Awaited",
+    "Node",
+    "ReverseTrace",
+    "ReverseTracer",
+    "again",
+    "backward",
+    "ends",
+    "entries",
+    "keep_result",
+    "keeping",
+    "known_result",
+    "new_node",
+]
 
 Node = tuple[int, Sequence[tuple[Any, Any, tuple[Any, ...]]], str]
 """``(number, edges, name)``.
@@ -47,6 +66,63 @@ def new_node(edges: Sequence[tuple[Any, Any, tuple[Any, ...]]], name: str) -> No
 def entries() -> int:
     """A number that grows by one for each entry that any tape gets, and for each call."""
     return -next(_count)
+
+
+@attrs.frozen(eq=False, slots=True)
+class Awaited:
+    """An entry that backward visits whatever comes to it.
+
+    Attributes
+    ----------
+    node
+        The entry, whose cotangent is the list of those of its outputs.
+    count
+        How many these are.
+    """
+
+    node: Node
+    count: int
+
+
+class Again:
+    """A run that is repeated for the sake of one tape, and takes what it got from others.
+
+    Attributes
+    ----------
+    trace
+        The tape's.
+    results
+        What the first run got, in its order.
+    awaited
+        The entries of the repeated run that backward visits whatever comes to them.
+    """
+
+    __slots__ = ("awaited", "results", "trace")
+
+    def __init__(self, trace: "ReverseTrace", results: Iterator[Any]) -> None:
+        self.trace = trace
+        self.results = results
+        self.awaited: list[Awaited] = []
+
+
+again: ContextVar[Again | None] = ContextVar("again", default=None)
+"""The repeated run that goes on here, if one does."""
+
+keeping: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("keeping", default=None)
+"""Where a run that will be repeated keeps, for each tape, what it gets from other processes."""
+
+
+def known_result(trace: "ReverseTrace") -> Any:
+    """What a run that is repeated got here; `None` if it is to be found out."""
+    run = again.get()
+    return next(run.results) if run is not None and run.trace is trace else None
+
+
+def keep_result(trace: "ReverseTrace", result: Any) -> None:
+    """Keep what `known_result` is to give, should this run be repeated."""
+    kept = keeping.get()
+    if kept is not None:
+        kept.append((trace, result))
 
 
 class ReverseTracer(Tracer):
@@ -184,12 +260,14 @@ class ReverseTrace(Trace):
         The operation's cotangent is then a list with `None` for outputs that nobody used; each
         output has a node of its own, whose cotangent takes its place in it.
         """
-        whole = new_node(edges, name)
+        return self._outputs(new_node(edges, name), outs)
+
+    def _outputs(self, whole: Node, outs: tuple[Any, ...]) -> tuple[Any, ...]:
         count = len(outs)
         traced = []
         for index, out in enumerate(outs):
             if is_inexact(out):
-                node = new_node([(whole, _place, (index, count))], name)
+                node = new_node([(whole, _place, (index, count))], whole[2])
                 traced.append(_tracer(self, out, node))
             else:
                 traced.append(publish(self, out))
@@ -203,6 +281,37 @@ class ReverseTrace(Trace):
         """
         split = new_node([(parent, _pick, (i,)) for i, parent in enumerate(parents)], name)
         return self.outputs(name, outs, [(split, pull, ())])
+
+    def awaiting(
+        self,
+        name: str,
+        outs: tuple[Any, ...],
+        parents: Sequence[Node],
+        pull: Any,
+    ) -> tuple[Any, ...]:
+        """`joint` for a rule that is to be applied even where no cotangent comes."""
+        split = new_node([(parent, _pick, (i,)) for i, parent in enumerate(parents)], name)
+        whole = new_node([(split, pull, ())], name)
+        known = self._known()
+        if known is not None:
+            known.append(Awaited(whole, len(outs)))
+        return self._outputs(whole, outs)
+
+    def _known(self) -> list[Awaited] | None:
+        """The entries that are awaited in the run that goes on; `None` if none does."""
+        run = again.get()
+        if run is not None and run.trace is self:
+            return run.awaited
+        if self.awaited is None and self.running:
+            self.awaited = []
+        return self.awaited if self.running else None
+
+    def taken_since(self, mark: int) -> list[Awaited]:
+        """The entries since a node's number that are awaited; somebody else sees to them now."""
+        known = self._known() or []
+        taken = [entry for entry in known if entry.node[0] < mark]
+        known[:] = [entry for entry in known if entry.node[0] > mark]
+        return taken
 
     def lower(self, tracer: Tracer) -> Any:
         return publish(self, tracer.value)
@@ -220,8 +329,14 @@ def _listed(terms: Sequence[tuple[Any, int, int]]) -> list[Any]:
     """The cotangents of an operation's outputs, of which each came with its place."""
     cotangents = [None] * terms[0][2]
     for cotangent, index, _ in terms:
-        cotangents[index] = cotangent
+        if cotangent is not None:
+            cotangents[index] = cotangent
     return cotangents
+
+
+def ends(awaited: Sequence[Awaited]) -> list[tuple[Node, Any]]:
+    """The roots of a backward pass which has to visit some entries, to which nothing may come."""
+    return [(one.node, Deferred(_listed, (None, 0, one.count), 0, 1)) for one in awaited]
 
 
 def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
@@ -245,6 +360,8 @@ def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
     if len(roots) == 1 and roots[0][0][1] and roots[0][0][0] < until and not several:
         node, cotangent = roots.pop()
         edges, name = node[1:]
+        if type(cotangent) is Deferred:
+            cotangent = cotangent.value()
         del node
     else:
         edges = [(node, _give, (cotangent,)) for node, cotangent in roots]

@@ -17,7 +17,7 @@ from fdbr.core import Tracer, run
 from fdbr.cotangents import Kind, fitted
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe, integers
-from fdbr.reverse import Node, ReverseTrace, ReverseTracer, backward
+from fdbr.reverse import Awaited, Node, ReverseTrace, ReverseTracer, backward, ends
 
 __all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp"]
 
@@ -140,6 +140,9 @@ def _with_gradient(
         roots: list[tuple[Node, Any]] = []
         if value is not out:
             roots.append((out.node, _one(value)))
+        if trace.awaited:
+            roots += ends(trace.awaited)
+            trace.awaited = None
         del out
         cotangents = backward(roots)
         if single:
@@ -189,7 +192,7 @@ class Pullback:
     thread, with the same answer.
     """
 
-    __slots__ = ("_ends", "_inputs", "_name", "_structure", "_zeros")
+    __slots__ = ("_awaited", "_ends", "_inputs", "_name", "_structure", "_zeros")
 
     def __init__(
         self,
@@ -198,12 +201,14 @@ class Pullback:
         ends: list[tuple[Node | None, Kind]],
         structure: tree.Structure | None,
         zeros: bool,
+        awaited: Sequence[Awaited] | None = None,
     ) -> None:
         self._name = name
         self._inputs = inputs
         self._ends = ends  # of each leaf of the output its node, if it has one, and its kind
         self._structure = structure  # None: the output is a leaf
         self._zeros = zeros
+        self._awaited = awaited  # what is visited in every call
 
     def __call__(self, cotangent: Any, /) -> tuple[Any, ...]:
         """The cotangents of the primals, one a primal.
@@ -225,6 +230,8 @@ class Pullback:
                 roots.append((node, seed))
                 if not is_locked(seed):
                     theirs.add(id(owner(seed)))
+        if self._awaited:
+            roots += ends(self._awaited)
         cotangents = backward(roots)
         return tuple([one.gradient(cotangents, theirs, self._zeros) for one in self._inputs])
 
@@ -312,11 +319,11 @@ def vjp(
         leaves, structure = [out], None
     else:
         leaves, structure = tree.flatten(out)
-    outs, ends = [], []
+    outs, nodes = [], []
     for leaf in leaves:
         value = lower(trace, leaf)
         outs.append(value)
-        ends.append((None if value is leaf else leaf.node, Kind(value)))
-    pullback = Pullback(trace.origin[1], inputs, ends, structure, zeros)
+        nodes.append((None if value is leaf else leaf.node, Kind(value)))
+    pullback = Pullback(trace.origin[1], inputs, nodes, structure, zeros, trace.awaited)
     value = outs[0] if structure is None else tree.unflatten(structure, outs)
     return (value, pullback, aux) if has_aux else (value, pullback)

@@ -75,6 +75,7 @@ class Partition:
             self.seeds.append(tracer.variable.kind)
             self._seeds.append(tracer.variable)
             roots.append((out.node, tracer))
+        assert not trace.awaited  # no function that others wait for is captured so
         with np.errstate(all="ignore"):  # these are no cotangents that anybody gave
             slopes = backward(roots)
         self.places = [i for i, number in enumerate(inputs) if number in slopes]

@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import attrs
+import numpy as np
+
 from fdbr import tree
-from fdbr.backend import array_module, is_array, lock
 from fdbr.distributed.arguments import caller, communicator_of, op_of, peer_of, root_of, wire_of
 from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
-from fdbr.distributed.exchange import exchange
-from fdbr.messages import describe
+from fdbr.distributed.exchange import check
+from fdbr.distributed.primitives import as_array, communicate
 
 __all__ = [
     "after",
@@ -78,7 +80,10 @@ def reduce(
     """
     root = root_of("reduce", root, comm)
     call = Call("reduce", op_of("reduce", op), root, wire=wire_of("reduce", wire), where=caller())
-    return _on_tree(call, comm, x)
+    if op not in ("max", "min"):
+        return _on_tree(call, comm, x)
+    whole = _on_tree(attrs.evolve(call, name="all_reduce"), comm, x)  # the others have to know
+    return whole if comm.rank == root else None
 
 
 def broadcast(x: Any, comm: Communicator, root: int = 0, *, wire: str | None = None) -> Any:
@@ -154,7 +159,12 @@ def reduce_scatter(x: Any, comm: Communicator, op: str = "sum", *, wire: str | N
     """
     comm = communicator_of("reduce_scatter", comm)
     op, wire = op_of("reduce_scatter", op), wire_of("reduce_scatter", wire)
-    return _on_tree(Call("reduce_scatter", op, wire=wire, where=caller()), comm, x)
+    call = Call("reduce_scatter", op, wire=wire, where=caller())
+    if op not in ("max", "min"):
+        return _on_tree(call, comm, x)
+    check(call, comm, [as_array(call, leaf) for leaf in tree.leaves(x)])
+    whole = _on_tree(attrs.evolve(call, name="all_reduce"), comm, x)
+    return tree.map(lambda leaf: _part(leaf, comm), whole)
 
 
 def all_to_all(x: Any, comm: Communicator, *, wire: str | None = None) -> Any:
@@ -192,9 +202,8 @@ def send(x: Any, comm: Communicator, to: int, tag: int = 0, *, wire: str | None 
     """
     to = peer_of("send", "to", to, comm)
     call = Call("send", to=to, tag=tag, wire=wire_of("send", wire), where=caller())
-    leaves = [_as_array(call, leaf) for leaf in tree.leaves(x)]
-    exchange(call, comm, leaves)
-    return array_module(*leaves).zeros(())[()]
+    communicate(call, communicator_of("send", comm), tree.leaves(x))
+    return np.float64(0.0)
 
 
 def receive(
@@ -266,38 +275,32 @@ def barrier(comm: Communicator) -> None:
     >>> from fdbr import distributed
     >>> distributed.barrier(distributed.serial())
     """
-    exchange(Call("barrier", where=caller()), communicator_of("barrier", comm), None)
+    communicate(Call("barrier", where=caller()), communicator_of("barrier", comm), None)
 
 
 def _on_tree(call: Call, comm: Communicator, x: Any) -> Any:
     leaves, structure = tree.flatten(x)
-    outs = exchange(call, comm, [_as_array(call, leaf) for leaf in leaves])
-    return None if outs is None else tree.unflatten(structure, [_published(out) for out in outs])
+    outs = communicate(call, comm, leaves)
+    return None if outs is None else tree.unflatten(structure, outs)
 
 
 def _from_root(call: Call, comm: Communicator, x: Any) -> Any:
     leaves, structure = tree.flatten(x)
     if comm.rank == call.root:
-        outs = exchange(call, comm, [_as_array(call, leaf) for leaf in leaves])
-    else:
-        outs = exchange(call, comm, None)
-        if x is None and outs is not None and len(outs) == 1:
-            return _published(outs[0])
+        return tree.unflatten(structure, communicate(call, comm, leaves))
+    outs = communicate(call, comm, None, leaves or None)
     assert outs is not None
-    return tree.unflatten(structure, [_published(out) for out in outs])
-
-
-def _as_array(call: Call, leaf: Any) -> Any:
-    if is_array(leaf):
-        return leaf
-    array = array_module(leaf).asarray(leaf)
-    if array.dtype == object:
-        raise TypeError(
-            f"fdbr.distributed.{call.name}: a leaf is {describe(leaf)}, which is no array; for "
-            f"objects of Python there is {call.name}_object"
+    if x is None and len(outs) == 1:
+        return outs[0]
+    if len(outs) != len(leaves):
+        raise ValueError(
+            f"fdbr.distributed.{call.name}: x has {len(leaves)} leaves on this rank, but on rank "
+            f"{call.root} it has {len(outs)}; give a tree of the same structure on all ranks"
         )
-    return array
+    return tree.unflatten(structure, outs)
 
 
-def _published(out: Any) -> Any:
-    return lock(out) if out.shape else out[()]
+def _part(whole: Any, comm: Communicator) -> Any:
+    """The part of an array that is this rank's."""
+    count = whole.shape[0] // comm.size
+    return whole[comm.rank * count : (comm.rank + 1) * count]

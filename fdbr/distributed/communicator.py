@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from fdbr.core import follow_runs
 from fdbr.distributed.errors import RankFailedError
 from fdbr.distributed.failures import install
 from fdbr.distributed.stopping import Stopping
@@ -50,6 +51,9 @@ class Communicator:
 
     transport: Transport
     timeout: float = 60.0
+
+    def __attrs_post_init__(self) -> None:
+        follow_runs()  # for what ranks do together, all traces that are under way note
 
     rank = property(lambda self: self.transport.rank)
     size = property(lambda self: self.transport.size)

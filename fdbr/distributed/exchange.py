@@ -12,7 +12,7 @@ from fdbr.distributed.packing import Packing, from_wire, is_compressed, to_wire
 from fdbr.distributed.transports.interface import Transport
 from fdbr.floats import dtype_kind
 
-__all__ = ["exchange", "shapes_after"]
+__all__ = ["check", "exchange", "shapes_after"]
 
 _DIVIDES = frozenset({"scatter", "reduce_scatter", "all_to_all"})
 
@@ -37,7 +37,7 @@ def exchange(call: Call, comm: Communicator, arrays: Sequence[Any] | None) -> li
     """
     transport = comm.transport
     if arrays is not None:
-        _check(call, comm, arrays)
+        check(call, comm, arrays)
     record = Record.of(call, arrays)
     if call.name == "send":
         assert arrays is not None
@@ -69,7 +69,7 @@ def shapes_after(call: Call, size: int, shape: tuple[int, ...]) -> tuple[int, ..
     return shape
 
 
-def _check(call: Call, comm: Communicator, arrays: Sequence[Any]) -> None:
+def check(call: Call, comm: Communicator, arrays: Sequence[Any]) -> None:
     """Raise the error for arrays that this collective does not take, before anybody waits."""
     where = f"fdbr.distributed.{call.name}"
     for array in arrays:

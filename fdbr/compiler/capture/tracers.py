@@ -285,6 +285,32 @@ class CaptureTrace(Trace):
         ]
         return tuple(traced)
 
+    def noted(
+        self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any], out: Any
+    ) -> Any:
+        """What was done already, as a step of the program: a tuple of results, or `None`."""
+        parts = () if out is None else out
+        if self.others and self._is_elsewhere():
+            return out
+        operands = [
+            arg.variable
+            if type(arg) is CaptureTracer and arg._trace is self
+            else self.constant(arg)
+            for arg in args
+        ]
+        if len(self.steps) >= self.limit:
+            self._check(_errors_now())
+        if any(isinstance(part, Tracer) for part in parts):
+            self.obstacle = "what is around it has to know of what it does"
+        if self.cut or self.obstacle:
+            return out
+        outs = tuple([Variable(kind_of(part)) for part in parts]) or (Variable(kind_of(None)),)
+        step = Instruction(primitive, tuple(operands), params, outs, out is not None, replay())
+        self.steps.append(step)
+        if out is None:
+            return None
+        return tuple(CaptureTracer(self, *pair) for pair in zip(out, outs, strict=True))
+
     def _put_off(self, primitive: Primitive, args: tuple[Any, ...]) -> CaptureTracer | None:
         """The result of an elementwise step that need not be taken yet; `None` if it must be.
 

@@ -1,0 +1,500 @@
+"""Collectives under every transformation.
+
+A collective is something that all ranks do together, so none may do it alone: not forward, and not
+on the way back.  Each trace that differentiates and whose function runs notes it, whether or not
+its operands depend on what that trace differentiates on this rank; the backward pass visits what
+was noted in reverse order, whatever cotangents come.  So all ranks do the same in the same order,
+also those that have nothing to give.
+
+Each trace takes one layer off the operands, as for an operation, and applies the collective to what
+is below; the innermost comes first.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fdbr import effects, ops, tree
+from fdbr.backend import array_module, is_array, lock
+from fdbr.batching import BatchTrace, BatchTracer
+from fdbr.calls import Zero, innermost, taken_off, zero_like
+from fdbr.compiler.capture.tracers import CaptureTrace, capturing
+from fdbr.core import Primitive, Trace, Tracer, ended, escaped, running
+from fdbr.distributed.calls import Call
+from fdbr.distributed.communicator import Communicator
+from fdbr.distributed.exchange import check, exchange, shapes_after
+from fdbr.forward import ForwardTrace
+from fdbr.messages import describe
+from fdbr.ownership import publish
+from fdbr.reverse import ReverseTrace, keep_result, known_result
+
+__all__ = ["RecordedError", "as_array", "communicate"]
+
+Leaves = Sequence[Any]
+
+_FROM_ROOT = frozenset({"broadcast", "scatter"})
+_TO_ROOT = frozenset({"reduce", "gather"})
+
+
+class RecordedError(RuntimeError):
+    """A program would do something that the transformations around it have to know of."""
+
+
+@attrs.frozen(eq=False)
+class _Kind:
+    """Shape and dtype of an array, and the module that it is of."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    xp: Any
+
+    @classmethod
+    def of(cls, value: Any) -> "_Kind":
+        shape = tuple(getattr(value, "shape", ()))
+        dtype = getattr(value, "dtype", None)
+        return cls(shape, np.dtype(type(value)) if dtype is None else dtype, array_module(value))
+
+    def zeros(self, shape: tuple[int, ...] | None = None) -> Any:
+        """Zeros of the dtype; of another shape, it may be."""
+        return self.xp.zeros(self.shape if shape is None else shape, dtype=self.dtype)
+
+    def with_axis(self, size: int) -> "_Kind":
+        """The kind of a batch, whose axis comes last."""
+        return attrs.evolve(self, shape=(*self.shape, size))
+
+
+Kinds = tuple[_Kind, ...] | None
+
+
+def communicate(
+    call: Call, comm: Communicator, leaves: Leaves | None, like: Leaves | None = None
+) -> list[Any] | None:
+    """`exchange` for leaves that are traced, it may be.
+
+    Parameters
+    ----------
+    call, comm
+        The collective.
+    leaves
+        Arrays, numbers or traced values; `None` where this rank gives nothing.
+    like
+        For a rank that gives nothing, values like those that the root gives, if they are known.
+
+    Returns
+    -------
+    list
+        As many as were given; `None` where this rank gets nothing.
+    """
+    if leaves is not None:
+        leaves = list(leaves)
+        check(call, comm, [as_array(call, leaf) for leaf in leaves])
+    return _begun(call, comm, leaves, None if like is None else tuple(map(_Kind.of, like)))
+
+
+def _begun(
+    call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds = None
+) -> list[Any] | None:
+    effects.before_effect()
+    effects.note_meeting()
+    return _applied(call, comm, leaves, like, running.get())
+
+
+def _applied(
+    call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds, around: Sequence[Trace]
+) -> list[Any] | None:
+    """Apply a collective within some traces, and those of the leaves."""
+    top: Any = innermost(leaves or ())
+    last = max(around, key=lambda trace: trace.level, default=None)
+    if top is None or (last is not None and last.level > top.level):
+        top = last
+    if top is None:
+        return _met(call, comm, leaves, like)
+    if ended(top) and not any(one is top for one in around):
+        raise escaped(top, f"fdbr.distributed.{call.name}")
+    below = tuple(trace for trace in around if trace.level < top.level)
+    if isinstance(top, ReverseTrace):
+        return _reversed(top, call, comm, leaves, like, below)
+    if isinstance(top, ForwardTrace):
+        return _forwarded(top, call, comm, leaves, like, below)
+    if isinstance(top, BatchTrace):
+        return _batched(top, call, comm, leaves, like, below)
+    if isinstance(top, CaptureTrace):
+        return _captured(top, call, comm, leaves, like, below)
+    raise TypeError(f"fdbr.distributed.{call.name}: there is no rule for {top}")
+
+
+# --- arrays -----------------------------------------------------------------------------
+
+
+def _met(call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds) -> list[Any] | None:
+    """Apply a collective to arrays and numbers."""
+    arrays = None if leaves is None else [as_array(call, leaf) for leaf in leaves]
+    if not effects.effects_are_had():
+        return _pretended(call, comm, arrays, like)
+
+    def meet() -> list[Any] | None:
+        outs = exchange(call, comm, arrays)
+        return None if outs is None else list(map(_published, outs))
+
+    kinds = None if arrays is None else tuple((a.shape, str(a.dtype)) for a in arrays)
+    outs: list[Any] | None = effects.met(_Key(call, id(comm), kinds), meet)
+    return outs
+
+
+@attrs.frozen
+class _Key:
+    """What a collective is known by when it is met again."""
+
+    call: Call
+    comm: int
+    kinds: Any
+
+    def __str__(self) -> str:
+        return f"fdbr.distributed.{self.call}"
+
+
+def _pretended(
+    call: Call, comm: Communicator, arrays: Leaves | None, like: Kinds
+) -> list[Any] | None:
+    """What a collective gives in a run that has no effects: zeros."""
+    kinds = like if arrays is None else tuple(map(_Kind.of, arrays))
+    if call.name in ("barrier", "send") or (call.name in _TO_ROOT and comm.rank != call.root):
+        return None
+    if kinds is None:
+        text = (
+            f"fdbr.distributed.{call.name}: what comes from rank {call.root} is not known in a run "
+            "that asks no other rank; give x in the form of the root's on this rank too"
+        )
+        trace = capturing.get()
+        if trace is not None:
+            trace.abandon(text)
+        raise RuntimeError(text)
+    shapes = [shapes_after(call, comm.size, kind.shape) for kind in kinds]
+    return [_published(kind.zeros(shape)) for kind, shape in zip(kinds, shapes, strict=True)]
+
+
+def as_array(call: Call, leaf: Any) -> Any:
+    """A leaf as an array, if it is one or a number."""
+    if isinstance(leaf, Tracer) or is_array(leaf):
+        return leaf
+    array = array_module(leaf).asarray(leaf)
+    if array.dtype == object:
+        raise TypeError(
+            f"fdbr.distributed.{call.name}: a leaf is {describe(leaf)}, which is no array; for "
+            f"objects of Python there is {call.name}_object"
+        )
+    return array
+
+
+def _published(out: Any) -> Any:
+    return lock(out) if out.shape or array_module(out) is not np else out[()]
+
+
+# --- programs ---------------------------------------------------------------------------
+
+
+def _run(
+    xp: Any, *leaves: Any, call: Call, comm: Communicator, like: Kinds, gives: bool
+) -> tuple[Any, ...] | None:
+    """The value of a step of a program."""
+    effects.before_effect()
+    if running.get():
+        raise RecordedError(f"fdbr.distributed.{call.name}: it is to be recorded")
+    effects.note_meeting()
+    outs = _met(call, comm, leaves if gives else None, like)
+    return tuple(outs) if outs else None
+
+
+_primitives = {
+    name: Primitive(name, "effect", _run, None, None, None, effect=True, meeting=True)
+    for name in (
+        *("all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "gather", "receive"),
+        *("reduce", "reduce_scatter", "scatter", "send"),
+    )
+}
+
+
+def _captured(
+    top: CaptureTrace,
+    call: Call,
+    comm: Communicator,
+    leaves: Leaves | None,
+    like: Kinds,
+    below: tuple[Trace, ...],
+) -> list[Any] | None:
+    """A step of the program."""
+    if effects.meetings_are_refused():
+        top.abandon("it communicates, and is differentiated from outside; jit what differentiates")
+    values = None if leaves is None else taken_off(top, leaves)[0]
+    outs = _applied(call, comm, values, like, below)
+    params = {"call": call, "comm": comm, "like": like, "gives": leaves is not None}
+    given = tuple(leaves or ())
+    traced = top.noted(_primitives[call.name], given, params, tuple(outs) if outs else None)
+    return list(traced) if outs else outs
+
+
+# --- batches ----------------------------------------------------------------------------
+
+
+def _batched(
+    top: BatchTrace,
+    call: Call,
+    comm: Communicator,
+    leaves: Leaves | None,
+    like: Kinds,
+    below: tuple[Trace, ...],
+) -> list[Any] | None:
+    """The collective for all examples: their axis comes last.
+
+    What only the root has is a batch on all ranks, because others do not know.
+    """
+    top.meets(f"fdbr.distributed.{call.name}")
+    values, own = taken_off(top, leaves or ())
+    if call.name in _FROM_ROOT:
+        own = [True] * len(own)
+        like = like and tuple(kind.with_axis(top.size) for kind in like)
+        values = [
+            value if isinstance(leaf, Tracer) and leaf._trace is top else _spread(value, top.size)
+            for value, leaf in zip(values, leaves or (), strict=True)
+        ]
+    elif not any(own):
+        return _applied(call, comm, leaves, like, below)
+    values = [ops.moveaxis(v, 0, -1) if mine else v for v, mine in zip(values, own, strict=True)]
+    outs = _applied(call, comm, None if leaves is None else values, like, below)
+    if outs is None:
+        return None
+    own = own or [True] * len(outs)
+    return [
+        BatchTracer(top, ops.moveaxis(out, -1, 0)) if mine else out
+        for out, mine in zip(outs, own, strict=True)
+    ]
+
+
+def _spread(value: Any, size: int) -> Any:
+    """The value for each example."""
+    value = value if hasattr(value, "shape") else np.asarray(value)
+    return ops.broadcast_to(value, (size, *value.shape))
+
+
+def _of_batches(values: Leaves, around: Sequence[Trace]) -> list[Any]:
+    """The values as batches of all traces that are around, so that they are so on all ranks."""
+    batches = [trace for trace in around if isinstance(trace, BatchTrace)]
+    if not batches:
+        return list(values)
+    return [_of_all(value, batches) for value in values]
+
+
+def _of_all(value: Any, batches: Sequence[BatchTrace]) -> Any:
+    found = set()
+    below = value
+    while isinstance(below, Tracer):
+        found.add(below._trace.level)
+        below = below.value
+    if all(trace.level in found for trace in batches):
+        return value
+    zero = _Kind.of(value).zeros()
+    for trace in batches:
+        zero = BatchTracer(trace, _spread(zero, trace.size))
+    return ops.add(value, zero)
+
+
+# --- derivatives ------------------------------------------------------------------------
+
+
+def _reversed(
+    top: ReverseTrace,
+    call: Call,
+    comm: Communicator,
+    leaves: Leaves | None,
+    like: Kinds,
+    below: tuple[Trace, ...],
+) -> list[Any] | None:
+    """Reverse mode: the transpose, when the backward pass comes by."""
+    values, own = taken_off(top, leaves or ())
+    known = known_result(top)
+    if known is None:
+        outs = _applied(call, comm, None if leaves is None else values, like, below)
+    else:
+        (outs,) = known
+    places = _inexact(values if leaves is not None else outs)
+    if not places:
+        keep_result(top, (outs,))
+        return outs if outs is None else [publish(top, out) for out in outs]
+    keep_result(top, (outs,))
+    kinds = None if leaves is None else [_Kind.of(values[i]) for i in places]
+    zeros = None if outs is None else [Zero(outs[i]) for i in places]
+    masks = [_mask(values[i], outs[i]) for i in places] if call.op in ("max", "min") else None  # type: ignore[index]
+    of_leaf = {i: n for n, i in enumerate(places)}
+    mine = [i for i, yes in enumerate(own) if yes and i in of_leaf]
+    if call.name == "receive":
+        mine = []  # it takes the form of these, and nothing else
+
+    def pull(cotangents: list[Any]) -> list[Any] | None:
+        full = None
+        if zeros is not None:
+            given = [zero.fill(cotangents[i]) for zero, i in zip(zeros, places, strict=True)]
+            full = _of_batches(given, running.get())
+        slopes = _transposed(call, comm, full, kinds, masks)
+        return None if slopes is None else [slopes[of_leaf[i]] for i in mine]
+
+    parents = [leaves[i].node for i in mine] if leaves is not None else []
+    traced = top.awaiting(f"distributed.{call.name}", tuple(outs or ()), parents, pull)
+    return None if outs is None else list(traced)
+
+
+def _forwarded(
+    top: ForwardTrace,
+    call: Call,
+    comm: Communicator,
+    leaves: Leaves | None,
+    like: Kinds,
+    below: tuple[Trace, ...],
+) -> list[Any] | None:
+    """Forward mode: the same collective of the tangents."""
+    values, own = taken_off(top, leaves or ())
+    outs = _applied(call, comm, None if leaves is None else values, like, below)
+    places = _inexact(values if leaves is not None else outs)
+    if not places:
+        return outs
+    tangents = None
+    if leaves is not None:
+        given = [leaves[i].tangent if own[i] else zero_like(values[i]) for i in places]
+        tangents = _of_batches(given, below)
+    effects.note_meeting()
+    if call.op in ("max", "min"):
+        masks = [_mask(values[i], outs[i]) for i in places]  # type: ignore[index]
+        slopes: Any = _shared(
+            call,
+            comm,
+            [ops.where(m, t, 0) for m, t in zip(masks, tangents or (), strict=True)],
+            masks,
+            below,
+        )
+    else:
+        kinds = like and tuple(kind for kind in like if _is_inexact(kind.dtype))
+        slopes = _applied(call, comm, tangents, kinds, below)
+    if outs is None:
+        return None
+    traced = list(outs)
+    for i, slope in zip(places, slopes, strict=True):
+        traced[i] = top.output(outs[i], slope)
+    return traced
+
+
+def _inexact(values: Leaves | None) -> list[int]:
+    """Which values have derivatives."""
+    return [i for i, value in enumerate(values or ()) if tree.is_inexact(value)]
+
+
+def _is_inexact(dtype: Any) -> bool:
+    return bool(tree.is_inexact(np.empty(0, dtype)))
+
+
+def _mask(value: Any, out: Any) -> Any:
+    """Where a rank's value is the greatest, or the least."""
+    return ops.equal(value, out)
+
+
+def _shared(
+    call: Call, comm: Communicator, terms: Leaves, masks: Leaves, around: Sequence[Trace]
+) -> list[Any]:
+    """The sums of terms over all ranks, divided by how many ranks have the extreme value."""
+    counts = _of_batches(
+        [ops.astype(m, t.dtype) for m, t in zip(masks, terms, strict=True)], around
+    )
+    sums: Any = _applied(attrs.evolve(call, op="sum"), comm, [*terms, *counts], None, around)
+    totals, numbers = sums[: len(terms)], sums[len(terms) :]
+    return [ops.divide(t, ops.maximum(n, 1)) for t, n in zip(totals, numbers, strict=True)]
+
+
+def _transposed(
+    call: Call, comm: Communicator, cts: Leaves | None, kinds: Any, masks: Leaves | None
+) -> list[Any] | None:
+    """The cotangents of what a rank has given, of those of what it has got."""
+    if masks is not None:
+        effects.before_effect()
+        effects.note_meeting()
+        shares = _shared(call, comm, cts or (), masks, running.get())
+        return [ops.where(mask, share, 0) for mask, share in zip(masks, shares, strict=True)]
+    return _TRANSPOSES[call.name](call, comm, cts, kinds)
+
+
+def _as(call: Call, name: str, **changes: Any) -> Call:
+    """The transpose's call."""
+    return attrs.evolve(call, name=name, **{"op": "", **changes})
+
+
+def _all_reduce(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
+    return _begun(call, comm, cts)
+
+
+def _reduce(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
+    slopes = _begun(_as(call, "broadcast"), comm, cts, kinds)
+    return _divided(slopes, comm) if call.op == "mean" else slopes
+
+
+def _broadcast(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
+    return _begun(_as(call, "reduce", op="sum"), comm, cts)
+
+
+def _gather(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
+    whole = tuple(attrs.evolve(kind, shape=(comm.size, *kind.shape)) for kind in kinds)
+    return _without_row(_begun(_as(call, "scatter"), comm, cts, whole))
+
+
+def _all_gather(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
+    return _without_row(_begun(_as(call, "reduce_scatter", op="sum"), comm, cts))
+
+
+def _scatter(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
+    return _in_one_row(_begun(_as(call, "gather"), comm, cts))
+
+
+def _reduce_scatter(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
+    slopes = _in_one_row(_begun(_as(call, "all_gather"), comm, cts))
+    return _divided(slopes, comm) if call.op == "mean" else slopes
+
+
+def _all_to_all(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
+    return _begun(call, comm, cts)
+
+
+def _send(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
+    zeros = _of_batches([kind.zeros() for kind in kinds], running.get())
+    return _begun(_as(call, "receive", source=call.to, to=-1), comm, zeros)
+
+
+def _receive(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
+    return _begun(_as(call, "send", to=call.source, source=-1), comm, cts)
+
+
+_TRANSPOSES: dict[str, Callable[..., Any]] = {
+    "all_gather": _all_gather,
+    "all_reduce": _all_reduce,
+    "all_to_all": _all_to_all,
+    "broadcast": _broadcast,
+    "gather": _gather,
+    "receive": _receive,
+    "reduce": _reduce,
+    "reduce_scatter": _reduce_scatter,
+    "scatter": _scatter,
+    "send": _send,
+}
+
+
+def _divided(values: Any, comm: Communicator) -> Any:
+    return values and [value / comm.size for value in values]
+
+
+def _without_row(values: Any) -> Any:
+    """Values whose first axis, of one row, is taken off."""
+    return values and [ops.squeeze(value, axis=0) for value in values]
+
+
+def _in_one_row(values: Any) -> Any:
+    """Values whose first two axes are one."""
+    return values and [
+        ops.reshape(value, (value.shape[0] * value.shape[1], *value.shape[2:])) for value in values
+    ]
