@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from fdbr.compiler.backends.cpu.held_memory import Span
 from fdbr.compiler.backends.cpu.llvm_values import AccessError, Value
+from fdbr.kernels.machine import vector_bytes
 
-__all__ = ["LONG", "SHORT", "Piece", "check_apart", "known_pieces"]
+__all__ = ["SHORT", "Piece", "check_apart", "is_written_once", "known_pieces"]
 
 SHORT = 12  # operations of a body of which several vectors are added up at once
-LONG = 24  # operations of a body that is not written twice
+_LONG = 24  # operations of a body that is not written twice
 _FEW = 4  # vectors that are written one after the other, without a loop
 
 
@@ -42,6 +43,14 @@ class Piece(NamedTuple):
     maybe: bool
 
 
+def is_written_once(weight: int) -> bool:
+    """Whether a body is too long to be written twice: for whole vectors, and for what is left.
+
+    Without mask registers it never is: to leave lanes out takes longer there than many operations.
+    """
+    return weight > _LONG and vector_bytes() == 64
+
+
 def known_pieces(first: int, stop: int, one: int, many: int, weight: int) -> list[Piece]:
     """The pieces of a loop of constant length.
 
@@ -63,7 +72,7 @@ def known_pieces(first: int, stop: int, one: int, many: int, weight: int) -> lis
     rest = count % many
     if not rest:
         return [piece(first, stop, many)]
-    if weight > LONG:
+    if is_written_once(weight):
         return [piece(first, stop, one)]
     return [piece(first, stop - rest, many), piece(stop - rest, stop, one)]
 

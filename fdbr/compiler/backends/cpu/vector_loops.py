@@ -27,10 +27,10 @@ from fdbr.compiler.backends.cpu.llvm_values import (
 )
 from fdbr.compiler.backends.cpu.loop_parts import Parts, gathering, target_of
 from fdbr.compiler.backends.cpu.loop_pieces import (
-    LONG,
     SHORT,
     Piece,
     check_apart,
+    is_written_once,
     known_pieces,
 )
 from fdbr.kernels.machine import vector_bytes
@@ -156,7 +156,7 @@ class VectorLoops(Expressions):
     ) -> list[Piece]:
         """The pieces of a loop of which nobody knows how long it is."""
         first, stop = self.strong(first), self.strong(stop)
-        if weight > LONG:
+        if is_written_once(weight):
             return [Piece(first, stop, one, None, False, True, True)]
         length = self.called_on("smax", self.binary("-", stop, first), Value("i8", "0"))
         whole = self.binary("&", length, Value("i8", str(-many)))
