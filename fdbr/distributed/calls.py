@@ -6,6 +6,8 @@ from typing import Any
 
 import attrs
 
+from fdbr.backend import number_of
+
 __all__ = ["Call", "Record"]
 
 
@@ -63,7 +65,8 @@ class Record:
     call
         The call as text, which is the same on all ranks.
     arrays
-        Dtype and shape of each array; `None` where a rank gives none, and takes what it gets.
+        Dtype, as ``"float32"`` or, of one on a device, ``"gpu:float32"``, and shape of each array;
+        `None` where a rank gives none, and takes what it gets.
     where
         The line of the program.
     """
@@ -74,7 +77,7 @@ class Record:
 
     @classmethod
     def of(cls, call: Call, arrays: Sequence[Any] | None) -> "Record":
-        kinds = None if arrays is None else tuple((a.dtype.name, tuple(a.shape)) for a in arrays)
+        kinds = None if arrays is None else tuple(map(_kind, arrays))
         return cls(str(call), kinds, call.where)
 
     def encoded(self) -> bytes:
@@ -92,3 +95,8 @@ class Record:
         more = f" and {len(kinds) - 4} more arrays" if len(kinds) > 4 else ""
         of = f" of {said}{more}" if kinds else ""
         return f"{self.call}{of}{f' at {self.where}' if self.where else ''}"
+
+
+def _kind(array: Any) -> tuple[str, tuple[int, ...]]:
+    place = "" if number_of(array) is None else "gpu:"
+    return place + array.dtype.name, tuple(array.shape)

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-import numpy as np
 
 from fdbr.core import follow_runs
 from fdbr.distributed.errors import RankFailedError
 from fdbr.distributed.failures import install
 from fdbr.distributed.stopping import Stopping
+from fdbr.distributed.transports.choosing import own_device, with_devices
 from fdbr.distributed.transports.interface import Transport
-from fdbr.distributed.transports.mpi import meet
+from fdbr.distributed.transports.mpi import MPITransport, meet
 from fdbr.distributed.transports.serial import SerialTransport
 from fdbr.distributed.transports.threads import Meeting, ThreadTransport
 from fdbr.messages import describe, integer
@@ -62,7 +62,6 @@ class Communicator:
     node = property(lambda self: self.transport.node)
     nodes = property(lambda self: self.transport.nodes)
     backend = property(lambda self: self.transport.name)
-    array_module = property(lambda self: np)
 
     def split(self, color: int | None, key: int | None = None) -> "Communicator | None":
         """The communicator of the ranks that give the same color.
@@ -107,7 +106,8 @@ def serial() -> Communicator:
     return Communicator(SerialTransport())
 
 
-_worlds: dict[float, Communicator] = {}
+_worlds: dict[tuple[str | None, float], Communicator] = {}
+_hosts: list[MPITransport] = []
 
 
 def world(backend: str | None = None, timeout: float = 60.0) -> Communicator:
@@ -117,7 +117,11 @@ def world(backend: str | None = None, timeout: float = 60.0) -> Communicator:
     ----------
     backend
         ``"mpi"``, ``"nccl"`` or ``"serial"``; if it is not given, MPI where an MPI launcher has
-        started this process (``mpiexec -n 4 python train.py``), and `serial` elsewhere.
+        started this process (``mpiexec -n 4 python train.py``), and `serial` elsewhere. CuPy's
+        arrays go over NCCL then where CuPy has it and each rank has a GPU of its own, or else by
+        way of MPI; with ``"nccl"`` it is an error if they cannot, with ``"mpi"`` they never do.
+        On a machine with several GPUs each rank gets another one as its current device, unless
+        the program has made one the current device before.
     timeout
         How many seconds a rank waits for others in one collective.
 
@@ -125,6 +129,8 @@ def world(backend: str | None = None, timeout: float = 60.0) -> Communicator:
     ------
     ModuleNotFoundError
         If mpi4py is wanted and not installed: ``pip install 'fdbr[mpi]'``.
+    DistributedError
+        If NCCL is wanted and cannot connect these ranks.
 
     >>> from fdbr import distributed
     >>> distributed.world("serial").size
@@ -139,17 +145,23 @@ def world(backend: str | None = None, timeout: float = 60.0) -> Communicator:
             "fdbr.distributed.world: backend must be 'mpi', 'nccl', 'serial' or None, got "
             f"{backend!r}"
         )
-    if backend == "serial" or (backend is None and not any(map(os.environ.get, _LAUNCHED))):
+    launched = any(map(os.environ.get, _LAUNCHED))
+    if backend == "serial" or (backend is None and not launched):
         return serial()
-    if timeout not in _worlds:
-        _worlds[timeout] = Communicator(_transport(timeout), timeout)
-    return _worlds[timeout]
+    key = backend, float(timeout)
+    if key not in _worlds:
+        alone = backend == "nccl" and not launched
+        host: Transport = SerialTransport() if alone else _transport(timeout)
+        own_device(host)
+        nccl = {"nccl": True, "mpi": False}.get(backend or "")
+        _worlds[key] = Communicator(with_devices(host, timeout, nccl=nccl), timeout)
+    return _worlds[key]
 
 
 def _transport(timeout: float) -> Transport:
     """The transport of all processes, with the time-out, and for the first what goes with it."""
-    if _worlds:
-        return next(iter(_worlds.values())).transport.duplicate(timeout)
+    if _hosts:
+        return _hosts[0].duplicate(timeout)
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # a RuntimeError if there is no MPI library
@@ -161,6 +173,7 @@ def _transport(timeout: float) -> Transport:
     if notices.size > 1:
         install(notices, transport.flush)
         stop_together(Stopping(notices, timeout))
+    _hosts.append(transport)
     return transport
 
 

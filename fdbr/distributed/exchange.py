@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from fdbr.backend import array_module
 from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.packing import Packing, from_wire, is_compressed, to_wire
+from fdbr.distributed.placement import by_place
 from fdbr.distributed.transports.interface import Transport
 from fdbr.floats import dtype_kind
 
@@ -38,26 +37,37 @@ def exchange(call: Call, comm: Communicator, arrays: Sequence[Any] | None) -> li
     transport = comm.transport
     if arrays is not None:
         check(call, comm, arrays)
+    if call.name in ("send", "receive"):
+        assert arrays is not None
+        return _message(call, transport, arrays)
     record = Record.of(call, arrays)
-    if call.name == "send":
-        assert arrays is not None
-        packing = _packing(arrays)
-        transport.send(record, _sent(packing.packed(arrays), call.wire), call.to, call.tag)
-        return None
-    if call.name == "receive":
-        assert arrays is not None
-        packing = _packing(arrays)
-        return packing.unpacked(_received(transport, record, packing.empty(), call))
     agreed = transport.agree(record, call.root)
     if call.name == "barrier":
         return None
-    if arrays is None:
-        assert agreed.arrays is not None
-        kinds = [(shape, np.dtype(name)) for name, shape in agreed.arrays]
-        packing = Packing(comm.array_module, kinds, comm.size * (call.name in _DIVIDES))
-    else:
-        packing = _packing(arrays, comm.size * (call.name in _DIVIDES))
-    return _MOVES[call.name](call, transport, packing, arrays)
+    kinds = record.arrays if arrays is not None else agreed.arrays
+    assert kinds is not None
+    rows = comm.size * (call.name in _DIVIDES)
+
+    def move(xp: Any, kinds: list[Any], part: list[Any] | None) -> list[Any] | None:
+        return _MOVES[call.name](call, transport, Packing(xp, kinds, rows), part)
+
+    return by_place(transport, kinds, arrays, move)
+
+
+def _message(call: Call, transport: Transport, arrays: Sequence[Any]) -> list[Any] | None:
+    """Send, or receive: one message for each kind of memory."""
+
+    def move(xp: Any, kinds: list[Any], part: list[Any] | None) -> list[Any] | None:
+        assert part is not None
+        record, packing = Record.of(call, part), Packing(xp, kinds)
+        if call.name == "receive":
+            return packing.unpacked(_received(transport, record, packing.empty(), call))
+        transport.send(record, _sent(packing.packed(part), call.wire), call.to, call.tag)
+        return None
+
+    known = Record.of(call, arrays).arrays
+    assert known is not None
+    return by_place(transport, known, arrays, move)
 
 
 def shapes_after(call: Call, size: int, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -89,11 +99,6 @@ def check(call: Call, comm: Communicator, arrays: Sequence[Any]) -> None:
                 f"{where}: the first axis is divided among {comm.size} ranks, so its length must "
                 f"be a multiple of that, but an array has shape {tuple(array.shape)}"
             )
-
-
-def _packing(arrays: Sequence[Any], rows: int = 0) -> Packing:
-    kinds = [(tuple(array.shape), array.dtype) for array in arrays]
-    return Packing(array_module(*arrays), kinds, rows)
 
 
 # --- reductions -----------------------------------------------------------------------

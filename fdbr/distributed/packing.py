@@ -1,5 +1,6 @@
 """Arrays in few flat buffers, one for each dtype, and back."""
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from fdbr.backend import array_module
 from fdbr.floats import dtype_kind
 
-__all__ = ["Packing", "from_wire", "is_compressed", "to_wire"]
+__all__ = ["Packing", "dtype_named", "from_wire", "is_compressed", "to_wire"]
 
 
 class Packing:
@@ -79,6 +80,15 @@ class Packing:
 
     def _flat(self, i: int) -> tuple[int, ...]:
         return (self.rows, self._size(i)) if self.rows else (-1,)
+
+
+def dtype_named(name: str) -> Any:
+    """The dtype that a `Record` calls so."""
+    name = name.removeprefix("gpu:")
+    try:
+        return np.dtype(name)
+    except TypeError:  # of a package that adds it to NumPy
+        return np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
 
 
 def is_compressed(dtype: Any, wire: str) -> bool:

@@ -34,6 +34,8 @@ Stricter than CuPy: NumPy's functions that are no ufuncs refuse shadow arrays, w
 them through, and index arrays must be shadow arrays.  More lenient: ``__array_namespace__``
 answers.
 
+``nccl.NCCL`` stands in for ``cupy.cuda.nccl`` between threads; nothing else waits for a stream.
+
 `counting` counts the kernels that CuPy would launch, and how often the host would wait for them.
 """
 

@@ -91,6 +91,11 @@ class Array:
         return wrap(places.take(self._data, unwrap(indices), axis), (self, indices))
 
     @property
+    def data(self) -> SimpleNamespace:
+        """The memory, by its address."""
+        return SimpleNamespace(ptr=self._data.ctypes.data, device_id=self._number)
+
+    @property
     def base(self) -> "Array | None":
         """The array whose memory this one shows."""
         return self._base

@@ -27,6 +27,10 @@ class Device:
     def __exit__(self, *error: Any) -> None:
         _stack().pop()
 
+    def use(self) -> None:
+        """Make it the current one of its thread."""
+        _stack()[-1] = self.id
+
     def synchronize(self) -> None:
         """Wait for what was launched."""
         wait()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shadow import devices, kernels, places
+from shadow import devices, kernels, nccl, places
 from shadow.arrays import Array, begin, unwrap, wrap
 
 # Public names that NumPy has and CuPy 14 has not, by submodule.
@@ -232,7 +232,10 @@ if kernels.COMPILER:
 module.cuda = SimpleNamespace(
     Device=devices.Device,
     runtime=SimpleNamespace(getDeviceCount=lambda: devices.COUNT, getDevice=devices.current),
-    get_current_stream=lambda: SimpleNamespace(synchronize=devices.wait),
+    get_current_stream=nccl.get_current_stream,
+    Event=nccl.Event,
+    Stream=nccl.Stream,
+    nccl=SimpleNamespace(available=False),  # tests of it put an `nccl.NCCL` there
 )
 Array.namespace = module
 

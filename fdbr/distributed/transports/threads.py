@@ -6,11 +6,12 @@ from collections.abc import Callable
 from threading import Condition
 from typing import Any
 
-from fdbr.backend import array_module
+from fdbr.backend import array_module, module_of, number_of
 from fdbr.distributed.agreement import difference
 from fdbr.distributed.calls import Record
 from fdbr.distributed.errors import CollectiveTimeoutError, MismatchError, RankFailedError
 from fdbr.distributed.transports.serial import check_message
+from fdbr.distributed.transports.staged import settle
 
 __all__ = ["Meeting", "ThreadTransport"]
 
@@ -50,7 +51,7 @@ class Meeting:
     def put(self, key: Any, value: Any) -> None:
         """Leave a message."""
         with self.changed:
-            self._check()
+            self.check()
             self._sent[key].append(value)
             self.changed.notify_all()
 
@@ -71,7 +72,8 @@ class Meeting:
         for part in parts:
             part.fail(rank, error)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise the error of a rank that has failed, if one has."""
         if self.broken:
             raise CollectiveTimeoutError(self.broken)
         if self.error is not None:
@@ -83,9 +85,9 @@ class Meeting:
     def _wait(self, ready: Callable[[], bool], what: str, there: Any) -> None:
         deadline = time.monotonic() + self.timeout
         while not ready():
-            self._check()
+            self.check()
             if not self.changed.wait(max(0.0, deadline - time.monotonic())) and not ready():
-                self._check()
+                self.check()
                 missing = sorted(set(range(self.size)) - set(there))
                 self.broken = (
                     f"fdbr.distributed: {what}: waited {self.timeout:g} s for "
@@ -112,6 +114,11 @@ class ThreadTransport:
         self._round += 1
         return self._meeting.swap(self._round, self.rank, value, what)
 
+    def _swap_arrays(self, array: Any, what: str) -> list[Any]:
+        """The arrays of all ranks, or `None` of a rank that gives none, on this rank's device."""
+        parts = self._swap(None if array is None else _given(array), what)
+        return [part if part is None else _here(part) for part in parts]
+
     def agree(self, record: Record, root: int) -> Record:
         records = self._swap(record, str(record))
         if wrong := difference(records):
@@ -122,49 +129,49 @@ class ThreadTransport:
         return True
 
     def all_reduce(self, buffer: Any, op: str) -> None:
-        buffer[...] = _combined(self._swap(buffer.copy(), "all_reduce"), op)
+        buffer[...] = _combined(self._swap_arrays(buffer, "all_reduce"), op)
 
     def reduce(self, buffer: Any, op: str, root: int) -> None:
-        parts = self._swap(buffer.copy(), "reduce")
+        parts = self._swap_arrays(buffer, "reduce")
         if self.rank == root:
             buffer[...] = _combined(parts, op)
 
     def reduce_scatter(self, buffer: Any, out: Any, op: str) -> None:
-        parts = self._swap(buffer.copy(), "reduce_scatter")
+        parts = self._swap_arrays(buffer, "reduce_scatter")
         out[...] = _combined([part[self.rank] for part in parts], op)
 
     def broadcast(self, buffer: Any, root: int) -> None:
-        sent = self._swap(buffer.copy() if self.rank == root else None, "broadcast")[root]
+        sent = self._swap_arrays(buffer if self.rank == root else None, "broadcast")[root]
         if self.rank != root:
             buffer[...] = sent
 
     def all_gather(self, buffer: Any, out: Any) -> None:
-        for row, part in zip(out, self._swap(buffer.copy(), "all_gather"), strict=True):
+        for row, part in zip(out, self._swap_arrays(buffer, "all_gather"), strict=True):
             row[...] = part
 
     def gather(self, buffer: Any, out: Any, root: int) -> None:
-        parts = self._swap(buffer.copy(), "gather")
+        parts = self._swap_arrays(buffer, "gather")
         if self.rank == root:
             for row, part in zip(out, parts, strict=True):
                 row[...] = part
 
     def scatter(self, buffer: Any, out: Any, root: int) -> None:
-        parts = self._swap(buffer.copy() if self.rank == root else None, "scatter")
+        parts = self._swap_arrays(buffer if self.rank == root else None, "scatter")
         out[...] = parts[root][self.rank]
 
     def all_to_all(self, buffer: Any, out: Any) -> None:
-        for row, part in zip(out, self._swap(buffer.copy(), "all_to_all"), strict=True):
+        for row, part in zip(out, self._swap_arrays(buffer, "all_to_all"), strict=True):
             row[...] = part[self.rank]
 
     def send(self, record: Record, buffers: list[Any], to: int, tag: int) -> None:
-        message = record, [buffer.copy() for buffer in buffers]
+        message = record, list(map(_given, buffers))
         self._meeting.put((to, self.rank, tag), message)
 
     def receive(self, record: Record, buffers: list[Any], source: int, tag: int) -> None:
         theirs, sent = self._meeting.take((self.rank, source, tag), str(record))
         check_message(theirs, record)
         for buffer, value in zip(buffers, sent, strict=True):
-            buffer[...] = value
+            buffer[...] = _here(value)
 
     def all_gather_bytes(self, data: bytes) -> list[bytes]:
         return self._swap(data, "all_gather_object")
@@ -197,8 +204,26 @@ class ThreadTransport:
         assert same is not None
         return same
 
+    def check(self) -> None:
+        """Raise the error of a rank that has failed, if one has."""
+        self._meeting.check()
+
     def failed(self, error: BaseException) -> None:
         self._meeting.fail(self.rank, error)
+
+
+def _given(array: Any) -> Any:
+    """A copy that another thread may read."""
+    copy = array.copy()
+    settle(copy)
+    return copy
+
+
+def _here(array: Any) -> Any:
+    """An array of another thread on the device that is this one's current."""
+    if number_of(array) is None:
+        return array
+    return module_of(type(array), array).asarray(array)
 
 
 def _combined(parts: list[Any], op: str) -> Any:
