@@ -20,6 +20,7 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "FDBR_NUM_THREADS": "1",
+    "PYTHONDONTWRITEBYTECODE": "",  # each rank would compile fdbr again, which takes seconds
     # Where Open MPI is installed: it wants to be told that this is meant.
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

@@ -1,6 +1,10 @@
 """Ranks that are processes."""
 
+from pathlib import Path
+
 from launching import mpiexec
+
+HERE = Path(__file__).parent
 
 
 def test_a_program_runs_on_many_ranks():
@@ -14,3 +18,9 @@ def test_a_program_runs_on_many_ranks():
     found = mpiexec(3, program)
     assert found.returncode == 0, found.stderr
     assert sorted(found.stdout.splitlines()) == ["0 3 6.0", "1 3 6.0", "2 3 6.0"]
+
+
+def test_each_collective_of_each_dtype_is_what_numpy_says_on_1_to_4_ranks():
+    found = mpiexec(4, HERE / "agreeing.py", timeout=120)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.split() == ["whole"] * 4

@@ -28,7 +28,7 @@ from fdbr.distributed.errors import (
 )
 from fdbr.distributed.lines import caller
 from fdbr.distributed.transports.notices import Notices
-from fdbr.distributed.transports.patience import wait
+from fdbr.distributed.transports.patience import cores, wait
 from fdbr.distributed.transports.serial import check_message
 
 __all__ = ["MPITransport", "meet"]
@@ -42,6 +42,16 @@ _INLINE = 1 << 14
 
 _RATE = 50e6
 """Bytes a second, below which data on their way count as stalled."""
+
+_PATIENCE = ((0.002, 1e-3), (0.05, 1e-4))
+"""Seconds in which a rank that waits for others does not sleep, and how long it then does at once;
+the same for data on their way, which move only while both ends ask."""
+
+_CROWDED = ((2e-5, 1e-3), (2e-5, 5e-5))
+"""The same where ranks share cores: who does not sleep keeps others from what all wait for."""
+
+_PROBES = 2
+"""How often to look for notices that have long come: MPI finds them bit by bit."""
 
 _GRACE = 1.0
 """Seconds in which ranks that give up wait to hear who else does."""
@@ -91,11 +101,13 @@ class MPITransport:
         firsts = sorted(set(comm.allgather(first)))
         self.node, self.nodes = firsts.index(first), len(firsts)
         here.Free()
+        self._patience = _CROWDED if self.intra_size > cores() else _PATIENCE
         self._given_up: dict[int, GivenUp] = {}
         notices.listen(channel, self._note)
         self._said = np.zeros(6, np.int64)
         self._least = np.zeros(6, np.int64)
         self._ask = self._asking()
+        self._current: Any = ""
 
     def _asking(self) -> Callable[[], Any]:
         """A function that begins the comparison of what the ranks have said; its request."""
@@ -129,7 +141,9 @@ class MPITransport:
         def look() -> None:
             self._look(what, time.monotonic() - began, peers)
 
-        if not wait(ready, look, self._timeout + size / _RATE, moving):
+        seconds = self._timeout + size / _RATE
+        brief, longest_nap = self._patience[moving]
+        if not wait(ready, look, seconds, brief, longest_nap):
             self._give_up(str(what), time.monotonic() - began, peers)
 
     def _look(self, what: str | Record, waited: float, peers: tuple[int, ...]) -> None:
@@ -152,7 +166,8 @@ class MPITransport:
         """Begin a call, unless the communicator is broken."""
         if self._broken is not None:
             raise self._again()
-        self._look(what, 0.0, peers)
+        if self._given_up:
+            self._look(what, 0.0, peers)
         if self._on_their_way:
             self._on_their_way = [item for item in self._on_their_way if not item[0].Test()]
 
@@ -182,10 +197,9 @@ class MPITransport:
         rank, call, seconds, peers, reason = content
         self._given_up[rank] = GivenUp(call, seconds, tuple(peers), reason)
 
-    def _finish(self, request: Any, what: str, size: int = 0) -> None:
+    def _finish(self, request: Any, size: int = 0) -> None:
         """Wait for the end of a collective that all ranks have agreed upon."""
-        test = request.Test
-        self._wait(test, what, size=size, moving=True)
+        self._wait(request.Test, self._current, size=size, moving=True)
 
     # --- agreement ----------------------------------------------------------------------
 
@@ -193,6 +207,7 @@ class MPITransport:
         if self.size == 1:
             return record
         self._enter(record)
+        self._current = record
         call = digest((record.call, root))
         arrays = record.arrays
         if arrays is None:
@@ -204,18 +219,20 @@ class MPITransport:
             encoded = record.encoded()
             self._said[5] = len(encoded)
         self._wait(self._ask().Test, record)
+        for _ in range(_PROBES):  # others may have given up before this rank came
+            self._look(record, 0.0, ())
         least, minus, arrays_least, arrays_minus, all_give, length = self._least.tolist()
         if least != -minus or (arrays_least != _NONE and arrays_least != -arrays_minus):
             self._disagree(record)
         if all_give or arrays_least == _NONE:
             return record
         data = np.frombuffer(encoded, np.uint8) if self.rank == root else np.empty(length, np.uint8)
-        self._finish(self._comm.Ibcast(data, root), str(record))
+        self._finish(self._comm.Ibcast(data, root))
         return Record.decoded(data.tobytes())
 
     def _disagree(self, record: Record) -> None:
         """Raise the error that says what each rank called."""
-        records = [Record.decoded(text) for text in self._gathered(record.encoded(), str(record))]
+        records = [Record.decoded(text) for text in self._gathered(record.encoded())]
         self._broken = MismatchError(f"fdbr.distributed: {difference(records)}")
         raise self._broken
 
@@ -229,7 +246,7 @@ class MPITransport:
         flat = host.reshape(-1)
         here, how = self._mpi.IN_PLACE, self._ops[op]
         for piece in _pieces(flat):
-            self._finish(self._comm.Iallreduce(here, piece, how), "all_reduce")
+            self._finish(self._comm.Iallreduce(here, piece, how))
         _back(host, buffer)
 
     def reduce(self, buffer: Any, op: str, root: int) -> None:
@@ -240,7 +257,7 @@ class MPITransport:
                 request = self._comm.Ireduce(here, piece, how, root)
             else:
                 request = self._comm.Ireduce(piece, None, how, root)
-            self._finish(request, "reduce")
+            self._finish(request)
         if self.rank == root:
             _back(host, buffer)
 
@@ -251,7 +268,7 @@ class MPITransport:
             piece = got[start : start + columns]
             given = np.ascontiguousarray(rows[:, start : start + columns])
             request = self._comm.Ireduce_scatter_block(given, piece, self._ops[op])
-            self._finish(request, "reduce_scatter")
+            self._finish(request)
         _back(got.reshape(out.shape), out)
 
     # --- what only moves ----------------------------------------------------------------
@@ -259,7 +276,7 @@ class MPITransport:
     def broadcast(self, buffer: Any, root: int) -> None:
         host = _on_host(buffer)
         for piece in _pieces(_raw(host)):
-            self._finish(self._comm.Ibcast(piece, root), "broadcast")
+            self._finish(self._comm.Ibcast(piece, root))
         if self.rank != root:
             _back(host, buffer)
 
@@ -268,13 +285,13 @@ class MPITransport:
         rows = _raw(got).reshape(self.size, -1)
         columns = max(1, _PIECE // self.size)
         if rows.shape[1] <= columns:
-            self._finish(self._comm.Iallgather(given, rows), "all_gather")
+            self._finish(self._comm.Iallgather(given, rows))
         else:
             room = np.empty((self.size, columns), np.uint8)
             for start in range(0, given.size, columns):
                 piece = given[start : start + columns]
                 there = room.reshape(-1)[: self.size * piece.size].reshape(self.size, -1)
-                self._finish(self._comm.Iallgather(piece, there), "all_gather")
+                self._finish(self._comm.Iallgather(piece, there))
                 rows[:, start : start + columns] = there
         _back(got, out)
 
@@ -283,7 +300,7 @@ class MPITransport:
         got = None if out is None else _empty(out)
         into = None if got is None else _raw(got)
         request = self._comm.Igather(given, into, root)
-        self._finish(request, "gather", given.size * self.size)
+        self._finish(request, given.size * self.size)
         if out is not None:
             _back(got, out)
 
@@ -291,13 +308,13 @@ class MPITransport:
         given = None if buffer is None else _raw(_on_host(buffer))
         got = _empty(out)
         request = self._comm.Iscatter(given, _raw(got), root)
-        self._finish(request, "scatter", got.nbytes * self.size)
+        self._finish(request, got.nbytes * self.size)
         _back(got, out)
 
     def all_to_all(self, buffer: Any, out: Any) -> None:
         given, got = _raw(_on_host(buffer)), _empty(out)
         request = self._comm.Ialltoall(given, _raw(got))
-        self._finish(request, "all_to_all", given.size)
+        self._finish(request, given.size)
         _back(got, out)
 
     # --- messages -----------------------------------------------------------------------
@@ -373,24 +390,24 @@ class MPITransport:
     def all_gather_bytes(self, data: bytes) -> list[bytes]:
         record = Record.of(Call("all_gather_object", where=caller()), None)
         self.agree(record, 0)
-        return self._gathered(data, str(record))
+        return self._gathered(data)
 
-    def _gathered(self, data: bytes, what: str) -> list[bytes]:
+    def _gathered(self, data: bytes) -> list[bytes]:
         lengths = np.empty(self.size, np.int64)
-        self._finish(self._comm.Iallgather(np.array([len(data)], np.int64), lengths), what)
+        self._finish(self._comm.Iallgather(np.array([len(data)], np.int64), lengths))
         whole = np.empty(int(lengths.sum()), np.uint8)
         counts = lengths.tolist()
         starts = (np.cumsum(lengths) - lengths).tolist()
         there = [whole, (counts, starts), self._mpi.BYTE]
         request = self._comm.Iallgatherv(np.frombuffer(data, np.uint8), there)
-        self._finish(request, what, whole.size)
+        self._finish(request, whole.size)
         return [whole[i : i + n].tobytes() for i, n in zip(starts, counts, strict=True)]
 
     def broadcast_bytes(self, data: bytes, root: int) -> bytes:
         record = Record.of(Call("broadcast_object", root=root, where=caller()), None)
         self.agree(record, root)
         length = np.array([len(data)], np.int64)
-        self._finish(self._comm.Ibcast(length, root), str(record))
+        self._finish(self._comm.Ibcast(length, root))
         whole = np.empty(int(length[0]), np.uint8)
         if self.rank == root:
             whole[:] = np.frombuffer(data, np.uint8)
@@ -419,7 +436,7 @@ class MPITransport:
     def split(self, color: int | None, key: int) -> "MPITransport | None":
         record = Record.of(Call("split", where=caller()), None)
         self.agree(record, 0)
-        said = self._gathered(json.dumps([color, key]).encode(), str(record))
+        said = self._gathered(json.dumps([color, key]).encode())
         known = tuple(said)  # the same split again is the same communicator: MPI has not many
         if known not in self._splits:
             self._made += 1
@@ -434,7 +451,7 @@ class MPITransport:
         self.agree(Record.of(Call("duplicate", where=caller()), None), 0)
         self._made += 1
         comm, request = self._comm.Idup()
-        self._finish(request, "duplicate")
+        self._finish(request)
         name = f"{self._channel}/{self._made}"
         return MPITransport(comm, timeout or self._timeout, self._notices, name)
 

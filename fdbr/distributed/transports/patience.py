@@ -5,24 +5,28 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["wait"]
+__all__ = ["cores", "wait"]
 
 _EAGER = 8
 """Questions in a row, before others get the core in between."""
-
-_BRIEF = 0.002
-"""Seconds after which a rank that waits for others sleeps between its questions: what comes later
-than that is late by more than a sleep."""
-
-_MOVING = 0.05
-"""The same for data on its way, which move only while both ends ask."""
 
 _NAP, _LONGEST_NAP = 2e-5, 1e-3
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def wait(
-    ready: Callable[[], bool], look: Callable[[], None], seconds: float, moving: bool = False
+    ready: Callable[[], bool],
+    look: Callable[[], None],
+    seconds: float,
+    brief: float = 0.002,
+    longest_nap: float = _LONGEST_NAP,
 ) -> bool:
     """Wait until ``ready()``; false if that takes longer than some seconds.
 
@@ -31,11 +35,14 @@ def wait(
     ready
         Asked again and again.
     look
-        Called now and then, and whenever the wait is long; it may raise what ends the wait.
+        Called now and then, once the wait is not brief; it may raise what ends the wait.
     seconds
         How long.
-    moving
-        Whether data are on their way, so that it will not take long.
+    brief
+        Seconds in which the core is only left to others that want it; then this rank sleeps
+        between its questions.
+    longest_nap
+        Seconds; sleeps grow to that.
     """
     for _ in range(_EAGER):
         if ready():
@@ -43,7 +50,6 @@ def wait(
     began = time.monotonic()
     # A thread beside the main one leaves Python to that: giving way keeps the interpreter's lock.
     if threading.current_thread() is threading.main_thread():
-        brief = _MOVING if moving else _BRIEF
         while time.monotonic() - began < brief:
             for _ in range(16):
                 _give_way()
@@ -55,6 +61,5 @@ def wait(
         if time.monotonic() - began > seconds:
             return ready()
         time.sleep(nap)
-        if not moving:
-            nap = min(1.05 * nap, _LONGEST_NAP)
+        nap = min(1.05 * nap, longest_nap)
     return True
