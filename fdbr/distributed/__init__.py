@@ -34,6 +34,8 @@ from fdbr.distributed.loop.decisions import agreed, until
 from fdbr.distributed.loop.evaluation import evaluate
 from fdbr.distributed.loop.reports import aggregate
 from fdbr.distributed.loop.roots import on_root
+from fdbr.distributed.loop.snapshots.resuming import resume
+from fdbr.distributed.loop.snapshots.stage import snapshot
 from fdbr.distributed.objects import (
     all_gather_object,
     broadcast_object,
@@ -70,6 +72,7 @@ __all__ = [
     "receive_object",
     "reduce",
     "reduce_scatter",
+    "resume",
     "run_in_threads",
     "scatter",
     "scatter_dataset",
@@ -79,6 +82,7 @@ __all__ = [
     "send_receive",
     "serial",
     "share",
+    "snapshot",
     "synchronized",
     "until",
     "world",

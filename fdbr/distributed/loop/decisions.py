@@ -7,11 +7,10 @@ from fdbr.distributed.arguments import communicator_of, root_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.errors import DistributedError
 from fdbr.distributed.objects import all_gather_object, broadcast_object
-from fdbr.train.loop.interrupts import put_off
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, closing, named
-from fdbr.train.triggers.base import Condition, Trigger, as_trigger, stateless
+from fdbr.train.triggers.base import Condition, Trigger, as_trigger
 
 __all__ = ["agreed", "apart", "until"]
 
@@ -60,19 +59,15 @@ def agreed(trigger: Condition, comm: Communicator, root: int = 0) -> Trigger:
     return Trigger(update, own.init, f"agreed({own.label})")
 
 
-def until(
-    trigger: Condition | None, comm: Communicator, root: int = 0, name: str = "until"
-) -> Stage:
+def until(trigger: Condition, comm: Communicator, root: int = 0, name: str = "until") -> Stage:
     """A stage that ends a run on all ranks after the same iteration.
 
-    It is `fdbr.train.until` where one rank decides, for time limits and such; and it ends the run
-    where any rank got Ctrl-C (SIGINT), which otherwise may end ranks one iteration apart.
-    `fdbr.distributed.snapshot` does that, too.
+    It is `fdbr.train.until` where one rank decides, for time limits and such.
 
     Parameters
     ----------
     trigger
-        When to end; `None` for Ctrl-C alone.
+        When to end.
     comm
         The ranks, which talk to each other at each report.
     root
@@ -103,27 +98,24 @@ def until(
     [[1, 2], [1, 2]]
     """
     root = root_of("until", root, communicator_of("until", comm))
-    never = stateless("never", lambda report: False)
-    condition = never if trigger is None else as_trigger("until", "trigger", trigger)
+    condition = as_trigger("until", "trigger", trigger)
     name = named("until", name)
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:
-        with closing(due(reports, condition, name=name)) as stream, put_off() as interrupt:
+        with closing(due(reports, condition, name=name)) as stream:
             begun = False
             for report, fires in stream:
                 if not begun and report.position.kept.get(name) == condition.label:
                     return
                 begun = True
-                said = all_gather_object((report.iteration, fires, interrupt.pressed), comm)
-                iterations = [iteration for iteration, _, _ in said]
+                said = all_gather_object((report.iteration, fires), comm)
+                iterations = [iteration for iteration, _ in said]
                 if len(set(iterations)) > 1:
                     raise apart("until", iterations)
                 if said[root][1]:
                     yield report.keep(name, condition.label)
                     return
                 yield report
-                if any(pressed for _, _, pressed in said):
-                    return
 
     return stage
 

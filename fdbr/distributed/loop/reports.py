@@ -117,4 +117,4 @@ def of_all(report: Report, sums: Sums, added: frozenset[str], comm: Communicator
     metrics = means(total) | {name: total[name][0] for name in added & total.keys()}
     counts = [count for _, count, _, _ in said]
     examples = None if None in counts else sum(counts)
-    return tree.replace(report, metrics=metrics, examples=examples, seconds=said[0][2])
+    return tree.replace(report.with_metrics(metrics), examples=examples, seconds=said[0][2])

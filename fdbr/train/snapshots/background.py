@@ -40,6 +40,10 @@ class Background:
             self.failed = True
             raise
 
+    def is_idle(self) -> bool:
+        """Whether all work is done, or has failed."""
+        return self._pending is None or self._pending.done()
+
     def check(self) -> None:
         """Raise the error of work that has ended with one."""
         if self._pending is not None and self._pending.done():

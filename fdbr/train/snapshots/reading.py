@@ -19,7 +19,7 @@ from fdbr.train.snapshots.header import ENTRY, DamagedError, Header, OtherVersio
 from fdbr.train.snapshots.leaves import PAIRS, PLAIN, Leaf, dtype_called, leaf_of, plain
 from fdbr.train.snapshots.writing import leaves_of
 
-__all__ = ["Expected", "check", "header_of", "load", "read"]
+__all__ = ["Expected", "check", "header_of", "load", "read", "read_leaves"]
 
 _LONGEST = 100_000_000  # bytes of a header; safetensors itself takes no longer one
 
@@ -107,6 +107,16 @@ def read(function: str, path: Path, expected: Expected) -> Any:
         own = found[leaf.path]
         values.append(_decoded(stored.pop(leaf.path), own, given) if own.is_tensor else plain(own))
     return expected.filled(values)
+
+
+def read_leaves(function: str, path: Path) -> tuple[Header, dict[str, Any]]:
+    """The header of a file, and its leaves by their paths, whatever they are, in host memory."""
+    header, stored = _content(function, path, None)
+    values = {
+        leaf.path: _decoded(stored[leaf.path], leaf, None) if leaf.is_tensor else plain(leaf)
+        for leaf in header.leaves
+    }
+    return header, values
 
 
 def check(function: str, path: Path) -> None:

@@ -10,10 +10,13 @@ from fdbr.train.snapshots.header import DamagedError, Header
 from fdbr.train.snapshots.plain import packed, unpacked
 from fdbr.train.snapshots.reading import Expected, header_of, read
 
-__all__ = ["fields_of", "read_report", "summary", "tree_of"]
+__all__ = ["PARTS", "fields_of", "kept_in", "read_report", "read_whole", "summary", "tree_of"]
 
 _PLAIN = ("iteration", "epoch", "metrics", "seconds", "total", "examples")
 _TEXT, _ARRAYS, _STATE = "report", "arrays", "state"
+
+PARTS = "parts"
+"""The field of a snapshot whose state lies in other files, one of each rank that has written it."""
 
 
 def tree_of(function: str, report: Report, **more: Any) -> dict[str, Any]:
@@ -40,6 +43,16 @@ def fields_of(tree: dict[str, Any]) -> dict[str, Any]:
 
 def read_report(function: str, path: Path, like: Any) -> Report:
     """The report in a file; a `DamagedError` if that is not as it was written."""
+    if parts := summary(function, path).get(PARTS):
+        raise ValueError(
+            f"fdbr.train.{function}: the state of {path} lies in the files of {parts['size']} "
+            "ranks; read it with fdbr.distributed.resume"
+        )
+    return read_whole(function, path, like)[0]
+
+
+def read_whole(function: str, path: Path, like: Any) -> tuple[Report, dict[str, Any]]:
+    """`read_report`, with all fields that there are."""
     header = header_of(function, path)
     _text(function, path, header)
     prefix = f"[{_ARRAYS!r}]["
@@ -52,7 +65,17 @@ def read_report(function: str, path: Path, like: Any) -> Report:
     found = read(function, path, expected)
     fields = _unpacked(function, path, found[_TEXT], found[_ARRAYS])
     given = {name: fields[name] for name in _PLAIN}
-    return Report(**given, position=Position(**fields["position"]), state=found[_STATE])
+    position = Position(**fields["position"])
+    return Report(**given, position=position, state=found[_STATE]), fields
+
+
+def kept_in(function: str, path: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """The things that stages have kept in a report, of the leaves of its file."""
+    prefix = f"[{_ARRAYS!r}]["
+    arrays = [value for name, value in values.items() if name.startswith(prefix)]
+    fields = _unpacked(function, path, values[f"[{_TEXT!r}]"], arrays)
+    kept: dict[str, Any] = fields["position"]["kept"]
+    return kept
 
 
 def _unpacked(function: str, path: Path, text: str, arrays: list[Any] | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fdbr.replacing import sync_folder
 from fdbr.train.loop.reports import Report
@@ -90,9 +91,14 @@ class Writer:
             self._begin(report)
             self._begun = True
 
-    def save(self, report: Report, permanent: bool = False, here: bool = False) -> None:
-        """Write a report, or begin to: it may be changed, or given up, from now on."""
-        tree = tree_of("snapshot", report, permanent=permanent)
+    def save(
+        self, report: Report, permanent: bool = False, here: bool = False, **more: Any
+    ) -> None:
+        """Write a report, or begin to: it may be changed, or given up, from now on.
+
+        ``more`` is written beside its fields.
+        """
+        tree = tree_of("snapshot", report, permanent=permanent, **more)
         content = contents("snapshot", tree)
         entry = described(path_of(self._folder, report.iteration), fields_of(tree))
         del tree

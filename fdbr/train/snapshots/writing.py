@@ -21,7 +21,7 @@ from fdbr.train.snapshots.fields import static_fields
 from fdbr.train.snapshots.header import ENTRY, Header, digest
 from fdbr.train.snapshots.leaves import Leaf, leaf_of
 
-__all__ = ["Contents", "contents", "leaves_of", "restated", "save", "write"]
+__all__ = ["Contents", "checksum", "contents", "leaves_of", "restated", "save", "write"]
 
 
 def save(path: str | Path, tree: Any) -> None:
@@ -129,6 +129,13 @@ def _twice(function: str, path: str) -> ValueError:
         f"fdbr.train.{function}: the path {path!r} stands for two things in the file; rename one "
         "of the keys or fields"
     )
+
+
+def checksum(content: Contents) -> str:
+    """The checksum that a file of these contents has."""
+    header = content.header
+    tensors = (_encoded(content.arrays[leaf.path], leaf) for leaf in header.tensors)
+    return digest(header, tensors)
 
 
 def write(function: str, target: Path, content: Contents, within: Path | None = None) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from fdbr.messages import describe, integer
 from fdbr.train.loop.reports import Report
-from fdbr.train.triggers.base import Condition, Trigger, as_trigger, stateless
+from fdbr.train.triggers.base import Condition, Trigger, as_trigger, condition_of, stateless
 
-__all__ = ["at", "each_epoch", "each_iteration", "every", "once", "within"]
+__all__ = ["at", "each_epoch", "each_iteration", "every", "is_counted", "once", "within"]
 
 
 def every(
@@ -116,6 +116,12 @@ def at(
 def _there(ends: frozenset[int], counts: frozenset[int], report: Report) -> bool:
     position = report.position
     return report.iteration in counts or (position.batch == 0 and position.epoch in ends)
+
+
+def is_counted(trigger: Trigger) -> bool:
+    """Whether a trigger is one of epochs and iterations alone, as `every` and `at` make them."""
+    condition = condition_of(trigger)
+    return isinstance(condition, functools.partial) and condition.func in (_counted, _there)
 
 
 def within(

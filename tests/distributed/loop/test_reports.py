@@ -207,7 +207,7 @@ def test_aggregated_metrics_and_times_have_triggers_agree():
     assert d.run_in_threads(f, 2) == [[(1, 1.0), (2, 2.0), (3, 3.0)]] * 2
 
 
-@pytest.mark.parametrize("stage", [d.aggregate, lambda comm: d.until(None, comm)])
+@pytest.mark.parametrize("stage", [d.aggregate, lambda comm: d.until(lambda r: False, comm)])
 def test_ranks_at_different_iterations_are_told_so(stage):
     def f(comm):
         stream = reports(comm.rank, [1] * 3, [0.0] * 3)
