@@ -41,6 +41,7 @@ __all__ = [
     "below",
     "dispatch",
     "follow_runs",
+    "follows_runs",
     "host_types",
     "learning",
     "next_level",
@@ -320,6 +321,11 @@ def follow_runs() -> None:
     """Have `running` say from now on which traces' functions run."""
     global _followed
     _followed = True
+
+
+def follows_runs() -> bool:
+    """Whether `running` says which traces' functions run."""
+    return _followed
 
 
 @contextlib.contextmanager

@@ -105,21 +105,24 @@ class _Log:
     from here.
     """
 
-    __slots__ = ("_around", "_at", "_results")
+    __slots__ = ("_around", "_at", "_last", "_results")
 
     def __init__(self, around: "_Log | None") -> None:
         self._around = around
         self._at = 0
-        self._results: list[tuple[Any, Any, BaseException | None]] = []
+        self._last = False
+        self._results: list[Any] = []
 
-    def rewind(self) -> None:
-        self._at = 0
+    def rewind(self, last: bool) -> None:
+        self._at, self._last = 0, last
 
     def met(self, key: Any, meet: Callable[[], Any]) -> Any:
         """The result of a meeting: the known one, or that of a new one."""
         if self._at == len(self._results):
             self._results.append((key, *_tried(self._around, key, meet)))
         known, result, error = self._results[self._at]
+        if self._last:
+            self._results[self._at] = None
         if known != key:
             raise RuntimeError(
                 f"fdbr.jit: a function that was run again called {key} where it had called {known} "
@@ -160,8 +163,11 @@ def log_of_meetings() -> Iterator[None]:
         _log.reset(token)
 
 
-def rewind() -> None:
-    """Begin anew: what has been got from other processes in the block is given again."""
+def rewind(last: bool = False) -> None:
+    """Begin anew: what has been got from other processes in the block is given again.
+
+    In the ``last`` run nothing is kept for another one.
+    """
     log = _log.get()
     if log is not None:
-        log.rewind()
+        log.rewind(last)

@@ -28,6 +28,7 @@ from fdbr.compiler.capture.tracing import Captured, capture
 from fdbr.compiler.collecting import collecting_seldom
 from fdbr.compiler.specializations import EARLY, TWICE, Specialization
 from fdbr.core import learning
+from fdbr.effects import effects_are_had, meetings_are_refused, rewind
 from fdbr.messages import name_of
 
 __all__ = ["Cache"]
@@ -147,7 +148,11 @@ class Cache:
                 entry.withdraw_inputs()
             found = self._captured(entry, run, leaves, structure, limit)
         except AbandonedError as error:
-            entry.refuse(str(error))
+            if effects_are_had() or meetings_are_refused():
+                entry.refuse(str(error))
+            else:  # it may be otherwise when it has them
+                entry.waste(str(error))
+                entry.skip(entry.obstacle)
             return None
         return None if found is None else self._noted(entry, found, limit)
 
@@ -194,6 +199,7 @@ class Cache:
             states = RandomStates(captures.generators)
             others = frozenset(sys._current_frames()) if entry.inputs else frozenset()
             kind = functools.partial(CaptureTrace, others=others, limit=limit)
+            rewind()
             token = learning.set(entry.learner() if self.learns else None)
             try:
                 captured = capture(run, self.f, moving, captures.arrays, kind)

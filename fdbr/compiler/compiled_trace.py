@@ -8,7 +8,7 @@ from fdbr.compiler.capture.tracing import Captured
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.loops import loops
-from fdbr.compiler.ir.program import Program
+from fdbr.compiler.ir.program import Program, is_meeting
 from fdbr.compiler.tiers import Code
 
 __all__ = ["CompiledTrace"]
@@ -31,6 +31,9 @@ class CompiledTrace:
         Arrays from elsewhere that others can write to, with copies.
     unrolled
         Why loops in it were captured turn by turn.
+    meets
+        Whether it does something together with other processes: a call that begins anew, because
+        it does not hold, must not do that again.
     repeats
         Whether Python asked again where it had asked before, as loops do.
     form
@@ -54,6 +57,7 @@ class CompiledTrace:
         "code",
         "counter",
         "form",
+        "meets",
         "over",
         "raw",
         "repeats",
@@ -77,6 +81,7 @@ class CompiledTrace:
         self.captures = captures
         self.shared = captured.constants.shared()
         self.unrolled = captured.unrolled
+        self.meets = any(map(is_meeting, self.raw.steps))
         self.repeats = captured.repeats
         self.form = form
         self.why = why

@@ -27,8 +27,8 @@ from fdbr.compiler.pullback import Differentiated, Form
 from fdbr.compiler.report import Report, report_of
 from fdbr.compiler.specializations import EARLY, Specialization
 from fdbr.compiler.tiers import Code
-from fdbr.core import Tracer
-from fdbr.effects import without_effects
+from fdbr.core import Tracer, follows_runs
+from fdbr.effects import log_of_meetings, rewind, without_effects
 from fdbr.reverse import entries
 
 __all__ = ["Jitted", "disable_jit"]
@@ -133,6 +133,12 @@ class Jitted(Generic[P, R]):
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result for arguments of any kind."""
+        if not follows_runs():
+            return self._looked_up(args, kwargs)
+        with log_of_meetings():  # for what runs in the place of what does not hold
+            return self._looked_up(args, kwargs)
+
+    def _looked_up(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         start = time.perf_counter()
         self._donation.check(args)
         if self._last is not _NOTHING:
@@ -181,10 +187,11 @@ class Jitted(Generic[P, R]):
             trace.over = run, stub
         stub = trace.over[1]
         call.leaves.clear()  # so that nobody but the arguments refers to them
+        rewind()
         result = stub(call.args, call.kwargs)
         if type(result) is GuardFailure:
             return result
-        if trace.stub is None and trace.code.is_best(entry.budget.eager):
+        if trace.stub is None and trace.code.is_best(entry.budget.eager) and not trace.meets:
             trace.stub = stub
         if trace.stub is not None:
             self._last = trace.stub, entry, trace
@@ -196,7 +203,7 @@ class Jitted(Generic[P, R]):
         moving, budget = entry.chosen(call.leaves), entry.budget
         outs, trace, why = entry.replay(moving, self._cache.bound)
         if trace is not None:
-            if trace.stub is None and trace.code.is_best(budget.eager):
+            if trace.stub is None and trace.code.is_best(budget.eager) and not trace.meets:
                 trace.stub = call_stub_of(
                     trace, call.args, call.kwargs, self._ordered, self._donation
                 )
@@ -244,6 +251,7 @@ class Jitted(Generic[P, R]):
     def _timed(
         self, entry: Specialization | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        rewind(last=True)
         before, start = entries(), time.perf_counter()
         result = self._f(*args, **kwargs)
         if entry is not None:
@@ -292,7 +300,7 @@ class Jitted(Generic[P, R]):
         with contextlib.nullcontext() if runs and not self._waits else without_effects():
             found = self._cache.capture(entry, run, leaves, structure, limit)
         if found is None:
-            return self._eagerly(call)
+            return self._eagerly(call) if runs else None
         captured, captures = found
         if not captured.obstacle:
             places = range(len(leaves)) if entry.moving is None else entry.moving
@@ -304,6 +312,7 @@ class Jitted(Generic[P, R]):
             if runs and self._waits:
                 with contextlib.suppress(Exception):  # the function itself raises it better
                     moving = entry.chosen(leaves)
+                    rewind()
                     return tree.unflatten(form, published(code.run(*moving), moving))
         if runs and self._waits:
             return self._eagerly(call)
@@ -312,6 +321,7 @@ class Jitted(Generic[P, R]):
     def _eagerly(self, call: _Call) -> Any:
         """Call the function itself with arguments that were taken apart."""
         args, kwargs = put_together(call.structure, call.leaves)
+        rewind(last=True)
         return self._f(*args, **kwargs)
 
     def compile(self, *args: Any, **kwargs: Any) -> "Jitted":

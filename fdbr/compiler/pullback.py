@@ -18,7 +18,7 @@ from fdbr.compiler.partition import Partition
 from fdbr.compiler.specializations import EARLY, Specialization
 from fdbr.compiler.tiers import Code
 from fdbr.core import Tracer, ended, escaped
-from fdbr.effects import without_effects
+from fdbr.effects import refusing_meetings, without_effects
 from fdbr.ownership import retain_from
 from fdbr.reverse import ReverseTracer
 from fdbr.transforms import vjp
@@ -141,7 +141,10 @@ class Differentiated:
 
         flat.__qualname__ = self.cache.name
         partition = Partition(flat, self.mine, used)
-        with without_effects():  # the program runs next, or the function itself
+        with (
+            without_effects(),
+            refusing_meetings(),
+        ):  # the program runs next, or the function itself
             captured = self.cache.capture(
                 entry,
                 lambda traced: partition.capture(entry.filled(self.values, traced)),

@@ -11,6 +11,7 @@ from fdbr.compiler.capture.places import Key, Place, replaced
 from fdbr.compiler.capture.tracers import learners
 from fdbr.compiler.compiled_trace import CompiledTrace
 from fdbr.compiler.ir.interpreter import GuardFailure
+from fdbr.effects import rewind
 from fdbr.messages import describe
 
 __all__ = ["EARLY", "STORM", "TWICE", "Specialization"]
@@ -367,6 +368,7 @@ class Specialization:
             left.remove(trace)
             if trace.shared and (array := first_changed(trace.shared)) is not None:
                 raise self._changed(array)
+            rewind()
             try:
                 run = trace.code.rehearse if rehearses else trace.run
                 outs = run(*leaves)

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from fdbr.compiler.capture.loop_states import fixed
 from fdbr.core import follow_runs
 from fdbr.distributed.errors import RankFailedError
 from fdbr.distributed.failures import install
@@ -94,6 +95,9 @@ class Communicator:
 
     def __repr__(self) -> str:
         return f"Communicator(rank={self.rank}, size={self.size}, backend={self.backend!r})"
+
+
+fixed.add(Communicator)
 
 
 def serial() -> Communicator:

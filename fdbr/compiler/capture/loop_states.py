@@ -29,6 +29,9 @@ _GENERATING = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GEN
 _SAME = (int, float, complex, bool, str, bytes, type(None), type(...), range, np.dtype, np.generic)
 _FIXED = (type, types.ModuleType, types.BuiltinFunctionType, np.ufunc)
 
+fixed: set[type] = set()
+"""Further classes whose objects are what they are, whatever goes on in them."""
+
 
 class UnknownError(Exception):
     """There is something of which nobody can tell whether it has changed."""
@@ -131,7 +134,7 @@ class Sight:
         kind = type(value)  # a traced value says that it is an instance of what it stands for
         if issubclass(kind, _SAME):
             return kind, value if issubclass(kind, int | str | bytes) else repr(value)
-        if issubclass(kind, _FIXED):
+        if issubclass(kind, _FIXED) or kind in fixed:
             return self._one(value)
         known = self._known.get(id(value))
         if known is not None:
@@ -202,6 +205,8 @@ class _TracedSight(Sight):
 def _is_plain(kind: type) -> bool:
     """Whether an object of a class has nothing but its attributes."""
     own = [base for base in kind.__mro__ if base is not object]
+    if not kind.__dictoffset__:  # a class that is not written in Python
+        return False
     return all(base.__flags__ & _HEAP and "__slots__" not in vars(base) for base in own)
 
 

@@ -12,6 +12,7 @@ from fdbr.compiler.ir.program import (
     Step,
     Variable,
     has_effect,
+    is_meeting,
     kind_of,
 )
 
@@ -30,7 +31,8 @@ def check(program: Program, before: Program | None = None) -> Program:
       given up, of the very kind of what is written, which no later step reads.
     - Guards come in the order in which they were captured; those of loops, turn by turn.
     - A loop takes and gives what its body does, which keeps the rules itself.
-    - Effects are those of the program before the pass, if that is given, in the same order.
+    - Effects are those of the program before the pass, if that is given, in the same order; so is
+      what all processes do together.
     - Inputs, and the number and the kinds of outputs, are those of the program before.
 
     Raises
@@ -131,7 +133,10 @@ def _kind(output: Any) -> Any:
 
 
 def _effects(steps: Sequence[Step]) -> list[Any]:
-    return [step.params.get("function") for step in steps if has_effect(step)]  # type: ignore[union-attr]
+    effects: list[Any] = [step for step in steps if has_effect(step)]
+    alone = [step.params.get("function") for step in effects if not is_meeting(step)]
+    together = [(step.primitive, step.params.get("call")) for step in effects if is_meeting(step)]
+    return [alone, together]
 
 
 def _title(step: Step) -> str:

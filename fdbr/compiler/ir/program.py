@@ -28,6 +28,7 @@ __all__ = [
     "Step",
     "Variable",
     "has_effect",
+    "is_meeting",
     "is_variable",
     "kind_of",
     "unfused",
@@ -319,6 +320,11 @@ def unfused(steps: Iterable[Step]) -> list[Guard | Instruction]:
 def has_effect(step: Step) -> bool:
     """Whether a step does something beside what it gives."""
     return type(step) is Instruction and step.primitive.effect
+
+
+def is_meeting(step: Step) -> bool:
+    """Whether all processes of a run take a step together."""
+    return type(step) is Instruction and step.primitive.meeting
 
 
 @attrs.frozen(eq=False)

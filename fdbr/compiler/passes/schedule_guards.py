@@ -1,7 +1,7 @@
 """Guards first: one that does not hold shall have cost little."""
 
 from fdbr.compiler.ir.loops import is_guarded
-from fdbr.compiler.ir.program import Program, Step, Variable, has_effect
+from fdbr.compiler.ir.program import Program, Step, Variable, has_effect, is_meeting
 
 __all__ = ["schedule_guards"]
 
@@ -16,6 +16,9 @@ def schedule_guards(program: Program) -> Program:
     and so do the steps between two of them, and effects.  No step moves in front of a guard that
     was captured before it, so what the function did only because of an answer is done only after
     it.
+
+    What all processes do together keeps its order, too, and comes before guards only if they, or
+    what is done together after it, have to wait for it.
 
     >>> from fdbr.compiler.capture.tracing import capture
     >>> def f(xs):
@@ -36,7 +39,7 @@ def schedule_guards(program: Program) -> Program:
     late = len(program.steps)
     read = {variable for step in program.steps for variable in step.reads}
     for step in effects:
-        if read.isdisjoint(step.outs):
+        if read.isdisjoint(step.outs) and not is_meeting(step):
             urgency[step] = late + 1
     order = sorted(program.steps, key=lambda step: urgency.get(step, late))  # it is stable
     if all(a is b for a, b in zip(order, program.steps, strict=True)):
@@ -48,13 +51,16 @@ def _first_guards(program: Program, number: int) -> dict[Step, int]:
     """For each guard, and each step that one depends on, the number of the first such guard."""
     wanted: dict[Variable, int] = {}
     urgency: dict[Step, int] = {}
+    late = meeting = len(program.steps)
     for step in reversed(program.steps):
         if is_guarded(step):
             number -= 1
             mine = number
         else:
-            mine = min([wanted.get(out, len(program.steps)) for out in step.outs], default=-1)
-            if mine == len(program.steps):
+            mine = min([wanted.get(out, late) for out in step.outs], default=-1)
+            if is_meeting(step):
+                mine = meeting = min(mine, meeting)
+            if mine == late:
                 continue
         urgency[step] = mine
         for variable in step.reads:
