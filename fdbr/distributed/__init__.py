@@ -36,6 +36,7 @@ from fdbr.distributed.loop.reports import aggregate
 from fdbr.distributed.loop.roots import on_root
 from fdbr.distributed.loop.snapshots.resuming import resume
 from fdbr.distributed.loop.snapshots.stage import snapshot
+from fdbr.distributed.normalization import SyncBatchNorm, all_reduce_buffers, sync_batch_norm
 from fdbr.distributed.objects import (
     all_gather_object,
     broadcast_object,
@@ -51,12 +52,14 @@ __all__ = [
     "DistributedError",
     "MismatchError",
     "RankFailedError",
+    "SyncBatchNorm",
     "after",
     "aggregate",
     "agreed",
     "all_gather",
     "all_gather_object",
     "all_reduce",
+    "all_reduce_buffers",
     "all_to_all",
     "barrier",
     "broadcast",
@@ -83,6 +86,7 @@ __all__ = [
     "serial",
     "share",
     "snapshot",
+    "sync_batch_norm",
     "synchronized",
     "until",
     "world",
