@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fdbr.backend import array_module
 from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.communicator import Communicator
@@ -162,8 +164,31 @@ def _combined_piece(transport: Transport, rows: Any, wire: str, call: Call, op: 
 
 
 def _all_reduce(call: Call, transport: Transport, packing: Packing, arrays: Any) -> list[Any]:
+    if packing.xp is np and transport.piece:
+        return packing.unpacked(_all_reduced_in_pieces(call, transport, packing, arrays))
     buffers = packing.packed(arrays)
     return packing.unpacked([_all_reduced(transport, buffer, call) for buffer in buffers])
+
+
+def _all_reduced_in_pieces(
+    call: Call, transport: Transport, packing: Packing, arrays: Any
+) -> list[Any]:
+    """The reduced buffers, filled and scaled piece by piece, while that is in the caches."""
+    op = "sum" if call.op == "mean" else call.op
+    buffers = packing.empty()
+    for group, buffer in enumerate(buffers):
+        if _by_pieces(transport, buffer, call):
+            packing.fill(buffer, arrays, group)
+            buffers[group] = _all_reduced(transport, buffer, call)
+            continue
+        raw = buffer.view("uint8") if dtype_kind(buffer.dtype) == "b" else buffer
+        count = transport.piece // buffer.itemsize
+        for start in range(0, buffer.size, count):
+            packing.fill(buffer, arrays, group, start, start + count)
+            piece = raw[start : start + count]
+            transport.all_reduce(piece, op)
+            _scaled(piece, call, transport.size)
+    return buffers
 
 
 def _reduce(call: Call, transport: Transport, packing: Packing, arrays: Any) -> list[Any] | None:

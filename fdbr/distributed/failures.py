@@ -45,7 +45,7 @@ def install(notices: Notices, flush: Callable[[float], None]) -> None:
             before(kind, error, traceback)
             return
         _leave_to_others(notices, error)
-        _tell(notices, error, lambda: before(kind, error, traceback))
+        _tell(notices, lambda: before(kind, error, traceback))
         _end(notices, 130 if issubclass(kind, KeyboardInterrupt) else 1)
 
     def hook_in_threads(arguments: Any) -> None:
@@ -54,7 +54,7 @@ def install(notices: Notices, flush: Callable[[float], None]) -> None:
             before_in_threads(arguments)
             return
         _leave_to_others(notices, error)
-        _tell(notices, error, lambda: before_in_threads(arguments))
+        _tell(notices, lambda: before_in_threads(arguments))
         _end(notices, 1)
 
     def leave() -> None:
@@ -78,7 +78,7 @@ def _leave_to_others(notices: Notices, error: BaseException) -> None:
     time.sleep(seconds)
 
 
-def _tell(notices: Notices, error: BaseException, show: Callable[[], None]) -> None:
+def _tell(notices: Notices, show: Callable[[], object]) -> None:
     sys.stdout.flush()
     print(f"fdbr.distributed: rank {notices.rank} of {notices.size} failed:", file=sys.stderr)
     show()

@@ -1,6 +1,7 @@
 """Arrays in few flat buffers, one for each dtype, and back."""
 
 import importlib
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,6 +47,24 @@ class Packing:
             buffer = parts[0].copy() if alone else self.xp.concatenate(parts, axis=axis)
             buffers.append(self.xp.ascontiguousarray(buffer))
         return buffers
+
+    def fill(
+        self,
+        buffer: Any,
+        arrays: Sequence[Any],
+        group: int,
+        start: int = 0,
+        stop: int = sys.maxsize,
+    ) -> None:
+        """Put the arrays of one group into its flat buffer, or what lies in a part of it."""
+        begin = 0
+        for i in list(self.groups.values())[group]:
+            end = begin + self._size(i)
+            if begin < stop and start < end:
+                first, last = max(start, begin), min(stop, end)
+                flat = arrays[i].reshape(-1)
+                buffer[first:last] = flat[first - begin : last - begin]
+            begin = end
 
     def empty(self) -> list[Any]:
         """Such buffers with nothing in them."""

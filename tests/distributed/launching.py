@@ -21,6 +21,7 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "FDBR_NUM_THREADS": "1",
     "PYTHONDONTWRITEBYTECODE": "",  # each rank would compile fdbr again, which takes seconds
+    "PYTHONUNBUFFERED": "",  # what a rank prints and flushes comes in one piece
     # Where Open MPI is installed: it wants to be told that this is meant.
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

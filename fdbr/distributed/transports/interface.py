@@ -18,6 +18,9 @@ class Transport(Protocol):
     ----------
     name
         ``"serial"``, ``"threads"``, ``"mpi"`` or ``"nccl"``.
+    piece
+        How many bytes are best reduced at once, so that they stay in the caches while a buffer is
+        filled, reduced and scaled; 0 for all.
     rank, size
         This rank, and how many there are.
     intra_rank, intra_size
@@ -27,6 +30,7 @@ class Transport(Protocol):
     """
 
     name: str
+    piece: int
     rank: int
     size: int
     intra_rank: int

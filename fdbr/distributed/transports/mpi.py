@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, to_numpy
+from fdbr.backend import array_module
 from fdbr.distributed.agreement import GivenUp, blame, difference, digest
 from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.errors import (
@@ -32,10 +32,6 @@ from fdbr.distributed.transports.patience import cores, wait
 from fdbr.distributed.transports.serial import check_message
 
 __all__ = ["MPITransport", "meet"]
-
-_PIECE = 1 << 22
-"""Bytes that are reduced at once: as many as stay in the caches on the way.  MPI's own reduction of
-100 MB takes three times as long on two ranks."""
 
 _INLINE = 1 << 14
 """Bytes that travel with the words that announce them."""
@@ -78,6 +74,7 @@ class MPITransport:
     """
 
     name = "mpi"
+    piece = 1 << 22
 
     def __init__(self, comm: Any, timeout: float, notices: Notices, channel: str) -> None:
         mpi = notices.mpi
@@ -242,91 +239,67 @@ class MPITransport:
         return np.dtype(dtype).char in ("bBhHiIlLqQfdFD" if op == "sum" else "bBhHiIlLqQfd")
 
     def all_reduce(self, buffer: Any, op: str) -> None:
-        host = _on_host(buffer)
-        flat = host.reshape(-1)
         here, how = self._mpi.IN_PLACE, self._ops[op]
-        for piece in _pieces(flat):
+        for piece in _pieces(buffer.reshape(-1), self.piece):
             self._finish(self._comm.Iallreduce(here, piece, how))
-        _back(host, buffer)
 
     def reduce(self, buffer: Any, op: str, root: int) -> None:
-        host = _on_host(buffer)
         here, how = self._mpi.IN_PLACE, self._ops[op]
-        for piece in _pieces(host.reshape(-1)):
+        for piece in _pieces(buffer.reshape(-1), self.piece):
             if self.rank == root:
                 request = self._comm.Ireduce(here, piece, how, root)
             else:
                 request = self._comm.Ireduce(piece, None, how, root)
             self._finish(request)
-        if self.rank == root:
-            _back(host, buffer)
 
     def reduce_scatter(self, buffer: Any, out: Any, op: str) -> None:
-        rows, got = _on_host(buffer).reshape(self.size, -1), _empty(out).reshape(-1)
-        columns = max(1, _PIECE // (self.size * rows.itemsize))
+        rows, got = buffer.reshape(self.size, -1), out.reshape(-1)
+        columns = max(1, self.piece // (self.size * rows.itemsize))
         for start in range(0, got.size, columns):
             piece = got[start : start + columns]
-            given = np.ascontiguousarray(rows[:, start : start + columns])
-            request = self._comm.Ireduce_scatter_block(given, piece, self._ops[op])
-            self._finish(request)
-        _back(got.reshape(out.shape), out)
+            given = rows[:, start : start + columns]
+            given = array_module(rows).ascontiguousarray(given)
+            self._finish(self._comm.Ireduce_scatter_block(given, piece, self._ops[op]))
 
     # --- what only moves ----------------------------------------------------------------
 
     def broadcast(self, buffer: Any, root: int) -> None:
-        host = _on_host(buffer)
-        for piece in _pieces(_raw(host)):
+        for piece in _pieces(_raw(buffer), self.piece):
             self._finish(self._comm.Ibcast(piece, root))
-        if self.rank != root:
-            _back(host, buffer)
 
     def all_gather(self, buffer: Any, out: Any) -> None:
-        given, got = _raw(_on_host(buffer)), _empty(out)
-        rows = _raw(got).reshape(self.size, -1)
-        columns = max(1, _PIECE // self.size)
+        given, rows = _raw(buffer), _raw(out).reshape(self.size, -1)
+        columns = max(1, self.piece // self.size)
         if rows.shape[1] <= columns:
             self._finish(self._comm.Iallgather(given, rows))
-        else:
-            room = np.empty((self.size, columns), np.uint8)
-            for start in range(0, given.size, columns):
-                piece = given[start : start + columns]
-                there = room.reshape(-1)[: self.size * piece.size].reshape(self.size, -1)
-                self._finish(self._comm.Iallgather(piece, there))
-                rows[:, start : start + columns] = there
-        _back(got, out)
+            return
+        room = array_module(out).empty(self.size * columns, np.uint8)
+        for start in range(0, given.size, columns):
+            piece = given[start : start + columns]
+            there = room[: self.size * piece.size].reshape(self.size, -1)
+            self._finish(self._comm.Iallgather(piece, there))
+            rows[:, start : start + columns] = there
 
     def gather(self, buffer: Any, out: Any, root: int) -> None:
-        given = _raw(_on_host(buffer))
-        got = None if out is None else _empty(out)
-        into = None if got is None else _raw(got)
-        request = self._comm.Igather(given, into, root)
+        given = _raw(buffer)
+        request = self._comm.Igather(given, None if out is None else _raw(out), root)
         self._finish(request, given.size * self.size)
-        if out is not None:
-            _back(got, out)
 
     def scatter(self, buffer: Any, out: Any, root: int) -> None:
-        given = None if buffer is None else _raw(_on_host(buffer))
-        got = _empty(out)
-        request = self._comm.Iscatter(given, _raw(got), root)
-        self._finish(request, got.nbytes * self.size)
-        _back(got, out)
+        given = None if buffer is None else _raw(buffer)
+        self._finish(self._comm.Iscatter(given, _raw(out), root), out.nbytes * self.size)
 
     def all_to_all(self, buffer: Any, out: Any) -> None:
-        given, got = _raw(_on_host(buffer)), _empty(out)
-        request = self._comm.Ialltoall(given, _raw(got))
-        self._finish(request, given.size)
-        _back(got, out)
+        given = _raw(buffer)
+        self._finish(self._comm.Ialltoall(given, _raw(out)), given.size)
 
     # --- messages -----------------------------------------------------------------------
 
     def send(self, record: Record, buffers: list[Any], to: int, tag: int) -> None:
-        self._put(record, [_raw(_on_host(buffer)) for buffer in buffers], to, tag)
+        self._put(record, [_raw(buffer) for buffer in buffers], to, tag)
 
     def receive(self, record: Record, buffers: list[Any], source: int, tag: int) -> None:
-        hosts = [_empty(buffer) for buffer in buffers]
-        self._take(record, source, tag, lambda theirs: [_raw(host) for host in hosts])
-        for host, buffer in zip(hosts, buffers, strict=True):
-            _back(host, buffer)
+        self._take(record, source, tag, lambda theirs: [_raw(buffer) for buffer in buffers])
 
     def _put(self, record: Record, parts: Sequence[Any], to: int, tag: int) -> None:
         """Send a record, and bytes with it or behind it."""
@@ -349,7 +322,7 @@ class MPITransport:
         self._wait(lambda: self._comm.Iprobe(source, tag, status), record, peer=source)
         first = np.empty(status.Get_count(self._mpi.BYTE), np.uint8)
         self._receive_into(first, source, tag, record)
-        length, inline, size = _HEAD.unpack_from(first)
+        length, inline, size = _HEAD.unpack(first[: _HEAD.size].tobytes())
         stop = _HEAD.size + length
         theirs = Record.decoded(first[_HEAD.size : stop].tobytes())
         parts = room(theirs)
@@ -490,23 +463,7 @@ def _raw(array: Any) -> Any:
     return array.reshape(-1).view(np.uint8)
 
 
-def _pieces(flat: Any, size: int = _PIECE) -> list[Any]:
+def _pieces(flat: Any, size: int) -> list[Any]:
     """A flat array in pieces of so many bytes."""
     count = max(1, size // flat.itemsize)
     return [flat[i : i + count] for i in range(0, flat.size, count)]
-
-
-def _on_host(buffer: Any) -> Any:
-    """The buffer where MPI can read it."""
-    return buffer if type(buffer) is np.ndarray else to_numpy(buffer)
-
-
-def _empty(buffer: Any) -> Any:
-    """Room like the buffer, where MPI can write."""
-    return buffer if type(buffer) is np.ndarray else np.empty(buffer.shape, buffer.dtype)
-
-
-def _back(host: Any, buffer: Any) -> None:
-    """Put what has come where it shall be."""
-    if host is not buffer:
-        buffer[...] = array_module(buffer).asarray(host)

@@ -52,6 +52,7 @@ class PlacedTransport:
         self.host = host
         self.way = way
         self.name = way.name or host.name
+        self.piece = host.piece
         self.device = way.device
         self.rank, self.size = host.rank, host.size
         self.intra_rank, self.intra_size = host.intra_rank, host.intra_size

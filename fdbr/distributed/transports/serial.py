@@ -13,6 +13,7 @@ class SerialTransport:
     """Nothing to move, but messages to oneself."""
 
     name = "serial"
+    piece = 0
     rank = intra_rank = node = 0
     size = intra_size = nodes = 1
 

@@ -101,6 +101,7 @@ class ThreadTransport:
     """One rank among the threads of a process."""
 
     name = "threads"
+    piece = 0
     node = 0
     nodes = 1
 
