@@ -12,7 +12,10 @@ import attrs
 import numpy as np
 
 from benchmarks import libraries, timing
+from benchmarks.layers.activations import ACTIVATIONS
 from benchmarks.layers.functions import FUNCTIONS
+from benchmarks.layers.further import FURTHER
+from benchmarks.layers.losses import LOSSES
 from benchmarks.layers.rows import ROWS, Row
 from benchmarks.measuring import disagreement
 from benchmarks.report import lines
@@ -20,7 +23,7 @@ from benchmarks.worker import FailedError, Process, answering
 
 __all__ = ["main"]
 
-TABLE = [*ROWS, *FUNCTIONS]
+TABLE = [*ROWS, *FURTHER, *FUNCTIONS, *ACTIVATIONS, *LOSSES]
 LIBRARIES = ("fdbr", "fdbr.jit", "torch")
 BOUNDS = {"fdbr": 2.0, "fdbr.jit": 1.0}
 """The ratios to PyTorch's eager time that nothing shall exceed."""

@@ -1,12 +1,14 @@
 """The functions of networks that are timed beside PyTorch's, as layers without parameters."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.layers.rows import MAPS, WORDS, Row
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["FUNCTIONS", "both", "row"]
 
 CLASSES = (128, 10_000)
 LABELS = np.random.default_rng(2).integers(0, CLASSES[1], CLASSES[0])
@@ -55,30 +57,54 @@ def _turned() -> Any:
 PLACES = _turned()
 
 
-def _row(name: str, shape: tuple[int, ...], ours: Any, theirs: Any, **settings: Any) -> Row:
+COUNTERPARTS = Path(__file__).parents[2] / "docs" / "from-pytorch.json"
+
+
+def counterpart(name: str) -> str:
+    """The name in ``fdbr.ops`` of a function of ``torch.nn.functional``."""
+    found = json.loads(COUNTERPARTS.read_text(encoding="utf-8"))["torch.nn.functional"][name]
+    path = found["path"] if isinstance(found, dict) else found
+    return path.removeprefix("fdbr.ops.")
+
+
+def both(name: str, shape: tuple[int, ...], *arguments: Any, **settings: Any) -> Row:
+    """A function that both libraries have, by PyTorch's name; arrays stand for tensors."""
+    ours = counterpart(name)
+
+    def theirs(torch: Any, x: Any) -> Any:
+        given = [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in arguments]
+        return getattr(torch.nn.functional, name)(x, *given, **settings)
+
+    return row(
+        name, shape, lambda fdbr, x: getattr(fdbr.ops, ours)(x, *arguments, **settings), theirs
+    )
+
+
+def row(name: str, shape: tuple[int, ...], ours: Any, theirs: Any, **settings: Any) -> Row:
+    """A function of each library, given the library itself and the input."""
     return Row(name, shape, _ours(ours), _theirs(theirs), **settings)
 
 
 FUNCTIONS = [
-    _row(
+    row(
         "softmax over 10,000",
         CLASSES,
         lambda fdbr, x: fdbr.ops.softmax(x),
         lambda torch, x: torch.softmax(x, -1),
     ),
-    _row(
+    row(
         "log_softmax over 10,000",
         CLASSES,
         lambda fdbr, x: fdbr.ops.log_softmax(x),
         lambda torch, x: torch.log_softmax(x, -1),
     ),
-    _row(
+    row(
         "cross_entropy over 10,000",
         CLASSES,
         lambda fdbr, x: fdbr.ops.cross_entropy(x, LABELS),
         lambda torch, x: torch.nn.functional.cross_entropy(x, torch.from_numpy(LABELS)),
     ),
-    _row(
+    row(
         "dropout 0.5",
         MAPS,
         lambda fdbr, x: fdbr.ops.dropout(x, 0.5, key=fdbr.random.key(0)),
@@ -91,25 +117,25 @@ FUNCTIONS = [
         lambda nn, key: nn.PReLU.init(key, 64),
         lambda nn: nn.PReLU(64),
     ),
-    _row(
+    row(
         "gelu",
         WORDS,
         lambda fdbr, x: fdbr.ops.gelu(x),
         lambda torch, x: torch.nn.functional.gelu(x),
     ),
-    _row(
+    row(
         "local_response_norm 5",
         MAPS,
         lambda fdbr, x: fdbr.ops.local_response_norm(x, 5),
         lambda torch, x: torch.nn.functional.local_response_norm(x, 5),
     ),
-    _row(
+    row(
         "adaptive_max_pool 7x7",
         MAPS,
         lambda fdbr, x: fdbr.ops.adaptive_max_pool(x, (7, 7)),
         lambda torch, x: torch.nn.functional.adaptive_max_pool2d(x, (7, 7)),
     ),
-    _row(
+    row(
         "interpolate bilinear, 2x",
         MAPS,
         lambda fdbr, x: fdbr.ops.interpolate(
@@ -119,7 +145,7 @@ FUNCTIONS = [
             x, scale_factor=2, mode="bilinear", align_corners=False
         ),
     ),
-    _row(
+    row(
         "grid_sample bilinear",
         MAPS,
         lambda fdbr, x: fdbr.ops.grid_sample(x, PLACES, align_corners=False),
