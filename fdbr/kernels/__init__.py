@@ -11,6 +11,7 @@ operation does to an element, or to a row, at once: with vectors, and on all thr
 - `pool`: threads
 - `calling`, `reducing`: all of it for arrays
 - `windows`: convolutions
+- `stepping`: steps of recurrences, with their products
 - `values`, `lanes`, `rows`: kernels of matrices, side by side or one after the other
 - `eliminating`, `factoring`, `by_rows`, `lapack`, `matrices`: linear algebra
 """

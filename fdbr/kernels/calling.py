@@ -4,7 +4,7 @@ import logging
 import math
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -98,27 +98,29 @@ class Plan:
         return tuple(outs) if self.several else outs[0]
 
 
-_plans: dict[Any, Plan | None] = {}
+_P = TypeVar("_P")
+_plans: dict[Any, Any] = {}
 _sources: dict[Any, dict[Any, tuple[str, list[Any], bool, bool]]] = {}
 
 
-def planned(key: Any, make: Callable[[], Plan]) -> Plan | None:
+def planned(key: Any, make: Callable[[], _P]) -> _P | None:
     """The plan for a key; `None` if there can be none."""
     try:
-        return _plans[key]
+        known: _P | None = _plans[key]
+        return known
     except KeyError:
         pass
     except TypeError:  # a keyword that has no hash
         return None
     if len(_plans) >= _MOST:
         _plans.clear()
+    found = None
     try:
         found = make()
     except InexpressibleError:
-        found = None  # NumPy does it, or says what is wrong
+        pass  # NumPy does it, or says what is wrong
     except RuntimeError as error:
         _log.warning("LLVM cannot compile a kernel, so NumPy computes instead: %s", error)
-        found = None
     _plans[key] = found
     return found
 

@@ -80,6 +80,13 @@ def kernel(table, start, stop, thread):
                         turn(from_w + y * {size}, b_along, to_w + y * {line}, {line})
                     y += {lanes}
                 b, b_step = packed, {line}
+            elif b_row != {line} and end - first >= {many}:
+                for y in range(span):
+                    at, there = b + y * b_row, packed + y * {line}
+                    from_y, to_y = pointer(at, {code}(0)), pointer(there, {code}(0))
+                    for x in range({block}):
+                        to_y[x] = from_y[x]
+                b, b_step = packed, {line}
             to, to_row, lift = other, {line}, first - {high}
             if k + span >= depth:
                 to, to_row, lift = out, columns * {size}, 0
@@ -252,8 +259,8 @@ def _product(problem: _Problem) -> Way:
     while 0 < p.depth % most < lanes:  # what is laid out has as many terms as vectors have numbers
         most += 1
     units = across * count * -(-p.rows // part)
-    packs, adds = p.b[3] != p.size, most < p.depth
-    room = (1 + 2 * adds * (part + high) + packs * most) * line + 64
+    adds = most < p.depth
+    room = (1 + 2 * adds * (part + high) + most) * line + 64
     words = [p.rows, p.columns, p.depth, part, most, p.counts[1]]
     words += [*p.a[2:], *p.b[2:], room, *p.a[:2], *p.b[:2]]
     return _launcher("product", p, (high, wide), units, words, room)
@@ -314,6 +321,7 @@ def _kernel(text: str, code: str, high: int, wide: int) -> int:
     lanes, size = vectors.lanes(code), np.dtype(code).itemsize
     block = wide * lanes
     names = {"code": code, "high": high, "wide": wide, "lanes": lanes, "size": size}
+    names["many"] = 8 * high  # rows for which it pays to lay out the second operand
     return address_of(_TEXTS[text].format(**names, block=block, line=block * size))
 
 

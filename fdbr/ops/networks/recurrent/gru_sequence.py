@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import Array
+from fdbr.ops.networks.recurrent.machine_steps import gru_by_kernel
 from fdbr.ops.networks.recurrent.recurrences import transposed_recurrence, weight_slope
 from fdbr.ops.networks.recurrent.sequence_rules import in_one_dtype, over_sequences, there
 from fdbr.ops.networks.recurrent.steps import Steps, previous
@@ -63,6 +64,8 @@ def _gru_sequence(
     outs = xp.empty((*inputs.shape[:-1], size), dtype=dtype)
     hidden = xp.empty(outs.shape, dtype=dtype)
     h = xp.array(h)
+    if gru_by_kernel(inputs, h, weight, bias, gates, hidden, outs, steps):
+        return outs, gates, hidden, h
     turned = xp.empty((*weight.shape[:-2], weight.shape[-1], weight.shape[-2]), dtype=dtype)
     turned[...] = weight.swapaxes(-1, -2)  # in the order in which products read it
     front, back = slice(2 * size), slice(2 * size, None)

@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.backend import Array
 from fdbr.ops.elementwise.trigonometric import tanh
+from fdbr.ops.networks.recurrent.machine_steps import lstm_by_kernel
 from fdbr.ops.networks.recurrent.recurrences import transposed_recurrence, weight_slope
 from fdbr.ops.networks.recurrent.sequence_rules import in_one_dtype, over_sequences, there
 from fdbr.ops.networks.recurrent.steps import Steps, previous
@@ -56,6 +57,8 @@ def _lstm_sequence(
     outs = xp.empty((*rows_of, h.shape[-1]), dtype=inputs.dtype)
     cells = xp.empty((*rows_of, size), dtype=inputs.dtype)
     h, c = xp.array(h), xp.array(c)
+    if not there(hr) and lstm_by_kernel(inputs, h, c, weight, gates, cells, outs, steps):
+        return outs, cells, gates, h, c
     minus = xp.empty((*weight.shape[:-2], weight.shape[-1], weight.shape[-2]), dtype=weight.dtype)
     xp.negative(weight.swapaxes(-1, -2), out=minus)  # in the order in which products read it
     third = slice(2 * size, 3 * size)

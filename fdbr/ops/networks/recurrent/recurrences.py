@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from fdbr.backend import Array
 from fdbr.ops.creation import zeros_like
+from fdbr.ops.networks.recurrent.machine_steps import transposed_by_kernel
 from fdbr.ops.networks.recurrent.sequence_rules import over_sequences, there
 from fdbr.ops.networks.recurrent.steps import Steps, previous
 from fdbr.ops.products import matmul
@@ -246,6 +247,10 @@ def transposed_recurrence(
     cells = xp.empty((*k.shape[:-1], size), dtype=dtype) if memory else outs
     later = state(xp, h_end, (*lead, steps.sizes[0], width), dtype)
     kept = state(xp, c_end, (*lead, steps.sizes[0], size), dtype) if memory else later
+    if not there(hr) and transposed_by_kernel(
+        (s, c, h), k, f, a, weight, later, kept, sums, cells, outs, steps
+    ):
+        return (sums, cells, outs, later, kept) if memory else (sums, outs, later)
     # With an axis of the parts of the sums.
     split = (*k.shape[:-1], k.shape[-1] // size, size)
     parted, factors = sums.reshape(split), k.reshape(split)

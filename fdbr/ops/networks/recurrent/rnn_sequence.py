@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr.backend import Array
 from fdbr.ops.dtypes import astype
+from fdbr.ops.networks.recurrent.machine_steps import rnn_by_kernel
 from fdbr.ops.networks.recurrent.recurrences import transposed_recurrence, weight_slope
 from fdbr.ops.networks.recurrent.sequence_rules import in_one_dtype, over_sequences
 from fdbr.ops.networks.recurrent.steps import Steps, previous
@@ -32,6 +33,8 @@ def _rnn_sequence(
     """The outputs of all steps, and the last states."""
     outs = xp.empty(inputs.shape, dtype=inputs.dtype)
     h = xp.array(h)
+    if rnn_by_kernel(inputs, h, weight, outs, steps, rectified):
+        return outs, h
     turned = xp.empty(weight.shape, dtype=weight.dtype)
     turned[...] = weight.swapaxes(-1, -2)  # in the order in which products read it
     for rows, count in steps:
