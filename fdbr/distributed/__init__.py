@@ -24,6 +24,7 @@ from fdbr.distributed.communicator import Communicator, run_in_threads, serial, 
 from fdbr.distributed.data.keys import fold_in_rank, synchronized
 from fdbr.distributed.data.scattering import empty_dataset, scatter_dataset
 from fdbr.distributed.data.sharing import broadcast_batches, share
+from fdbr.distributed.devices import data_parallel
 from fdbr.distributed.errors import (
     CollectiveTimeoutError,
     DistributedError,
@@ -65,6 +66,7 @@ __all__ = [
     "broadcast",
     "broadcast_batches",
     "broadcast_object",
+    "data_parallel",
     "empty_dataset",
     "evaluate",
     "fold_in_rank",

@@ -478,27 +478,28 @@ def gpus():
 
 
 @pytest.mark.parametrize("name", REDUCTIONS + MOVES)
-@pytest.mark.parametrize("dtype", DTYPES[:-1])
-def test_gpus_give_what_host_memory_gives(name, dtype):
+def test_gpus_give_what_host_memory_gives(name):
     cupy, count = gpus()
     size = min(count, 4)
-    op = {"b": "max", "c": "sum"}.get(np.dtype(dtype).kind, "sum")
     shape = 4 * size, 3
-    expected = d.run_in_threads(
-        lambda comm: called(name, op, size - 1, None)(made(0, comm.rank, shape, dtype), comm), size
-    )
+
+    def calls(move, comm):
+        for dtype in DTYPES[:-1]:
+            op = {"b": "max", "c": "sum"}.get(np.dtype(dtype).kind, "sum")
+            x = move(made(0, comm.rank, shape, dtype))
+            yield called(name, op, size - 1, None)(x, comm)
 
     def f(comm):
         with cupy.cuda.Device(comm.rank):
-            transport = with_devices(comm.transport, 30.0, nccl=True)
-            x = cupy.asarray(made(0, comm.rank, shape, dtype))
-            out = called(name, op, size - 1, None)(x, d.Communicator(transport, 30.0))
-            return None if out is None else out.get()
+            both = d.Communicator(with_devices(comm.transport, 30.0, nccl=True), 30.0)
+            return [None if out is None else out.get() for out in calls(cupy.asarray, both)]
 
-    for a, b in zip(d.run_in_threads(f, size), expected, strict=True):
-        assert (a is None) == (b is None)
-        if a is not None:
-            np.testing.assert_allclose(a, b, rtol=1e-5 if a.dtype.itemsize < 8 else 1e-12)
+    expected = d.run_in_threads(lambda comm: list(calls(np.asarray, comm)), size)
+    for found, wanted in zip(d.run_in_threads(f, size), expected, strict=True):
+        for a, b in zip(found, wanted, strict=True):
+            assert (a is None) == (b is None)
+            if a is not None:
+                np.testing.assert_allclose(a, b, rtol=1e-5 if a.dtype.itemsize < 8 else 1e-12)
 
 
 def test_gpus_send_messages_to_each_other():

@@ -27,7 +27,7 @@ __all__ = ["HEADER", "Incoming", "Outgoing", "header_of"]
 _KEY = 128  # bytes of NCCL's unique id
 _KEPT = 64  # messages whose lengths a header tells
 HEADER = _KEY + 8 * (1 + _KEPT)
-"""How many bytes a header has: the unique id, which message it is, and the lengths up to it."""
+"""Bytes of a header: the unique id, which message it is, and the lengths up to it."""
 
 
 def header_of(size: int) -> Any:

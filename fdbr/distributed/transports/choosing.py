@@ -1,4 +1,4 @@
-"""Which way arrays on devices go between the ranks at hand."""
+"""The choice of a way for arrays on devices between the ranks at hand."""
 
 import json
 from typing import Any
@@ -62,7 +62,7 @@ def _accelerator() -> tuple[Any, int]:
 
 
 def _at_hand(host: Transport) -> dict[str, Any]:
-    """What this rank tells the others of its device."""
+    """The words in which this rank tells others of its device."""
     xp, count = _accelerator()
     if not count:
         why = "CuPy is not installed" if xp is None else "there is no GPU"
@@ -81,12 +81,12 @@ def _at_hand(host: Transport) -> dict[str, Any]:
 
 
 def _bus(xp: Any, number: int) -> str:
-    """What tells a device from the others of its machine in all its processes."""
+    """A name of a device that is the same in all processes of a machine."""
     return str(getattr(xp.cuda.Device(number), "pci_bus_id", number))
 
 
 def _lacking(ranks: list[dict[str, Any]]) -> str:
-    """Why NCCL cannot connect these ranks; empty if it can."""
+    """The reason for which NCCL cannot connect these ranks; empty if it can."""
     for rank, said in enumerate(ranks):
         if said["why"]:
             return f"on rank {rank} {said['why']}"

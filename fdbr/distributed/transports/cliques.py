@@ -207,7 +207,7 @@ def until(
 
 
 def _pauses() -> Iterator[float]:
-    """How long to wait before one looks again, in seconds."""
+    """Seconds to wait before one looks again."""
     for _ in range(200):
         yield 0.0
     pause = 2e-5

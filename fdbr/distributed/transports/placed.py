@@ -10,7 +10,7 @@ __all__ = ["PlacedTransport", "Way"]
 
 
 class Way(Protocol):
-    """How arrays on devices go between ranks: the part of a `Transport` that has to do with them.
+    """The part of a `Transport` that has to do with arrays on devices.
 
     Attributes
     ----------
