@@ -84,7 +84,11 @@ class Inputs:
             elif slope is not None or zeros:
                 slope = kind.finish(slope, seeds)
             found.append(slope)
-        return found[0] if self.structure is None else tree.unflatten(self.structure, found)
+        return self.gradient_of(found)
+
+    def gradient_of(self, leaves: list[Any]) -> Any:
+        """The argument's gradient of its leaves."""
+        return leaves[0] if self.structure is None else tree.unflatten(self.structure, leaves)
 
 
 def _nothing_to_differentiate(trace: ReverseTrace, argument: Any, position: int) -> str:

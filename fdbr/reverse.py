@@ -339,19 +339,24 @@ def ends(awaited: Sequence[Awaited]) -> list[tuple[Node, Any]]:
     return [(one.node, Deferred(_listed, (None, 0, one.count), 0, 1)) for one in awaited]
 
 
-def backward(roots: list[tuple[Node, Any]], until: int = 1) -> dict[int, Any]:
+def backward(
+    roots: list[tuple[Node, Any]], until: int = 1, cotangents: dict[int, Any] | None = None
+) -> dict[int, Any]:
     """Run backward from some nodes with their cotangents.
 
     The entries of ``roots`` are taken out of the list: where the caller keeps no node, each
     entry of the tape is freed as soon as it has been visited.  Nodes from number ``until``
-    up, which are older, count as inputs.
+    up, which are older, count as inputs.  A root may be no operation's: its rule is applied when
+    all entries with lower numbers have been visited, gives `None`, and finds in ``cotangents``, if
+    that is given, what there is by then.
 
     Returns
     -------
     dict
         The cotangents of the inputs reached, by their nodes' numbers.
     """
-    cotangents: dict[int, Any] = {}
+    if cotangents is None:
+        cotangents = {}
     heap: list[Node] = []
     own: set[int] = set()  # the sums made here, which may be added to in place
     edges: Any

@@ -19,7 +19,7 @@ from fdbr.floats import dtype_kind
 from fdbr.messages import describe, integers
 from fdbr.reverse import Awaited, Node, ReverseTrace, ReverseTracer, backward, ends
 
-__all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp", "with_gradient"]
 
 Function = Callable[..., Any]
 P = ParamSpec("P")
@@ -91,7 +91,7 @@ def value_and_grad(
     >>> fdbr.value_and_grad(lambda p: p["a"] ** 2, unused="none")({"a": 3.0, "b": 1.0})
     (9.0, {'a': np.float64(6.0), 'b': None})
     """
-    return _with_gradient(f, argnums, has_aux, unused, "value_and_grad")
+    return with_gradient(f, argnums, has_aux, unused, "value_and_grad")
 
 
 def grad(
@@ -111,12 +111,21 @@ def grad(
     >>> fdbr.grad(fdbr.grad(lambda x: x**3))(2.0)
     np.float64(12.0)
     """
-    return _with_gradient(f, argnums, has_aux, unused, "grad")
+    return with_gradient(f, argnums, has_aux, unused, "grad")
 
 
-def _with_gradient(
-    f: Function, argnums: int | Sequence[int], has_aux: bool, unused: str, name: str
+def with_gradient(
+    f: Function,
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    unused: str,
+    name: str,
+    slopes: Callable[[list[tuple[Node, Any]], list[Inputs]], list[Any]] | None = None,
 ) -> Function:
+    """`value_and_grad`, or `grad`, by its ``name``.
+
+    ``slopes(roots, inputs)`` runs backward and gives the gradients, where that is not as usual.
+    """
     if not callable(f):
         raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
 
@@ -144,11 +153,15 @@ def _with_gradient(
             roots += ends(trace.awaited)
             trace.awaited = None
         del out
-        cotangents = backward(roots)
-        if single:
-            slope = inputs[0].gradient(cotangents, zeros=zeros)
+        if slopes is not None:
+            found = slopes(roots, inputs)
+            slope = found[0] if single else tuple(found)
         else:
-            slope = tuple([one.gradient(cotangents, zeros=zeros) for one in inputs])
+            cotangents = backward(roots)
+            if single:
+                slope = inputs[0].gradient(cotangents, zeros=zeros)
+            else:
+                slope = tuple([one.gradient(cotangents, zeros=zeros) for one in inputs])
         if with_value:
             return ((value, aux), slope) if has_aux else (value, slope)
         return (slope, aux) if has_aux else slope

@@ -31,6 +31,8 @@ from fdbr.distributed.errors import (
     MismatchError,
     RankFailedError,
 )
+from fdbr.distributed.gradients.overlap import value_and_grad
+from fdbr.distributed.gradients.transformation import DoubleBufferingState, average_gradients
 from fdbr.distributed.loop.decisions import agreed, until
 from fdbr.distributed.loop.evaluation import evaluate
 from fdbr.distributed.loop.reports import aggregate
@@ -51,6 +53,7 @@ __all__ = [
     "CollectiveTimeoutError",
     "Communicator",
     "DistributedError",
+    "DoubleBufferingState",
     "MismatchError",
     "RankFailedError",
     "SyncBatchNorm",
@@ -62,6 +65,7 @@ __all__ = [
     "all_reduce",
     "all_reduce_buffers",
     "all_to_all",
+    "average_gradients",
     "barrier",
     "broadcast",
     "broadcast_batches",
@@ -91,6 +95,7 @@ __all__ = [
     "sync_batch_norm",
     "synchronized",
     "until",
+    "value_and_grad",
     "world",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
