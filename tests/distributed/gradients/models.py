@@ -1,5 +1,7 @@
 """Models and data of which every rank has a share."""
 
+import itertools
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -18,7 +20,7 @@ def parameters(sizes, seed, dtype=np.float64):
             "steps": 3,
             "nothing": None,
         }
-        for m, n in zip(sizes[:-1], sizes[1:], strict=True)
+        for m, n in itertools.pairwise(sizes)
     ]
     return {"layers": layers, "unused": np.ones(2, dtype)}
 

@@ -60,8 +60,10 @@ def test_leaves_of_any_dtypes_and_shapes_are_averaged(size, kinds, limit, weight
         wide = np.complex128 if np.dtype(dtype).kind == "c" else np.float64
         mean = np.average([np.asarray(g[i]).astype(wide) for g in grads], 0, weights)
         for one in found:
-            assert one[0] is None and one[-1] is None
-            assert one[i].dtype == dtype and one[i].shape == shape
+            assert one[0] is None
+            assert one[-1] is None
+            assert one[i].dtype == dtype
+            assert one[i].shape == shape
             tolerance = 8 * float(ml_dtypes.finfo(dtype).eps)
             np.testing.assert_allclose(one[i].astype(wide), mean, tolerance, tolerance)
 

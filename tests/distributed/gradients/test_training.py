@@ -47,7 +47,7 @@ def trained(comm, sizes, counts, steps, name, *, seed=0, how="after", jitted=Fal
         optimizer = optim.chain(d.average_gradients(comm, bucket_bytes=128), optimizer)
 
     def step(params, state, x, y):
-        value, grads = gradient(params, x, y)
+        _, grads = gradient(params, x, y)
         updates, state = optimizer.update(grads, state, params, weight=len(x))
         return optim.apply_updates(params, updates), state
 

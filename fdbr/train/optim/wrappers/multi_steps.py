@@ -166,7 +166,8 @@ class _Sum:
 
 def _in_dtype_of(g: Any, total: Any) -> Any:
     dtype = getattr(g, "dtype", None)
-    return total if dtype is None or total.dtype == dtype else lock(ops.astype(total, dtype))
+    same = dtype is None or getattr(total, "dtype", dtype) == dtype  # a number has none
+    return total if same else lock(ops.astype(total, dtype))
 
 
 # --- gradients to skip --------------------------------------------------------------
