@@ -422,3 +422,28 @@ def test_layers_work_on_every_array_module(xp, to_numpy):
         assert_allclose(to_numpy(found), own, rtol=1e-10)
     whole = to_numpy(moved(xp.asarray(np.stack(xs[1::2])))[0])
     assert_allclose(whole, layer(np.stack(xs[1::2]))[0], rtol=1e-10)
+
+
+# --- cells with steps of their own ----------------------------------------------------
+
+
+def test_a_network_of_cells_with_peepholes_goes_through_their_steps():
+    cells = [nn.PeepholeLSTMCell.init(key, 3, 4) for key in random.split(random.key(0), 2)]
+    network = nn.LSTM(tuple(cells), bidirectional=True)
+    x = np.random.default_rng(0).standard_normal((5, 2, 3)).astype("float32")
+    y, (h, c) = network(x)
+    (h0, c0), front = nn.scan(cells[0], None, x)
+    (h1, c1), back = nn.scan(cells[1], None, x, reverse=True)
+    np.testing.assert_array_equal(y, np.concatenate([front, back], axis=-1))
+    np.testing.assert_array_equal(h, np.stack([h0, h1]))
+    np.testing.assert_array_equal(c, np.stack([c0, c1]))
+    with pytest.raises(TypeError, match="PeepholeLSTMCell has steps of its own"):
+        network([x[:, 0], x[:2, 1]])
+
+
+def test_a_network_of_cells_with_a_training_of_their_own_says_how_they_are_trained():
+    network = nn.LSTM((nn.ZoneoutLSTMCell.init(random.key(0), 3, 4),))
+    x = np.zeros((5, 2, 3), "float32")
+    assert network(x)[0].shape == (5, 2, 4)
+    with pytest.raises(TypeError, match="a training of its own"):
+        network.train(x, key=random.key(1))

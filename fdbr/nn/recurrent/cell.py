@@ -73,6 +73,11 @@ class RecurrentCell(Layer):
         return Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether its steps are those of its kind."""
+        return type(self).advance is RecurrentCell.advance
+
+    @property
     def input_size(self) -> int:
         """The length of the last axis of inputs."""
         return self.weight_ih.shape[1]
@@ -147,8 +152,13 @@ class RecurrentCell(Layer):
     def over(self, state: tuple[Any, ...], xs: Any, reverse: bool) -> tuple[Any, tuple[Any, ...]]:
         """The outputs and the last state of all steps, of what fits: in one operation.
 
-        In a jitted function small steps are a loop, which is machine code there.
+        Cells with steps of their own go through them one by one.  In a jitted function small steps
+        are a loop, which is machine code there.
         """
+        if not self.is_plain:
+            given = state if len(state) > 1 else state[0]
+            end, outs = scan_rows(self.advance, given, self.project(xs), reverse=reverse)
+            return outs, end if isinstance(end, tuple) else (end,)
         length, *batch, _ = xs.shape
         sizes = (math.prod(batch),) * length
         if capturing.get() is not None and sizes[0] * math.prod(self.weight_hh.shape) < _SMALL:

@@ -8,7 +8,7 @@ from fdbr import ops, random
 from fdbr.backend import array_module, lock
 from fdbr.messages import describe, integer
 from fdbr.nn.layer import Layer
-from fdbr.nn.recurrent.cell import Initializer, promoted
+from fdbr.nn.recurrent.cell import Initializer, RecurrentCell, promoted
 from fdbr.nn.recurrent.cells import GRUCell, LSTMCell, RNNCell
 from fdbr.ops.networks.recurrent.n_step import check_rate, check_states, n_step
 from fdbr.tree import frozen, static
@@ -112,6 +112,8 @@ class _Recurrent(Layer):
         ------
         ValueError
             If a sequence is empty, or there is none, or the shapes do not fit.
+        TypeError
+            If a cell with steps of its own is to take a list.
         """
         return self._run(x, state, 0.0, None)
 
@@ -133,8 +135,16 @@ class _Recurrent(Layer):
         Raises
         ------
         TypeError
-            If a key is needed, and there is none.
+            If a key is needed, and there is none; if a cell has a training of its own.
         """
+        for cell in self.cells:
+            if type(cell).train is not RecurrentCell.train:
+                raise TypeError(
+                    placed(
+                        f"{self._name}: a {type(cell).__name__} has a training of its own; give "
+                        "it to nn.scan with train=True"
+                    )
+                )
         rate = self.dropout if self.num_layers > 1 else 0.0
         if rate and key is None:
             raise TypeError(
@@ -145,6 +155,15 @@ class _Recurrent(Layer):
     def _run(self, x: Any, state: Any, rate: float, key: Any) -> Any:
         parts = None if state is None else state if isinstance(state, tuple | list) else (state,)
         if isinstance(x, list | tuple):
+            for cell in self.cells:
+                if not cell.is_plain:
+                    raise TypeError(
+                        placed(
+                            f"{self._name}: a {type(cell).__name__} has steps of its own, and "
+                            "takes no sequences of different lengths; give an array, or each "
+                            "sequence to nn.scan"
+                        )
+                    )
             layers, kind = [cell.weights for cell in self.cells], self.cells[0].kind
             out, ends = n_step(self._name, kind, layers, self._directions, x, parts, rate, key)
         else:

@@ -88,7 +88,7 @@ def scan(
     if isinstance(cell, RecurrentCell) and hasattr(xs, "shape"):
         xs = cell.checked(xs)
         state = cell.fitting(state, xs.shape[1:], xs)
-        if type(cell).advance is RecurrentCell.advance and not checkpoint:
+        if cell.is_plain and not checkpoint:
             parts = state if isinstance(state, tuple) else (state,)
             outs, ends = cell.over(parts, xs, bool(reverse))
             return (ends if len(ends) > 1 else ends[0]), outs
