@@ -11,6 +11,7 @@ import attrs
 import numpy
 
 from benchmarks import chart, input, libraries, loop, measuring, optimizers, report, workloads
+from benchmarks.distributed import command as distributed
 from benchmarks.layers import command as layers
 from benchmarks.libraries import PEERS
 from benchmarks.measuring import Plan, Result
@@ -39,6 +40,9 @@ def main(arguments: list[str] | None = None) -> None:
         return
     if arguments[:1] == ["optimizers"]:
         optimizers.main(arguments[1:])
+        return
+    if arguments[:1] == ["distributed"]:
+        distributed.main(arguments[1:])
         return
     if arguments[:1] == ["research"]:
         research.main(arguments[1:], _environment_of_research)

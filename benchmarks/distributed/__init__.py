@@ -1,0 +1,1 @@
+"""What many ranks cost, beside MPI alone: ``python -m benchmarks distributed``."""
