@@ -5,6 +5,7 @@ import functools
 import inspect
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import MethodType
@@ -27,7 +28,7 @@ from fdbr.compiler.pullback import Differentiated, Form
 from fdbr.compiler.report import Report, report_of
 from fdbr.compiler.specializations import EARLY, Specialization
 from fdbr.compiler.tiers import Code
-from fdbr.core import Tracer, follows_runs
+from fdbr.core import Tracer, follows_runs, running
 from fdbr.effects import log_of_meetings, rewind, without_effects
 from fdbr.reverse import entries
 
@@ -191,8 +192,8 @@ class Jitted(Generic[P, R]):
         result = stub(call.args, call.kwargs)
         if type(result) is GuardFailure:
             return result
-        if trace.stub is None and trace.code.is_best(entry.budget.eager) and not trace.meets:
-            trace.stub = stub
+        if trace.stub is None and trace.code.is_best(entry.budget.eager):
+            trace.stub = self._remembering(stub) if trace.meets else stub
         if trace.stub is not None:
             self._last = trace.stub, entry, trace
         entry.replayed(trace, time.perf_counter() - call.start)
@@ -203,10 +204,9 @@ class Jitted(Generic[P, R]):
         moving, budget = entry.chosen(call.leaves), entry.budget
         outs, trace, why = entry.replay(moving, self._cache.bound)
         if trace is not None:
-            if trace.stub is None and trace.code.is_best(budget.eager) and not trace.meets:
-                trace.stub = call_stub_of(
-                    trace, call.args, call.kwargs, self._ordered, self._donation
-                )
+            if trace.stub is None and trace.code.is_best(budget.eager):
+                stub = call_stub_of(trace, call.args, call.kwargs, self._ordered, self._donation)
+                trace.stub = self._remembering(stub) if trace.meets else stub
             if trace.stub is not None:
                 self._last = trace.stub, entry, trace
             result = tree.unflatten(trace.form, published(outs, moving))
@@ -230,6 +230,26 @@ class Jitted(Generic[P, R]):
         else:
             entry.captured(time.perf_counter() - start)
         return result
+
+    def _remembering(self, stub: CallStub) -> CallStub:
+        """A call stub for what other processes do, too: what does not fit does not meet them again.
+
+        Where it is for traces around it to know of that, it does not fit.
+        """
+        alive = weakref.ref(self)  # which refers to the stub
+
+        def remembering(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            jitted = alive()
+            if running.get() or jitted is None:
+                return NO_FIT
+            with log_of_meetings():
+                result = stub(args, kwargs)
+                if type(result) is GuardFailure:
+                    rewind()
+                    return jitted._called(args, kwargs)
+                return result
+
+        return remembering
 
     def _as_it_is(self, entry: Specialization, call: _Call) -> Any:
         """Run the function itself, and note how long it took.

@@ -1,6 +1,7 @@
 """Arrays in few flat buffers, one for each dtype, and back."""
 
 import importlib
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -94,7 +95,7 @@ class Packing:
         return arrays
 
     def _size(self, i: int) -> int:
-        count = int(np.prod(self.kinds[i][0], dtype=np.int64))
+        count = math.prod(self.kinds[i][0])
         return count // self.rows if self.rows else count
 
     def _flat(self, i: int) -> tuple[int, ...]:

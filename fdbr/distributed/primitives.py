@@ -138,7 +138,7 @@ def _met(call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds) -> 
         outs = exchange(call, comm, arrays)
         return None if outs is None else list(map(_published, outs))
 
-    kinds = None if arrays is None else tuple((a.shape, str(a.dtype)) for a in arrays)
+    kinds = None if arrays is None else tuple([(a.shape, a.dtype) for a in arrays])
     outs: list[Any] | None = effects.met(_Key(call, id(comm), kinds), meet)
     return outs
 

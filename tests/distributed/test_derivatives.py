@@ -1,13 +1,13 @@
 """Derivatives through collectives: the objective is the sum of all ranks' losses."""
 
 import numpy as np
+from alone import DIVIDING, NAMES, apart, together
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fdbr
 from fdbr import distributed as d
 from fdbr import ops
-from tests.distributed.alone import DIVIDING, NAMES, apart, together
 
 FEW = settings(max_examples=25, deadline=None)
 
