@@ -24,6 +24,7 @@ MODULES = (
     "fdbr.tree",
     "fdbr.train",
     "fdbr.train.optim",
+    "fdbr.distributed",
     "fdbr.testing",
     "fdbr.debug",
     "fdbr.backend",

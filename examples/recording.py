@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
-from fdbr import train
+from fdbr import distributed, train
 
 __all__ = ["command_line", "digits", "image_grid", "record", "run_command"]
 
@@ -34,13 +34,17 @@ def run_command(
     text: str,
     arguments: list[str] | None,
 ) -> None:
-    """Run what a command line says, and print the number that it gives; errors are one line."""
+    """Run what a command line says, and print the number that it gives; errors are one line.
+
+    Of several ranks, the first one prints.
+    """
     options = command.parse_args(arguments)
     try:
         value = run(options)
     except (OSError, ValueError) as error:
         command.error(str(error))
-    print(text.format(value))
+    if distributed.world().rank == 0:
+        print(text.format(value))
 
 
 def record(
@@ -57,20 +61,27 @@ def record(
 
     With ``resume`` there are snapshots, too: a run goes on from those of an earlier one if it is
     true, and begins anew if it is false.  The result is the last state.
+
+    Started by an MPI launcher, metrics are means over the examples of all ranks, and one rank
+    writes; alone, a rank is all of them.
     """
+    comm = distributed.world()
     log, snapshots = out / "log.jsonl", out / "snapshots"
-    stages = [train.average(), train.log(log), train.progress()]
-    stages.append(train.plot(out / "curves.png", x="epoch"))
+    writing = [train.log(log), train.progress(), train.plot(out / "curves.png", x="epoch")]
+    stages = [
+        distributed.aggregate(comm, train.every(epochs=1)),
+        distributed.on_root(comm, *writing),
+    ]
     if test_metrics is not None:
         stages.insert(1, train.evaluate(test_metrics))
     if resume is not None:
-        stages.append(train.snapshot(snapshots, keep=2))
-    last = train.resume(snapshots, like=state) if resume else None
-    if last is None:  # nothing is left of an earlier run
+        stages.append(distributed.snapshot(snapshots, comm, keep=2))
+    last = distributed.resume(snapshots, like=state, comm=comm) if resume else None
+    if last is not None:
+        state = last.state
+    elif comm.rank == 0:  # nothing is left of an earlier run
         log.unlink(missing_ok=True)
         shutil.rmtree(snapshots, ignore_errors=True)
-    else:
-        state = last.state
     for report in train.pipe(train.fit(step, state, batches, epochs=epochs, resume=last), *stages):
         state = report.state
     return state

@@ -269,6 +269,7 @@ def test_ranks_at_hand_are_measured():
     assert all(other == (samples, step) for other in others)
     assert [(one.ranks, one.size) for one in samples] == [(2, 16), (2, 4096), (3, 16), (3, 4096)]
     assert all(one.seconds > 0 for one in samples)
+    assert step.overlap > 0
     assert step.ranks == 3
     assert step.parameters == 4 * (8 * 8 + 8)
     assert fit_link(samples).link.latency >= 0

@@ -100,8 +100,9 @@ def _measure(chosen: Any) -> None:
     fitted = fit_link(samples, chosen.algorithm)
     print(_table(samples, fitted))
     print(f"\na step of {step.parameters / 1e6:.1f} million parameters, in milliseconds:")
-    for name in ("compute", "after"):
+    for name in ("compute", "after", "overlap"):
         print(f"  {name:8} {getattr(step, name) * 1e3:8.2f}")
+    print(f"  overlap hides {step.hidden:.0%} of what the all-reduce adds")
     print("\nif all links were like this one, and every rank had a core as now:")
     print(f"{'ranks':>6}{'step ms':>10}{'efficiency':>12}")
     lines = []

@@ -57,12 +57,19 @@ def _seconds(call: Callable[[], Any], comm: Any, rounds: int) -> float:
 
 @attrs.frozen
 class Measured:
-    """Seconds of a step: what is computed, and with an all-reduce after it."""
+    """Seconds of a step: what is computed, with an all-reduce after it, and with overlap."""
 
     ranks: int
     parameters: int
     compute: float
     after: float
+    overlap: float
+
+    @property
+    def hidden(self) -> float:
+        """Which part of the time for communication overlap hides."""
+        exposed = self.after - self.compute
+        return (self.after - self.overlap) / exposed if exposed > 0 else 0.0
 
 
 def steps(comm: Any, width: int = 1024, batch: int = 128, rounds: int = 7) -> Measured:
@@ -77,6 +84,7 @@ def steps(comm: Any, width: int = 1024, batch: int = 128, rounds: int = 7) -> Me
         return ops.mean(x * x)
 
     gradient = fdbr.value_and_grad(loss)
+    overlapped = distributed.value_and_grad(loss, comm)
 
     def after() -> Any:
         return distributed.all_reduce(gradient(layers, x), comm, "mean")
@@ -84,6 +92,7 @@ def steps(comm: Any, width: int = 1024, batch: int = 128, rounds: int = 7) -> Me
     calls = {
         "compute": lambda: gradient(layers, x),
         "after": after,
+        "overlap": lambda: overlapped(layers, x),
     }
     taken = {name: _seconds(call, comm, rounds) for name, call in calls.items()}
     return Measured(comm.size, fdbr.tree.size(layers), **taken)

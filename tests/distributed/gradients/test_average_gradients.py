@@ -233,3 +233,19 @@ def test_double_buffering_in_a_jitted_step_gives_the_same():
     mixed = d.run_in_threads(lambda comm: f(comm, comm.rank == 1), 2)
     for found in (eager[1], *mixed):
         assert_close(found, eager[0], 1e-9)
+
+
+def test_weights_go_through_a_step_that_gives_the_same_bits_always():
+    def f(comm):
+        optimizer = optim.chain(d.average_gradients(comm), optim.sgd(0.5))
+
+        @fdbr.jit(reproducible=True)
+        def step(w, x):
+            grads = fdbr.grad(lambda w: ops.mean(w * x))(w)
+            updates, _ = optimizer.update(grads, optimizer.init(w), w, weight=len(x))
+            return optim.apply_updates(w, updates)
+
+        x = [np.array([1.0]), np.array([2.0, 3.0])][comm.rank]
+        return [step(np.array(1.0), x).item() for _ in range(2)]
+
+    np.testing.assert_allclose(d.run_in_threads(f, 2), np.zeros((2, 2)), atol=1e-12)
