@@ -48,6 +48,14 @@ from fdbr.distributed.objects import (
     scatter_object,
     send_object,
 )
+from fdbr.distributed.parallel.sharding import shard, unshard
+from fdbr.distributed.parallel.shards import from_shards, to_shards
+from fdbr.distributed.parallel.tensor import (
+    TensorAttention,
+    TensorEmbed,
+    TensorLinear,
+    tensor_softmax_cross_entropy,
+)
 
 __all__ = [
     "CollectiveTimeoutError",
@@ -57,6 +65,9 @@ __all__ = [
     "MismatchError",
     "RankFailedError",
     "SyncBatchNorm",
+    "TensorAttention",
+    "TensorEmbed",
+    "TensorLinear",
     "after",
     "aggregate",
     "agreed",
@@ -74,6 +85,7 @@ __all__ = [
     "empty_dataset",
     "evaluate",
     "fold_in_rank",
+    "from_shards",
     "gather",
     "gather_object",
     "on_root",
@@ -90,10 +102,14 @@ __all__ = [
     "send_object",
     "send_receive",
     "serial",
+    "shard",
     "share",
     "snapshot",
     "sync_batch_norm",
     "synchronized",
+    "tensor_softmax_cross_entropy",
+    "to_shards",
+    "unshard",
     "until",
     "value_and_grad",
     "world",

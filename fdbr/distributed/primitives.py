@@ -36,6 +36,7 @@ Leaves = Sequence[Any]
 
 _FROM_ROOT = frozenset({"broadcast", "scatter"})
 _TO_ROOT = frozenset({"reduce", "gather"})
+_OF_SHARDS = frozenset({"from_shards", "maximum_of_shards"})
 
 
 class RecordedError(RuntimeError):
@@ -134,8 +135,13 @@ def _met(call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds) -> 
     if not effects.effects_are_had():
         return _pretended(call, comm, arrays, like)
 
+    if call.name == "to_shards":
+        assert arrays is not None
+        return [_published(array) for array in arrays]
+    asked = attrs.evolve(call, name="all_reduce") if call.name in _OF_SHARDS else call
+
     def meet() -> list[Any] | None:
-        outs = exchange(call, comm, arrays)
+        outs = exchange(asked, comm, arrays)
         return None if outs is None else list(map(_published, outs))
 
     kinds = None if arrays is None else tuple([(a.shape, a.dtype) for a in arrays])
@@ -212,6 +218,7 @@ _primitives = {
     for name in (
         *("all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "gather", "receive"),
         *("reduce", "reduce_scatter", "scatter", "send"),
+        *("to_shards", "from_shards", "maximum_of_shards"),
     )
 }
 
@@ -313,6 +320,8 @@ def _reversed(
 ) -> list[Any] | None:
     """Reverse mode: the transpose, when the backward pass comes by."""
     values, own = taken_off(top, leaves or ())
+    if call.name == "maximum_of_shards" or (call.name.endswith("_shards") and not any(own)):
+        return _applied(call, comm, values, like, below)  # which is so on all ranks, or on none
     known = known_result(top)
     if known is None:
         outs = _applied(call, comm, None if leaves is None else values, like, below)
@@ -356,6 +365,8 @@ def _forwarded(
     values, own = taken_off(top, leaves or ())
     outs = _applied(call, comm, None if leaves is None else values, like, below)
     places = _inexact(values if leaves is not None else outs)
+    if call.name == "maximum_of_shards" or (call.name.endswith("_shards") and not any(own)):
+        return outs
     if not places:
         return outs
     tangents = None
@@ -466,6 +477,14 @@ def _send(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
     return _begun(_as(call, "receive", source=call.to, to=-1), comm, zeros)
 
 
+def _to_shards(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
+    return _begun(_as(call, "from_shards", op="sum"), comm, cts)
+
+
+def _from_shards(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
+    return _begun(_as(call, "to_shards"), comm, cts)
+
+
 def _receive(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
     return _begun(_as(call, "send", to=call.source, source=-1), comm, cts)
 
@@ -475,12 +494,14 @@ _TRANSPOSES: dict[str, Callable[..., Any]] = {
     "all_reduce": _all_reduce,
     "all_to_all": _all_to_all,
     "broadcast": _broadcast,
+    "from_shards": _from_shards,
     "gather": _gather,
     "receive": _receive,
     "reduce": _reduce,
     "reduce_scatter": _reduce_scatter,
     "scatter": _scatter,
     "send": _send,
+    "to_shards": _to_shards,
 }
 
 

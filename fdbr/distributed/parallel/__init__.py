@@ -1,0 +1,1 @@
+"""One model on several ranks: its layers divided, or one after the other, or its state in parts."""
