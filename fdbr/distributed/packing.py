@@ -119,9 +119,10 @@ def is_compressed(dtype: Any, wire: str) -> bool:
 def to_wire(buffer: Any, wire: str) -> Any:
     """Floating numbers, rounded to the nearest: in `float16`, or the bits of `bfloat16`."""
     xp = array_module(buffer)
-    if wire == "float16":
-        return buffer.astype(xp.float16)
-    bits = buffer.astype(xp.float32).view(xp.uint32)
+    with np.errstate(over="ignore"):  # what is too large is infinite on the other side
+        if wire == "float16":
+            return buffer.astype(xp.float16)
+        bits = buffer.astype(xp.float32).view(xp.uint32)
     rounded = (bits + (((bits >> 16) & 1) + 0x7FFF)) >> 16
     nan = (bits & 0x7FFFFFFF) > 0x7F800000
     return xp.where(nan, (bits >> 16) | 0x40, rounded).astype(xp.uint16)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import copy_of, lock
+from fdbr.backend import array_module, copy_of, lock
 from fdbr.calls import taken_off
 from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.core import Primitive, Trace, running
@@ -64,7 +64,7 @@ def begin_bucket(around: Around, number: Any, leaves: Sequence[Any]) -> Any:
 
 def wait_for(around: Around, number: Any, leaves: Sequence[Any]) -> Sequence[Any]:
     """The averages of a bucket of leaves like these."""
-    kinds = tuple((tuple(np.shape(leaf)), np.dtype(leaf.dtype)) for leaf in leaves)
+    kinds = tuple((*_kind(leaf), array_module(leaf)) for leaf in leaves)
     return _noted(around, _WAIT, (number,), {"kinds": kinds})
 
 
@@ -115,7 +115,7 @@ def _bucket(number: Any, *arrays: Any) -> Sequence[Any]:
     note_meeting()
     if not effects_are_had():
         return (np.int64(0),)
-    kinds = [(np.shape(array), str(array.dtype)) for array in arrays]
+    kinds = [(shape, str(dtype)) for shape, dtype in map(_kind, arrays)]
     return (met(f"an average of {kinds}", lambda: _kept(_held[int(number)].begin(arrays))),)
 
 
@@ -123,10 +123,18 @@ def _wait(number: Any, *, kinds: Any) -> Sequence[Any]:
     before_effect()
     note_meeting()
     if not effects_are_had():
-        made = [np.zeros(shape, dtype) for shape, dtype in kinds]
+        made = [xp.zeros(shape, dtype) for shape, dtype, xp in kinds]
         return [lock(array) if array.shape else array[()] for array in made]
-    found: Sequence[Any] = met(f"the wait for {kinds}", lambda: _taken(number).result())
+    said = [(shape, str(dtype)) for shape, dtype, _ in kinds]
+    found: Sequence[Any] = met(f"the wait for {said}", lambda: _taken(number).result())
     return found
+
+
+def _kind(leaf: Any) -> tuple[tuple[int, ...], Any]:
+    """Shape and dtype of an array, or of a number."""
+    if hasattr(leaf, "dtype"):
+        return tuple(leaf.shape), np.dtype(leaf.dtype)
+    return (), np.result_type(leaf)
 
 
 def _value(do: Callable[..., Sequence[Any]]) -> Callable[..., tuple[Any, ...]]:
