@@ -55,7 +55,9 @@ class SyncBatchNorm(nn.BatchNorm):
     comm: Communicator = static(kw_only=True, repr=False)
 
     @classmethod
-    def init(cls, key: Any, num_features: int, *, comm: Communicator, **options: Any) -> Self:
+    def init(  # type: ignore[override]
+        cls, key: Any, num_features: int, *, comm: Communicator, **options: Any
+    ) -> Self:
         """A layer with weight 1, bias 0, and running statistics 0 and 1.
 
         Parameters
@@ -73,7 +75,8 @@ class SyncBatchNorm(nn.BatchNorm):
             As of `fdbr.nn.BatchNorm.init`.
         """
         comm = communicator_of("SyncBatchNorm.init", comm)
-        return _synced(nn.BatchNorm.init(key, num_features, **options), comm, cls)
+        made: Self = _synced(nn.BatchNorm.init(key, num_features, **options), comm, cls)
+        return made
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
         """The array normalised by the statistics of all ranks, and the layer that averaged them in.
@@ -184,7 +187,7 @@ def _mapped(other: Callable[[Any], Any], model: Any) -> Any:
     )
 
 
-_FIELDS = tuple(field.name for field in attrs.fields(nn.BatchNorm))
+_FIELDS = tuple(field.name for field in attrs.fields(nn.BatchNorm))  # type: ignore[arg-type]
 
 
 def _synced(layer: Any, comm: Communicator, cls: Any) -> Any:

@@ -133,6 +133,9 @@ def run(comm, folder, kind, jitted, iterations, fails=0):
             (folder / "iteration").write_text(f"{report.iteration}")
         if report.iteration == begun + fails and comm.rank == comm.size - 1:
             raise RuntimeError("a rank that fails")
+    if found.iteration < iterations:  # Ctrl-C
+        print(f"stopped after iteration {found.iteration}")
+        return
     train.save(folder / f"state-{comm.rank}", found.state)
     text = json.dumps([found.iteration, dict(found.metrics), repr(found.position)], default=float)
     (folder / f"report-{comm.rank}").write_text(text)

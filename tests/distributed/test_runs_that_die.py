@@ -109,6 +109,8 @@ def ways_to_die(jitted, in_ci):
     wishes: list = [
         (signal.SIGKILL, dice.randrange(RANKS), dice.uniform(0, 0.3), where) for where in places
     ]
+    if THOROUGH or jitted:
+        wishes.append((signal.SIGINT, RANKS - 1, 0.02, "any"))
     if THOROUGH:
         wishes.insert(7, (signal.SIGSTOP, RANKS - 1, 0.05, "any"))
         wishes.insert(14, (signal.SIGSTOP, 0, 0.05, "collective"))
@@ -142,9 +144,14 @@ def test_a_run_whose_ranks_die_again_and_again_ends_as_one_that_never_stopped(
         else:
             places.append(place)
         slowest = max(slowest, seconds)
-        assert ended.returncode != 0
         now = complete(parts, kind)
         assert now >= last
+        if isinstance(wish, tuple) and wish[0] == signal.SIGINT:
+            assert ended.returncode == 0, ended.stderr
+            said = [line for line in ended.stdout.splitlines() if line.startswith("stopped")]
+            assert said == [f"stopped after iteration {now}"] * RANKS
+        else:
+            assert ended.returncode != 0
         last = now
     inside, writing = (sum(column) for column in zip(*places, strict=True))
     print(
