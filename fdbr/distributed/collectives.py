@@ -56,6 +56,13 @@ def all_reduce(x: Any, comm: Communicator, op: str = "sum", *, wire: str | None 
     CollectiveTimeoutError
         If some do not come within ``comm.timeout``.
 
+    Notes
+    -----
+    What is differentiated is the sum of all ranks' losses, so the cotangents of a sum are added up
+    over ranks as well; those of an extreme value go in equal shares to the ranks that have it.
+    Each collective that is called where derivatives are taken is called once more on the way back,
+    transposed, on all ranks: also where nothing depends on it.
+
     >>> from fdbr import distributed
     >>> import numpy as np
     >>> def f(comm):

@@ -432,13 +432,17 @@ def _transposed(
     return _TRANSPOSES[call.name](call, comm, cts, kinds)
 
 
+_BACK = ", on the way back"
+
+
 def _as(call: Call, name: str, **changes: Any) -> Call:
     """The transpose's call."""
-    return attrs.evolve(call, name=name, **{"op": "", **changes})
+    where = call.where.removesuffix(_BACK) + _BACK
+    return attrs.evolve(call, name=name, where=where, **{"op": "", **changes})
 
 
 def _all_reduce(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
-    return _begun(call, comm, cts)
+    return _begun(_as(call, "all_reduce", op=call.op), comm, cts)
 
 
 def _reduce(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
@@ -469,7 +473,7 @@ def _reduce_scatter(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any
 
 
 def _all_to_all(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
-    return _begun(call, comm, cts)
+    return _begun(_as(call, "all_to_all"), comm, cts)
 
 
 def _send(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:

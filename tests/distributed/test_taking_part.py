@@ -5,6 +5,7 @@ import weakref
 import ml_dtypes
 import numpy as np
 import pytest
+import shadow
 
 import fdbr
 from fdbr import distributed as d
@@ -275,3 +276,25 @@ def test_ranks_that_call_different_collectives_on_the_way_back_are_told_where():
 
     with pytest.raises(d.MismatchError, match=r"test_taking_part\.py"):
         ranks(f)
+
+    def back(comm):
+        _, pullback = fdbr.vjp(lambda x: d.all_gather(x, comm), np.ones(2))
+        return pullback(np.ones((2, 2))) if comm.rank else d.all_reduce(np.ones(2), comm)
+
+    with pytest.raises(d.MismatchError, match=r"reduce_scatter.*py:\d+, on the way back"):
+        ranks(back)
+
+
+def test_arrays_of_another_module_keep_it():
+    def f(comm):
+        x = shadow.asarray(np.arange(2.0) + comm.rank)
+
+        def loss(x):
+            return ops.sum(d.all_gather(x, comm) ** 2 * d.all_reduce(x, comm, "max"))
+
+        return fdbr.grad(loss)(x), fdbr.jit(fdbr.grad(loss))(x), fdbr.vmap(fdbr.grad(loss))(x[None])
+
+    for found in ranks(f, 1):
+        for one in found:
+            assert type(one) is type(shadow.asarray(0.0))
+            np.testing.assert_allclose(shadow.to_numpy(one).reshape(2), [0.0, 3.0])
