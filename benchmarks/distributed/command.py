@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.distributed import reductions
+from benchmarks.distributed import gpus, reductions
 
 __all__ = ["PARTS", "main"]
 
@@ -23,7 +23,16 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1, help="of each rank")
     parser.add_argument("--quick", action="store_true", help="few sizes and rounds, for a test")
+    parser.add_argument(
+        "--backend",
+        choices=["mpi", "nccl"],
+        default="mpi",
+        help="nccl: all GPUs of this machine, beside NCCL alone; skipped where there are none",
+    )
     options = parser.parse_args(arguments)
+    if options.backend == "nccl":
+        gpus.main(["--quick"] * options.quick)
+        return
     for part in options.parts:
         if part not in PARTS:
             parser.error(f"no part {part!r}; choose of {', '.join(PARTS)}")
