@@ -132,6 +132,16 @@ def test_collated_batches_have_empty_shares_too():
     assert [len(rank[-1]) for rank in shares(ragged, 2)] == [1, 0]
 
 
+def test_shares_lie_where_the_data_does(xp):
+    data = {"x": xp.arange(7), "y": xp.ones((7, 2))}
+    for source in (train.Batches(data, 3, random.key(0)), [data]):
+        for rank in shares(source, 2):
+            for batch in rank:
+                assert all(type(leaf) is type(data["x"]) for leaf in batch.values())
+    first, second = shares([data], 2)
+    assert [part[0]["x"].tolist() for part in (first, second)] == [[0, 1, 2, 3], [4, 5, 6]]
+
+
 def test_shares_of_arrays_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"a batch of 3 examples there is no part .*\[2\]"):
         shares([{"x": np.arange(3), "y": np.arange(2)}], 2)

@@ -183,6 +183,26 @@ def test_states_that_cannot_be_divided_anew_are_refused_on_all_ranks(
     d.run_in_threads(read, 2)
 
 
+@pytest.mark.parametrize("shards", [None, True])
+def test_states_go_back_to_where_those_of_like_lie(tmp_path, xp, shards):
+    def write(comm):
+        state = {"w": xp.arange(3.0), "n": xp.asarray(2), "none": None, "text": "a"}
+        report = train.Report(1, 0, {}, state, train.Position(0, 1), 0.1)
+        list(d.snapshot(tmp_path, comm, shards=shards)(iter([report])))
+
+    def read(comm):
+        like = {"w": xp.zeros(3), "n": xp.asarray(0), "none": None, "text": ""}
+        return d.resume(tmp_path, like, comm).state
+
+    d.run_in_threads(write, 2)
+    for size in (1, 2, 3):
+        for state in d.run_in_threads(read, size):
+            assert type(state["w"]) is type(xp.zeros(3))
+            assert state["w"].tolist() == [0.0, 1.0, 2.0]
+            assert (int(state["n"]), state["none"], state["text"]) == (2, None, "a")
+            assert type(xp) is not type(np) or not state["w"].flags.writeable
+
+
 def test_a_snapshot_in_parts_says_how_to_read_it(tmp_path):
     ranks(tmp_path, 2, 3, make=owned, step=own_step)
     with pytest.raises(ValueError, match=r"the files of 2 ranks; read it with fdbr\.distributed"):
