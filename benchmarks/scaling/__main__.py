@@ -143,7 +143,7 @@ def _parsed(arguments: list[str] | None) -> Any:
         made.add_argument("--algorithm", choices=ALGORITHMS, help="default: the best")
         made.add_argument("--picture", type=Path, metavar="FILE", help="draw it")
         if name == "measure":
-            made.add_argument("--rounds", type=int, default=7, help="of which the median counts")
+            made.add_argument("--rounds", type=int, default=7, help="of which the least counts")
             continue
         made.add_argument("--bucket", type=float, default=BUCKET, help="bytes, at least")
         if name == "simulate":

@@ -105,7 +105,7 @@ _PRIMITIVE = Primitive(
     "nonzero",
     "linear",
     _nonzero,
-    [stated_rule(lambda ct: ct, ["total"], 0)],
+    [stated_rule(lambda ct: ct, ("total",), 0)],
     lambda values, tangents, out, params: tangents[0],
     _batch,
     registered=False,
