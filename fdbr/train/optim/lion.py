@@ -220,7 +220,7 @@ def scale_by_rprop(
     def update(g: Any, own: Any, p: Any, t: Any) -> Any:
         step_size, previous = own
         agree = g * previous
-        grown = step_size * ops.where(agree > 0, eta_plus, eta_minus)
+        grown = ops.where(agree > 0, step_size * eta_plus, step_size * eta_minus)
         bounded = ops.clip(grown, min_step_size, max_step_size)
         step_size = ops.where(agree == 0, step_size, bounded)
         change = ops.where(agree < 0, 0.0, step_size * ops.sign(g))
