@@ -23,7 +23,7 @@ from benchmarks.timing import interleaved
 NAMES = (
     "sgd sgd+momentum adam adamw nadam amsgrad adabelief lion rmsprop adagrad adadelta adamax "
     "radam yogi adan nadamw adamaxw sign_sgd rprop adabound amsbound msvag smorms3 asgd "
-    "optimistic_gradient_descent schedule_free_sgd schedule_free_adamw lookahead lamb lars fromage "
+    "optimistic_gradient_descent schedule_free_sgd schedule_free_adamw lamb lars fromage "
     "novograd sm3 adafactor"
 ).split()
 AGAIN = {
@@ -86,10 +86,7 @@ def _step(name: str, size: int) -> tuple[Callable[[], None], int]:
 
     base, _, extra = name.partition("+")
     options = {"momentum": 0.9} if extra else {}
-    if base == "lookahead":
-        optimizer = optim.lookahead(optim.sgd(1e-3, 0.9), 5, 0.5)
-    else:
-        optimizer = getattr(optim, base)(1e-3, **options)
+    optimizer = getattr(optim, base)(1e-3, **options)
     keys = fdbr.random.split(fdbr.random.key(0), 2)
     shape = (size // 1000, 1000)
     params = {"w": fdbr.random.normal(keys[0], shape, "float32")}

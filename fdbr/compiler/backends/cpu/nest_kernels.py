@@ -406,9 +406,8 @@ class _Stage:
             sign = ">" if how == "max" else "<"
             self.start += begin
             old = f"{part}[{at}]"
-            self.inside.append(
-                f"{old} = select(({text} {sign} {old}) | ({text} != {text}), {text}, {old})"
-            )
+            other = f"select({text} != {text}, {text}, {old})"  # NaN stays
+            self.inside.append(f"{old} = select({text} {sign} {old}, {text}, {other})")
             return
         self.inside.append(f"{part}[{at}] += {text}")
         if writer.columns <= _BLOCK:
