@@ -8,11 +8,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.distributed import gpus, reductions
+from benchmarks.distributed import gpus, reductions, steps, timeline
 
 __all__ = ["PARTS", "main"]
 
-PARTS: dict[str, Callable[[list[str]], None]] = {"all_reduce": reductions.main}
+PARTS: dict[str, Callable[[list[str]], None]] = {
+    "all_reduce": reductions.main,
+    "steps": steps.main,
+    "timeline": timeline.main,
+}
 """What runs on each rank, by its name on the command line; given the arguments behind it."""
 
 
@@ -29,6 +33,7 @@ def main(arguments: list[str]) -> None:
         default="mpi",
         help="nccl: all GPUs of this machine, beside NCCL alone; skipped where there are none",
     )
+    parser.add_argument("--timeline", metavar="FILE", help="draw overlapped steps into this file")
     options = parser.parse_args(arguments)
     if options.backend == "nccl":
         gpus.main(["--quick"] * options.quick)
@@ -39,9 +44,12 @@ def main(arguments: list[str]) -> None:
     threads = str(options.threads)
     names = ("FDBR_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, threads)}
-    for part in options.parts or PARTS:
+    every = ["timeline"] if options.timeline else [part for part in PARTS if part != "timeline"]
+    for part in options.parts or every:
         command = [_launcher(), "-n", str(options.ranks), sys.executable]
-        command += ["-m", "benchmarks.distributed", part, *(["--quick"] * options.quick)]
+        command += ["-m", "benchmarks.distributed", part]
+        command += [options.timeline or "result/timeline.png"] * (part == "timeline")
+        command += ["--quick"] * options.quick
         subprocess.run(command, check=True, env=environment)
 
 

@@ -17,7 +17,7 @@ __all__ = ["Averaging", "averaged"]
 
 @attrs.frozen
 class Averaging:
-    """How gradients are averaged.
+    """The way in which gradients are averaged.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ import attrs
 
 from fdbr.distributed.communicator import Communicator
 
-__all__ = ["Background", "Pending", "observing"]
+__all__ = ["Background", "Pending", "observing", "seen"]
 
 Span = tuple[str, float, float]
 _observer: ContextVar[Callable[[Span], None] | None] = ContextVar("observer", default=None)
@@ -27,6 +27,13 @@ def observing(seen: Callable[[Span], None]) -> Any:
         yield
     finally:
         _observer.reset(token)
+
+
+def seen(name: str, began: float) -> None:
+    """Tell who observes of what has just ended."""
+    observer = _observer.get()
+    if observer is not None:
+        observer((name, began, time.perf_counter()))
 
 
 class Pending:
@@ -57,7 +64,10 @@ class Pending:
 
     def result(self) -> Any:
         """The result, when it is there; or the error that it has raised."""
-        self._done.wait()
+        if not self._done.is_set():
+            began = time.perf_counter()
+            self._done.wait()
+            seen("wait", began)
         if self._error is not None:
             raise self._error
         return self._value

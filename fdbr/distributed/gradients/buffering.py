@@ -44,8 +44,9 @@ class Average:
         return f"Average({'on its way' if self._arriving is not None else repr(self._tree)})"
 
 
+_node: Any = Average
 optree.register_pytree_node(
-    Average,
+    _node,
     lambda average: ((average.tree,), None, ("tree",)),
     lambda _, children: Average(next(iter(children))),
     namespace=NAMESPACE,
