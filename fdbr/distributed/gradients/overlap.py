@@ -56,7 +56,8 @@ def value_and_grad(
         As there.
     weight
         How many examples this rank has, or a function of the arguments that gives it, by which
-        the average becomes that of all examples; `None` for equal shares.
+        the average becomes that of all examples; `None` for equal shares. `average_gradients` says
+        what to do instead where ``f`` itself has collectives in it.
     wire, bucket_bytes
         As in `average_gradients`.
 

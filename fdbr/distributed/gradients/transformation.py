@@ -49,6 +49,11 @@ def average_gradients(
     ``weight``. Without it all ranks count the same. A rank without examples says ``weight=0``, and
     what its gradient is does not matter then, NaN included.
 
+    Where the loss itself has collectives in it (`SyncBatchNorm`), a rank's gradient is a part of
+    that of all ranks' losses together, and to weigh it does not weigh their losses. If shares
+    differ in size then, let the loss of each rank be the sum over its examples, times the number
+    of ranks, divided by the number of all examples; and leave ``weight`` out.
+
     Gradients travel in buckets, the last leaves first, and are added in an order that depends on
     nothing but their shapes and the number of ranks: a run has the same bits when it is repeated.
 
