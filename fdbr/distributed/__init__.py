@@ -48,6 +48,10 @@ from fdbr.distributed.objects import (
     scatter_object,
     send_object,
 )
+from fdbr.distributed.parallel.optimizers import sharded
+from fdbr.distributed.parallel.parameters import Shard, gather_params, shard_params
+from fdbr.distributed.parallel.pipelines import pipeline
+from fdbr.distributed.parallel.schedules import Schedule, Timeline, schedule
 from fdbr.distributed.parallel.sharding import shard, unshard
 from fdbr.distributed.parallel.shards import from_shards, to_shards
 from fdbr.distributed.parallel.tensor import (
@@ -64,10 +68,13 @@ __all__ = [
     "DoubleBufferingState",
     "MismatchError",
     "RankFailedError",
+    "Schedule",
+    "Shard",
     "SyncBatchNorm",
     "TensorAttention",
     "TensorEmbed",
     "TensorLinear",
+    "Timeline",
     "after",
     "aggregate",
     "agreed",
@@ -88,7 +95,9 @@ __all__ = [
     "from_shards",
     "gather",
     "gather_object",
+    "gather_params",
     "on_root",
+    "pipeline",
     "receive",
     "receive_object",
     "reduce",
@@ -98,11 +107,14 @@ __all__ = [
     "scatter",
     "scatter_dataset",
     "scatter_object",
+    "schedule",
     "send",
     "send_object",
     "send_receive",
     "serial",
     "shard",
+    "shard_params",
+    "sharded",
     "share",
     "snapshot",
     "sync_batch_norm",

@@ -460,7 +460,7 @@ def _gather(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
 
 
 def _all_gather(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:
-    return _without_row(_begun(_as(call, "reduce_scatter", op="sum"), comm, cts))
+    return _without_row(_begun(_as(call, "reduce_scatter", op=call.op or "sum"), comm, cts))
 
 
 def _scatter(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:

@@ -4,13 +4,16 @@ The right-hand sides of optimizers make temporaries; these functions write the n
 them.  Traced values, which have no memory to write to, take the ordinary operators.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from fdbr import ops
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
 
-__all__ = ["averaged", "divided", "norm", "plus", "square"]
+__all__ = ["averaged", "divided", "in_parts", "norm", "of_all_parts", "plus", "square"]
 
 
 def _has_room(fresh: Any, other: Any) -> bool:
@@ -52,4 +55,23 @@ def averaged(mean: Any, new: Any, decay: Any) -> Any:
 
 def norm(x: Any) -> Any:
     """The root of the sum of squares of all elements."""
-    return ops.sqrt(ops.sum(square(x)))
+    return of_all_parts(ops.sqrt(ops.sum(square(x))))
+
+
+@contextmanager
+def in_parts(add: Callable[[Any], Any]) -> Iterator[None]:
+    """Within it arrays are parts of others, and ``add`` gives the sum of a number of all."""
+    token = _adding.set(add)
+    try:
+        yield
+    finally:
+        _adding.reset(token)
+
+
+def of_all_parts(length: Any) -> Any:
+    """The norm of the whole, of the norm of a part."""
+    add = _adding.get()
+    return length if add is None else ops.sqrt(add(length * length))
+
+
+_adding: ContextVar[Callable[[Any], Any] | None] = ContextVar("adding", default=None)

@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.messages import describe
 from fdbr.ops.dtypes import in_single
+from fdbr.train.optim.arithmetic import of_all_parts
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.leafwise import leafwise
 from fdbr.train.optim.numbers import check_positive
@@ -118,7 +119,7 @@ def global_norm(updates: Any) -> Any:
     >>> float(optim.global_norm({"w": 3.0, "b": 4.0, "steps": None}))
     5.0
     """
-    return tree.norm(tree.map(_widened, updates))
+    return of_all_parts(tree.norm(tree.map(_widened, updates)))
 
 
 def _widened(leaf: Any) -> Any:
@@ -206,7 +207,7 @@ def clip_by_block_norm(max_norm: float) -> Optimizer:
 
 def block_norm(x: Any) -> Any:
     """The Euclidean norm of an array, or of a number."""
-    return ops.linalg.vector_norm(ops.reshape(ops.asarray(x), (-1,)))
+    return of_all_parts(ops.linalg.vector_norm(ops.reshape(ops.asarray(x), (-1,))))
 
 
 def clip_by_block_rms(threshold: float) -> Optimizer:
