@@ -48,6 +48,7 @@ from fdbr.distributed.objects import (
     scatter_object,
     send_object,
 )
+from fdbr.distributed.parallel.chains import MultiNodeSequential
 from fdbr.distributed.parallel.optimizers import sharded
 from fdbr.distributed.parallel.parameters import Shard, gather_params, shard_params
 from fdbr.distributed.parallel.pipelines import pipeline
@@ -67,6 +68,7 @@ __all__ = [
     "DistributedError",
     "DoubleBufferingState",
     "MismatchError",
+    "MultiNodeSequential",
     "RankFailedError",
     "Schedule",
     "Shard",

@@ -9,6 +9,7 @@ from fdbr.distributed.arguments import communicator_of
 from fdbr.distributed.collectives import broadcast, receive, send
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.objects import receive_object, send_object
+from fdbr.distributed.parallel.forms import form_of, zeros_of
 from fdbr.distributed.parallel.schedules import FORWARD, Schedule, schedule
 from fdbr.distributed.parallel.shards import bounds
 from fdbr.messages import integer
@@ -183,20 +184,10 @@ def _part(batch: Any, cut: tuple[int, int]) -> Any:
 
 
 def _sent(out: Any, comm: Communicator, to: int) -> None:
-    form = tree.map(lambda leaf: (tuple(leaf.shape), str(leaf.dtype)), out)
-    send_object(form, comm, to, _FORM_TAG)
+    send_object(form_of(out), comm, to, _FORM_TAG)
     send(out, comm, to, _FORWARD_TAG)
 
 
 def _received(comm: Communicator, source: int) -> Any:
-    form = receive_object(comm, source, _FORM_TAG)
-    like = _zeros(form)
+    like = zeros_of(receive_object(comm, source, _FORM_TAG))
     return receive(like, comm, source, _FORWARD_TAG)
-
-
-def _zeros(form: Any) -> Any:
-    if type(form) is tuple and len(form) == 2 and isinstance(form[1], str):
-        return ops.zeros(form[0], dtype=form[1])
-    if type(form) is dict:
-        return {name: _zeros(value) for name, value in form.items()}
-    return type(form)(_zeros(value) for value in form)
