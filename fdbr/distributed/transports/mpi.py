@@ -39,11 +39,12 @@ _INLINE = 1 << 14
 _RATE = 50e6
 """Bytes a second, below which data on their way count as stalled."""
 
-_PATIENCE = ((0.002, 1e-3), (0.05, 1e-4))
-"""Seconds in which a rank that waits for others does not sleep, and how long it then does at once;
-the same for data on their way, which move only while both ends ask."""
+_PATIENCE = ((5e-4, 0.002, 1e-3), (0.02, 0.05, 1e-4))
+"""Seconds in which a rank that waits for others only asks, and in which it gives way before it
+sleeps, and how long it then does at once; the same for data on their way, which move only while
+both ends ask."""
 
-_CROWDED = ((2e-5, 1e-3), (2e-5, 5e-5))
+_CROWDED = ((0.0, 2e-5, 1e-3), (0.0, 2e-5, 5e-5))
 """The same where ranks share cores: who does not sleep keeps others from what all wait for."""
 
 _PROBES = 2
@@ -139,8 +140,7 @@ class MPITransport:
             self._look(what, time.monotonic() - began, peers)
 
         seconds = self._timeout + size / _RATE
-        brief, longest_nap = self._patience[moving]
-        if not wait(ready, look, seconds, brief, longest_nap):
+        if not wait(ready, look, seconds, *self._patience[moving]):
             self._give_up(str(what), time.monotonic() - began, peers)
 
     def _look(self, what: str | Record, waited: float, peers: tuple[int, ...]) -> None:

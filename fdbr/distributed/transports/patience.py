@@ -8,7 +8,7 @@ from collections.abc import Callable
 __all__ = ["cores", "wait"]
 
 _EAGER = 8
-"""Questions in a row, before others get the core in between."""
+"""Questions in a row, before anything else."""
 
 _NAP, _LONGEST_NAP = 2e-5, 1e-3
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
@@ -25,6 +25,7 @@ def wait(
     ready: Callable[[], bool],
     look: Callable[[], None],
     seconds: float,
+    eager: float = 0.0,
     brief: float = 0.002,
     longest_nap: float = _LONGEST_NAP,
 ) -> bool:
@@ -38,9 +39,11 @@ def wait(
         Called now and then, once the wait is not brief; it may raise what ends the wait.
     seconds
         How long.
+    eager
+        Seconds in which this rank does nothing but ask, where it has a core to itself.
     brief
-        Seconds in which the core is only left to others that want it; then this rank sleeps
-        between its questions.
+        Seconds in which the core is left to others that want it; then this rank sleeps between its
+        questions.
     longest_nap
         Seconds; sleeps grow to that.
     """
@@ -50,6 +53,10 @@ def wait(
     began = time.monotonic()
     # A thread beside the main one leaves Python to that: giving way keeps the interpreter's lock.
     if threading.current_thread() is threading.main_thread():
+        while time.monotonic() - began < eager:
+            for _ in range(16):
+                if ready():
+                    return True
         while time.monotonic() - began < brief:
             for _ in range(16):
                 _give_way()
