@@ -7,10 +7,13 @@ import numpy as np
 
 from fdbr.messages import describe
 
-__all__ = ["BUCKET_BYTES", "bucket_bytes_of", "buckets", "buckets_of"]
+__all__ = ["BUCKET_BYTES", "EARLY_BYTES", "bucket_bytes_of", "buckets", "buckets_of"]
 
-BUCKET_BYTES = 1 << 22
-"""As many bytes as stay in the caches while they are packed, combined and scaled."""
+BUCKET_BYTES = 1 << 24
+"""So many that what ranks agree about before each bucket costs little beside it."""
+
+EARLY_BYTES = 1 << 22
+"""The same while backward still runs: of those buckets the last one has to be waited for."""
 
 
 def buckets(leaves: Sequence[Any], limit: int) -> list[list[int]]:

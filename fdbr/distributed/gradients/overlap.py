@@ -12,7 +12,7 @@ from fdbr.distributed.arguments import communicator_of, wire_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.gradients.averaging import Averaging, averaged
 from fdbr.distributed.gradients.background import Background
-from fdbr.distributed.gradients.buckets import BUCKET_BYTES, bucket_bytes_of, buckets_of
+from fdbr.distributed.gradients.buckets import EARLY_BYTES, bucket_bytes_of, buckets_of
 from fdbr.distributed.gradients.early import complete
 from fdbr.distributed.gradients.steps import begin_bucket, begin_round, programs_around, wait_for
 from fdbr.distributed.gradients.weights import weight_of
@@ -34,7 +34,7 @@ def value_and_grad(
     *,
     weight: Any = None,
     wire: str | None = None,
-    bucket_bytes: int = BUCKET_BYTES,
+    bucket_bytes: int = EARLY_BYTES,
 ) -> Callable[..., tuple[Any, Any]]:
     """A function that gives the value of ``f``, and its gradient averaged over the ranks.
 
