@@ -44,11 +44,19 @@ class Average:
         return f"Average({'on its way' if self._arriving is not None else repr(self._tree)})"
 
 
+def _apart(average: Any) -> Any:
+    return (average.tree,), None, ("tree",)
+
+
+def _again(_: Any, children: Any) -> Any:
+    return Average(next(iter(children)))
+
+
 _node: Any = Average
 optree.register_pytree_node(
     _node,
-    lambda average: ((average.tree,), None, ("tree",)),
-    lambda _, children: Average(next(iter(children))),
+    _apart,
+    _again,
     namespace=NAMESPACE,
 )
 

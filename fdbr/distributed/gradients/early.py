@@ -28,7 +28,7 @@ def complete(
     """
     oldest = _first_uses([node for node, _ in roots])
     newest = min((node[0] for node, _ in roots), default=0) - 1
-    made = []
+    made: list[tuple[Node, Any]] = []
     last = newest
     for i, numbers in enumerate(inputs):
         last = max([last, *(oldest.get(number, newest) for number in numbers)])

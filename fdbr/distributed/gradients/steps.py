@@ -153,7 +153,11 @@ def _own(value: Any) -> Any:
     return copy_of(value) if getattr(value, "shape", ()) else value
 
 
-_DONE = {"begin_averages": _round, "begin_average": _bucket, "wait_for_average": _wait}
+_DONE: dict[str, Callable[..., Sequence[Any]]] = {
+    "begin_averages": _round,
+    "begin_average": _bucket,
+    "wait_for_average": _wait,
+}
 _ROUND, _BUCKET, _WAIT = (
     Primitive(
         name, "effect", _value(do), None, None, None, effect=True, meeting=True, registered=False
