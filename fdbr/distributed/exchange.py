@@ -175,6 +175,8 @@ def _all_reduced_in_pieces(
 ) -> list[Any]:
     """The reduced buffers, filled and scaled piece by piece, while that is in the caches."""
     op = "sum" if call.op == "mean" else call.op
+    size = transport.size  # a power of two divides exactly, and so before as well as after
+    factor = 1.0 / size if call.op == "mean" and size & (size - 1) == 0 else 1.0
     buffers = packing.empty()
     for group, buffer in enumerate(buffers):
         if _by_pieces(transport, buffer, call):
@@ -184,10 +186,11 @@ def _all_reduced_in_pieces(
         raw = buffer.view("uint8") if dtype_kind(buffer.dtype) == "b" else buffer
         count = transport.piece // buffer.itemsize
         for start in range(0, buffer.size, count):
-            packing.fill(buffer, arrays, group, start, start + count)
+            packing.fill(buffer, arrays, group, start, start + count, factor)
             piece = raw[start : start + count]
             transport.all_reduce(piece, op)
-            _scaled(piece, call, transport.size)
+            if factor == 1.0:
+                _scaled(piece, call, transport.size)
     return buffers
 
 

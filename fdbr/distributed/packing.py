@@ -56,15 +56,22 @@ class Packing:
         group: int,
         start: int = 0,
         stop: int = sys.maxsize,
+        factor: float = 1.0,
     ) -> None:
-        """Put the arrays of one group into its flat buffer, or what lies in a part of it."""
+        """Put the arrays of one group into its flat buffer, or what lies in a part of it.
+
+        They are multiplied by a factor on the way.
+        """
         begin = 0
         for i in list(self.groups.values())[group]:
             end = begin + self._size(i)
             if begin < stop and start < end:
                 first, last = max(start, begin), min(stop, end)
-                flat = arrays[i].reshape(-1)
-                buffer[first:last] = flat[first - begin : last - begin]
+                part = arrays[i].reshape(-1)[first - begin : last - begin]
+                if factor == 1.0:
+                    buffer[first:last] = part
+                else:
+                    self.xp.multiply(part, factor, out=buffer[first:last])
             begin = end
 
     def empty(self) -> list[Any]:

@@ -75,7 +75,7 @@ class MPITransport:
     """
 
     name = "mpi"
-    piece = 1 << 22
+    piece = 1 << 20
 
     def __init__(self, comm: Any, timeout: float, notices: Notices, channel: str) -> None:
         mpi = notices.mpi
