@@ -17,8 +17,10 @@ SHORT = {
     "resnet50_distributed": (
         ["--epochs", "1", "--width", "4", "--side", "32", "--batch-size", "8", "--workers", "1"]
     ),
+    "pipeline": ["--epochs", "2", "--width", "20"],
+    "tensor_transformer": ["--epochs", "1", "--width", "16", "--layers", "1", "--batch-size", "80"],
 }
-LEFT = {"dcgan_distributed": "sampled.png"}
+LEFT = {"dcgan_distributed": "sampled.png", "pipeline": "schedule.png"}
 DRIVER = f"""
 import runpy
 import sys
@@ -57,6 +59,7 @@ def test_one_rank_prints(runs):
     results = [line for line in runs[1].splitlines() if not line.startswith("epoch ")]
     assert [line.rsplit(" ", 1)[0] for line in results] == [
         "test accuracy", "test accuracy", "the generator's loss", "test accuracy",
+        "test accuracy", "test loss",
     ]  # fmt: skip
 
 

@@ -27,7 +27,9 @@ OWN = ("learning_rate_range", "mnist", "sentences", "sweep")  # which have tests
 DISTRIBUTED = (
     "dcgan_distributed",
     "mnist_distributed",
+    "pipeline",
     "resnet50_distributed",
+    "tensor_transformer",
     "tree_lstm_distributed",
 )  # which have theirs in tests/distributed
 LEFT = {
