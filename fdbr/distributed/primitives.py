@@ -137,7 +137,7 @@ def _met(call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds) -> 
 
     if call.name == "to_shards":
         assert arrays is not None
-        return [_published(array) for array in arrays]
+        return [array if array.shape else array[()] for array in arrays]
     asked = attrs.evolve(call, name="all_reduce") if call.name in _OF_SHARDS else call
 
     def meet() -> list[Any] | None:
@@ -209,6 +209,8 @@ def _run(
     if running.get():
         raise RecordedError(f"fdbr.distributed.{call.name}: it is to be recorded")
     effects.note_meeting()
+    if call.name == "to_shards":  # a program may use the memory of what it gave for something else
+        leaves = tuple(array_module(leaf).array(leaf) for leaf in leaves)
     outs = _met(call, comm, leaves if gives else None, like)
     return tuple(outs) if outs else None
 

@@ -87,7 +87,8 @@ class MultiNodeSequential(nn.Layer):
             has two outputs. Nothing has been sent then.
         """
         comm = communicator_of("MultiNodeSequential.init", comm)
-        wires, error = (), None
+        wires: tuple[_Wire, ...] = ()
+        error: Exception | None = None
         try:
             wires = tuple(_wire(i, entry, comm) for i, entry in enumerate(components))
             if sum(not wire.targets for wire in wires) > 1:

@@ -122,7 +122,7 @@ def gather_params(sharded: Any, comm: Communicator, op: str = "mean") -> Any:
 
 def shards(sharded: Any) -> tuple[list[Any], Any]:
     """The leaves of a tree, each `Shard` as one."""
-    return optree.tree_flatten(sharded, is_leaf=_is_shard, namespace=NAMESPACE)  # type: ignore[return-value]
+    return optree.tree_flatten(sharded, is_leaf=_is_shard, namespace=NAMESPACE)
 
 
 def _is_shard(x: Any) -> bool:

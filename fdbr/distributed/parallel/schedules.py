@@ -100,7 +100,8 @@ class Schedule:
                     needs = [need for need in needs if 0 <= need[2] < size]
                     if any(need not in ends for need in needs):
                         break
-                    start = max([done[rank][-1][3] if done[rank] else 0.0, *map(ends.get, needs)])  # type: ignore[arg-type,type-var]
+                    ready = done[rank][-1][3] if done[rank] else 0.0
+                    start = max([ready, *(ends[need] for need in needs)])
                     end = start + (forward if kind == FORWARD else backward)
                     ends[kind, number, rank] = end
                     done[rank].append((kind, number, start, end))

@@ -104,12 +104,12 @@ def unshard(model: Any) -> Any:
         return model if same else type(model)(parts)
     if type(model) is dict:
         return {name: unshard(part) for name, part in model.items()}
-    if attrs.has(type(model)) and isinstance(model, nn.Layer):
+    if isinstance(model, nn.Layer) and attrs.has(type(model)):
         new = {}
-        for field in attrs.fields(type(model)):
-            value = getattr(model, field.name)
+        for name in attrs.fields_dict(type(model)):  # type: ignore[arg-type]
+            value = getattr(model, name)
             made = unshard(value)
             if made is not value:
-                new[field.name] = made
+                new[name] = made
         return tree.replace(model, **new) if new else model
     return model

@@ -393,7 +393,7 @@ class TensorAttention(nn.Layer):
         return out, self
 
     def _attended(self, inputs: Any, mask: Any, causal: bool, key: Any) -> Any:
-        mask_shape = getattr(mask, "shape", ())
+        mask_shape: tuple[int, ...] = getattr(mask, "shape", ())
         if len(mask_shape) > 2 and mask_shape[-3] != 1:
             raise ValueError(
                 placed(

@@ -106,6 +106,26 @@ def test_the_program_of_a_divided_model_does_the_same():
         close(slopes, grads)
 
 
+def test_a_program_may_use_the_memory_again_of_what_it_handed_to_the_parts(caplog):
+    x = np.asarray(random.normal(KEY, (64, 96), "float32"))
+
+    def f(comm):
+        def chained(x):
+            for scale in (1.5, 0.5, 2.0):
+                x = x * scale + 1.0
+                x = ops.tanh(d.from_shards(d.to_shards(x, comm) @ x.T @ x / 1e4, comm)) + x.T.T
+            return ops.sum(x * x)
+
+        step = fdbr.jit(fdbr.grad(chained))
+        for _ in range(4):
+            found = step(x)
+        return found, fdbr.grad(chained)(x)
+
+    for found, wanted in d.run_in_threads(f, 2):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    assert not caplog.records  # as there would be of a replay that failed
+
+
 @settings(max_examples=15)
 @given(size=st.integers(1, 4), whole=st.booleans(), bias=st.booleans(), width=st.integers(4, 7))
 def test_a_linear_layer_by_columns_or_rows_is_the_layer(size, whole, bias, width):
