@@ -106,24 +106,20 @@ def test_the_program_of_a_divided_model_does_the_same():
         close(slopes, grads)
 
 
-def test_a_program_may_use_the_memory_again_of_what_it_handed_to_the_parts(caplog):
-    x = np.asarray(random.normal(KEY, (64, 96), "float32"))
-
+def test_what_a_program_hands_to_the_parts_is_memory_of_its_own():
     def f(comm):
-        def chained(x):
-            for scale in (1.5, 0.5, 2.0):
-                x = x * scale + 1.0
-                x = ops.tanh(d.from_shards(d.to_shards(x, comm) @ x.T @ x / 1e4, comm)) + x.T.T
-            return ops.sum(x * x)
+        @fdbr.jit
+        def both(x):
+            h = ops.sin(x)
+            return h, d.to_shards(h, comm)
 
-        step = fdbr.jit(fdbr.grad(chained))
-        for _ in range(4):
-            found = step(x)
-        return found, fdbr.grad(chained)(x)
+        for _ in range(3):
+            before, handed = both(np.arange(1000.0))
+        return before, handed
 
-    for found, wanted in d.run_in_threads(f, 2):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
-    assert not caplog.records  # as there would be of a replay that failed
+    for before, handed in d.run_in_threads(f, 2):
+        np.testing.assert_array_equal(before, handed)
+        assert not np.shares_memory(before, handed)  # which a program uses again for other steps
 
 
 @settings(max_examples=15)
