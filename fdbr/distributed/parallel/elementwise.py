@@ -1,4 +1,4 @@
-"""Whether an optimizer can work on parts of arrays, found by trying."""
+"""Optimizers that can work on parts of arrays, found by trying."""
 
 from typing import Any
 

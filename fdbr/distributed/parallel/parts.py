@@ -15,7 +15,7 @@ __all__ = ["all_of", "length_of", "own_part", "padded", "reduced", "whole_of"]
 
 
 def length_of(count: int, size: int) -> int:
-    """How long each rank's part is, of so many elements; the last ones are padded."""
+    """The length of each rank's part, of so many elements; the last ones are padded."""
     return -(-count // size)
 
 

@@ -14,7 +14,7 @@ Task = tuple[str, int]
 
 @attrs.frozen
 class Timeline:
-    """When each rank does what, if each task takes as long as it is said to.
+    """The times of what each rank does, if each task takes as long as it is said to.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Timeline:
 
 @attrs.frozen
 class Schedule:
-    """What each rank of a pipeline does, in its order.
+    """The tasks of each rank of a pipeline, in its order.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Schedule:
         return "\n".join(lines)
 
     def live(self, rank: int) -> int:
-        """For how many micro-batches a rank keeps activations at once, at most."""
+        """The number of micro-batches for which a rank keeps activations, at most."""
         now = most = 0
         for kind, _ in self.ranks[rank]:
             now += 1 if kind == FORWARD else -1
@@ -69,7 +69,7 @@ class Schedule:
         return most
 
     def timeline(self, forward: float = 1.0, backward: float = 2.0) -> Timeline:
-        """When each rank does what; messages take no time.
+        """The times of all tasks; messages take no time.
 
         Parameters
         ----------

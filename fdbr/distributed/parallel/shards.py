@@ -101,7 +101,7 @@ def _moved(name: str, op: str, x: Any, comm: Communicator) -> Any:
 
 
 def bounds(count: int, rank: int, size: int) -> tuple[int, int]:
-    """Where a rank's part of so many begins and ends; parts differ by one at most."""
+    """The places where a rank's part of so many begins and ends; parts differ by one at most."""
     part, more = divmod(count, size)
     first = rank * part + min(rank, more)
     return first, first + part + (rank < more)
