@@ -3,13 +3,19 @@
 from typing import Any
 
 from fdbr.kernels.expressions import Node
-from fdbr.kernels.folds import PANEL, Folding
+from fdbr.kernels.folds import PANEL, Folding, Pairs, Work
 
 __all__ = ["Across"]
 
+_BLOCK = 8  # rows that are added up before what rounding loses is looked at
+
 
 class Across(Folding):
-    """Results side by side, by loops from row to row: a panel of them at a time."""
+    """Results side by side, by loops from row to row: a panel of them at a time.
+
+    The last panel of a row, which may not be whole, has loops of its own with masks: without mask
+    registers these take long.
+    """
 
     def _begin(self) -> None:
         self.do("%count = bitcast i64 %middle to i64")
@@ -18,12 +24,20 @@ class Across(Folding):
         self.do("%p = sub i64 %r, %before")
         self.do(f"%column = mul i64 %p, {PANEL * self.lanes}")
         self.do("%line = mul i64 %o, %inner")
-        self.columns, self.masks = [], []
-        for v in range(PANEL):
-            column = self.add(f"add i64 %column, {v * self.lanes}")
-            self.columns.append(column)
-            self.masks.append(self._mask(column, "%inner"))
-        self.places: list[dict[Node, str]] = [{} for _ in range(PANEL)]
+        self.columns = [self.add(f"add i64 %column, {v * self.lanes}") for v in range(PANEL)]
+
+    def _passes(self) -> None:
+        self.do(f"%whole = sub i64 %inner, {PANEL * self.lanes}")
+        self.do("%is.whole = icmp sle i64 %column, %whole")
+        self.do("br i1 %is.whole, label %w.begin, label %m.begin")
+        for self.which in "wm":
+            self.lines.append(f"{self.which}.begin:")
+            masked = self.which == "m"
+            self.masks = [self._mask(c, "%inner") if masked else "" for c in self.columns]
+            self.places: list[dict[Node, str]] = [{} for _ in range(PANEL)]
+            super()._passes()
+            self.do("br label %finished")
+        self.lines.append("finished:")
 
     def _nowhere(self) -> Any:
         return self.now
@@ -35,22 +49,75 @@ class Across(Folding):
 
     def _level(self, name: str, level: int) -> None:
         work = self._work(level)
-        reductions = work.reductions
         if not work.wanted:
             return
+        name = f"{self.which}.{name}"
         self.do(f"br label %{name}.before")
         self.lines.append(f"{name}.before:")
         self.do(f"%{name}.first = mul i64 %line, %middle")
+        start = self._beginning(work.reductions)
+        if any(self._loses(node) for node in work.reductions):
+            totals = self._blocks(name, work, start)
+        else:
+            totals = self._rows(name, work, [start] * PANEL, f"{name}.before", ("0", "%middle"))
+        for v in range(PANEL):
+            self.places[v] |= {n: totals[v][k][0] for k, n in enumerate(work.reductions)}
+
+    def _blocks(self, name: str, work: Work, start: Pairs) -> list[Pairs]:
+        """A loop over blocks of rows, whose sums are added up with what rounding loses."""
+        block, before = f"{name}.block", f"{name}.before"
+        self.do(f"br label %{block}")
+        self.lines.append(f"{block}:")
+        self.do(f"%{block}.i = phi i64 [0, %{before}], [%{block}.stop, %{name}.after]")
+        totals = [
+            self._phi(
+                work.reductions,
+                f"{block}.m{v}",
+                (start, before),
+                (self._pairs(work.reductions, f"{block}.n{v}"), f"{name}.after"),
+            )
+            for v in range(PANEL)
+        ]
+        self.do(f"%{block}.end = add i64 %{block}.i, {_BLOCK}")
+        self.do(f"%{block}.short = icmp slt i64 %{block}.end, %middle")
+        self.do(f"%{block}.stop = select i1 %{block}.short, i64 %{block}.end, i64 %middle")
+        begins = [
+            [
+                start[k] if self._loses(node) else totals[v][k]
+                for k, node in enumerate(work.reductions)
+            ]
+            for v in range(PANEL)
+        ]
+        self.exact, exact = False, self.exact
+        found = self._rows(name, work, begins, block, (f"%{block}.i", f"%{block}.stop"))
+        self.exact = exact
+        for v in range(PANEL):
+            gathered = [
+                self._gathered(node, totals[v][k], found[v][k][0])
+                if self._loses(node)
+                else found[v][k]
+                for k, node in enumerate(work.reductions)
+            ]
+            totals[v] = self._named(work.reductions, f"{block}.n{v}", gathered)
+        self.do(f"%{block}.more = icmp slt i64 %{block}.stop, %middle")
+        self.do(f"br i1 %{block}.more, label %{block}, label %{block}.after")
+        self.lines.append(f"{block}.after:")
+        return totals
+
+    def _rows(
+        self, name: str, work: Work, begins: list[Pairs], before: str, ends: tuple[str, str]
+    ) -> list[Pairs]:
+        """A loop over rows, and the totals after it, in the block ``after``."""
+        reductions = work.reductions
         self.do(f"br label %{name}")
         self.lines.append(f"{name}:")
         self.row = f"%{name}.i"
-        self.do(f"{self.row} = phi i64 [0, %{name}.before], [%{name}.j, %{name}]")
-        start = self._beginning(reductions)
+        self.do(f"{self.row} = phi i64 [{ends[0]}, %{before}], [%{name}.j, %{name}]")
         totals = [
             self._phi(
                 reductions,
                 f"{name}.m{v}",
-                (start, f"{name}.before"),
+                (begins[v], before),
                 (self._pairs(reductions, f"{name}.n{v}"), name),
             )
             for v in range(PANEL)
@@ -68,11 +135,10 @@ class Across(Folding):
             for i, out in work.stored:
                 self._store(i, self.found[out], v, self.masks[v])
         self.do(f"%{name}.j = add i64 {self.row}, 1")
-        self.do(f"%{name}.more = icmp slt i64 %{name}.j, %middle")
+        self.do(f"%{name}.more = icmp slt i64 %{name}.j, {ends[1]}")
         self.do(f"br i1 %{name}.more, label %{name}, label %{name}.after")
         self.lines.append(f"{name}.after:")
-        for v in range(PANEL):
-            self.places[v] |= {n: totals[v][k][0] for k, n in enumerate(reductions)}
+        return totals
 
     def _finish(self) -> None:
         for v in range(PANEL):

@@ -1,13 +1,10 @@
 """Loops that reduce along what lies side by side in memory."""
 
 from fdbr.kernels.expressions import Node, every
-from fdbr.kernels.folds import PANEL, Folding, Work
+from fdbr.kernels.folds import PANEL, Folding, Pairs, Work
 from fdbr.kernels.writer import memory_of
 
 __all__ = ["Along"]
-
-Totals = list[tuple[str, str]]
-"""For each reduction its total so far, and what rounding has lost, if that is carried along."""
 
 _LONG = 40  # operations of a loop, from which on it takes fewer vectors at once
 
@@ -65,8 +62,8 @@ class Along(Folding):
             self.found[node] = self._folded(node, done[k][0])
 
     def _whole_vectors(
-        self, name: str, work: Work, begins: list[Totals], outside: dict[Node, str]
-    ) -> Totals:
+        self, name: str, work: Work, begins: list[Pairs], outside: dict[Node, str]
+    ) -> Pairs:
         """A loop over whole vectors, several at once, and then their totals together.
 
         It begins with a total for each of the several; and ends in the block ``between``, where
@@ -109,7 +106,7 @@ class Along(Folding):
             joined = [self._added(node, joined[k], part[k]) for k, node in enumerate(reductions)]
         return self._named(reductions, f"{name}.g", joined)
 
-    def _rest(self, name: str, work: Work, between: Totals) -> Totals:
+    def _rest(self, name: str, work: Work, between: Pairs) -> Pairs:
         """A loop over the vectors that are left, of which the last may not be whole."""
         reductions = work.reductions
         self.do(f"%{name}.left = icmp slt i64 %{name}.k, %here")
@@ -130,7 +127,7 @@ class Along(Folding):
         self.do(f"br i1 %{name}.again, label %{name}.rest, label %{name}.done")
         return ended
 
-    def _gathering(self, work: Work, index: str, mask: str, totals: Totals) -> Totals:
+    def _gathering(self, work: Work, index: str, mask: str, totals: Pairs) -> Pairs:
         """The totals with one vector added: it is computed, and stored where it is an output."""
         self._computed(work, index, mask)
         gathered = []

@@ -19,7 +19,10 @@ import numpy as np
 from fdbr.kernels.expressions import Node, every
 from fdbr.kernels.writer import Writer
 
-__all__ = ["PANEL", "Fold", "Folding", "Work"]
+__all__ = ["PANEL", "Fold", "Folding", "Pairs", "Work"]
+
+Pairs = list[tuple[str, str]]
+"""For each reduction its total so far, and what rounding has lost, if that is carried along."""
 
 PANEL = 4  # vectors of a panel
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -np.inf, "min": np.inf}
@@ -188,12 +191,16 @@ class Folding(Writer):
         self._pointers(("outer", "middle", "inner", "total"))
         with self.rows():
             self._begin()
-            for level in self.levels:
-                self._settled(level)
-                self._level(f"c{level}", level)
-            self._settled(len(self.levels))
-            self._finish()
+            self._passes()
         return self.whole()
+
+    def _passes(self) -> None:
+        """The loops of all levels, and what follows from them."""
+        for level in self.levels:
+            self._settled(level)
+            self._level(f"c{level}", level)
+        self._settled(len(self.levels))
+        self._finish()
 
     def _begin(self) -> None:
         raise NotImplementedError

@@ -168,6 +168,25 @@ def test_sums_of_long_rows_lose_no_digits(columns):
         np.testing.assert_allclose(one, other, rtol=2e-7)
 
 
+@pytest.mark.parametrize("shape", [(4097, 64), (5003, 130), (2, 1030, 19)])
+def test_sums_of_long_columns_lose_no_digits_in_panels_that_are_whole_or_not(shape):
+    x = np.random.default_rng(0).uniform(0, 1, shape).astype("float32")
+    x[..., -1, 7] = np.inf
+    axis = x.ndim - 2
+    kept = {"axis": (1,), "keepdims": True}
+    found = kernels.reduced(
+        "columns",
+        lambda x, y: (x * y, x.sum(**kept), (x * y).sum(**kept), x.max(**kept)),
+        (axis,),
+        (x, 2 * x),
+    )
+    wide = x.astype(float)
+    product, kept = wide * 2 * wide, {"axis": axis, "keepdims": True}
+    desired = product, wide.sum(**kept), product.sum(**kept), x.max(**kept)
+    for one, other in zip(found, desired, strict=True):
+        np.testing.assert_allclose(one, other, rtol=3e-7)
+
+
 def test_sums_do_not_depend_on_the_number_of_threads(monkeypatch):
     x = np.random.default_rng(0).normal(size=(501, 777)).astype("float32")
 
