@@ -71,7 +71,7 @@ FURTHER = [
         (64, 200),
         lambda nn, key: nn.LSTMCell.init(key, 200, 200),
         lambda nn: nn.LSTMCell(200, 200),
-        call=lambda layer, x: layer(layer.initial_state(len(x)), x)[0],
+        call=lambda layer, x: layer(layer.initial_state((len(x),)), x)[1],
         their_call=lambda layer, x: layer(x)[0],
     ),
     Row(
@@ -79,7 +79,7 @@ FURTHER = [
         (64, 200),
         lambda nn, key: nn.GRUCell.init(key, 200, 200),
         lambda nn: nn.GRUCell(200, 200),
-        call=lambda layer, x: layer(layer.initial_state(len(x)), x)[0],
+        call=lambda layer, x: layer(layer.initial_state((len(x),)), x)[1],
         their_call=lambda layer, x: layer(x),
     ),
     both("max_pool1d", SOUND, 2),
