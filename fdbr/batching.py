@@ -140,8 +140,11 @@ class BatchTrace(Trace):
                 raise Disagreement(self)
             if answers:
                 return answers[0]
+            if self.part.unfit:
+                raise Disagreement(self)
         answers = _answers(values, self.size, kind)
         if self.part.agrees(answers, kind):
+            self.part.note(answers[0], kind)
             return answers[0]
         raise Disagreement(self)
 
@@ -178,10 +181,11 @@ class BatchTrace(Trace):
 
 def _answers(values: Any, size: int, kind: Any) -> list[Any]:
     """The answers of a batch of single numbers."""
+    values = ops.reshape(values, (size,))
     if isinstance(values, Tracer):
-        each = values._trace.each(ops.reshape(values, (size,)), kind)
+        each = values._trace.each(values, kind)
     else:
-        each = to_numpy(values).reshape(size)
+        each = to_numpy(values)
         if kind is bool:
             return each.astype(bool).tolist()  # at once
     return [kind(value) for value in each]

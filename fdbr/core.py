@@ -230,6 +230,7 @@ class Trace:
     __slots__ = ("awaited", "borrowed", "finishing", "level", "origin", "running")
 
     records = False
+    cut = False
 
     def __init__(self, transformation: str, function: Any) -> None:
         if settling:

@@ -70,8 +70,8 @@ class Part:
         self.mask: Any = None
         self._first: Any = None  # the number of the first example that is part of it
         self._root: Part | None = None  # if it has a mask, the part without one that it is of
-        self._known: list[Any] = []  # answers, in the order of the questions
-        self._asked = 0
+        self._known: list[tuple[Any, Any]] = []  # questions and answers, in their order
+        self._asked = 0  # of these, in this run
         self._thread = threading.get_ident()  # others may ask in another order the next time
 
     @property
@@ -116,25 +116,43 @@ class Part:
 
         There is no answer at all where examples cannot be divided in this way.
         """
-        own = threading.get_ident() == self._thread
-        if own and self.mask is not None:
-            self._asked += 1
-            if self._asked <= len(self._known):
-                return [self._known[self._asked - 1]]
+        if self.mask is not None and _is_cut(self.mask):
+            self.unfit = True  # what comes now is asked in another way than before
+            return []
+        if self._is_own and self._asked < len(self._known):
+            before, answer = self._known[self._asked]
+            if before is kind:
+                self._asked += 1
+                return [answer]
+            self._asked = len(self._known)  # a batch within asks in another way: so ask again
         if not _is_recorded(values):
             values = self._filled(values)
         find = _FINDING.get(kind)
         answers, masks = find(values) if find else ([], [])
-        if len(answers) == 1 and own:
-            self._known.append(answers[0])
+        if len(answers) == 1:
+            self.note(answers[0], kind)
         if len(answers) > 1 and self.parts is None:
             if self.mask is None:
                 self._question = values, kind
             self.parts = [
-                self._masked(mask, [*self._known, *([answer] if own else [])])
+                self._masked(mask, [*self._known, *([(kind, answer)] if self._is_own else [])])
                 for answer, mask in zip(answers, masks, strict=True)
             ]
         return answers
+
+    def note(self, answer: Any, kind: Any) -> None:
+        """Keep the one answer to a question, for parts of this that are asked it again.
+
+        They are asked the same in the same order, so no question may be left out: also one of
+        values that are the same in each run.
+        """
+        if self._is_own:
+            self._known.append((kind, answer))
+            self._asked = len(self._known)
+
+    @property
+    def _is_own(self) -> bool:
+        return threading.get_ident() == self._thread
 
     def agrees(self, answers: list[Any], kind: Any) -> bool:
         """Whether the examples' answers are one; if not, it is divided as they are now."""
@@ -181,6 +199,15 @@ def _is_recorded(value: Any) -> bool:
             return True
         value = value.value
     return False
+
+
+def _is_cut(mask: Any) -> bool:
+    """Whether the capture for which examples were divided has come to its end before the run."""
+    while isinstance(mask, Tracer):
+        if mask._trace.records:
+            return mask._trace.cut
+        mask = mask.value
+    return True  # while this was computed
 
 
 def _decided(values: Any, kind: Callable[[Any], Any]) -> Any:

@@ -9,6 +9,7 @@ from test_control_flow import SMOOTH
 import fdbr
 from compiler.comparing import ULPS, assert_same, optimised, plainly
 from fdbr import debug, ops
+from fdbr.compiler.budget import ANY, Budget
 from fdbr.testing import assert_allclose
 
 FORMS = {
@@ -160,3 +161,44 @@ def test_rules_of_custom_functions_follow_the_branch_and_share_weights():
         for x in ([1.0, -2.0, 3.0], [-1.0, 2.0, 3.0], [-1.0, -2.0, 3.0]):
             assert_same(jitted(np.array(x), 2.0), function(np.array(x), 2.0))
         assert len(jitted.report().traces) == 1
+
+
+QUESTIONS = {
+    "sign": lambda x, c: x > 0,
+    "sign of a constant": lambda x, c: c > 0,
+    "integer": lambda x, c: int(x) % 2,
+    "integer of a constant": lambda x, c: int(c) % 3,
+    "both": lambda x, c: x > c,
+}
+
+
+@pytest.mark.parametrize("form", ["one batch", "a batch of batches"])
+@given(
+    questions=st.lists(st.sampled_from(sorted(QUESTIONS)), min_size=1, max_size=6),
+    constants=st.permutations([1.0, 1.0, -2.0, 4.0]) | st.just([2.0] * 4),
+    batches=st.lists(
+        st.lists(st.integers(-3, 3).map(float), min_size=4, max_size=4), min_size=1, max_size=3
+    ),
+    limit=st.sampled_from([ANY]) | st.integers(1, 60),
+)
+def test_each_question_has_its_own_answer(form, questions, constants, batches, limit):
+    """Also where some are about constants, and where the capture is cut off among them."""
+
+    def f(x, c):
+        out = x
+        for i, question in enumerate(questions):
+            out = 2 * out + i if QUESTIONS[question](x + i, c - i) else out / 2 - i
+        return out
+
+    several = fdbr.vmap(f) if form == "one batch" else fdbr.vmap(fdbr.vmap(f))
+    shape = (4,) if form == "one batch" else (2, 2)
+    fixed = np.reshape(constants, shape)
+    whole = lambda x: several(x, fixed)
+    before, Budget.steps_to_capture = Budget.steps_to_capture, lambda self: limit
+    try:
+        jitted = plainly(whole)
+        for batch in [*batches, batches[0]]:
+            x = np.reshape(batch, shape)
+            assert_same(jitted(x), whole(x), ulps=0)
+    finally:
+        Budget.steps_to_capture = before
