@@ -314,4 +314,5 @@ def test_a_checkpoint_in_a_program_communicates_once(exchanged):
 
 
 def test_every_collective_is_a_step_of_a_program():
-    assert set(primitives._primitives) == set(primitives._TRANSPOSES) | {"barrier"}
+    without = {"barrier", "maximum_of_shards"}  # which have no derivative
+    assert set(primitives._primitives) == set(primitives._TRANSPOSES) | without
