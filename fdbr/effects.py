@@ -62,7 +62,7 @@ def before_effect() -> None:
 
 
 class _Counts(threading.local):
-    """How often this thread has done something together with other processes."""
+    """The number of times that this thread did something together with other processes."""
 
     count = 0
 
@@ -99,7 +99,7 @@ def meetings_are_refused() -> bool:
 
 
 class _Log:
-    """What a run has got from other processes, for another run of the same that follows it.
+    """The results that a run got from other processes, for a run of the same that follows it.
 
     The run that follows begins anew, but the others have gone on: what they have given is read
     from here.
@@ -145,7 +145,7 @@ _log: ContextVar[_Log | None] = ContextVar("log", default=None)
 
 
 def met(key: Any, meet: Callable[[], Any]) -> Any:
-    """What other processes give; a run that has to begin anew is given the same as before.
+    """The results of other processes; a run that has to begin anew is given the same as before.
 
     ``key`` tells what is done, and is equal for equal things.
     """

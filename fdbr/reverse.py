@@ -113,7 +113,7 @@ keeping: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("keeping", defaul
 
 
 def known_result(trace: "ReverseTrace") -> Any:
-    """What a run that is repeated got here; `None` if it is to be found out."""
+    """The result that a repeated run got here; `None` if it is to be found out."""
     run = again.get()
     return next(run.results) if run is not None and run.trace is trace else None
 

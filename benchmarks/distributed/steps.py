@@ -110,13 +110,13 @@ def _stepping(workload: Workload, comm: Any, how: str) -> Callable[[], None]:
     elif comm.size > 1:
         optimizer = optim.chain(distributed.average_gradients(comm), optimizer)
 
-    @fdbr.jit
-    def step(model: Any, state: Any, x: Any, y: Any) -> Any:
+    def stepped(model: Any, state: Any, x: Any, y: Any) -> Any:
         value, grads = gradient_of(model, x, y)
         updates, state = optimizer.update(grads, state, model)
         return optim.apply_updates(model, updates), state, value
 
-    now = [workload.model, optimizer.init(workload.model)]
+    step: Callable[..., Any] = fdbr.jit(stepped)
+    now: list[Any] = [workload.model, optimizer.init(workload.model)]
 
     def call() -> None:
         now[0], now[1], _ = step(*now, workload.x, workload.y)

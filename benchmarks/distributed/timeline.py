@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
         found[name] = distributed.gather_object((spans, hidden), comm)
     if comm.rank == 0:
         for name, ranks in found.items():
-            shares = ", ".join(f"{hidden:.0%}" for _, hidden in ranks)
+            shares = ", ".join(f"{hidden:.0%}" for _, hidden in ranks or ())
             print(f"{name}: hidden on each rank: {shares}")
         draw(Path(arguments[0]), found)
 

@@ -32,7 +32,7 @@ def digest(value: object) -> int:
 
 @attrs.frozen
 class GivenUp:
-    """What a rank says to the others of a communicator when it gives up waiting.
+    """The word of a rank to the others of a communicator when it gives up waiting.
 
     Attributes
     ----------

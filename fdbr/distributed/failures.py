@@ -1,4 +1,4 @@
-"""What becomes of all ranks when one of them fails, or is done before the others.
+"""The end of all ranks when one of them fails, or is done before the others.
 
 - An exception that nobody catches ends all ranks at once, with its traceback first.
 - A program that is over says so to those that still wait for it, which end with `RankFailedError`.

@@ -151,7 +151,7 @@ def _met(call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds) -> 
 
 @attrs.frozen
 class _Key:
-    """What a collective is known by when it is met again."""
+    """The key by which a collective is known when it is met again."""
 
     call: Call
     comm: int
@@ -164,7 +164,7 @@ class _Key:
 def _pretended(
     call: Call, comm: Communicator, arrays: Leaves | None, like: Kinds
 ) -> list[Any] | None:
-    """What a collective gives in a run that has no effects: zeros."""
+    """The zeros that a collective gives in a run that has no effects."""
     kinds = like if arrays is None else tuple(map(_Kind.of, arrays))
     if call.name in ("barrier", "send") or (call.name in _TO_ROOT and comm.rank != call.root):
         return None
@@ -406,7 +406,7 @@ def _is_inexact(dtype: Any) -> bool:
 
 
 def _mask(value: Any, out: Any) -> Any:
-    """Where a rank's value is the greatest, or the least."""
+    """The places where a rank's value is the greatest, or the least."""
     return ops.equal(value, out)
 
 

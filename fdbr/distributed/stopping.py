@@ -11,7 +11,7 @@ __all__ = ["Stopping"]
 
 
 class Stopping:
-    """How the ranks agree about the last iteration of a run of `fit` that Ctrl-C ends.
+    """Agreement of the ranks about the last iteration of a run of `fit` that Ctrl-C ends.
 
     A rank on which Ctrl-C was pressed, or which hears of that, says to all others which iteration
     it has begun: between iterations, or while it waits within one for the others.  The last

@@ -31,7 +31,7 @@ _CALLS = 16  # multiplications that take as long as what else is done for an ele
 
 
 class _Layout(NamedTuple):
-    """How a kernel of steps is laid out.
+    """The layout of a kernel of steps.
 
     Attributes
     ----------
@@ -286,7 +286,7 @@ class _Steps(Writer):
         return f"v{self.lanes}f{8 * self.dtype.itemsize}"
 
     def _elements(self, name: str, mask: str) -> None:
-        """What is made of the sums of a tile, row by row."""
+        """The results made of the sums of a tile, row by row."""
         self.lines.append(f"{name}:")
         self.do(f"%{name}.i = phi i64 [0, %made], [%{name}.j, %{name}]")
         row = self.add(f"add i64 %t, %{name}.i")

@@ -288,7 +288,7 @@ class CaptureTrace(Trace):
     def noted(
         self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any], out: Any
     ) -> Any:
-        """What was done already, as a step of the program: a tuple of results, or `None`."""
+        """A step of the program for something done already: a tuple of its results, or `None`."""
         parts = () if out is None else out
         if self.others and self._is_elsewhere():
             return out

@@ -1,4 +1,4 @@
-"""How a rank waits for others: eagerly at first, and then so that they have the cores."""
+"""Waiting for other ranks: eagerly at first, and then so that they have the cores."""
 
 import os
 import threading
@@ -15,7 +15,7 @@ _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -133,8 +133,8 @@ def sweep(
 
 
 def _room(executor: Any) -> int:
-    """How many calls an executor works on at a time, as far as it says."""
-    client = getattr(executor, "_client", None)  # Dask's, which may have machines come and go
+    """The number of calls that an executor works on at a time, as far as it says."""
+    client: Any = getattr(executor, "_client", None)  # Dask's, which may have machines come and go
     if hasattr(client, "nthreads"):
         return sum(client.nthreads().values()) or 1
     names = "_max_workers", "num_workers"  # of the standard library, of mpi4py
