@@ -14,6 +14,7 @@ from fdbr.ops.elementwise.arithmetic import clip, maximum
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.logistic import logaddexp
 from fdbr.ops.indexing.reading import along_axis, take
+from fdbr.ops.networks.losses.alignments import NEVER, reached
 from fdbr.ops.networks.losses.checks import (
     anywhere,
     check_reduction,
@@ -23,11 +24,9 @@ from fdbr.ops.networks.losses.checks import (
 )
 from fdbr.ops.networks.losses.labels import checked_labels
 from fdbr.ops.reductions import argmax, sum
-from fdbr.ops.shape import concat, expand_dims, reshape, stack
+from fdbr.ops.shape import concat, expand_dims, moveaxis, reshape, stack
 
 __all__ = ["ctc_loss"]
-
-_NEVER = -1e30  # the logarithm of a probability of 0: finite, so that no derivative is NaN
 
 
 @where_it_lies
@@ -118,7 +117,7 @@ def ctc_loss(
     targets = checked_labels("ctc_loss", targets, symbols, inside, what="targets")
     targets = where(inside, targets, blank)
     found = _log_likelihood(log_probs, targets, target_lengths, input_lengths, blank)
-    losses = where(found < _NEVER / 10, 0.0 if zero_infinity else np.inf, -found)
+    losses = where(found < NEVER / 10, 0.0 if zero_infinity else np.inf, -found)
     if reduction == "mean":
         losses = losses / astype(maximum(target_lengths, 1), losses.dtype)
     return losses[0] if single and reduction == "none" else reduced(losses, reduction)
@@ -133,24 +132,20 @@ def _log_likelihood(
     between = stack([targets, 0 * targets + blank], axis=2)
     first = expand_dims(0 * target_lengths + blank, axis=1)
     path = concat([first, reshape(between, (batch, states - 1))], axis=1)
-    emitted = along_axis(clip(log_probs, _NEVER, None), expand_dims(path, axis=0), 2)
+    log_probs = moveaxis(clip(log_probs, NEVER, None), 1, 0)
+    emitted = along_axis(log_probs, expand_dims(path, axis=1), 2)
 
     fresh = (path[:, 2:] != blank) & (path[:, 2:] != path[:, :-2])
     skips = concat([path[:, :2] != path[:, :2], fresh], axis=1)
-    penalty = astype(where(skips, 0.0, _NEVER), log_probs.dtype)
-    nowhere = beside(np.full((batch, 2), _NEVER, log_probs.dtype), log_probs)
-    start = where(beside(np.arange(states), log_probs) < 2, emitted[0], _NEVER)
-    reached = concat([nowhere, start], axis=1)  # with two states before the first
-    whole = isinstance(input_lengths, np.ndarray) and bool((input_lengths == frames).all())
-    for t in range(1, frames):
-        stay = reached[:, 2:]
-        after = logaddexp(logaddexp(stay, reached[:, 1:-1]), reached[:, :-2] + penalty)
-        after = after + emitted[t]
-        if not whole:
-            after = where(expand_dims(t < input_lengths, axis=1), after, stay)
-        reached = concat([nowhere, after], axis=1)
+    penalty = expand_dims(astype(where(skips, 0.0, NEVER), log_probs.dtype), axis=1)
+    numbers = beside(np.arange(max(frames, states)), log_probs)
+    begins = (expand_dims(numbers[:frames], axis=1) > 0) | (numbers[:states] < 2)
+    inside = expand_dims(numbers[:frames] < expand_dims(input_lengths, axis=1), axis=2)
+    found = reached(where(begins, emitted, NEVER), penalty, inside)[:, -1]
+    nowhere = beside(np.full((batch, 2), NEVER, log_probs.dtype), log_probs)
+    found = concat([nowhere, found], axis=1)  # with two states before the first
     last = expand_dims(2 * target_lengths + 2, axis=1)
-    ends = along_axis(reached, concat([last, last - 1], axis=1), 1)
+    ends = along_axis(found, concat([last, last - 1], axis=1), 1)
     return logaddexp(ends[:, 0], ends[:, 1])
 
 
