@@ -140,6 +140,11 @@ CLAUSES: dict[str, Callable[[Any], Any]] = {
     "goes around a function of a batch, such as that of gradients": _goes_around,
     "takes comm=": lambda f: "comm" in inspect.signature(f.init).parameters,
     "gives the model, Chainer's changes it in the loop": _changes_nothing,
+    "the components of a rank come at once, Chainer's are added one by one": lambda f: (
+        list(inspect.signature(f.init).parameters) == ["components", "comm"]
+        and f.init([(nn.Linear.init(random.key(0), 2, 3), None, None)], ALONE)(np.ones(2)).shape
+        == (3,)
+    ),
     "the value comes first, Chainer's the delegate variable": lambda f: f(2.0, 0.0) == 2.0,
 }
 """The check of each clause that is in no fixed form."""
