@@ -10,7 +10,7 @@ from fdbr.backend import Array
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.creation import floating
 from fdbr.ops.dtypes import astype, finfo, in_single
-from fdbr.ops.elementwise.arithmetic import abs
+from fdbr.ops.elementwise.arithmetic import abs, power
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import conj, real
 from fdbr.ops.kinds import opaque, shifted
@@ -118,9 +118,9 @@ def _vector_norm(x: Any, axes: tuple[int, ...], ord: float) -> Any:
         return sum(size, axis=axes)  # the largest size is 0 at least
     if ord in (inf, -inf):
         return (max if ord > 0 else min)(size, axis=axes)
-    total = sum(size**ord, axis=axes)
+    total = sum(power(size, ord), axis=axes)
     zero = total == 0
-    return where(zero, 0, where(zero, 1, total) ** (1 / ord))
+    return where(zero, 0, power(where(zero, 1, total), 1 / ord))
 
 
 # --- matrices -----------------------------------------------------------------------

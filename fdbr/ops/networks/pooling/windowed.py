@@ -16,7 +16,7 @@ from fdbr.floats import dtype_kind
 from fdbr.messages import describe
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import in_single
-from fdbr.ops.elementwise.arithmetic import clip
+from fdbr.ops.elementwise.arithmetic import clip, power
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import pick
 from fdbr.ops.kinds import constant, linear, opaque
@@ -437,7 +437,7 @@ def lp_pool(
         return max_pool(x, kernel_size, stride, ceil_mode=ceil_mode)
     x = floating(x)
     geometry, _ = pooled_windows("lp_pool", x, kernel_size, stride, 0)
-    powers = avg_pool(x**norm_type, kernel_size, stride, ceil_mode=ceil_mode)
+    powers = avg_pool(power(x, norm_type), kernel_size, stride, ceil_mode=ceil_mode)
     zero = powers == 0
     total = where(zero, 1.0, powers) * math.prod(geometry.kernel)
-    return where(zero, 0.0, total ** (1 / norm_type))
+    return where(zero, 0.0, power(total, 1 / norm_type))
