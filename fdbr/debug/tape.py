@@ -112,16 +112,19 @@ def observed_trace(kind: type[Trace], *args: Any) -> Trace:
 
 
 def observed_backward(
-    backward: Any, roots: list[tuple[Node, Any]], until: int = 1
+    backward: Any,
+    roots: list[tuple[Node, Any]],
+    until: int = 1,
+    cotangents: dict[int, Any] | None = None,
 ) -> dict[int, Any]:
     """Run backward with a copy of the tape whose rules are observed."""
     if not current():
-        return backward(roots, until)
+        return backward(roots, until, cotangents)
     roots[:] = _observed(roots, until)
     at = place()
     if at.within is None:
         at = Place("backward", clock=at.clock)
-    inputs = within(at, functools.partial(backward, roots, until))
+    inputs = within(at, functools.partial(backward, roots, until, cotangents))
     for observer in current():
         observer.reached(inputs)
     return inputs

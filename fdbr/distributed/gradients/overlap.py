@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fdbr import transforms
 from fdbr.arguments import Inputs
 from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.cotangents import Kind
@@ -17,7 +18,6 @@ from fdbr.distributed.gradients.early import complete
 from fdbr.distributed.gradients.steps import begin_bucket, begin_round, programs_around, wait_for
 from fdbr.distributed.gradients.weights import weight_of
 from fdbr.pytrees import flatten, unflatten
-from fdbr.reverse import backward
 from fdbr.transforms import value_and_grad as value_and_own_grad
 from fdbr.transforms import with_gradient
 
@@ -157,7 +157,7 @@ def _sent_by(begun: _Begun) -> Any:
 
         numbers = [[places[place][2] for place in group] for group in groups]
         roots += complete(roots, numbers, ready)
-        backward(roots, cotangents=cotangents)
+        transforms.backward(roots, cotangents=cotangents)  # which may be observed
         leaves = [[None] * len(argument.inputs) for argument in inputs]
         for group, (own, pending) in zip(groups, found, strict=True):
             for place, mean in zip(group, begun.end(pending, own), strict=True):
