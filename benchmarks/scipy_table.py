@@ -205,7 +205,7 @@ def state(name: str, call: Any, at: Any) -> str:
         return f"refused; {advice}" if text.startswith("scipy.") else f"refused: {_brief(text)}"
     values = [np.asarray(call(f, at + sign * STEP * direction)) for sign in (1, -1)]
     differences = (values[0] - values[1]) / (2 * STEP)
-    right = tangent is not None and np.allclose(tangent, differences, rtol=1e-4, atol=1e-6)
+    right = tangent is not None and np.allclose(tangent, differences, rtol=1e-4, atol=1e-5)
     right = right and np.allclose(np.vdot(gradient, direction), differences.real.sum(), rtol=1e-4)
     return "works" if right else "wrong"
 
