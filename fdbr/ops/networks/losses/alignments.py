@@ -23,7 +23,7 @@ _STEPS = range(3)  # by how many states a path goes on
 
 
 def _moved(x: Any, frames: int, states: int, value: float = 0.0) -> Any:
-    """What was so many frames and states before."""
+    """The numbers that stood so many frames and states before."""
     around = [(0, 0)] * (x.ndim - 2) + [(frames, 0), (states, 0)]
     return pad(x, around, constant_values=value)[..., : x.shape[-2], : x.shape[-1]]
 
