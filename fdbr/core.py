@@ -223,6 +223,8 @@ class Trace:
         Whether what Python control flow asks is asked again of other values, in runs to come.
     finishing
         What is called when the function has returned, and the trace is about to end.
+    cut
+        Whether it has come to its end before the function has, whose values are plain since.
     awaited
         The entries of a tape that backward visits whatever comes to them, if there are some.
     """

@@ -322,18 +322,17 @@ def _reversed(
 ) -> list[Any] | None:
     """Reverse mode: the transpose, when the backward pass comes by."""
     values, own = taken_off(top, leaves or ())
-    if call.name == "maximum_of_shards" or (call.name.endswith("_shards") and not any(own)):
-        return _applied(call, comm, values, like, below)  # which is so on all ranks, or on none
+    if _is_constant(call, own):
+        return _applied(call, comm, values, like, below)
     known = known_result(top)
     if known is None:
         outs = _applied(call, comm, None if leaves is None else values, like, below)
     else:
         (outs,) = known
+    keep_result(top, (outs,))
     places = _inexact(values if leaves is not None else outs)
     if not places:
-        keep_result(top, (outs,))
         return outs if outs is None else [publish(top, out) for out in outs]
-    keep_result(top, (outs,))
     kinds = None if leaves is None else [_Kind.of(values[i]) for i in places]
     zeros = None if outs is None else [Zero(outs[i]) for i in places]
     masks = [_mask(values[i], outs[i]) for i in places] if call.op in ("max", "min") else None  # type: ignore[index]
@@ -367,9 +366,7 @@ def _forwarded(
     values, own = taken_off(top, leaves or ())
     outs = _applied(call, comm, None if leaves is None else values, like, below)
     places = _inexact(values if leaves is not None else outs)
-    if call.name == "maximum_of_shards" or (call.name.endswith("_shards") and not any(own)):
-        return outs
-    if not places:
+    if _is_constant(call, own) or not places:
         return outs
     tangents = None
     if leaves is not None:
@@ -394,6 +391,13 @@ def _forwarded(
     for i, slope in zip(places, slopes, strict=True):
         traced[i] = top.output(outs[i], slope)
     return traced
+
+
+def _is_constant(call: Call, own: Sequence[bool]) -> bool:
+    """Whether no derivative passes, which is so on all ranks or on none."""
+    if call.name == "maximum_of_shards":
+        return True
+    return call.name.endswith("_shards") and not any(own)
 
 
 def _inexact(values: Leaves | None) -> list[int]:

@@ -49,19 +49,13 @@ class NCCL:
     # --- collectives ----------------------------------------------------------------
 
     def all_reduce(self, buffer: Any, op: str) -> None:
-        if not buffer.size:
-            return
-        if not self._combines(buffer.dtype, op):
-            self._combine_pieces(buffer, op)
-            return
-        kind, count = self._elements(buffer)
-        here = buffer.data.ptr
-        self._run(
-            "all_reduce",
-            lambda comm, stream: comm.allReduce(here, here, count, kind, self._op(op), stream),
-        )
+        self._reduce_in_place("all_reduce", buffer, op, lambda comm: comm.allReduce)
 
     def reduce(self, buffer: Any, op: str, root: int) -> None:
+        self._reduce_in_place("reduce", buffer, op, lambda comm: comm.reduce, root)
+
+    def _reduce_in_place(self, name: str, buffer: Any, op: str, call: Any, *root: int) -> None:
+        """Combine a buffer by a call of NCCL's, which ``call`` takes from its communicator."""
         if not buffer.size:
             return
         if not self._combines(buffer.dtype, op):
@@ -70,8 +64,8 @@ class NCCL:
         kind, count = self._elements(buffer)
         here = buffer.data.ptr
         self._run(
-            "reduce",
-            lambda comm, stream: comm.reduce(here, here, count, kind, self._op(op), root, stream),
+            name,
+            lambda comm, stream: call(comm)(here, here, count, kind, self._op(op), *root, stream),
         )
 
     def reduce_scatter(self, buffer: Any, out: Any, op: str) -> None:
