@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import effects, ops, tree
+from fdbr import meetings, ops, tree
 from fdbr.backend import array_module
 from fdbr.batching import BatchTrace, BatchTracer, vmap
 from fdbr.core import Trace, Tracer, below, ended, escaped, running
@@ -101,10 +101,10 @@ def _applied(call: Call, leaves: Leaves, top: Any) -> tuple[Any, ...]:
             top.constant(value)
         return apply(call, values) if below else call.value(*leaves)
     parents = [leaf.node for leaf, own in zip(leaves, mine, strict=True) if own]
-    known, count = known_result(top), effects.meetings()
+    known, count = known_result(top), meetings.meetings()
     if known is None:
         outs, pull = (_pulled if call.bwd else _pulled_back)(call, top, values, mine)
-        met = effects.meetings() > count  # with other processes, as it will on the way back
+        met = meetings.meetings() > count  # with other processes, as it will on the way back
     else:
         outs, pull, form = known
         met = True

@@ -28,7 +28,8 @@ from fdbr.compiler.capture.tracing import Captured, capture
 from fdbr.compiler.collecting import collecting_seldom
 from fdbr.compiler.specializations import EARLY, TWICE, Specialization
 from fdbr.core import learning
-from fdbr.effects import effects_are_had, meetings_are_refused, rewind
+from fdbr.effects import effects_are_had
+from fdbr.meetings import meetings_are_refused, rewind
 from fdbr.messages import name_of
 
 __all__ = ["Cache"]

@@ -29,7 +29,8 @@ from fdbr.compiler.report import Report, report_of
 from fdbr.compiler.specializations import EARLY, Specialization
 from fdbr.compiler.tiers import Code
 from fdbr.core import Tracer, follows_runs, running
-from fdbr.effects import log_of_meetings, rewind, without_effects
+from fdbr.effects import without_effects
+from fdbr.meetings import log_of_meetings, rewind
 from fdbr.reverse import entries
 
 __all__ = ["Jitted", "disable_jit"]

@@ -18,7 +18,8 @@ from fdbr.compiler.partition import Partition
 from fdbr.compiler.specializations import EARLY, Specialization
 from fdbr.compiler.tiers import Code
 from fdbr.core import Tracer, ended, escaped
-from fdbr.effects import refusing_meetings, without_effects
+from fdbr.effects import without_effects
+from fdbr.meetings import refusing_meetings
 from fdbr.ownership import retain_from
 from fdbr.reverse import ReverseTracer
 from fdbr.transforms import vjp

@@ -11,7 +11,7 @@ from fdbr.compiler.capture.places import Key, Place, replaced
 from fdbr.compiler.capture.tracers import learners
 from fdbr.compiler.compiled_trace import CompiledTrace
 from fdbr.compiler.ir.interpreter import GuardFailure
-from fdbr.effects import rewind
+from fdbr.meetings import rewind
 from fdbr.messages import describe
 
 __all__ = ["EARLY", "STORM", "TWICE", "Specialization"]

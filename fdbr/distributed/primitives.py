@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr import effects, ops, tree
+from fdbr import effects, meetings, ops, tree
 from fdbr.backend import array_module, is_array, lock
 from fdbr.batching import BatchTrace, BatchTracer
 from fdbr.calls import Zero, innermost, taken_off, zero_like
@@ -98,7 +98,7 @@ def _begun(
     call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds = None
 ) -> list[Any] | None:
     effects.before_effect()
-    effects.note_meeting()
+    meetings.note_meeting()
     return _applied(call, comm, leaves, like, running.get())
 
 
@@ -145,7 +145,7 @@ def _met(call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds) -> 
         return None if outs is None else list(map(_published, outs))
 
     kinds = None if arrays is None else tuple([(a.shape, a.dtype) for a in arrays])
-    outs: list[Any] | None = effects.met(_Key(call, id(comm), kinds), meet)
+    outs: list[Any] | None = meetings.met(_Key(call, id(comm), kinds), meet)
     return outs
 
 
@@ -208,7 +208,7 @@ def _run(
     effects.before_effect()
     if running.get():
         raise RecordedError(f"fdbr.distributed.{call.name}: it is to be recorded")
-    effects.note_meeting()
+    meetings.note_meeting()
     if call.name == "to_shards":  # a program may use the memory of what it gave for something else
         leaves = tuple(array_module(leaf).array(leaf) for leaf in leaves)
     outs = _met(call, comm, leaves if gives else None, like)
@@ -234,7 +234,7 @@ def _captured(
     below: tuple[Trace, ...],
 ) -> list[Any] | None:
     """A step of the program."""
-    if effects.meetings_are_refused():
+    if meetings.meetings_are_refused():
         top.abandon("it communicates, and is differentiated from outside; jit what differentiates")
     values = None if leaves is None else taken_off(top, leaves)[0]
     outs = _applied(call, comm, values, like, below)
@@ -372,7 +372,7 @@ def _forwarded(
     if leaves is not None:
         given = [leaves[i].tangent if own[i] else zero_like(values[i]) for i in places]
         tangents = _of_batches(given, below)
-    effects.note_meeting()
+    meetings.note_meeting()
     if call.op in ("max", "min"):
         masks = [_mask(values[i], outs[i]) for i in places]  # type: ignore[index]
         slopes: Any = _shared(
@@ -432,7 +432,7 @@ def _transposed(
     """The cotangents of what a rank has given, of those of what it has got."""
     if masks is not None:
         effects.before_effect()
-        effects.note_meeting()
+        meetings.note_meeting()
         shares = _shared(call, comm, cts or (), masks, running.get())
         return [ops.where(mask, share, 0) for mask, share in zip(masks, shares, strict=True)]
     return _TRANSPOSES[call.name](call, comm, cts, kinds)

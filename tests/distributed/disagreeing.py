@@ -1,12 +1,13 @@
 """Calls that do not come about, on three ranks: a program for test_processes_that_fail.py.
 
-Each case has a communicator of its own, as what fails breaks it; each rank writes a line of JSON
-with what it has seen.
+Each case has a communicator of its own, as what fails breaks it; each rank writes a file in the
+folder that is given, JSON with what it has seen.
 """
 
 import json
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from fdbr import distributed as d
 
 comm = d.world(timeout=60.0)
 brief = d.world(timeout=0.6)
-seen = {"rank": comm.rank}
+report = Path(sys.argv[1], f"{comm.rank}.json")
+seen = {}
 
 
 def seeing(name, make, *calls):
@@ -78,11 +80,11 @@ seeing(
 seeing("tag", brief, lambda c: d.send(x, c, 1, 3), lambda c: d.receive(x, c, 0, 4), nothing)
 seen["whole"] = ["", repr(float(d.all_reduce(1.0, comm))), 0.0, ""]
 if comm.rank == 2:
-    print(json.dumps(seen), flush=True)
+    report.write_text(json.dumps(seen))
     sys.exit(7)
 began = time.monotonic()
 try:
     d.all_reduce(x, comm)
 except d.RankFailedError as error:
     seen["ended"] = [type(error).__name__, str(error), time.monotonic() - began, ""]
-print(json.dumps(seen), flush=True)
+report.write_text(json.dumps(seen))

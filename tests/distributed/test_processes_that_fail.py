@@ -14,10 +14,11 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
-def disagreements():
+def disagreements(tmp_path_factory):
     """What each rank has seen in ``disagreeing.py``, and how that ended."""
-    ended = launching.mpiexec(3, HERE / "disagreeing.py", timeout=60)
-    seen = sorted((json.loads(line) for line in ended.stdout.splitlines()), key=lambda s: s["rank"])
+    folder = tmp_path_factory.mktemp("seen")
+    ended = launching.mpiexec(3, HERE / "disagreeing.py", folder, timeout=60)
+    seen = [json.loads(path.read_text()) for path in sorted(folder.iterdir())]
     assert len(seen) == 3, ended.stderr
     return seen, ended
 

@@ -20,7 +20,8 @@ from fdbr.core import Primitive, Trace, running
 from fdbr.distributed.gradients.averaging import Averaging
 from fdbr.distributed.gradients.rounds import Round
 from fdbr.distributed.primitives import RecordedError
-from fdbr.effects import before_effect, effects_are_had, met, note_meeting
+from fdbr.effects import before_effect, effects_are_had
+from fdbr.meetings import met, note_meeting
 
 __all__ = ["begin_bucket", "begin_round", "programs_around", "wait_for"]
 
