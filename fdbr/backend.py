@@ -306,31 +306,21 @@ def device_put(values: Any, device: int | str | None = None) -> Any:
     ------
     ImportError
         If a CUDA device is asked for and CuPy is not installed.
+    TypeError, ValueError
+        If ``device`` names none, or none that there is.
 
     >>> import numpy as np
     >>> device_put(np.ones(2), "cpu")
     array([1., 1.])
     """
-    if isinstance(device, str) and device == "cpu":
+    xp, number = libraries.device_named(device, "fdbr.device_put: device")
+    if number is None:
         return device_get(values)
-    if device is not None and not hasattr(device, "id") and type(device) is not int:
-        raise TypeError(
-            f"fdbr.device_put: device must be 'cpu', the number of a GPU, or None for the current "
-            f"GPU, not {device if isinstance(device, str) else type(device).__name__!r}"
-        )
-    try:
-        xp = libraries.accelerator()
-    except ImportError as error:
-        raise ImportError(
-            f"fdbr.device_put: device {device!r} is a GPU, which needs CuPy; install it with "
-            "pip install 'fdbr[gpu]', or use device='cpu'"
-        ) from error
-    there = xp.cuda.Device(getattr(device, "id", device))
 
     def moved(leaf: Any) -> Any:
         if _is_traced(leaf):
-            return leaf.to_device(there.id)
+            return leaf.to_device(number)
         return xp.asarray(leaf) if _is_there(leaf) else leaf
 
-    with there:
+    with xp.cuda.Device(number):
         return pytrees.map(moved, values)

@@ -16,6 +16,7 @@ __all__ = [
     "accelerator",
     "beside",
     "cuda_of",
+    "device_named",
     "devices_of",
     "kernel",
     "optional",
@@ -70,6 +71,34 @@ def devices_of(xp: Any) -> int:
         return int(cuda.runtime.getDeviceCount())
     except RuntimeError:  # there is no driver
         return 0
+
+
+def device_named(device: Any, where: str) -> tuple[Any, int | None]:
+    """The array module and the number of the device that ``device`` names: no number is "cpu".
+
+    Errors begin with ``where``, the function and the argument.
+    """
+    if isinstance(device, str) and device == "cpu":
+        return np, None
+    if device is not None and not hasattr(device, "id") and type(device) is not int:
+        raise TypeError(
+            f"{where} must be 'cpu', the number of a GPU, or None for the current GPU, not "
+            f"{device if isinstance(device, str) else type(device).__name__!r}"
+        )
+    try:
+        xp = accelerator()
+    except ImportError as error:
+        raise ImportError(
+            f"{where} {device!r} is a GPU, which needs CuPy; install it with "
+            "pip install 'fdbr[gpu]', or use 'cpu'"
+        ) from error
+    count = devices_of(xp)
+    number = xp.cuda.runtime.getDevice() if device is None else getattr(device, "id", device)
+    if not 0 <= number < count:
+        raise ValueError(
+            f"{where} is {number}, but this machine has {count} GPU{'' if count == 1 else 's'}"
+        )
+    return xp, number
 
 
 class Elsewhere:

@@ -140,7 +140,7 @@ class _Place:
     """One of the devices: its number, or `None` for host memory."""
 
     number: int | None
-    xp: Any = None
+    xp: Any
 
     def current(self) -> contextlib.AbstractContextManager[Any]:
         if self.number is None:
@@ -173,32 +173,8 @@ def _places(devices: Any) -> list[_Place]:
         )
     if not devices:
         raise ValueError(f"{_NAME}: devices is empty; give at least one, such as ['cpu']")
-    return [_place(i, device) for i, device in enumerate(devices)]
-
-
-def _place(i: int, device: Any) -> _Place:
-    if isinstance(device, str) and device == "cpu":
-        return _Place(None)
-    if device is not None and not hasattr(device, "id") and type(device) is not int:
-        raise TypeError(
-            f"{_NAME}: devices[{i}] must be 'cpu', the number of a GPU, or None for the current "
-            f"GPU, not {device if isinstance(device, str) else type(device).__name__!r}"
-        )
-    try:
-        xp = libraries.accelerator()
-    except ImportError as error:
-        raise ImportError(
-            f"{_NAME}: devices[{i}] is a GPU, which needs CuPy; install it with "
-            "pip install 'fdbr[gpu]', or use 'cpu'"
-        ) from error
-    count = libraries.devices_of(xp)
-    number = xp.cuda.runtime.getDevice() if device is None else getattr(device, "id", device)
-    if not 0 <= number < count:
-        raise ValueError(
-            f"{_NAME}: devices[{i}] is {number}, but this machine has {count} "
-            f"GPU{'' if count == 1 else 's'}"
-        )
-    return _Place(number, xp)
+    named = [libraries.device_named(d, f"{_NAME}: devices[{i}]") for i, d in enumerate(devices)]
+    return [_Place(number, xp) for xp, number in named]
 
 
 class _Copies:
