@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 import fdbr
-from fdbr import distributions, nn, ops, random, testing, train, tree
+from fdbr import distributed, distributions, nn, ops, random, testing, train, tree
 
 MODULES = {
     "fdbr": fdbr,
     "fdbr.backend": fdbr.backend,
     "fdbr.debug": fdbr.debug,
+    "fdbr.distributed": distributed,
     "fdbr.distributions": distributions,
     "fdbr.nn": nn,
     "fdbr.nn.initializers": nn.initializers,
@@ -96,6 +97,7 @@ FLOATS = {"tol", "rtol", "atol", "eps", "momentum", "b1", "b2", "rate", "gap", "
 
 BY_NAME: dict[str, Any] = {
     "key": KEY,
+    "comm": distributed.serial(),
     "shape": (2, 2),
     "dtype": "float64",
     "axis": 0,
