@@ -35,8 +35,15 @@ def _nested(kind: Any) -> Any:
     return functools.reduce(lambda inside, _: kind(inside), range(500), 1.0)
 
 
+NESTED = {
+    "a list nested 500 deep": _nested(lambda inside: [inside]),
+    "a tuple nested 500 deep": _nested(lambda inside: (inside,)),
+    "a dict nested 500 deep": _nested(lambda inside: {"a": inside}),
+}
+
+
 def junk() -> dict[str, Any]:
-    """What is no good almost everywhere, made anew."""
+    """What is no good almost everywhere, made anew but for what is deep."""
     itself: list[Any] = [1.0]
     itself.append(itself)
     loop: dict[str, Any] = {}
@@ -61,9 +68,7 @@ def junk() -> dict[str, Any]:
         "an empty dict": {},
         "an empty set": set(),
         "a set": {1, 2},
-        "a list nested 500 deep": _nested(lambda inside: [inside]),
-        "a tuple nested 500 deep": _nested(lambda inside: (inside,)),
-        "a dict nested 500 deep": _nested(lambda inside: {"a": inside}),
+        **NESTED,
         "a list that holds itself": itself,
         "a dict that holds itself": loop,
         "an object array": np.array([None, "a"], dtype=object),
