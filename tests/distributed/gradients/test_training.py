@@ -91,12 +91,16 @@ def test_a_jitted_step_trains_as_one_process_does(sizes, counts, name, how):
         assert_close(params, one)
 
 
+@pytest.mark.parametrize("jitted", [False, True])
 @given(LAYERS, shares(), HOW, st.integers(2, 3))
-@settings(max_examples=8, deadline=None)
-def test_gradients_are_accumulated_over_steps_and_ranks(sizes, counts, how, every):
-    one = trained(d.serial(), sizes, [sum(counts)], 2 * every, "adam", every=every)
+@settings(max_examples=6, deadline=None)
+def test_gradients_are_accumulated_over_steps_and_ranks(jitted, sizes, counts, how, every):
+    steps = 3 * every  # jitted, the last ones are a program's
+    one = trained(d.serial(), sizes, [sum(counts)], steps, "adam", every=every)
     ranks = d.run_in_threads(
-        lambda comm: trained(comm, sizes, counts, 2 * every, "adam", how=how, every=every),
+        lambda comm: trained(
+            comm, sizes, counts, steps, "adam", how=how, jitted=jitted, every=every
+        ),
         len(counts),
     )
     for params in ranks:
