@@ -45,14 +45,15 @@ _KINDS: dict[type[BaseException], type[Exception]] = {
 }
 
 
-def guard(module: ModuleType, name: str, *, checked: bool = True) -> None:
-    """Have the public functions of a module explain their errors; ``name`` is the module's.
+def guard(name: str, *, checked: bool = True) -> None:
+    """Have the public functions of a module explain their errors: the last that it does.
 
     If it is ``checked``, arguments must be what the signature says, as far as that is a flag, an
     integer, a number, a string or a function.
     """
+    module = sys.modules[name]
     for member in module.__all__:
-        value = getattr(module, member)
+        value = vars(module).get(member)
         if isinstance(value, FunctionType) and not hasattr(value, "primitive"):
             if value not in _guarded:  # else it stands in another module too, as device_put does
                 _guarded[value] = explaining(value, f"{name}.{member}", checked)
@@ -60,7 +61,7 @@ def guard(module: ModuleType, name: str, *, checked: bool = True) -> None:
         elif isinstance(value, type) and value.__module__.startswith("fdbr."):
             if value.__name__ != member and hasattr(module, value.__name__):
                 continue  # another name of a class that has its own
-            _guard_class(value, f"{name}.{member}", checked and module.__name__ != "fdbr.debug")
+            _guard_class(value, f"{name}.{member}", checked and name != "fdbr.debug")
 
 
 def guard_methods(cls: Any, name: str, *methods: str) -> None:
@@ -96,7 +97,8 @@ def explaining(function: Any, name: str, checked: bool) -> Any:
             explained.args = (placed(_text(explained)),)
         return explained
 
-    return _around(function, explain, _checks(function, name) if checked else {})
+    parameters = list(inspect.signature(function).parameters.values())
+    return _around(function, parameters, explain, _checks(parameters, name) if checked else {})
 
 
 def _asked(name: str, given: dict[str, Any]) -> str:
@@ -111,9 +113,13 @@ def _asked(name: str, given: dict[str, Any]) -> str:
     return f"{room}.{cls.__name__}.{method}" if cls.__module__.startswith("fdbr.") else name
 
 
-def _around(function: Any, explain: Function, checks: dict[str, Function]) -> Any:
+def _around(
+    function: Any,
+    parameters: list[inspect.Parameter],
+    explain: Function,
+    checks: dict[str, Function],
+) -> Any:
     """A function of the same signature around another, spelled out, as that takes least time."""
-    parameters = list(inspect.signature(function).parameters.values())
     heads: list[str] = []
     calls = []
     after_star = False
@@ -191,10 +197,10 @@ _KNOWN: dict[Any, tuple[Function, str]] = {
 }
 
 
-def _checks(function: Any, name: str) -> dict[str, Function]:
+def _checks(parameters: list[inspect.Parameter], name: str) -> dict[str, Function]:
     """For each parameter whose annotation tells what it must be, a function that checks it."""
     found = {}
-    for p in inspect.signature(function).parameters.values():
+    for p in parameters:
         kinds: Any = [p.annotation]
         if typing.get_origin(p.annotation) in (UnionType, typing.Union):
             kinds = [kind for kind in typing.get_args(p.annotation) if kind is not NoneType]

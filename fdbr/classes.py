@@ -3,6 +3,7 @@
 import contextlib
 import functools
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, TypeVar, dataclass_transform
 
 import attrs
@@ -208,10 +209,23 @@ def _register(cls: Any) -> None:
 
 
 def _node_functions(cls: Any, data: tuple[str, ...], fixed: tuple[str, ...]) -> tuple[Any, Any]:
-    """The functions that take a node apart and make it again, with the fields spelled out.
+    """The functions that take a node apart and make it again."""
+    scope: dict[str, Any] = {
+        "check": _check_static,
+        "cls": cls,
+        "data": data,
+        "new": cls.__new__,
+        "put": object.__setattr__,
+    }
+    exec(_node_code(data, fixed), scope)
+    return scope["apart"], scope["again"]
 
-    They are made from source, as attrs makes its methods, because every step of training
-    takes its trees apart several times.
+
+@functools.cache
+def _node_code(data: tuple[str, ...], fixed: tuple[str, ...]) -> CodeType:
+    """These functions with the fields spelled out, as attrs spells out its methods.
+
+    Every step of training takes its trees apart several times.
     """
 
     def fields(names: tuple[str, ...]) -> str:
@@ -223,15 +237,7 @@ def _node_functions(cls: Any, data: tuple[str, ...], fixed: tuple[str, ...]) -> 
     puts = [f" put(obj, {name!r}, children[{i}])" for i, name in enumerate(data)]
     puts += [f" put(obj, {name!r}, metadata[{i}])" for i, name in enumerate(fixed)]
     again = ["def again(metadata, children):", " obj = new(cls)", *puts, " return obj"]
-    scope: dict[str, Any] = {
-        "check": _check_static,
-        "cls": cls,
-        "data": data,
-        "new": cls.__new__,
-        "put": object.__setattr__,
-    }
-    exec("\n".join([*apart, *again]), scope)
-    return scope["apart"], scope["again"]
+    return compile("\n".join([*apart, *again]), __file__, "exec")
 
 
 def _check_static(obj: Any, name: str, value: Any) -> None:

@@ -14,6 +14,8 @@ ROOT = Path(fdbr.__file__).parent
 
 # `asarray` stacks what it is given, and `stack` takes what `asarray` takes.
 MUTUAL = {("fdbr.ops.creation", "fdbr.ops.shape")}
+# Parts that `import fdbr` does not load, but their first use does.
+LATER = ("debug", "distributed", "distributions", "nn", "testing", "train")
 
 
 def modules() -> dict[str, Path]:
@@ -51,7 +53,20 @@ def test_no_modules_import_each_other():
 def test_no_import_is_put_off():
     known = modules()
     found = {(name, to) for name, path in known.items() for to in imports(path, known)[1]}
-    assert found == MUTUAL
+    assert found == MUTUAL | {("fdbr", f"fdbr.{part}") for part in LATER}
+
+
+def test_parts_that_stand_above_the_engine_are_loaded_by_their_first_use():
+    program = f"""
+import sys, fdbr
+assert not {{"scipy", *map("fdbr.{{}}".format, {LATER})}} & sys.modules.keys()
+for part in {LATER}:
+    assert getattr(fdbr, part) is sys.modules["fdbr." + part]
+    assert part in fdbr.__all__ and part in dir(fdbr)
+print(hasattr(fdbr, "sum"))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    assert found.stdout.strip() == b"False", found.stderr.decode()
 
 
 def test_the_process_that_compiles_kernels_loads_no_numpy():

@@ -10,6 +10,7 @@ They see what their own thread or task does in the block, under all transformati
 nothing where there is no such block.
 """
 
+from fdbr.boundary import guard
 from fdbr.debug.callbacks import callback, print
 from fdbr.debug.drawing import draw
 from fdbr.debug.graph import Edge, Graph, Node
@@ -45,3 +46,5 @@ __all__ = [
     "timer",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+
+guard("fdbr.debug")

@@ -5,6 +5,7 @@ A script that runs alone runs on many processes by ``mpiexec -n 4 python script.
 its communicator from `world`.
 """
 
+from fdbr.boundary import guard
 from fdbr.distributed.collectives import (
     after,
     all_gather,
@@ -129,3 +130,5 @@ __all__ = [
     "world",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+
+guard("fdbr.distributed")

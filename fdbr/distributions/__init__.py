@@ -14,6 +14,7 @@ array([0.125, 0.5  ])
 array([1.5, 1. ])
 """
 
+from fdbr.boundary import guard
 from fdbr.distributions.discrete import (
     Bernoulli,
     Categorical,
@@ -55,3 +56,5 @@ __all__ = [
     "register_kl",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+
+guard("fdbr.distributions")

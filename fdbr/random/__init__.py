@@ -22,6 +22,7 @@ alone.
 True
 """
 
+from fdbr.boundary import guard
 from fdbr.random.continuous import (
     cauchy,
     exponential,
@@ -82,3 +83,5 @@ __all__ = [
     "uniform",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+
+guard("fdbr.random")

@@ -8,10 +8,10 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from fdbr.backend import Array
 from fdbr.floats import dtype_kind
+from fdbr.libraries import scipy_of
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.comparison import where
@@ -42,7 +42,7 @@ def sigmoid(xp: Any, x: Array) -> Array:
     """
     if type(x) is np.ndarray:
         if x.size < _FEW and x.dtype.char in "fd":
-            return scipy.special.expit(x)
+            return scipy_of(np, "special").expit(x)
     elif hasattr(xp, "fma"):  # kernels have it
         return xp.expit(x)
     with np.errstate(over="ignore"):  # far below 0 the exponential is infinite

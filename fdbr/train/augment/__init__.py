@@ -15,6 +15,7 @@ have the same dtype.  `fdbr.train.map_examples` gives each example of each epoch
 (4, 3, 32, 32)
 """
 
+from fdbr.boundary import guard
 from fdbr.train.augment.colors import (
     color_jitter,
     grayscale,
@@ -47,3 +48,5 @@ __all__ = [
     "to_float",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+
+guard("fdbr.train.augment")

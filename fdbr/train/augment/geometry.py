@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import ndimage
 
 from fdbr import ops
+from fdbr.libraries import scipy_of
 from fdbr.train.augment.pixels import draws, finish, image_of, pair, span
 
 __all__ = [
@@ -275,7 +275,7 @@ def rotate(image: Any, degrees: float, fill: float = 0.0) -> Any:
     middle = (np.array(array.shape[1:]) - 1) / 2
     values = array if array.dtype.kind == "f" else array.astype(np.float32)
     turned = [
-        ndimage.affine_transform(
+        scipy_of(np, "ndimage").affine_transform(
             channel, turn, middle - turn @ middle, order=1, mode="grid-constant", cval=fill
         )
         for channel in values

@@ -1,5 +1,6 @@
 """Optimizers: pairs of pure functions, and the gradient transformations they are chains of."""
 
+from fdbr.boundary import guard
 from fdbr.train.optim.adam import (
     ScaleByAdamState,
     adam,
@@ -478,3 +479,5 @@ __all__ = [
     "zero_nans",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+
+guard("fdbr.train.optim")

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.io import loadmat
 
 from fdbr.backend import lock
+from fdbr.libraries import scipy_of
 from fdbr.messages import describe
 from fdbr.train.data.files.finding import find, folder_of
 
@@ -46,7 +46,7 @@ def svhn(directory: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, A
 def _examples(path: Path) -> dict[str, Any]:
     where = f"fdbr.train.svhn: {path}"
     try:
-        found = loadmat(path, variable_names=["X", "y"])
+        found = scipy_of(np, "io").loadmat(path, variable_names=["X", "y"])
     except Exception as error:  # SciPy's reader raises whatever it comes upon
         raise ValueError(f"{where} is no MATLAB file, or is truncated: {error}") from error
     images, labels = found.get("X"), found.get("y")
