@@ -1,5 +1,6 @@
 """One call of a collective: what all ranks must agree about."""
 
+import functools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -99,4 +100,10 @@ class Record:
 
 def _kind(array: Any) -> tuple[str, tuple[int, ...]]:
     place = "" if number_of(array) is None else "gpu:"
-    return place + array.dtype.name, tuple(array.shape)
+    return place + _name(array.dtype), tuple(array.shape)
+
+
+@functools.cache
+def _name(dtype: Any) -> str:
+    """NumPy puts the name of a dtype together each time."""
+    return str(dtype.name)

@@ -1,5 +1,6 @@
 """Which gradients travel together."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,7 +49,7 @@ def buckets_of(sizes: Sequence[int], limit: int) -> list[list[int]]:
 
 def bytes_of(leaf: Any) -> int:
     """The bytes of a leaf's elements."""
-    count = int(np.prod(getattr(leaf, "shape", ()), dtype=np.int64))
+    count = math.prod(getattr(leaf, "shape", ()))
     return count * getattr(getattr(leaf, "dtype", None), "itemsize", 8)
 
 
