@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 import shadow
+from garbage import set_aside
 from hypothesis import HealthCheck, settings
 
 from fdbr import backend, kernels, libraries
@@ -74,6 +75,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--kernels"):
         large.LEAST = choosing.LEAST = kernels.LEAST = 0
         reducing._SHORTEST = reducing._NARROW = matrices.MANY = 1
+
+
+def pytest_collection_finish() -> None:
+    set_aside()
 
 
 def _cupy() -> Any:

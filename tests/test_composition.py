@@ -6,13 +6,13 @@ whatever the order of the derivative.  One of them branches on its argument.
 """
 
 import contextlib
-import gc
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from garbage import no_garbage
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -310,16 +310,9 @@ def test_nothing_is_left_to_the_garbage_collector(name):
         KEPT.clear()
 
     attempt()
-    gc.collect()
-    gc.disable()
-    gc.freeze()  # what other tests left need not be looked through again
-    try:
+    with no_garbage():
         for _ in range(50):
             attempt()
-        assert gc.collect() == 0
-    finally:
-        gc.unfreeze()
-        gc.enable()
 
 
 def test_all_of_them_in_threads_at_once():

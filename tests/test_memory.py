@@ -1,33 +1,19 @@
 """What is kept, for how long, and that nothing needs the garbage collector."""
 
 import contextlib
-import gc
 import itertools
 import tracemalloc
 import weakref
 
 import numpy as np
 import pytest
+from garbage import no_garbage
 
 import fdbr
 from fdbr import backend, ops, reverse
 
 MEGABYTE = 1 << 20
 COUNT = MEGABYTE // 8  # of float64 numbers in a megabyte
-
-
-@contextlib.contextmanager
-def no_garbage():
-    """Asserts that the garbage collector finds nothing in the end."""
-    gc.collect()
-    gc.disable()
-    gc.freeze()  # what other tests left need not be looked through again
-    try:
-        yield
-        assert gc.collect() == 0
-    finally:
-        gc.unfreeze()
-        gc.enable()
 
 
 def peak(thunk):

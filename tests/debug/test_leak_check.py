@@ -1,10 +1,10 @@
 """The leak check finds traced values that outlive their transformation, and no others."""
 
-import gc
 import inspect
 
 import numpy as np
 import pytest
+from garbage import set_aside
 
 import fdbr
 from fdbr import debug, ops
@@ -13,10 +13,7 @@ from fdbr import debug, ops
 @pytest.fixture(autouse=True)
 def small_world():
     """Objects of other tests need not be searched."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+    set_aside()
 
 
 def keeping(stash):
