@@ -137,14 +137,15 @@ def _around(
             heads.append("/")
     names = ", ".join(f"{p.name!r}: {p.name}" for p in parameters)
     usual = {p.name: p.default for p in parameters}
-    source = (
+    checked = "; ".join(f"{key} is usual_{key} or check_{key}({key})" for key in checks)
+    line = sys._getframe().f_lineno + 1  # tracebacks show the lines that follow
+    source = "\n" * line + (
         "def make(function_, explain_, checks_, usual_):\n"
         f" {''.join(f'check_{key}, ' for key in checks) or '_'} = checks_\n"
         f" {''.join(f'usual_{key}, ' for key in checks) or '_'} = usual_\n"
         f" def around({', '.join(heads)}):\n"
         "  try:\n"
-        + "".join(f"   if {key} is not usual_{key}: check_{key}({key})\n" for key in checks)
-        + ""
+        f"   {checked or 'pass'}\n"
         f"   return function_({', '.join(calls)})\n"
         f"  except Exception as error_: explained_ = explain_(error_, {{{names}}})\n"
         "  try: raise explained_\n"
