@@ -1,4 +1,4 @@
-"""What processes do together, and what a run that begins anew is given of it."""
+"""Meetings with other processes, and the results that a run which begins anew is given again."""
 
 import contextlib
 import threading
