@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops
+from fdbr.compiler.backends.cpu import kernel_calls, sequencing
 
 LENGTHS = (
     *((8, 8, 9, 9), (64, 130), (33, 130), (3, 5, 17, 33), (2, 3, 5, 8, 33), (1, 33, 130)),
@@ -97,6 +98,27 @@ def test_largest_and_smallest_elements_know_not_a_number(given):
         return ((x - low) / (high - low + 1), low * 2, high * 2)
 
     both(ranges, x)
+
+
+@given(reductions(), st.data(), st.booleans(), st.booleans())
+def test_several_folds_along_different_axes_at_once(given, data, parted, kept):
+    x, _ = given
+    x.flat[data.draw(st.integers(0, x.size - 1))] = data.draw(st.sampled_from([np.nan, 5.0]))
+    w = np.random.default_rng(1).normal(1, 1, x.shape[-1:]).astype(x.dtype)
+    some = st.sets(st.sampled_from(range(x.ndim)), min_size=1).map(sorted).map(tuple)
+    hows = st.sampled_from(["max", "min", "max", "sum", "mean"])
+    folds = data.draw(st.lists(st.tuples(hows, some), min_size=1, max_size=4))
+
+    def folded(x, w):
+        y = ops.sin(x) * w + x
+        found = [getattr(ops, how)(y, axis=axes) for how, axes in folds]
+        return (*([y] if kept else []), *found)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if parted:  # between two threads, however little there is to do
+            patch.setattr(kernel_calls, "_WORTH", 0)
+            patch.setattr(sequencing, "WORTH", 0)
+        both(folded, x, w)
 
 
 @given(reductions())

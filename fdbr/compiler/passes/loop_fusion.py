@@ -97,11 +97,11 @@ class _Group:
             if operand in self.rows or operand.kind.shape != self.domain:
                 return None
             axes, rank = found[1], len(self.domain)
-            if axes == tuple(range(rank)) and found[0] in ("sum", "mean"):
+            if axes == tuple(range(rank)):
                 return self.splits, self.final
             if axes == tuple(range(rank - len(axes), rank)) and axes:
                 return self._only(rank - len(axes), self.rows)
-            if axes == tuple(range(len(axes))) and axes and found[0] in ("sum", "mean"):
+            if axes == tuple(range(len(axes))) and axes:
                 return self._only(len(axes), self.final)
             return None
         if not step.primitive.elementwise and step.primitive not in VIEWS:

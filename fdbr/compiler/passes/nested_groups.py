@@ -99,7 +99,7 @@ class NestedGroup:
             if left == self.arrays[0]:
                 return self.rows
             size = math.prod(n for n, has in zip(self.domain, left, strict=True) if has)
-            return self.final if found[0] in ("sum", "mean") and size <= _MOST else None
+            return self.final if size <= _MOST else None
         if not step.primitive.elementwise and step.primitive not in _VIEWS:
             return None
         if out.shape == self.domain:

@@ -21,7 +21,7 @@ from fdbr.compiler.backends.cpu.written import Join, Output, Written, store, sto
 from fdbr.compiler.ir.folds import fold_of, join_of
 from fdbr.compiler.ir.program import Fused, Instruction, Variable, kind_of
 
-__all__ = ["CHEAP", "STARTS", "STEPS", "framed", "write"]
+__all__ = ["CHEAP", "JOINED", "STARTS", "STEPS", "extreme", "framed", "write"]
 
 CHEAP = 6  # additions; what costs more is kept for the next stage in the place of repeating it
 _LARGE = 24 << 20  # bytes of a result that caches will hardly hold until somebody reads it
@@ -30,6 +30,7 @@ _BLOCK = 256  # elements whose sum is taken at once before it is added to a tota
 _ROWS = 128  # rows whose sums are taken at once before they are added to totals
 STARTS = {"sum": "{0}(0)", "mean": "{0}(0)", "max": "{0}(-inf)", "min": "{0}(inf)"}
 STEPS = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
+JOINED = {"sum": "add", "mean": "add", "max": "maximum", "min": "minimum"}
 
 
 def write(
@@ -125,6 +126,16 @@ def _stream(writer: Writer, out: Variable, name: str, first: str, count: str) ->
     return f"stream({name}, {first}, {scratch}, {count}, {out.kind.dtype.itemsize})"
 
 
+def extreme(place: str, how: str, text: str) -> str:
+    """The statement by which memory has the larger, or smaller, of what it had and a value.
+
+    What is NaN stays.
+    """
+    sign = ">" if how == "max" else "<"
+    other = f"select({text} != {text}, {text}, {place})"
+    return f"{place} = select({text} {sign} {place}, {text}, {other})"
+
+
 def _final_output(writer: Writer, step: Instruction) -> tuple[str, str, str, bool]:
     """The memory for the partial results of a reduction over rows."""
     name, axes = fold_of(step) or ("", ())
@@ -132,21 +143,28 @@ def _final_output(writer: Writer, step: Instruction) -> tuple[str, str, str, boo
     whole = len(axes) == len(writer.fused.domain)
     shape = () if whole else writer.fused.domain[writer.fused.split :]
     count = math.prod(step.operands[0].kind.shape[i] for i in axes)
-    output = Output(out, shape, out.kind.dtype, True, count if name == "mean" else 1)
-    return writer.output(output), CODES[out.kind.dtype], STEPS[name], whole
+    output = Output(
+        out, shape, out.kind.dtype, True, count if name == "mean" else 1, joined=JOINED[name]
+    )
+    return writer.output(output), CODES[out.kind.dtype], name, whole
 
 
 def _flat_body(writer: Writer) -> list[str]:
     """One loop over all elements."""
     block = Block(writer, 0, False)
     inside, totals, streams = [], [], []
+    extremes: list[tuple[str, str, str]] = []
     for out in writer.fused.outs:
         step = writer.makers[out]
         if step in writer.finals:
             text, _ = block.value(step.operands[0], {})
-            name, _, plus, _ = _final_output(writer, step)
-            totals.append(name)
-            inside.append(f"p_{name} = {plus}(p_{name}, f8({text}))")
+            name, code, how, _ = _final_output(writer, step)
+            if how in ("max", "min"):
+                extremes.append((name, code, how))
+                inside += _whole_extreme(name, how, text)
+            else:
+                totals.append(name)
+                inside.append(f"p_{name} = plus(p_{name}, f8({text}))")
         else:
             text, _code = block.value(out, {})
             name = _full_output(writer, out)
@@ -156,9 +174,11 @@ def _flat_body(writer: Writer) -> list[str]:
                 streams.append(_stream(writer, out, name, "b", f"min({writer.run}, stop - b)"))
             inside.append(store(to, text, out.kind.dtype))
     body = ["    " + line for line in [*block.lines, *inside]]
-    if not totals and not streams:
-        return ["for r in range(start, stop):", *body]
     first, each, last = _totals(totals)
+    begin, end = _extremes(extremes)
+    first, last = first + begin, last + end
+    if not totals and not streams:
+        return [*first, "for r in range(start, stop):", *body, *last]
     length = writer.run if streams else _BLOCK
     loop = [f"for r in range(b, min(b + {length}, stop)):", *body]
     blocks = [f"p_{name} = f8(0)" for name in totals] + loop + each + streams
@@ -186,6 +206,19 @@ def _totals(names: list[str]) -> tuple[list[str], list[str], list[str]]:
     return first, each, last
 
 
+def _extremes(found: list[tuple[str, str, str]]) -> tuple[list[str], list[str]]:
+    """Write the code that begins the extremes of all elements, and stores them."""
+    first, last = [], []
+    for name, code, how in found:
+        first += [f"t_{name} = {STARTS[how].format(code)}", f"bad_{name} = False"]
+        last.append(f"{name}[thread] = select(bad_{name}, {code}(nan), t_{name})")
+    return first, last
+
+
+def _whole_extreme(name: str, how: str, text: str) -> list[str]:
+    return [f"t_{name} = {STEPS[how]}(t_{name}, {text})", f"bad_{name} |= {text} != {text}"]
+
+
 def _row_body(writer: Writer) -> list[str]:
     """A loop over the rows, and in it one over the columns for each stage."""
     fused = writer.fused
@@ -193,26 +226,32 @@ def _row_body(writer: Writer) -> list[str]:
     names: dict[Variable, str] = {}  # where outputs go
     before: list[str] = []
     totals: list[str] = []
+    extremes: list[tuple[str, str, str]] = []
     sums: list[tuple[str, str]] = []  # of columns: where they are taken, and where added up
     finals: dict[Variable, tuple[str, str, str, bool]] = {}
     for out in fused.outs:
         step = writer.makers[out]
         if step in writer.finals:
-            name, code, plus, whole = _final_output(writer, step)
-            if whole:
+            name, code, how, whole = _final_output(writer, step)
+            sum_ = how in ("sum", "mean")
+            if whole and sum_:
                 totals.append(name)
+            elif whole:
+                extremes.append((name, code, how))
             else:
-                before += _columns(writer, f"{name}[%s] = {code}(0)")
-                if writer.rows > _ROWS:
+                before += _columns(writer, f"{name}[%s] = {STARTS[how].format(code)}")
+                if sum_ and writer.rows > _ROWS:
                     partial = Output(None, (writer.columns,), out.kind.dtype, True, 1)
                     sums.append((writer.output(partial), name))
                     name = sums[-1][0]
-            finals[out] = name, code, plus, whole
+            finals[out] = name, code, how, whole
         else:
             names[out] = _full_output(writer, out)
     _keep(writer, names)
     known: dict[Any, tuple[str, str]] = {}
     first, each, last = _totals(totals)
+    begin, end = _extremes(extremes)
+    first, last = first + begin, last + end
     rows = [f"p_{name} = f8(0)" for name in totals]
     for level in range(top + 1):
         rows += _row_values(writer, level, known, names)
@@ -327,9 +366,13 @@ def _stage(
             if writer.levels[out] != level:
                 continue
             text, code = block.value(step.operands[0], known)
-            name, _, plus, whole = finals[out]
-            if whole:
-                inside.append(f"p_{name} = {plus}(p_{name}, f8({text}))")
+            name, _, how, whole = finals[out]
+            if how in ("max", "min") and whole:
+                inside += _whole_extreme(name, how, text)
+            elif how in ("max", "min"):
+                inside.append(extreme(f"{name}[thread * {writer.columns} + c]", how, text))
+            elif whole:
+                inside.append(f"p_{name} = plus(p_{name}, f8({text}))")
             else:
                 inside.append(f"{name}[thread * {writer.columns} + c] += {text}")
         elif writer.levels[out] == level and not writer.is_row.get(out, False):

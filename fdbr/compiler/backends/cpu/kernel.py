@@ -135,12 +135,12 @@ def _put_over(array: Any, result: Any) -> None:
 
 
 def _put(output: Output, result: Any, out: Any, threads: int) -> None:
-    """Write a result as a kernel does: of a sum, each thread's part, before it is divided."""
+    """Write a result as a kernel does: of a fold, each thread's part, before it is divided."""
     if not output.per_thread:
         np.copyto(out, np.reshape(result, out.shape))
         return
     if threads > 1:
-        out[...] = 0
+        out[...] = {"add": 0, "maximum": -np.inf, "minimum": np.inf}[output.joined]
         out = out[0, ...]  # an array, of one number too
     np.copyto(out, np.reshape(result, out.shape))
     if output.divisor != 1:

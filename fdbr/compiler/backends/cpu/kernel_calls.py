@@ -159,11 +159,11 @@ def _join(writer: Any, join: Join, made: list[str], written: Written) -> list[st
 
 
 def _finish(writer: Any, name: str, output: Output, threads: int) -> list[str]:
-    """Put the partial sums of threads together."""
+    """Put the parts of threads together."""
     if output.variable is None or not output.per_thread:
         return []
     out = writer.variable(output.variable)
-    total = name if threads == 1 else f"np.add.reduce({name}, 0)"
+    total = name if threads == 1 else f"np.{output.joined}.reduce({name}, 0)"
     if output.divisor != 1:
         total = f"{total} / {output.divisor}"
     shape = output.variable.kind.shape

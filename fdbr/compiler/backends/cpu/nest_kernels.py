@@ -13,7 +13,7 @@ import numpy as np
 
 from fdbr.compiler.backends.cpu.element_code import Elements, cost
 from fdbr.compiler.backends.cpu.formulas import CODES
-from fdbr.compiler.backends.cpu.fused_kernels import CHEAP, STARTS, STEPS, framed
+from fdbr.compiler.backends.cpu.fused_kernels import CHEAP, JOINED, STARTS, STEPS, extreme, framed
 from fdbr.compiler.backends.cpu.fused_writer import Block
 from fdbr.compiler.backends.cpu.written import Output, Written, literal, store
 from fdbr.compiler.ir.folds import fold_of
@@ -51,7 +51,7 @@ class _Nest:
         self.pitched: dict[Variable, bool] = {}
         self.levels: dict[Variable, int] = {}
         self.is_row: dict[Variable, bool] = {}
-        self.totals: dict[Variable, Has] = {}  # the axes of sums along others than those of a row
+        self.totals: dict[Variable, Has] = {}  # the axes of folds along others than those of a row
         self.found: dict[Variable, str] = {}  # where panels have their totals
         self.wide = ""  # how many results a panel has
         self._classify()
@@ -172,7 +172,7 @@ class _Nest:
     def body(self) -> list[str]:
         """The statements that do rows."""
         names: dict[Variable, str] = {}
-        totals: dict[Variable, tuple[str, str, int]] = {}
+        totals: dict[Variable, tuple[str, str, int, str]] = {}
         before: list[str] = []
         after: list[str] = []
         for out in self.fused.outs:
@@ -220,22 +220,27 @@ class _Nest:
 
     def _total(
         self, step: Instruction, before: list[str], after: list[str]
-    ) -> tuple[str, str, int]:
-        """The memory for a sum along other axes than those of rows: each thread has its own."""
+    ) -> tuple[str, str, int, str]:
+        """The memory for a fold along other axes than those of rows: each thread has its own."""
         out, (name, axes) = step.outs[0], fold_of(step) or ("", ())
         domain = self.fused.domain
         shape = tuple([n for i, n in enumerate(domain) if i not in axes])
         size = math.prod(shape)
         count = math.prod(domain) // size
-        given = self.output(
-            Output(out, shape, out.kind.dtype, True, count if name == "mean" else 1)
-        )
-        wide = self.scratch(_WIDE, size)
+        divisor, joined = count if name == "mean" else 1, JOINED[name]
+        given = self.output(Output(out, shape, out.kind.dtype, True, divisor, joined=joined))
         at = f"thread * {size} + c"
-        before += [f"for c in range({size}):", f"    {wide}[{at}] = f8(0)"]
         code = CODES[out.kind.dtype]
+        if name in ("max", "min"):
+            before += [
+                f"for c in range({size}):",
+                f"    {given}[{at}] = {STARTS[name].format(code)}",
+            ]
+            return given, code, size, name
+        wide = self.scratch(_WIDE, size)
+        before += [f"for c in range({size}):", f"    {wide}[{at}] = f8(0)"]
         after += [f"for c in range({size}):", f"    {given}[{at}] = {code}({wide}[{at}])"]
-        return wide, code, size
+        return wide, code, size, name
 
     def _keeps(self, names: dict[Variable, str]) -> dict[Variable, str]:
         """The memory of full values that later stages read: what costs less they make again."""
@@ -311,7 +316,7 @@ class _Stage:
         level: int,
         known: Known,
         names: dict[Variable, str],
-        totals: dict[Variable, tuple[str, str, int]],
+        totals: dict[Variable, tuple[str, str, int, str]],
         keeps: dict[Variable, str],
     ) -> None:
         self.writer, self.level, self.known, self.keeps = writer, level, known, keeps
@@ -403,11 +408,8 @@ class _Stage:
         writer.found[out] = part
         begin = writer.beside([f"{part}[{at}] = {STARTS[how].format(code)}"])
         if how in ("max", "min"):
-            sign = ">" if how == "max" else "<"
             self.start += begin
-            old = f"{part}[{at}]"
-            other = f"select({text} != {text}, {text}, {old})"  # NaN stays
-            self.inside.append(f"{old} = select({text} {sign} {old}, {text}, {other})")
+            self.inside.append(extreme(f"{part}[{at}]", how, text))
             return
         self.inside.append(f"{part}[{at}] += {text}")
         if writer.columns <= _BLOCK:
@@ -420,14 +422,25 @@ class _Stage:
         self.added += writer.beside([f"{total}[{at}] += f8({part}[{at}])"])
 
     def _add_to(self, out: Variable, text: str, code: str) -> None:
-        """Add elements to a sum along other axes than those of rows."""
-        writer, (total, _, size) = self.writer, self.totals[out]
+        """Add elements to a fold along other axes than those of rows."""
+        writer, (total, _, size, how) = self.writer, self.totals[out]
         has = writer.has(writer.totals[out])
         place = f"{total}[thread * {size} + {writer.at(has)}]"
+        name = f"p_{id_of(writer, out)}"
+        if how in ("max", "min"):
+            if has[-1]:
+                self.inside.append(extreme(place, how, text))
+                return
+            self.first += [f"{name} = {STARTS[how].format(code)}", f"bad_{name} = False"]
+            self.inside += [
+                f"{name} = {STEPS[how]}({name}, {text})",
+                f"bad_{name} |= {text} != {text}",
+            ]
+            self.last.append(extreme(place, how, f"select(bad_{name}, {code}(nan), {name})"))
+            return
         if has[-1]:
             self.inside.append(f"{place} += f8({text})")
             return
-        name = f"p_{id_of(writer, out)}"
         self.first.append(f"{name} = {code}(0)")
         self.inside.append(f"{name} = plus({name}, {text})")
         self.last.append(f"{place} += f8({name})")

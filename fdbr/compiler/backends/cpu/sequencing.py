@@ -186,13 +186,13 @@ def reduction(step: Instruction) -> Fused | None:
     found, out = fold_of(step), step.outs[0].kind
     if found is None or out.dtype not in FLOATS or not is_numpy_array(step.operands[0]):
         return None
-    (name, axes), domain = found, step.operands[0].kind.shape
+    (_, axes), domain = found, step.operands[0].kind.shape
     rank = len(domain)
     if out.is_number or not rank:
         return None
     if axes == tuple(range(rank - len(axes), rank)) and len(axes) < rank:
         return Fused((step,), domain, rank - len(axes), step.outs)
-    if axes == tuple(range(len(axes))) and name in ("sum", "mean") and axes:
+    if axes == tuple(range(len(axes))) and axes:
         return Fused((step,), domain, len(axes), step.outs)
     return None
 

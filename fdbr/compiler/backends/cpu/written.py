@@ -22,11 +22,13 @@ class Output:
     shape, dtype
         Those of the array to be made; without the first axis where each thread has its own.
     per_thread
-        Whether each thread has one of its own: partial sums, to be added up.
+        Whether each thread has one of its own: partial sums, to be added up, or partial extremes.
     divisor
         By what the sum of partial sums is divided, 1 for sums and more for means.
     over
         The operand over whose elements it is written: it has no memory of its own then.
+    joined
+        How the parts of threads become one: ``"add"``, ``"maximum"`` or ``"minimum"``.
     """
 
     variable: Variable | None
@@ -35,6 +37,7 @@ class Output:
     per_thread: bool
     divisor: int
     over: Variable | None = None
+    joined: str = "add"
 
 
 @attrs.frozen
