@@ -81,7 +81,13 @@ def test_every_transformation_agrees_in_float32(case):
     "case", [c for c in CASES if c.op not in REAL and c.name not in REAL_CASES], ids=repr
 )
 def test_every_transformation_agrees_of_complex_numbers(case):
-    after_the_first(case, lambda args: check_grads(function_of(case), *cast(args, complex)))
+
+    def check(args: Any) -> None:
+        there = cast(args, complex)
+        check_grads(function_of(case), *there, modes=("vjp", "jvp"))
+        check_grads(function_of(case), *there, order=2 if THOROUGH else 1, modes=("vmap",))
+
+    after_the_first(case, check)
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.op in REAL], ids=repr)

@@ -26,7 +26,7 @@ def on(xp: Any, args: Any, dtype: Any = np.float64) -> Any:
 
 @every_case
 def test_values_are_those_of_numpy_on_raw_and_on_traced_arrays(case, xp):
-    @few()
+    @few(4)
     @given(case.arguments)
     def check(args):
         desired = case.reference(*args)
