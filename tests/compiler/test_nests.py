@@ -187,6 +187,30 @@ def test_group_norm_is_one_kernel_with_its_pullback():
     assert kernels(both(normal, MAPS, weight, bias, np.cos(MAPS))) == 1
 
 
+def test_what_does_not_go_on_with_its_sums_is_a_plain_kernel():
+    def moments(x, share):
+        squares = x * x + 1
+        column = share * squares.mean(0)
+        return (column, squares.mean(1), (x / ops.sqrt(column / column.mean())).mean())
+
+    program = str(both(moments, normal_of(200, 64), np.float64(0.5)).programs()[0])
+    assert "kernel over (200, 64) by 1" in program
+    assert "by (1,)" not in program
+
+
+def test_norms_are_of_the_kernel_that_makes_what_they_are_of():
+    def lengths(x):
+        y = ops.tanh(x) * 2
+        return (ops.linalg.vector_norm(y), ops.linalg.vector_norm(y, axis=1), ops.linalg.norm(y))
+
+    jitted = both(lengths, normal_of(200, 64))
+    assert "euclidean" not in str(jitted.programs()[0])
+
+
+def normal_of(*shape):
+    return np.random.default_rng(0).normal(size=shape)
+
+
 def test_sums_of_many_elements_lose_no_digits():
     x = np.random.default_rng(0).uniform(0, 1, (1 << 15, 16)).astype(np.float32)
     found = fdbr.jit(lambda x: x / x.mean(0, keepdims=True), reproducible=True)(x)

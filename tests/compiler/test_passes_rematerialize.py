@@ -74,13 +74,37 @@ def test_what_leaves_the_program_is_kept():
     assert given_out(before) == given_out(after)
 
 
-def test_what_it_would_need_more_is_not_read():
+def test_one_array_is_read_in_the_place_of_another():
     def f(x, w):
         y = x * 2
         a = (ops.tanh(y) + x) @ w
-        return a * y + 1  # x is not read here
+        return a * y + 1
 
     before, after = both(f, normal(64, 64), normal(64, 64))
+    assert given_out(after) == given_out(before) - 1
+
+
+def test_a_row_and_a_column_are_read_beside_it():
+    """The rows of the kernel are then those that the row and the column have."""
+
+    def f(x, row, column, w):
+        y = x * row * column
+        a = (ops.tanh(y) + x) @ w
+        return a * y + 1
+
+    before, after = both(f, normal(64, 64), normal(64), normal(64, 1), normal(64, 64))
+    assert given_out(after) == given_out(before) - 1
+    assert [kernel.split for kernel in before][-1:] == [2]
+    assert [kernel.split for kernel in after][-1:] == [1]
+
+
+def test_several_arrays_are_not_read_in_the_place_of_one():
+    def f(x, z, w):
+        y = x * z
+        a = (ops.tanh(y) + x) @ w
+        return a * y + 1
+
+    before, after = both(f, normal(64, 64), normal(64, 64), normal(64, 64))
     assert given_out(before) == given_out(after)
 
 

@@ -6,11 +6,11 @@ that broadcast are read at the place that belongs to a row and a column.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import attrs
 
-__all__ = ["Place", "place", "splits"]
+__all__ = ["Place", "best_split", "place", "splits"]
 
 
 @attrs.frozen
@@ -58,3 +58,38 @@ def place(shape: Sequence[int], domain: Sequence[int], split: int) -> Place | No
 def splits(shape: Sequence[int], domain: Sequence[int]) -> frozenset[int]:
     """The splits of a domain at which an operand has a place."""
     return frozenset(k for k in range(len(domain) + 1) if place(shape, domain, k) is not None)
+
+
+def best_split(
+    domain: Sequence[int],
+    allowed: Collection[int],
+    shapes: Collection[Sequence[int]],
+    rows: int,
+) -> int:
+    """The split at which the fewest operands repeat in rows; of those, none, or long columns.
+
+    Parameters
+    ----------
+    domain
+        The shape over which a kernel runs.
+    allowed
+        The splits at which all of its operands have a place.
+    shapes
+        The shapes of the operands.
+    rows
+        The fewest rows that are to be.
+    """
+    if len(allowed) == 1:
+        return next(iter(allowed))
+    rank = len(domain)
+    repeats = {k: sum(_repeats(shape, domain, k) for shape in shapes) for k in allowed}
+    best = [k for k in sorted(allowed) if repeats[k] == min(repeats.values())]
+    if rank in best:
+        return rank
+    return next((k for k in best if math.prod(domain[:k]) >= rows), best[-1])
+
+
+def _repeats(shape: Sequence[int], domain: Sequence[int], split: int) -> bool:
+    """Whether rows of an operand belong to several rows of the domain."""
+    found = place(shape, domain, split)
+    return found is not None and found.count not in (1, math.prod(domain[:split]))

@@ -6,7 +6,7 @@ from typing import Any
 
 from fdbr.compiler.backends.interface import Backend, backend_of
 from fdbr.compiler.ir import op
-from fdbr.compiler.ir.broadcast_layout import place, splits
+from fdbr.compiler.ir.broadcast_layout import best_split, splits
 from fdbr.compiler.ir.folds import fold_of, join_of
 from fdbr.compiler.ir.program import Fused, Instruction, Nest, Program, Step, Variable, kind_of
 from fdbr.compiler.passes.nested_groups import NestedGroup, Nests
@@ -249,7 +249,23 @@ def fuse_loops(program: Program) -> Program:
     order = {step: position for position, step in enumerate(program.steps)}
     for group in groups:
         group.steps.sort(key=order.__getitem__)
-    return _assembled(program, list(groups), backend)
+    return _assembled(program, [_unnested(group, order) for group in groups], backend)
+
+
+def _unnested(group: _AnyGroup, order: dict[Step, int]) -> _AnyGroup:
+    """A nested group that does not go on with what it has reduced, as a plain one if it can be.
+
+    That goes through memory once, in its order.
+    """
+    if not isinstance(group, NestedGroup) or group.goes_on():
+        return group
+    plain = _Group(group.domain, group.most)
+    rest = [step for step in group.steps if not plain.admit(step)]
+    last = max(map(order.__getitem__, plain.steps), default=len(order))
+    small = all(
+        group.domain not in (kind_of(o).shape for o in (*s.operands, *s.outs)) for s in rest
+    )
+    return plain if plain.steps and small and all(order[s] > last for s in rest) else group
 
 
 def _siblings(step: Instruction, reading: dict[Variable, _AnyGroup]) -> list[_AnyGroup]:
@@ -383,7 +399,8 @@ def _assembled(program: Program, groups: list[_AnyGroup], backend: Backend) -> P
                 tuple(steps), group.domain, 0, tuple(outs), kept=tuple(group.kept)
             )
             continue
-        split = _split(group, backend.costs.rows)
+        shapes = {kind_of(o).shape for step in group.steps for o in step.operands}
+        split = best_split(group.domain, group.splits, shapes, backend.costs.rows)
         last[steps[-1]] = Fused(tuple(steps), group.domain, split, tuple(outs))
     steps_: list[Step] = []
     for step in program.steps:
@@ -412,22 +429,3 @@ def _repeats_all(step: Instruction) -> bool:
     """Whether every operand is repeated, which array modules have no fast loop for."""
     size = step.outs[0].kind.size
     return len(step.operands) > 1 and all(kind_of(o).size < size for o in step.operands)
-
-
-def _split(group: _Group, rows: int) -> int:
-    """The split at which the fewest operands repeat in rows; of those, none, or long columns."""
-    if len(group.splits) == 1:
-        return next(iter(group.splits))
-    rank = len(group.domain)
-    shapes = {kind_of(o).shape for step in group.steps for o in step.operands}
-    repeats = {k: sum(_repeats(shape, group.domain, k) for shape in shapes) for k in group.splits}
-    best = [k for k in sorted(group.splits) if repeats[k] == min(repeats.values())]
-    if rank in best:
-        return rank
-    return next((k for k in best if math.prod(group.domain[:k]) >= rows), best[-1])
-
-
-def _repeats(shape: tuple[int, ...], domain: tuple[int, ...], split: int) -> bool:
-    """Whether rows of an operand belong to several rows of the domain."""
-    found = place(shape, domain, split)
-    return found is not None and found.count not in (1, math.prod(domain[:split]))

@@ -74,6 +74,13 @@ class NestedGroup:
         where.update(step.outs)
         return True
 
+    def goes_on(self) -> bool:
+        """Whether whole arrays are made of what has been reduced."""
+        return any(
+            step.outs[0].kind.shape == self.domain and any(v in self.rows for v in step.reads)
+            for step in self.steps
+        )
+
     def _arrays(self, step: Instruction) -> Iterator[Has | None]:
         """The axes of what a step reads or makes in the loops; `None` of what does not fit."""
         found = fold_of(step)

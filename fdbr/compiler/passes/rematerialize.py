@@ -5,10 +5,23 @@ from typing import Any
 import attrs
 
 from fdbr.compiler.backends.interface import Backend, backend_of
-from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, is_variable
+from fdbr.compiler.ir.broadcast_layout import best_split, splits
+from fdbr.compiler.ir.folds import fold_of, join_of
+from fdbr.compiler.ir.program import (
+    Fused,
+    Instruction,
+    Program,
+    Step,
+    Variable,
+    is_variable,
+    kind_of,
+)
 from fdbr.compiler.passes.steps import fits, readers_of, renamed_all
 
 __all__ = ["rematerialize"]
+
+_INSTEAD = 1.25
+"""By how much the arrays that are read in the place of one may be larger."""
 
 Chain = list[Instruction]
 """Steps that make a value out of what a kernel reads, in their order."""
@@ -19,6 +32,7 @@ def rematerialize(program: Program) -> Program:
 
     A reader makes a value again where a few additions and multiplications do it out of what it
     reads besides: so ``x * x`` is not kept from the way forward to the way back if ``x`` is.
+    Or out of an array that it reads in its place: that takes as much, but nobody writes the value.
     """
     backend, readers = backend_of(program), readers_of(program)
     kept = {v for v in program.outputs if is_variable(v)}
@@ -41,7 +55,10 @@ def rematerialize(program: Program) -> Program:
                     kept.update(v for part in chain for v in part.reads)
     if not gone:
         return program
-    return program.replace(_without(step, chains.get(step, {}), gone) for step in program.steps)
+    rows = backend.costs.rows
+    return program.replace(
+        _without(step, chains.get(step, {}), gone, rows) for step in program.steps
+    )
 
 
 def _chain(
@@ -51,16 +68,24 @@ def _chain(
     gone: set[Variable],
     backend: Backend,
 ) -> Chain:
-    """The steps by which a kernel makes a value out of its other operands; none if it cannot."""
+    """The steps by which a kernel makes a value out of other operands; none if it cannot."""
+    room, plain = _INSTEAD * _size(wanted), _is_plain(reader)
     given = {v for v in reader.reads if v is not wanted and v not in gone}
     chain: Chain = []
     made: set[Variable] = set()
 
     def make(variable: Variable) -> bool:
+        nonlocal room
         if variable in made:
             return True
         step = makers.get(variable)
-        if step is None or not fits(step, reader, backend):
+        if step is None and not plain:
+            return False
+        if step is None:  # another kernel's, or an input
+            room -= _size(variable)
+            given.add(variable)
+            return variable not in gone and room >= 0
+        if not fits(step, reader, backend):
             return False
         needed = [o for o in step.operands if is_variable(o) and o not in given and o not in made]
         if not all(map(make, needed)):
@@ -72,7 +97,16 @@ def _chain(
     return chain if make(wanted) else []
 
 
-def _without(step: Step, chains: dict[Variable, Chain], gone: set[Variable]) -> Step:
+def _size(variable: Variable) -> int:
+    return variable.kind.size * variable.kind.dtype.itemsize
+
+
+def _is_plain(kernel: Fused) -> bool:
+    """Whether a kernel may go through its domain by other rows."""
+    return all(fold_of(step) is None and join_of(step) is None for step in kernel.steps)
+
+
+def _without(step: Step, chains: dict[Variable, Chain], gone: set[Variable], rows: int) -> Step:
     """A kernel that makes what it read again, and does not give out what nobody reads."""
     if type(step) is not Fused:
         return step
@@ -84,7 +118,12 @@ def _without(step: Step, chains: dict[Variable, Chain], gone: set[Variable]) -> 
     outs = tuple(v for v in step.outs if v not in gone)
     if not chains and len(outs) == len(step.outs):
         return step
-    return attrs.evolve(step, steps=tuple(parts), outs=outs)
+    step = attrs.evolve(step, steps=tuple(parts), outs=outs)
+    if not chains or not _is_plain(step):
+        return step
+    shapes = {kind_of(o).shape for part in parts for o in part.operands}
+    allowed = frozenset.intersection(*(splits(shape, step.domain) for shape in shapes))
+    return attrs.evolve(step, split=best_split(step.domain, allowed, shapes, rows))
 
 
 def _renamed(step: Instruction, names: dict[Variable, Variable], new: bool = True) -> Instruction:

@@ -45,18 +45,18 @@ def _euclidean_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
     return real(conj(_direction(x, out, axes)) * t).sum(axis=axes)
 
 
-@opaque(x=(_euclidean_pull, _euclidean_push), batch=shifted("axes"))
+@opaque(x=(_euclidean_pull, _euclidean_push), batch=shifted("axes"), compound=True)
 def _euclidean(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
-    if xp is np and len(axes) == x.ndim and x.dtype.char in "fd":
+    plain = type(x) is np.ndarray and x.dtype.char in "fd"
+    if plain and len(axes) == x.ndim:
         flat = x.reshape(-1)
         return np.sqrt(flat.dot(flat))
     count = math.prod(x.shape[x.ndim - len(axes) :])
     if (
-        xp is np
+        plain
         and axes == tuple(range(x.ndim - len(axes), x.ndim))
         and x.size >= MANY
         and count >= _SHORT
-        and x.dtype.char in "fd"
         and x.flags.c_contiguous
     ):
         rows = x.reshape(*x.shape[: x.ndim - len(axes)], count)

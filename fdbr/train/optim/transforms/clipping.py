@@ -207,7 +207,7 @@ def clip_by_block_norm(max_norm: float) -> Optimizer:
 
 def block_norm(x: Any) -> Any:
     """The Euclidean norm of an array, or of a number."""
-    return of_all_parts(ops.linalg.vector_norm(ops.reshape(ops.asarray(x), (-1,))))
+    return of_all_parts(ops.linalg.vector_norm(ops.asarray(x)))
 
 
 def clip_by_block_rms(threshold: float) -> Optimizer:
