@@ -15,7 +15,7 @@ from compiler.comparing import assert_same
 from compiler.recorded import functions, normal, treat_as_large
 from fdbr import ops, train, tree
 from fdbr.compiler import donation, tiers
-from fdbr.compiler.backends.cpu import kernel, workspaces
+from fdbr.compiler.backends.cpu import kernel, kernel_calls, sequencing, workspaces
 from fdbr.compiler.backends.cpu.backend import CPU
 
 
@@ -185,6 +185,35 @@ def test_what_is_still_needed_is_read_before(f):
     jitted = warm(f, make())
     for _ in range(2):
         assert_same(jitted(make()), f(make()), ulps=16)
+
+
+FOLDS = st.tuples(st.sampled_from(["max", "min", "sum", "mean"]), st.sampled_from([0, 1, None]))
+
+
+@settings(max_examples=25)
+@given(st.lists(FOLDS, min_size=1, max_size=3), st.booleans(), st.booleans(), st.integers(1, 3))
+def test_kernels_that_fold_write_over_what_they_read_if_they_have_read_all(
+    folds, goes_on, parted, times
+):
+    def f(s, g):
+        y = s["w"] * 0.9 + g * g
+        found = [getattr(ops, how)(y, axis=axis) for how, axis in folds]
+        new = {"w": ops.sqrt(y * y + times)}
+        if goes_on:  # a row is read again when its mean is known
+            found.append(s["w"] * g - ops.mean(y, axis=1, keepdims=True))
+        return new, found
+
+    make = lambda: ({"w": normal(300, 64)}, normal(300, 64, seed=1))
+    with pytest.MonkeyPatch.context() as patch:
+        if parted:  # between two threads, however little there is to do
+            patch.setattr(kernel_calls, "_WORTH", 0)
+            patch.setattr(sequencing, "WORTH", 0)
+        jitted = warm(f, *make())
+        state, g = make()
+        before = addresses(state)
+        state, found = jitted(state, g)
+        assert_same((state, found), f(*make()), ulps=64)
+        assert goes_on or addresses(state) == before
 
 
 # --- decisions and failures ---------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from fdbr.compiler.backends.interface import Backend, backend_of
+from fdbr.compiler.ir.folds import fold_of
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, is_variable
 from fdbr.compiler.passes.certainty import uncertain_first
 from fdbr.compiler.passes.steps import readers_of
@@ -36,7 +37,7 @@ def donate(program: Program) -> Program:
         step
         for step in program.steps
         if type(step) is Fused
-        and all(map(backend.is_total, step.steps))
+        and _is_one_pass(step, backend)
         and outputs.issuperset(step.outs)
         and not any(out in readers for out in step.outs)
     ]
@@ -47,6 +48,15 @@ def donate(program: Program) -> Program:
     rest = [step for step in program.steps if step not in changed or changed[step] is step]
     kernels = [new for old, new in changed.items() if new is not old]
     return program.replace(_placed(rest, kernels, sharing, backend))
+
+
+def _is_one_pass(kernel: Fused, backend: Backend) -> bool:
+    """Whether a kernel reads no element after it has written it, and cannot fail."""
+    folds = {out for step in kernel.steps if fold_of(step) is not None for out in step.outs}
+    return all(
+        (fold_of(step) is not None or backend.is_total(step)) and folds.isdisjoint(step.reads)
+        for step in kernel.steps
+    )
 
 
 def _placed(
