@@ -7,6 +7,7 @@ import fdbr
 from compiler.comparing import assert_as_eager
 from compiler.recorded import kernels_around, normal
 from fdbr import ops
+from fdbr.compiler.ir import op
 from fdbr.compiler.passes.rematerialize import rematerialize
 
 
@@ -96,6 +97,21 @@ def test_a_row_and_a_column_are_read_beside_it():
     assert given_out(after) == given_out(before) - 1
     assert [kernel.split for kernel in before][-1:] == [2]
     assert [kernel.split for kernel in after][-1:] == [1]
+
+
+def test_a_kernel_with_labels_for_its_rows_keeps_them():
+    labels = np.arange(48)
+
+    def f(x, w, shares):
+        y = x * x
+        a = (ops.tanh(y) + x) @ w
+        return op.SUBTRACT_AT_LABELS.apply(a * y + x, shares, labels) * 2
+
+    given = normal(48, 64), normal(64, 64), normal(48)
+    before, after = both(f, *given)
+    assert given_out(after) == given_out(before) - 1
+    assert [kernel.split for kernel in after] == [kernel.split for kernel in before]
+    assert_as_eager(f, given)
 
 
 def test_several_arrays_are_not_read_in_the_place_of_one():

@@ -265,7 +265,7 @@ def _unnested(group: _AnyGroup, order: dict[Step, int]) -> _AnyGroup:
     small = all(
         group.domain not in (kind_of(o).shape for o in (*s.operands, *s.outs)) for s in rest
     )
-    return plain if plain.steps and small and all(order[s] > last for s in rest) else group
+    return plain if small and all(order[s] > last for s in rest) else group
 
 
 def _siblings(step: Instruction, reading: dict[Variable, _AnyGroup]) -> list[_AnyGroup]:

@@ -6,7 +6,6 @@ import attrs
 
 from fdbr.compiler.backends.interface import Backend, backend_of
 from fdbr.compiler.ir.broadcast_layout import best_split, splits
-from fdbr.compiler.ir.folds import fold_of, join_of
 from fdbr.compiler.ir.program import (
     Fused,
     Instruction,
@@ -69,7 +68,7 @@ def _chain(
     backend: Backend,
 ) -> Chain:
     """The steps by which a kernel makes a value out of other operands; none if it cannot."""
-    room, plain = _INSTEAD * _size(wanted), _is_plain(reader)
+    room, plain = _INSTEAD * wanted.kind.nbytes, _is_plain(reader)
     given = {v for v in reader.reads if v is not wanted and v not in gone}
     chain: Chain = []
     made: set[Variable] = set()
@@ -82,7 +81,7 @@ def _chain(
         if step is None and not plain:
             return False
         if step is None:  # another kernel's, or an input
-            room -= _size(variable)
+            room -= variable.kind.nbytes
             given.add(variable)
             return variable not in gone and room >= 0
         if not fits(step, reader, backend):
@@ -97,13 +96,12 @@ def _chain(
     return chain if make(wanted) else []
 
 
-def _size(variable: Variable) -> int:
-    return variable.kind.size * variable.kind.dtype.itemsize
-
-
 def _is_plain(kernel: Fused) -> bool:
-    """Whether a kernel may go through its domain by other rows."""
-    return all(fold_of(step) is None and join_of(step) is None for step in kernel.steps)
+    """Whether a kernel does the same by other rows: it computes each element by itself."""
+    return all(
+        step.primitive.elementwise and step.outs[0].kind.shape == kernel.domain
+        for step in kernel.steps
+    )
 
 
 def _without(step: Step, chains: dict[Variable, Chain], gone: set[Variable], rows: int) -> Step:
