@@ -21,7 +21,7 @@ from fdbr.compiler.backends.cpu.written import Join, Output, Written, store, sto
 from fdbr.compiler.ir.folds import fold_of, join_of
 from fdbr.compiler.ir.program import Fused, Instruction, Variable, kind_of
 
-__all__ = ["CHEAP", "JOINED", "STARTS", "STEPS", "extreme", "framed", "write"]
+__all__ = ["CHEAP", "JOINED", "STARTS", "STEPS", "extreme", "extreme_of", "framed", "write"]
 
 CHEAP = 6  # additions; what costs more is kept for the next stage in the place of repeating it
 _LARGE = 24 << 20  # bytes of a result that caches will hardly hold until somebody reads it
@@ -136,6 +136,11 @@ def extreme(place: str, how: str, text: str) -> str:
     return f"{place} = select({text} {sign} {place}, {text}, {other})"
 
 
+def extreme_of(name: str, how: str, text: str) -> list[str]:
+    """The same for a variable, beside which one says whether a value was NaN."""
+    return [f"{name} = {STEPS[how]}({name}, {text})", f"bad_{name} |= {text} != {text}"]
+
+
 def _final_output(writer: Writer, step: Instruction) -> tuple[str, str, str, bool]:
     """The memory for the partial results of a reduction over rows."""
     name, axes = fold_of(step) or ("", ())
@@ -161,7 +166,7 @@ def _flat_body(writer: Writer) -> list[str]:
             name, code, how, _ = _final_output(writer, step)
             if how in ("max", "min"):
                 extremes.append((name, code, how))
-                inside += _whole_extreme(name, how, text)
+                inside += extreme_of(f"t_{name}", how, text)
             else:
                 totals.append(name)
                 inside.append(f"p_{name} = plus(p_{name}, f8({text}))")
@@ -210,13 +215,9 @@ def _extremes(found: list[tuple[str, str, str]]) -> tuple[list[str], list[str]]:
     """Write the code that begins the extremes of all elements, and stores them."""
     first, last = [], []
     for name, code, how in found:
-        first += [f"t_{name} = {STARTS[how].format(code)}", f"bad_{name} = False"]
-        last.append(f"{name}[thread] = select(bad_{name}, {code}(nan), t_{name})")
+        first += [f"t_{name} = {STARTS[how].format(code)}", f"bad_t_{name} = False"]
+        last.append(f"{name}[thread] = select(bad_t_{name}, {code}(nan), t_{name})")
     return first, last
-
-
-def _whole_extreme(name: str, how: str, text: str) -> list[str]:
-    return [f"t_{name} = {STEPS[how]}(t_{name}, {text})", f"bad_{name} |= {text} != {text}"]
 
 
 def _row_body(writer: Writer) -> list[str]:
@@ -368,7 +369,7 @@ def _stage(
             text, code = block.value(step.operands[0], known)
             name, _, how, whole = finals[out]
             if how in ("max", "min") and whole:
-                inside += _whole_extreme(name, how, text)
+                inside += extreme_of(f"t_{name}", how, text)
             elif how in ("max", "min"):
                 inside.append(extreme(f"{name}[thread * {writer.columns} + c]", how, text))
             elif whole:

@@ -13,7 +13,14 @@ import numpy as np
 
 from fdbr.compiler.backends.cpu.element_code import Elements, cost
 from fdbr.compiler.backends.cpu.formulas import CODES
-from fdbr.compiler.backends.cpu.fused_kernels import CHEAP, JOINED, STARTS, STEPS, extreme, framed
+from fdbr.compiler.backends.cpu.fused_kernels import (
+    CHEAP,
+    JOINED,
+    STARTS,
+    extreme,
+    extreme_of,
+    framed,
+)
 from fdbr.compiler.backends.cpu.fused_writer import Block
 from fdbr.compiler.backends.cpu.written import Output, Written, literal, store
 from fdbr.compiler.ir.folds import fold_of
@@ -388,10 +395,7 @@ class _Stage:
             self._fold_panel(out, how, text, code)
         elif how in ("max", "min"):
             self.start += [f"{name} = {start}", f"bad_{name} = False"]
-            self.inside += [
-                f"{name} = {STEPS[how]}({name}, {text})",
-                f"bad_{name} |= {text} != {text}",
-            ]
+            self.inside += extreme_of(name, how, text)
         elif not self.many:
             self.start.append(f"{name} = {start}")
             self.inside.append(f"{name} = plus({name}, {text})")
@@ -432,10 +436,7 @@ class _Stage:
                 self.inside.append(extreme(place, how, text))
                 return
             self.first += [f"{name} = {STARTS[how].format(code)}", f"bad_{name} = False"]
-            self.inside += [
-                f"{name} = {STEPS[how]}({name}, {text})",
-                f"bad_{name} |= {text} != {text}",
-            ]
+            self.inside += extreme_of(name, how, text)
             self.last.append(extreme(place, how, f"select(bad_{name}, {code}(nan), {name})"))
             return
         if has[-1]:
