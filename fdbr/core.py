@@ -112,6 +112,9 @@ class Primitive:
     compound
         Whether a compiler may follow its value function, and join the operations that it is made
         of with others.
+    shorthand
+        Whether its value applies other operations to traced operands: a compiler takes those in
+        its place, which is faster than they are one by one.
     fold
         How it combines the elements along ``axes``: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``, or
         not at all.
@@ -143,6 +146,7 @@ class Primitive:
             "forward",
             "fresh",
             "meeting",
+            "shorthand",
             "total",
         ),
         *("kind", "name", "rules", "value"),
@@ -161,6 +165,7 @@ class Primitive:
         elementwise: bool = False,
         fresh: bool = False,
         compound: bool = False,
+        shorthand: bool = False,
         fold: str = "",
         cost: int = 0,
         exact: Callable[..., Any] | None = None,
@@ -181,6 +186,7 @@ class Primitive:
         self.elementwise = elementwise
         self.fresh = fresh
         self.compound = compound
+        self.shorthand = shorthand
         self.fold = fold
         self.cost = cost
         self.exact = exact

@@ -17,7 +17,7 @@ from fdbr.compiler.ir.program import Fused, Instruction, Program
 from fdbr.compiler.passes import optimise
 from fdbr.compiler.passes.batch_last_layout import lay_batch_last
 from fdbr.compiler.passes.bias_fusion import fuse_biases
-from fdbr.compiler.passes.decompose import decompose
+from fdbr.compiler.passes.decompose import decompose, expand
 from fdbr.compiler.passes.donate import donate
 from fdbr.compiler.passes.fuse_small import fuse_small
 from fdbr.compiler.passes.fuse_updates import fuse_updates
@@ -35,6 +35,7 @@ __all__ = ["PASSES", "Code", "block_passed", "set_patience"]
 PASSES = (
     lower_loops,
     roll_loops,
+    expand,
     lay_batch_last,
     decompose,
     optimise,

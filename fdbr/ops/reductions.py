@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 Axis = int | tuple[int, ...] | None
+_LONG = 1 << 21  # bytes from which on a search is divided among threads
 
 # What NumPy's functions and methods call in the end.
 _add: Any = np.add.reduce
@@ -261,17 +262,25 @@ def _batch_arg(apply: Any, values: Any, batched: Any, size: int, params: Any) ->
     return reshape(out, (size, *(1,) * (x.ndim - 1))) if params["keepdims"] else out
 
 
+def _searched(search: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
+    """A search of NumPy's along an axis, divided among threads where it takes long."""
+    if axis is None or x.nbytes < _LONG:
+        return search(x, axis, keepdims=keepdims)
+    out = by_rows(lambda axes, x: search(x, axes[0], keepdims=True), (axis,), x, name=search)
+    return out if keepdims else out.squeeze(axis)
+
+
 @constant(batch=_batch_arg, fresh=True, total=True)
 def _argmax(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
     if type(x) is np.ndarray:
-        return x.argmax(axis, keepdims=keepdims)
+        return _searched(np.ndarray.argmax, x, axis, keepdims)
     return xp.argmax(x, axis=axis, keepdims=keepdims)
 
 
 @constant(batch=_batch_arg, fresh=True, total=True)
 def _argmin(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
     if type(x) is np.ndarray:
-        return x.argmin(axis, keepdims=keepdims)
+        return _searched(np.ndarray.argmin, x, axis, keepdims)
     return xp.argmin(x, axis=axis, keepdims=keepdims)
 
 

@@ -48,6 +48,86 @@ def test_constant_examples_become_0_with_a_finite_derivative():
         assert np.isfinite(fdbr.grad(lambda x, f=f: (f(x) * X).sum())(np.ones((2, 3)))).all()
 
 
+NORMS = {
+    "the last axis": (ops.layer_norm, (40, 5, 90), (90,), (90,), (2,)),
+    "the last axes": (
+        lambda *args: ops.layer_norm(*args, axis=(1, 2)),
+        (24, 9, 80),
+        (9, 80),
+        (9, 80),
+        (1, 2),
+    ),
+    "a first axis": (lambda *args: ops.layer_norm(*args, axis=0), (30, 700), (30,), (30, 1), (0,)),
+    "a batch": (
+        lambda *args: ops.batch_norm(*args)[0],
+        (6, 8, 20, 20),
+        (8,),
+        (8, 1, 1),
+        (0, 2, 3),
+    ),
+    "a batch of rows": (lambda *args: ops.batch_norm(*args)[0], (150, 130), (130,), (130,), (0,)),
+    "instances": (ops.instance_norm, (6, 8, 20, 20), (8,), (8, 1, 1), (2, 3)),
+    "groups": (
+        lambda x, *rest: ops.group_norm(x, 2, *rest),
+        (6, 8, 20, 20),
+        (8,),
+        (2, 4, 1, 1),
+        (2, 3, 4),
+    ),
+    "groups of numbers": (
+        lambda x, *rest: ops.group_norm(x, 2, *rest),
+        (300, 64),
+        (64,),
+        (2, 32),
+        (2,),
+    ),
+}
+
+
+@pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jitted"])
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_of_large_arrays_have_the_derivatives_of_their_formula(name, jitted):
+    norm, shape, lengths, around, axes = NORMS[name]
+    generator = np.random.Generator(np.random.Philox(5))
+    x, ct, t = (generator.standard_normal(shape) for _ in range(3))
+    weight, bias = 1 + generator.random(lengths), generator.standard_normal(lengths)
+
+    def expected(x, weight, bias):
+        parts = x.reshape(x.shape[0], 2, -1, *x.shape[2:]) if name.startswith("groups") else x
+        away = parts - parts.mean(axes, keepdims=True)
+        y = away / ops.sqrt((away * away).mean(axes, keepdims=True) + 1e-5)
+        return (y * weight.reshape(around) + bias.reshape(around)).reshape(x.shape)
+
+    def all_orders(f):
+        def found(x, weight, bias, ct, t):
+            def pull(*args):
+                return fdbr.vjp(f, *args)[1](ct)
+
+            value, push = fdbr.jvp(f, (x, weight, bias), (t, bias, weight))
+            by_pull = fdbr.vjp(pull, x, weight, bias)[1]
+            return value, push, pull(x, weight, bias), by_pull((t, weight, bias))
+
+        return lambda *args: fdbr.tree.leaves(found(*args))
+
+    run = fdbr.jit(all_orders(norm)) if jitted else all_orders(norm)
+    args = x, weight, bias, ct, t
+    wanted = all_orders(expected)(*args)
+    for found in (run(*args), run(*args)):
+        for a, b in zip(found, wanted, strict=True):
+            assert_allclose(a, b, rtol=1e-8, atol=1e-8)
+    for a, b in zip(run(*(v.astype(np.float32) for v in args)), wanted, strict=True):
+        assert_allclose(a, b, rtol=2e-3, atol=2e-3)
+
+
+def test_only_the_statistics_of_a_batch_may_be_differentiated():
+    x = np.random.Generator(np.random.Philox(6)).standard_normal((150, 130))
+    weight = np.ones(130)
+    found = fdbr.grad(lambda x, w: sum(s.sum() for s in ops.batch_norm(x, w, w)[1:]), (0, 1))
+    by_x, by_weight = found(x, weight)
+    assert_allclose(by_x, 1 / 150 + 2 * (x - x.mean(0)) / 150, atol=1e-12)
+    np.testing.assert_array_equal(by_weight, np.zeros(130))
+
+
 def test_axes_are_given_in_any_order():
     w = np.arange(1.0, 7).reshape(2, 3)
     np.testing.assert_array_equal(

@@ -3,7 +3,8 @@
 What a primitive is made of is not stated here: its value is captured.
 """
 
-from typing import Any, TypeGuard
+from collections.abc import Callable
+from typing import Any
 
 import attrs
 import numpy as np
@@ -15,24 +16,45 @@ from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, kind_
 from fdbr.compiler.passes.nested_groups import can_nest
 from fdbr.compiler.passes.steps import renamed, renamed_all, renamed_outputs
 
-__all__ = ["decompose"]
+__all__ = ["decompose", "expand"]
+
+
+def expand(program: Program) -> Program:
+    """Put what a shorthand stands for in its place."""
+    if not any(type(step) is Instruction and step.primitive.shorthand for step in program.steps):
+        return program
+    return _taken_apart(program, lambda step: step.primitive.shorthand, lambda step, parts: True)
 
 
 def decompose(program: Program) -> Program:
     """Take compound primitives apart."""
+    backend = backend_of(program)
+
+    def pays(step: Instruction, parts: Program) -> bool:
+        large = _is_large(step, backend) or step.primitive is op.SCALED_AND_MOVED
+        return large or _is_small(parts, backend)
+
+    return _taken_apart(program, lambda step: step.primitive.compound, pays)
+
+
+def _taken_apart(
+    program: Program,
+    chosen: Callable[[Instruction], bool],
+    pays: Callable[[Instruction, Program], bool],
+) -> Program:
+    """The program with the parts of some steps in their place, where that pays."""
     backend = backend_of(program)
     templates: dict[Any, Program | None] = {}
     instead: dict[Variable, Any] = {}  # what stands for results of what was taken apart
     steps: list[Step] = []
     for step in program.steps:
         step, template = _plain(renamed(step, instead)), None
-        if _is_compound(step, backend):
+        if isinstance(step, Instruction) and chosen(step) and _has_kernels(step, backend):
             key = _key(step)
             if key not in templates:
                 templates[key] = _template(step, backend)
             template = templates[key]
-            worth = _is_large(step, backend) or step.primitive is op.SCALED_AND_MOVED
-            if template is not None and not (worth or _is_small(template, backend)):
+            if template is not None and not pays(step, template):
                 template = None
         if template is None:
             steps.append(step)
@@ -51,10 +73,8 @@ def decompose(program: Program) -> Program:
     return renamed_outputs(program, steps, instead)
 
 
-def _is_compound(step: Step, backend: Backend) -> TypeGuard[Instruction]:
-    """Whether a step is to be taken apart: of numbers, and arrays for which there are kernels."""
-    if not isinstance(step, Instruction) or not step.primitive.compound:
-        return False
+def _has_kernels(step: Instruction, backend: Backend) -> bool:
+    """Whether all operands are numbers, or arrays for which there are kernels."""
     kinds = map(kind_of, step.operands)
     return all(k.is_number or k.is_scalar or k.module is backend.module for k in kinds)
 

@@ -36,6 +36,7 @@ __all__ = [
     "letting_go",
     "multiplied",
     "pulled",
+    "reduces_by_kernel",
     "sparing",
 ]
 
@@ -161,7 +162,7 @@ def along_rows(value: Function) -> Function:
 
     @functools.wraps(value)
     def of_any(xp: Any, x: Any, *, axes: tuple[int, ...], **params: Any) -> Any:
-        if type(x) is not _array or x.nbytes * _ROWS < LEAST:
+        if not reduces_by_kernel(x):
             return value(xp, x, axes=axes, **params)
 
         def of_rows(axes: tuple[int, ...], x: Any) -> Any:
@@ -172,6 +173,11 @@ def along_rows(value: Function) -> Function:
     return of_any
 
 
+def reduces_by_kernel(x: Any) -> bool:
+    """Whether an array is so large that kernels reduce it along rows in several steps."""
+    return type(x) is _array and x.nbytes * _ROWS >= LEAST
+
+
 def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = None) -> Any:
     """``function(axes, *operands)``, which acts along some axes of arrays.
 
@@ -180,7 +186,7 @@ def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = No
     anew for each call needs a name.
     """
     x = operands[0]
-    if any(type(v) is not _array for v in operands) or x.nbytes * _ROWS < LEAST:
+    if not reduces_by_kernel(x) or any(type(v) is not _array for v in operands):
         return function(axes, *operands)
     found = kernels.reduced(name or function, functools.partial(function, (1,)), axes, operands)
     if found is not None:

@@ -33,7 +33,9 @@ def operands_of(value: Function) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
 
 
-FACTS = frozenset({"compound", "cost", "elementwise", "exact", "fold", "fresh", "total"})
+FACTS = frozenset(
+    {"compound", "cost", "elementwise", "exact", "fold", "fresh", "shorthand", "total"}
+)
 """The facts that declarations may state beside derivatives: see `Primitive`."""
 
 

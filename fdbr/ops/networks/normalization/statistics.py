@@ -1,9 +1,6 @@
 """Arrays brought to mean 0 and variance 1 over some axes."""
 
-import math
 from typing import Any
-
-import numpy as np
 
 from fdbr.backend import Array
 from fdbr.messages import describe
@@ -11,117 +8,17 @@ from fdbr.ops.axes import normalize_axes
 from fdbr.ops.creation import asarray, floating
 from fdbr.ops.dtypes import finfo, in_single
 from fdbr.ops.elementwise.arithmetic import reciprocal, sqrt
-from fdbr.ops.kinds import aligned, fit, opaque, shifted
-from fdbr.ops.kinds.large import along_rows, by_rows, evaluated
-from fdbr.ops.kinds.unbroadcast import accumulated, in_precision
+from fdbr.ops.networks.normalization.standardizing import (
+    rescale,
+    scaled_and_moved,
+    standardize,
+    standardize_affine,
+)
 from fdbr.ops.shape import reshape
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 
 Axes = int | tuple[int, ...]
-
-
-# --- the two ways, with their statistics --------------------------------------------
-
-
-def _mean(x: Any, axes: tuple[int, ...]) -> Any:
-    if type(x) is np.ndarray and x.size:
-        total = accumulated(x, axes, keepdims=True)
-        total /= x.size // total.size
-        return total
-    return x.mean(axis=axes, keepdims=True)
-
-
-def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
-    return math.prod([shape[axis] for axis in axes])
-
-
-def _standard_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
-    """The cotangent of ``x`` by those of the output, the mean and the variance."""
-    y, _, variance = out
-    by_y, by_mean, by_variance = cts
-    scale = sqrt(variance + eps)
-    count = _count(y.shape, axes)
-    total = None
-    if by_y is not None:
-        total = by_rows(_unscaled, axes, y, by_y, scale)
-    if by_variance is not None:
-        term = by_variance * (2 / count) * scale * y
-        total = term if total is None else total + term
-    if by_mean is not None:
-        term = by_mean / count
-        total = term + 0 * y if total is None else total + term
-    return total
-
-
-def _unscaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any) -> Any:
-    mean = _mean(ct, axes)
-    total = y * -_mean(ct * y, axes)
-    total += ct
-    total -= mean
-    total *= 1 / scale
-    return total
-
-
-def _standard_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, ...]:
-    y, _, variance = out
-    scale = sqrt(variance + eps)
-    mean = _mean(t, axes)
-    away = t - mean
-    shared = _mean(away * y, axes)
-    return (away - y * shared) / scale, mean, 2 * scale * shared
-
-
-@opaque(
-    x=(_standard_pull, _standard_push),
-    batch=shifted("axes"),
-    compound=True,
-    fresh=True,
-    total=True,
-)
-@along_rows
-def _standardize(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
-    """``(x - mean) / sqrt(variance + eps)``, the mean and the variance, which keep their axes."""
-    mean = _mean(x, axes)
-    away = x - mean
-    variance = _mean(away * away, axes)
-    away *= 1 / xp.sqrt(variance + eps)
-    return away, mean, variance
-
-
-def _rms_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
-    y, square = out
-    by_y, by_square = cts
-    scale = sqrt(square + eps)
-    total = None
-    if by_y is not None:
-        total = by_rows(_rescaled, axes, y, by_y, scale)
-    if by_square is not None:
-        term = by_square * (2 / _count(y.shape, axes)) * scale * y
-        total = term if total is None else total + term
-    return total
-
-
-def _rescaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any) -> Any:
-    total = y * -_mean(ct * y, axes)
-    total += ct
-    total *= 1 / scale
-    return total
-
-
-def _rms_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, ...]:
-    y, square = out
-    scale = sqrt(square + eps)
-    shared = _mean(t * y, axes)
-    return (t - y * shared) / scale, 2 * scale * shared
-
-
-@opaque(x=(_rms_pull, _rms_push), batch=shifted("axes"), compound=True, fresh=True, total=True)
-@along_rows
-def _rescale(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
-    """``x / sqrt(square + eps)`` and the mean square, which keeps its axes."""
-    square = _mean(x * x, axes)
-    return x * (1 / xp.sqrt(square + eps)), square
 
 
 # --- for the user -------------------------------------------------------------------
@@ -170,8 +67,7 @@ def layer_norm(
     """
     x = _real("layer_norm", x)
     axes = _last_axes("layer_norm", x, axis, normalized_shape)
-    out, _, _ = _standardize(x, axes=axes, eps=float(eps))
-    return _scaled("layer_norm", out, weight, bias, tuple(sorted(axes)))
+    return _standardized("layer_norm", x, weight, bias, tuple(sorted(axes)), axes, eps)[0]
 
 
 @in_single
@@ -208,7 +104,7 @@ def rms_norm(
     axes = _last_axes("rms_norm", x, axis, normalized_shape)
     if eps is None:
         eps = float(finfo(x.dtype).eps)
-    out, _ = _rescale(x, axes=axes, eps=float(eps))
+    out, _ = rescale(x, axes=axes, eps=float(eps))
     return _scaled("rms_norm", out, weight, None, tuple(sorted(axes)))
 
 
@@ -336,10 +232,10 @@ def batch_norm(
         raise ValueError("fdbr.ops.batch_norm: give both mean and variance, or neither")
     if mean is None:
         axes = tuple(i for i in range(x.ndim) if i not in places)
-        out, mean, variance = _standardize(x, axes=axes, eps=float(eps))
+        out, *found = _standardized("batch_norm", x, weight, bias, places, axes, eps)
         lengths = tuple([x.shape[place] for place in places])
-        mean, variance = reshape(mean, lengths), reshape(variance, lengths)
-        return _scaled("batch_norm", out, weight, bias, places), mean, variance
+        mean, variance = [reshape(each, lengths) for each in found]
+        return out, mean, variance
     mean = _fitting("batch_norm", "mean", mean, x, places)
     variance = _fitting("batch_norm", "variance", variance, x, places)
     scale = reciprocal(sqrt(variance + float(eps)))
@@ -349,7 +245,7 @@ def batch_norm(
     if bias is not None:
         shift = shift + _fitting("batch_norm", "bias", bias, x, places)
     scale, shift = _aligned(scale, x.ndim, places), _aligned(shift, x.ndim, places)
-    return _scaled_and_moved(x, scale, shift), mean, variance
+    return scaled_and_moved(x, scale, shift), mean, variance
 
 
 # --- arguments and results ----------------------------------------------------------
@@ -383,12 +279,13 @@ def _by_groups(function: str, x: Any, groups: Any, weight: Any, bias: Any, eps: 
         )
     channels = (groups, x.shape[1] // groups)
     parts = reshape(x, (x.shape[0], *channels, *x.shape[2:]))
-    out, _, _ = _standardize(parts, axes=tuple(range(2, parts.ndim)), eps=float(eps))
     if weight is not None:
         weight = reshape(_fitting(function, "weight", weight, x, (1,)), channels)
     if bias is not None:
         bias = reshape(_fitting(function, "bias", bias, x, (1,)), channels)
-    return reshape(_scaled(function, out, weight, bias, (1, 2)), x.shape)
+    axes = tuple(range(2, parts.ndim))
+    out = _standardized(function, parts, weight, bias, (1, 2), axes, eps)[0]
+    return reshape(out, x.shape)
 
 
 def _fitting(function: str, name: str, value: Any, x: Any, axes: tuple[int, ...]) -> Any:
@@ -415,52 +312,28 @@ def _aligned(value: Any, ndim: int, axes: tuple[int, ...]) -> Any:
     return reshape(value, tuple(lengths))
 
 
-def _scaled_pull(ct: Any, x: Any, weight: Any, bias: Any) -> Any:
-    """The cotangents of ``x``, the weight and the bias, in one pass over memory.
-
-    Where these are not repeated along the same axes, as under `vmap`, they are added up after it.
-    """
-    x, weight = in_precision(x, ct.dtype), in_precision(weight, ct.dtype)
-    if x.shape != ct.shape or weight.shape != bias.shape:
-        return ct * weight, ct * x, ct
-    shape = (1,) * (ct.ndim - weight.ndim) + tuple(weight.shape)
-    axes = tuple([i for i, (n, m) in enumerate(zip(ct.shape, shape, strict=True)) if n != m])
-    return by_rows(_scaled_parts, axes, ct, x, reshape(weight, shape))
-
-
-def _scaled_parts(axes: tuple[int, ...], ct: Any, x: Any, weight: Any) -> Any:
-    return ct * weight, _total(ct * x, axes), _total(ct, axes)
-
-
-def _total(x: Any, axes: tuple[int, ...]) -> Any:
-    return accumulated(x, axes, keepdims=True) if axes else x
-
-
-def _by_kernels(value: Any) -> Any:
-    return evaluated(value, heavy=False, several=True)
-
-
-@opaque(
-    first=_scaled_pull,
-    x=(lambda parts, like: fit(parts[0], like), lambda t, weight: t * weight),
-    weight=(lambda parts, like: fit(parts[1], like), lambda t, x: t * x),
-    bias=(lambda parts, like: fit(parts[2], like), lambda t: t),
-    batch=aligned,
-    elementwise=True,
-    compound=True,
-)
-@_by_kernels
-def _scaled_and_moved(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
-    """``x * weight + bias``."""
-    return x * weight + bias
+def _standardized(
+    function: str,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    places: tuple[int, ...],
+    axes: tuple[int, ...],
+    eps: float,
+) -> tuple[Any, Any, Any]:
+    """The array with mean 0 and variance 1 along ``axes``, times weight, plus bias; and both."""
+    if weight is None or bias is None:
+        out, mean, variance = standardize(x, axes=axes, eps=float(eps))
+        return _scaled(function, out, weight, bias, places), mean, variance
+    weight = _aligned(_fitting(function, "weight", weight, x, places), x.ndim, places)
+    bias = _aligned(_fitting(function, "bias", bias, x, places), x.ndim, places)
+    out, _, mean, variance = standardize_affine(x, weight, bias, axes=axes, eps=float(eps))
+    return out, mean, variance
 
 
 def _scaled(function: str, out: Any, weight: Any, bias: Any, axes: tuple[int, ...]) -> Any:
     if weight is not None:
-        weight = _aligned(_fitting(function, "weight", weight, out, axes), out.ndim, axes)
+        out = out * _aligned(_fitting(function, "weight", weight, out, axes), out.ndim, axes)
     if bias is not None:
-        bias = _aligned(_fitting(function, "bias", bias, out, axes), out.ndim, axes)
-    if weight is not None and bias is not None:
-        return _scaled_and_moved(out, weight, bias)
-    out = out if weight is None else out * weight
-    return out if bias is None else out + bias
+        out = out + _aligned(_fitting(function, "bias", bias, out, axes), out.ndim, axes)
+    return out
