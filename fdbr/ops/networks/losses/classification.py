@@ -23,7 +23,12 @@ from fdbr.ops.networks.losses.checks import (
     share,
     weighted_mean,
 )
-from fdbr.ops.networks.losses.labels import checked_labels, chosen, refuse_other_labels
+from fdbr.ops.networks.losses.labels import (
+    checked_labels,
+    chosen,
+    counted_labels,
+    refuse_other_labels,
+)
 from fdbr.ops.networks.losses.softmax_losses import hard_losses, soft_losses
 from fdbr.ops.reductions import sum
 from fdbr.ops.shape import expand_dims, moveaxis
@@ -211,9 +216,10 @@ def nll_loss(
     check_reduction(name, reduction)
     log_probs, labels = _scores(name, log_probs, labels, axis, "log_probs")
     refuse_other_labels(name, labels, log_probs, "log_probs")
-    counted = labels != ignore_index
-    labels = beside(checked_labels(name, labels, log_probs.shape[-1], counted), log_probs)
-    counted = beside(counted, log_probs)
+    counted = counted_labels(labels, ignore_index)
+    labels = checked_labels(name, labels, log_probs.shape[-1], counted, hint="")
+    labels = beside(labels, log_probs)
+    counted = None if counted is None else beside(counted, log_probs)
     return _weighed(
         -chosen(log_probs, labels),
         _weights_of(_class_weight(name, weight, log_probs), labels, counted),
@@ -352,8 +358,9 @@ def _hard(
     refuse_other_labels(name, labels, logits)
     smoothing = _smoothing(name, label_smoothing)
     weight = _class_weight(name, weight, logits)
-    counted = None if ignored is None else labels != ignored
-    labels = checked_labels(name, labels, logits.shape[-1], counted)
+    counted = counted_labels(labels, ignored)
+    hint = None if ignored is None else ""
+    labels = checked_labels(name, labels, logits.shape[-1], counted, hint)
     counted = None if counted is None else beside(counted, logits)
     weights = None if weight is None else _weights_of(weight, beside(labels, logits), counted)
     if not smoothing:

@@ -13,7 +13,7 @@ from fdbr.ops.indexing.reading import along_axis
 from fdbr.ops.networks.losses.checks import values_of
 from fdbr.ops.shape import expand_dims, squeeze
 
-__all__ = ["at_labels", "checked_labels", "chosen", "refuse_other_labels"]
+__all__ = ["at_labels", "checked_labels", "chosen", "counted_labels", "refuse_other_labels"]
 
 _A_HANDFUL = 1 << 6  # labels, at which Python looks sooner than NumPy
 _UNSIGNED = np.dtype(np.uint64)
@@ -33,6 +33,8 @@ def at_labels(xp: Any, labels: Any) -> tuple[Any, ...]:
 
 def chosen(x: Any, labels: Any) -> Any:
     """The element for each label, along the last axis."""
+    if type(x) is type(labels) is np.ndarray:
+        return x[at_labels(np, labels)]
     return squeeze(along_axis(x, expand_dims(labels, axis=-1), x.ndim - 1), axis=-1)
 
 
@@ -46,6 +48,14 @@ def refuse_other_labels(name: str, labels: Any, scores: Any, what: str = "logits
             f"fdbr.ops.{name}: labels {describe(labels)} do not fit {what} {describe(scores)}; "
             f"they need the shape {scores.shape[:-1]}"
         )
+
+
+def counted_labels(labels: Any, ignored: int | None) -> Any:
+    """Which labels count; `None` if all do, as far as nobody has to be asked for it."""
+    if ignored is None:
+        return None
+    counted = labels != ignored
+    return None if type(counted) is np.ndarray and counted.size and counted.all() else counted
 
 
 def checked_labels(
