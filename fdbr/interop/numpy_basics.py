@@ -327,9 +327,13 @@ def in_their_dtype(out: Any, *operands: Any) -> Any:
     NumPy's ufuncs multiply matrices of bfloat16 and the like in float32; its older functions round
     that.
     """
-    if dtype_kind(out.dtype) != "f":
+    operands = tuple(arrays(*operands))
+    if dtype_kind(out.dtype) != "f" or not any(is_added(x.dtype) for x in operands):
         return out
-    dtype = ops.result_type(*arrays(*operands))
+    try:
+        dtype = ops.result_type(*operands)
+    except TypeError:  # only ufuncs promote these together, such as int32 and bfloat16
+        return out
     return ops.astype(out, dtype) if is_added(dtype) else out
 
 

@@ -16,7 +16,7 @@ from fdbr.floats import dtype_kind
 from fdbr.interop.numpy_basics import in_numpys, in_their_dtype
 from fdbr.interop.signatures import implements, refuse
 from fdbr.ops.axes import normalize_axes, normalize_axis
-from fdbr.ops.creation import arrays
+from fdbr.ops.creation import arrays, dtype_of_steps
 from fdbr.ops.dtypes import as_weak, is_number
 
 # --- numbers ------------------------------------------------------------------------
@@ -230,9 +230,11 @@ def _linspace(
     *,
     device: Any = None,
 ) -> Any:
-    start, stop = (x if is_number(x) else ops.asarray(x) for x in (start, stop))
-    start, stop = (  # truth values have no difference
-        x * 1.0 if ops.result_type(x).kind == "b" else x for x in (start, stop)
+    ends = [x if is_number(x) else ops.asarray(x) for x in (start, stop)]
+    exact = dtype_of_steps(*(x for x in ends if not is_number(x)))
+    start, stop = (  # differences of integers may wrap, and truth values have none
+        x if is_number(x) or dtype_kind(x.dtype) not in "iub" else ops.astype(x, exact)
+        for x in ends
     )
     num = operator.index(num)
     out = _placed(ops.linspace(start, stop, num, endpoint=endpoint, device=device), dtype, axis)

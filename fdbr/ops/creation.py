@@ -120,6 +120,14 @@ def _linspace(start: float, stop: float, num: Any, endpoint: bool) -> Any:
     return found
 
 
+def dtype_of_steps(*ends: Any) -> Any:
+    """The dtype of numbers at equal distances between arrays, as NumPy's."""
+    try:
+        return np.result_type(*(v.dtype for v in ends), 1.0)
+    except TypeError:  # bfloat16 and an integer have none together
+        return np.dtype(float)
+
+
 def _on_a_line(i: Any, step: Any, start: Any) -> Any:
     return i * step + start
 
@@ -143,10 +151,13 @@ def linspace(
     """
     if isinstance(start, Tracer) or isinstance(stop, Tracer):
         ends = [v for v in (start, stop) if not is_number(v)]
+        exact = dtype_of_steps(*ends)
+        to = exact if dtype is None else dtype
         if any(map(is_short, ends)):  # which are too few digits to count in
-            to = np.result_type(*(v.dtype for v in ends), 1.0) if dtype is None else dtype
-            start, stop = (v if is_number(v) else astype(v, "float32") for v in (start, stop))
+            start, stop = (astype(v, "float32") if is_short(v) else v for v in (start, stop))
             return astype(linspace(start, stop, num, endpoint=endpoint), to, device=device)
+        if any(dtype_kind(v.dtype) in "iub" for v in ends):  # whose difference may not be one
+            start, stop = (v if is_number(v) else astype(v, exact) for v in (start, stop))
         count = num - 1 if endpoint else num
         step = (stop - start) / (count or 1)
         places = backend.array_module(step).arange(num, dtype=step.dtype)

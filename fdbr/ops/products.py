@@ -86,7 +86,7 @@ def _sum_of_products(terms: Sequence[tuple[Any, Any]]) -> Any:
     batch=_batch_matmul,
 )
 def _matmul(xp: Any, x: Array, y: Array) -> Array:
-    if x.itemsize <= 2:  # of bfloat16 NumPy makes float32 here, and nowhere else
+    if x.itemsize <= 2 or y.itemsize <= 2:  # of bfloat16 only `matmul` makes float32
         return xp.matmul(x, y)
     if x.shape[-1] == 1 and x.ndim == y.ndim == 2:
         return multiplied(x, y) if xp is np else x * y
@@ -157,6 +157,13 @@ def _batch_affine(apply: Any, values: Any, batched: Any, size: int, params: Any)
     batch=_batch_affine,
 )
 def _matmul_transposed(xp: Any, x: Array, weight: Array) -> Array:
+    return _times_transposed(xp, x, weight)
+
+
+def _times_transposed(xp: Any, x: Any, weight: Any) -> Any:
+    """``x @ weight.T``: bfloat16 beside integers has a common dtype for ufuncs alone."""
+    if (x.itemsize <= 2 or weight.itemsize <= 2) and x.dtype != weight.dtype:
+        return xp.matmul(x, weight.T)
     return x.dot(weight.T)
 
 
@@ -172,7 +179,7 @@ def _matmul_transposed(xp: Any, x: Array, weight: Array) -> Array:
     total=True,
 )
 def _affine(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
-    out = x.dot(weight.T)
+    out = _times_transposed(xp, x, weight)
     if bias.dtype != out.dtype:
         return out + bias
     out += bias
@@ -306,9 +313,18 @@ def tensordot(x: Array, y: Array, /, *, axes: int | tuple[Any, Any] = 2) -> Arra
     left = reshape(_in_order(x, (*free_x, *of_x)), (math.prod(rows), pairs))
     right = reshape(_in_order(y, (*of_y, *free_y)), (pairs, math.prod(columns)))
     out = _matmul(left, right)
-    if is_added(x.dtype) and is_added(y.dtype):  # of which `matmul` makes float32
-        out = astype(out, result_type(x, y))
+    out = _in_promoted(out, x, y)
     return reshape(out, (*rows, *columns)) if rows or columns else out[0, 0]
+
+
+def _in_promoted(out: Any, x: Any, y: Any) -> Any:
+    """A product in the dtype of its factors: of bfloat16 `matmul` makes float32."""
+    if not (is_added(x.dtype) or is_added(y.dtype)):
+        return out
+    try:
+        return astype(out, result_type(x, y))
+    except TypeError:  # only ufuncs promote these together, such as int32 and bfloat16
+        return out
 
 
 def _in_order(x: Any, axes: tuple[int, ...]) -> Any:
@@ -415,5 +431,5 @@ def _contracted(x: Any, y: Any, axis: int) -> Any:
     if x.ndim == 0 or y.ndim == 0:
         return multiply(x, y)
     if x.ndim == y.ndim == 1 and x.shape == y.shape:
-        return _contract(x, y, of_x="i", of_y="i", to="")
+        return _in_promoted(_contract(x, y, of_x="i", of_y="i", to=""), x, y)
     return tensordot(x, y, axes=((-1,), (axis,)))

@@ -237,6 +237,24 @@ def test_linspace_and_its_kin_take_traced_ends():
         same(f, V)
 
 
+@pytest.mark.parametrize("first", "? b B i l e f d F D".split())
+def test_ends_of_a_linspace_keep_their_digits_and_their_imaginary_parts(first):
+    a = np.array([1, 0, 100]).astype(first)
+    for second in "? b B i l e f d F D".split():
+        b = np.array([0, 1.3 - 0.4j * (second in "FD"), -100 if second != "B" else 200])
+        b = (b if second in "FD" else b.real).astype(second)
+        wanted = np.linspace(a, b, 4, retstep=True)
+        found = fdbr.vmap(lambda a, b: np.linspace(a, b, 4, retstep=True), out_axes=(1, 0))(a, b)
+        fine = max(np.finfo(wanted[0].dtype).eps, 1e-3 * (wanted[0].dtype == np.float16))
+        for one, other in zip(found, wanted, strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_allclose(one, other, rtol=8 * fine, atol=100 * fine)
+        if second in "FD":
+            last = fdbr.grad(lambda b: np.sum(np.imag(np.linspace(a, b, 4)[-1])))(b)
+            assert np.array_equal(last, np.full(3, -1j))
+            assert last.dtype == b.dtype
+
+
 def test_arrays_like_a_traced_one_are_made_of_traced_values():
     def f(x):
         y = np.array([x[0], 2.0, x[1]], like=x)
