@@ -55,14 +55,28 @@ def refusing(message: str, kind: type[Exception] = TypeError) -> Callable[..., N
     """A function that raises an error; ``{}`` in the message stands for its first argument."""
 
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        raise kind(message.format(*map(_name, args)))
+        raise refusal(kind(message.format(*map(_name, args))))
 
     return refuse
 
 
 def _explain(value: Any) -> None:
     for explain in conversions:
-        explain(value)
+        try:
+            explain(value)
+        except Exception as error:
+            raise refusal(error)  # noqa: B904
+
+
+def refusal(error: Exception) -> Exception:
+    """An error that says that values are traced, and what to write instead; marked as such."""
+    vars(error)["is_refusal"] = True
+    return error
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether an error is a `refusal`: it is meant, even where there is none without traces."""
+    return "is_refusal" in vars(error)
 
 
 def _name(value: Any) -> Any:

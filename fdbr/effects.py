@@ -7,6 +7,7 @@ from contextvars import ContextVar
 __all__ = [
     "before_effect",
     "effects_are_had",
+    "noting_effects",
     "refusing_effects",
     "without_effects",
 ]
@@ -40,6 +41,21 @@ def refusing_effects(refuse: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         _refusal.reset(token)
+
+
+@contextlib.contextmanager
+def noting_effects() -> Iterator[list[None]]:
+    """Note effects that are had: the list that is given has an entry for each so far."""
+    refuse, had = _refusal.get(), []
+
+    def note() -> None:
+        if refuse is not None:
+            refuse()
+        if effects_are_had():
+            had.append(None)
+
+    with refusing_effects(note):
+        yield had
 
 
 def before_effect() -> None:

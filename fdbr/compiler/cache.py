@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from fdbr.array import is_refusal
 from fdbr.compiler.capture.captures import Captures, ImpureError, RandomStates
 from fdbr.compiler.capture.paths import exact, held_weakly, one_level
 from fdbr.compiler.capture.places import Key, Place
@@ -27,14 +28,15 @@ from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, capturin
 from fdbr.compiler.capture.tracing import Captured, capture
 from fdbr.compiler.collecting import collecting_seldom
 from fdbr.compiler.specializations import EARLY, TWICE, Specialization
-from fdbr.core import learning
+from fdbr.core import EscapedTracerError, learning
 from fdbr.effects import effects_are_had
 from fdbr.meetings import meetings_are_refused, rewind
 from fdbr.messages import name_of
 
-__all__ = ["Cache"]
+__all__ = ["Cache", "failure_of", "is_meant"]
 
 _clock = itertools.count(1)
+_LONGEST = 400  # letters of a reason: a message may have a whole array in it
 
 
 class Cache:
@@ -259,6 +261,16 @@ class Cache:
             f"fdbr.jit: {self.name}: a static field in its arguments cannot be hashed; "
             "declare it as data, or give it a hashable value"
         )
+
+
+def is_meant(error: Exception) -> bool:
+    """Whether an error is for who has the function traced, whatever it gives without."""
+    return isinstance(error, ImpureError | EscapedTracerError) or is_refusal(error)
+
+
+def failure_of(error: Exception) -> str:
+    """Why a function is not traced that may not raise this error without being traced."""
+    return f"a run of it that is traced raises {type(error).__name__}: {error}"[:_LONGEST]
 
 
 def _static_fields(node: Any) -> tuple[Any, ...]:

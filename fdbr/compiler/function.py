@@ -16,7 +16,7 @@ import attrs
 from fdbr import marks, tree
 from fdbr.compiler.backends.interface import is_busy
 from fdbr.compiler.budget import ANY
-from fdbr.compiler.cache import Cache
+from fdbr.compiler.cache import Cache, failure_of, is_meant
 from fdbr.compiler.call_stub import NEVER, NO_FIT, CallStub, call_stub_of
 from fdbr.compiler.capture.signature import put_together, sign, taken_apart
 from fdbr.compiler.compiled_trace import CompiledTrace
@@ -29,7 +29,7 @@ from fdbr.compiler.report import Report, report_of
 from fdbr.compiler.specializations import EARLY, Specialization
 from fdbr.compiler.tiers import Code
 from fdbr.core import Tracer, follows_runs, running
-from fdbr.effects import without_effects
+from fdbr.effects import noting_effects, without_effects
 from fdbr.meetings import log_of_meetings, rewind
 from fdbr.reverse import entries
 
@@ -318,8 +318,22 @@ class Jitted(Generic[P, R]):
             found, form = tree.flatten(self._cache.called(entry.filled(leaves, traced), structure))
             return found
 
-        with contextlib.nullcontext() if runs and not self._waits else without_effects():
-            found = self._cache.capture(entry, run, leaves, structure, limit)
+        failure: Exception | None = None
+        with (
+            contextlib.nullcontext() if runs and not self._waits else without_effects(),
+            noting_effects() as had,
+        ):
+            try:
+                found = self._cache.capture(entry, run, leaves, structure, limit)
+            except Exception as error:
+                if had or not runs or is_meant(error):
+                    raise
+                failure = error
+        if failure is not None:
+            try:
+                return self._untraced(entry, call, failure)
+            finally:
+                del failure  # which refers to this frame
         if found is None:
             return self._eagerly(call) if runs else None
         captured, captures = found
@@ -338,6 +352,17 @@ class Jitted(Generic[P, R]):
         if runs and self._waits:
             return self._eagerly(call)
         return tree.unflatten(form, captured.result)
+
+    def _untraced(self, entry: Specialization, call: _Call, error: Exception) -> Any:
+        """The function's own result, or error, where a run that was traced has raised one."""
+        try:
+            result = self._eagerly(call)
+        except Exception as own:
+            if isinstance(error, type(own)):
+                raise error from None  # which says more
+            raise
+        entry.refuse(failure_of(error))
+        return result
 
     def _eagerly(self, call: _Call) -> Any:
         """Call the function itself with arguments that were taken apart."""

@@ -9,7 +9,7 @@ import numpy as np
 from fdbr import tree
 from fdbr.backend import protect
 from fdbr.compiler.budget import ANY
-from fdbr.compiler.cache import Cache
+from fdbr.compiler.cache import Cache, failure_of, is_meant
 from fdbr.compiler.capture.signature import put_together, sign
 from fdbr.compiler.compiled_trace import CompiledTrace
 from fdbr.compiler.ir.program import Kind
@@ -146,13 +146,20 @@ class Differentiated:
             without_effects(),
             refusing_meetings(),
         ):  # the program runs next, or the function itself
-            captured = self.cache.capture(
-                entry,
-                lambda traced: partition.capture(entry.filled(self.values, traced)),
-                self.values,
-                self.structure,
-                limit,
-            )
+            try:
+                captured = self.cache.capture(
+                    entry,
+                    lambda traced: partition.capture(entry.filled(self.values, traced)),
+                    self.values,
+                    self.structure,
+                    limit,
+                )
+            except Exception as error:
+                if is_meant(error):
+                    raise
+                entry.waste(failure_of(error))
+                entry.skip(entry.obstacle)
+                return None
         if captured is None:
             return None
         found, captures = captured

@@ -128,6 +128,48 @@ def test_shape_errors_name_the_operation():
         jitted(X, X[:2])
 
 
+UNTRACEABLE = {
+    "an attribute": lambda x: x * len(x.strides),
+    "an axis of a number": lambda x: x * np.add.reduce(x[0], axis=0),
+    "an array of one dimension": lambda x: np.tril(x),
+    "a key of a dict": lambda x: x * {1.0: 2.0, -2.0: 3.0, 3.0: 4.0}.get(x.max(), 5.0),
+    "a type": lambda x: x * (type(x) is np.ndarray or {}["no array"]),
+}
+
+
+@pytest.mark.parametrize("name", UNTRACEABLE)
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_an_error_that_the_function_raises_only_when_it_is_traced_is_none(name, reproducible):
+    f = UNTRACEABLE[name]
+    jitted = fdbr.jit(f, reproducible=reproducible)
+    for x in (X, 2 * X, X):
+        assert np.array_equal(jitted(x), f(x))
+    report = jitted.report()
+    assert (len(report.traces), report.eager) == (0, 3)
+    assert "a run of it that is traced raises" in str(report)
+
+
+def test_so_it_is_where_the_function_is_differentiated_from_outside():
+    def f(x):
+        return (x * len(x.strides)).sum() if type(x) is np.ndarray else (x * 3).sum()
+
+    def fails_in_programs(x):
+        return x.sum() * (1.0 if "Capture" not in type(x).__name__ else {}["captured"])
+
+    for g in (f, fails_in_programs):
+        assert np.array_equal(fdbr.grad(fdbr.jit(g))(X), fdbr.grad(g)(X))
+
+
+def test_what_has_been_printed_is_not_printed_again_for_an_error(capsys):
+    def fails(x):
+        fdbr.debug.print("{}", x.sum())
+        return x.nonsense
+
+    with pytest.raises(AttributeError, match="nonsense"):
+        fdbr.jit(fails)(X)
+    assert capsys.readouterr().out == "2.0\n"
+
+
 # --- how it is called ---------------------------------------------------------------
 
 

@@ -370,3 +370,18 @@ def test_what_is_taken_from_a_part_among_zeros_is_what_it_was(where, taken):
 @given(functions())
 def test_results_are_the_same_up_to_rounding(case):
     near_law(simplify, *case)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float32", "bool"])
+def test_a_question_to_a_constant_beside_other_constants_is_kept(dtype):
+    def f(x):
+        zeros = np.imag(x)  # a constant array of what is an argument
+        if zeros.sum() > 0.5:
+            return x
+        other = np.ones_like(x)
+        return (other if other.any() else x), zeros
+
+    for shape in ((3,), (0,), (2, 1)):
+        found = fdbr.jit(f)(np.ones(shape, dtype))
+        for mine, its in zip(found, f(np.ones(shape, dtype)), strict=True):
+            assert np.array_equal(mine, its)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fdbr import core
+from fdbr.array import refusal
 from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureTracer, capturing
 from fdbr.compiler.ir.program import Program, Variable, kind_of
 from fdbr.ownership import release
@@ -108,8 +109,9 @@ def _refuse_state(leaf: Any, trace: CaptureTrace) -> None:
     if hasattr(leaf, "__next__") or hasattr(leaf, "__await__"):
         if hasattr(leaf, "close"):
             leaf.close()
-        raise TypeError(
+        error = TypeError(
             f"fdbr.jit: {trace.origin[1]} returned a {type(leaf).__name__}, which runs on after it "
             "and cannot be traced; put fdbr.jit around what it calls at each turn, or return a "
             "list"
         )
+        raise refusal(error)

@@ -1,5 +1,6 @@
 """Helpers of passes: renaming operands, finding readers, and asking what a kernel can do."""
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -45,8 +46,8 @@ def renamed(step: Step, names: Names) -> Step:
     if type(step) is Guard:
         operand = names.get(step.operand, step.operand)
         around = renamed_all(step.around, names) if step.around else ()
-        if operand is step.operand and around == step.around:
-            return step
+        if operand is step.operand and all(map(operator.is_, around, step.around)):
+            return step  # a constant among them may be an array: `==` would go by its elements
         return attrs.evolve(step, operand=operand, around=around)
     assert isinstance(step, Fused | Small)
     steps: Any = tuple(renamed(inner, names) for inner in step.steps)

@@ -86,7 +86,7 @@ class Facts:
         self.makers: dict[Variable, Instruction] = {}
         self.waits = False
         self._reads = reads
-        self._elements: dict[int, Any] = {}
+        self._elements: dict[int, tuple[Any, Any]] = {}
 
     def made_by(self, operand: Any, *primitives: Primitive) -> Instruction | None:
         """The instruction that made an operand, if it applies one of these primitives."""
@@ -114,10 +114,10 @@ class Facts:
             return None if maker is None else _filling(maker)
         if kind is not np.ndarray:
             return operand if kind in _NUMBERS or isinstance(operand, np.generic) else None
-        key = id(operand)
-        if key not in self._elements:
-            self._elements[key] = _common_element(operand)
-        return self._elements[key]
+        known = self._elements.get(id(operand))
+        if known is None:  # the array is kept, too: another one would have its number after it
+            known = self._elements[id(operand)] = operand, _common_element(operand)
+        return known[1]
 
     def number(self, operand: Any) -> Any:
         """The element as a number of Python, if there is one and it is real."""
