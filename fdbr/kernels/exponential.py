@@ -19,6 +19,7 @@ from fdbr.kernels.arithmetic import (
     full_like,
     maximum,
     multiply,
+    result_type,
     sqrt,
     subtract,
     where,
@@ -316,4 +317,5 @@ def _share(x: Any, y: Any, logarithm: Callable[[Node], Node]) -> Node:
     """``x`` times a logarithm: 0 where ``x`` is, but for NaN."""
     if not isinstance(y, Node):
         raise InexpressibleError("a logarithm of a number")
+    y = y.astype(result_type(x, y))  # as SciPy takes both, before the logarithm is rounded
     return where(equal(x, full_like(y, 0)) & (y == y), 0, multiply(x, logarithm(y)))

@@ -260,7 +260,9 @@ def is_short(x: Array) -> bool:
 
 
 def _is_floating(x: Any) -> bool:
-    return hasattr(x, "dtype") and hasattr(x, "shape") and dtype_kind(x.dtype) in "fc"
+    if not hasattr(x, "dtype") or not hasattr(x, "shape") or is_number(x):
+        return False
+    return dtype_kind(x.dtype) in "fc"
 
 
 def _wide(x: Any) -> Any:

@@ -12,7 +12,14 @@ import numpy as np
 from fdbr.compiler.backends.interface import Backend, backend_of
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir import op
-from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, kind_of
+from fdbr.compiler.ir.program import (
+    Instruction,
+    Kind,
+    Program,
+    Step,
+    Variable,
+    kind_of,
+)
 from fdbr.compiler.passes.nested_groups import can_nest
 from fdbr.compiler.passes.steps import renamed, renamed_all, renamed_outputs
 
@@ -109,16 +116,31 @@ def _key(step: Instruction) -> Any:
 
 
 def _template(step: Instruction, backend: Backend) -> Program | None:
-    """The program of a primitive's value; `None` if it has guards, or does not change."""
-    xp = backend.module  # whose functions take no traced values, as NumPy's do
-    examples = [xp.zeros(kind.shape, kind.dtype) for kind in map(kind_of, step.operands)]
+    """The program of a primitive's value; `None` if it has guards, or is no simpler.
+
+    So it is if it is not made of operations that take such values, or of those that give them.
+    """
+    examples = [_example(kind_of(operand), backend) for operand in step.operands]
 
     def value(traced: list[Any]) -> list[Any]:
         out = step.primitive.value(np, *traced, **step.params)
         return list(out) if type(out) is tuple else [out]
 
-    with np.errstate(all="ignore"):
-        program = capture(value, step.primitive.value, examples).program
+    try:
+        with np.errstate(all="ignore"):
+            program = capture(value, step.primitive.value, examples).program
+    except Exception:  # truth values have no negative, say
+        return None
     if program is None or program.guards or len(program.steps) < 2:
         return None
-    return program
+    kinds = [kind_of(out) for out in program.outputs]
+    return program if kinds == [out.kind for out in step.outs] else None
+
+
+def _example(kind: Kind, backend: Backend) -> Any:
+    """A value of a kind; Python's own numbers are weak beside arrays, and scalars are not."""
+    if kind.is_number:
+        return kind.type()
+    xp = backend.module  # whose functions take no traced values, as NumPy's do
+    example = xp.zeros(kind.shape, kind.dtype)
+    return example[()] if kind.is_scalar else example

@@ -7,7 +7,7 @@ from fdbr.backend import Array
 from fdbr.messages import describe, integer
 from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.creation import asarray, floating
-from fdbr.ops.dtypes import astype, in_single, is_traced
+from fdbr.ops.dtypes import astype, in_single, is_number, is_traced
 from fdbr.ops.elementwise.arithmetic import clipped, hypot, minimum, sqrt
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_slope
@@ -206,6 +206,8 @@ def _support(xp: Any, x: Array, *, axis: int) -> Array:
 
 def from_second_axis(function: str, name: str, value: Any, x: Any) -> Any:
     """A parameter whose axes are those of ``x`` after the first, or which is one number."""
+    if is_number(value):  # traced, maybe: it stays weak
+        return value
     value = asarray(value)
     if value.ndim == 0 or value.shape == (1,):
         return reshape(value, ())
