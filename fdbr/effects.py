@@ -46,7 +46,8 @@ def refusing_effects(refuse: Callable[[], None]) -> Iterator[None]:
 @contextlib.contextmanager
 def noting_effects() -> Iterator[list[None]]:
     """Note effects that are had: the list that is given has an entry for each so far."""
-    refuse, had = _refusal.get(), []
+    refuse = _refusal.get()
+    had: list[None] = []
 
     def note() -> None:
         if refuse is not None:

@@ -170,6 +170,30 @@ def test_what_has_been_printed_is_not_printed_again_for_an_error(capsys):
     assert capsys.readouterr().out == "2.0\n"
 
 
+WEAK = {
+    "swish": ops.swish, "squareplus": ops.squareplus, "celu": ops.celu, "elu": ops.elu,
+    "soft_shrink": ops.soft_shrink, "hard_shrink": ops.hard_shrink, "softplus": ops.softplus,
+    "pairwise_distance": lambda x, n: ops.pairwise_distance(x, x, n),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WEAK)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "bool"])
+def test_numbers_of_python_are_weak_beside_arrays_whatever_is_taken_apart(name, dtype):
+    f = WEAK[name]
+    for x in (np.array([0.5, 1.5, 0.0], dtype), np.ones(3000, dtype)):
+        for number in (1.5, 2):
+            try:
+                desired = f(x, number) * 1
+            except (TypeError, ValueError):  # of truth values
+                continue
+            jitted = fdbr.jit(lambda x, n: f(x, n) * 1, reproducible=True)
+            found = [jitted(x, number) for _ in range(2)]
+            assert found[0].dtype == found[1].dtype == desired.dtype
+            assert np.allclose(found[0], desired, rtol=1e-2 if dtype == "float16" else 1e-6)
+            assert np.array_equal(*found)
+
+
 # --- how it is called ---------------------------------------------------------------
 
 

@@ -12,12 +12,14 @@ import contextvars
 import dataclasses
 import enum
 import functools
+import importlib
 import io
 import itertools
 import operator
 import os
 import re
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -54,6 +56,109 @@ class Plain:
 
     def __init__(self, **attributes):
         vars(self).update(attributes)
+
+
+# --- what Python calls by itself ----------------------------------------------------
+
+
+@case
+def the_call_of_a_class_is_defined_anew():
+    m = module("class C:\n def __call__(self, x): return x * 2.0\nf = C()")
+    return m.f, lambda: setattr(m.C, "__call__", lambda self, x: x * 5.0)
+
+
+@case
+def an_operator_of_a_class_is_defined_anew():
+    m = module(
+        "class C:\n def __rmul__(self, x): return x[0]\n def __len__(self): return 2\nc = C()\n"
+        "def f(x): return x * len(c)"
+    )
+    return m.f, lambda: setattr(m.C, "__len__", lambda self: 5)
+
+
+@case
+def a_context_manager_is_defined_anew():
+    m = module(
+        "class C:\n def __enter__(self): return 2.0\n def __exit__(self, *args): pass\nc = C()\n"
+        "def f(x):\n with c as rate: return x * rate"
+    )
+    return m.f, lambda: setattr(m.C, "__enter__", lambda self: 5.0)
+
+
+@case
+def a_descriptor_gets_a_setter():
+    m = module(
+        "class D:\n def __get__(self, obj, cls): return 2.0\nclass C: d = D()\nc = C()\n"
+        "vars(c)['d'] = 5.0\ndef f(x): return x * c.d"
+    )
+    return m.f, lambda: setattr(m.D, "__set__", lambda self, obj, value: None)
+
+
+@case
+def a_class_is_registered_with_an_abstract_one():
+    m = module(
+        "import abc\nclass A(abc.ABC): pass\nclass C: pass\nc = C()\n"
+        "def f(x): return x * (2.0 if isinstance(c, A) else 5.0)"
+    )
+    return m.f, lambda: m.A.register(m.C)
+
+
+@case
+def a_variable_of_a_module_with_getattr_is_added():
+    m = module("def __getattr__(name): return 2.0")
+    return (lambda x: x * m.rate), lambda: setattr(m, "rate", 5.0)
+
+
+@case
+def the_items_of_a_dict_are_seen_through_a_view():
+    rates = {"a": 2.0}
+    values = rates.values()
+    return (lambda x: x * sum(values)), lambda: rates.update(b=5.0)
+
+
+@case
+def the_items_of_a_user_dict_are_seen_through_a_view():
+    rates = collections.UserDict(a=2.0)
+    values = rates.values()
+    return (lambda x: x * sum(values)), lambda: rates.update(b=5.0)
+
+
+# --- settings, and what is outside of the process -----------------------------------
+
+
+@case
+def what_numpy_does_about_errors():
+    def change():
+        before = np.seterr(under="warn")
+        undo.append(lambda: np.seterr(**before))
+
+    return (lambda x: x * (2.0 if np.geterr()["under"] == "ignore" else 5.0)), change
+
+
+@case
+def how_numpy_prints():
+    before = np.get_printoptions()["precision"]
+
+    def change():
+        np.set_printoptions(precision=before + 1)
+        undo.append(lambda: np.set_printoptions(precision=before))
+
+    return (lambda x: x * np.get_printoptions()["precision"]), change
+
+
+@case
+def whether_a_file_is_there():
+    folder = tempfile.mkdtemp()
+    return (lambda x: x * (2.0 if os.path.exists(folder) else 5.0)), lambda: os.rmdir(folder)
+
+
+@case
+def a_module_that_is_imported_by_its_name():
+    sys.modules["made_for_this"] = m = module("rate = 2.0", "made_for_this")
+    return (
+        lambda x: x * importlib.import_module("made_for_this").rate,
+        lambda: setattr(m, "rate", 5.0),
+    )
 
 
 # --- globals and builtins -----------------------------------------------------------

@@ -34,6 +34,9 @@ from fdbr.core import Tracer
 __all__ = ["Captures", "ImpureError", "RandomStates"]
 
 
+_NOTES = frozenset({"__annotations__", "__doc__", "__warningregistry__"})  # which Python adds
+
+
 class ImpureError(RuntimeError):
     """A function under `jit` depends on, or changes, something that is no argument."""
 
@@ -197,7 +200,7 @@ class Captures:
             if self._mentioned is None:
                 if more:
                     return True
-            elif not self._mentioned.isdisjoint(more):
+            elif not self._mentioned.isdisjoint(more) or any(map(_is_called, more)):
                 return True
             known |= more
         self._count()
@@ -356,6 +359,11 @@ def _contents(cell: CellType) -> Any:
         return cell.cell_contents
     except ValueError:  # nothing is bound to it any more
         return MISSING
+
+
+def _is_called(name: str) -> bool:
+    """Whether Python may call a method of this name by itself, so that no code mentions it."""
+    return name[:2] == name[-2:] == "__" and name not in _NOTES
 
 
 def _is_generator(value: Any) -> bool:

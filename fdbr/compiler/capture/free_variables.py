@@ -4,7 +4,9 @@ The search follows functions, descriptors, methods and classes of the user's own
 they hold.  What installed libraries do inside is theirs.
 """
 
+import abc
 import array
+import collections.abc
 import contextlib
 import functools
 import gc
@@ -44,7 +46,7 @@ from fdbr.compiler.capture.origins import (
 )
 from fdbr.compiler.capture.places import Key, key_of
 from fdbr.compiler.capture.signature import is_special
-from fdbr.compiler.capture.spaces import MISSING, Space, asked, slots_of
+from fdbr.compiler.capture.spaces import MISSING, REGISTRATIONS, Space, asked, slots_of
 from fdbr.compiler.capture.unsteady import unsteady_function, unsteady_method
 
 __all__ = ["GENERATORS", "FreeVariables"]
@@ -55,6 +57,14 @@ _BUFFERS = (bytearray, array.array, memoryview)
 # What makes new objects, of which nobody has read anything.
 _MAKING = frozenset({"__init__", "__getstate__", "__setstate__", "__reduce__", "__reduce_ex__"})
 _KEPT = 64  # results of a memoised function that are looked at
+
+
+def _is_called(part: Any) -> bool:
+    """Whether an entry of a class is a method of the user's, and not one that attrs has made."""
+    if isinstance(part, FunctionType):
+        made = part.__code__.co_filename.startswith("<attrs generated")
+        return not made and not is_library(part.__globals__)
+    return isinstance(part, staticmethod | classmethod | property)
 
 
 @attrs.define
@@ -211,6 +221,7 @@ class FreeVariables:
         self._open.append(_Open(f"{value.__name__}.", space, space))
         if not is_library(space) and "__getattr__" in space:
             self._waiting.append(space["__getattr__"])
+            self.objects.append(space)  # what is added is not asked of it any more
 
     def _visit_function(self, function: FunctionType) -> None:
         space = function.__globals__
@@ -278,13 +289,20 @@ class FreeVariables:
         self._refuse(unsteady_function(module, function.__name__))
         if not is_standard(space):
             return
-        for name in mentions(function.__code__).variables:
+        found = mentions(function.__code__)
+        for name in found.variables:
             value = space.get(name)
             if isinstance(value, BuiltinFunctionType) or type(value) is type(os.environ):
                 self._waiting.append(value)
+            elif isinstance(value, ModuleType):  # as os.path asks os
+                parts = vars(value)
+                called = (parts.get(name) for name in found.attributes)
+                self._waiting += [f for f in called if isinstance(f, BuiltinFunctionType)]
 
     def _visit_class(self, cls: type) -> None:
         """Its attributes, and the methods that Python calls by itself."""
+        if isinstance(cls, abc.ABCMeta):
+            self._watch("", REGISTRATIONS, "what counts as of an abstract class")
         if is_library_class(cls):
             self._refuse(unsteady_method(cls, self.names))
             return
@@ -304,7 +322,9 @@ class FreeVariables:
                 self._open.append(_Open("", space, tuple(space), watched=False))
             for name, part in space.items():
                 if name[:2] == "__" and name not in ("__dict__", "__weakref__"):
-                    if watched:
+                    if watched and _is_called(part):
+                        self._watch(f"{base.__name__}.", space, name)
+                    elif watched:
                         self._waiting.append(part)
                     elif isinstance(part, FunctionType) and base is not object:
                         self._mention(mentions(part.__code__), sets=False)
@@ -320,6 +340,9 @@ class FreeVariables:
             self._waiting += value
         elif isinstance(value, _BUFFERS):
             self.buffers.append(value)
+        elif isinstance(value, collections.abc.MappingView):
+            known: Any = value
+            self._waiting.append(known.mapping if hasattr(known, "mapping") else known._mapping)
         elif not optree.tree_is_leaf(value, namespace=NAMESPACE):
             self._waiting += optree.tree_flatten_one_level(value, namespace=NAMESPACE)[0]
             self._waiting += getattr(value, "__dict__", {}).values()

@@ -1,5 +1,6 @@
 """Namespaces, in which variables and attributes are looked up by name, as in a mapping."""
 
+import abc
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -7,7 +8,7 @@ from contextvars import ContextVar
 from types import MemberDescriptorType
 from typing import Any
 
-__all__ = ["MISSING", "Slots", "Space", "asked", "slots_of"]
+__all__ = ["MISSING", "REGISTRATIONS", "Slots", "Space", "asked", "slots_of"]
 
 
 class _Missing:
@@ -96,7 +97,23 @@ class _Referent:
         return self._reference() is not None
 
 
-Space = Mapping[str, Any] | Slots | _Local | _Context | _Referent
+class _Registrations:
+    """What abstract classes count as theirs, in a number that changes with it."""
+
+    def __init__(self) -> None:
+        self._known: Any = None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """That number: the same object, as long as it is the same."""
+        token = abc.get_cache_token()
+        if token != self._known:
+            self._known = token
+        return self._known
+
+
+REGISTRATIONS = _Registrations()
+
+Space = Mapping[str, Any] | Slots | _Local | _Context | _Referent | _Registrations
 
 
 def asked(value: Any) -> tuple[Space, list[str]] | None:

@@ -1,4 +1,4 @@
-"""Functions that give other values at other times: clocks, and readings of files."""
+"""Functions that give other values at other times: clocks, settings, and readings of files."""
 
 from collections.abc import Iterable
 
@@ -8,8 +8,17 @@ __all__ = ["unsteady_function", "unsteady_method"]
 _CLOCKS = frozenset({"time", "posix", "nt", "_random", "_io", "io", "_socket", "select"})
 _STEADY = frozenset({"sleep", "fspath", "abort", "_exit"})
 
+# Those in Python.
+_OUTSIDE = frozenset({"getpass", "glob", "secrets", "shutil", "subprocess", "tempfile", "uuid"})
+_IMPORTING = frozenset({"import_module", "__import__", "reload"})
+
 # NumPy's functions that do.
-_READING = frozenset({"load", "loadtxt", "genfromtxt", "fromfile", "fromregex"})
+_READING = frozenset(
+    {
+        *("load", "loadtxt", "genfromtxt", "fromfile", "fromregex"),
+        *("geterr", "geterrcall", "getbufsize", "get_printoptions"),
+    }
+)
 
 # And the methods of classes, by their module.
 _METHODS = {
@@ -29,7 +38,7 @@ def unsteady_function(module: str, name: str) -> str:
     >>> unsteady_function("time", "sleep")
     ''
     """
-    if module in _CLOCKS and name not in _STEADY:
+    if module in _OUTSIDE or (module in _CLOCKS and name not in _STEADY) or name in _IMPORTING:
         return f"it can call {name} of {module}, {_ANEW}"
     if module.startswith("numpy") and name in _READING:
         return f"it can call numpy.{name}, {_ANEW}"

@@ -37,7 +37,11 @@ def cse(program: Program) -> Program:
     for step in program.steps:
         step = renamed(step, names)
         if type(step) is Guard:
-            question = (step.operand, step.question)
+            asks = step.operand
+            question = (
+                asks if type(asks) is Variable else identities.of_value(asks),
+                step.question,
+            )
             first_asked = asked.setdefault(question, len(steps))
             if first_asked < len(steps):
                 kept: Any = steps[first_asked]

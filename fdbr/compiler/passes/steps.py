@@ -44,7 +44,7 @@ def renamed(step: Step, names: Names) -> Step:
             return step
         return Instruction(step.primitive, renamed_all(operands, names), *_rest(step))
     if type(step) is Guard:
-        operand = names.get(step.operand, step.operand)
+        (operand,) = renamed_all((step.operand,), names)
         around = renamed_all(step.around, names) if step.around else ()
         if operand is step.operand and all(map(operator.is_, around, step.around)):
             return step  # a constant among them may be an array: `==` would go by its elements

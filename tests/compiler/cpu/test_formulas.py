@@ -249,6 +249,12 @@ def operands(primitive, dtype, size):
     ]
 
 
+def narrowed(arrays):
+    """Every second array in float32."""
+    single = [x.astype(np.float32) if x.dtype == np.float64 else x for x in arrays]
+    return [single[i] if i % 2 else x for i, x in enumerate(arrays)]
+
+
 def applied(name):
     return lambda *xs: registry[name].apply(*xs, **PARAMS.get(name, {}))
 
@@ -290,10 +296,13 @@ def test_reasons_are_of_operations_that_need_them():
 SHARES = [ELEMENTWISE[i::12] for i in range(12)]
 
 
+@pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("share", SHARES, ids=range(len(SHARES)))
-def test_joined_operations_give_what_they_give_alone(share):
+def test_joined_operations_give_what_they_give_alone(share, mixed):
     names = [n for n in share if n not in REASONS]
     inputs = {name: operands(registry[name], np.float64, 40) for name in names}
+    if mixed:  # in the wider dtype, from the first step on
+        inputs = {name: narrowed(xs) for name, xs in inputs.items() if len(xs) > 1}
 
     def every(inputs):
         out = {}
