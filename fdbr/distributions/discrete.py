@@ -9,10 +9,12 @@ from fdbr import ops, random
 from fdbr.distributions.distribution import (
     Distribution,
     broadcast,
+    chance,
     check_vector,
     exactly_one,
     inside,
     shape_of,
+    stepped,
     times,
 )
 from fdbr.ops import special
@@ -33,6 +35,12 @@ class _Chances:
         return self.probs if logits is None else ops.sigmoid(logits)  # type: ignore[attr-defined]
 
     @property
+    def q(self) -> Any:
+        """What is left to one."""
+        logits: Any = self.logits  # type: ignore[attr-defined]
+        return 1 - self.p if logits is None else ops.sigmoid(-logits)
+
+    @property
     def log_p(self) -> Any:
         """Its logarithm."""
         logits: Any = self.logits  # type: ignore[attr-defined]
@@ -42,7 +50,7 @@ class _Chances:
     def log_q(self) -> Any:
         """The logarithm of what is left to one."""
         logits: Any = self.logits  # type: ignore[attr-defined]
-        return _log(1 - self.p) if logits is None else ops.log_sigmoid(-logits)
+        return _log(self.q) if logits is None else ops.log_sigmoid(-logits)
 
 
 def _log(p: Any) -> Any:
@@ -95,13 +103,13 @@ class Bernoulli(_Chances, Distribution):
         return broadcast(ops.exp(self.log_p + self.log_q), self)
 
     def log_prob(self, x: Any) -> Any:
-        return ops.where(x == 1, self.log_p, ops.where(x == 0, self.log_q, -math.inf))
+        return stepped(x, ops.where(x == 1, self.log_p, ops.where(x == 0, self.log_q, -math.inf)))
 
     def cdf(self, x: Any) -> Any:
-        return ops.where(x >= 1, 1.0, ops.where(x >= 0, ops.exp(self.log_q), 0.0))
+        return stepped(x, ops.where(x >= 1, 1.0, ops.where(x >= 0, self.q, 0.0)))
 
     def icdf(self, q: Any) -> Any:
-        return ops.where(q > 1 - self.p, 1.0, 0.0)
+        return stepped(chance(q), ops.where(q > self.q, 1.0, 0.0))
 
     def entropy(self) -> Any:
         p = self.p
@@ -169,13 +177,20 @@ class Geometric(_Chances, Distribution):
         return ops.maximum(ops.floor(x) - self.start, -1.0)
 
     def cdf(self, x: Any) -> Any:
-        return -ops.expm1((self._failures(x) + 1) * self.log_q)
+        return -ops.expm1(times(self._failures(x) + 1, self.log_q))
 
     def survival(self, x: Any) -> Any:
-        return ops.exp((self._failures(x) + 1) * self.log_q)
+        return ops.exp(times(self._failures(x) + 1, self.log_q))
 
     def icdf(self, q: Any) -> Any:
-        return ops.maximum(ops.ceil(ops.log1p(-q) / self.log_q) - 1, 0.0) + self.start
+        q = chance(q)
+        certain = self.log_q == -math.inf  # at once
+        below = ops.where(certain | (q == 1), 0.0, q)
+        near = ops.ceil(ops.log1p(-below) / ops.where(certain, -1.0, self.log_q)) - 1
+        near = ops.maximum(near, 0.0) + self.start
+        less = ops.maximum(near - 1, self.start)  # where the quotient was rounded up
+        found = ops.where(self.cdf(less) >= below, less, near)
+        return stepped(q, ops.where((q == 1) & ~certain, math.inf, found))
 
     def entropy(self) -> Any:
         p = self.p
@@ -226,16 +241,18 @@ class Poisson(Distribution):
 
     def cdf(self, x: Any) -> Any:
         counts = ops.maximum(ops.floor(x), 0.0)
-        return ops.where(x >= 0, ops.gammaincc(counts + 1.0, self.rate), 0.0)
+        return stepped(x, ops.where(x >= 0, ops.gammaincc(counts + 1.0, self.rate), 0.0))
 
     def survival(self, x: Any) -> Any:
         counts = ops.maximum(ops.floor(x), 0.0)
-        return ops.where(x >= 0, ops.gammainc(counts + 1.0, self.rate), 1.0)
+        return stepped(x, ops.where(x >= 0, ops.gammainc(counts + 1.0, self.rate), 1.0))
 
     def icdf(self, q: Any) -> Any:
+        q = chance(q)
         near = ops.maximum(ops.ceil(special.pdtrik(q, self.rate)), 0.0)
         less = ops.maximum(near - 1, 0.0)
-        return ops.where(self.cdf(less) >= q, less, near)
+        found = ops.where(self.cdf(less) >= q, less, near)
+        return stepped(q, ops.where(self.rate == 0, 0.0, ops.where(q == 1, math.inf, found)))
 
     def entropy(self) -> Any:
         """``rate * (1 - log(rate))`` and the expectation of ``log(k!)``, as an integral.
@@ -347,12 +364,13 @@ class Categorical(Distribution):
         places = ops.broadcast_to(ops.astype(ops.where(within, x, 0), np.int64), lead)
         logs = ops.broadcast_to(self.log_p, (*lead, self.count))
         found = ops.take_along_axis(logs, ops.expand_dims(places, axis=-1), axis=-1)
-        return ops.where(within, ops.squeeze(found, axis=-1), -math.inf)
+        return stepped(x, ops.where(within, ops.squeeze(found, axis=-1), -math.inf))
 
     def cdf(self, x: Any) -> Any:
-        x = ops.expand_dims(ops.asarray(x), axis=-1)
+        x = ops.asarray(x)
         numbers = ops.asarray(np.arange(self.count), dtype=self.dtype)
-        return ops.sum(ops.where(numbers <= x, self.p, 0.0), axis=-1)
+        up_to = numbers <= ops.expand_dims(x, axis=-1)
+        return stepped(x, ops.sum(ops.where(up_to, self.p, 0.0), axis=-1))
 
     def icdf(self, q: Any) -> Any:
         below = ops.cumulative_sum(self.p, axis=-1) < ops.expand_dims(ops.asarray(q), axis=-1)
@@ -402,7 +420,8 @@ class OneHotCategorical(Categorical):
     def log_prob(self, x: Any) -> Any:
         x = ops.asarray(x)
         within = ops.all((x == 0) | (x == 1), axis=-1) & (ops.sum(x, axis=-1) == 1)
-        return ops.where(within, ops.sum(times(x, self.log_p), axis=-1), -math.inf)
+        found = ops.where(within, ops.sum(times(x, self.log_p), axis=-1), -math.inf)
+        return stepped(ops.sum(x, axis=-1), found)
 
     def cdf(self, x: Any) -> Any:
         raise self._lacks("cdf")

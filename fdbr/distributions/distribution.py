@@ -16,12 +16,14 @@ from fdbr.ops.devices import beside
 __all__ = [
     "Distribution",
     "broadcast",
+    "chance",
     "check_vector",
     "dtype_of",
     "exactly_one",
     "inside",
     "near",
     "shape_of",
+    "stepped",
     "times",
 ]
 
@@ -99,7 +101,9 @@ class Distribution:
         raise self._lacks("mode")
 
     def log_prob(self, x: Any) -> Any:
-        """The logarithm of the probability, or its density, of a value; -inf outside the support.
+        """The logarithm of the probability, or its density, of a value.
+
+        It is -inf outside the support, and NaN of NaN, as everything else is.
 
         Parameters
         ----------
@@ -134,7 +138,10 @@ class Distribution:
         return ops.log(self.survival(x))
 
     def icdf(self, q: Any) -> Any:
-        """The least value whose `cdf` is at least ``q``: the inverse of `cdf`."""
+        """The least value whose `cdf` is at least ``q``: the inverse of `cdf`.
+
+        Of what is no probability, not in [0, 1], it is NaN.
+        """
         raise self._lacks("icdf")
 
     def entropy(self) -> Any:
@@ -211,9 +218,20 @@ def exactly_one(kind: str, **given: Any) -> None:
 def inside(condition: Any, x: Any, safe: Any, function: Any) -> Any:
     """``function(x)`` where a condition holds, -inf elsewhere; it is given ``safe`` there.
 
-    So derivatives outside are 0, not NaN.
+    So derivatives outside are 0, not NaN.  NaN is not outside: nobody knows where it lies.
     """
+    condition = condition | ops.isnan(x)
     return ops.where(condition, function(ops.where(condition, x, safe)), -math.inf)
+
+
+def stepped(x: Any, value: Any) -> Any:
+    """A value that a comparison with ``x`` has chosen, or NaN where ``x`` is that."""
+    return ops.where(ops.isnan(x), math.nan, value)
+
+
+def chance(q: Any) -> Any:
+    """A probability, or NaN where a number is none."""
+    return ops.where((q >= 0) & (q <= 1), q, math.nan)
 
 
 def check_vector(kind: str, name: str, value: Any, axes: int = 1) -> None:

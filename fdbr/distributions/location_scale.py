@@ -7,7 +7,7 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.core import stop_gradient
-from fdbr.distributions.distribution import Distribution, broadcast, inside
+from fdbr.distributions.distribution import Distribution, broadcast, chance, inside
 from fdbr.distributions.ranges import check_shapes
 from fdbr.messages import describe
 from fdbr.tree import frozen
@@ -60,7 +60,13 @@ class Cauchy(Distribution):
         return ops.atan2(ops.ones_like(z := (x - self.loc) / self.scale), z) / math.pi
 
     def icdf(self, q: Any) -> Any:
-        return self.loc + self.scale * ops.tan(math.pi * (q - 0.5))
+        # In the tails by what is left to 0 or 1, whose digits q - 1/2 loses.
+        q = chance(q)
+        middle = ops.abs(q - 0.5) < 0.25
+        near = ops.tan(math.pi * (ops.where(middle, q, 0.5) - 0.5))
+        tail = ops.where(middle, 0.25, ops.minimum(q, 1 - q))
+        far = ops.where(q < 0.5, -1.0, 1.0) / ops.tan(math.pi * tail)
+        return self.loc + self.scale * ops.where(middle, near, far)
 
     def entropy(self) -> Any:
         return broadcast(math.log(4 * math.pi) + ops.log(self.scale), self)
@@ -114,7 +120,7 @@ class Gumbel(Distribution):
         return -ops.expm1(self.log_cdf(x))
 
     def icdf(self, q: Any) -> Any:
-        return self.loc - self.scale * ops.log(-ops.log(q))
+        return self.loc - self.scale * ops.log(-ops.log(chance(q)))
 
     def entropy(self) -> Any:
         return broadcast(ops.log(self.scale) + (1 + np.euler_gamma), self)
@@ -164,8 +170,9 @@ class Laplace(Distribution):
         return _laplace_cdf((self.loc - x) / self.scale)
 
     def icdf(self, q: Any) -> Any:
-        away = q - 0.5
-        return self.loc - self.scale * ops.sign(away) * ops.log1p(-2 * ops.abs(away))
+        q, lower = chance(q), q < 0.5
+        away = ops.log(2 * ops.where(lower, q, 1 - q))
+        return self.loc + self.scale * ops.where(lower, away, -away)
 
     def entropy(self) -> Any:
         return broadcast(1 + math.log(2) + ops.log(self.scale), self)
@@ -229,7 +236,7 @@ class Uniform(Distribution):
         return ops.clip((x - self.low) / (self.high - self.low), 0.0, 1.0)
 
     def icdf(self, q: Any) -> Any:
-        return self.low + q * (self.high - self.low)
+        return self.low + chance(q) * (self.high - self.low)
 
     def entropy(self) -> Any:
         return broadcast(ops.log(self.high - self.low), self)

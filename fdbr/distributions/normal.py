@@ -12,6 +12,7 @@ from fdbr.distributions.distribution import (
     exactly_one,
     inside,
     shape_of,
+    stepped,
 )
 from fdbr.distributions.ranges import check_range, check_shapes
 from fdbr.tree import frozen
@@ -125,10 +126,12 @@ class LogNormal(Distribution):
         return inside(x > 0, x, 1.0, lambda x: self._log.log_prob(ops.log(x)) - ops.log(x))
 
     def cdf(self, x: Any) -> Any:
-        return ops.where(x > 0, self._log.cdf(ops.log(ops.where(x > 0, x, 1.0))), 0.0)
+        above = self._log.cdf(ops.log(ops.where(x > 0, x, 1.0)))
+        return stepped(x, ops.where(x > 0, above, 0.0))
 
     def survival(self, x: Any) -> Any:
-        return ops.where(x > 0, self._log.survival(ops.log(ops.where(x > 0, x, 1.0))), 1.0)
+        above = self._log.survival(ops.log(ops.where(x > 0, x, 1.0)))
+        return stepped(x, ops.where(x > 0, above, 1.0))
 
     def icdf(self, q: Any) -> Any:
         return ops.exp(self._log.icdf(q))

@@ -4,7 +4,7 @@ import math
 from typing import Any, ClassVar
 
 from fdbr import ops, random
-from fdbr.distributions.distribution import Distribution, broadcast, inside
+from fdbr.distributions.distribution import Distribution, broadcast, chance, inside
 from fdbr.ops import special
 from fdbr.tree import frozen
 
@@ -60,7 +60,7 @@ class Exponential(Distribution):
         return -self.rate * _positive(x)
 
     def icdf(self, q: Any) -> Any:
-        return -ops.log1p(-q) / self.rate
+        return -ops.log1p(-chance(q)) / self.rate
 
     def entropy(self) -> Any:
         return broadcast(1 - ops.log(self.rate), self)
@@ -240,7 +240,7 @@ class Pareto(Distribution):
         return -self.alpha * self._logs(x)
 
     def icdf(self, q: Any) -> Any:
-        return self.scale * ops.exp(-ops.log1p(-q) / self.alpha)
+        return self.scale * ops.exp(-ops.log1p(-chance(q)) / self.alpha)
 
     def entropy(self) -> Any:
         return broadcast(ops.log(self.scale / self.alpha) + 1 / self.alpha + 1, self)

@@ -59,7 +59,8 @@ class Beta(Distribution):
         return ops.betainc(self.concentration1, self.concentration0, ops.clip(x, 0.0, 1.0))
 
     def survival(self, x: Any) -> Any:
-        return ops.betainc(self.concentration0, self.concentration1, 1 - ops.clip(x, 0.0, 1.0))
+        x = ops.clip(x, 0.0, 1.0)
+        return special.betaincc(self.concentration1, self.concentration0, x)
 
     def icdf(self, q: Any) -> Any:
         return special.betaincinv(self.concentration1, self.concentration0, q)
@@ -130,8 +131,9 @@ class Dirichlet(Distribution):
         return ops.sum(ops.gammaln(self.concentration), axis=-1) - total
 
     def log_prob(self, x: Any) -> Any:
-        within = ops.all(x >= 0, axis=-1)
-        some = ops.where(x >= 0, x, 1.0)
+        unknown = ops.isnan(x)
+        within = ops.all((x >= 0) | unknown, axis=-1)
+        some = ops.where((x >= 0) | unknown, x, 1.0)
         density = ops.sum(ops.xlogy(self.concentration - 1, some), axis=-1) - self.log_normalizer
         return ops.where(within, density, float("-inf"))
 

@@ -36,6 +36,34 @@ def test_probabilities_are_scipys(name):
 
 
 @every
+def test_quantiles_are_scipys_in_the_tails_and_nan_of_what_is_no_probability(name):
+    family, ours, scipys = both(name)
+    q = np.array([0.0, 1e-10, 1e-4, 0.5, 1.0])[:, None]
+    least = ours.icdf(np.float64(1e-300)) if family.discrete else -np.inf
+    expected = np.maximum(scipys.ppf(q), least)
+    with np.errstate(divide="ignore"):
+        assert_allclose(ours.icdf(q), expected, rtol=1e-9, atol=1e-13)
+    single = fdbr.tree.map(np.float32, ours)
+    assert_allclose(single.icdf(q[1:4].astype(np.float32)), expected[1:4], rtol=2e-5, atol=1e-13)
+    assert np.isnan(ours.icdf(np.array([-0.5, 1.5, np.nan])[:, None])).all()
+    if family.discrete:
+        counts = np.array([0.0, 1.0])[:, None] + least
+        assert_allclose(ours.icdf(ours.cdf(counts)), np.broadcast_to(counts, (2, 3)))
+    else:
+        slopes = fdbr.grad(lambda q: ours.icdf(q).sum())(np.full(3, 0.5))
+        assert_allclose(slopes * ours.prob(ours.icdf(0.5)), np.ones(3), rtol=1e-7)
+
+
+@every
+def test_nan_stays_what_it_is(name):
+    _, ours, _ = both(name)
+    x = np.full(3, np.nan)
+    for function in (ours.log_prob, ours.prob, ours.cdf, ours.log_cdf, ours.survival):
+        assert np.isnan(function(x)).all()
+        assert np.isnan(fdbr.jit(function)(x)).all()
+
+
+@every
 def test_moments_and_entropies_are_scipys(name):
     _, ours, scipys = both(name)
     with np.errstate(all="ignore"):

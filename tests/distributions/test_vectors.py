@@ -8,6 +8,7 @@ import fdbr
 from fdbr import distributions, random
 from fdbr.distributions import (
     Bernoulli,
+    Beta,
     Categorical,
     Dirichlet,
     Geometric,
@@ -117,6 +118,41 @@ def test_the_entropy_of_counts_is_right_for_small_and_large_rates(rate):
     logs = stats.poisson(rate).logpmf(k)
     expected = -(np.exp(logs) * logs).sum()
     assert float(Poisson(rate).entropy()) == pytest.approx(expected, rel=1e-8)
+
+
+def test_what_is_certain_has_its_quantiles_and_probabilities():
+    once = Geometric(np.array([1.0, 0.5]))
+    np.testing.assert_array_equal(once.cdf(-1.0), [0.0, 0.0])
+    np.testing.assert_array_equal(once.survival(-3.0), [1.0, 1.0])
+    np.testing.assert_array_equal(once.icdf(1.0), [0.0, np.inf])
+    np.testing.assert_array_equal(Poisson(np.array([0.0, 2.0])).icdf(1.0), [0.0, np.inf])
+    many = np.arange(200.0)
+    slow = Geometric(0.03, start=1)
+    np.testing.assert_array_equal(slow.icdf(slow.cdf(many + 1)), many + 1)
+
+
+def test_what_is_left_of_a_beta_distribution_near_zero_keeps_its_digits():
+    a, b, x = (
+        np.array([0.01, 0.02, 30.0]),
+        np.array([200.0, 1.0, 0.5]),
+        np.array([2e-28, 1e-11, 0.9]),
+    )
+    assert_allclose(Beta(a, b).survival(x), stats.beta(a, b).sf(x), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        lambda nan: Categorical(np.ones(2)).log_prob(nan),
+        lambda nan: Categorical(np.ones(2)).cdf(nan),
+        lambda nan: OneHotCategorical(np.ones(2)).log_prob(np.array([1.0, nan])),
+        lambda nan: Dirichlet(np.ones(2)).log_prob(np.array([0.5, nan])),
+        lambda nan: Independent(Poisson(np.ones(2)), 1).log_prob(np.array([0.0, nan])),
+    ],
+)
+def test_vectors_with_nan_have_no_probability(unknown):
+    assert np.isnan(unknown(np.nan))
+    assert not np.isnan(unknown(0.0))
 
 
 def test_numbers_of_python_are_parameters_too():

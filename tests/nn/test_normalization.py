@@ -168,6 +168,14 @@ def test_training_averages_means_and_projections_as_chainer_does():
             lambda: nn.InstanceNorm.init(None, 2)(np.ones((1, 3, 4))),
             r"InstanceNorm: x must have shape \(N, 2, \.\.\.\)",
         ),
+        (
+            lambda: nn.InstanceNorm.init(None, 2)(np.ones((2, 2))),
+            r"InstanceNorm: x float64\[2,2\] has no spatial axis .*layer\(x\[None\]\)\[0\]",
+        ),
+        (
+            lambda: nn.InstanceNorm.init(None, 2, track_running_stats=True).train(np.ones((3, 2))),
+            "has no spatial axis",
+        ),
         (lambda: nn.BatchRenorm.init(None, 2, r_max=0.5), "r_max must be at least 1"),
         (
             lambda: nn.DecorrelatedBatchNorm.init(None, 6, groups=4),

@@ -88,6 +88,19 @@ def test_a_tuple_names_the_axes_that_are_interpolated():
     )
 
 
+def test_an_axis_whose_length_a_factor_leaves_is_copied_by_linear_interpolation():
+    x = X[:, :, :3]
+    np.testing.assert_array_equal(ops.interpolate(x, scale_factor=(1.3, 1.1), mode="bilinear"), x)
+    wider = ops.interpolate(x, scale_factor=(1.3, 2.0), mode="bilinear")
+    assert_allclose(wider, ops.interpolate(x, (3, 8), mode="bilinear"))
+    smooth = ops.interpolate(x, scale_factor=(1.3, 0.5), mode="bicubic", antialias=True)
+    rows = [
+        ops.interpolate(x[:, :, i, :], scale_factor=0.5, mode="cubic", antialias=True)
+        for i in range(3)
+    ]
+    assert_allclose(smooth, np.stack(rows, 2))
+
+
 def test_whole_numbers_stay_so_for_the_nearest():
     x = np.arange(6).reshape(1, 1, 6)
     assert ops.interpolate(x, 3).dtype == x.dtype

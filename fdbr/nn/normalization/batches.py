@@ -333,9 +333,9 @@ class InstanceNorm(Layer):
         Raises
         ------
         ValueError
-            If ``x`` does not have as many channels.
+            If ``x`` does not have as many channels, or no spatial axis.
         """
-        check_channels("InstanceNorm", x, self.num_features)
+        self._check(x)
         if self.running_mean is None:
             return ops.instance_norm(x, self.weight, self.bias, eps=self.eps)
         mean, variance = self.running_mean, self.running_var
@@ -345,7 +345,7 @@ class InstanceNorm(Layer):
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
         """The array normalised by its own statistics, and the layer that has averaged them in."""
-        check_channels("InstanceNorm", x, self.num_features)
+        self._check(x)
         out = ops.instance_norm(x, self.weight, self.bias, eps=self.eps)
         if self.running_mean is None:
             return out, self
@@ -354,3 +354,19 @@ class InstanceNorm(Layer):
         mean = ops.mean(ops.mean(held, axis=spatial), axis=0)
         variance = ops.mean(ops.var(held, axis=spatial), axis=0)
         return out, updated_statistics(self, mean, variance, math.prod(held.shape[2:]))
+
+    def _check(self, x: Any) -> None:
+        """Channels, and behind them something that they are normalised over.
+
+        A matrix could be one example of PyTorch's, of channels and places; as a batch each of its
+        elements would be a channel of its own, and become 0.
+        """
+        check_channels("InstanceNorm", x, self.num_features)
+        if x.ndim < 3:
+            raise ValueError(
+                placed(
+                    f"fdbr.nn.InstanceNorm: x {describe(x)} has no spatial axis to normalise over; "
+                    f"its shape is (N, {self.num_features}, *spatial), and a single example is a "
+                    "batch of one: layer(x[None])[0]"
+                )
+            )

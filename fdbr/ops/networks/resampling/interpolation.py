@@ -202,8 +202,11 @@ def _nearest_places(axis: _Axis) -> Any:
 
 
 def _along(x: Any, axis: int, how: _Axis) -> Any:
-    """One axis interpolated."""
-    if how.n == how.m and how.scale == 1:
+    """One axis interpolated.
+
+    As in PyTorch, an axis whose length stays is copied, whatever the factor: but by cubics alone.
+    """
+    if how.n == how.m and (how.scale == 1 or how.mode in _LINEAR or how.antialias):
         return x
     lead, rest = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
     shape = (*x.shape[:axis], how.m, *x.shape[axis + 1 :])
