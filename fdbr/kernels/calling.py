@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fdbr.kernels import functions, loops
-from fdbr.kernels.expressions import FLOATS, Graph, InexpressibleError, Node
+from fdbr.kernels.expressions import FLOATS, Graph, InexpressibleError, Node, cost
 from fdbr.kernels.machine import address_of
 from fdbr.kernels.pool import launch, part_count
 
@@ -17,7 +17,8 @@ __all__ = ["LEAST", "Plan", "converted", "elementwise", "expected", "key_of", "p
 
 LEAST = 1 << 20  # bytes of an array, from which on a kernel pays
 _GRAIN = 1 << 10  # elements
-_PART = 1 << 14  # elements that are worth a thread's waking
+_WORTH = 1 << 21  # additions that are worth a thread's waking
+_PART = 1 << 18  # additions of a part
 _NARROW = 64  # columns, below which vectors may not fit
 _BOOL = np.dtype(np.bool_)
 _MOST = 4096  # plans that are kept
@@ -68,11 +69,13 @@ class Plan:
     shares: tuple[int, int, int]
     guarded: bool
 
-    def divide(self, flat: bool, rows: int, columns: int, inner: int) -> None:
-        """Divide the work among threads."""
+    def divide(self, flat: bool, rows: int, columns: int, inner: int, additions: int) -> None:
+        """Divide the work among threads, if it is worth that: so many additions an element."""
         self.lengths = columns, inner
         number, grain = (columns, _GRAIN) if flat else (rows, 1)
-        self.shares = number, grain, part_count(min(rows * columns // _PART, number // grain))
+        work = rows * columns * additions
+        parts = part_count(min(work // _PART, number // grain)) if work >= _WORTH else 1
+        self.shares = number, grain, parts
 
     def run(self, operands: Sequence[Any]) -> Any:
         """The outputs for some operands; `None` where the formulas do not hold for all of them."""
@@ -265,7 +268,7 @@ def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any
         or type(v) is not np.ndarray
         or not (i in steps or (v.flags.f_contiguous if plan.turned else v.flags.c_contiguous))
     ]
-    plan.divide(layout.flat, rows, columns, inner)
+    plan.divide(layout.flat, rows, columns, inner, cost([out]))
     plan.lengths = *plan.lengths, *steps.values()
     return plan
 

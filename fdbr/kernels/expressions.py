@@ -252,6 +252,14 @@ class Node:
     all = any
 
 
+_EXPENSIVE = frozenset({"div", "sqrt"})
+
+
+def cost(outs: Sequence[Node]) -> int:
+    """About how many additions an element takes, with all that it depends on but its row's."""
+    return sum(8 if each.op in _EXPENSIVE else 1 for each in every(outs) if each.varies)
+
+
 def every(outs: Sequence[Node], found: Container[Node] = ()) -> list[Node]:
     """The nodes on which some depend, each after those it depends on, but those found already."""
     seen: dict[Node, None] = {}

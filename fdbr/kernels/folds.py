@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr.kernels.expressions import Node, every
+from fdbr.kernels.expressions import Node, cost, every
 from fdbr.kernels.writer import Writer
 
 __all__ = ["PANEL", "Fold", "Folding", "Pairs", "Work"]
@@ -28,7 +28,6 @@ PANEL = 4  # vectors of a panel
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -np.inf, "min": np.inf}
 _COMBINED = {"sum": "fadd", "prod": "fmul"}
 _ORDER = {"max": "ogt", "min": "olt"}
-_EXPENSIVE = frozenset({"div", "sqrt"})
 
 
 class Fold(NamedTuple):
@@ -78,7 +77,7 @@ class Folding(Writer):
                 and node.level < out.level
                 and node.dtype == out.dtype
                 and node is not out
-                and _cost(node) > 16
+                and cost([node]) > 16
                 and any(
                     user.level == out.level and any(arg is node for arg in user.args)
                     for user in self.nodes
@@ -213,8 +212,3 @@ class Folding(Writer):
 
     def _finish(self) -> None:
         raise NotImplementedError
-
-
-def _cost(node: Node) -> int:
-    """About how many additions a node takes, with what it alone depends on."""
-    return sum(8 if each.op in _EXPENSIVE else 1 for each in every([node]))

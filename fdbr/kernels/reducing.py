@@ -8,7 +8,7 @@ import numpy as np
 from fdbr.kernels.across import Across
 from fdbr.kernels.along import Along
 from fdbr.kernels.calling import Plan, expected, key_of, planned, traced
-from fdbr.kernels.expressions import FLOATS, InexpressibleError, Node
+from fdbr.kernels.expressions import FLOATS, InexpressibleError, Node, cost
 from fdbr.kernels.folds import PANEL, Fold
 from fdbr.kernels.machine import address_of
 from fdbr.kernels.pool import thread_count
@@ -117,7 +117,7 @@ def _plan(
     if across:
         total = -(-inner // (PANEL * width(outs)))
         rows = outer * total
-    plan.divide(False, rows, x.size // rows, 1)
+    plan.divide(False, rows, x.size // rows, 1, cost(outs))
     plain = all(out.op == "reduced" and out.args[0].op == "operand" for out in outs)
     if across and rows < (2 * thread_count() if plain else 1) and x.size >= _MANY:
         raise InexpressibleError("work that cannot be divided")

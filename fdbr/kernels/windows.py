@@ -19,6 +19,7 @@ __all__ = ["Windows", "by_position", "over_windows"]
 
 _POSITIONS = 64  # of a kernel, at most: each has instructions of its own
 _OUTPUTS = 4  # at most, that are computed of the same elements at once
+_ADDITIONS = 16  # that take as long as an element of a window
 _SHORTEST = 8  # windows beside each other, below which vectors are empty
 
 
@@ -93,6 +94,6 @@ def _plan(
     rest = counts if write is summed else (inputs, *windows.kernel)
     plan.outs = [((x.shape[0], outputs, *rest), dtype)]
     work = math.prod(counts) * inputs * math.prod(windows.kernel) * block
-    plan.divide(False, x.shape[0] * outputs // block, work, 1)
+    plan.divide(False, x.shape[0] * outputs // block, work, 1, _ADDITIONS)
     plan.lengths = (outputs // block, per // block, inputs, *x.shape[2:], *counts)
     return plan

@@ -17,7 +17,7 @@ from fdbr.compiler.ir.interpreter import GuardFailure, interpret
 from fdbr.compiler.ir.numbers import apply
 from fdbr.compiler.ir.program import Fused, Guard, Program, Variable, kind_of
 from fdbr.compiler.passes import optimise
-from fdbr.compiler.passes.decompose import decompose
+from fdbr.compiler.passes.decompose import decompose, expand
 from fdbr.compiler.passes.loop_fusion import fuse_loops
 
 
@@ -112,7 +112,7 @@ def kernels_around(
 ) -> list[list[Fused]]:
     """The kernels of a function before and after a pass, which changes no result."""
     program, leaves = recorded(f, *args)
-    before = fuse_loops(optimise(decompose(program)))
+    before = fuse_loops(optimise(decompose(expand(program))))
     after = transform(before)
     check(after)
     assert_same(before, after, leaves)

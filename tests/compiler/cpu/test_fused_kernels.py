@@ -18,7 +18,7 @@ from fdbr.compiler.backends.cpu.codegen import generate
 from fdbr.compiler.ir.interpreter import interpret
 from fdbr.compiler.ir.program import Fused, Small
 from fdbr.compiler.passes import dce
-from fdbr.compiler.passes.decompose import decompose
+from fdbr.compiler.passes.decompose import decompose, expand
 from fdbr.compiler.passes.fuse_small import fuse_small
 from fdbr.compiler.passes.loop_fusion import fuse_loops
 
@@ -45,7 +45,7 @@ def run_both_ways(f, *args, fused=1, ulps=ULPS):
     """The kernels' results against the reference; ``fused`` is how many kernels there must be."""
     with np.errstate(all="ignore"):
         program, leaves = recorded(f, *args)
-    new = fuse_small(fuse_loops(dce(decompose(program))))
+    new = fuse_small(fuse_loops(dce(decompose(expand(program)))))
     check(new)
     kernels = [step for step in new.steps if isinstance(step, Fused | Small)]
     assert fused is None or len(kernels) == fused, new
