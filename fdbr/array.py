@@ -164,6 +164,8 @@ def _index(self: Any) -> int:
     # A truth value of NumPy is no index, and one of Python is.
     if self.dtype.kind not in ("iu" if self.__class__ is not bool else "b"):
         raise TypeError(f"a traced {describe(self)} is no index; convert it with int() first")
+    if self.shape:  # as such, NumPy takes it for an array of places, which keeps its axes
+        raise TypeError(f"a traced {describe(self)} is an array, and no single index; say x[0]")
     return _integer(self)
 
 

@@ -427,3 +427,24 @@ def test_a_ufunc_takes_a_dtype():
     out = np.sin(traced(X.astype(np.float32)), dtype=np.float64)
     assert out.dtype == np.float64
     assert fdbr.grad(lambda x: np.sum(np.sin(x, dtype=np.float64)))(np.ones(2, "f4")).dtype == "f4"
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (2,), (0,)])
+@pytest.mark.parametrize("transform", [fdbr.vmap, lambda f: fdbr.jit(fdbr.vmap(f))])
+def test_a_traced_array_of_places_keeps_its_axes_in_a_plain_array(transform, shape):
+    x = np.arange(12.0).reshape(4, 3)
+    places = np.arange(4 * math.prod(shape)).reshape(4, *shape) % 3
+    for f in (
+        lambda k: x[k],
+        lambda k: x[k, 0],
+        lambda k: x[0, k],
+        lambda k: x[k, :, None],
+        lambda k: x[1:, k],
+        lambda k: np.take(x, k, axis=0),
+    ):
+        assert np.array_equal(transform(f)(places), np.stack([f(k) for k in places]))
+
+
+def test_a_traced_array_of_one_element_is_no_index():
+    with pytest.raises(TypeError, match=r"int64\[1\] is an array, and no single index"):
+        fdbr.vmap(lambda k: operator.index(k))(np.array([[1], [2]]))
