@@ -1,5 +1,6 @@
 """What holds for every optimizer: dtypes, trees, gradients that are missing, snapshots."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -36,8 +37,8 @@ SCHEDULED = [
 
 
 def parameters(dtype="float32"):
-    w = np.linspace(-1, 1, 6, dtype=dtype).reshape(2, 3)
-    return {"w": w, "more": [np.linspace(0.5, 1, 3, dtype=dtype), 4], "still": np.ones(2, dtype)}
+    w, more = (np.linspace(*ends).astype(dtype) for ends in ((-1, 1, 6), (0.5, 1, 3)))
+    return {"w": w.reshape(2, 3), "more": [more, 4], "still": np.ones(2, dtype)}
 
 
 def loss(params):
@@ -62,7 +63,7 @@ def run(optimizer, params, steps, step=step):
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16, "float32", "float64"])
 def test_every_optimizer_goes_down_in_the_dtype_of_its_parameters(name, dtype):
     params, state, values = run(ALL[name], parameters(dtype), 12)
     assert min(values) < values[0]
@@ -73,6 +74,42 @@ def test_every_optimizer_goes_down_in_the_dtype_of_its_parameters(name, dtype):
         if isinstance(leaf, np.ndarray) and leaf.ndim:
             assert leaf.dtype in (np.dtype(dtype), np.dtype("float32"))
             assert not leaf.flags.writeable
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_arrays_without_elements_are_parameters_of_every_optimizer(name):
+    params = {"w": np.zeros((0, 3), "float32"), "v": np.zeros((2, 0)), "b": np.ones(2)}
+
+    def loss(params):
+        return sum((leaf**2).sum() for leaf in params.values())
+
+    state = ALL[name].init(params)
+    for _ in range(4):
+        value, grads = fdbr.value_and_grad(loss)(params)
+        extra = {"value": value, "grad": grads, "value_fn": loss}
+        updates, state = ALL[name].update(grads, state, params, **extra)
+        params = optim.apply_updates(params, updates)
+    assert [(leaf.shape, str(leaf.dtype)) for leaf in params.values()] == [
+        ((0, 3), "float32"),
+        ((2, 0), "float64"),
+        ((2,), "float64"),
+    ]
+    assert (params["b"] < 1).all()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMED if name not in ("rprop", "yogi")])
+def test_complex_gradients_that_are_turned_turn_the_steps(name):
+    rng, turn = np.random.default_rng(0), np.exp(0.7j)
+    start, *grads = (rng.normal(size=(5, 2, 3)) + 1j * rng.normal(size=(5, 2, 3))).copy()
+    ends = []
+    for factor in (1, turn):
+        params, state = {"w": start * factor}, ALL[name].init({"w": start * factor})
+        for g in grads:
+            updates, state = ALL[name].update({"w": g * factor}, state, params)
+            params = optim.apply_updates(params, updates)
+        ends.append(params["w"])
+    assert np.isfinite(ends[0]).all()
+    assert_allclose(ends[1], ends[0] * turn, rtol=1e-8)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -6,7 +6,7 @@ from fdbr import ops
 from fdbr.train.optim.adam import ScaleByAdamState
 from fdbr.train.optim.arithmetic import averaged, square
 from fdbr.train.optim.base import Optimizer, chain
-from fdbr.train.optim.leafwise import leafwise, zeros
+from fdbr.train.optim.leafwise import filled, leafwise, zeros
 from fdbr.train.optim.moments import ScaleByAmsgradState
 from fdbr.train.optim.numbers import (
     LearningRate,
@@ -251,7 +251,7 @@ def scale_by_smorms3(learning_rate: LearningRate, eps: float = 1e-16) -> Optimiz
     return leafwise(
         "scale_by_smorms3",
         update,
-        lambda p: (zeros(p) + 1, zeros(p), zeros(p)),
+        lambda p: (filled(p, 1), zeros(p), zeros(p)),
         state=ScaleBySmorms3State,
         numbers=lambda t: rate_at("scale_by_smorms3", rate, t - 1),
     )

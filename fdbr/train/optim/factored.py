@@ -214,6 +214,8 @@ def scale_by_sm3(b1: float = 0.9, b2: float = 1.0, eps: float = 1e-8) -> Optimiz
         return sums or [ops.sum(zeros(p))], zeros(p)
 
     def update(g: Any, own: Any, p: Any, t: Any) -> Any:
+        if not getattr(g, "size", 1):
+            return g, own  # of nothing there is no greatest
         axes = range(getattr(g, "ndim", 0))
         others = [tuple(a for a in axes if a != axis) for axis in axes] or [()]
         spread = [

@@ -15,7 +15,7 @@ from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.fitting import Parameters, check_params, check_state
 from fdbr.tree import frozen
 
-__all__ = ["LeafwiseState", "across", "leafwise", "zeros"]
+__all__ = ["LeafwiseState", "across", "filled", "leafwise", "zeros"]
 
 
 @frozen
@@ -42,6 +42,15 @@ def zeros(leaf: Any, dtype: Any = None) -> Any:
     made = ops.zeros_like(leaf, dtype=dtype)
     # What is computed of an array without axes is a scalar, and so is this: one kind, one trace.
     return made[()] if type(made) is np.ndarray and made.shape == () else made
+
+
+def filled(leaf: Any, value: Any) -> Any:
+    """A number everywhere, like a parameter and in its dtype.
+
+    Of 16 bits and a number of Python's, ml_dtypes' arrays make one of 32.
+    """
+    made = zeros(leaf) + value
+    return ops.astype(made, leaf.dtype) if hasattr(leaf, "dtype") else made
 
 
 def leafwise(

@@ -5,7 +5,7 @@ from typing import Any
 from fdbr import ops
 from fdbr.train.optim.arithmetic import averaged
 from fdbr.train.optim.base import EmptyState, Optimizer, chain
-from fdbr.train.optim.leafwise import leafwise, zeros
+from fdbr.train.optim.leafwise import filled, leafwise, zeros
 from fdbr.train.optim.numbers import (
     LearningRate,
     check_decays,
@@ -229,7 +229,7 @@ def scale_by_rprop(
     return leafwise(
         "scale_by_rprop",
         update,
-        lambda p: (zeros(p) + rate, zeros(p)),
+        lambda p: (filled(p, rate), zeros(p)),
         state=ScaleByRpropState,
     )
 

@@ -7,7 +7,7 @@ from fdbr import ops
 from fdbr.train.optim.adam import ScaleByAdamState
 from fdbr.train.optim.arithmetic import averaged, square
 from fdbr.train.optim.base import Optimizer, chain
-from fdbr.train.optim.leafwise import leafwise, zeros
+from fdbr.train.optim.leafwise import filled, leafwise, zeros
 from fdbr.train.optim.numbers import LearningRate, check_decays, check_positive
 from fdbr.train.optim.scale import scale_by_learning_rate
 from fdbr.train.optim.transforms.adding import add_decayed_weights
@@ -309,7 +309,7 @@ def scale_by_yogi(
     return leafwise(
         "scale_by_yogi",
         update,
-        lambda p: (zeros(p) + initial_accumulator_value,) * 2,
+        lambda p: (filled(p, initial_accumulator_value),) * 2,
         state=ScaleByAdamState,
         numbers=_corrections(b1, b2),
     )

@@ -70,7 +70,7 @@ def orthogonalize_via_newton_schulz(
     size = ops.sqrt(ops.sum(square(x), axis=(-2, -1), keepdims=True))
     x = x / (size + eps)
     for a, b, c in _coefficients(function, ns_coeffs, ns_steps):
-        gram = x @ ops.matrix_transpose(x)
+        gram = x @ ops.matrix_transpose(ops.conj(x))
         x = a * x + (b * gram + c * (gram @ gram)) @ x
     return ops.matrix_transpose(x) if turned else x
 
@@ -140,7 +140,9 @@ def scale_by_muon(
         mu = averaged(own[0], g, beta)
         first = beta / t[1] * mu + (1 - beta) / t[0] * g if nesterov else mu / t[0]
         change = orthogonalize_via_newton_schulz(first, ns_coeffs, ns_steps, eps)
-        return (ops.sum(first * change) * change if adaptive else change), (mu,)
+        if adaptive:
+            change = ops.real(ops.sum(ops.conj(first) * change)) * change
+        return change, (mu,)
 
     return leafwise(
         "scale_by_muon",
@@ -159,7 +161,7 @@ def _by_shape(consistent_rms: float | None) -> Optimizer:
         fan_in, fan_out = g.shape[-2:]
         if consistent_rms is not None:
             return math.sqrt(max(fan_in, fan_out)) * consistent_rms * g, own
-        return math.sqrt(max(1.0, fan_out / fan_in)) * g, own
+        return math.sqrt(max(1.0, fan_out / max(1, fan_in))) * g, own
 
     return leafwise("muon", update, state=EmptyState)
 

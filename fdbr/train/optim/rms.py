@@ -5,7 +5,7 @@ from typing import Any
 from fdbr import ops
 from fdbr.train.optim.arithmetic import averaged, square
 from fdbr.train.optim.base import Optimizer, chain, identity
-from fdbr.train.optim.leafwise import leafwise, zeros
+from fdbr.train.optim.leafwise import filled, leafwise, zeros
 from fdbr.train.optim.momentum import trace
 from fdbr.train.optim.numbers import LearningRate, check_decays, check_positive
 from fdbr.train.optim.scale import scale, scale_by_learning_rate
@@ -122,7 +122,7 @@ def scale_by_rms(
     return leafwise(
         "scale_by_rms",
         update,
-        lambda p: (zeros(p) + initial_scale,),
+        lambda p: (filled(p, initial_scale),),
         state=ScaleByRmsWithCountState if bias_correction else ScaleByRmsState,
         numbers=(lambda t: 1 - decay**t) if bias_correction else None,
     )
@@ -156,7 +156,7 @@ def scale_by_stddev(
     return leafwise(
         "scale_by_stddev",
         update,
-        lambda p: (zeros(p), zeros(p) + initial_scale),
+        lambda p: (zeros(p), filled(p, initial_scale)),
         state=ScaleByRStdDevWithCountState if bias_correction else ScaleByRStdDevState,
         numbers=(lambda t: 1 - decay**t) if bias_correction else None,
     )
@@ -226,7 +226,7 @@ def scale_by_rss(initial_accumulator_value: float = 0.1, eps: float = 1e-7) -> O
     return leafwise(
         "scale_by_rss",
         update,
-        lambda p: (zeros(p) + initial_accumulator_value,),
+        lambda p: (filled(p, initial_accumulator_value),),
         state=ScaleByRssState,
     )
 

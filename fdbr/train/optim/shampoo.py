@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr import ops
 from fdbr.ops.dtypes import is_short
+from fdbr.train.optim.arithmetic import square
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.leafwise import leafwise, zeros
 from fdbr.train.optim.numbers import LearningRate, check_positive
@@ -84,6 +85,8 @@ def scale_by_shampoo(
         return matrices, [matrix + 0 for matrix in matrices]  # which the first update replaces
 
     def update(g: Any, own: Any, p: Any, t: Any) -> Any:
+        if not getattr(g, "size", 1):
+            return g, own  # no products, and no greatest of their roots
         statistics = [_added(total, g, axis) for axis, total in enumerate(own[0])]
         if update_period == 1 or t % update_period == 1:  # else a second trace of a jitted step
             roots = [_root(total, g.ndim) for total in statistics]
@@ -104,7 +107,7 @@ def _rows(g: Any, axis: int) -> Any:
 
 def _added(total: Any, g: Any, axis: int) -> Any:
     rows = _rows(g, axis)
-    return total + (rows @ rows.T if total.ndim == 2 else ops.sum(rows * rows, axis=1))
+    return total + (rows @ ops.conj(rows).T if total.ndim == 2 else ops.sum(square(rows), axis=1))
 
 
 def _root(total: Any, axes: int) -> Any:
@@ -114,7 +117,7 @@ def _root(total: Any, axes: int) -> Any:
         return total**power
     values, vectors = ops.linalg.eigh(total)
     least = ops.max(values) * 1e-30
-    return (vectors * ops.maximum(values, least) ** power) @ vectors.T
+    return (vectors * ops.maximum(values, least) ** power) @ ops.conj(vectors).T
 
 
 def _times(root: Any, g: Any, axis: int) -> Any:
