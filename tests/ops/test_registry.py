@@ -93,7 +93,7 @@ class Walk:
             self.pulled |= rules_on_tape([node for node, _ in pullback._ends])
             return fdbr.tree.leaves(pullback(np.ones(out.shape, dtype=out.dtype)))
 
-        @few(10)
+        @few(40)
         @given(case.arguments)
         def check(args):
             _, pullback = fdbr.vjp(gradient, args)
