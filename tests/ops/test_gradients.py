@@ -38,7 +38,7 @@ def in_dtypes(args: Any, dtypes: Any) -> Any:
 
 @every_case
 def test_derivatives_of_two_orders_are_those_of_differences(case):
-    @few(13)
+    @few(20)
     @given(case.arguments)
     def check(args):
         f = jitted_if_asked(lambda *args: bent(case.function(*args)))

@@ -27,10 +27,10 @@ def made(kind, *args, **kwargs):
 
 
 @every_kind
-@pytest.mark.parametrize("columns", [(), (3,)])
+@pytest.mark.parametrize("columns", [(), (2,)])
 def test_products_are_differentiated_in_both_operands_in_two_orders(kind, columns):
-    S = made(kind)
-    x, y = np.ones((6, *columns)) + 0.25, np.ones((*columns, 4)) - 0.5
+    S = made(kind, shape=(3, 4))
+    x, y = np.ones((4, *columns)) + 0.25, np.ones((*columns, 3)) - 0.5
     data = S.data.copy()
 
     def by_all(data, x, y):

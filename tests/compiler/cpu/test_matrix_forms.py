@@ -51,7 +51,7 @@ def _with_slopes(name: str) -> Any:
     dtype=st.sampled_from([np.float32, np.float64]),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_small_matrices_have_in_kernels_what_they_have_in_eager_mode(
     name: str, n: int, k: int, lead: Any, dtype: Any, seed: int
 ) -> None:
