@@ -1,8 +1,9 @@
 """Dtypes: asking for them and changing them."""
 
 import functools
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -213,10 +214,20 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
     What is added up in half precision loses its digits from 2,048 terms on, and overflows at
     65,504.  The result is rounded once, as that of NumPy's mean and variance; or it has the dtype
     that is asked for.
+
+    Settings, which are annotated as `float`, are numbers of Python's: one of NumPy's, as a search
+    over settings draws them, would have its own dtype become that of the result.
     """
+    places, names = _settings_of(function)
 
     @functools.wraps(function)
     def widened(x: Any, /, *args: Any, **params: Any) -> Any:
+        for place in places:
+            if place < len(args) and isinstance(args[place], np.generic):
+                args = (*args[:place], args[place].item(), *args[place + 1 :])
+        for name in params:
+            if name in names and isinstance(params[name], np.generic):
+                params[name] = params[name].item()
         if getattr(x, "itemsize", 8) > 2 or not is_short(x):  # the usual case first
             return function(x, *args, **params)
         to = params.get("dtype")
@@ -232,6 +243,15 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
         )
 
     return widened
+
+
+def _settings_of(function: Callable[..., Any]) -> tuple[tuple[int, ...], frozenset[str]]:
+    """Where numbers that are settings stand behind the first operand, and their names."""
+    given = list(inspect.signature(function).parameters.values())
+    kinds = [(p.annotation, *get_args(p.annotation)) for p in given]
+    found = [i for i, kind in enumerate(kinds) if i and float in kind]
+    places = tuple(i - 1 for i in found if given[i].kind is not given[i].KEYWORD_ONLY)
+    return places, frozenset(given[i].name for i in found)
 
 
 def _rounded(x: Any, to: Any) -> Any:

@@ -214,3 +214,47 @@ def test_complex_operands_beside_any_others_have_the_derivative_of_their_values(
         for f, e in zip(found, expected, strict=True):
             if np.all(abs(e) < 1e30):
                 np.testing.assert_allclose(f, e, rtol, rtol * 10 * max(1.0, np.max(abs(e))))
+
+
+X = np.linspace(-1, 1, 12).reshape(3, 4)
+SIGNS, CLASSES = np.array([1.0, -1.0, 1.0]), np.array([0, 3, 1])
+SETTINGS = [
+    lambda x, a: ops.cosine_similarity(x, x, eps=a),
+    lambda x, a: ops.normalize(x, a, 1, a),
+    lambda x, a: ops.layer_norm(x, eps=a),
+    lambda x, a: ops.standardize(x, eps=a),
+    lambda x, a: ops.local_response_norm(x, 3, a, a, k=a),
+    lambda x, a: ops.lp_pool(x[None] ** 2, a, 2),
+    lambda x, a: ops.interpolate(x[None], None, a + 1, "linear"),
+    lambda x, a: ops.elu(x, a),
+    lambda x, a: ops.leaky_relu(x, a),
+    lambda x, a: ops.softplus(x, a, a),
+    lambda x, a: ops.gaussian_nll_loss(x, x, x * x, eps=a),
+    lambda x, a: ops.hinge_embedding_loss(x[:, 0], SIGNS.astype(x.dtype), margin=a),
+    lambda x, a: ops.margin_ranking_loss(x[0], x[1], np.ones(4, x.dtype), margin=a),
+    lambda x, a: ops.multi_margin_loss(x, CLASSES, margin=a),
+    lambda x, a: ops.pairwise_distance(x, x, p=a, eps=a),
+    lambda x, a: ops.sigmoid_focal_loss(x, abs(x), alpha=a, gamma=a),
+    lambda x, a: ops.huber_loss(x, x[::-1], delta=a),
+    lambda x, a: ops.cosine_embedding_loss(x, x, SIGNS.astype(x.dtype), margin=a),
+    lambda x, a: ops.triplet_margin_loss(x, x[::-1], x, margin=a, p=2 * a, eps=a),
+    lambda x, a: ops.triplet_margin_with_distance_loss(x, x[::-1], x, margin=a),
+    lambda x, a: ops.triplet(x, x[::-1], x, margin=a),
+    lambda x, a: ops.discriminative_margin_based_clustering_loss(
+        x.T[None, :, None], CLASSES[None, None], delta_v=a, delta_d=a, alpha=a, beta=a, gamma=a
+    )[0],
+    lambda x, a: ops.cross_entropy(x, CLASSES, label_smoothing=a),
+    lambda x, a: ops.rotary_embedding(x, base=a),
+    lambda x, a: ops.sinusoidal_embedding(x[:, 0], 4, base=a),
+    lambda x, a: ops.dropout(x, a, key=fdbr.random.key(0)),
+    lambda x, a: ops.gumbel_softmax(x, a, key=fdbr.random.key(0)),
+]
+
+
+@pytest.mark.parametrize("function", SETTINGS, ids=lambda f: f.__code__.co_names[1])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_setting_that_is_a_number_of_numpys_is_one_of_pythons(function, dtype):
+    x = X.astype(dtype)
+    plain, ours = function(x, 0.5), function(x, np.float64(0.5))
+    assert ours.dtype == plain.dtype == dtype
+    np.testing.assert_array_equal(ours, plain)

@@ -72,6 +72,8 @@ def scale_by_shampoo(
         "scale_by_shampoo", eps=eps, update_period=update_period, longest=max_preconditioner_dim
     )
 
+    eps = float(eps)
+
     def init(p: Any) -> Any:
         shape = getattr(p, "shape", ())
         p = ops.astype(p, "float32") if is_short(p) else p  # sums of products need the room

@@ -209,4 +209,4 @@ def _angles(name: str, positions: Any, width: Any, base: Any) -> Any:
         raise ValueError(f"{name}: base must be a positive number, got {base!r}")
     xp = array_module(positions)
     half = xp.arange(width // 2, dtype=positions.dtype)
-    return expand_dims(positions, axis=-1) * base ** (half * (-2 / max(width, 1)))
+    return expand_dims(positions, axis=-1) * float(base) ** (half * (-2 / max(width, 1)))

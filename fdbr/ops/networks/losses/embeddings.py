@@ -427,4 +427,4 @@ def _margins(rows: list[Any], distance: Any, margin: float, swap: bool) -> Any:
     far = distance(anchor, negative)
     if swap:
         far = minimum(far, distance(positive, negative))
-    return relu(distance(anchor, positive) - far + margin)
+    return relu(distance(anchor, positive) - far + float(margin))
