@@ -55,6 +55,43 @@ def test_maxima_are_those_of_each_window(setting):
     assert_allclose(gradient, desired)
 
 
+@pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jitted"])
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("shape", [(1, 2, 7, 5), (8, 8, 24, 24)], ids=["small", "large"])
+def test_of_a_window_with_nan_its_first_is_the_largest(shape, stride, padding, jitted):
+    generator = np.random.Generator(np.random.Philox(7))
+    x = generator.standard_normal(shape).astype(np.float32)
+    x[generator.random(shape) < 0.15] = np.nan
+
+    def pool(x):
+        return ops.max_pool(x, 3, stride=stride, padding=padding, return_indices=True)
+
+    def both(x):
+        values, pull, places = fdbr.vjp(pool, x, has_aux=True)
+        return values, places, pull(np.ones(values.shape, np.float32))[0]
+
+    values, places, slopes = (fdbr.jit(both).compile(x) if jitted else both)(x)
+    sides = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    numbers = np.pad(np.arange(x[0, 0].size).reshape(x.shape[2:]), padding)
+
+    def windows_of(each):
+        view = np.lib.stride_tricks.sliding_window_view(each, (3, 3), axis=(-2, -1))
+        view = view[..., ::stride, ::stride, :, :]
+        return view.reshape(*view.shape[:-2], 9)
+
+    windows = windows_of(np.pad(x, sides, constant_values=-np.inf))
+    order = windows_of(numbers)
+    first = windows.argmax(-1)
+    expected = np.take_along_axis(np.broadcast_to(order, windows.shape), first[..., None], -1)
+    np.testing.assert_array_equal(places, expected[..., 0])
+    np.testing.assert_array_equal(values, windows.max(-1))
+    wanted = np.zeros((shape[0] * shape[1], x[0, 0].size), np.float32)
+    for row, chosen in zip(wanted, expected.reshape(len(wanted), -1), strict=True):
+        np.add.at(row, chosen, 1)
+    np.testing.assert_array_equal(slopes, wanted.reshape(shape))
+
+
 @given(settings_of_pool(dilated=False))
 @settings(max_examples=60)
 def test_means_are_those_of_each_window(setting):

@@ -190,8 +190,7 @@ def _source(
         inner = ["m, c, lost = out[t + i], ct[t + i], True"]
         inner += [f"x{n} = {value}" for n, value in enumerate(values)]
         for n in range(len(taps)):
-            # What no other has, as where there is no largest, the last one has.
-            won = "lost" if n == len(taps) - 1 else f"lost & (x{n} == m)"
+            won = "lost" if n == len(taps) - 1 else f"lost & ((x{n} == m) | (x{n} != x{n}))"
             inner += [f"won = {won}", "lost = lost & (not won)"]
             given = f"won & v{n}" if padded else "won"
             given += f" & (x{n} > zero)" if kind == "positive" else ""

@@ -164,14 +164,18 @@ def max_windows(xp: Any, x: Array, *, geometry: Geometry) -> Array:
 @constant(batch=_batch_leading, fresh=True, total=True)
 @_by_planes
 def _window_winners(xp: Any, x: Array, out: Any, *, geometry: Geometry) -> Array:
-    """The number of the first position in each window that holds its maximum."""
+    """The number of the first position in each window that holds its maximum, or NaN."""
     counts = _spatial(out.shape, geometry)
     x = _padded(xp, x, geometry, _lowest(xp, x))
     last = math.prod(geometry.kernel) - 1
     winners = xp.zeros_like(out, dtype=xp.uint8 if last < 256 else xp.int64)
     lost = True  # by all positions so far: the winner's number is how often that is so
+    unknown = dtype_kind(x.dtype) == "f" and (xp is not np or np.isnan(out).any())
     for place in geometry.places(counts)[:last]:
-        lost = (x[(..., *place)] != out) & lost
+        part = x[(..., *place)]
+        lost = (part != out) & lost
+        if unknown:
+            lost &= part == part
         winners += lost
     return winners
 
