@@ -182,7 +182,7 @@ def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
 def _tensorinv(a: Any, ind: int = 2) -> Any:
     if ind <= 0:
         raise ValueError(f"np.linalg.tensorinv: ind must be positive, not {ind}")
-    flat = ops.reshape(a, (math.prod(a.shape[:ind]), -1))
+    flat = ops.reshape(a, (math.prod(a.shape[:ind]), math.prod(a.shape[ind:])))
     return ops.reshape(linalg.inv(flat), (*a.shape[ind:], *a.shape[:ind]))
 
 

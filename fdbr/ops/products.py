@@ -147,7 +147,7 @@ def _batch_affine(apply: Any, values: Any, batched: Any, size: int, params: Any)
         return moveaxis(reshape(out, (x.shape[0], size, weight.shape[1])), 1, 0)
     out = _matmul(x, _matrix_transpose(weight))
     for part in bias:
-        out = out + (reshape(part, (size, 1, -1)) if batched[2] else part)
+        out = out + (reshape(part, (size, 1, part.shape[-1])) if batched[2] else part)
     return spread(out, out.ndim == 3, size)
 
 

@@ -258,7 +258,7 @@ def _batch_arg(apply: Any, values: Any, batched: Any, size: int, params: Any) ->
     (x,), axis = values, params["axis"]
     if axis is not None:
         return apply(x, axis=axis + 1, keepdims=params["keepdims"])
-    out = apply(reshape(x, (size, -1)), axis=1, keepdims=False)
+    out = apply(reshape(x, (size, math.prod(x.shape[1:]))), axis=1, keepdims=False)
     return reshape(out, (size, *(1,) * (x.ndim - 1))) if params["keepdims"] else out
 
 

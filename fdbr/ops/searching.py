@@ -1,5 +1,6 @@
 """The places of elements: of those that are not zero, and in sorted arrays."""
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -78,7 +79,7 @@ def _batch_searchsorted(apply: Any, values: Any, batched: Any, size: int, params
     if not batched[0]:
         return apply(x, y, **params)
     y = spread(y, batched[1], size)
-    sought = reshape(y, (size, -1))
+    sought = reshape(y, (size, math.prod(y.shape[1:])))
     # What stands first counts as smaller: elements sought go before equal ones, or after them.
     left = params["side"] == "left"
     both = concat([sought, x] if left else [x, sought], axis=1)

@@ -56,7 +56,7 @@ def _sum_of_rows(terms: Sequence[tuple[Any, Any, tuple[int, ...]]]) -> Any:
     """The sum of tables to which rows were added."""
     ((rows, indices, shape), *others) = terms
     if others:
-        rows = np.concatenate([rows.reshape((-1, *shape[1:])) for rows, _, _ in terms])
+        rows = np.concatenate([rows.reshape((i.size, *shape[1:])) for rows, i, _ in terms])
         indices = np.concatenate([indices.reshape(-1).astype(int) for _, indices, _ in terms])
     return add_rows(rows, indices, count=shape[0])
 
@@ -77,4 +77,4 @@ def rows_at(xp: Any, weight: Array, indices: Array) -> Array:
 def add_rows(xp: Any, rows: Array, indices: Array, *, count: int) -> Array:
     """A table of ``count`` rows, with each of the given ones added to that of its number."""
     shape = rows.shape[indices.ndim :]
-    return sums_at(xp, (count, *shape), indices.reshape(-1), rows.reshape((-1, *shape)))
+    return sums_at(xp, (count, *shape), indices.reshape(-1), rows.reshape((indices.size, *shape)))

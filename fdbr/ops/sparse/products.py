@@ -4,6 +4,7 @@ The first is linear in the elements and in the dense matrix; its transposes are 
 the places of the pattern, and the product with the turned pattern.  The second's are the first.
 """
 
+import math
 from typing import Any
 
 from fdbr.backend import Array
@@ -20,7 +21,7 @@ def _batch_of_products(apply: Any, values: Any, batched: Any, size: int, params:
     height = pattern.outer_shape[0]
     if not batched[0]:
         columns = x.shape[2:]
-        side_by_side = reshape(moveaxis(x, 0, 1), (x.shape[1], -1))
+        side_by_side = reshape(moveaxis(x, 0, 1), (x.shape[1], size * math.prod(columns)))
         out = apply(data, side_by_side, pattern=pattern)
         return moveaxis(reshape(out, (height, size, *columns)), 1, 0)
     x = spread(x, batched[1], size)

@@ -8,7 +8,7 @@ transposes of each are the two others, and derivatives of all orders are convolu
 
 from typing import Any
 
-from fdbr.backend import Array
+from fdbr.backend import Array, array_module
 from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.kinds import fit, multilinear, opaque
@@ -43,10 +43,19 @@ def _fold(value: Any, axis: int, groups: int = 1) -> Any:
 def _unfold(value: Any, axis: int, size: int, groups: int = 1) -> Any:
     """The inverse of `_fold`."""
     shape = list(value.shape)
-    own = shape[axis] // (groups * size) if size else 0
+    own = shape[axis] // (groups * size)
     split = (*shape[:axis], groups, size, own, *shape[axis + 1 :])
     value = moveaxis(reshape(value, split), axis + 1, 0)
     return reshape(value, (size, *shape[:axis], groups * own, *shape[axis + 1 :]))
+
+
+def _without_examples(rule: Any, apply: Any, values: Any, batched: Any, params: Any) -> Any:
+    """A batch of none: its shape is that of a batch of one, which tells how long axes are."""
+    one = [
+        array_module(value).zeros((1, *value.shape[1:]), dtype=value.dtype) if own else value
+        for value, own in zip(values, batched, strict=True)
+    ]
+    return rule(apply, one, batched, 1, params)[:0]
 
 
 def _batch(channels: Any, first: Any, second: Any) -> Any:
@@ -59,6 +68,8 @@ def _batch(channels: Any, first: Any, second: Any) -> Any:
     """
 
     def batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+        if not size:
+            return _without_examples(batch, apply, values, batched, params)
         x, y = values
         groups = params["groups"]
         if all(batched):
@@ -76,6 +87,8 @@ def _batch(channels: Any, first: Any, second: Any) -> Any:
 
 
 def _batch_biased(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    if not size:
+        return _without_examples(_batch_biased, apply, values, batched, params)
     x, weight, bias = values
     if batched == [True, False, False]:
         return _unfold(apply(_fold(x, 0), weight, bias, **params), 0, size)

@@ -87,4 +87,7 @@ def _are_classes(labels: Any, classes: int) -> bool:
         each = labels.reshape(-1).tolist()
         return min(each) >= 0 and max(each) < classes
     # Negative labels are large as unsigned numbers, so that one look at them is enough.
-    return not labels.size or bool(labels.astype(_UNSIGNED).max() < classes)
+    values = values_of(labels)  # a batch of none has none, and no answer
+    if not labels.size or (values is not None and not values.size):
+        return True
+    return bool(labels.astype(_UNSIGNED).max() < classes)
