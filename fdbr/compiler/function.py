@@ -397,7 +397,7 @@ class Jitted(Generic[P, R]):
                 f"as it is: {entry.obstacle}"
             )
         trace.code.finish()
-        with without_effects():
+        with without_effects(), contextlib.suppress(GuardFailure):  # kernels may round otherwise
             trace.code.rehearse(*entry.chosen(leaves))
         return self
 

@@ -117,8 +117,13 @@ class Differentiated:
                 return NotImplemented
             compiled = self._capture(entry, used, why, limit)
             moving = [self._kept(value) for value in entry.chosen(values)]
-            outs = compiled and compiled.run(*moving)
-            entry.captured(time.perf_counter() - start)
+            try:
+                outs = compiled and compiled.run(*moving)
+            except Exception as error:  # a kernel may round otherwise; or the function raises it
+                entry.skip(f"a replay raised {type(error).__name__}")
+                return NotImplemented
+            finally:
+                entry.captured(time.perf_counter() - start)
         elif compiled is not None:
             entry.replayed(compiled, time.perf_counter() - start)
         return NotImplemented if compiled is None else self._traced(outs, compiled.form)
