@@ -1,5 +1,6 @@
 """Arrays beside traced values: whichever stands on the left, the operation is fdbr's."""
 
+import enum
 import operator
 
 import numpy as np
@@ -101,3 +102,17 @@ def test_an_array_is_never_written_to_by_a_traced_value(xp, to_numpy, name):
     with pytest.raises(TypeError):
         fdbr.grad(lambda w: getattr(operator, name)(x, w).sum())(xp.asarray(np.full(2, 3.0)))
     assert to_numpy(x).tolist() == [1.0, 1.0]
+
+
+class Level(enum.IntEnum):
+    LOW = 3
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
+def test_members_of_enumerations_count_as_they_do_for_numpy(dtype):
+    x = np.ones(4, dtype)
+    for f in (lambda x: x * Level.LOW, lambda x: Level.LOW + x, lambda x: np.add(x, Level.LOW)):
+        expected = f(x)
+        for found in (fdbr.jit(f, reproducible=True)(x), fdbr.vmap(f)(x)):
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)

@@ -105,7 +105,10 @@ def operand(x: Any, y: Any) -> Any:
     number: Any
     for number in (int, float, complex):  # such as members of an IntEnum
         if isinstance(y, number):
-            return number(y)
+            if x.__class__ in number_types:
+                return number(y)
+            strong = array_module(x).asarray(number(y))[()]  # as one of NumPy's own is
+            return strong if dtype_kind(strong.dtype) in "biufc" else number(y)
     if isinstance(y, numbers.Rational) and not issubclass(x.__class__, np.ndarray):
         return float(y)
     if hasattr(type(y), "__array_ufunc__") or isinstance(y, str | bytes | type(None)):

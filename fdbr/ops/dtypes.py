@@ -8,6 +8,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fdbr import floats, kernels
+from fdbr.array import refusal
 from fdbr.backend import Array, array_module
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
@@ -77,11 +78,12 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
         x = to_device(x, device)
     to = array_module(x).dtype(dtype)
     if dtype_kind(to) not in "biufcV" and isinstance(x, Tracer):
-        raise TypeError(
+        error = TypeError(
             f"fdbr.ops.astype: a traced {describe(x)} cannot become {to}: texts and objects have "
             "no derivatives. Return it and convert what the transformation gives, or format it "
             "by f'{{x:.3f}}'"
         )
+        raise refusal(error)
     if isinstance(x, Tracer) and floats.is_foreign(to):
         raise TypeError(
             f"fdbr.ops.astype: a traced {describe(x)} cannot become {to}, a dtype without a sign, "

@@ -668,6 +668,16 @@ def an_attribute_of_a_thread():
 
 
 @case
+def a_method_of_what_each_thread_has_its_own_of():
+    class Own(threading.local):
+        def rate(self):
+            return 2.0
+
+    o = Own()
+    return lambda x: x * o.rate(), lambda: setattr(Own, "rate", lambda self: 5.0)
+
+
+@case
 def a_function_with_attributes_added():
     def f(x):
         return x * getattr(f, "rate", 2.0)

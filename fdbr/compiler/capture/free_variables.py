@@ -196,8 +196,7 @@ class FreeVariables:
             space, names = found
             self._open.append(_Open(f"{type(value).__name__}.", space, names or self.names))
             self.names.update(names)
-            if isinstance(value, weakref.ref):
-                self._waiting.append(value())
+            self._waiting.append(value() if isinstance(value, weakref.ref) else type(value))
         else:
             self._visit_object(value)
 

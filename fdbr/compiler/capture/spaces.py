@@ -71,8 +71,8 @@ class _Local:
         self._value = value
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute."""
-        return getattr(self._value, name, default)
+        """The value of an attribute; not that of its class, whose methods are bound anew."""
+        return vars(self._value).get(name, default)
 
 
 class _Context:
