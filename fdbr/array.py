@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fdbr.core import Tracer, is_differentiated, stop_gradient
-from fdbr.messages import describe
+from fdbr.messages import describe, refusal
 
 __all__ = [
     "decided",
@@ -66,17 +66,6 @@ def _explain(value: Any) -> None:
             explain(value)
         except Exception as error:
             raise refusal(error)  # noqa: B904
-
-
-def refusal(error: Exception) -> Exception:
-    """An error that says that values are traced, and what to write instead; marked as such."""
-    vars(error)["is_refusal"] = True
-    return error
-
-
-def is_refusal(error: Exception) -> bool:
-    """Whether an error is a `refusal`: it is meant, even where there is none without traces."""
-    return "is_refusal" in vars(error)
 
 
 def _name(value: Any) -> Any:

@@ -16,6 +16,7 @@ from fdbr.batching import BatchTrace, BatchTracer, vmap
 from fdbr.core import Trace, Tracer, below, ended, escaped, running
 from fdbr.dividing import Part, joined
 from fdbr.forward import ForwardTrace
+from fdbr.messages import refusal
 from fdbr.ownership import apart, retain
 from fdbr.reverse import ReverseTrace, keep_result, known_result
 from fdbr.transforms import vjp
@@ -118,11 +119,12 @@ def _check_arguments(call: Call, top: Trace, results: Any) -> None:
     """Have a call get every traced value of a trace that is taken off its operands from these."""
     for leaf in tree.leaves(results):
         if isinstance(leaf, Tracer) and leaf._trace.level >= top.level:
-            raise TypeError(
+            error = TypeError(
                 f"fdbr.{call.name}: its functions use a traced value of {top} that is no argument, "
                 "or a static one; pass it as an argument that is not static, so that its "
                 "derivative is stated too"
             )
+            raise refusal(error)
 
 
 def _pulled(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any:

@@ -28,7 +28,7 @@ from fdbr.backend import (
     see_through,
     several,
 )
-from fdbr.messages import describe, name_of, number_types, refuse_other_kinds
+from fdbr.messages import describe, name_of, number_types, refusal, refuse_other_kinds
 from fdbr.pytrees import settle, settling
 from fdbr.whereabouts import placed
 
@@ -293,10 +293,11 @@ class Trace:
         elif getattr(leaf, "dtype", None) is _OBJECTS and any(
             isinstance(part, Tracer) for part in leaf.reshape(-1).tolist()
         ):
-            raise TypeError(
+            error = TypeError(
                 f"fdbr.{self.origin[0]}: {self.origin[1]} returned traced values in an array of "
                 "objects, where nothing finds them; join them by ops.stack, or return a list"
             )
+            raise refusal(error)
         return leaf
 
     def __repr__(self) -> str:

@@ -10,8 +10,10 @@ __all__ = [
     "differences",
     "integer",
     "integers",
+    "is_refusal",
     "name_of",
     "number_types",
+    "refusal",
     "refuse_other_kinds",
 ]
 
@@ -79,3 +81,14 @@ def refuse_other_kinds(value: Any, where: str) -> None:
             f"{where}: a {type(value).__name__} is no plain array: its operators mean other "
             f"things, which have no derivatives here. Give {advice}; for a mask, use ops.where"
         )
+
+
+def refusal(error: Exception) -> Exception:
+    """An error that says that values are traced, and what to write instead; marked as such."""
+    vars(error)["is_refusal"] = True
+    return error
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether an error is a `refusal`: it is meant, even where there is none without traces."""
+    return "is_refusal" in vars(error)

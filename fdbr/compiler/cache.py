@@ -10,7 +10,6 @@ from typing import Any
 
 import attrs
 
-from fdbr.array import is_refusal
 from fdbr.compiler.capture.captures import Captures, ImpureError, RandomStates
 from fdbr.compiler.capture.paths import exact, held_weakly, one_level
 from fdbr.compiler.capture.places import Key, Place
@@ -31,7 +30,7 @@ from fdbr.compiler.specializations import EARLY, TWICE, Specialization
 from fdbr.core import EscapedTracerError, learning
 from fdbr.effects import effects_are_had
 from fdbr.meetings import meetings_are_refused, rewind
-from fdbr.messages import name_of
+from fdbr.messages import is_refusal, name_of
 
 __all__ = ["Cache", "failure_of", "is_meant"]
 

@@ -8,11 +8,10 @@ from typing import Any, get_args
 import numpy as np
 
 from fdbr import floats, kernels
-from fdbr.array import refusal
 from fdbr.backend import Array, array_module
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
-from fdbr.messages import describe
+from fdbr.messages import describe, refusal
 from fdbr.ops.devices import to_device
 from fdbr.ops.kinds import aligned, constant, fit, linear
 

@@ -6,6 +6,7 @@ from typing import Any
 from fdbr import ops
 from fdbr.backend import array_module, to_numpy
 from fdbr.core import Primitive, Tracer
+from fdbr.messages import refusal
 from fdbr.ops.kinds.rules import Rules
 
 __all__ = ["on_host", "plain"]
@@ -54,9 +55,10 @@ def on_host(
 def plain(function: str, value: Any) -> Any:
     """Convert the result of a user's function within `on_host` to a NumPy array."""
     if isinstance(value, Tracer):
-        raise TypeError(
+        error = TypeError(
             f"fdbr.{function}: the function uses a traced value of {value._trace}, which is not "
             f"among its arguments; pass it as one of the further arguments, fdbr.{function}(f, …, "
             "value)"
         )
+        raise refusal(error)
     return to_numpy(value)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fdbr import core
-from fdbr.array import refusal
 from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureTracer, capturing
 from fdbr.compiler.ir.program import Program, Variable, kind_of
+from fdbr.messages import refusal
 from fdbr.ownership import release
 
 __all__ = ["Captured", "capture"]
