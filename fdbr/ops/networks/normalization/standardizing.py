@@ -186,13 +186,9 @@ def _affine_pull(
     ct, *rest = cts
     if ct is None:
         return lambda: _standard_pull(rest, out[1:], axes, eps), None, None, y
-    raw = type(ct) is type(y) is type(weight) is np.ndarray
-    if (
-        (reduces_by_kernel(ct) or not raw)
-        and weight.shape == bias.shape
-        and all(each is None for each in rest)
-    ):
-        found = _affine_together(ct, y, weight, sqrt(variance + eps), axes, raw)
+    if weight.shape == bias.shape and all(each is None for each in rest):
+        large = reduces_by_kernel(ct) and type(y) is type(weight) is np.ndarray
+        found = _affine_together(ct, y, weight, sqrt(variance + eps), axes, large)
         if found is not None:
             return *found, y
     by_y, *sums = _scaled_pull(ct, y, weight, bias)
@@ -201,16 +197,17 @@ def _affine_pull(
 
 
 def _affine_together(
-    ct: Any, y: Any, weight: Any, scale: Any, axes: tuple[int, ...], raw: bool
+    ct: Any, y: Any, weight: Any, scale: Any, axes: tuple[int, ...], large: bool
 ) -> tuple[Any, ...] | None:
     """The same where the output alone was used, in few passes over memory.
 
-    Of programs only what a compiler joins as well: to it the simplest is the best.
+    Of what is not large only what a compiler joins as well: to it the simplest is the best, and
+    its results have the same bits.
     """
     y, weight = in_precision(y, ct.dtype), in_precision(weight, ct.dtype)
     varying = _varying(weight, y.ndim)
     inner = tuple([axis for axis in axes if axis not in varying])
-    if len(inner) == len(axes) and (raw or weight.size == scale.size):  # as in batch norm
+    if len(inner) == len(axes) and (large or weight.size == scale.size):  # as in batch norm
         by_x, *sums = by_rows(_affine_parts, axes, y, ct, weight / scale)
         return lambda: by_x, *sums
     if varying.issubset(axes):  # as in layer norm
@@ -218,7 +215,7 @@ def _affine_together(
         sums = by_rows(_sums, others, ct, y)
         weight = reshape(weight, (1,) * (y.ndim - weight.ndim) + tuple(weight.shape))
         return lambda: by_rows(_unscaled, axes, y, ct, scale, weight), *sums
-    if inner and raw:  # as in group norm
+    if inner and large:  # as in group norm
         sums = by_rows(_sums, inner, ct, y)
         return lambda: _by_sums(y, ct, weight, scale, sums, axes, inner), *sums
     return None
