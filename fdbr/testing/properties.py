@@ -17,7 +17,8 @@ def gradient_property(*strategies: Any, **options: Any) -> Callable[[Callable[..
 
     The test is one of hypothesis's: pytest collects it, ``@hypothesis.settings`` may stand above
     it, and a failure is reported with the smallest arguments on which `check_grads` finds
-    something wrong.
+    something wrong.  It has no deadline, for it calls the function many times for each example;
+    settings above it have hypothesis's 200 ms, unless they say ``deadline=None`` too.
 
     Parameters
     ----------
@@ -68,7 +69,6 @@ def gradient_property(*strategies: Any, **options: Any) -> Callable[[Callable[..
             )
         chosen = names[len(names) - len(strategies) :]
 
-        @hypothesis.given(**dict(zip(chosen, strategies, strict=True)))
         @functools.wraps(f)
         def test(*fixed: Any, **named: Any) -> None:
             drawn = [named.pop(name) for name in chosen]
@@ -79,6 +79,9 @@ def gradient_property(*strategies: Any, **options: Any) -> Callable[[Callable[..
 
             check_grads(function, *drawn, **options)
 
-        return test
+        # Where `given` looks for settings.  Through `settings` itself, there could be no others
+        # above the test.
+        test._hypothesis_internal_use_settings = hypothesis.settings(deadline=None)  # type: ignore[attr-defined]
+        return hypothesis.given(**dict(zip(chosen, strategies, strict=True)))(test)
 
     return decorate

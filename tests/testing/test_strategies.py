@@ -190,6 +190,20 @@ class TestMethods:
         return x @ x
 
 
+def test_a_property_has_no_deadline_but_that_of_settings_above_it():
+    settings.register_profile("hasty", max_examples=2, deadline=1e-3, database=None)
+    before = settings.get_current_profile_name()
+    settings.load_profile("hasty")
+    try:
+        patient = gradient_property(arrays(shape=2))(lambda x: ops.tanh(x))
+        hasty = settings(max_examples=2)(gradient_property(arrays(shape=2))(lambda x: ops.sin(x)))
+    finally:
+        settings.load_profile(before)
+    patient()
+    with pytest.raises((hypothesis.errors.DeadlineExceeded, ExceptionGroup)):
+        hasty()
+
+
 def test_a_wrong_derivative_is_reported_with_the_smallest_arguments():
     @settings(database=None)
     @gradient_property(arrays(), modes=("vjp",))
