@@ -36,6 +36,7 @@ Function = Callable[..., Any]
 _guarded: dict[Any, Any] = {}
 _HANDING_ON = {"_array_ufunc", "_array_function", "backward"}  # to what NumPy, and a tape, call
 _INNER = re.compile(r"fdbr\.[\w.]+: ")
+_ADDED = re.compile(r"data type '(bfloat16|float8_\w+)' not understood")
 _KINDS: dict[type[BaseException], type[Exception]] = {
     RecursionError: ValueError,
     OverflowError: ValueError,
@@ -245,8 +246,11 @@ def _explained(error: Exception, name: str, given: dict[str, Any]) -> Exception:
         text = "an argument is nested too deep, or holds itself"
     elif isinstance(error, KeyError):
         text = f"there is no {text!r}"
+    elif _ADDED.fullmatch(text):
+        text += "; it is one of ml_dtypes', which NumPy knows once that is imported"
     arguments = ", ".join(f"{k}={_shown(v)}" for k, v in given.items() if k not in ("self", "cls"))
-    return _made(error, f"{name}: {text} (got {arguments}); help({name}) says what it takes")
+    got = f" (got {arguments})" if arguments else ""
+    return _made(error, f"{name}: {text}{got}; help({name}) says what it takes")
 
 
 def _says_all(error: Exception) -> bool:

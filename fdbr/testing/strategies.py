@@ -37,7 +37,7 @@ def hypothesis_module(name: str, who: str) -> Any:
         if str(error.name).partition(".")[0] != "hypothesis":  # it is installed, and broken
             raise
         raise ModuleNotFoundError(
-            f"fdbr.testing.{who} needs hypothesis; install it with: pip install hypothesis",
+            f"fdbr.testing.{who}: it needs hypothesis; install it with: pip install hypothesis",
             name="hypothesis",
         ) from error
 

@@ -1,6 +1,7 @@
 """An error is of the function that was called, or of one of fdbr's that the user gave to it."""
 
 import functools
+import sys
 
 import numpy as np
 import pytest
@@ -98,3 +99,17 @@ def test_so_does_one_of_a_rule_in_the_backward_pass(rule, call):
 def test_one_of_a_function_that_was_called_within_has_the_name_of_the_outer_one(call, message):
     with pytest.raises((TypeError, ValueError), match=rf"^{message}"):
         call()
+
+
+def test_a_dtype_of_another_package_says_which():
+    with pytest.raises(TypeError, match="one of ml_dtypes', which NumPy knows once that is impor"):
+        ops.astype(X, "float8_unheard_of")
+
+
+def test_an_error_of_a_call_without_arguments_lists_none(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    monkeypatch.setitem(sys.modules, "hypothesis.strategies", None)
+    with pytest.raises(ImportError, match=r"fdbr\.testing\.keys: .*") as caught:
+        fdbr.testing.keys()
+    assert "got" not in str(caught.value)
+    assert str(caught.value).count("fdbr.testing.keys") == 1
