@@ -36,7 +36,7 @@ class _Chances:
 
     @property
     def q(self) -> Any:
-        """What is left to one."""
+        """The other probability, ``1 - p``."""
         logits: Any = self.logits  # type: ignore[attr-defined]
         return 1 - self.p if logits is None else ops.sigmoid(-logits)
 

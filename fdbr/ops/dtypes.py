@@ -247,7 +247,7 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _settings_of(function: Callable[..., Any]) -> tuple[tuple[int, ...], frozenset[str]]:
-    """Where numbers that are settings stand behind the first operand, and their names."""
+    """The places behind the first operand of numbers that are settings, and their names."""
     given = list(inspect.signature(function).parameters.values())
     kinds = [(p.annotation, *get_args(p.annotation)) for p in given]
     found = [i for i, kind in enumerate(kinds) if i and float in kind]

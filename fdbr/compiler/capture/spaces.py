@@ -98,7 +98,7 @@ class _Referent:
 
 
 class _Registrations:
-    """What abstract classes count as theirs, in a number that changes with it."""
+    """The registrations of abstract classes, in a number that changes with them."""
 
     def __init__(self) -> None:
         self._known: Any = None
