@@ -11,6 +11,8 @@ from fdbr.backend import number_of
 
 __all__ = ["Call", "Record"]
 
+_ROOTED = frozenset({"reduce", "broadcast", "gather", "scatter"})
+
 
 @attrs.frozen
 class Call:
@@ -19,7 +21,7 @@ class Call:
     Attributes
     ----------
     name
-        The public function's name.
+        The collective's name: that of a public function.
     op
         ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``, of those that reduce.
     root
@@ -28,6 +30,9 @@ class Call:
         The other rank of a message, and the number by which it is found.
     wire
         The dtype in which floating numbers travel; empty for their own.
+    asked
+        The public function that was called, where that is another: `reduce` and `reduce_scatter`
+        find extreme values by `all_reduce`, and all ranks must have called the same of them.
     where
         The line of the program that called, for messages: calls from different lines are equal.
     """
@@ -39,14 +44,15 @@ class Call:
     source: int = -1
     tag: int = 0
     wire: str = ""
+    asked: str = ""
     where: str = attrs.field(default="", eq=False)
 
     def __str__(self) -> str:
         said = [f"{key}={value!r}" for key, value in self._said().items()]
-        return f"{self.name}({', '.join(said)})"
+        return f"{self.asked or self.name}({', '.join(said)})"
 
     def _said(self) -> dict[str, Any]:
-        rooted = self.name in ("reduce", "broadcast", "gather", "scatter")
+        rooted = (self.asked or self.name).removesuffix("_object") in _ROOTED
         return {
             **({"op": self.op} if self.op else {}),
             **({"root": self.root} if rooted else {}),

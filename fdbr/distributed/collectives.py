@@ -89,7 +89,8 @@ def reduce(
     call = Call("reduce", op_of("reduce", op), root, wire=wire_of("reduce", wire), where=caller())
     if op not in ("max", "min"):
         return _on_tree(call, comm, x)
-    whole = _on_tree(attrs.evolve(call, name="all_reduce"), comm, x)  # the others have to know
+    # All have to know it, for the derivative.
+    whole = _on_tree(attrs.evolve(call, name="all_reduce", asked="reduce"), comm, x)
     return whole if comm.rank == root else None
 
 
@@ -170,7 +171,7 @@ def reduce_scatter(x: Any, comm: Communicator, op: str = "sum", *, wire: str | N
     if op not in ("max", "min"):
         return _on_tree(call, comm, x)
     check(call, comm, [as_array(call, leaf) for leaf in tree.leaves(x)])
-    whole = _on_tree(attrs.evolve(call, name="all_reduce"), comm, x)
+    whole = _on_tree(attrs.evolve(call, name="all_reduce", asked="reduce_scatter"), comm, x)
     return tree.map(lambda leaf: _part(leaf, comm), whole)
 
 

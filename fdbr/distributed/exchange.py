@@ -83,7 +83,7 @@ def shapes_after(call: Call, size: int, shape: tuple[int, ...]) -> tuple[int, ..
 
 def check(call: Call, comm: Communicator, arrays: Sequence[Any]) -> None:
     """Raise the error for arrays that this collective does not take, before anybody waits."""
-    where = f"fdbr.distributed.{call.name}"
+    where = f"fdbr.distributed.{call.asked or call.name}"
     for array in arrays:
         kind = dtype_kind(array.dtype)
         if call.op and kind not in "fciub":

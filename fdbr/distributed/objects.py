@@ -4,7 +4,8 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.distributed.arguments import peer_of, root_of
+from fdbr.distributed.arguments import caller, peer_of, root_of
+from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
 
 __all__ = [
@@ -48,7 +49,8 @@ def gather_object(x: Any, comm: Communicator, root: int = 0) -> list[Any] | None
     [[0, 1], None]
     """
     root = root_of("gather_object", root, comm)
-    parts = comm.transport.all_gather_bytes(pickle.dumps(x))
+    call = Call("gather_object", root=root, where=caller())
+    parts = comm.transport.all_gather_bytes(pickle.dumps(x), call)
     return [pickle.loads(data) for data in parts] if comm.rank == root else None
 
 
@@ -65,7 +67,9 @@ def scatter_object(xs: Sequence[Any] | None, comm: Communicator, root: int = 0) 
             f"fdbr.distributed.scatter_object: xs must have an object for each of {comm.size} "
             f"ranks, got {'None' if xs is None else len(xs)}"
         )
-    return broadcast_object(list(xs) if xs is not None else None, comm, root)[comm.rank]
+    data = pickle.dumps(list(xs or ())) if comm.rank == root else b""
+    call = Call("scatter_object", root=root, where=caller())
+    return pickle.loads(comm.transport.broadcast_bytes(data, root, call))[comm.rank]
 
 
 def send_object(x: Any, comm: Communicator, to: int, tag: int = 0) -> None:

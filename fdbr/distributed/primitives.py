@@ -421,7 +421,9 @@ def _shared(
     counts = _of_batches(
         [ops.astype(m, t.dtype) for m, t in zip(masks, terms, strict=True)], around
     )
-    sums: Any = _applied(attrs.evolve(call, op="sum"), comm, [*terms, *counts], None, around)
+    sums: Any = _applied(
+        attrs.evolve(call, op="sum", asked=""), comm, [*terms, *counts], None, around
+    )
     totals, numbers = sums[: len(terms)], sums[len(terms) :]
     return [ops.divide(t, ops.maximum(n, 1)) for t, n in zip(totals, numbers, strict=True)]
 
@@ -444,7 +446,7 @@ _BACK = ", on the way back"
 def _as(call: Call, name: str, **changes: Any) -> Call:
     """The transpose's call."""
     where = call.where.removesuffix(_BACK) + _BACK
-    return attrs.evolve(call, name=name, where=where, **{"op": "", **changes})
+    return attrs.evolve(call, name=name, where=where, **{"op": "", "asked": "", **changes})
 
 
 def _all_reduce(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:

@@ -1,5 +1,7 @@
 """What each collective gives, on every rank."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,57 @@ def test_ranks_that_call_different_collectives_are_told_who_called_what():
 
     with pytest.raises(d.MismatchError, match=r"rank 0: all_reduce\(op='sum'\) of float64\[2\] at"):
         d.run_in_threads(f, 2)
+
+
+X = np.ones((2, 2))
+CALLS = {
+    "barrier()": d.barrier,
+    "all_gather()": lambda c: d.all_gather(X, c),
+    "all_to_all()": lambda c: d.all_to_all(X, c),
+    "all_gather_object()": lambda c: d.all_gather_object(1, c),
+    "split()": lambda c: c.split(0),
+    **{f"all_reduce(op={o!r})": lambda c, o=o: d.all_reduce(X, c, o) for o in ("sum", "max")},
+    **{
+        f"reduce_scatter(op={o!r})": lambda c, o=o: d.reduce_scatter(X, c, o)
+        for o in ("sum", "min")
+    },
+    **{
+        f"reduce(op={o!r}, root={r})": lambda c, o=o, r=r: d.reduce(X, c, o, r)
+        for o in ("mean", "max")
+        for r in (0, 1)
+    },
+    **{
+        f"{f.__name__}(root={r})": lambda c, f=f, x=x, r=r: f(x, c, root=r)
+        for f, x in (
+            *((d.broadcast, X), (d.gather, X), (d.scatter, X)),
+            *((d.broadcast_object, 1), (d.gather_object, 1), (d.scatter_object, "ab")),
+        )
+        for r in (0, 1)
+    },
+}
+
+
+def test_of_any_two_calls_each_is_told_of_by_what_was_written():
+    def together(*calls):
+        def f(comm):
+            with pytest.raises(d.MismatchError) as caught:
+                CALLS[calls[comm.rank]](comm)
+            return str(caught.value)
+
+        return d.run_in_threads(f, 2)
+
+    for calls in itertools.permutations(CALLS, 2):
+        for message in together(*calls):
+            for rank, call in enumerate(calls):
+                assert f"rank {rank}: {call}" in message
+    for call in CALLS.values():
+        d.run_in_threads(call, 2)
+
+
+def test_errors_of_arrays_name_the_function_that_was_called():
+    for f in (d.all_reduce, d.reduce, d.reduce_scatter):
+        with pytest.raises(TypeError, match=rf"^fdbr\.distributed\.{f.__name__}: complex"):
+            f(np.ones(2, complex), d.serial(), "max")
 
 
 def test_a_rank_that_does_not_come_is_named():

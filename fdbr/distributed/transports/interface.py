@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from fdbr.distributed.calls import Record
+from fdbr.distributed.calls import Call, Record
 
 __all__ = ["Transport"]
 
@@ -78,11 +78,11 @@ class Transport(Protocol):
     def receive(self, record: Record, buffers: list[Any], source: int, tag: int) -> None:
         """Write what was sent into buffers; `MismatchError` if it does not fit ``record``."""
 
-    def all_gather_bytes(self, data: bytes) -> list[bytes]:
-        """The data of all ranks, of any lengths."""
+    def all_gather_bytes(self, data: bytes, call: Call | None = None) -> list[bytes]:
+        """The data of all ranks, of any lengths; ``call`` is what all ranks must have called."""
 
-    def broadcast_bytes(self, data: bytes, root: int) -> bytes:
-        """The root's data."""
+    def broadcast_bytes(self, data: bytes, root: int, call: Call | None = None) -> bytes:
+        """The root's data; ``call`` as above."""
 
     def send_bytes(self, data: bytes, to: int, tag: int) -> None:
         """Send data of any length."""

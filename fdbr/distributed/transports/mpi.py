@@ -360,9 +360,9 @@ class MPITransport:
 
     # --- bytes --------------------------------------------------------------------------
 
-    def all_gather_bytes(self, data: bytes) -> list[bytes]:
-        record = Record.of(Call("all_gather_object", where=caller()), None)
-        self.agree(record, 0)
+    def all_gather_bytes(self, data: bytes, call: Call | None = None) -> list[bytes]:
+        call = call or Call("all_gather_object", where=caller())
+        self.agree(Record.of(call, None), 0)
         return self._gathered(data)
 
     def _gathered(self, data: bytes) -> list[bytes]:
@@ -376,9 +376,9 @@ class MPITransport:
         self._finish(request, whole.size)
         return [whole[i : i + n].tobytes() for i, n in zip(starts, counts, strict=True)]
 
-    def broadcast_bytes(self, data: bytes, root: int) -> bytes:
-        record = Record.of(Call("broadcast_object", root=root, where=caller()), None)
-        self.agree(record, root)
+    def broadcast_bytes(self, data: bytes, root: int, call: Call | None = None) -> bytes:
+        call = call or Call("broadcast_object", root=root, where=caller())
+        self.agree(Record.of(call, None), root)
         length = np.array([len(data)], np.int64)
         self._finish(self._comm.Ibcast(length, root))
         whole = np.empty(int(length[0]), np.uint8)

@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from fdbr.backend import number_of
-from fdbr.distributed.calls import Record
+from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.transports.interface import Transport
 
 __all__ = ["PlacedTransport", "Way"]
@@ -97,11 +97,11 @@ class PlacedTransport:
     def receive(self, record: Record, buffers: list[Any], source: int, tag: int) -> None:
         self._for(*buffers).receive(record, buffers, source, tag)
 
-    def all_gather_bytes(self, data: bytes) -> list[bytes]:
-        return self.host.all_gather_bytes(data)
+    def all_gather_bytes(self, data: bytes, call: Call | None = None) -> list[bytes]:
+        return self.host.all_gather_bytes(data, call)
 
-    def broadcast_bytes(self, data: bytes, root: int) -> bytes:
-        return self.host.broadcast_bytes(data, root)
+    def broadcast_bytes(self, data: bytes, root: int, call: Call | None = None) -> bytes:
+        return self.host.broadcast_bytes(data, root, call)
 
     def send_bytes(self, data: bytes, to: int, tag: int) -> None:
         self.host.send_bytes(data, to, tag)

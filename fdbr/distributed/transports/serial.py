@@ -3,7 +3,7 @@
 from collections import defaultdict, deque
 from typing import Any
 
-from fdbr.distributed.calls import Record
+from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.errors import CollectiveTimeoutError, MismatchError
 
 __all__ = ["SerialTransport"]
@@ -59,10 +59,10 @@ class SerialTransport:
         for buffer, value in zip(buffers, sent, strict=True):
             buffer[...] = value
 
-    def all_gather_bytes(self, data: bytes) -> list[bytes]:
+    def all_gather_bytes(self, data: bytes, call: Call | None = None) -> list[bytes]:
         return [data]
 
-    def broadcast_bytes(self, data: bytes, root: int) -> bytes:
+    def broadcast_bytes(self, data: bytes, root: int, call: Call | None = None) -> bytes:
         return data
 
     def send_bytes(self, data: bytes, to: int, tag: int) -> None:

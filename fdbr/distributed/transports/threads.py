@@ -8,8 +8,9 @@ from typing import Any
 
 from fdbr.backend import array_module, module_of, number_of
 from fdbr.distributed.agreement import difference
-from fdbr.distributed.calls import Record
+from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.errors import CollectiveTimeoutError, MismatchError, RankFailedError
+from fdbr.distributed.lines import caller
 from fdbr.distributed.transports.serial import check_message
 from fdbr.distributed.transports.staged import settle
 
@@ -174,10 +175,14 @@ class ThreadTransport:
         for buffer, value in zip(buffers, sent, strict=True):
             buffer[...] = _here(value)
 
-    def all_gather_bytes(self, data: bytes) -> list[bytes]:
+    def all_gather_bytes(self, data: bytes, call: Call | None = None) -> list[bytes]:
+        call = call or Call("all_gather_object", where=caller())
+        self.agree(Record.of(call, None), 0)
         return self._swap(data, "all_gather_object")
 
-    def broadcast_bytes(self, data: bytes, root: int) -> bytes:
+    def broadcast_bytes(self, data: bytes, root: int, call: Call | None = None) -> bytes:
+        call = call or Call("broadcast_object", root=root, where=caller())
+        self.agree(Record.of(call, None), root)
         return self._swap(data if self.rank == root else b"", "broadcast_object")[root]
 
     def send_bytes(self, data: bytes, to: int, tag: int) -> None:
@@ -187,6 +192,7 @@ class ThreadTransport:
         return self._meeting.take((self.rank, source, "bytes", tag), "receive_object")
 
     def split(self, color: int | None, key: int) -> "ThreadTransport | None":
+        self.agree(Record.of(Call("split", where=caller()), None), 0)
         said = self._swap((color, key), "split")
         members = sorted((k, rank) for rank, (c, k) in enumerate(said) if c == color)
         ranks = [rank for _, rank in members]
