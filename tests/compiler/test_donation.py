@@ -95,6 +95,27 @@ def test_a_run_of_an_optimizer_gives_what_it_gives_without(optimizer, dtype):
     assert len(set(places[-1]).intersection(*map(set, places[3:]))) >= large
 
 
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_gradient_that_is_the_new_state_is_copied_over_the_old_state(locked):
+    def moved(state, slope):
+        return {"w": state["w"] - 0.5 * slope - 0.5 * state["previous"], "previous": slope}
+
+    slopes = [normal(64, 64, seed=seed) for seed in range(6)]
+    kept = [slope.copy() for slope in slopes]
+    for slope in slopes:
+        slope.setflags(write=not locked)
+    make = lambda: {"w": normal(64, 64, seed=9), "previous": normal(64, 64, seed=8)}
+    jitted = warm(moved, make(), slopes[0])
+    ours, theirs = make(), make()
+    places = addresses(ours)
+    for slope in slopes:
+        ours, theirs = jitted(ours, slope), moved(theirs, slope)
+        assert_same(ours, theirs)
+        assert not np.shares_memory(ours["previous"], slope)
+    assert_same(slopes, kept)
+    assert sorted(addresses(ours)) == sorted(places)
+
+
 @pytest.mark.parametrize("kind", [dict, list])
 def test_dicts_and_lists_are_given_up_too(kind):
     def f(values):

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from fdbr.compiler.backends.interface import Backend, backend_of
+from fdbr.compiler.ir import op
 from fdbr.compiler.ir.folds import fold_of
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, is_variable
 from fdbr.compiler.passes.certainty import uncertain_first
@@ -31,16 +32,9 @@ def donate(program: Program) -> Program:
     sharing = _sharing(program, backend)
     if not sharing:
         return program
+    ends = _ends(program, backend)
+    program, ends = _with_copies(program, ends)
     outputs = {v for v in program.outputs if is_variable(v)}
-    readers = readers_of(program)
-    ends = [
-        step
-        for step in program.steps
-        if type(step) is Fused
-        and _is_one_pass(step, backend)
-        and outputs.issuperset(step.outs)
-        and not any(out in readers for out in step.outs)
-    ]
     shown = frozenset().union(*(sharing.get(v, ()) for v in outputs))
     read = Counter(root for kernel in ends for v in kernel.reads for root in sharing.get(v, ()))
     free = {v for v, times in read.items() if times == 1 and v not in shown}
@@ -48,6 +42,55 @@ def donate(program: Program) -> Program:
     rest = [step for step in program.steps if step not in changed or changed[step] is step]
     kernels = [new for old, new in changed.items() if new is not old]
     return program.replace(_placed(rest, kernels, sharing, backend))
+
+
+def _ends(program: Program, backend: Backend) -> list[Fused]:
+    """The kernels that make results alone, and may write them over what they read."""
+    outputs = {v for v in program.outputs if is_variable(v)}
+    readers = readers_of(program)
+    return [
+        step
+        for step in program.steps
+        if type(step) is Fused
+        and _is_one_pass(step, backend)
+        and outputs.issuperset(step.outs)
+        and not any(out in readers for out in step.outs)
+    ]
+
+
+def _with_copies(program: Program, ends: Sequence[Fused]) -> tuple[Program, list[Fused]]:
+    """Kernels that also copy what they read, where it is a result and stays the caller's own.
+
+    An optimizer's state may be the gradient itself: its memory is the caller's, and that of the old
+    state is free for a copy of it.  Without, it would be read once more where results are handed
+    out.
+    """
+    donated = program.donated
+    kept = {v for v in program.outputs if is_variable(v)}.intersection(program.inputs) - donated
+    copies: dict[Variable, Variable] = {}
+    new: dict[Step, Fused] = {}
+    for kernel in ends:
+        operands = list(kernel.reads)
+        kinds = Counter(v.kind for v in operands if v in donated)
+        kinds.subtract(out.kind for out in kernel.outs)
+        for v in operands:
+            if v in kept and v not in copies and kinds[v.kind] > 0 and _is_copied(v, kernel):
+                kinds[v.kind] -= 1
+                out = copies[v] = Variable(v.kind)
+                copy = Instruction(op.POSITIVE, (v,), {}, (out,))
+                last = new.get(kernel, kernel)
+                parts = (*last.steps, copy)
+                new[kernel] = attrs.evolve(last, steps=parts, outs=(*last.outs, out))
+    if not new:
+        return program, list(ends)
+    steps = [new.get(step, step) for step in program.steps]
+    outputs = [copies.get(v, v) if is_variable(v) else v for v in program.outputs]
+    return program.replace(steps, outputs=outputs), [new.get(kernel, kernel) for kernel in ends]
+
+
+def _is_copied(operand: Variable, kernel: Fused) -> bool:
+    """Whether a kernel that reads an operand can store it as well."""
+    return operand.kind.shape == kernel.domain and operand.kind.dtype.kind in "iuf"
 
 
 def _is_one_pass(kernel: Fused, backend: Backend) -> bool:
