@@ -10,7 +10,7 @@ operation does to an element, or to a row, at once: with vectors, and on all thr
 - `machine`: from there to machine code, which is kept on disk
 - `pool`: threads
 - `calling`, `reducing`: all of it for arrays
-- `windows`: convolutions
+- `windows`, `pooling`: convolutions, and the largest elements of windows
 - `stepping`: steps of recurrences, with their products
 - `values`, `lanes`, `rows`: kernels of matrices, side by side or one after the other
 - `eliminating`, `factoring`, `by_rows`, `lapack`, `matrices`: linear algebra

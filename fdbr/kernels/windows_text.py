@@ -11,7 +11,7 @@ import numpy as np
 from fdbr.kernels.vector_types import VectorTypes
 from fdbr.kernels.words import HEAD, words
 
-__all__ = ["Windows", "correlated", "summed"]
+__all__ = ["WindowText", "Windows", "correlated", "summed"]
 
 _AT_ONCE = 12  # positions of which sums are in registers
 
@@ -25,17 +25,35 @@ class Windows(NamedTuple):
     dilation: tuple[int, ...]
 
 
-class _Text(VectorTypes):
-    """A kernel in the making, for windows of one kind."""
+class WindowText(VectorTypes):
+    """A kernel in the making, for windows of one kind.
 
-    def __init__(self, dtype: Any, windows: Windows, operands: int) -> None:
+    Parameters
+    ----------
+    dtype, windows, operands
+        Those of the numbers, of the windows, and the number of arrays that are read.
+    lanes
+        Of a vector.
+    further
+        The names of words that the table has behind all others.
+    """
+
+    def __init__(
+        self,
+        dtype: Any,
+        windows: Windows,
+        operands: int,
+        lanes: int = 0,
+        further: Sequence[str] = (),
+    ) -> None:
         self.windows, self.rank = windows, len(windows.kernel)
-        super().__init__(dtype.itemsize, 64 // dtype.itemsize)
+        super().__init__(dtype.itemsize, lanes or 64 // dtype.itemsize)
         self.zero = f"{self.many} zeroinitializer"
         self.lines: list[str] = []
         self.count = 0
         names = [f"p{i}" for i in range(operands + 1)] + ["outputs", "per", "inputs"]
         names += [f"size{i}" for i in range(self.rank)] + [f"count{i}" for i in range(self.rank)]
+        names += further
         self.lines.append(words(names, names[: operands + 1]))
         self.out = f"%p{operands}"
         self.volume = self.product([f"%size{i}" for i in range(self.rank)])
@@ -229,7 +247,7 @@ class _Text(VectorTypes):
 
 def summed(dtype: Any, windows: Windows, operands: int, block: int) -> str:
     """The kernel of `fdbr.kernels.windows.over_windows`."""
-    t = _Text(dtype, windows, operands)
+    t = WindowText(dtype, windows, operands)
     positions = math.prod(windows.kernel)
     last = f"%count{t.rank - 1}"
 
@@ -275,7 +293,7 @@ def summed(dtype: Any, windows: Windows, operands: int, block: int) -> str:
 
 def correlated(dtype: Any, windows: Windows, operands: int, block: int) -> str:
     """The kernel of `fdbr.kernels.windows.by_position`."""
-    t = _Text(dtype, windows, operands)
+    t = WindowText(dtype, windows, operands)
     positions = math.prod(windows.kernel)
     wide, last = windows.kernel[-1], f"%count{t.rank - 1}"
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fdbr.backend import Array
+from fdbr.kernels.windows_text import Windows
 from fdbr.messages import describe
 
 __all__ = [
@@ -93,6 +94,12 @@ class Geometry(NamedTuple):
             if step != 1 or before < 0 or n - m + low < 0:
                 return None
         return self._replace(padding=tuple(pairs))
+
+    @_remembered
+    def windows(self) -> Windows:
+        """The same for kernels, to which the padding behind an axis is no matter."""
+        before = tuple([low for low, _ in self.padding])
+        return Windows(self.kernel, self.stride, before, self.dilation)
 
     @_remembered
     def interior(self, size: Sizes) -> tuple[slice, ...]:

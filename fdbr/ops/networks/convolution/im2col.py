@@ -31,7 +31,7 @@ from fdbr.kernels.correlations import (
     inner_correlation,
     transposed_correlation,
 )
-from fdbr.kernels.windows import Windows, by_position, over_windows
+from fdbr.kernels.windows import by_position, over_windows
 from fdbr.ops.kinds.unbroadcast import accumulated
 from fdbr.ops.networks.convolution.few_windows import (
     correlated,
@@ -64,7 +64,7 @@ def correlate(xp: Any, x: Any, weight: Any, bias: Any, geometry: Geometry, group
         found = None
         if _is_direct(x, geometry, weight.shape[0], groups):
             x, weight = np.ascontiguousarray(x), np.ascontiguousarray(weight)
-            found = over_windows(x, weight, bias, _places(geometry), counts, groups)
+            found = over_windows(x, weight, bias, geometry.windows(), counts, groups)
         elif weight.size * math.prod(counts) * len(x) >= _WORTH:
             found = correlation(x, weight, bias, axes(geometry, tuple(x.shape[2:])), groups)
         if found is not None:
@@ -151,7 +151,7 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
             return total.reshape((y.shape[1], inputs, *geometry.kernel))
         if _is_direct(x, geometry, y.shape[1], groups):
             x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
-            found = by_position(x, y, _places(geometry), inputs)
+            found = by_position(x, y, geometry.windows(), inputs)
             if found is not None:
                 return accumulated(found, 0)
         elif y.size * inputs * math.prod(geometry.kernel) >= _WORTH:
@@ -188,11 +188,6 @@ def axes(geometry: Geometry, size: Sizes) -> Axes:
     before = [low for low, _ in geometry.padding]
     counts = geometry.counts(size)
     return axes_of(geometry.kernel, geometry.stride, before, geometry.dilation, counts, size)
-
-
-def _places(geometry: Geometry) -> Windows:
-    before = tuple([low for low, _ in geometry.padding])
-    return Windows(geometry.kernel, geometry.stride, before, geometry.dilation)
 
 
 # --- kernels of one element ---------------------------------------------------------
