@@ -33,6 +33,9 @@ class Call:
     asked
         The public function that was called, where that is another: `reduce` and `reduce_scatter`
         find extreme values by `all_reduce`, and all ranks must have called the same of them.
+    masked
+        Whether the results of a reduction to extreme values are followed by masks: where this
+        rank has them.
     where
         The line of the program that called, for messages: calls from different lines are equal.
     """
@@ -45,6 +48,7 @@ class Call:
     tag: int = 0
     wire: str = ""
     asked: str = ""
+    masked: bool = False
     where: str = attrs.field(default="", eq=False)
 
     def __str__(self) -> str:

@@ -25,6 +25,7 @@ from fdbr.core import Primitive, Trace, Tracer, ended, escaped, running
 from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.exchange import check, exchange, shapes_after
+from fdbr.distributed.packing import from_wire, is_compressed, to_wire
 from fdbr.forward import ForwardTrace
 from fdbr.messages import describe
 from fdbr.ownership import publish
@@ -142,7 +143,11 @@ def _met(call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds) -> 
 
     def meet() -> list[Any] | None:
         outs = exchange(asked, comm, arrays)
-        return None if outs is None else list(map(_published, outs))
+        if outs is None:
+            return None
+        pairs = zip(arrays or (), outs, strict=True) if call.masked else ()
+        masks = [_mask(call, array, out) for array, out in pairs]
+        return list(map(_published, outs + masks))
 
     kinds = None if arrays is None else tuple([(a.shape, a.dtype) for a in arrays])
     outs: list[Any] | None = meetings.met(_Key(call, id(comm), kinds), meet)
@@ -178,7 +183,9 @@ def _pretended(
             trace.abandon(text)
         raise RuntimeError(text)
     shapes = [shapes_after(call, comm.size, kind.shape) for kind in kinds]
-    return [_published(kind.zeros(shape)) for kind, shape in zip(kinds, shapes, strict=True)]
+    zeros = [kind.zeros(shape) for kind, shape in zip(kinds, shapes, strict=True)]
+    masks = [zero.astype(bool) for zero in zeros] if call.masked else []
+    return list(map(_published, zeros + masks))
 
 
 def as_array(call: Call, leaf: Any) -> Any:
@@ -192,6 +199,16 @@ def as_array(call: Call, leaf: Any) -> Any:
             f"objects of Python there is {call.name}_object"
         )
     return array
+
+
+def _mask(call: Call, array: Any, out: Any) -> Any:
+    """The places where what a rank gave, as it travelled, is the greatest, or the least.
+
+    It is found where the ranks meet: a run that is repeated may compute other last bits.
+    """
+    if is_compressed(array.dtype, call.wire):
+        array = from_wire(to_wire(array, call.wire), call.wire, array.dtype)
+    return array_module(out).equal(array, out)
 
 
 def _published(out: Any) -> Any:
@@ -274,7 +291,7 @@ def _batched(
     outs = _applied(call, comm, None if leaves is None else values, like, below)
     if outs is None:
         return None
-    own = own or [True] * len(outs)
+    own = own * (2 if call.masked else 1) or [True] * len(outs)
     return [
         BatchTracer(top, ops.moveaxis(out, -1, 0)) if mine else out
         for out, mine in zip(outs, own, strict=True)
@@ -326,16 +343,19 @@ def _reversed(
         return _applied(call, comm, values, like, below)
     known = known_result(top)
     if known is None:
-        outs = _applied(call, comm, None if leaves is None else values, like, below)
+        asked = _masked(call)
+        outs = _applied(asked, comm, None if leaves is None else values, like, below)
     else:
         (outs,) = known
     keep_result(top, (outs,))
+    outs, all_masks = _apart(call, outs)
     places = _inexact(values if leaves is not None else outs)
     if not places:
-        return outs if outs is None else [publish(top, out) for out in outs]
+        outs = None if outs is None else [publish(top, out) for out in outs]
+        return _joined(call, outs, all_masks)
     kinds = None if leaves is None else [_Kind.of(values[i]) for i in places]
     zeros = None if outs is None else [Zero(outs[i]) for i in places]
-    masks = [_mask(values[i], outs[i]) for i in places] if call.op in ("max", "min") else None  # type: ignore[index]
+    masks = [all_masks[i] for i in places] if all_masks else None
     of_leaf = {i: n for n, i in enumerate(places)}
     mine = [i for i, yes in enumerate(own) if yes and i in of_leaf]
     if call.name == "receive":
@@ -351,7 +371,7 @@ def _reversed(
 
     parents = [leaves[i].node for i in mine] if leaves is not None else []
     traced = top.awaiting(f"distributed.{call.name}", tuple(outs or ()), parents, pull)
-    return None if outs is None else list(traced)
+    return _joined(call, None if outs is None else list(traced), all_masks)
 
 
 def _forwarded(
@@ -364,17 +384,18 @@ def _forwarded(
 ) -> list[Any] | None:
     """Forward mode: the same collective of the tangents."""
     values, own = taken_off(top, leaves or ())
-    outs = _applied(call, comm, None if leaves is None else values, like, below)
+    outs = _applied(_masked(call), comm, None if leaves is None else values, like, below)
+    outs, all_masks = _apart(call, outs)
     places = _inexact(values if leaves is not None else outs)
     if _is_constant(call, own) or not places:
-        return outs
+        return _joined(call, outs, all_masks)
     tangents = None
     if leaves is not None:
         given = [leaves[i].tangent if own[i] else zero_like(values[i]) for i in places]
         tangents = _of_batches(given, below)
     meetings.note_meeting()
-    if call.op in ("max", "min"):
-        masks = [_mask(values[i], outs[i]) for i in places]  # type: ignore[index]
+    if all_masks:
+        masks = [all_masks[i] for i in places]
         slopes: Any = _shared(
             call,
             comm,
@@ -390,7 +411,7 @@ def _forwarded(
     traced = list(outs)
     for i, slope in zip(places, slopes, strict=True):
         traced[i] = top.output(outs[i], slope)
-    return traced
+    return _joined(call, traced, all_masks)
 
 
 def _is_constant(call: Call, own: Sequence[bool]) -> bool:
@@ -409,9 +430,20 @@ def _is_inexact(dtype: Any) -> bool:
     return bool(tree.is_inexact(np.empty(0, dtype)))
 
 
-def _mask(value: Any, out: Any) -> Any:
-    """The places where a rank's value is the greatest, or the least."""
-    return ops.equal(value, out)
+def _masked(call: Call) -> Call:
+    """The call whose derivative is to be taken: of an extreme value, with its masks."""
+    return attrs.evolve(call, masked=True) if call.op in ("max", "min") else call
+
+
+def _apart(call: Call, outs: Any) -> tuple[Any, Leaves]:
+    """The results of a call of `_masked`, and the masks."""
+    count = len(outs) // 2 if outs and call.op in ("max", "min") else len(outs or ())
+    return (outs, ()) if outs is None else (outs[:count], outs[count:])
+
+
+def _joined(call: Call, outs: Any, masks: Leaves) -> Any:
+    """The results, with the masks if those were asked for."""
+    return [*outs, *masks] if outs is not None and call.masked else outs
 
 
 def _shared(
@@ -421,9 +453,8 @@ def _shared(
     counts = _of_batches(
         [ops.astype(m, t.dtype) for m, t in zip(masks, terms, strict=True)], around
     )
-    sums: Any = _applied(
-        attrs.evolve(call, op="sum", asked=""), comm, [*terms, *counts], None, around
-    )
+    total = attrs.evolve(call, op="sum", asked="", masked=False)
+    sums: Any = _applied(total, comm, [*terms, *counts], None, around)
     totals, numbers = sums[: len(terms)], sums[len(terms) :]
     return [ops.divide(t, ops.maximum(n, 1)) for t, n in zip(totals, numbers, strict=True)]
 

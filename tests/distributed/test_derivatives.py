@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import distributed as d
 from fdbr import ops
+from fdbr.distributed.packing import dtype_named
 
 FEW = settings(max_examples=25, deadline=None)
 
@@ -157,3 +158,24 @@ def test_what_is_checkpointed_has_the_same_derivatives(case):
         return sum(ops.sum(g**2) for g in fdbr.grad(lambda xs: total(name, root, xs))(xs))
 
     agree([other for _, other in found], fdbr.grad(squares)(xs))
+
+
+@FEW
+@given(cases(names=("max", "min", "reduce_max")), st.sampled_from(["float16", "bfloat16"]))
+def test_extreme_values_that_were_rounded_on_their_way_have_derivatives(case, wire):
+    name, root, xs = case
+    op = name.removeprefix("reduce_")
+    reduced = d.all_reduce if name == op else lambda *args, **how: d.reduce(*args, root, **how)
+    weights = np.arange(1.0, 1.0 + len(xs))
+
+    def slopes(comm, x):
+        def f(x):
+            out = reduced(x, comm, op, wire=wire)
+            return 0.0 if out is None else ops.sum(out) * weights[comm.rank]
+
+        return fdbr.grad(f)(x)
+
+    rounded = np.stack([x.astype(dtype_named(wire)).astype(np.float64) for x in xs])
+    has = rounded == getattr(rounded, op)(axis=0)
+    whole = weights.sum() if name == op else weights[root]
+    agree(on_ranks(slopes, xs), list(whole * has / has.sum(axis=0)), 1e-2)

@@ -313,6 +313,32 @@ def test_a_checkpoint_in_a_program_communicates_once(exchanged):
     assert exchanged[0] == exchanged[1] == ["all_reduce(op='sum')"] * 16
 
 
+def test_who_has_an_extreme_value_is_decided_when_the_ranks_meet():
+    """A checkpoint computes again what was compared, by kernels that may have other last bits."""
+    rng = np.random.default_rng(0)
+    xs = rng.normal(size=(2, 64))
+    among = np.tanh(xs) * np.array([[1.0], [2.0]])
+
+    def f(comm):
+        cut = fdbr.checkpoint(lambda x: d.all_reduce(ops.tanh(x) * (1 + comm.rank), comm, op))
+        slope = lambda x: fdbr.grad(lambda x: ops.sum(cut(x)))(x)
+        slopes = lambda x: fdbr.jvp(cut, (x,), (np.ones_like(x),))[1]
+        twice = lambda x: fdbr.grad(lambda x: ops.sum(slopes(x)))(x)
+        results = []
+        for g in (slope, slopes, twice):
+            jitted = fdbr.jit(g)
+            results.append([jitted(xs[comm.rank]) for _ in range(3)])
+        return results
+
+    for op in ("max", "min"):
+        has = among == getattr(among, op)(axis=0)
+        one = (1 - np.tanh(xs) ** 2) * np.array([[1.0], [2.0]]) * has
+        two = -2 * np.tanh(xs) * one
+        for rank, (slope, slopes, twice) in enumerate(ranks(f)):
+            for found in zip(slope, slopes, twice, strict=True):
+                agree(found, [2 * one[rank], one.sum(axis=0), 2 * two[rank]])
+
+
 def test_every_collective_is_a_step_of_a_program():
     without = {"barrier", "maximum_of_shards"}  # which have no derivative
     assert set(primitives._primitives) == set(primitives._TRANSPOSES) | without
