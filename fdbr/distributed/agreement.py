@@ -8,8 +8,9 @@ import attrs
 
 from fdbr.distributed.calls import Record
 from fdbr.distributed.errors import CollectiveTimeoutError, DistributedError, MismatchError
+from fdbr.distributed.structures import shown_apart
 
-__all__ = ["GivenUp", "blame", "difference", "digest"]
+__all__ = ["GivenUp", "blame", "difference", "digest", "told"]
 
 
 def difference(records: Sequence[Record]) -> str:
@@ -17,10 +18,24 @@ def difference(records: Sequence[Record]) -> str:
     first = records[0]
     same = all(record.call == first.call for record in records)
     given = {record.arrays for record in records} - {None}
-    if same and len(given) <= 1:
+    if same and len(given) <= 1 and not _structures_differ(records):
         return ""
-    what = "do not give arrays of the same kinds" if same else "called different collectives"
-    return f"the ranks {what}:\n" + _by_rank({i: str(r) for i, r in enumerate(records)})
+    what = "do not give trees of the same structure"
+    if not same or len(given) > 1:
+        what = "do not give arrays of the same kinds" if same else "called different collectives"
+    return f"the ranks {what}:\n{_by_rank(dict(enumerate(told(records))))}"
+
+
+def told(records: Sequence[Record]) -> list[str]:
+    """The words for each of some calls, with the structures of their trees where these differ."""
+    if not _structures_differ(records):
+        return list(map(str, records))
+    shown = shown_apart([record.structure for record in records])
+    return [record.told(text) for record, text in zip(records, shown, strict=True)]
+
+
+def _structures_differ(records: Sequence[Record]) -> bool:
+    return len({record.structure for record in records} - {""}) > 1
 
 
 @functools.lru_cache(4096)

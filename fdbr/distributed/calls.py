@@ -36,6 +36,8 @@ class Call:
     masked
         Whether the results of a reduction to extreme values are followed by masks: where this
         rank has them.
+    structure
+        The structure of the tree whose leaves are given, as a text; empty if nobody compares it.
     where
         The line of the program that called, for messages: calls from different lines are equal.
     """
@@ -49,6 +51,7 @@ class Call:
     wire: str = ""
     asked: str = ""
     masked: bool = False
+    structure: str = ""
     where: str = attrs.field(default="", eq=False)
 
     def __str__(self) -> str:
@@ -80,32 +83,40 @@ class Record:
         `None` where a rank gives none, and takes what it gets.
     where
         The line of the program.
+    structure
+        The structure of the tree of these arrays, as a text; empty if it is not compared.
     """
 
     call: str
     arrays: tuple[tuple[str, tuple[int, ...]], ...] | None
     where: str
+    structure: str = ""
 
     @classmethod
     def of(cls, call: Call, arrays: Sequence[Any] | None) -> "Record":
         kinds = None if arrays is None else tuple(map(_kind, arrays))
-        return cls(str(call), kinds, call.where)
+        return cls(str(call), kinds, call.where, call.structure)
 
     def encoded(self) -> bytes:
-        return json.dumps([self.call, self.arrays, self.where]).encode()
+        return json.dumps([self.call, self.arrays, self.where, self.structure]).encode()
 
     @classmethod
     def decoded(cls, text: bytes) -> "Record":
-        call, arrays, where = json.loads(text)
+        call, arrays, where, structure = json.loads(text)
         kinds = None if arrays is None else tuple((name, tuple(shape)) for name, shape in arrays)
-        return cls(call, kinds, where)
+        return cls(call, kinds, where, structure)
 
-    def __str__(self) -> str:
+    def told(self, structure: str = "") -> str:
+        """The words of a message, with a structure if it is told."""
         kinds = self.arrays or ()
         said = ", ".join(f"{name}[{','.join(map(str, shape))}]" for name, shape in kinds[:4])
         more = f" and {len(kinds) - 4} more arrays" if len(kinds) > 4 else ""
         of = f" of {said}{more}" if kinds else ""
-        return f"{self.call}{of}{f' at {self.where}' if self.where else ''}"
+        inside = f" in {structure}" if structure else ""
+        return f"{self.call}{of}{inside}{f' at {self.where}' if self.where else ''}"
+
+    def __str__(self) -> str:
+        return self.told()
 
 
 def _kind(array: Any) -> tuple[str, tuple[int, ...]]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from optree import PyTreeSpec
 
 from fdbr import tree
 from fdbr.distributed.arguments import caller, communicator_of, op_of, peer_of, root_of, wire_of
@@ -11,6 +12,7 @@ from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.exchange import check
 from fdbr.distributed.primitives import as_array, communicate
+from fdbr.distributed.structures import LEAF, text_of
 
 __all__ = [
     "after",
@@ -52,7 +54,8 @@ def all_reduce(x: Any, comm: Communicator, op: str = "sum", *, wire: str | None 
     Raises
     ------
     MismatchError
-        If ranks call different collectives, or give other shapes or dtypes.
+        If ranks call different collectives, or give trees of another structure, other shapes or
+        dtypes.
     CollectiveTimeoutError
         If some do not come within ``comm.timeout``.
 
@@ -210,7 +213,8 @@ def send(x: Any, comm: Communicator, to: int, tag: int = 0, *, wire: str | None 
     """
     to = peer_of("send", "to", to, comm)
     call = Call("send", to=to, tag=tag, wire=wire_of("send", wire), where=caller())
-    communicate(call, communicator_of("send", comm), tree.leaves(x))
+    leaves, structure = tree.flatten(x)
+    communicate(_of(call, structure), communicator_of("send", comm), leaves)
     return np.float64(0.0)
 
 
@@ -288,12 +292,21 @@ def barrier(comm: Communicator) -> None:
 
 def _on_tree(call: Call, comm: Communicator, x: Any) -> Any:
     leaves, structure = tree.flatten(x)
-    outs = communicate(call, comm, leaves)
+    outs = communicate(_of(call, structure), comm, leaves)
     return None if outs is None else tree.unflatten(structure, outs)
+
+
+def _of(call: Call, structure: PyTreeSpec) -> Call:
+    """The call for a tree of that structure."""
+    return attrs.evolve(call, structure=text_of(structure))
 
 
 def _from_root(call: Call, comm: Communicator, x: Any) -> Any:
     leaves, structure = tree.flatten(x)
+    if x is not None:
+        call = _of(call, structure)
+    elif comm.rank != call.root:
+        call = attrs.evolve(call, structure=LEAF)
     if comm.rank == call.root:
         return tree.unflatten(structure, communicate(call, comm, leaves))
     outs = communicate(call, comm, None, leaves or None)

@@ -453,7 +453,7 @@ def _shared(
     counts = _of_batches(
         [ops.astype(m, t.dtype) for m, t in zip(masks, terms, strict=True)], around
     )
-    total = attrs.evolve(call, op="sum", asked="", masked=False)
+    total = attrs.evolve(call, op="sum", asked="", masked=False, structure="")
     sums: Any = _applied(total, comm, [*terms, *counts], None, around)
     totals, numbers = sums[: len(terms)], sums[len(terms) :]
     return [ops.divide(t, ops.maximum(n, 1)) for t, n in zip(totals, numbers, strict=True)]
@@ -477,7 +477,8 @@ _BACK = ", on the way back"
 def _as(call: Call, name: str, **changes: Any) -> Call:
     """The transpose's call."""
     where = call.where.removesuffix(_BACK) + _BACK
-    return attrs.evolve(call, name=name, where=where, **{"op": "", "asked": "", **changes})
+    changes = {"op": "", "asked": "", "structure": "", **changes}  # some leaves have no slopes
+    return attrs.evolve(call, name=name, where=where, **changes)
 
 
 def _all_reduce(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:

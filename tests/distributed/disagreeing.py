@@ -48,6 +48,10 @@ seeing("extreme", comm, *[lambda c, r=r: d.reduce(x, c, "max", r) for r in (0, 0
 seeing("objects", comm, *[lambda c, r=r: d.gather_object(1, c, r) for r in (0, 0, 1)])
 seeing("split", comm, total, lambda c: c.split(0), total)
 seeing("wire", comm, *[lambda c, w=w: d.all_reduce(x, c, wire=w) for w in (None, None, "float16")])
+trees = {"a": x, "b": None}, {"a": x, "b": None}, [None, x]
+seeing("structure", comm, *[lambda c, tree=tree: d.all_reduce(tree, c) for tree in trees])
+trees = [x], (x,), [x]
+seeing("taken", comm, *[lambda c, tree=tree: d.broadcast(tree, c) for tree in trees])
 seeing("object", comm, lambda c: d.all_gather_object(1, c), total, total)
 seeing("missing", brief, total, total, lambda c: time.sleep(1.5))
 seeing("late", brief, total, total, lambda c: (time.sleep(1.5), total(c))[1])

@@ -4,8 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import fdbr
+import fdbr.testing
 from fdbr import distributed as d
+from fdbr import tree
+from fdbr.distributed.structures import text_of
 
 
 def test_each_collective_gives_what_it_says():
@@ -93,6 +99,67 @@ def test_of_any_two_calls_each_is_told_of_by_what_was_written():
                 assert f"rank {rank}: {call}" in message
     for call in CALLS.values():
         d.run_in_threads(call, 2)
+
+
+INNER = {"inner": [X, None]}
+TREES = [X, None, [X], (X,), {"a": X}, {"b": X}, (X, None), {"a": X, "b": None}, INNER, [INNER]]
+
+
+def _given(f, *trees):
+    """What comes of the ranks' trees, or the error that all ranks get."""
+
+    def one(comm):
+        try:
+            return f(trees[comm.rank], comm)
+        except d.MismatchError as error:
+            return str(error)
+
+    return d.run_in_threads(one, len(trees))
+
+
+def _updated(x, comm):
+    return d.average_gradients(comm).update(x, ())[0]
+
+
+@pytest.mark.parametrize(
+    "f", [d.all_reduce, d.all_gather, d.all_to_all, d.reduce_scatter, d.broadcast, _updated]
+)
+def test_trees_of_different_structures_are_not_taken_for_one_another(f):
+    for two in itertools.permutations(TREES[:1] + TREES[2:], 2):
+        for rank, message in enumerate(_given(f, *two)):
+            assert "trees of the same structure" in message
+            shown = [text_of(tree.structure(one)) for one in two]
+            assert f" in {shown[rank]} at" in message
+    for one in TREES:
+        found = _given(f, one, one)
+        assert tree.structure(found[0]) == tree.structure(found[1]) == tree.structure(one)
+
+
+def test_of_large_trees_the_place_is_shown_where_they_part():
+    def large(i):
+        return {f"layer{k}": {"w": X, "b": None if k == i else X} for k in range(100)}
+
+    few = {**large(41), "layer42": {"w": X, "b": None}, "layer41": {"w": X, "b": X}}
+    for message in _given(d.all_reduce, large(41), few):
+        assert "'layer41': {'b': None, 'w': *}" in message
+        assert "'layer42': {'b': None, 'w': *}" in message
+        assert len(message) < 1000
+
+
+def test_static_fields_may_be_a_ranks_own():
+    @fdbr.frozen
+    class Part:
+        x: object
+        rank: int = fdbr.static()
+
+    found = d.run_in_threads(lambda c: d.all_reduce(Part(X, c.rank), c), 2)
+    assert [one.rank for one in found] == [0, 1]
+
+
+@given(fdbr.testing.trees(st.just(X)), fdbr.testing.trees(st.just(X)))
+def test_texts_of_structures_are_equal_where_these_are(one, other):
+    one, other = tree.structure(one), tree.structure(other)
+    assert (text_of(one) == text_of(other)) is (one == other)
 
 
 def test_errors_of_arrays_name_the_function_that_was_called():

@@ -34,6 +34,11 @@ def disagreements(tmp_path_factory):
         "shape": [r"ranks 0, 1: .*float64\[3\]", r"rank 2: .*float32\[3,1\]"],
         "root": [r"rank 1: broadcast\(root=0\)", r"rank 2: broadcast\(root=1\)"],
         "wire": ["rank 2: .*wire='float16'"],
+        "structure": [
+            r"ranks 0, 1: .* in {'a': \*, 'b': None} at",
+            r"rank 2: .* in \[None, \*\] at",
+        ],
+        "taken": [r"rank 2: broadcast\(root=0\) in \[\*\] at", r"rank 1: .* in \(\*,\) at"],
         "extreme": [r"ranks 0, 1: reduce\(op='max', root=0\)", r"rank 2: reduce\(.*root=1\)"],
         "objects": [r"ranks 0, 1: gather_object\(root=0\)", r"rank 2: gather_object\(root=1\)"],
         "split": ["ranks 0, 2: all_reduce", r"rank 1: split\(\)"],

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+from optree import PyTreeSpec
 
 from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
@@ -11,6 +12,7 @@ from fdbr.distributed.gradients.buckets import buckets
 from fdbr.distributed.gradients.weights import factor_of, weighted_there
 from fdbr.distributed.lines import caller
 from fdbr.distributed.primitives import communicate
+from fdbr.distributed.structures import text_of
 
 __all__ = ["Averaging", "averaged"]
 
@@ -29,16 +31,24 @@ class Averaging:
         How many go in one bucket.
     wire
         The dtype in which floating numbers travel; empty for their own.
+    structure
+        That of the tree of gradients, as a text; empty if it is not compared.
     """
 
     name: str
     comm: Communicator
     bytes: int
     wire: str
+    structure: str = ""
+
+    def of(self, structure: PyTreeSpec) -> "Averaging":
+        """The same for a tree of that structure."""
+        return attrs.evolve(self, structure=text_of(structure))
 
     def call(self) -> Call:
         """The collective of one bucket, for the line of the program that asks."""
-        return Call("all_reduce", "mean", wire=self.wire, where=caller())
+        structure, wire = self.structure, self.wire
+        return Call("all_reduce", "mean", wire=wire, structure=structure, where=caller())
 
 
 def averaged(how: Averaging, leaves: Sequence[Any], weight: Any) -> list[Any]:

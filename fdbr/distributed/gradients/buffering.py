@@ -69,6 +69,7 @@ def nothing(params: Any) -> Average:
 def begun(how: Averaging, grads: Any, weight: Any) -> Average:
     """The average of gradients, made in the background; at once in a program, or traced."""
     leaves, structure = flatten(grads)
+    how = how.of(structure)
     around = programs_around()
     if around is None:
         return Average(unflatten(structure, averaged(how, leaves, weight)))

@@ -17,7 +17,7 @@ from fdbr.distributed.gradients.buckets import EARLY_BYTES, bucket_bytes_of, buc
 from fdbr.distributed.gradients.early import complete
 from fdbr.distributed.gradients.steps import begin_bucket, begin_round, programs_around, wait_for
 from fdbr.distributed.gradients.weights import weight_of
-from fdbr.pytrees import flatten, unflatten
+from fdbr.pytrees import flatten, structure, unflatten
 from fdbr.transforms import value_and_grad as value_and_own_grad
 from fdbr.transforms import with_gradient
 
@@ -100,19 +100,25 @@ def value_and_grad(
 
     def averaged_gradient(*args: Any, **kwargs: Any) -> Any:
         mine = weight(*args, **kwargs) if callable(weight) else weight
-        around = programs_around()
+        around, here = programs_around(), how.of(structure(_chosen(args, argnums)))
         if around is None:
             out, grads = own(*args, **kwargs)
-            leaves, structure = flatten(grads)
-            return out, unflatten(structure, averaged(how, leaves, mine))
+            leaves, form = flatten(grads)
+            return out, unflatten(form, averaged(here, leaves, mine))
         if mine is not None:
             mine = weight_of(_NAME, mine)
-        begun = _Begun(how, mine, around)
+        begun = _Begun(here, mine, around)
         sending = with_gradient(f, argnums, has_aux, "zeros", _NAME, _sent_by(begun))
         return sending(*args, **kwargs)
 
     averaged_gradient.__wrapped__ = f  # type: ignore[attr-defined]
     return averaged_gradient
+
+
+def _chosen(args: Sequence[Any], argnums: Any) -> tuple[Any, ...]:
+    """The arguments that are differentiated by, as far as they are there."""
+    places = argnums if isinstance(argnums, Sequence) else (argnums,)
+    return tuple([args[i] for i in places if -len(args) <= i < len(args)])
 
 
 class _Begun:

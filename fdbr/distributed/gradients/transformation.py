@@ -119,7 +119,7 @@ def average_gradients(
         grads: Any, state: Any, params: Any = None, *, weight: Any = None, **extra: Any
     ) -> tuple[Any, Any]:
         leaves, structure = flatten(grads)
-        return unflatten(structure, averaged(how, leaves, weight)), state
+        return unflatten(structure, averaged(how.of(structure), leaves, weight)), state
 
     return GradientTransformation(init, update)
 

@@ -96,14 +96,14 @@ def sharded(optimizer: Optimizer, comm: Communicator, *, stage: int = 2) -> Opti
             factor = factor_of("sharded", weight, comm)
             leaves = [weighted_there(leaf, factor) for leaf in leaves]
         if stage == 1:
-            means = all_reduce(leaves, comm, "mean")
-            own = [own_part(mean, comm.rank, comm.size) for mean in means]
+            means = all_reduce(tree.unflatten(structure, leaves), comm, "mean")
+            own = [own_part(mean, comm.rank, comm.size) for mean in tree.leaves(means)]
         else:
-            own = reduced(leaves, comm)
+            own = reduced(leaves, comm, structure)
         given = None if params is None else parts(tree.trainable(params))
         updates, state = stepped(tree.unflatten(structure, own), state, given, extra)
         changes, structure = tree.flatten(updates)
-        rows = all_of(changes, comm)
+        rows = all_of(changes, comm, structure)
         wholes = [whole_of(row, shape) for row, shape in zip(rows, shapes, strict=True)]
         return tree.unflatten(structure, wholes), state
 

@@ -113,7 +113,8 @@ def gather_params(sharded: Any, comm: Communicator, op: str = "mean") -> Any:
     if op not in ("mean", "sum"):
         raise ValueError(f"fdbr.distributed.gather_params: op must be 'mean' or 'sum', got {op!r}")
     leaves, structure = shards(sharded)
-    rows = iter(all_of([leaf.values for leaf in leaves if _is_shard(leaf)], comm, op))
+    values = [leaf.values for leaf in leaves if _is_shard(leaf)]
+    rows = iter(all_of(values, comm, structure, op))
     return tree.unflatten(
         structure,
         [whole_of(next(rows), leaf.shape) if _is_shard(leaf) else leaf for leaf in leaves],

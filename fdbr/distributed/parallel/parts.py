@@ -4,12 +4,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from optree import PyTreeSpec
+
 from fdbr import ops
 from fdbr.backend import is_array, keep
 from fdbr.distributed.arguments import caller
 from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.primitives import communicate
+from fdbr.distributed.structures import text_of
 
 __all__ = ["all_of", "length_of", "own_part", "padded", "reduced", "whole_of"]
 
@@ -33,17 +36,20 @@ def own_part(x: Any, rank: int, size: int) -> Any:
     return keep(part) if is_array(part) else part
 
 
-def reduced(arrays: Sequence[Any], comm: Communicator) -> list[Any]:
-    """The rank's own parts of the means of the arrays of all ranks."""
-    call = Call("reduce_scatter", "mean", where=caller())
+def reduced(arrays: Sequence[Any], comm: Communicator, structure: PyTreeSpec) -> list[Any]:
+    """The rank's own parts of the means of the arrays of all ranks, in trees of a structure."""
+    call = Call("reduce_scatter", "mean", structure=text_of(structure), where=caller())
     return communicate(call, comm, [padded(x, comm.size) for x in arrays]) if arrays else []  # type: ignore[return-value]
 
 
-def all_of(parts: Sequence[Any], comm: Communicator, op: str = "") -> list[Any]:
+def all_of(
+    parts: Sequence[Any], comm: Communicator, structure: PyTreeSpec, op: str = ""
+) -> list[Any]:
     """All ranks' parts, one row for each; ``op`` is how their cotangents are combined."""
     if not parts:
         return []
-    return communicate(Call("all_gather", op, where=caller()), comm, list(parts))  # type: ignore[return-value]
+    call = Call("all_gather", op, structure=text_of(structure), where=caller())
+    return communicate(call, comm, list(parts))  # type: ignore[return-value]
 
 
 def whole_of(rows: Any, shape: tuple[int, ...]) -> Any:

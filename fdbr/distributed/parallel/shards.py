@@ -14,6 +14,7 @@ from fdbr.distributed.arguments import caller, communicator_of
 from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.primitives import communicate
+from fdbr.distributed.structures import text_of
 
 __all__ = ["bounds", "cut", "from_shards", "joined", "maximum", "to_shards"]
 
@@ -95,7 +96,8 @@ def maximum(x: Any, comm: Communicator) -> Any:
 def _moved(name: str, op: str, x: Any, comm: Communicator) -> Any:
     comm = communicator_of(name, comm)
     leaves, structure = tree.flatten(x)
-    outs = communicate(Call(name, op, where=caller()), comm, leaves)
+    call = Call(name, op, structure=text_of(structure), where=caller())
+    outs = communicate(call, comm, leaves)
     assert outs is not None
     return tree.unflatten(structure, outs)
 

@@ -102,8 +102,8 @@ class MPITransport:
         self._patience = _CROWDED if self.intra_size > cores() else _PATIENCE
         self._given_up: dict[int, GivenUp] = {}
         notices.listen(channel, self._note)
-        self._said = np.zeros(6, np.int64)
-        self._least = np.zeros(6, np.int64)
+        self._said = np.zeros(8, np.int64)
+        self._least = np.zeros(8, np.int64)
         self._ask = self._asking()
         self._current: Any = ""
 
@@ -205,23 +205,20 @@ class MPITransport:
             return record
         self._enter(record)
         self._current = record
-        call = digest((record.call, root))
         arrays = record.arrays
-        if arrays is None:
-            self._said[:] = call, -call, _NONE, _NONE, 0, _NONE
-        else:
-            given = digest(arrays)
-            self._said[:] = call, -call, given, -given, 1, _NONE
+        given = (_NONE, _NONE) if arrays is None else _both(arrays)
+        form = _both(record.structure) if record.structure else (_NONE, _NONE)
+        self._said[:] = *_both((record.call, root)), *given, *form, arrays is not None, _NONE
         if self.rank == root:
             encoded = record.encoded()
-            self._said[5] = len(encoded)
+            self._said[7] = len(encoded)
         self._wait(self._ask().Test, record)
         for _ in range(_PROBES):  # others may have given up before this rank came
             self._look(record, 0.0, ())
-        least, minus, arrays_least, arrays_minus, all_give, length = self._least.tolist()
-        if least != -minus or (arrays_least != _NONE and arrays_least != -arrays_minus):
+        *pairs, all_give, length = self._least.tolist()
+        if any(pairs[i] not in (_NONE, -pairs[i + 1]) for i in (0, 2, 4)):
             self._disagree(record)
-        if all_give or arrays_least == _NONE:
+        if all_give or pairs[2] == _NONE:
             return record
         data = np.frombuffer(encoded, np.uint8) if self.rank == root else np.empty(length, np.uint8)
         self._finish(self._comm.Ibcast(data, root))
@@ -456,6 +453,12 @@ def meet(mpi: Any, timeout: float) -> tuple[Notices, MPITransport]:
         made.append(comm)
     notices = Notices(mpi, made[0])
     return notices, MPITransport(made[1], timeout, notices, "world")
+
+
+def _both(value: Any) -> tuple[int, int]:
+    """A number for a value, and its negative: their least show whether all ranks say the same."""
+    number = digest(value)
+    return number, -number
 
 
 def _raw(array: Any) -> Any:

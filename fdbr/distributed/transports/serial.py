@@ -3,6 +3,7 @@
 from collections import defaultdict, deque
 from typing import Any
 
+from fdbr.distributed.agreement import told
 from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.errors import CollectiveTimeoutError, MismatchError
 
@@ -90,8 +91,10 @@ class SerialTransport:
 
 def check_message(sent: Record, wanted: Record) -> None:
     """Raise `MismatchError` if arrays of other kinds were sent than are waited for."""
-    if sent.arrays != wanted.arrays:
+    apart = sent.structure != wanted.structure and sent.structure and wanted.structure
+    if sent.arrays != wanted.arrays or apart:
+        theirs, mine = told([sent, wanted])
         raise MismatchError(
             "fdbr.distributed.receive: what was sent is not like what is waited for:\n"
-            f"  sent: {sent}\n  waited for: {wanted}"
+            f"  sent: {theirs}\n  waited for: {mine}"
         )
