@@ -235,3 +235,38 @@ def test_what_is_repeated_often_is_a_view_that_nobody_can_write_to(dtype, shape)
         assert np.shares_memory(found, x)
         assert not found.flags.writeable
         np.testing.assert_array_equal(found, desired)
+
+
+# --- softmax ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [3, 40_000])  # in NumPy, and in kernels
+@pytest.mark.parametrize("jitted", [False, True])
+def test_a_softmax_is_nan_as_a_whole_or_not_at_all(length, jitted):
+    pieces = [[inf, 0, 1], [inf, inf, -inf], [nan, 0, 1], [-inf] * 3, [-inf, 0, 0]]
+    x = np.concatenate([np.array(pieces), np.full((5, length - 3), -inf)], axis=1)
+    for softmax in (ops.softmax, ops.log_softmax, lambda x: ops.softmax(x.T, axis=0).T):
+        f = fdbr.jit(softmax) if jitted else softmax
+        for rows in (x, x[:, None, :])[: 1 + (length == 3)]:
+            out = f(rows)
+            slope = fdbr.grad(lambda x, f=f: ops.sum(f(x)[..., :1]))(rows)
+            for found in (out, slope):
+                assert np.isnan(found[:4]).all()
+                assert not np.isnan(found[4]).any()
+
+
+@pytest.mark.parametrize("softmax", [ops.softmax, ops.log_softmax, ops.softmin])
+def test_a_softmax_of_nothing_is_nothing(softmax):
+    for shape, axis in (((0,), -1), ((2, 0), -1), ((2, 0, 3), 1), ((0, 3), (0, 1))):
+        f = lambda x, axis=axis: softmax(x, axis=axis)
+        x = np.zeros(shape, "float32")
+        for out in (f(x), fdbr.jit(f)(x), fdbr.grad(lambda x, f=f: ops.sum(f(x)))(x)):
+            assert (out.shape, out.dtype) == (shape, x.dtype)
+        batch = np.zeros((4, *shape))
+        assert fdbr.vmap(fdbr.grad(lambda x, f=f: ops.sum(f(x))))(batch).shape == batch.shape
+
+
+def test_the_logarithm_of_a_sum_of_no_exponentials_is_that_of_zero():
+    assert ops.logsumexp(np.zeros((2, 0)), axis=1).tolist() == [-inf, -inf]
+    assert ops.logsumexp(np.zeros(0)) == -inf
+    assert slope(lambda x: ops.logsumexp(x, axis=0), np.zeros((0, 2))) == [[]]

@@ -1,7 +1,7 @@
 """Activation functions, and the exponentials normalised over an axis."""
 
 import math
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -40,10 +40,10 @@ def relu(xp: Any, x: Array) -> Array:
     return clipped(xp, x, 0, inf)
 
 
-def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
-    """``x - m`` and ``m``: the largest element, or 0 where that is infinite."""
+def _shifted(xp: Any, x: Any, axes: tuple[int, ...], infinite: float) -> tuple[Any, Any]:
+    """``x - m`` and ``m``: the largest element, or a number in the place of an infinite one."""
     if not x.size and 0 in [x.shape[i] for i in axes]:
-        raise ValueError(f"no element along axis {axes} of shape {x.shape}")
+        return x + 0, xp.zeros(kept_shape(x.shape, axes), dtype=x.dtype)
     if type(x) is np.ndarray and dtype_kind(x.dtype) == "f":
         largest = _max(x, axes, None, None, True)
         if largest.size <= _FEW:
@@ -53,7 +53,7 @@ def _shifted(xp: Any, x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     else:
         largest, finite = x.max(axis=axes, keepdims=True), False
     if not finite:
-        largest = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
+        largest = xp.where(xp.isfinite(largest), largest, xp.full_like(largest, infinite))
     return x - largest, largest
 
 
@@ -85,7 +85,9 @@ def _weighted(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
 )
 @along_rows
 def _softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
-    away, _ = _shifted(xp, x, axes)
+    if not x.size:
+        return x.copy()
+    away, _ = _shifted(xp, x, axes, nan)
     weights = exp_in_place(xp, away)
     weights *= 1 / accumulated(weights, axes, keepdims=True)
     return weights
@@ -96,6 +98,9 @@ def softmax(
     x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
 ) -> Any:
     """The normalised exponentials ``exp(x) / sum(exp(x))`` along an axis.
+
+    Where ``x`` has NaN or +inf, or nothing but -inf, all elements along the axis are
+    NaN, as are their derivatives.
 
     Parameters
     ----------
@@ -128,7 +133,9 @@ def _log_pulled(axes: tuple[int, ...], out: Any, ct: Any) -> Any:
 @opaque(x=(_log_pull, _log_push), batch=shifted("axes"), compound=True, fresh=True, total=True)
 @along_rows
 def _log_softmax(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
-    away, _ = _shifted(xp, x, axes)
+    if not x.size:
+        return x.copy()
+    away, _ = _shifted(xp, x, axes, nan)
     away -= xp.log(accumulated(xp.exp(away), axes, keepdims=True))
     return away
 
@@ -191,7 +198,7 @@ def _logsumexp(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
 
 def _log_of_sums(axes: tuple[int, ...], x: Any) -> Any:
     xp = array_module(x)
-    away, largest = _shifted(xp, x, axes)
+    away, largest = _shifted(xp, x, axes, 0)
     total = accumulated(exp_in_place(xp, away), axes, keepdims=True)
     empty = total == 0  # there is nothing but -inf
     out = largest + xp.log(xp.where(empty, xp.ones_like(total), total))
@@ -203,6 +210,8 @@ def logsumexp(
     x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
 ) -> Any:
     """The logarithm of a sum of exponentials over axes, without overflow.
+
+    Of no elements it is -inf.
 
     >>> import numpy as np
     >>> from fdbr import ops
