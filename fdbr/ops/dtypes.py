@@ -275,6 +275,17 @@ def as_weak(number: Any, x: Array) -> Any:
     return x.dtype.type(number)
 
 
+def rounded_like(out: Any, *operands: Any) -> Any:
+    """A result in the dtype that its operands have together, if that is of 16 bits.
+
+    Products of matrices of bfloat16, and those with numbers of Python's, are float32.
+    """
+    if out.dtype == operands[0].dtype:
+        return out
+    to = result_type(*operands)
+    return _rounded(out, to) if out.dtype != to and floats.is_short(to) else out
+
+
 def is_short(x: Array) -> bool:
     """Whether an array is floating and of 16 bits, which are too few to add up in."""
     return getattr(x, "itemsize", 8) <= 2 and hasattr(x, "shape") and floats.is_short(x.dtype)

@@ -12,7 +12,7 @@ from fdbr.messages import describe, integer
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import arrays, asarray, floating
 from fdbr.ops.devices import beside
-from fdbr.ops.dtypes import in_single
+from fdbr.ops.dtypes import in_single, is_number, rounded_like
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.indexing.reading import take
 from fdbr.ops.kinds import fit
@@ -128,8 +128,11 @@ def lerp(start: Array, end: Array, weight: Array, /) -> Any:
     >>> ops.lerp(10.0, 20.0, 0.25)
     np.float64(12.5)
     """
-    start, end, weight = floating(start), floating(end), floating(weight)
-    return start + weight * (end - start)
+    start, end, weight = (x if is_number(x) else floating(x) for x in (start, end, weight))
+    if all(map(is_number, (start, end, weight))):
+        start = floating(start)
+    given = [x for x in (start, end, weight) if not is_number(x)]
+    return rounded_like(start + weight * (end - start), *given)
 
 
 def rsqrt(x: Array, /) -> Any:

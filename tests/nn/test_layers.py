@@ -4,6 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
+from ops.short import every_short_dtype
 
 import fdbr
 from fdbr import nn, train, tree
@@ -97,6 +98,20 @@ def test_float32_stays_float32(case):
     assert {leaf.dtype for leaf in floating(gradient)} == {np.dtype("float32")}
     wide, others, total = made(case)
     assert_allclose(value, np.float32(total(wide, *others)), rtol=2e-3, atol=1e-3)
+
+
+@each
+@every_short_dtype
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_dtypes_of_16_bits_stay(case, dtype):
+    layer, inputs = case.make(dtype), case.inputs(dtype)
+    own = {leaf.dtype for leaf in tree.leaves(tree.trainable((layer, inputs)))}
+    assert own <= {np.dtype(dtype)}
+    trained, successor = layer.train(*inputs, **({"key": KEY} if case.key else {}))
+    for out in (case.call(layer, *inputs), trained):
+        found = {leaf.dtype for leaf in tree.leaves(tree.trainable(out))}
+        assert found <= {np.dtype(dtype)}
+    assert [x.dtype for x in tree.leaves(successor)] == [x.dtype for x in tree.leaves(layer)]
 
 
 @each

@@ -270,3 +270,16 @@ def test_the_logarithm_of_a_sum_of_no_exponentials_is_that_of_zero():
     assert ops.logsumexp(np.zeros((2, 0)), axis=1).tolist() == [-inf, -inf]
     assert ops.logsumexp(np.zeros(0)) == -inf
     assert slope(lambda x: ops.logsumexp(x, axis=0), np.zeros((0, 2))) == [[]]
+
+
+# --- losses -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [lambda x, y: ops.huber_loss(x, y, delta=0.5), lambda x, y: ops.smooth_l1_loss(x, y, beta=0.5)],
+)
+def test_a_straight_line_is_straight_up_to_its_end(loss):
+    scale = loss(np.array([9.0]), np.array([0.0])) - loss(np.array([8.0]), np.array([0.0]))
+    x = np.array([inf, -inf, 1e300, 0.0])
+    assert_allclose(slope(loss, x, np.zeros(4))[0], [scale / 4, -scale / 4, scale / 4, 0.0])

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 
 import fdbr
-from fdbr import tree
+from fdbr import ops, tree
 from ops.cases import CASES, Case, few
-from ops.short import SHORT, eps, wide
+from ops.short import SHORT, eps, every_short_dtype, wide
 
 
 def dtypes(out: Any) -> list[Any]:
@@ -68,3 +68,45 @@ def close(found: Any, expected: Any, rough: float) -> None:
     size = np.max(np.abs(expected), initial=0.1)
     if size < 6e4:
         np.testing.assert_allclose(wide(found), expected, rough, rough * size)
+
+
+ROWS = np.linspace(-2, 2, 12).reshape(3, 4)
+IMAGE = ROWS.reshape(1, 2, 3, 2)
+KEY = fdbr.random.key(3)
+
+FUNCTIONS_OF_NETWORKS = {
+    "threshold": lambda x, image: ops.threshold(x, -1.0, np.float64(-3.0)),
+    "gelu": lambda x, image: ops.gelu(x, approximate=True) + ops.gelu(x),
+    "softplus": lambda x, image: ops.softplus(x, 3.0, threshold=2.0),
+    "bilinear": lambda x, image: ops.bilinear(x, x, ops.concat([x, x[:1]])[None]),
+    "adaptive pooling": lambda x, image: ops.adaptive_avg_pool(image, (2, 2)),
+    "pointwise convolution": lambda x, image: ops.conv(image, image[:, :, :1, :1], x[0, :1]),
+    "its transpose": lambda x, image: ops.conv_transpose(image, image[0, :, :1, :1, None]),
+    "attention": lambda x, image: ops.scaled_dot_product_attention(x, x, x, causal=True),
+    "grouped attention": lambda x, image: ops.scaled_dot_product_attention(
+        ops.stack([x, x]), x[None], x[None], enable_gqa=True
+    ),
+    "dropout": lambda x, image: ops.dropout(x, 0.3, key=KEY),
+    "spatial_dropout": lambda x, image: ops.spatial_dropout(image, 0.3, key=KEY),
+    "drop_path": lambda x, image: ops.drop_path(x, 0.3, key=KEY),
+    "alpha_dropout": lambda x, image: ops.alpha_dropout(x, 0.3, key=KEY),
+    "gaussian_dropout": lambda x, image: ops.gaussian_dropout(x, 0.3, key=KEY),
+    "simplified_dropconnect": lambda x, image: ops.simplified_dropconnect(x, x, rate=0.3, key=KEY),
+    "rrelu": lambda x, image: ops.rrelu(x, key=KEY),
+    "gaussian": lambda x, image: ops.gaussian(x, x, key=KEY),
+    "gumbel_softmax": lambda x, image: ops.gumbel_softmax(x, 0.7, key=KEY),
+    "lerp": lambda x, image: ops.lerp(x, 0.5, 0.25) + ops.lerp(0.5, x, x),
+}
+
+
+@every_short_dtype
+@pytest.mark.parametrize("name", FUNCTIONS_OF_NETWORKS)
+def test_functions_of_networks_keep_dtypes_of_16_bits(name: str, dtype: Any) -> None:
+    f = FUNCTIONS_OF_NETWORKS[name]
+    x, image = ROWS.astype(dtype), IMAGE.astype(dtype)
+    for found in (f, fdbr.jit(f)):
+        assert found(x, image).dtype == x.dtype
+    close(f(x, image), f(wide(x), wide(image)), 4 * eps(dtype))
+    gradient = fdbr.grad(lambda x, image: ops.sum(f(x, image)), argnums=(0, 1))
+    assert {g.dtype for g in gradient(x, image)} == {x.dtype}
+    assert f(x.astype("float32"), image.astype("float32")).dtype == np.float32

@@ -12,6 +12,7 @@ from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.nn.parts import changed, inside
+from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.networks.noise.dropout import proper_rate
 from fdbr.tree import buffer, frozen, static
 
@@ -38,7 +39,7 @@ class LowRank:
 
     def product(self) -> Any:
         """The matrix that is added."""
-        return (self.lora_B @ self.lora_A) * self.scale
+        return rounded_like((self.lora_B @ self.lora_A) * self.scale, self.lora_B, self.lora_A)
 
 
 @frozen
@@ -59,7 +60,8 @@ class _AdaptedLinear(Linear):
 
     def _beside(self, x: Any) -> Any:
         inside = ops.linear(x, self.adapter.lora_A)
-        return ops.linear(inside, self.adapter.lora_B) * self.adapter.scale
+        out = ops.linear(inside, self.adapter.lora_B)
+        return rounded_like(out * self.adapter.scale, out)
 
 
 @frozen

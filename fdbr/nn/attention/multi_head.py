@@ -12,6 +12,7 @@ from fdbr.nn.attention.heads import checked_heads, heads_apart, heads_together
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
+from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.networks.attention.weights import attention_weights, joined_masks
 from fdbr.ops.networks.noise.dropout import proper_rate
 from fdbr.tree import frozen, static
@@ -317,8 +318,8 @@ class MultiHeadAttention(Layer):
             weights = ops.where(alive, weights, 0)
         if rate:
             weights = ops.dropout(weights, rate, key=key)
-        out = self.out_proj(heads_together(weights @ v))
-        return out, weights.mean(axis=-3) if average else weights
+        out = self.out_proj(heads_together(rounded_like(weights @ v, q, v)))
+        return out, rounded_like(weights.mean(axis=-3) if average else weights, q)
 
     def _projected(self, query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
         width = self.out_proj.weight.shape[0]

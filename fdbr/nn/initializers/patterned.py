@@ -9,6 +9,7 @@ from fdbr import random
 from fdbr.backend import array_module, lock
 from fdbr.messages import describe, integer
 from fdbr.nn.initializers.random import fans, lecun_normal, one_of, positive
+from fdbr.ops.dtypes import rounded_like
 from fdbr.tree import frozen, static
 
 __all__ = [
@@ -153,7 +154,8 @@ class Sparse:
                 f"fdbr.nn.initializers.sparse: shape {tuple(shape)} must be that of a matrix"
             )
         value_key, place_key = random.split(key)
-        draws = random.normal(value_key, shape, dtype) * self.stddev
+        draws = random.normal(value_key, shape, dtype)
+        draws = rounded_like(draws * self.stddev, draws)
         xp = array_module(draws)
         zeros = math.ceil(self.sparsity * shape[0])
         ranks = xp.argsort(xp.argsort(random.uniform(place_key, shape), axis=0), axis=0)

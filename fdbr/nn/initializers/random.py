@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr import random
 from fdbr.backend import lock
+from fdbr.ops.dtypes import rounded_like
 from fdbr.tree import frozen, static
 
 __all__ = [
@@ -44,7 +45,8 @@ class Normal:
 
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """An array of that shape and dtype."""
-        return lock(random.normal(key, shape, dtype) * self.stddev)
+        draws = random.normal(key, shape, dtype)
+        return lock(rounded_like(draws * self.stddev, draws))
 
 
 @frozen
@@ -58,7 +60,7 @@ class TruncatedNormal:
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """An array of that shape and dtype."""
         draws = random.truncated_normal(key, self.lower, self.upper, shape, dtype)
-        return lock(draws * self.stddev)
+        return lock(rounded_like(draws * self.stddev, draws))
 
 
 @frozen

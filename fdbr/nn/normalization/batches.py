@@ -10,7 +10,7 @@ from fdbr.messages import describe, integer
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.normalization.layers import Init, affine_parameters, check_channels
-from fdbr.ops.dtypes import astype
+from fdbr.ops.dtypes import astype, rounded_like
 from fdbr.transforms import stop_gradient
 from fdbr.tree import buffer, frozen, static
 from fdbr.whereabouts import placed
@@ -57,7 +57,8 @@ def averaged(layer: Any, new: dict[str, tuple[Any, float]]) -> Any:
     for name, (value, factor) in new.items():
         old = getattr(layer, name)
         share = 1 / astype(batches + 1, old.dtype) if momentum is None else momentum
-        changed[name] = (1 - share) * old + share * factor * astype(stop_gradient(value), old.dtype)
+        value = astype(stop_gradient(value), old.dtype)
+        changed[name] = rounded_like((1 - share) * old + share * factor * value, old)
     return tree.replace(layer, **changed)
 
 

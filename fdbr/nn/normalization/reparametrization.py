@@ -5,13 +5,13 @@ Each wraps a layer.  `plain` gives the layer back, with the weight as it is at p
 
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-
 from fdbr import ops, random, tree
 from fdbr.backend import lock
+from fdbr.floats import dtype_kind
 from fdbr.messages import describe, integer
 from fdbr.nn.convolution.layers import ConvTranspose
 from fdbr.nn.layer import Layer
+from fdbr.ops.dtypes import is_short, rounded_like
 from fdbr.transforms import stop_gradient
 from fdbr.tree import buffer, frozen, static
 
@@ -58,7 +58,7 @@ class _Reparametrized(Layer):
 def _array_of(where: str, layer: Any, name: str, least: int) -> Any:
     """The array of a layer that a wrapper computes, or the error for none."""
     weight: Any = getattr(layer, name, None)
-    if getattr(weight, "ndim", -1) < least or np.dtype(weight.dtype).kind != "f":
+    if getattr(weight, "ndim", -1) < least or dtype_kind(weight.dtype) != "f":
         raise ValueError(
             f"{where}: {type(layer).__name__}.{name} must be a floating array of at least {least} "
             f"axes, got {describe(weight)}; give the name of such a field"
@@ -262,7 +262,7 @@ class SpectralNorm(_Reparametrized):
         u = ops.normalize(random.normal(first, matrix.shape[:1], matrix.dtype), axis=0, eps=eps)
         v = ops.normalize(random.normal(second, matrix.shape[1:], matrix.dtype), axis=0, eps=eps)
         u, v = _improved(matrix, u, v, 15, eps)
-        gamma = lock(ops.linalg.svdvals(matrix)[0:1].reshape(())) if use_gamma else None
+        gamma = lock(_largest_singular(matrix).reshape(())) if use_gamma else None
         place = axis % weight.ndim
         return cls(layer, lock(u), lock(v), gamma, name, place, turns, float(eps), float(factor))
 
@@ -270,7 +270,7 @@ class SpectralNorm(_Reparametrized):
         weight = getattr(self.layer, self.name)
         sigma = ops.vecdot(self.u, ops.matmul(_rows(weight, self.axis), self.v))
         scaled = weight * (self.factor / sigma)
-        return scaled if self.gamma is None else scaled * self.gamma
+        return rounded_like(scaled if self.gamma is None else scaled * self.gamma, weight)
 
     def train(self, *inputs: Any, key: Any = None) -> tuple[Any, Self]:
         """The output in training, and the successor, with better vectors."""
@@ -292,7 +292,13 @@ def _improved(matrix: Any, u: Any, v: Any, turns: int, eps: float) -> tuple[Any,
     for _ in range(turns):
         u = ops.normalize(ops.matmul(matrix, v), axis=0, eps=eps)
         v = ops.normalize(ops.matmul(u, matrix), axis=0, eps=eps)
-    return u, v
+    return rounded_like(u, matrix), rounded_like(v, matrix)
+
+
+def _largest_singular(matrix: Any) -> Any:
+    """The first singular value; LAPACK has no numbers of 16 bits."""
+    wide = ops.astype(matrix, ops.float32) if is_short(matrix) else matrix
+    return rounded_like(ops.linalg.svdvals(wide)[0:1], matrix)
 
 
 # --- by its statistics --------------------------------------------------------------

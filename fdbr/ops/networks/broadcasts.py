@@ -6,6 +6,7 @@ from fdbr.backend import Array
 from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import asarray, floating
+from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.products import linear, matmul
 from fdbr.ops.shape import expand_dims, moveaxis, reshape, squeeze
 
@@ -125,6 +126,7 @@ def bilinear(
     by_one = reshape(moveaxis(weight, 1, 0), (ones, outs * twos))
     forms = reshape(matmul(x1, by_one), (*x1.shape[:-1], outs, twos))
     out = squeeze(matmul(forms, expand_dims(x2, axis=-1)), axis=-1)
+    out = rounded_like(out, x1, x2, weight)
     if weight1 is not None:
         out = out + linear(x1, weight1)
     if weight2 is not None:

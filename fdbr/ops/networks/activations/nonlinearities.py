@@ -194,6 +194,7 @@ def selu(x: Array, /) -> Any:
 # --- smooth -------------------------------------------------------------------------
 
 
+@in_single
 def softplus(x: Array, /, beta: float = 1.0, threshold: float | None = None) -> Any:
     """``log(1 + exp(beta * x)) / beta``, without overflow.
 
@@ -355,6 +356,7 @@ def _gelu_tanh(xp: Any, x: Array) -> Array:
     return x * (sigmoid(share) if is_traced(x) else sigmoid.primitive.value(xp, share))
 
 
+@in_single
 def gelu(x: Array, /, *, approximate: bool | str = False) -> Any:
     """``x * ndtr(x)``, with the distribution function of the normal distribution.
 

@@ -151,6 +151,7 @@ def tanh_shrink(x: Array, /) -> Any:
     return x - tanh(x)
 
 
+@in_single
 def threshold(x: Array, /, threshold: float, value: float) -> Any:
     """``x`` where it is larger than ``threshold``, and ``value`` elsewhere.
 

@@ -10,6 +10,7 @@ from fdbr.core import Tracer
 from fdbr.messages import describe, integer, integers
 from fdbr.ops.creation import floating
 from fdbr.ops.devices import beside
+from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.networks.attention.blocks import block_attention
 from fdbr.ops.networks.attention.pieces import How
@@ -131,7 +132,7 @@ def scaled_dot_product_attention(
     )
     if dropout_p:
         weights = dropout(weights, dropout_p, key=dropout_key)
-    out = times_grouped(weights, value, groups)
+    out = rounded_like(times_grouped(weights, value, groups), query, key, value)
     return out if alive is None else where(alive, out, 0)
 
 

@@ -147,7 +147,7 @@ def correlate_kernel(xp: Any, x: Any, y: Any, geometry: Geometry, groups: int) -
         if _is_pointwise(geometry):
             of_x, of_y = (value.astype(dtype, copy=False) for value in (x, y))
             rows, columns = _pixels(of_x, of_y, groups=groups)
-            total = np.matmul(columns, rows.swapaxes(-1, -2)).sum(axis=0)
+            total = np.matmul(columns, rows.swapaxes(-1, -2)).sum(axis=0).astype(dtype, copy=False)
             return total.reshape((y.shape[1], inputs, *geometry.kernel))
         if _is_direct(x, geometry, y.shape[1], groups):
             x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
@@ -203,7 +203,7 @@ def _mixed(x: Any, weight: Any, bias: Any, groups: int) -> Any:
     (pixels,) = _pixels(x, groups=groups)
     outputs = weight.shape[0]
     matrices = weight.reshape((groups, outputs // groups, weight.shape[1]))
-    out = np.matmul(matrices, pixels)
+    out = np.matmul(matrices, pixels).astype(x.dtype, copy=False)
     if bias is not None:
         bias = bias.reshape((groups, outputs // groups, 1))
         if np.result_type(out, bias) == out.dtype:

@@ -6,7 +6,8 @@ from fdbr.backend import Array
 from fdbr.messages import describe
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import in_single
-from fdbr.ops.elementwise.arithmetic import abs, clip
+from fdbr.ops.elementwise.arithmetic import abs, clip, clipped
+from fdbr.ops.kinds import elementwise
 from fdbr.ops.networks.activations.nonlinearities import softplus
 from fdbr.ops.networks.losses.checks import (
     alike,
@@ -260,9 +261,10 @@ def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | 
 # --- squared near 0 and absolute far out --------------------------------------------
 
 
-def _bent(away: Any, delta: float) -> Any:
+@elementwise(away=lambda away, delta: clip(away, -delta, delta), compound=True)
+def _bent(xp: Any, away: Array, *, delta: float) -> Array:
     """Half the square up to ``delta``, and the straight line that goes on from there."""
-    near = clip(away, -delta, delta)
+    near = clipped(xp, away, -delta, delta)
     return near * (away - 0.5 * near)
 
 
@@ -308,7 +310,7 @@ def huber_loss(
     if not delta > 0:
         raise ValueError(f"fdbr.ops.huber_loss: delta must be positive, got {delta}")
     x, y = alike("huber_loss", x=x, y=y)
-    losses = _bent(x - y, float(delta))
+    losses = _bent(x - y, delta=float(delta))
     if reduction != "sum_along_second_axis":
         return _weighted("huber_loss", losses, weight, reduction, by_weights=False)
     if x.ndim < 2:
@@ -350,7 +352,9 @@ def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str =
         raise ValueError(f"fdbr.ops.smooth_l1_loss: beta must be at least 0, got {beta}")
     x, y = alike("smooth_l1_loss", x=x, y=y)
     away = x - y
-    return reduced(abs(away) if beta == 0 else _bent(away, float(beta)) / float(beta), reduction)
+    return reduced(
+        abs(away) if beta == 0 else _bent(away, delta=float(beta)) / float(beta), reduction
+    )
 
 
 @in_single

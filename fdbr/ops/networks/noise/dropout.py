@@ -10,6 +10,7 @@ from fdbr.core import Tracer
 from fdbr.messages import describe
 from fdbr.ops.creation import floating
 from fdbr.ops.devices import beside
+from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.kinds import constant, leading
 from fdbr.ops.philox import random_words
 
@@ -165,4 +166,4 @@ def drop_path(x: Array, rate: float = 0.5, *, mode: str = "row", key: Any) -> An
 def _left_out(function: str, x: Any, rate: float, key: Any, shape: tuple[int, ...] | None) -> Any:
     x = floating(x)
     stay = kept(f"fdbr.ops.{function}", x, rate, key, shape)
-    return x if rate == 0 else x * stay * (1 / (1 - rate))
+    return x if rate == 0 else rounded_like(x * stay * (1 / (1 - rate)), x)

@@ -11,7 +11,7 @@ from fdbr.messages import describe
 from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.creation import floating
 from fdbr.ops.devices import beside
-from fdbr.ops.dtypes import astype
+from fdbr.ops.dtypes import as_weak, astype, is_number, rounded_like
 from fdbr.ops.elementwise.arithmetic import add, multiply
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp
@@ -103,7 +103,8 @@ def alpha_dropout(
         shape = (*x.shape[:2], *(1,) * (x.ndim - 2))
     stay = kept("fdbr.ops.alpha_dropout", x, rate, key, shape)
     scale = 1 / math.sqrt((_SELU_END * _SELU_END * rate + 1) * (1 - rate))
-    return where(stay, x, _SELU_END) * scale - _SELU_END * scale * rate
+    out = where(stay, x, as_weak(_SELU_END, x)) * scale - _SELU_END * scale * rate
+    return rounded_like(out, x)
 
 
 def gaussian_dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
@@ -132,7 +133,7 @@ def gaussian_dropout(x: Array, rate: float = 0.5, *, key: Any) -> Any:
     rate = proper_rate("fdbr.ops.gaussian_dropout", rate)
     x = floating(x)
     noise = _drawn("gaussian_dropout", "normal", x, key)
-    return x + x * noise * math.sqrt(rate / (1 - rate))
+    return rounded_like(x + x * noise * math.sqrt(rate / (1 - rate)), x)
 
 
 def zoneout(h: Array, x: Array, rate: float = 0.5, *, key: Any) -> Any:
@@ -232,8 +233,9 @@ def simplified_dropconnect(
         raise ValueError(f"{name}: mask {describe(mask)} must have shape {weight.shape}, or {own}")
     scaled = where(mask, weight, 0) * (1 / (1 - rate))
     if scaled.ndim == 2:
-        return linear(x, scaled, bias)
+        return rounded_like(linear(x, scaled, bias), x, weight)
     out = squeeze(matmul(scaled, expand_dims(x, axis=-1)), axis=-1)
+    out = rounded_like(out, x, weight)
     return out if bias is None else out + bias
 
 
@@ -271,7 +273,7 @@ def rrelu(x: Array, lower: float = 1 / 8, upper: float = 1 / 3, *, key: Any = No
         return leaky_relu(x, (lower + upper) / 2)
     x = floating(x)
     slopes = multiply(_drawn("rrelu", "uniform", x, key), float(upper - lower))
-    return sloped(x, add(slopes, float(lower)))
+    return rounded_like(sloped(x, add(slopes, float(lower))), x)
 
 
 # --- samples ------------------------------------------------------------------------
@@ -309,7 +311,8 @@ def gaussian(mean: Array, ln_var: Array, /, *, key: Any) -> Any:
             f"fdbr.ops.gaussian: mean {describe(mean)} and ln_var {describe(ln_var)} must have "
             "one shape"
         )
-    return mean + exp(ln_var * 0.5) * _drawn("gaussian", "normal", mean, key)
+    out = mean + exp(ln_var * 0.5) * _drawn("gaussian", "normal", mean, key)
+    return rounded_like(out, mean, ln_var)
 
 
 def gumbel_softmax(
@@ -359,6 +362,8 @@ def gumbel_softmax(
     if isinstance(tau, np.generic):
         tau = float(tau)
     soft = softmax((logits + noise) / tau, axis=place)
+    if is_number(tau):
+        soft = rounded_like(soft, logits)
     if not hard:
         return soft
     return _largest(soft, axis=place) + (soft - stop_gradient(soft))

@@ -12,6 +12,7 @@ from fdbr.floats import dtype_kind
 from fdbr.messages import describe, integer
 from fdbr.ops.arranging import concat
 from fdbr.ops.creation import asarray, floating
+from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import along_axis, pick
 from fdbr.ops.networks.pooling.windowed import max_pool
@@ -65,7 +66,7 @@ def _evenly(x: Any, axis: int, m: int) -> Any:
         return mean(parts, axis=axis + 1)
     shares = [[1 / (b - a) if a <= j < b else 0.0 for a, b in _bins(n, m)] for j in range(n)]
     weights = array_module(x).asarray(shares, dtype=x.dtype)
-    return moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis)
+    return rounded_like(moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis), x)
 
 
 @where_it_lies
