@@ -9,6 +9,7 @@ import numpy as np
 from fdbr import tree
 from fdbr.backend import array_module, lock
 from fdbr.messages import integer
+from fdbr.pytrees import rows_of
 
 __all__ = ["collate_padded", "collate_ragged", "collate_stack"]
 
@@ -39,7 +40,32 @@ def collate_stack(examples: list[Any]) -> Any:
     >>> train.collate_stack([{"x": np.zeros(2), "y": 1}, {"x": np.ones(2), "y": 2}])["y"]
     array([1, 2])
     """
-    return tree.map(_stack, *_some("collate_stack", examples))
+    return _joined("collate_stack", _stack, examples)
+
+
+def _joined(function: str, f: Callable[..., Any], examples: Any) -> Any:
+    """The tree of what a function makes of the corresponding leaves of the examples."""
+    first, *rest = _some(function, examples)
+    try:
+        rows, structure = rows_of("map", first, rest)
+    except ValueError as error:
+        how = str(error).partition(": ")[2].replace("tree", "example", 2)
+        raise _unlike(function, how) from error
+    made: list[Any] = []
+    for row in rows:
+        if any(one is None for one in row):
+            if any(one is not None for one in row):
+                raise _unlike(function, "some have None where others have something")
+            made.append(None)
+        else:
+            made.append(f(*row))
+    return tree.unflatten(structure, made)
+
+
+def _unlike(function: str, how: str) -> ValueError:
+    return ValueError(
+        f"fdbr.train.{function}: the examples of a batch must have one structure, but {how}"
+    )
 
 
 def _some(function: str, examples: Any) -> list[Any]:
@@ -90,7 +116,7 @@ def collate_ragged(examples: list[Any]) -> Any:
     >>> [len(x) for x in batch["x"]], batch["y"]
     ([2, 3], array([1, 2]))
     """
-    return tree.map(_apart, *_some("collate_ragged", examples))
+    return _joined("collate_ragged", _apart, examples)
 
 
 def _apart(*values: Any) -> Any:
@@ -154,9 +180,8 @@ class Padding:
     multiple: int
 
     def __call__(self, examples: list[Any]) -> Any:
-        examples = _some("collate_padded", examples)
         settings = (self.value, self.length, self.multiple)
-        pairs = tree.map(lambda *values: Pair(*_pad(values, *settings)), *examples)
+        pairs = _joined("collate_padded", lambda *row: Pair(*_pad(row, *settings)), examples)
         batch = tree.map(lambda pair: pair.array, pairs)
         return (batch, tree.map(lambda pair: pair.mask, pairs)) if self.masks else batch
 

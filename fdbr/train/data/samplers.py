@@ -138,13 +138,15 @@ class WeightedSampler:
         if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
             raise ValueError(f"{name}: weights must be finite and at least 0, and not all be 0")
         count = len(weights) if count is None else integer(name, "count", count, least=1)
+        weights = weights / weights.max()  # the sum of large ones may be infinite
+        weights = weights / weights.sum()
         able = int(np.count_nonzero(weights))
         if not replace and count > able:
             raise ValueError(
                 f"{name}: {able} examples have a weight above 0, so {count} cannot be drawn "
                 "without replacement; give count, or replace=True"
             )
-        self.__attrs_init__(lock(weights / weights.sum()), count, replace)
+        self.__attrs_init__(lock(weights), count, replace)
 
     def __call__(self, key: Any, epoch: int) -> Any:
         key = _epoch_key("WeightedSampler", key, epoch)

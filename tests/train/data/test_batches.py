@@ -161,8 +161,12 @@ def test_examples_of_different_shapes_are_refused():
 
 
 def test_examples_of_different_structures_are_refused():
-    with pytest.raises(ValueError, match="tree 2 does not fit tree 1"):
-        train.Batches([{"x": 1}, {"y": 1}], 1)
+    for collate in (train.collate_stack, train.collate_ragged, train.collate_padded()):
+        with pytest.raises(ValueError, match=r"train\.collate.*example 2 does not fit example 1"):
+            collate([{"x": 1}, {"y": 1}])
+        for one, other in ((1, None), (None, 1)):
+            with pytest.raises(ValueError, match=r"train\.collate_.* some have None where others"):
+                collate([{"x": one}, {"x": other}])
 
 
 def test_shuffling_without_a_key_is_refused():

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -213,6 +214,41 @@ def test_arrays_mapped_from_files_go_to_processes_by_name(tmp_path):
             assert np.flatnonzero(rows.any(axis=1)).tolist() == [found]
         else:
             assert not next(read)["x"].any()
+
+
+def test_what_was_written_to_a_private_map_goes_to_processes(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(6))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="c")
+    mapped[:] = np.arange(6)
+    for view in (mapped, np.asarray(mapped)[::-2]):
+        batches = train.Batches(view, 6)
+        (read,) = train.prefetch(batches, 1, processes=True)
+        assert read.tolist() == view.tolist()
+
+
+def _read(end):
+    try:
+        end.send(
+            [b.tolist() for b in train.prefetch(train.Batches(np.arange(6), 3), 1, processes=True)]
+        )
+    except RuntimeError as error:
+        end.send(str(error))
+
+
+@pytest.mark.parametrize("daemon", [False, True])
+def test_a_fork_of_a_process_that_has_workers_has_its_own(daemon):
+    here, there = multiprocessing.Pipe()
+    _read(there)
+    whole = here.recv()
+    process = multiprocessing.get_context("fork").Process(
+        target=_read, args=(there,), daemon=daemon
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # threads and forks
+        process.start()
+    found = here.recv()
+    process.join()
+    assert found == whole if not daemon else "this process is a daemon" in found
 
 
 def test_public_functions_go_to_processes():

@@ -76,6 +76,12 @@ def test_weighted_examples_come_as_often_as_their_weights_say(weights, epoch):
     assert (np.abs(found - p) <= 5 * np.sqrt(p * (1 - p) / 4000)).all()
 
 
+def test_weights_may_be_of_any_size():
+    for weights in ([1e308, 1e308, 0.0], [5e-324, 5e-324, 0.0]):
+        order = train.WeightedSampler(weights, count=40)(KEY, 0)
+        assert set(order.tolist()) == {0, 1}
+
+
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=12), st.data())
 def test_without_replacement_none_comes_twice_and_none_of_no_weight(weights, data):
     able = sum(weight > 0 for weight in weights)

@@ -79,7 +79,7 @@ def read_table(
         table = _read(arrow, str(path), str(chosen))
     except (arrow.ArrowInvalid, arrow.ArrowException, OSError, EOFError) as error:
         raise ValueError(f"{where} is no whole file of {chosen}: {error}") from error
-    names = table.column_names if columns is None else list(columns)
+    names = table.column_names if columns is None else _names("read_table", columns)
     for name in (*names, *(fill or {})):
         if name not in table.column_names:
             raise KeyError(f"{where} has no column {name!r}, but {table.column_names}")
@@ -110,33 +110,69 @@ def _read(arrow: Any, path: str, chosen: str) -> Any:
 def _column(arrow: Any, where: str, name: str, column: Any, fill: Mapping[str, Any]) -> Any:
     types = arrow.types
     if name in fill:
-        column = column.fill_null(fill[name])
+        column = _filled(arrow, where, name, column, fill[name])
     if column.null_count and not types.is_floating(column.type):
         raise ValueError(
             f"{where}: column {name!r} ({column.type}) has {column.null_count} missing values; say "
             f"what stands for them, fill={{{name!r}: …}}, or leave it out with columns="
         )
-    if types.is_list(column.type) or types.is_large_list(column.type):
-        lengths = {len(row) for row in column}
+    if _is_any(types, column.type, "list", "large_list"):
+        lengths = {len(row) for row in column} or {0}
         if len(lengths) != 1:
             raise ValueError(
                 f"{where}: column {name!r} has lists of lengths {sorted(lengths)[:5]}, which "
                 "make no array; datasets.Dataset of Hugging Face reads such files row by row, and "
                 "is a dataset for Batches"
             )
-        values = column.combine_chunks().flatten()
-        return _column(arrow, where, name, values, {}).reshape(len(column), lengths.pop())
+        return _rows(arrow, where, name, column, lengths.pop())
     if types.is_fixed_size_list(column.type):
-        values = column.combine_chunks().flatten()
-        return _column(arrow, where, name, values, {}).reshape(len(column), column.type.list_size)
-    if types.is_string(column.type) or types.is_large_string(column.type):
+        return _rows(arrow, where, name, column, column.type.list_size)
+    if _is_any(types, column.type, "string", "large_string", "string_view"):
         return np.array(column.to_pylist(), dtype=str)
     if types.is_dictionary(column.type):
         return _column(arrow, where, name, column.cast(column.type.value_type), {})
-    values = column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(False)
-    if values.dtype.hasobject:
+    if types.is_null(column.type):
+        raise ValueError(f"{where}: column {name!r} has no values")
+    values = None
+    if not _is_any(types, column.type, "nested", "interval"):
+        values = column.to_numpy() if hasattr(column, "chunks") else column.to_numpy(False)
+    if values is None or values.dtype.hasobject:
         raise ValueError(f"{where}: column {name!r} of {column.type} makes no array of numbers")
     return values.copy()
+
+
+def _filled(arrow: Any, where: str, name: str, column: Any, value: Any) -> Any:
+    """The column with a value for what is missing."""
+    try:
+        if arrow.types.is_null(column.type):
+            return arrow.array([value] * len(column))
+        return column.fill_null(value)
+    except (arrow.ArrowInvalid, arrow.ArrowException) as error:
+        raise ValueError(
+            f"{where}: fill[{name!r}] is {value!r}, but the column is of {column.type}"
+        ) from error
+
+
+def _rows(arrow: Any, where: str, name: str, column: Any, length: int) -> Any:
+    """A column of lists of one length, as an array with one axis more."""
+    count = len(column)
+    whole = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    values = _column(arrow, where, name, whole.flatten(), {})
+    return values.reshape(count, length, *values.shape[1:])
+
+
+def _is_any(types: Any, one: Any, *names: str) -> bool:
+    """Whether a type is one of these, of which an older pyarrow does not know all."""
+    return any(getattr(types, f"is_{name}", lambda _: False)(one) for name in names)
+
+
+def _names(function: str, columns: Any) -> list[str]:
+    if isinstance(columns, str):
+        raise TypeError(
+            f"fdbr.train.{function}: columns must be a list of names, got {columns!r}; give "
+            f"columns=[{columns!r}]"
+        )
+    return list(columns)
 
 
 # --- HDF5 ---------------------------------------------------------------------------
@@ -203,10 +239,13 @@ def hdf5(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> 
     """
     h5py = optional("train.hdf5", "h5py", "data")
     with _opened(h5py, str(path)) as file:
-        chosen = [n for n in file if getattr(file[n], "shape", ())] if columns is None else columns
+        if columns is None:
+            chosen = [name for name in file if getattr(file.get(name), "shape", None)]
+        else:
+            chosen = _names("hdf5", columns)
         found = {}
         for name in chosen:
-            if name not in file or not getattr(file[name], "shape", ()):
+            if not getattr(file.get(name), "shape", None):
                 raise KeyError(
                     f"fdbr.train.hdf5: {path} has no dataset {name!r} with an axis, but "
                     f"{sorted(file)}"

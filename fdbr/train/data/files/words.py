@@ -36,7 +36,13 @@ class Lines(View):
             raise ValueError(
                 f"fdbr.train.text_lines: {self.path} is shorter than it was: line {index} is gone"
             )
-        return content.decode(self.encoding).rstrip("\r\n")
+        try:
+            return content.decode(self.encoding).rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"fdbr.train.text_lines: line {index} of {self.path} is no text in "
+                f"{self.encoding}: {error}"
+            ) from error
 
 
 def text_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Any:
@@ -62,7 +68,7 @@ def text_lines(path: str | os.PathLike[str], encoding: str = "utf-8") -> Any:
     OSError
         If the file cannot be read.
     ValueError
-        If it is empty.
+        If it is empty; when a line is read, if it is no text in that encoding.
 
     >>> import pathlib, tempfile
     >>> from fdbr import train
@@ -96,8 +102,8 @@ def read_words(
     path
         A file of words with white space between them.
     vocabulary
-        The numbers of words that are known already; new ones are numbered on, by their first
-        appearance.
+        The numbers of words that are known already; new ones are numbered on from the largest, by
+        their first appearance.
     end
         A word for the end of each line; `None` for none.
     unknown
@@ -128,14 +134,20 @@ def read_words(
     if unknown is not None and unknown not in numbers:
         raise ValueError(f"fdbr.train.read_words: unknown={unknown!r} is not in the vocabulary")
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        # Not splitlines(), for which separators of other kinds end lines, too.
+        lines = Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"fdbr.train.read_words: {path} is no text in UTF-8: {error}") from error
     words: Iterable[str] = (
         word for line in lines for word in (*line.split(), *([end] if end else []))
     )
     if unknown is None:
-        found = [numbers.setdefault(word, len(numbers)) for word in words]
+        fresh = max([-1, *numbers.values()]) + 1
+        found = []
+        for word in words:
+            number = numbers.setdefault(word, fresh)
+            fresh += number == fresh
+            found.append(number)
     else:
         found = [numbers.get(word, numbers[unknown]) for word in words]
     if not any(line.split() for line in lines):

@@ -140,6 +140,8 @@ class _Pickler(pickle.Pickler):
             base = base.base
         if mapped is None or not isinstance(base, mmap.mmap):
             return NotImplemented
+        if mapped.mode == "c":  # what was written to it is not in the file
+            return NotImplemented
         begin = np.frombuffer(base, np.uint8).__array_interface__["data"][0]
         # The first byte that is mapped, in the file.
         origin = mapped.offset - mapped.offset % mmap.ALLOCATIONGRANULARITY

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
@@ -60,12 +61,31 @@ def _packed(value: Any) -> Packed:
         ) from error
 
 
+_server_of: list[int] = []
+"""The process that has a server from which workers are forked."""
+
+
+def _context() -> Any:
+    """The way in which processes are started."""
+    if multiprocessing.current_process().daemon:
+        raise RuntimeError(
+            f"{_NAME}: this process is a daemon, as those of multiprocessing.Pool are, and may "
+            "start no processes; give processes=False, or run it in a "
+            "concurrent.futures.ProcessPoolExecutor"
+        )
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    if _server_of and _server_of[0] != os.getpid():  # a fork cannot use the server of its parent
+        return multiprocessing.get_context("spawn")
+    _server_of[:] = [os.getpid()]
+    context = multiprocessing.get_context("forkserver")
+    # Processes are forked from one that has imported what they need: that takes milliseconds.
+    context.set_forkserver_preload(["__main__", work.__module__])
+    return context
+
+
 def _started(workers: int, packed: Packed) -> Iterator[_Worker]:
-    methods = multiprocessing.get_all_start_methods()
-    context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if "forkserver" in methods:
-        # Processes are forked from one that has imported what they need: that takes milliseconds.
-        context.set_forkserver_preload(["__main__", work.__module__])
+    context = _context()
     for _ in range(workers):
         ours, theirs = context.Pipe()
         process = context.Process(target=work, args=(theirs,), name="fdbr-prefetch", daemon=True)

@@ -196,6 +196,23 @@ def test_a_file_without_words_is_refused(content, tmp_path):
         train.read_words(tmp_path / "text")
 
 
+def test_new_words_get_numbers_that_no_known_word_has(tmp_path):
+    (tmp_path / "text").write_text("b a c\n")
+    found, vocabulary = train.read_words(tmp_path / "text", {"a": 1, "z": 4}, None)
+    assert found.tolist() == [5, 1, 6]
+    assert dict(vocabulary) == {"a": 1, "z": 4, "b": 5, "c": 6}
+
+
+def test_lines_end_with_the_ends_of_lines_alone(tmp_path):
+    (tmp_path / "text").write_bytes("a\x0cb\u2028c\x85d\r\n\ne".encode())
+    words, vocabulary = train.read_words(tmp_path / "text")
+    ends = np.flatnonzero(words == vocabulary["<eos>"])
+    assert ends.tolist() == [4, 5, 7]
+    (tmp_path / "text").write_bytes(b"a\n\xff\n")
+    with pytest.raises(ValueError, match=r"line 1 of .*text is no text in utf-8"):
+        train.text_lines(tmp_path / "text")[1]
+
+
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_lines_are_read_one_by_one(end, tmp_path):
     (tmp_path / "text").write_text(f"ä\r\n\nsecond{end}", encoding="utf-8", newline="")

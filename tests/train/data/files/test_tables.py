@@ -65,6 +65,24 @@ def test_lists_of_one_length_are_rows(tmp_path):
     assert found["v"].tolist() == [[1, 2], [3, 4]]
 
 
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_lists_of_lists_and_tables_without_rows_are_arrays(count, tmp_path):
+    kinds = {
+        "x": (arrow.list_(arrow.list_(arrow.int8())), [[1, 2, 3], [4, 5, 6]]),
+        "y": (arrow.list_(arrow.list_(arrow.float32(), 2)), [[0.5, 1.0]]),
+        "z": (arrow.list_(arrow.string()), ["ä", "bc"]),
+    }
+    columns = {name: arrow.array([row] * count, kind) for name, (kind, row) in kinds.items()}
+    feather.write_feather(arrow.table(columns), tmp_path / "t.feather")
+    found = train.read_table(tmp_path / "t.feather")
+    for name, (_, row) in kinds.items():
+        assert found[name].tolist() == [row] * count
+    assert found["x"].dtype == np.int8
+    (tmp_path / "t.csv").write_text("a,b\n")
+    with pytest.raises(ValueError, match=r"t\.csv: column 'a' has no values"):
+        train.read_table(tmp_path / "t.csv")
+
+
 def test_missing_values_are_filled_or_refused(tmp_path):
     path = tmp_path / "t.parquet"
     parquet.write_table(arrow.table({"n": [1, None, 3], "x": [0.5, None, 1.0]}), path)
@@ -73,6 +91,10 @@ def test_missing_values_are_filled_or_refused(tmp_path):
     found = train.read_table(path, fill={"n": -1})
     assert found["n"].tolist() == [1, -1, 3]
     assert np.isnan(found["x"][1])
+    with pytest.raises(ValueError, match=r"fill\['n'\] is 'no', but the column is of int64"):
+        train.read_table(path, fill={"n": "no"})
+    (tmp_path / "t.csv").write_text("a,b\n,1\n,2\n")
+    assert train.read_table(tmp_path / "t.csv", fill={"a": 7})["a"].tolist() == [7, 7]
 
 
 def test_lists_of_different_lengths_are_refused(tmp_path):
@@ -99,6 +121,8 @@ def test_other_errors_of_tables(tmp_path):
     (tmp_path / "t.csv").write_text("a\n1\n")
     with pytest.raises(KeyError, match="no column 'z'"):
         train.read_table(tmp_path / "t.csv", columns=["z"])
+    with pytest.raises(TypeError, match=r"give columns=\['a'\]"):
+        train.read_table(tmp_path / "t.csv", columns="a")
 
 
 def test_hdf5_is_read_when_asked_for_and_goes_to_processes(tmp_path):
