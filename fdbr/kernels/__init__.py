@@ -18,6 +18,6 @@ operation does to an element, or to a row, at once: with vectors, and on all thr
 
 from fdbr.kernels import functions, incomplete
 from fdbr.kernels.calling import LEAST, converted, elementwise
-from fdbr.kernels.reducing import reduced
+from fdbr.kernels.reducing import reduced, stages
 
-__all__ = ["LEAST", "converted", "elementwise", "functions", "incomplete", "reduced"]
+__all__ = ["LEAST", "converted", "elementwise", "functions", "incomplete", "reduced", "stages"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fdbr.kernels.expressions import Node
-from fdbr.kernels.folds import PANEL, Folding, Pairs, Work
+from fdbr.kernels.folds import Folding, Pairs, Work
 
 __all__ = ["Across"]
 
@@ -22,19 +22,19 @@ class Across(Folding):
         self.do("%o = udiv i64 %r, %total")
         self.do("%before = mul i64 %o, %total")
         self.do("%p = sub i64 %r, %before")
-        self.do(f"%column = mul i64 %p, {PANEL * self.lanes}")
+        self.do(f"%column = mul i64 %p, {self.panel * self.lanes}")
         self.do("%line = mul i64 %o, %inner")
-        self.columns = [self.add(f"add i64 %column, {v * self.lanes}") for v in range(PANEL)]
+        self.columns = [self.add(f"add i64 %column, {v * self.lanes}") for v in range(self.panel)]
 
     def _passes(self) -> None:
-        self.do(f"%whole = sub i64 %inner, {PANEL * self.lanes}")
+        self.do(f"%whole = sub i64 %inner, {self.panel * self.lanes}")
         self.do("%is.whole = icmp sle i64 %column, %whole")
         self.do("br i1 %is.whole, label %w.begin, label %m.begin")
         for self.which in "wm":
             self.lines.append(f"{self.which}.begin:")
             masked = self.which == "m"
             self.masks = [self._mask(c, "%inner") if masked else "" for c in self.columns]
-            self.places: list[dict[Node, str]] = [{} for _ in range(PANEL)]
+            self.places: list[dict[Node, str]] = [{} for _ in range(self.panel)]
             super()._passes()
             self.do("br label %finished")
         self.lines.append("finished:")
@@ -43,8 +43,8 @@ class Across(Folding):
         return self.now
 
     def _settled(self, level: int) -> None:
-        for self.now in range(PANEL):
-            self.found = self.places[self.now]
+        for v in range(self.panel):
+            self.now, self.found = v, self.places[v]
             self._settle(level)
 
     def _level(self, name: str, level: int) -> None:
@@ -59,8 +59,10 @@ class Across(Folding):
         if any(self._loses(node) for node in work.reductions):
             totals = self._blocks(name, work, start)
         else:
-            totals = self._rows(name, work, [start] * PANEL, f"{name}.before", ("0", "%middle"))
-        for v in range(PANEL):
+            totals = self._rows(
+                name, work, [start] * self.panel, f"{name}.before", ("0", "%middle")
+            )
+        for v in range(self.panel):
             self.places[v] |= {n: totals[v][k][0] for k, n in enumerate(work.reductions)}
 
     def _blocks(self, name: str, work: Work, start: Pairs) -> list[Pairs]:
@@ -76,7 +78,7 @@ class Across(Folding):
                 (start, before),
                 (self._pairs(work.reductions, f"{block}.n{v}"), f"{name}.after"),
             )
-            for v in range(PANEL)
+            for v in range(self.panel)
         ]
         self.do(f"%{block}.end = add i64 %{block}.i, {_BLOCK}")
         self.do(f"%{block}.short = icmp slt i64 %{block}.end, %middle")
@@ -86,12 +88,12 @@ class Across(Folding):
                 start[k] if self._loses(node) else totals[v][k]
                 for k, node in enumerate(work.reductions)
             ]
-            for v in range(PANEL)
+            for v in range(self.panel)
         ]
         self.exact, exact = False, self.exact
         found = self._rows(name, work, begins, block, (f"%{block}.i", f"%{block}.stop"))
         self.exact = exact
-        for v in range(PANEL):
+        for v in range(self.panel):
             gathered = [
                 self._gathered(node, totals[v][k], found[v][k][0])
                 if self._loses(node)
@@ -120,11 +122,11 @@ class Across(Folding):
                 (begins[v], before),
                 (self._pairs(reductions, f"{name}.n{v}"), name),
             )
-            for v in range(PANEL)
+            for v in range(self.panel)
         ]
         skipped = self.add(f"mul i64 {self.row}, %inner")
         self.first = self.add(f"add i64 %{name}.first, {skipped}")
-        for v in range(PANEL):
+        for v in range(self.panel):
             self.now, self.found = v, dict(self.places[v])
             self._computed(work, v, self.masks[v])
             gathered = [
@@ -141,7 +143,7 @@ class Across(Folding):
         return totals
 
     def _finish(self) -> None:
-        for v in range(PANEL):
+        for v in range(self.panel):
             for i, out in enumerate(self.outs):
                 if not out.varies:
                     self._store(i, self.places[v][out], v, self.masks[v], varies=False)

@@ -3,8 +3,9 @@
 Operands are arrays of three axes, of which the first may be of length 1.  *Along* is a reduction of
 the first and the last axis, whose results are those of the middle one, each by a loop over vectors
 of what is reduced.  *Across* is one of the middle axis: a vector has elements of different results,
-side by side, and the loop goes from row to row.  Each level of reductions, one by the result of the
-other, has a loop of its own.
+side by side, and the loop goes from row to row.  *Narrow* is the same where the few elements of a
+result lie side by side, and those of different results apart: there the last two axes have changed
+places.  Each level of reductions, one by the result of the other, has a loop of its own.
 
 The table of a kernel has the addresses of the operands and of the outputs, and then: how long the
 three axes are; and how many elements there are, or, across, how many panels a row is divided into.
@@ -24,7 +25,7 @@ __all__ = ["PANEL", "Fold", "Folding", "Pairs", "Work"]
 Pairs = list[tuple[str, str]]
 """For each reduction its total so far, and what rounding has lost, if that is carried along."""
 
-PANEL = 4  # vectors of a panel
+PANEL = 4  # vectors of a panel, at most
 _IDENTITY = {"sum": 0.0, "prod": 1.0, "max": -np.inf, "min": np.inf}
 _COMBINED = {"sum": "fadd", "prod": "fmul"}
 _ORDER = {"max": "ogt", "min": "olt"}
@@ -41,11 +42,17 @@ class Fold(NamedTuple):
         Whether sums carry along what rounding loses, as those of many elements must (Kahan).
     offsets
         For each operand that has no element for each result, ``"0"``; for others ``"r"``.
+    narrow
+        Whether a vector has elements of different results though it does not.
+    panel
+        How many vectors of results are side by side.
     """
 
     across: bool
     exact: bool
     offsets: tuple[str, ...]
+    narrow: bool = False
+    panel: int = PANEL
 
 
 class Work(NamedTuple):
@@ -62,7 +69,7 @@ class Folding(Writer):
 
     def __init__(self, outs: Sequence[Node], operands: int, fold: Fold) -> None:
         super().__init__(outs, operands, fold.offsets)
-        self.exact = fold.exact
+        self.exact, self.panel = fold.exact, fold.panel
         self.levels = range(max(node.level for node in self.nodes) + 1)
         self.kept = self._kept()
 

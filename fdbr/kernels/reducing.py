@@ -1,6 +1,7 @@
 """Functions that reduce large arrays along some of their axes, run as kernels."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,14 @@ from fdbr.kernels.calling import Plan, expected, key_of, planned, traced
 from fdbr.kernels.expressions import FLOATS, InexpressibleError, Node, cost
 from fdbr.kernels.folds import PANEL, Fold
 from fdbr.kernels.machine import address_of
+from fdbr.kernels.narrow import Narrow
 from fdbr.kernels.pool import thread_count
 from fdbr.kernels.writer import width
 
-__all__ = ["reduced"]
+__all__ = ["reduced", "stages"]
 
 _SHORTEST = 16  # elements of a row that is reduced, below which there is nothing to gain
+_NARROWEST = 1 << 7  # bytes of a row that is reduced, below which vectors go from row to row
 _NARROW = 16  # results side by side, below which vectors are nearly empty
 _LONG = 1 << 12  # elements from which on their sum is carried along with its error
 _HIGH = 1 << 10  # the same, of one vector after the other
@@ -57,6 +60,23 @@ def reduced(
     return found if plan.several or type(found) is not tuple else found[0]
 
 
+def stages(x: Any, axes: Iterable[int]) -> list[tuple[int, ...]]:
+    """Axes in groups, along one of which after the other an array is reduced fastest."""
+    groups: list[tuple[int, ...]] = []
+    last = -1
+    for axis in sorted(axes):
+        if groups and math.prod(x.shape[last + 1 : axis]) == 1:
+            groups[-1] += (axis,)
+        else:
+            groups.append((axis,))
+        last = axis
+    if len(groups) == 2 and math.prod(x.shape[: groups[0][0]]) == 1:  # kernels know these, too
+        inner = math.prod(x.shape[groups[1][0] :])
+        if math.prod(x.shape[last + 1 :]) == 1 and inner * x.itemsize >= _NARROWEST:
+            return [groups[0] + groups[1]]
+    return groups[::-1]
+
+
 class _Parts(Plan):
     """The plan of a reduction of everything, which gives results of parts first."""
 
@@ -90,13 +110,22 @@ def _plan(
     ways = [_way(v, x.shape, kept, gone) for v in operands]
     across, (outer, middle, inner) = _axes(x.shape, axes)
     whole = not across and outer == middle == 1
+    short = not across and outer == 1 and inner * x.itemsize < _NARROWEST
+    narrow = short and not whole and middle >= _NARROW
+    if narrow:
+        across, (middle, inner) = True, (inner, middle)
     if whole:  # there is one result, however many parts
         ways = [(varies, offset if varies else "0") for varies, offset in ways]
     count = middle if across else outer * inner
-    if count < _SHORTEST or (across and inner < _NARROW) or (not across and inner < _SHORTEST):
+    if (
+        (count < _SHORTEST and not narrow)
+        or (across and inner < _NARROW)
+        or (not across and inner < _SHORTEST)
+    ):
         raise InexpressibleError("few elements")
     exact = count >= (_HIGH if across else _LONG) or (not across and outer > _SHORTEST)
-    fold = Fold(across, exact, tuple([offset for _, offset in ways]))
+    panel = min(PANEL, -(-inner * x.itemsize // 64)) if across else PANEL
+    fold = Fold(across, exact, tuple([offset for _, offset in ways]), narrow, panel)
     kinds = [(v.dtype, *way) for v, way in zip(operands, ways, strict=True)]
     source, outs, several, _ = traced(name, function, kinds, fold, _source)
     parted = whole and _are_totals(outs)
@@ -115,7 +144,7 @@ def _plan(
     plan.address = address_of(source)
     rows = middle
     if across:
-        total = -(-inner // (PANEL * width(outs)))
+        total = -(-inner // (panel * width(outs)))
         rows = outer * total
     plan.divide(False, rows, x.size // rows, 1, cost(outs))
     plain = all(out.op == "reduced" and out.args[0].op == "operand" for out in outs)
@@ -133,7 +162,8 @@ def _are_totals(outs: Sequence[Node]) -> bool:
 def _source(outs: Sequence[Node], operands: int, fold: Fold, conditions: Sequence[Node]) -> str:
     if conditions:
         raise InexpressibleError("formulas that do not hold for all numbers")
-    return (Across if fold.across else Along)(outs, operands, fold).text()
+    kind = Narrow if fold.narrow else Across if fold.across else Along
+    return kind(outs, operands, fold).text()
 
 
 def _way(

@@ -20,7 +20,7 @@ from fdbr.ops.dtypes import (
 )
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.kinds import constant, linear, opaque, shape_of, shifted
-from fdbr.ops.kinds.large import by_rows
+from fdbr.ops.kinds.large import by_rows, by_runs
 from fdbr.ops.kinds.unbroadcast import accumulated, sum_of_rows
 from fdbr.ops.shape import _broadcast_to, _reshape, reshape
 from fdbr.ops.squares import is_long, squares_about_mean
@@ -214,14 +214,14 @@ def _smallest(axes: tuple[int, ...], x: Any) -> Any:
 @opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"), fold="max", fresh=True)
 def _max(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
-        return by_rows(_largest, axes, x).reshape(_rest(x.shape, axes))[()]
+        return by_runs(_largest, axes, x).reshape(_rest(x.shape, axes))[()]
     return _largest_of(x, axes) if type(x) is np.ndarray else x.max(axis=axes)
 
 
 @opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"), fold="min", fresh=True)
 def _min(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
-        return by_rows(_smallest, axes, x).reshape(_rest(x.shape, axes))[()]
+        return by_runs(_smallest, axes, x).reshape(_rest(x.shape, axes))[()]
     return _smallest_of(x, axes) if type(x) is np.ndarray else x.min(axis=axes)
 
 

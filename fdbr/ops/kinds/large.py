@@ -31,6 +31,7 @@ __all__ = [
     "along_rows",
     "brought",
     "by_rows",
+    "by_runs",
     "divided",
     "evaluated",
     "letting_go",
@@ -210,6 +211,13 @@ def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = No
 
     divide(work, parts(length, x.nbytes // _SHARE))
     return tuple(outs) if several else outs[0]
+
+
+def by_runs(function: Any, axes: tuple[int, ...], x: Any) -> Any:
+    """`by_rows`, of a reduction that may as well go along some of the axes first."""
+    for run in kernels.stages(x, axes):
+        x = by_rows(function, run, x)
+    return x
 
 
 def _none(value: Any) -> Any:
