@@ -227,7 +227,7 @@ def minimize(
             )
         return value
 
-    problem.minimum = True
+    problem.objective = objective
     problem.residual = grad(objective)
     x, *report = find(problem, lambda r, start: _descend(problem, objective, r, start, method))
     where = problem.unknowns.tree(x, x0, exact=False)

@@ -19,14 +19,23 @@ from fdbr.libraries import scipy_of
 from fdbr.solvers.host import on_host, plain
 from fdbr.transforms import stop_gradient, vjp
 
-__all__ = ["DENSE", "depending"]
+__all__ = ["DENSE", "depending", "symmetric_solution"]
 
 DENSE = 500  # unknowns up to which the matrix of an equation is formed
+_EXACT = 1e-8  # the relative error up to which linear equations are solved
 
 Residual = Callable[[Any, Any], Any]
 
 
-def depending(function: str, residual: Residual, x: Any, converged: Any, args: Any) -> Any:
+def depending(
+    function: str,
+    residual: Residual,
+    x: Any,
+    converged: Any,
+    args: Any,
+    *,
+    symmetric: bool = False,
+) -> Any:
     """A solution as a function of the arguments on which it depends.
 
     Parameters
@@ -41,6 +50,8 @@ def depending(function: str, residual: Residual, x: Any, converged: Any, args: A
         Whether it is one; its derivative is NaN otherwise.
     args
         A tree.
+    symmetric
+        Whether the derivative of the residual by ``x`` is, as that of a gradient.
     """
     if not tree.leaves(tree.trainable(args)):
         return x
@@ -55,7 +66,8 @@ def depending(function: str, residual: Residual, x: Any, converged: Any, args: A
 
     def backward(kept: Any, ct: Any) -> Any:
         x, converged, args = kept
-        weight = _transposed_solve(function, residual, x, args, ops.where(converged, -ct, np.nan))
+        side = ops.where(converged, -ct, np.nan)
+        weight = _transposed_solve(function, residual, x, args, side, symmetric)
         _, pull = vjp(lambda args: residual(x, args), args)
         return None, None, pull(weight)[0]
 
@@ -64,7 +76,9 @@ def depending(function: str, residual: Residual, x: Any, converged: Any, args: A
     return solution(x, converged, args)
 
 
-def _transposed_solve(function: str, residual: Residual, x: Any, args: Any, ct: Any) -> Any:
+def _transposed_solve(
+    function: str, residual: Residual, x: Any, args: Any, ct: Any, symmetric: bool
+) -> Any:
     """The solution of the transposed equations that are linear in the change of ``x``."""
     if x.shape[0] > DENSE:
 
@@ -72,13 +86,13 @@ def _transposed_solve(function: str, residual: Residual, x: Any, args: Any, ct: 
             x, args = at
             return vjp(lambda x: residual(x, args), x)[1](v)[0]
 
-        return _iterative_solve(function, transposed, (x, args), ct)
+        return _iterative_solve(function, transposed, (x, args), ct, symmetric)
     matrix = jacfwd(lambda x: residual(x, args))(x)
     singular = ops.linalg.slogdet(stop_gradient(matrix))[0] == 0
     return ops.linalg.solve(ops.where(singular, np.nan, matrix).mT, ct)
 
 
-def _iterative_solve(function: str, product: Residual, at: Any, b: Any) -> Any:
+def _iterative_solve(function: str, product: Residual, at: Any, b: Any, symmetric: bool) -> Any:
     """The solution ``v`` of ``product(at, v) = b``, where the product is linear in ``v``."""
 
     @custom_vjp
@@ -87,7 +101,7 @@ def _iterative_solve(function: str, product: Residual, at: Any, b: Any) -> Any:
 
         def run(*leaves: Any) -> tuple[Any]:
             at, b = tree.unflatten(shape, leaves)
-            return (_gmres(function, lambda v: product(at, v), b),)
+            return (_solved(function, lambda v: product(at, v), b, symmetric),)
 
         return on_host(run, leaves, [(b.shape, "float64")])[0]
 
@@ -101,7 +115,7 @@ def _iterative_solve(function: str, product: Residual, at: Any, b: Any) -> Any:
         def transposed(at: Any, w: Any) -> Any:
             return vjp(lambda v: product(at, v), v)[1](w)[0]
 
-        w = _iterative_solve(function, transposed, at, ct)
+        w = _iterative_solve(function, transposed, at, ct, symmetric)
         _, pull = vjp(lambda at: product(at, v), at)
         return tree.scale(-1.0, pull(w)[0]), w
 
@@ -109,23 +123,49 @@ def _iterative_solve(function: str, product: Residual, at: Any, b: Any) -> Any:
     return solution(at, b)
 
 
-def _gmres(function: str, product: Callable[[Any], Any], b: Any) -> Any:
-    """The generalized minimal residual method (Saad & Schultz, 1986), of SciPy."""
+def _solved(function: str, product: Callable[[Any], Any], b: Any, symmetric: bool) -> Any:
+    """The solution of linear equations that are known by products, or the error for none."""
     xp, side = array_module(b), plain(function, b)
     if not np.isfinite(side).all():
         return xp.full(b.shape, np.nan)
+    found = symmetric_solution(function, product, xp, side) if symmetric else None
+    error = None if found is None else _error(function, product, xp, found, side)
+    if error is None or not error <= _EXACT:
+        found = _general_solution(function, product, xp, side)
+        error = _error(function, product, xp, found, side)
+    if not error <= _EXACT:
+        raise RuntimeError(
+            f"fdbr.{function}: the linear {side.size} equations of the derivative are not solved "
+            f"by GMRES (relative error {error:.1e}); the solution "
+            "may be singular, or the unknowns of very different scale"
+        )
+    return xp.asarray(found)
+
+
+def _error(function: str, product: Callable[[Any], Any], xp: Any, found: Any, side: Any) -> float:
+    away = np.linalg.norm(plain(function, product(xp.asarray(found))) - side)
+    return float(away / (np.linalg.norm(side) or 1.0))
+
+
+def symmetric_solution(function: str, product: Callable[[Any], Any], xp: Any, side: Any) -> Any:
+    """The method of minimal residuals (Paige & Saunders, 1975), of SciPy; of what is singular, too.
+
+    It is the least solution where there are several, and the nearest where there is none.
+    """
     solvers = scipy_of(np, "sparse.linalg")
-    matrix = solvers.LinearOperator(
+    return solvers.minres(_operator(function, product, xp, side), side, rtol=1e-13)[0]
+
+
+def _general_solution(function: str, product: Callable[[Any], Any], xp: Any, side: Any) -> Any:
+    """The generalized minimal residual method (Saad & Schultz, 1986), of SciPy."""
+    solvers = scipy_of(np, "sparse.linalg")
+    matrix = _operator(function, product, xp, side)
+    return solvers.gmres(matrix, side, rtol=1e-12, atol=0.0, restart=100, maxiter=50)[0]
+
+
+def _operator(function: str, product: Callable[[Any], Any], xp: Any, side: Any) -> Any:
+    return scipy_of(np, "sparse.linalg").LinearOperator(
         (side.size, side.size),
         matvec=lambda v: np.array(plain(function, product(xp.asarray(v.reshape(-1))))),
         dtype=float,
     )
-    found, failed = solvers.gmres(matrix, side, rtol=1e-12, atol=0.0, restart=100, maxiter=50)
-    error = np.linalg.norm(plain(function, product(xp.asarray(found))) - side)
-    if failed and not error <= 1e-8 * np.linalg.norm(side):
-        raise RuntimeError(
-            f"fdbr.{function}: the linear {side.size} equations of the derivative are not solved "
-            f"by GMRES (relative error {error / np.linalg.norm(side):.1e}); the solution "
-            "may be singular, or the unknowns of very different scale"
-        )
-    return xp.asarray(found)

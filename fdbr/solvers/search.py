@@ -8,11 +8,12 @@ import numpy as np
 
 from fdbr import tree
 from fdbr.backend import array_module
+from fdbr.forward import jvp
 from fdbr.jacobians import jacfwd
 from fdbr.libraries import scipy_of
 from fdbr.messages import describe, integer, name_of
 from fdbr.solvers.host import on_host, plain
-from fdbr.solvers.implicit import DENSE, depending
+from fdbr.solvers.implicit import DENSE, depending, symmetric_solution
 from fdbr.solvers.unknowns import Unknowns
 from fdbr.transforms import stop_gradient
 
@@ -31,6 +32,8 @@ class Problem:
         Of the function that solves it, for messages.
     residual
         ``residual(vector, args)``, which is 0 at the solution.
+    objective
+        ``objective(vector, args)``, of which that is the gradient, if a minimum is wanted.
     """
 
     def __init__(
@@ -47,7 +50,7 @@ class Problem:
             self.tol = float(tol)
         self.maxiter = None if maxiter is None else integer(f"fdbr.{name}", "maxiter", maxiter, 1)
         self.residual: Callable[[Vector, Any], Vector]
-        self.minimum = False
+        self.objective: Callable[[Vector, Any], Any] | None = None
 
     def at(self, vector: Vector, args: Any) -> Any:
         """The result of the user's function."""
@@ -92,7 +95,8 @@ def find(problem: Problem, search: Any) -> tuple[Any, Any, Any, Any]:
         xp = array_module(*given)
         residual = _Residual(problem, args, xp)
         x, iterations = search(residual, start)
-        x, converged = _judged(problem, residual, start, *_polished(residual, x))
+        first = _norm(residual(start))
+        x, converged = _judged(problem, residual, first, *_polished(residual, x, first))
         error = _norm(residual(x))
         if problem.throw and not converged:
             raise problem.unsolved(iterations, error)
@@ -104,7 +108,10 @@ def find(problem: Problem, search: Any) -> tuple[Any, Any, Any, Any]:
     given = [stop_gradient(operands[i]) for i in arrays]
     x, converged, iterations, error = on_host(run, given, outs)
     return (
-        depending(problem.name, problem.residual, x, converged, problem.args),
+        depending(
+            *(problem.name, problem.residual, x, converged, problem.args),
+            symmetric=problem.objective is not None,
+        ),
         converged,
         iterations,
         error,
@@ -131,6 +138,21 @@ class _Residual:
         found = jacfwd(lambda x: problem.residual(x, self.args))(self.xp.asarray(x))
         return plain(problem.name, found)
 
+    def value(self, x: Vector) -> float:
+        """The function of which a minimum is sought."""
+        problem = self.problem
+        assert problem.objective is not None
+        return float(plain(problem.name, problem.objective(self.xp.asarray(x), self.args)))
+
+    def step_by_products(self, x: Vector, r: Vector) -> Vector:
+        """Newton's step to a minimum, without the matrix."""
+        problem, at = self.problem, self.xp.asarray(x)
+
+        def product(v: Any) -> Any:
+            return jvp(lambda x: problem.residual(x, self.args), (at,), (v,))[1]
+
+        return symmetric_solution(problem.name, product, self.xp, -r)
+
     def step(self, x: Vector, r: Vector) -> tuple[Vector, float]:
         """Newton's step, and what of the residual no step explains."""
         matrix = self.matrix(x)
@@ -140,11 +162,11 @@ class _Residual:
         return step, _norm(matrix @ step + r)
 
 
-def _polished(residual: _Residual, x: Vector) -> tuple[Vector, Vector, Any]:
+def _polished(residual: _Residual, x: Vector, first: float) -> tuple[Vector, Vector, Any]:
     """A solution after some steps of Newton's method, its residual, and the next step."""
     r = residual(x)
     if x.size > DENSE:
-        return x, r, None
+        return *_approached(residual, x, r, first), None
     step = residual.step(x, r)
     for _ in range(_STEPS):
         after = residual(x + step[0])
@@ -155,20 +177,40 @@ def _polished(residual: _Residual, x: Vector) -> tuple[Vector, Vector, Any]:
     return x, r, step
 
 
+def _approached(residual: _Residual, x: Vector, r: Vector, first: float) -> tuple[Vector, Vector]:
+    """A minimum of many unknowns, and its gradient, where the search ended a little before it.
+
+    Nearer than the root of its precision no search comes by values of a function alone.
+    """
+    problem = residual.problem
+    if problem.objective is None or not np.isfinite(r).all():
+        return x, r
+    value = residual.value(x)
+    for _ in range(_STEPS):
+        if _norm(r) <= problem.tol * max(1.0, first):
+            break
+        new = x + residual.step_by_products(x, r)
+        after, lower = residual(new), residual.value(new)
+        if not _norm(after) < _norm(r) or not lower <= value + 1e-12 * (1.0 + abs(value)):
+            break
+        x, r, value = new, after, lower
+    return x, r
+
+
 def _judged(
-    problem: Problem, residual: _Residual, start: Vector, x: Vector, r: Vector, step: Any
+    problem: Problem, residual: _Residual, first: float, x: Vector, r: Vector, step: Any
 ) -> tuple[Vector, bool]:
     """A solution, and whether it is one within the tolerance.
 
     What is left to go is the length of Newton's step, whatever the units of the residual.
     """
-    size, first = _norm(r), _norm(residual(start))
+    size = _norm(r)
     if step is None:
         return x, bool(size <= problem.tol * max(1.0, first))
     left, unexplained = _norm(step[0]), step[1]
     near = left <= problem.tol * (1.0 + _norm(x))
     solved = size == 0.0 or (near and unexplained <= problem.tol * first)
-    if solved and problem.minimum:
+    if solved and problem.objective is not None:
         curvatures = np.linalg.eigvalsh(residual.matrix(x))
         solved = curvatures[0] >= -1e-8 * max(abs(curvatures[0]), abs(curvatures[-1]))
     return x, bool(solved)

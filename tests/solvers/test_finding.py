@@ -253,3 +253,26 @@ def test_errors_of_the_function_stay_what_they_are():
 def test_arguments_are_checked(call, message):
     with pytest.raises((TypeError, ValueError), match=f"^fdbr.{message}"):
         call()
+
+
+def test_minima_of_many_unknowns_with_flat_directions_are_found_to_the_last_digits():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 51))
+    labels = np.eye(10)[rng.integers(10, size=60)]
+
+    def loss(w, decay):  # softmax does not see what all columns have in common
+        own = w - ops.mean(w, axis=1, keepdims=True)
+        return -ops.mean(ops.sum(labels * ops.log_softmax(x @ w), axis=1)) + decay * ops.sum(own**2)
+
+    found = fdbr.minimize(loss, np.zeros((51, 10)), 1e-2)
+    assert found.converged
+    assert found.residual < 1e-12
+
+
+def test_derivatives_of_minima_of_many_unknowns_of_different_scale_are_right():
+    scales = np.logspace(0, 4, 600)
+
+    def total(t):
+        return ops.sum(fdbr.minimize(lambda x, t: ops.sum(scales * (x - t) ** 2), t * 0, t).x)
+
+    testing.assert_allclose(fdbr.grad(total)(np.linspace(-1, 1, 600)), np.ones(600), rtol=1e-7)
