@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr import train
+from fdbr import ops, train
 from fdbr.testing import assert_allclose
 from fdbr.train import optim
 
@@ -200,3 +200,42 @@ def test_the_value_and_the_gradient_of_a_line_search_are_used_again():
     value, grad = slope(x, state=state)
     assert len(calls) == before
     assert_allclose(value, (x - 1.0) ** 2, atol=1e-15)
+
+
+SEARCHES = {
+    "lbfgs": optim.lbfgs,
+    "nonlinear_cg": optim.nonlinear_cg,
+    "backtracking": lambda: optim.chain(
+        optim.sgd(1.0), optim.scale_by_backtracking_linesearch(20, store_grad=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_along_complex_numbers_is_that_along_their_two_parts(name):
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(8, 3)) + 1j * rng.normal(size=(8, 3))
+    b = rng.normal(size=8) + 1j * rng.normal(size=8)
+
+    def loss(p):
+        return ops.sum(abs(a @ p["z"] - b) ** 2) + ops.sum(abs(p["z"] - p["x"]) ** 4)
+
+    def of_parts(p):
+        return loss({"z": p["re"] + 1j * p["im"], "x": p["x"]})
+
+    def found(f, params):
+        optimizer = SEARCHES[name]()
+        state = optimizer.init(params)
+        compute = optim.value_and_grad_from_state(f)
+        for _ in range(12):
+            value, grads = compute(params, state=state)
+            uphill = fdbr.tree.map(np.conj, grads)
+            extra = {"value": value, "grad": uphill, "value_fn": f}
+            updates, state = optimizer.update(uphill, state, params, **extra)
+            params = optim.apply_updates(params, updates)
+        return params
+
+    whole = found(loss, {"z": np.zeros(3, complex), "x": np.ones(3)})
+    parts = found(of_parts, {"re": np.zeros(3), "im": np.zeros(3), "x": np.ones(3)})
+    assert loss(whole) < 0.9 * loss({"z": np.zeros(3, complex), "x": np.ones(3)})
+    np.testing.assert_allclose(whole["z"], parts["re"] + 1j * parts["im"], rtol=1e-7)

@@ -9,6 +9,7 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.backend import lock
 from fdbr.loops import while_loop
+from fdbr.ops.dtypes import is_complex
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_params, check_state
 from fdbr.train.optim.leafwise import zeros
@@ -54,7 +55,8 @@ class ScaleByZoomLinesearchState:
     learning_rate
         The factor that was found.
     value, grad
-        The value and the gradient at the new parameters.
+        The value and the gradient at the new parameters; the conjugate of that by complex ones,
+        which is what ``update`` takes.
     info
         A `LinesearchInfo`.
     """
@@ -94,6 +96,15 @@ def dot(a: Any, b: Any) -> Any:
         part = ops.real(ops.sum(x * ops.conj(y)))
         total = part if total is None else total + part
     return ops.asarray(0.0)[()] if total is None else total
+
+
+def conjugated(gradient: Any) -> Any:
+    """The direction in which a real function grows fastest, of its gradient; and the reverse."""
+
+    def conjugate(leaf: Any) -> Any:
+        return ops.conj(leaf) if is_complex(leaf) else leaf
+
+    return tree.map(conjugate, gradient)
 
 
 def along(params: Any, stepsize: Any, updates: Any) -> Any:
@@ -285,7 +296,7 @@ def scale_by_zoom_linesearch(
 
         def look(at: Any) -> tuple[_Point, Any]:
             value, grad = slope_of(along(params, at, updates))
-            grad = tree.map(lambda u, g: g, updates, grad)
+            grad = tree.map(lambda u, g: g, updates, conjugated(grad))
             return _Point(at, value + 0 * zero, dot(grad, updates)), grad
 
         slope = dot(grad, updates)
@@ -420,7 +431,7 @@ def scale_by_backtracking_linesearch(
         kept = None
         if store_grad:
             found = value_and_grad(value_at)(along(params, rate, updates))[1]
-            kept = tree.map(lambda u, g: g, updates, found)
+            kept = tree.map(lambda u, g: g, updates, conjugated(found))
         info = LinesearchInfo(count, error, zero)
         new = ScaleByBacktrackingLinesearchState(rate, new, kept, info)
         return scale(rate).update(updates, scale(1.0).init(params), params)[0], new
@@ -463,7 +474,7 @@ def value_and_grad_from_state(value_fn: Callable[..., Any]) -> Callable[..., Any
                 "state; give that of optim.lbfgs(…), or of a line search that stores the gradient"
             )
         if ops.isfinite(value):  # one of two traces in a jitted step
-            return value, grad
+            return value, conjugated(grad)
         return value_and_grad(value_fn)(params, *args, **kwargs)
 
     return from_state
