@@ -128,6 +128,26 @@ def test_a_run_that_was_ended_has_nothing_left_unless_the_end_is_another(tmp_pat
     assert len(list(train.pipe(rest, more))) == 12 - len(ended)
 
 
+def test_what_stands_before_the_end_of_a_run_sees_no_report_behind_it(tmp_path):
+    made = []
+
+    def counted(state, batch):
+        made.append(state)
+        return step(state, batch)
+
+    def started(resume=None):
+        reports = train.fit(counted, 0.0, batches(), epochs=3, resume=resume)
+        ends = train.until(lambda report: report.iteration == 4)
+        log = train.log(tmp_path / "log.jsonl", every=train.every(iterations=1))
+        return list(train.pipe(reports, log, ends, train.until(lambda report: False, "other")))
+
+    last = started()[-1]
+    text = (tmp_path / "log.jsonl").read_text()
+    assert started(last) == []
+    assert len(made) == 4
+    assert (tmp_path / "log.jsonl").read_text() == text
+
+
 @given(cut=st.integers(1, 9))
 @settings(max_examples=9, deadline=None)
 def test_a_run_that_a_trigger_ends_is_resumed_with_what_it_kept(cut):

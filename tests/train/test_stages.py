@@ -380,6 +380,11 @@ def test_two_stages_of_one_name_are_refused():
     renamed = train.average(), train.average(every=EACH, name="other")
     (report,) = train.pipe(Stream([0.5]), *renamed)
     assert set(report.position.kept) == {"average", "other"}
+    once = train.once(train.every(iterations=2))
+    for one, other in ((train.best("loss", every=EACH), once), (once, train.best("loss"))):
+        pair = train.observe("x", lambda r: 1, one), train.observe("x", lambda r: 1, other)
+        with pytest.raises(ValueError, match="two stages keep their state under the name 'observe"):
+            list(train.pipe(Stream([0.5]), *pair))
 
 
 def test_no_stage_keeps_anything_behind_one_that_saves_reports():

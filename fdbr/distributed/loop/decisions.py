@@ -7,6 +7,7 @@ from fdbr.distributed.arguments import communicator_of, root_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.errors import DistributedError
 from fdbr.distributed.objects import all_gather_object, broadcast_object
+from fdbr.train.loop.endings import unless_ended
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, closing, named
@@ -102,12 +103,9 @@ def until(trigger: Condition, comm: Communicator, root: int = 0, name: str = "un
     name = named("until", name)
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:
-        with closing(due(reports, condition, name=name)) as stream:
-            begun = False
+        going_on = unless_ended(reports, name, condition.label)
+        with closing(reports), closing(due(going_on, condition, name=name)) as stream:
             for report, fires in stream:
-                if not begun and report.position.kept.get(name) == condition.label:
-                    return
-                begun = True
                 said = all_gather_object((report.iteration, fires), comm)
                 iterations = [iteration for iteration, _ in said]
                 if len(set(iterations)) > 1:

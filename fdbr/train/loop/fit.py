@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from fdbr.messages import describe, integer
+from fdbr.train.loop.endings import ended
 from fdbr.train.loop.examples import examples_of
 from fdbr.train.loop.interrupts import put_off
 from fdbr.train.loop.positions import NOTHING, Carried, Position
@@ -196,7 +197,7 @@ def _reports(plan: _Plan, state: Any, position: Position, iteration: int) -> Ite
     began = time.perf_counter() - position.seconds
     kept = position.kept  # stages take it from the first report, and put it into the others
     judge = _Judge(plan.until, kept)
-    if judge.has_ended or plan.is_over(iteration, position):
+    if judge.has_ended or ended(kept) or plan.is_over(iteration, position):
         return
     with put_off() as interrupt:
         if plan.initial and not plan.resumed:

@@ -48,11 +48,7 @@ class Carried:
 
     def with_state(self, name: str, state: Any) -> "Carried":
         """The same with what a stage keeps."""
-        if name in self.written:
-            raise ValueError(
-                f"fdbr.train.pipe: two stages keep their state under the name {name!r}; give one "
-                "of them another, name=…"
-            )
+        self._check(name)
         if self.last is not None:
             raise ValueError(
                 f"fdbr.train.pipe: the stage {name!r} keeps a state, but it stands after "
@@ -60,6 +56,18 @@ class Carried:
             )
         kept = MappingProxyType({**self.kept, name: state})
         return Carried(kept, self.seconds, self.written | {name}, None, self.resumed)
+
+    def state_of(self, name: str, otherwise: Any) -> Any:
+        """What a stage has kept in an earlier part of the run, or something else."""
+        self._check(name)
+        return self.kept.get(name, otherwise)
+
+    def _check(self, name: str) -> None:
+        if name in self.written:
+            raise ValueError(
+                f"fdbr.train.pipe: two stages keep their state under the name {name!r}; give one "
+                "of them another, name=…"
+            )
 
     def sealed(self, stage: str) -> "Carried":
         """The same, to which no stage can add anything."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from fdbr.train.loop.endings import unless_ended
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, closing, named
@@ -46,12 +47,9 @@ def until(trigger: Condition, name: str = "until") -> Stage:
     name = named("until", name)
 
     def stage(reports: Iterator[Report]) -> Iterator[Report]:
-        with closing(due(reports, condition, name=name)) as stream:
-            begun = False
+        going_on = unless_ended(reports, name, condition.label)
+        with closing(reports), closing(due(going_on, condition, name=name)) as stream:
             for report, fires in stream:
-                if not begun and report.position.kept.get(name) == condition.label:
-                    return
-                begun = True
                 if fires:
                     yield report.keep(name, condition.label)
                     return

@@ -10,6 +10,8 @@ from fdbr.train.triggers.base import Condition, as_trigger, condition_of
 
 __all__ = ["due", "stateful"]
 
+_NONE = object()
+
 
 def stateful(
     update: Callable[[Any, Report], tuple[Any, Report]], init: Any = None, *, name: str
@@ -61,7 +63,7 @@ def stateful(
             state, begun = init, False
             for report in reports:
                 if not begun:
-                    state, begun = report.position.kept.get(name, init), True
+                    state, begun = report.position.carried.state_of(name, init), True
                 result = update(state, report)
                 if type(result) is not tuple or len(result) != 2:
                     raise TypeError(
@@ -120,7 +122,7 @@ def _due(reports: Iterator[Report], trigger: Any, name: str) -> Iterator[tuple[R
         state, begun = None, False
         for report in reports:
             if not begun:
-                kept = report.position.kept
-                state, begun = kept[name] if name in kept else trigger.start(), True
+                state = report.position.carried.state_of(name, _NONE)
+                state, begun = trigger.start() if state is _NONE else state, True
             fires, state = trigger.update(state, report)
             yield report.keep(name, state), fires
