@@ -57,6 +57,8 @@ def run(options: argparse.Namespace) -> float:
     keys = random.split(random.key(options.seed))
     batches = train.Batches(training, options.batch_size, key=keys[0])
     least, total = options.least_rate, options.epochs * len(batches)
+    if not least > 0:
+        raise ValueError(f"--least-rate must be positive, for the rate is multiplied, got {least}")
     rate = train.optim.exponential_decay(least, total, options.learning_rate / least)
     optimizer = train.optim.sgd(rate)
     gradient = fdbr.value_and_grad(loss, has_aux=True)
