@@ -58,7 +58,7 @@ class Carried:
         return Carried(kept, self.seconds, self.written | {name}, None, self.resumed)
 
     def state_of(self, name: str, otherwise: Any) -> Any:
-        """What a stage has kept in an earlier part of the run, or something else."""
+        """The state that a stage has kept in an earlier part of the run, or something else."""
         self._check(name)
         return self.kept.get(name, otherwise)
 
