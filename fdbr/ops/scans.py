@@ -158,9 +158,8 @@ def _doubled(xp: Any, a: Any, b: Any, axis: int) -> Any:
 
 def _rows(x: Any, axis: int) -> Any:
     """An array as a matrix whose rows are the places on an axis."""
-    _, n, inner = _sides(x.shape, axis)
-    rows = np.moveaxis(x, axis, 0)
-    if inner == 1 and x.ndim == 2:
+    n, rows = x.shape[axis], np.moveaxis(x, axis, 0)
+    if axis == x.ndim - 1 == 1:
         return _turned(x)
     return np.ascontiguousarray(rows).reshape(n, x.size // n if n else 0)
 

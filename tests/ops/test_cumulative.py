@@ -1,11 +1,13 @@
 """Products and running sums of many elements: blocks and quotients must not show."""
 
+import math
+
 import numpy as np
 import pytest
 
 import fdbr
 from fdbr import ops
-from fdbr.testing import assert_allclose
+from fdbr.testing import assert_allclose, check_grads
 
 SHAPES = [(40_000,), (19_997,), (200, 250), (250, 200), (3, 10_007), (5, 64, 80), (70, 90, 3)]
 
@@ -109,3 +111,11 @@ def test_curvatures_of_products_are_right_at_zeros():
     for function in (ops.prod, lambda x: ops.sum(ops.cumulative_prod(x))):
         for x in ([0.0, 2.0, 3.0, 4.0], [0.0, 2.0, 0.0, 4.0], [1.0, 2.0, 3.0, 5.0]):
             fdbr.testing.check_grads(function, np.array(x))
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (1, 3), (4, 1, 1), (1, 4, 1), (2, 3, 1), (1, 1), (0, 1)])
+def test_running_products_with_zeros_along_every_axis_have_the_derivatives_of_their_rows(shape):
+    x = np.arange(math.prod(shape), dtype=float).reshape(shape) % 3 - 1.0
+    weights = np.cos(x + np.arange(x.size).reshape(shape))
+    for axis in range(-len(shape), len(shape)):
+        check_grads(lambda x, axis=axis: np.cumprod(x, axis) * weights, x, order=2)
