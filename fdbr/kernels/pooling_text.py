@@ -37,7 +37,7 @@ class _Rows:
         self._store(self.t.at(self.place, self.t.add(f"add i64 {first}, {self.low}")), value)
 
     def read(self, column: int, first: str) -> str:
-        """What is at one position of windows along the row, from the window ``first`` on."""
+        """The numbers at one position of windows along the row, from the window ``first`` on."""
         t = self.t
         step, apart = t.windows.stride[-1], t.windows.dilation[-1]
         start = t.at(self.place, t.moved(column * apart, (first, step)))

@@ -30,7 +30,7 @@ def exp(xp: Any, x: Array) -> Array:
     return xp.exp(x)
 
 
-@elementwise(x=lambda x: exp(x))  # out + 1 has no digit left where out is next to -1
+@elementwise(x=lambda x: exp(x), heavy=True)  # out + 1 has no digit left where out is next to -1
 def expm1(xp: Any, x: Array) -> Array:
     """``exp(x) - 1``, accurate near 0.
 
@@ -41,7 +41,7 @@ def expm1(xp: Any, x: Array) -> Array:
     return xp.expm1(x)
 
 
-@elementwise(x=lambda out: math.log(2) * out)
+@elementwise(x=lambda out: math.log(2) * out, heavy=True)
 def exp2(xp: Any, x: Array) -> Array:
     """The power ``2**x``.
 
@@ -63,7 +63,7 @@ def log(xp: Any, x: Array) -> Array:
     return xp.log(x)
 
 
-@elementwise(x=lambda x: 1 / (1 + x))
+@elementwise(x=lambda x: 1 / (1 + x), heavy=True)
 def log1p(xp: Any, x: Array) -> Array:
     """``log(1 + x)``, accurate near 0.
 
@@ -74,7 +74,7 @@ def log1p(xp: Any, x: Array) -> Array:
     return xp.log1p(x)
 
 
-@elementwise(x=lambda x: 1 / math.log(2) / x)
+@elementwise(x=lambda x: 1 / math.log(2) / x, heavy=True)
 def log2(xp: Any, x: Array) -> Array:
     """The logarithm to base 2.
 
@@ -85,7 +85,7 @@ def log2(xp: Any, x: Array) -> Array:
     return xp.log2(x)
 
 
-@elementwise(x=lambda x: 1 / math.log(10) / x)
+@elementwise(x=lambda x: 1 / math.log(10) / x, heavy=True)
 def log10(xp: Any, x: Array) -> Array:
     """The logarithm to base 10.
 

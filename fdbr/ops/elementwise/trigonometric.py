@@ -46,7 +46,7 @@ def cos(xp: Any, x: Array) -> Array:
     return xp.cos(x)
 
 
-@elementwise(x=lambda x: 1 / square(cos(x)))
+@elementwise(x=lambda x: 1 / square(cos(x)), heavy=True)
 def tan(xp: Any, x: Array) -> Array:
     """The tangent of an angle in radians.
 
@@ -57,7 +57,7 @@ def tan(xp: Any, x: Array) -> Array:
     return xp.tan(x)
 
 
-@elementwise(x=lambda x: 1 / sqrt((1 - x) * (1 + x)))
+@elementwise(x=lambda x: 1 / sqrt((1 - x) * (1 + x)), heavy=True)
 def asin(xp: Any, x: Array) -> Array:
     """The inverse sine, in radians.
 
@@ -68,7 +68,7 @@ def asin(xp: Any, x: Array) -> Array:
     return xp.arcsin(x)
 
 
-@elementwise(x=lambda x: -1 / sqrt((1 - x) * (1 + x)))
+@elementwise(x=lambda x: -1 / sqrt((1 - x) * (1 + x)), heavy=True)
 def acos(xp: Any, x: Array) -> Array:
     """The inverse cosine, in radians.
 
@@ -79,7 +79,7 @@ def acos(xp: Any, x: Array) -> Array:
     return xp.arccos(x)
 
 
-@elementwise(x=lambda x: 1 / (1 + x * x))
+@elementwise(x=lambda x: 1 / (1 + x * x), heavy=True)
 def atan(xp: Any, x: Array) -> Array:
     """The inverse tangent, in radians.
 
@@ -90,7 +90,11 @@ def atan(xp: Any, x: Array) -> Array:
     return xp.arctan(x)
 
 
-@elementwise(y=lambda y, x: _by_square(x, hypot(x, y)), x=lambda y, x: -_by_square(y, hypot(x, y)))
+@elementwise(
+    y=lambda y, x: _by_square(x, hypot(x, y)),
+    x=lambda y, x: -_by_square(y, hypot(x, y)),
+    heavy=True,
+)
 def atan2(xp: Any, y: Array, x: Array) -> Array:
     """The angle of the point ``(x, y)``, in radians, within [-pi, pi].
 
@@ -106,7 +110,7 @@ def _by_square(x: Any, length: Any) -> Any:
     return x / length / length
 
 
-@elementwise(x=lambda x: cosh(x))
+@elementwise(x=lambda x: cosh(x), heavy=True)
 def sinh(xp: Any, x: Array) -> Array:
     """The hyperbolic sine.
 
@@ -117,7 +121,7 @@ def sinh(xp: Any, x: Array) -> Array:
     return xp.sinh(x)
 
 
-@elementwise(x=lambda x: sinh(x))
+@elementwise(x=lambda x: sinh(x), heavy=True)
 def cosh(xp: Any, x: Array) -> Array:
     """The hyperbolic cosine.
 
@@ -140,7 +144,7 @@ def _tanh_slope(xp: Any, x: Array) -> Array:
     return 4 * share / xp.square(1 + share)
 
 
-@elementwise(x=lambda x: _tanh_slope(x))
+@elementwise(x=lambda x: _tanh_slope(x), heavy=True)
 def tanh(xp: Any, x: Array) -> Array:
     """The hyperbolic tangent.
 
@@ -151,7 +155,7 @@ def tanh(xp: Any, x: Array) -> Array:
     return xp.tanh(x)
 
 
-@elementwise(x=lambda x: 1 / (sqrt(x * x + 1) if is_complex(x) else hypot(x, 1)))
+@elementwise(x=lambda x: 1 / (sqrt(x * x + 1) if is_complex(x) else hypot(x, 1)), heavy=True)
 def asinh(xp: Any, x: Array) -> Array:
     """The inverse hyperbolic sine.
 
@@ -162,7 +166,7 @@ def asinh(xp: Any, x: Array) -> Array:
     return xp.arcsinh(x)
 
 
-@elementwise(x=lambda x: 1 / (sqrt(x - 1) * sqrt(x + 1)))
+@elementwise(x=lambda x: 1 / (sqrt(x - 1) * sqrt(x + 1)), heavy=True)
 def acosh(xp: Any, x: Array) -> Array:
     """The inverse hyperbolic cosine.
 
@@ -173,7 +177,7 @@ def acosh(xp: Any, x: Array) -> Array:
     return xp.arccosh(x)
 
 
-@elementwise(x=lambda x: 1 / ((1 - x) * (1 + x)))
+@elementwise(x=lambda x: 1 / ((1 - x) * (1 + x)), heavy=True)
 def atanh(xp: Any, x: Array) -> Array:
     """The inverse hyperbolic tangent.
 

@@ -16,7 +16,7 @@ def _share(x: Any, y: Any) -> Any:
     return x / where((x == 0) & (y == 0), 1, y)
 
 
-@elementwise(x=lambda y: log(y), y=lambda x, y: _share(x, y))
+@elementwise(x=lambda y: log(y), y=lambda x, y: _share(x, y), heavy=True)
 def xlogy(xp: Any, x: Array, y: Array) -> Array:
     """``x * log(y)``, and 0 where ``x`` is 0, whatever ``y``.
 
@@ -29,7 +29,7 @@ def xlogy(xp: Any, x: Array, y: Array) -> Array:
     return scipy_special(xp, "xlogy", x, y)
 
 
-@elementwise(x=lambda y: log1p(y), y=lambda x, y: _share(x, 1 + y))
+@elementwise(x=lambda y: log1p(y), y=lambda x, y: _share(x, 1 + y), heavy=True)
 def xlog1py(xp: Any, x: Array, y: Array) -> Array:
     """``x * log(1 + y)``, and 0 where ``x`` is 0, whatever ``y``.
 
@@ -43,7 +43,7 @@ def xlog1py(xp: Any, x: Array, y: Array) -> Array:
     return scipy_special(xp, "xlog1py", x, y)
 
 
-@elementwise(x=lambda x: -log(x) - 1)
+@elementwise(x=lambda x: -log(x) - 1, heavy=True)
 def entr(xp: Any, x: Array) -> Array:
     """The entropy of one probability, ``-x * log(x)``: 0 at 0, and -inf below.
 

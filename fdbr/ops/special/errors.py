@@ -36,7 +36,7 @@ def erf(xp: Any, x: Array) -> Array:
     return scipy_special(xp, "erf", x)
 
 
-@elementwise(x=lambda x: -_TWO_BY_ROOT_PI * gaussian(x, rate=1.0))
+@elementwise(x=lambda x: -_TWO_BY_ROOT_PI * gaussian(x, rate=1.0), heavy=True)
 def erfc(xp: Any, x: Array) -> Array:
     """The complementary error function ``1 - erf(x)``, accurate where it is small.
 
@@ -47,7 +47,7 @@ def erfc(xp: Any, x: Array) -> Array:
     return scipy_special(xp, "erfc", x)
 
 
-@elementwise(double=True, x=lambda x: _erfcx_slope(x, erfcx(x)))
+@elementwise(double=True, x=lambda x: _erfcx_slope(x, erfcx(x)), heavy=True)
 def erfcx(xp: Any, x: Array) -> Array:
     """The scaled complementary error function ``exp(x**2) * erfc(x)``.
 
@@ -73,7 +73,7 @@ def asymptotic_rest(ratio: Any) -> Any:
     return ratio * series
 
 
-@elementwise(double=True, x=lambda x: _HALF_ROOT_PI * exp(erfinv(x) ** 2))
+@elementwise(double=True, x=lambda x: _HALF_ROOT_PI * exp(erfinv(x) ** 2), heavy=True)
 def erfinv(xp: Any, x: Array) -> Array:
     """The inverse of `erf`, on [-1, 1].
 
@@ -84,7 +84,7 @@ def erfinv(xp: Any, x: Array) -> Array:
     return scipy_special(xp, "erfinv", x)
 
 
-@elementwise(double=True, x=lambda x: -_HALF_ROOT_PI * exp(erfcinv(x) ** 2))
+@elementwise(double=True, x=lambda x: -_HALF_ROOT_PI * exp(erfcinv(x) ** 2), heavy=True)
 def erfcinv(xp: Any, x: Array) -> Array:
     """The inverse of `erfc`, on [0, 2].
 
@@ -95,7 +95,7 @@ def erfcinv(xp: Any, x: Array) -> Array:
     return scipy_special(xp, "erfcinv", x)
 
 
-@elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI)
+@elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True)
 def ndtr(xp: Any, x: Array) -> Array:
     """The distribution function of the standard normal distribution.
 
@@ -106,7 +106,7 @@ def ndtr(xp: Any, x: Array) -> Array:
     return scipy_special(xp, "ndtr", x)
 
 
-@elementwise(double=True, x=lambda x: log_ndtr_slope(x, log_ndtr(x)))
+@elementwise(double=True, x=lambda x: log_ndtr_slope(x, log_ndtr(x)), heavy=True)
 def log_ndtr(xp: Any, x: Array) -> Array:
     """The logarithm of `ndtr`, without underflow.
 
@@ -125,7 +125,7 @@ def log_ndtr_slope(x: Array, out: Any) -> Any:
     return where(above, exp(-0.5 * x * x - out) / _ROOT_TWO_PI, below)
 
 
-@elementwise(double=True, x=lambda x: _ROOT_TWO_PI * exp(0.5 * ndtri(x) ** 2))
+@elementwise(double=True, x=lambda x: _ROOT_TWO_PI * exp(0.5 * ndtri(x) ** 2), heavy=True)
 def ndtri(xp: Any, x: Array) -> Array:
     """The inverse of `ndtr`, on [0, 1]: the quantiles of the standard normal distribution.
 

@@ -41,7 +41,7 @@ def gamma(xp: Any, x: Array) -> Array:
     return scipy_special(xp, "gamma", x)
 
 
-@elementwise(double=True, x=lambda x: digamma(x))
+@elementwise(double=True, x=lambda x: digamma(x), heavy=True)
 def gammaln(xp: Any, x: Array) -> Array:
     """The logarithm of the absolute value of `gamma`.
 
@@ -97,7 +97,7 @@ def gammasgn(xp: Any, x: Array) -> Array:
     return scipy_special(xp, "gammasgn", x)
 
 
-@elementwise(double=True, x=lambda x: _polygamma(x, n=1))
+@elementwise(double=True, x=lambda x: _polygamma(x, n=1), heavy=True)
 def digamma(xp: Any, x: Array) -> Array:
     """The derivative of `gammaln`.
 

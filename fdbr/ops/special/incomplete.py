@@ -27,7 +27,12 @@ _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
 _LARGE = 10.0  # where that series for the logarithm of gamma is exact to the last digit
 
 
-@elementwise(double=True, a=lambda a, x: gammainc_by(a, x, n=1), x=lambda a, x: gamma_density(a, x))
+@elementwise(
+    double=True,
+    a=lambda a, x: gammainc_by(a, x, n=1),
+    x=lambda a, x: gamma_density(a, x),
+    heavy=True,
+)
 def gammainc(xp: Any, a: Array, x: Array) -> Array:
     """The regularised lower incomplete gamma function: gamma's distribution function.
 
@@ -42,7 +47,10 @@ def gammainc(xp: Any, a: Array, x: Array) -> Array:
 
 
 @elementwise(
-    double=True, a=lambda a, x: -gammainc_by(a, x, n=1), x=lambda a, x: -gamma_density(a, x)
+    double=True,
+    a=lambda a, x: -gammainc_by(a, x, n=1),
+    x=lambda a, x: -gamma_density(a, x),
+    heavy=True,
 )
 def gammaincc(xp: Any, a: Array, x: Array) -> Array:
     """The regularised upper incomplete gamma function ``1 - gammainc(a, x)``.

@@ -49,7 +49,7 @@ def logit(xp: Any, x: Array) -> Array:
     return scipy_special(xp, "logit", x)
 
 
-@elementwise(x=lambda out: 1 / (3 * out * out))
+@elementwise(x=lambda out: 1 / (3 * out * out), heavy=True)
 def cbrt(xp: Any, x: Array) -> Array:
     """The real cube root.
 
