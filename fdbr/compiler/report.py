@@ -46,6 +46,8 @@ class Kept:
         Why it was captured.
     unrolled
         Why loops in it were captured turn by turn.
+    defect
+        What has gone wrong in the compiler, so that it runs step by step; empty if nothing has.
     """
 
     arguments: tuple[str, ...]
@@ -61,6 +63,7 @@ class Kept:
     runs: int
     why: str
     unrolled: tuple[str, ...]
+    defect: str
 
 
 @attrs.frozen
@@ -90,6 +93,7 @@ class Report:
             before, after = kept.steps
             lines.append(f"{number}. for {_short(kept.arguments)}, {kept.why}")
             how = f"{after} after the passes" if kept.compiled else "not compiled yet"
+            how = f"not compiled, as {kept.defect}" if kept.defect else how
             how += f" ({_count(kept.waiting, 'kernel')} to come)" if kept.waiting else ""
             lines.append(
                 f"   {_count(before, 'step')}, {how}, replayed {_count(kept.runs, 'time')}"
@@ -145,7 +149,7 @@ def _kept(compiled: CompiledTrace) -> Kept:
         tuple(str(variable.kind) for variable in compiled.raw.inputs),
         compiled.answers,
         (len(compiled.raw.steps), len(compiled.program.steps)),
-        compiled.code.optimised,
+        compiled.code.optimised and not compiled.code.defect,
         compiled.code.seconds,
         compiled.code.waiting(),
         len(compiled.code.sources),
@@ -155,6 +159,7 @@ def _kept(compiled: CompiledTrace) -> Kept:
         compiled.runs,
         compiled.why,
         compiled.unrolled,
+        compiled.code.defect,
     )
 
 

@@ -1,9 +1,12 @@
 """Tiered execution: a program runs step by step at first, and compiled once that pays."""
 
+import contextlib
+import logging
 import math
 import time
+import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -29,8 +32,11 @@ from fdbr.compiler.passes.roll_loops import roll_loops
 from fdbr.compiler.passes.schedule_guards import schedule_guards
 from fdbr.compiler.passes.sum_rows import sum_rows
 from fdbr.compiler.passes.window_fusion import fuse_windows
+from fdbr.messages import name_of
 
 __all__ = ["PASSES", "Code", "block_passed", "set_patience"]
+
+_log = logging.getLogger("fdbr.jit")
 
 PASSES = (
     lower_loops,
@@ -59,7 +65,8 @@ class Code:
 
     A new one runs step by step at once.  When there is a budget for it, it goes through the passes;
     kernels of what comes out are compiled in the background, and NumPy stands in for each until it
-    is there.
+    is there.  Where a pass or the generation of code raises an error, which is a defect of fdbr, it
+    goes on running step by step, and a warning says so.
 
     Parameters
     ----------
@@ -94,12 +101,14 @@ class Code:
         What the passes and the generation of code took.
     pace
         The seconds that the fastest run took, since it runs as it does now.
+    defect
+        Why it cannot be compiled; empty if it can.
     """
 
     __slots__ = (
         *("_alone", "_bodies", "_left", "_passes", "_products", "_run", "_runs", "_steps"),
-        *("_steps_pace", "kernels", "memory", "optimised", "pace", "program", "run", "seconds"),
-        *("__weakref__", "settled", "sources"),
+        *("_steps_pace", "defect", "kernels", "memory", "optimised", "pace", "program", "run"),
+        *("__weakref__", "seconds", "settled", "sources"),
     )
 
     run: Run
@@ -113,8 +122,10 @@ class Code:
         products: bool = True,
         alone: bool = True,
     ) -> None:
-        if passes is None and may_open(program):  # it is to hold for other numbers of turns now
-            program = roll_loops(program)
+        if passes is None:
+            with contextlib.suppress(Exception):  # which `optimise` will meet, and tell of
+                if may_open(program):  # it is to hold for other numbers of turns now
+                    program = roll_loops(program)
         self.program = program
         self._passes = PASSES if passes is None else passes
         self._products = products
@@ -128,6 +139,7 @@ class Code:
         self.sources: set[str] = set()
         self.memory = 0
         self.seconds = 0.0
+        self.defect = ""
         if waits or not patience():
             self.optimise(waits=True)
         else:
@@ -220,8 +232,13 @@ class Code:
         program, steps = self.program, len(self.program.steps)
         for body in self._bodies if waits else ():
             body.finish()
-        program = _passed(program, self._passes)
-        code: Any = backend_of(program).generate(program, self._products, waits)
+        try:
+            program = _passed(program, self._passes)
+            with _naming("the generation of code"):
+                code: Any = backend_of(program).generate(program, self._products, waits)
+        except _DefectError as error:
+            self._stay(error)
+            return
         self.program, self.optimised = program, True
         self.sources, self.memory = code.sources, code.memory
         self.kernels = [] if waits else [kernel for kernel in code.kernels if not kernel.settled]
@@ -235,9 +252,19 @@ class Code:
         if not waits:
             passing.saw(steps, self.seconds)
 
+    def _stay(self, error: "_DefectError") -> None:
+        """Run step by step for ever."""
+        self.defect = str(error)
+        self.optimised = self.settled = True
+        if self._steps is None:
+            self._steps = _Steps(self.program)
+        self._run = self._steps
+        self._start(self._run)
+        _tell(self.program, error)
+
     def _settle(self) -> None:
         """See whether all kernels are there."""
-        if not self.kernels and all(body.settled for body in self._bodies):
+        if not self.defect and not self.kernels and all(body.settled for body in self._bodies):
             self.settled, self._steps = True, None
             self._start(self._run)
 
@@ -324,16 +351,47 @@ def block_passed(program: Program) -> Program:
 
     Of a program of such steps alone nothing is asked that is about loops over large arrays.
     """
-    program = _passed(program, PASSES[:_EARLY])
-    if not all(map(backend_of(program).is_small, program.steps)):
-        program = _passed(program, PASSES[_EARLY:])
-    return fuse_small(program, 1)
+    try:
+        passed = _passed(program, PASSES[:_EARLY])
+        if not all(map(backend_of(passed).is_small, passed.steps)):
+            passed = _passed(passed, PASSES[_EARLY:])
+        with _naming("the pass fuse_small"):
+            return fuse_small(passed, 1)
+    except _DefectError as error:
+        _tell(program, error)
+        return program
+
+
+class _DefectError(Exception):
+    """A pass or the generation of code has raised an error, which is the cause of this one."""
+
+
+@contextlib.contextmanager
+def _naming(part: str) -> Iterator[None]:
+    """Say in which part of the compiler an error was raised."""
+    try:
+        yield
+    except Exception as error:
+        raise _DefectError(f"{part} raised {type(error).__name__}: {error}") from error
+
+
+def _tell(program: Program, error: _DefectError) -> None:
+    """Warn that a program stays as it is, and why."""
+    _log.debug("%s", error, exc_info=error)
+    warnings.warn(
+        f"fdbr.jit: {program.name} is not compiled, and runs step by step: {error}. Results are "
+        "right; this is a defect of fdbr. Please report it, with what logging under the name "
+        "fdbr.jit tells at the level DEBUG; fdbr.disable_jit() does without programs",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def _passed(program: Program, passes: Sequence[Callable[[Program], Program]]) -> Program:
     """A program after passes, through which the bodies of its loops go, too."""
     for run in passes:
-        program = run(program)
+        with _naming(f"the pass {name_of(run)}"):
+            program = run(program)
     if not any(map(loop_of, program.steps)):
         return program
     return program.replace([_with_body_passed(step, passes) for step in program.steps])

@@ -17,7 +17,9 @@ import fdbr
 from compiler.comparing import assert_same
 from compiler.drawing import random_arguments, random_program
 from fdbr import ops, tree
+from fdbr.compiler import tiers
 from fdbr.compiler.backends.cpu import background
+from fdbr.compiler.backends.interface import backend_of
 from fdbr.compiler.backends.stepwise import stepwise
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.tiers import set_patience
@@ -308,3 +310,57 @@ def test_the_first_reproducible_call_has_the_bits_of_all_others() -> None:
 def test_reproducible_must_be_a_truth_value() -> None:
     with pytest.raises(TypeError, match=r"fdbr\.jit: reproducible must be True or False, not"):
         fdbr.jit(step, reproducible="yes")  # type: ignore[call-overload]
+
+
+# --- where the compiler itself fails ------------------------------------------------
+
+
+def boom(program: Any) -> Any:
+    """A pass with a defect."""
+    raise IndexError("no such step")
+
+
+def with_turns(x: Any) -> Any:
+    return fdbr.scan(lambda carry, t: (np.tanh(carry * t), carry.sum()), x, np.arange(4.0))[0]
+
+
+@pytest.mark.parametrize("how", ["at once", "reproducible", "ahead", "in time", "backward"])
+@pytest.mark.parametrize("f", [lambda x: np.tanh(x) * 2 + 1, with_turns])
+def test_a_pass_that_fails_leaves_a_program_that_runs_step_by_step_and_says_so(f, how, monkeypatch):
+    monkeypatch.setattr(tiers, "PASSES", (*tiers.PASSES[:5], boom, *tiers.PASSES[5:]))
+    set_patience(1e-9 if how == "in time" else 0.0)
+    jitted = fdbr.jit(f, reproducible=how == "reproducible")
+    x = np.linspace(0.1, 1.0, 5)
+    called, desired = jitted, f
+    if how == "backward":
+        called, desired = (fdbr.grad(lambda x, g=g: g(x).sum()) for g in (jitted, f))
+
+    def run() -> None:
+        if how == "ahead":
+            jitted.compile(x)
+        for _ in range(30 if how == "in time" else 3):
+            assert np.array_equal(called(x), desired(x))
+
+    with pytest.warns(RuntimeWarning, match="the pass boom raised IndexError.*defect of fdbr"):
+        run()
+    assert "not compiled, as the pass boom raised IndexError: no such step" in str(jitted.report())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it has been told once
+        assert np.array_equal(called(x + 1), desired(x + 1))
+
+
+def test_so_does_code_that_cannot_be_generated(monkeypatch):
+    def generate(*args: Any) -> Any:
+        raise KeyError("no such kernel")
+
+    x = np.ones(3)
+    jitted = fdbr.jit(lambda x: np.exp(x) + 1, reproducible=True)
+    monkeypatch.setattr(type(backend_of(jitted_program(jitted, x))), "generate", generate)
+    jitted = fdbr.jit(lambda x: np.exp(x) * 3, reproducible=True)
+    with pytest.warns(RuntimeWarning, match="the generation of code raised KeyError"):
+        assert np.array_equal(jitted(x), np.exp(x) * 3)
+    assert np.array_equal(jitted(2 * x), np.exp(2 * x) * 3)
+
+
+def jitted_program(jitted: Any, x: Any) -> Any:
+    return jitted.compile(x).programs()[0]
