@@ -62,19 +62,21 @@ def reduced(
 
 def stages(x: Any, axes: Iterable[int]) -> list[tuple[int, ...]]:
     """Axes in groups, along one of which after the other an array is reduced fastest."""
+    every = tuple(sorted(axes))
+    try:
+        across, (outer, _, inner) = _axes(x.shape, every)
+    except InexpressibleError:
+        pass
+    else:
+        if across or outer == 1 or inner * x.itemsize >= _NARROWEST:
+            return [every]
     groups: list[tuple[int, ...]] = []
-    last = -1
-    for axis in sorted(axes):
-        if groups and math.prod(x.shape[last + 1 : axis]) == 1:
+    for axis in every:
+        if groups and math.prod(x.shape[groups[-1][-1] + 1 : axis]) == 1:
             groups[-1] += (axis,)
         else:
             groups.append((axis,))
-        last = axis
-    if len(groups) == 2 and math.prod(x.shape[: groups[0][0]]) == 1:  # kernels know these, too
-        inner = math.prod(x.shape[groups[1][0] :])
-        if math.prod(x.shape[last + 1 :]) == 1 and inner * x.itemsize >= _NARROWEST:
-            return [groups[0] + groups[1]]
-    return groups[::-1]
+    return groups[::-1] or [every]
 
 
 class _Parts(Plan):
@@ -117,11 +119,8 @@ def _plan(
     if whole:  # there is one result, however many parts
         ways = [(varies, offset if varies else "0") for varies, offset in ways]
     count = middle if across else outer * inner
-    if (
-        (count < _SHORTEST and not narrow)
-        or (across and inner < _NARROW)
-        or (not across and inner < _SHORTEST)
-    ):
+    few = count < _SHORTEST and not narrow
+    if few or inner < (_NARROW if across else _SHORTEST):
         raise InexpressibleError("few elements")
     exact = count >= (_HIGH if across else _LONG) or (not across and outer > _SHORTEST)
     panel = min(PANEL, -(-inner * x.itemsize // 64)) if across else PANEL

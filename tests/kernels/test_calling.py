@@ -109,6 +109,19 @@ def test_large_arrays_are_reduced_along_any_axes(shape, dtype):
             np.testing.assert_array_equal(ops.max(x, axis=axes), np.max(x, axis=axes))
 
 
+def test_a_large_array_reduced_along_no_axis_is_another_array():
+    x = np.random.default_rng(0).normal(size=(600, 700))
+    for function in (ops.max, ops.min, ops.sum):
+        out = function(x, axis=())
+        np.testing.assert_array_equal(out, x)
+        assert not np.shares_memory(out, x)
+
+
+def test_axes_that_are_reduced_one_after_the_other_lose_no_digits():
+    x = np.random.default_rng(0).uniform(0, 1, (200_000, 3, 2)).astype("float32")
+    np.testing.assert_allclose(ops.sum(x, axis=(0, 2)), x.sum(axis=(0, 2), dtype=float), rtol=1e-6)
+
+
 def _reductions(axes):
     kept = {"axis": axes, "keepdims": True}
 

@@ -32,15 +32,13 @@ def total(value: Any, axes: Any) -> Any:
     count = math.prod(value.shape[last + 1 :])
     kept = [i for i in every if i not in axes]
     if value.nbytes >= kernels.LEAST:  # whose threads are not in the way of what comes next
-        stages, found = kernels.stages(value, axes), value
-        while stages and found.nbytes >= kernels.LEAST:
-            part = kernels.reduced("total", _added, stages[0], (found,))
-            if part is None:
-                break
-            found = part
-            del stages[0]
-        if found is not value:
-            found = found.sum(axis=tuple(itertools.chain(*stages))) if stages else found
+        group, *others = kernels.stages(value, axes)
+        found = kernels.reduced("total", _added, group, (value,))
+        if found is not None:
+            rest = tuple(itertools.chain(*others))
+            if rest:
+                part = total(found, rest)
+                found = found.sum(axis=rest) if part is None else part
             return found.reshape([value.shape[i] for i in kept])[()]
     if count >= _SHORT:
         rows = _of_rows(value.reshape(-1, count))
