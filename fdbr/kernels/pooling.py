@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.kernels import pooling_text
 from fdbr.kernels.calling import LEAST, Plan, key_of, planned
 from fdbr.kernels.expressions import FLOATS, InexpressibleError
 from fdbr.kernels.machine import address_of, vector_bytes
-from fdbr.kernels.pooling_text import at_winners as _at_winners
-from fdbr.kernels.pooling_text import largest as _largest
-from fdbr.kernels.pooling_text import to_winners as _to_winners
 from fdbr.kernels.windows_text import Windows
 
 __all__ = ["at_winners", "largest", "to_winners", "winners"]
@@ -62,7 +60,9 @@ def _reading(which: bool, windows: Windows, counts: tuple[int, ...], x: Any, dty
     room = -(-max(low + size[-1] + lanes, end) // lanes) * lanes
     if room > _WIDEST:
         raise InexpressibleError("rows that are too long")
-    plan = _plan(_largest(x.dtype, windows, lanes, which), x.shape, size, counts, counts, dtype)
+    plan = _plan(
+        pooling_text.largest(x.dtype, windows, lanes, which), x.shape, size, counts, counts, dtype
+    )
     plan.lengths = (*plan.lengths, room)
     return plan
 
@@ -72,12 +72,16 @@ def to_winners(x: Any, numbers: Any, windows: Windows, size: tuple[int, ...], ap
 
     Those for one place are added up.  ``apart`` says that there is but one for each.
     """
-    return _moved(x, numbers, windows, size, "to", lambda: _to_winners(x.dtype, windows, apart))
+    return _moved(
+        x, numbers, windows, size, "to", lambda: pooling_text.to_winners(x.dtype, windows, apart)
+    )
 
 
 def at_winners(x: Any, numbers: Any, windows: Windows, size: tuple[int, ...]) -> Any:
     """The element of ``x`` at the position of each window that it has a number of, or 0."""
-    return _moved(x, numbers, windows, size, "at", lambda: _at_winners(x.dtype, windows))
+    return _moved(
+        x, numbers, windows, size, "at", lambda: pooling_text.at_winners(x.dtype, windows)
+    )
 
 
 def _moved(

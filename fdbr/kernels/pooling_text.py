@@ -42,25 +42,18 @@ class _Rows:
         step, apart = t.windows.stride[-1], t.windows.dilation[-1]
         start = t.at(self.place, t.moved(column * apart, (first, step)))
         if step <= 2:
-            parts = [
-                t.add(f"load {t.many}, ptr {t.at(start, str(k * t.lanes))}, align {t.size}")
-                for k in range(step)
-            ]
-            if step == 1:
-                return parts[0]
-            order = ", ".join(f"i32 {2 * k}" for k in range(t.lanes))
-            given = ", ".join(f"{t.many} {part}" for part in parts)
-            return t.add(f"shufflevector {given}, <{t.lanes} x i32> <{order}>")
+            return t.every_other(
+                [
+                    t.add(f"load {t.many}, ptr {t.at(start, str(k * t.lanes))}, align {t.size}")
+                    for k in range(step)
+                ]
+            )
         lanes = ", ".join(f"i64 {k * step}" for k in range(t.lanes))
         every = t.add(f"getelementptr {t.one}, ptr {start}, {t.whole} <{lanes}>")
         name = f"@llvm.masked.gather.{t.suffix}.v{t.lanes}p0"
         mask = t.everywhere("true", t.flags, "i1")
         end = f"i32 {t.size}, {t.flags} {mask}, {t.zero}"
         return t.add(f"call {t.many} {name}(<{t.lanes} x ptr> {every}, {end})")
-
-
-def _either(t: WindowText, sign: str, kind: str, first: str, second: str) -> str:
-    return t.add(f"{sign} {kind} {first}, {second}")
 
 
 def _chosen(t: WindowText, flag: str, first: str, second: str) -> str:
@@ -73,17 +66,18 @@ def _number(t: WindowText, n: int) -> str:
 
 def _larger(t: WindowText, x: str, m: str) -> str:
     """Whether ``x`` takes the place of ``m``: it is larger, or NaN and the first one."""
-    above = _either(t, "fcmp ugt", t.many, x, m)
-    known = _either(t, "fcmp ord", t.many, m, m)
-    return _either(t, "and", t.flags, above, known)
+    above = t.add(f"fcmp ugt {t.many} {x}, {m}")
+    known = t.add(f"fcmp ord {t.many} {m}, {m}")
+    return t.add(f"and {t.flags} {above}, {known}")
 
 
 def _same(t: WindowText, x: str, m: str) -> str:
     """Whether both are equal, or NaN."""
-    equal = _either(t, "fcmp oeq", t.many, x, m)
-    unknown = _either(t, "fcmp uno", t.many, x, x)
-    neither = _either(t, "fcmp uno", t.many, m, m)
-    return _either(t, "or", t.flags, equal, _either(t, "and", t.flags, unknown, neither))
+    equal = t.add(f"fcmp oeq {t.many} {x}, {m}")
+    unknown = t.add(f"fcmp uno {t.many} {x}, {x}")
+    neither = t.add(f"fcmp uno {t.many} {m}, {m}")
+    both = t.add(f"and {t.flags} {unknown}, {neither}")
+    return t.add(f"or {t.flags} {equal}, {both}")
 
 
 @functools.cache
@@ -107,8 +101,7 @@ def largest(dtype: Any, windows: Windows, lanes: int, which: bool) -> str:
             return []
 
         def columns(parts: list[tuple[str, str]], j: str, carried: list[str]) -> Sequence[str]:
-            left = t.add(f"sub i64 {first}, {j}")
-            mask = t.add(f"icmp slt {t.whole} {t.lane}, {t.everywhere(left, t.whole, 'i64')}")
+            mask = t.mask(j, first)
             m, k = lowest, "zeroinitializer"
             for n, (begin, exists) in enumerate(parts):
                 flags = f"{t.flags} {mask}, {t.flags} zeroinitializer"
@@ -130,16 +123,16 @@ def largest(dtype: Any, windows: Windows, lanes: int, which: bool) -> str:
             for c in range(windows.kernel[-1]):
                 x, n = values.read(c, j), ""
                 if rows:
-                    n = _either(t, "fmul", t.many, rows.read(c, j), number(windows.kernel[-1]))
-                    n = _either(t, "fadd", t.many, n, number(c))
+                    n = t.add(f"fmul {t.many} {rows.read(c, j)}, {number(windows.kernel[-1])}")
+                    n = t.add(f"fadd {t.many} {n}, {number(c)}")
                 if not c:
                     m, k = x, n
                     continue
                 flag = _larger(t, x, m)
                 if which:  # of equal elements the first one, which may be in a later column
-                    before = _either(t, "fcmp olt", t.many, n, k)
-                    tie = _either(t, "and", t.flags, before, _same(t, x, m))
-                    flag = _either(t, "or", t.flags, flag, tie)
+                    before = t.add(f"fcmp olt {t.many} {n}, {k}")
+                    tie = t.add(f"and {t.flags} {before}, {_same(t, x, m)}")
+                    flag = t.add(f"or {t.flags} {flag}, {tie}")
                 m, k = taken(x, m, n, k, flag)
             place = t.moved(j, (row, last), (start, 1))
             if not which:
@@ -227,7 +220,7 @@ def to_winners(dtype: Any, windows: Windows, apart: bool) -> str:
             there = t.at(t.out, place)
             if not apart:
                 old = t.add(f"load {t.one}, ptr {there}, align {t.size}")
-                value = _either(t, "fadd", t.one, old, value)
+                value = t.add(f"fadd {t.one} {old}, {value}")
             t.do(f"store {t.one} {value}, ptr {there}, align {t.size}")
 
         _where(t, inside, added)

@@ -123,9 +123,9 @@ class WindowText(VectorTypes):
         self.lines.append(f"{name}.after:")
         return [f"%{name}.e{k}" for k in range(len(carried))]
 
-    def mask(self, first: str) -> str:
-        """Which windows there are, from one on."""
-        left = self.add(f"sub i64 %count{self.rank - 1}, {first}")
+    def mask(self, first: str, stop: str = "") -> str:
+        """Which windows there are, from one on; or which numbers below another one."""
+        left = self.add(f"sub i64 {stop or f'%count{self.rank - 1}'}, {first}")
         splat = self.everywhere(left, self.whole, "i64")
         return self.add(f"icmp slt {self.whole} {self.lane}, {splat}")
 
@@ -187,7 +187,10 @@ class WindowText(VectorTypes):
 
     def elements(self, base: str, row: tuple[str, str], columns: list[tuple[str, str, str]]) -> str:
         """The elements at one position of the kernel, and 0 outside."""
-        parts = [self.vector(base, row, column) for column in columns]
+        return self.every_other([self.vector(base, row, column) for column in columns])
+
+    def every_other(self, parts: Sequence[str]) -> str:
+        """Every other element of two vectors that follow each other; one vector as it is."""
         if len(parts) == 1:
             return parts[0]
         order = ", ".join(f"i32 {2 * k}" for k in range(self.lanes))

@@ -22,6 +22,7 @@ _TYPES = {
     np.dtype(np.int64): "i64",
     np.dtype(np.bool_): "i1",
 }
+_SUFFIXES = {"float": "f32", "double": "f64"}
 _INFIX = {
     "add": "fadd",
     "sub": "fsub",
@@ -223,19 +224,40 @@ class Writer:
         place = self._place(number, offset, varies, dtype, index)
         memory = memory_of(dtype)
         many = f"<{self.lanes} x {memory}>"
-        size = 1 if memory == "i8" else dtype.itemsize
-        if not several:
-            one = self.add(f"load {memory}, ptr {place}, align {size}")
-            value = self._spread(one, many)
-        elif mask:
-            name = f"llvm.masked.load.v{self.lanes}{_short(memory)}.p0"
-            given = [("ptr", place), ("i32", str(size)), *_split(mask), (many, "zeroinitializer")]
-            value = self._masked(name, many, given)
+        if several:
+            value = self._read(place, dtype, mask)
         else:
-            value = self.add(f"load {many}, ptr {place}, align {size}")
+            one = self.add(f"load {memory}, ptr {place}, align {dtype.itemsize}")
+            value = self._spread(one, many)
         if memory == "i8":
             value = self.add(f"icmp ne {many} {value}, zeroinitializer")
         return value
+
+    def _read(self, place: str, dtype: Any, mask: str) -> str:
+        """A vector of what is in memory from an address on."""
+        many = f"<{self.lanes} x {memory_of(dtype)}>"
+        if not mask:
+            return self.add(f"load {many}, ptr {place}, align {dtype.itemsize}")
+        name = f"llvm.masked.load.{self._ending(dtype)}.p0"
+        size = ("i32", str(dtype.itemsize))
+        return self._masked(
+            name, many, [("ptr", place), size, *_split(mask), (many, "zeroinitializer")]
+        )
+
+    def _write(self, place: str, dtype: Any, value: str, mask: str) -> None:
+        """Put a vector into memory from an address on."""
+        many = f"<{self.lanes} x {memory_of(dtype)}>"
+        if not mask:
+            self.do(f"store {many} {value}, ptr {place}, align {dtype.itemsize}")
+            return
+        name = f"llvm.masked.store.{self._ending(dtype)}.p0"
+        size = ("i32", str(dtype.itemsize))
+        self._masked(name, "void", [(many, value), ("ptr", place), size, *_split(mask)])
+
+    def _ending(self, dtype: Any) -> str:
+        """The ending of intrinsics' names for vectors in memory."""
+        memory = memory_of(dtype)
+        return f"v{self.lanes}{_SUFFIXES.get(memory, memory)}"
 
     def _masked(self, name: str, kind: str, given: list[tuple[str, str]]) -> str:
         types = ", ".join(f"{k} immarg" if k == "i32" else k for k, _ in given)
@@ -249,26 +271,14 @@ class Writer:
     def _store(self, out: int, value: str, index: Any, mask: str, varies: bool = True) -> None:
         dtype = self.outs[out].dtype
         place = self._place(self.operands + out, "r", varies, dtype, index)
-        memory = memory_of(dtype)
-        many = f"<{self.lanes} x {memory}>"
-        if memory == "i8":
-            value = self.add(f"zext <{self.lanes} x i1> {value} to {many}")
-        size = 1 if memory == "i8" else dtype.itemsize
-        if mask:
-            name = f"llvm.masked.store.v{self.lanes}{_short(memory)}.p0"
-            given = [(many, value), ("ptr", place), ("i32", str(size)), *_split(mask)]
-            self._masked(name, "void", given)
-        else:
-            self.do(f"store {many} {value}, ptr {place}, align {size}")
+        if dtype == np.bool_:
+            value = self.add(f"zext <{self.lanes} x i1> {value} to <{self.lanes} x i8>")
+        self._write(place, dtype, value, mask)
 
 
 def memory_of(dtype: Any) -> str:
     """LLVM's type of the elements of a dtype in memory."""
     return "i8" if dtype == np.bool_ else _TYPES[dtype]
-
-
-def _short(memory: str) -> str:
-    return {"float": "f32", "double": "f64"}.get(memory, memory)
 
 
 def _split(mask: str) -> list[tuple[str, str]]:
