@@ -209,7 +209,7 @@ def agree(found, expected, where):
         assert one.shape == other.shape, where
         if other.dtype.kind == "c" and one.dtype.kind == "f":  # numbers follow NumPy's rules here
             continue
-        if other.dtype.kind == "O":
+        if other.dtype.kind in "OU":
             assert repr(one) == repr(other), where
             continue
         assert np.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True), (where, one, other)

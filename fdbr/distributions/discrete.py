@@ -50,7 +50,9 @@ class _Chances:
     def log_q(self) -> Any:
         """The logarithm of what is left to one."""
         logits: Any = self.logits  # type: ignore[attr-defined]
-        return _log(self.q) if logits is None else ops.log_sigmoid(-logits)
+        if logits is None:
+            return inside(self.p < 1, self.p, 0.0, lambda p: ops.log1p(-p))
+        return ops.log_sigmoid(-logits)
 
 
 def _log(p: Any) -> Any:
@@ -108,12 +110,14 @@ class Bernoulli(_Chances, Distribution):
     def cdf(self, x: Any) -> Any:
         return stepped(x, ops.where(x >= 1, 1.0, ops.where(x >= 0, self.q, 0.0)))
 
+    def survival(self, x: Any) -> Any:
+        return stepped(x, ops.where(x >= 1, 0.0, ops.where(x >= 0, self.p, 1.0)))
+
     def icdf(self, q: Any) -> Any:
         return stepped(chance(q), ops.where(q > self.q, 1.0, 0.0))
 
     def entropy(self) -> Any:
-        p = self.p
-        return broadcast(-times(p, self.log_p) - times(1 - p, self.log_q), self)
+        return broadcast(-times(self.p, self.log_p) - times(self.q, self.log_q), self)
 
     def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
         return ops.astype(random.bernoulli(key, self.p, shape), self.dtype)
@@ -158,7 +162,7 @@ class Geometric(_Chances, Distribution):
 
     @property
     def mean(self) -> Any:
-        return broadcast((1 - self.p) / self.p + self.start, self)
+        return broadcast(self.q / self.p + self.start, self)
 
     @property
     def mode(self) -> Any:
@@ -194,7 +198,7 @@ class Geometric(_Chances, Distribution):
 
     def entropy(self) -> Any:
         p = self.p
-        return broadcast(-(times(1 - p, self.log_q) + p * self.log_p) / p, self)
+        return broadcast(-(times(self.q, self.log_q) + p * self.log_p) / p, self)
 
     def _draw(self, key: Any, shape: tuple[int, ...]) -> Any:
         draws = random.geometric(key, self.p, shape)

@@ -127,7 +127,7 @@ class Distribution:
 
     def log_cdf(self, x: Any) -> Any:
         """The logarithm of `cdf`."""
-        return ops.log(self.cdf(x))
+        return _log_of(self.cdf(x), self.survival(x))
 
     def survival(self, x: Any) -> Any:
         """The probability of values above ``x``."""
@@ -135,7 +135,7 @@ class Distribution:
 
     def log_survival(self, x: Any) -> Any:
         """The logarithm of `survival`."""
-        return ops.log(self.survival(x))
+        return _log_of(self.survival(x), self.cdf(x))
 
     def icdf(self, q: Any) -> Any:
         """The least value whose `cdf` is at least ``q``: the inverse of `cdf`.
@@ -227,6 +227,13 @@ def inside(condition: Any, x: Any, safe: Any, function: Any) -> Any:
 def stepped(x: Any, value: Any) -> Any:
     """A value that a comparison with ``x`` has chosen, or NaN where ``x`` is that."""
     return ops.where(ops.isnan(x), math.nan, value)
+
+
+def _log_of(part: Any, rest: Any) -> Any:
+    """The logarithm of a part of one, by the rest where that has more digits."""
+    near = rest < 0.5
+    by_rest = ops.log1p(-ops.where(near, rest, 0.0))
+    return ops.where(near, by_rest, ops.log(ops.where(near, 1.0, part)))
 
 
 def chance(q: Any) -> Any:

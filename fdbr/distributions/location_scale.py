@@ -50,7 +50,7 @@ class Cauchy(Distribution):
 
     def log_prob(self, x: Any) -> Any:
         z = (x - self.loc) / self.scale
-        return -math.log(math.pi) - ops.log(self.scale) - ops.log1p(z * z)
+        return -math.log(math.pi) - ops.log(self.scale) - 2 * ops.log(ops.hypot(z, 1.0))
 
     def cdf(self, x: Any) -> Any:
         # atan2 keeps the digits of the lower tail, which 1/2 + atan(z) / pi loses.

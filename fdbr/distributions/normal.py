@@ -133,6 +133,14 @@ class LogNormal(Distribution):
         above = self._log.survival(ops.log(ops.where(x > 0, x, 1.0)))
         return stepped(x, ops.where(x > 0, above, 1.0))
 
+    def log_cdf(self, x: Any) -> Any:
+        above = self._log.log_cdf(ops.log(ops.where(x > 0, x, 1.0)))
+        return stepped(x, ops.where(x > 0, above, -math.inf))
+
+    def log_survival(self, x: Any) -> Any:
+        above = self._log.log_survival(ops.log(ops.where(x > 0, x, 1.0)))
+        return stepped(x, ops.where(x > 0, above, 0.0))
+
     def icdf(self, q: Any) -> Any:
         return ops.exp(self._log.icdf(q))
 

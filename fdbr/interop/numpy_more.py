@@ -13,9 +13,11 @@ import numpy as np
 from fdbr import ops
 from fdbr.array import functions
 from fdbr.backend import array_module
-from fdbr.core import Tracer
+from fdbr.core import Tracer, whole
+from fdbr.floats import dtype_kind
 from fdbr.interop.numpy_basics import as_tuple, within
 from fdbr.interop.signatures import implements
+from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import arrays
 from fdbr.ops.shape import _embed_diagonal
@@ -225,7 +227,7 @@ def _resize(a: Any, new_shape: Any) -> Any:
     shape = new_shape if isinstance(new_shape, tuple | list) else (new_shape,)
     a = ops.reshape(a, -1)
     if not a.size:
-        return ops.broadcast_to(ops.zeros_like(a.sum()), shape)
+        return ops.zeros(shape, dtype=a.dtype)
     places = array_module(a).arange(math.prod(shape)) % a.size
     return ops.reshape(ops.take(a, places), tuple(shape))
 
@@ -365,14 +367,17 @@ def _extract(condition: Any, arr: Any) -> Any:
 
 @implements("choose")
 def _choose(a: Any, choices: Any, mode: str = "raise") -> Any:
+    dtype = ops.result_type(*choices)
+    choices = (ops.astype(choice, dtype, copy=False) for choice in choices)
     a, *parts = ops.broadcast_arrays(*arrays(a, *choices))
-    a = within(a, len(parts), mode, "np.choose")
+    a = _places(ops.astype(a, np.intp), len(parts), mode, "np.choose")
     return ops.take_along_axis(ops.stack(parts), ops.reshape(a, (1, *a.shape)), axis=0)[0]
 
 
 @implements("unravel_index")
 def _unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
     shape = as_tuple(shape)
+    indices = _places(indices, math.prod(shape), "raise", "np.unravel_index")
     out = []
     for n in reversed(shape if order == "C" else shape[::-1]):
         out.append(indices % n)
@@ -387,8 +392,20 @@ def _ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: 
     axes = range(len(dims)) if order == "C" else reversed(range(len(dims)))
     out: Any = 0
     for i in axes:
-        out = out * dims[i] + within(multi_index[i], dims[i], modes[i], "np.ravel_multi_index")
+        out = out * dims[i] + _places(multi_index[i], dims[i], modes[i], "np.ravel_multi_index")
     return out
+
+
+def _places(indices: Any, n: int, mode: str, name: str) -> Any:
+    """Places among ``n``, in a dtype in which what is made of them does not wrap."""
+    indices = ops.asarray(indices)
+    if dtype_kind(indices.dtype) not in "biu":
+        raise TypeError(f"{name}: indices must be integers, not {describe(indices)}")
+    indices = within(ops.astype(indices, np.intp, copy=False), n, mode, name)
+    every = whole(indices)
+    if mode == "raise" and not bool(((every >= 0) & (every < n)).all()):
+        raise ValueError(f"{name}: indices lie outside of 0 to {n - 1}: {describe(indices)}")
+    return indices
 
 
 @implements("trim_zeros")

@@ -17,9 +17,15 @@ from fdbr.interop.numpy_basics import in_numpys, in_their_dtype
 from fdbr.interop.signatures import implements, refuse
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import arrays, dtype_of_steps
-from fdbr.ops.dtypes import as_weak, is_number
+from fdbr.ops.dtypes import as_weak, is_number, is_short
 
 # --- numbers ------------------------------------------------------------------------
+
+
+def _common_type(*arrays: Any) -> Any:
+    exact = any(dtype_kind(x.dtype) in "iu" for x in arrays)
+    return ops.result_type(*arrays, np.float64 if exact else np.float16).type
+
 
 implements("fix")(lambda x: ops.trunc(x))
 implements("isreal")(lambda x: ops.equal(ops.imag(x), 0))
@@ -27,7 +33,7 @@ implements("iscomplex")(lambda x: ops.not_equal(ops.imag(x), 0))
 implements("isposinf")(lambda x: ops.equal(x, math.inf))
 implements("isneginf")(lambda x: ops.equal(x, -math.inf))
 implements("can_cast")(lambda from_, to, casting="safe": np.can_cast(from_.dtype, to, casting))
-implements("common_type")(lambda *arrays: ops.result_type(*arrays, np.float16).type)
+implements("common_type")(_common_type)
 implements("real_if_close")(lambda a, tol=100: ops.real(a) if _is_real(a, tol) else a)
 implements("array_repr", "array_str", "array2string")(lambda a, /, *args, **how: repr(a))
 implements("sinc")(ops.sinc)
@@ -92,8 +98,10 @@ def _nan_to_num(
 def _isclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
-    a, b = arrays(a, b)
-    if dtype_kind(b.dtype) in "biu":  # whose differences would wrap
+    a, b = (x if is_number(x) else ops.asarray(x) for x in (a, b))
+    if is_number(b):
+        b = b * 1.0
+    elif dtype_kind(b.dtype) in "biu":  # whose differences would wrap
         b = ops.astype(b, ops.result_type(b.dtype, np.float64))
     near = (ops.abs(a - b) <= atol + rtol * ops.abs(b)) & ops.isfinite(b) | ops.equal(a, b)
     return near | (ops.isnan(a) & ops.isnan(b)) if equal_nan else near
@@ -127,15 +135,19 @@ def _array_equiv(a1: Any, a2: Any) -> Any:
 # --- sequences ----------------------------------------------------------------------
 
 
+def _at_least_one(x: Any) -> Any:
+    return x if x.ndim else ops.reshape(x, (1,))
+
+
 @implements("convolve")
 def _convolve(a: Any, v: Any, mode: Any = "full") -> Any:
-    a, v = arrays(a, v)
+    a, v = map(_at_least_one, arrays(a, v))
     return in_their_dtype(ops.convolve(a, v, mode), a, v)
 
 
 @implements("correlate")
 def _correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
-    a, v = arrays(a, v)
+    a, v = map(_at_least_one, arrays(a, v))
     return in_their_dtype(ops.correlate(a, v, mode), a, v)
 
 
@@ -262,15 +274,19 @@ def _logspace(
 def _geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Any:
-    start, stop = (
-        x if is_number(x) else ops.astype(x, np.result_type(x.dtype, float))
-        for x in arrays(start, stop)
+    start, stop = ops.broadcast_arrays(
+        *(ops.astype(x, np.result_type(x.dtype, float)) for x in arrays(start, stop))
     )
+    num = operator.index(num)
     if bool(ops.any(start == 0)) or bool(ops.any(stop == 0)):
         raise ValueError("np.geomspace: 0 is on no geometric sequence; give ends that are not 0")
     sign = ops.sign(start)
     exponents = _linspace(ops.log(start / sign), ops.log(stop / sign), num, endpoint)
-    return _placed(sign * ops.exp(exponents), dtype, axis)
+    out = sign * ops.exp(exponents)
+    if num:  # the ends are those that were given, to the last digit
+        last = [stop[None]] if endpoint and num > 1 else []
+        out = ops.concat([start[None], out[1 : num - len(last)], *last])
+    return _placed(out, dtype, axis)
 
 
 # --- pieces -------------------------------------------------------------------------
@@ -281,14 +297,14 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     out = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         out = ops.where(condition, choice, out)
-    return out
+    return ops.astype(out, ops.result_type(*choicelist, default), copy=False)
 
 
 @implements("piecewise")
 def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     rows = isinstance(condlist, list | tuple) or condlist.ndim > 1
     x, *conditions = arrays(x, *(condlist if rows else [condlist]))
-    conditions = [ops.broadcast_to(c, x.shape) for c in conditions]
+    conditions = [ops.broadcast_to(ops.astype(c, bool, copy=False), x.shape) for c in conditions]
     if len(funclist) == len(conditions) + 1:
         conditions.append(~ops.any(ops.stack(conditions), axis=0))
     out = ops.zeros_like(x)
@@ -328,7 +344,8 @@ def _widening(name: str, least: float, most: float = math.inf) -> None:
     def widened(x: Any) -> Any:
         x = ops.asarray(x)
         if x.dtype.kind != "c" and bool(ops.any((x < least) | (x > most))):
-            x = ops.astype(x, ops.result_type(x, np.complex64))
+            short = is_short(x)  # which become as wide as numbers that are none of these
+            x = ops.astype(x, np.complex128 if short else ops.result_type(x, np.complex64))
         return op(x)
 
 

@@ -111,6 +111,7 @@ def _polyint(p: Any, m: int = 1, k: Any = 0) -> Any:
 def _polydiv(u: Any, v: Any) -> Any:
     rest, v = arrays(u, v)
     rest, v = ops.reshape(rest + 0.0, -1), ops.reshape(v + 0.0, -1)
+    rest = ops.astype(rest, ops.result_type(rest, v), copy=False)
     m, n = rest.shape[0], v.shape[0]
     quotient = []
     for k in range(m - n + 1):

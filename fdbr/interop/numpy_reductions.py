@@ -238,7 +238,11 @@ def _spread(name: str, root: bool, pass_nan_by: bool) -> None:
                 f"np.{name}", "dtype", f"{np.dtype(dtype)} has no fractions. Give a floating dtype"
             )
         x = _floating(a, dtype)
-        to = ops.real(x).dtype if dtype is None else dtype
+        to = dtype
+        if dtype is None and pass_nan_by:
+            to = ops.real(x).dtype
+        elif dtype is None:
+            to = ops.result_type(*(ops.real(v) for v in (x, mean) if v is not _NOT_GIVEN))
         lost = _correction(ddof, correction, name)
         if where is True and mean is _NOT_GIVEN and not pass_nan_by:
             op = ops.std if root else ops.var
@@ -343,6 +347,8 @@ def fmin(x: Any, y: Any) -> Any:
 
 
 def _but_one(op: Callable[..., Any], x: Any, y: Any) -> Any:
+    if dtype_kind(ops.result_type(x, y)) not in "fc":
+        return op(x, y)
     no_x, no_y = ops.isnan(x), ops.isnan(y)
     return op(ops.where(no_x & ~no_y, y, x), ops.where(no_y & ~no_x, x, y))
 

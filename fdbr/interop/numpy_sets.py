@@ -15,6 +15,7 @@ from fdbr.floats import dtype_kind
 from fdbr.interop.signatures import implements
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import arrays
+from fdbr.ops.dtypes import is_number
 
 for _name in ("unique_all", "unique_counts", "unique_inverse", "unique_values"):
     implements(_name)(getattr(ops, _name))
@@ -73,7 +74,14 @@ implements("isin")(
         element, test_elements, invert=invert
     )
 )
-implements("union1d")(lambda ar1, ar2: ops.unique_values(functions[np.append](ar1, ar2)))
+
+
+@implements("union1d")
+def _union1d(ar1: Any, ar2: Any) -> Any:
+    parts = [x if is_number(x) else ops.asarray(x) for x in (ar1, ar2)]
+    dtype = ops.result_type(*parts)  # in which a number of Python's is weak
+    flat = [ops.reshape(ops.astype(x, dtype, copy=False), -1) for x in parts]
+    return ops.unique_values(ops.concat(flat))
 
 
 @implements("intersect1d")

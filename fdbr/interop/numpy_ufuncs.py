@@ -85,18 +85,24 @@ def _floating(op: Callable[..., Any]) -> Callable[..., Any]:
     return floating
 
 
+@elementwise(x=lambda x: ops.where(ops.isinf(x), ops.zeros_like(x), ops.ones_like(x)))
+def _fraction(xp: Any, x: Any) -> Any:
+    return xp.modf(x)[0]
+
+
 def _modf(x: Any) -> Any:
-    finite = ops.where(ops.isinf(x), 0, x)
-    return finite - ops.trunc(finite), ops.trunc(x)
+    return _fraction(x), ops.trunc(x)
 
 
-_LN2 = math.log(2)
+def _share(x: Any, y: Any) -> Any:
+    """The share of ``2**x`` in the sum; half of it where both are one infinity."""
+    same = ops.equal(x, y) & ops.isinf(x)
+    return ops.sigmoid(math.log(2) * (ops.where(same, 0, x) - ops.where(same, 0, y)))
 
 
-def _logaddexp2(x: Any, y: Any) -> Any:
-    dtype = ops.result_type(x, y)  # before they are rounded in a narrower one
-    x, y = (v if is_number(v) else ops.astype(v, dtype) for v in (x, y))
-    return ops.logaddexp(x * _LN2, y * _LN2) / _LN2
+@elementwise(x=_share, y=lambda x, y: _share(y, x), double=True)
+def _logaddexp2(xp: Any, x: Any, y: Any) -> Any:
+    return xp.logaddexp2(x, y)
 
 
 def _matvec(x1: Any, x2: Any) -> Any:
@@ -120,9 +126,12 @@ def _in_its_dtype(ufunc: np.ufunc, op: Callable[..., Any]) -> Callable[..., Any]
             type(x) if is_number(x) and type(x) is not bool else ops.result_type(x) for x in args
         ]
         added = any(map(is_added, dtypes))
-        if not added and not any(getattr(d, "kind", "f") in "biu" for d in dtypes):
+        if not added and not any(d is complex or getattr(d, "kind", "f") in "biuc" for d in dtypes):
             return op(*args)
-        resolved = ufunc.resolve_dtypes((*dtypes, *(None,) * ufunc.nout))
+        try:
+            resolved = ufunc.resolve_dtypes((*dtypes, *(None,) * ufunc.nout))
+        except TypeError as error:
+            raise TypeError(f"np.{ufunc.__name__}: {error}") from None
         if added:
             args = tuple(
                 x if is_number(x) else ops.astype(x, to, copy=False)
@@ -179,7 +188,7 @@ _OWN = {
 
 _OF_STEPS = frozenset(
     {
-        *("deg2rad", "degrees", "fabs", "fmax", "fmin", "frexp", "heaviside", "logaddexp2"),
+        *("deg2rad", "degrees", "fabs", "fmax", "fmin", "frexp", "heaviside"),
         *("conj", "conjugate", "modf", "rad2deg", "radians", "rint"),
     }
 )

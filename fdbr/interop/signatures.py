@@ -71,6 +71,8 @@ def bound(
     first, names = _direct(own, theirs)
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if any(value is np._NoValue for value in kwargs.values()):  # NumPy's own functions say it
+            kwargs = {k: v for k, v in kwargs.items() if v is not np._NoValue}
         if len(args) <= first and (not kwargs or kwargs.keys() <= names):
             return implementation(*args, **kwargs)
         return rebound(args, kwargs)

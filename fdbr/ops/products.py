@@ -10,7 +10,7 @@ import numpy as np
 
 from fdbr.backend import Array
 from fdbr.deferred import Deferred
-from fdbr.floats import is_added
+from fdbr.floats import dtype_kind, is_added
 from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.buffers import multiplied
@@ -366,6 +366,8 @@ def vecdot(x: Array, y: Array, /, *, axis: int = -1) -> Any:
     x, y = asarray(x), asarray(y)
     if is_added(x.dtype):  # NumPy's products of these are in float32
         x = astype(x, np.float32)
+    elif dtype_kind(y.dtype) in "iu":
+        x = astype(x, result_type(x, y), copy=False)
     return _vecdot(x, y, axis)
 
 

@@ -141,6 +141,17 @@ def parted(
         dtype = result_type(x, *beside)
         x, q = astype(x, "float32"), astype(q, "float32") if is_short(q) else q
         return astype(parted(name, x, q, **options, numbers_only=numbers_only), dtype)
+    if (
+        weights is None
+        and method not in _OF_ELEMENTS
+        and dtype_kind(x.dtype) in "iu"
+        and not is_number(q)
+        and dtype_kind(getattr(q, "dtype", None)) == "f"
+    ):
+        dtype = result_type(x, q)
+        if dtype != float_dtype(x):  # its elements become of the dtype of ``q``, rounded once
+            options = {"axis": axis, "method": method, "keepdims": keepdims}
+            return astype(parted(name, astype(x, float_dtype(x)), q, **options), dtype)
     if weights is None:
         ordered, axes, shape = _ordered(x, axis, name, method in _OF_ELEMENTS)
     else:

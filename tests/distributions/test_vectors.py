@@ -10,9 +10,13 @@ from fdbr.distributions import (
     Bernoulli,
     Beta,
     Categorical,
+    Cauchy,
     Dirichlet,
+    Exponential,
     Geometric,
     Independent,
+    Laplace,
+    LogNormal,
     MultivariateNormal,
     Normal,
     OneHotCategorical,
@@ -138,6 +142,44 @@ def test_what_is_left_of_a_beta_distribution_near_zero_keeps_its_digits():
         np.array([2e-28, 1e-11, 0.9]),
     )
     assert_allclose(Beta(a, b).survival(x), stats.beta(a, b).sf(x), rtol=1e-10)
+
+
+RARE = np.array([1e-10, 1e-3])
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (lambda: Geometric(RARE).log_survival(3.0), 4 * np.log1p(-RARE)),
+        (lambda: Geometric(RARE).icdf(0.5), np.ceil(np.log(0.5) / np.log1p(-RARE)) - 1),
+        (lambda: Geometric(logits=np.array([30.0])).mean, np.exp([-30.0])),
+        (lambda: Bernoulli(RARE).survival(0.0), RARE),
+        (lambda: Bernoulli(RARE).log_cdf(0.0), np.log1p(-RARE)),
+        (lambda: Bernoulli(RARE * 1e-300).log_survival(0.0), np.log(RARE * 1e-300)),
+        (lambda: Exponential(1.0).log_cdf(50.0), -np.exp(-50.0)),
+        (lambda: Laplace(0.0, 1.0).log_survival(-50.0), -np.exp(-50.0) / 2),
+        (lambda: Beta(1.0, 1.0).log_survival(RARE), np.log1p(-RARE)),
+        (lambda: Poisson(RARE).log_cdf(0.0), -RARE),
+        (lambda: LogNormal(-30.0, 1.0).log_cdf(1e-60), stats.norm.logcdf(np.log(1e-60) + 30)),
+        (lambda: LogNormal(5.0, 1.0).log_survival(1e60), stats.norm.logsf(np.log(1e60) - 5)),
+        (lambda: LogNormal(0.0, 1.0).log_cdf(np.array([-1.0, 0.0])), [-np.inf, -np.inf]),
+        (lambda: Cauchy(0.0, 1e-8).log_prob(1e200), np.log(1e-8 / np.pi) - 2 * np.log(1e200)),
+    ],
+)
+def test_what_is_rare_and_what_is_almost_certain_keep_their_digits(found, expected):
+    assert_allclose(found(), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("kind", [Geometric, Bernoulli, lambda p: Beta(1 / p, 2.0)])
+def test_logarithms_of_what_is_possible_have_finite_slopes(kind):
+    assert np.isfinite(fdbr.grad(lambda p: kind(p).log_survival(0.0) + kind(p).log_cdf(0.5))(0.25))
+
+
+def test_logarithms_of_what_is_almost_certain_have_the_right_slopes():
+    of = lambda x: Exponential(2.0).log_cdf(x) + Laplace(0.0, 1.0).log_survival(-x)
+    x = np.array([0.1, 1.0, 40.0])
+    exact = 2 / np.expm1(2 * x) + np.exp(-x) / 2 / (1 - np.exp(-x) / 2)
+    assert_allclose(fdbr.grad(lambda x: of(x).sum())(x), exact, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -164,3 +164,68 @@ def test_integers_give_numpys_dtypes_and_values_under_jit_and_vmap(name, dtype):
             found = fdbr.jit(lambda x, digits=digits: np.round(x * 7, digits))(x)
             assert found.dtype == x.dtype
             assert found.tolist() == np.round(x * 7, digits).tolist()
+
+
+HALF, PLACE = np.array([0.5, -2.0, 3.0], np.float16), np.array([2, 0, 1], np.int8)
+SINGLE, FAR = np.array([1, -2, 3], np.float32), complex(0, -np.inf)
+
+PROMOTED = {
+    "select": (lambda x: np.select([x > 0, x < -1], [2.0, x], 0), HALF),
+    "choose": (lambda i: np.choose(i, [300, SINGLE, True]), PLACE),
+    "union1d": (lambda x: np.union1d(x, 2.5), HALF),
+    "append": (lambda x: np.append(x, 2.5), HALF),
+    "common_type": (lambda x: np.ones(2, np.common_type(x, PLACE)) + x[:2], HALF),
+    "vecdot": (lambda x: np.linalg.vecdot(x, PLACE.astype("i4")), HALF),
+    "quantile": (lambda i: np.quantile(i, np.array([0.25, 0.5], "f4")), PLACE),
+    "polydiv": (lambda x: np.polydiv(x, SINGLE[:2] + 1j), np.float32(3)),
+    "resize": (lambda x: np.resize(x[:0], (2, 2)), HALF),
+    "scimath": (np.lib.scimath.log2, HALF),
+    "variance about": (lambda x: np.var(x, mean=np.zeros(1), keepdims=True), HALF),
+    "mean of the chosen": (lambda where: np.nanmean(PLACE, where=where), PLACE > 0),
+    "convolve with a number": (lambda x: np.convolve(x, 2.0), HALF),
+    "ravel_multi_index": (lambda i: np.ravel_multi_index((i, i), (3, 200)), PLACE),
+    "unravel_index": (lambda i: np.stack(np.unravel_index(i, (2, 200))), PLACE),
+    "piecewise": (lambda i: np.piecewise(SINGLE, [i], [np.cos, np.sin]), PLACE),
+    "close to what overflows": (lambda x: np.isclose(x, 1e300), SINGLE),
+    "close to a Python number": (lambda x: np.isclose(x, 3.0001, atol=0.0), HALF),
+    "sign": (np.sign, np.array([FAR, 3 - 4j, np.nan, complex(np.inf, np.inf), 5e-324])),
+    "whole numbers": (lambda x: np.copysign(1, np.modf(x)[0]), HALF),
+    "logaddexp2": (lambda x: np.logaddexp2(x, [[-745.0], [1e300]]), np.array([-142.6, -745.0])),
+    "geomspace": (lambda x: np.geomspace(x, x * 7, 4)[[0, -1]], np.array([0.3, 1e-300])),
+}
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
+@pytest.mark.parametrize("name", PROMOTED)
+def test_values_and_dtypes_are_numpys_whatever_stands_beside_the_traced_array(name):
+    f, x = PROMOTED[name]
+    as_tuple = lambda out: out if isinstance(out, tuple) else (out,)
+    found = [fdbr.jit(f)(x), fdbr.tree.map(lambda out: out[1], fdbr.vmap(f)(np.stack([x, x])))]
+    if x.dtype.kind in "fc":
+        found.append(fdbr.vjp(lambda x: f(x), x)[0])
+    for out in found:
+        for got, wanted in zip(as_tuple(out), as_tuple(f(x)), strict=True):
+            assert np.asarray(got).dtype == np.asarray(wanted).dtype
+            for part in (np.real, np.imag) if wanted.dtype.kind != "b" else ():
+                np.testing.assert_array_max_ulp(part(got), part(wanted), 2)
+            assert wanted.dtype.kind != "b" or np.array_equal(got, wanted)
+            assert (np.signbit(np.real(got)) == np.signbit(np.real(wanted))).all()
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "error"),
+    [
+        *((f, np.ones(2, complex), TypeError) for f in (np.fabs, np.deg2rad, np.degrees, np.modf)),
+        (lambda x: np.heaviside(x, 1j), np.ones(2), TypeError),
+        (lambda x: np.fmin(x, 300), np.ones(2, np.uint8), OverflowError),
+        (lambda i: np.choose(i, [1.0, 2.0]), np.array([0, -1]), ValueError),
+        (lambda i: np.ravel_multi_index((i, i), (3, 2)), np.array([0, 2]), ValueError),
+        (lambda i: np.unravel_index(i, (3, 2)), np.array([0, 6]), ValueError),
+    ],
+)
+def test_what_numpy_refuses_is_refused_of_traced_values(f, x, error):
+    with pytest.raises(error):
+        f(x)
+    with pytest.raises(error):
+        fdbr.vmap(f)(x[None])

@@ -43,6 +43,19 @@ unary(
     function=lambda x: dispatch(registry["ldexp"], (x, -2), {}),
 )
 unary(
+    "fraction",
+    grid(-2, 2, 1 / 16),
+    lambda x: np.modf(x)[0],
+    function=lambda x: dispatch(registry["fraction"], (x,), {}),
+)
+binary(
+    "logaddexp2",
+    ANY,
+    ANY,
+    np.logaddexp2,
+    function=lambda x, y: dispatch(registry["logaddexp2"], (x, y), {}),
+)
+unary(
     "to_device",
     ANY,
     lambda x: x,

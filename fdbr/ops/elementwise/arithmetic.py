@@ -369,6 +369,29 @@ def _real_sign(xp: Any, x: Array) -> Array:
     return xp.sign(x)
 
 
+def _across(t: Any, x: Any, direction: Any) -> Any:
+    """The part of ``t`` that turns ``x``, by the length of ``x``; 0 at 0 and at infinity."""
+    length = _complex_abs(x)
+    near = (length != 0) & (length != math.inf)
+    return where(near, t - direction * (direction.conj() * t).real, 0) / where(near, length, 1)
+
+
+@opaque(
+    x=(lambda ct, x: _across(ct, x, sign(x).conj()), lambda t, x: _across(t, x, sign(x))),
+    batch=aligned,
+)
+def _complex_sign(xp: Any, x: Array) -> Array:
+    x = xp.asarray(x)
+    length = xp.abs(x)
+    near = (length > 0) & (length < math.inf)
+    out = xp.empty_like(x)
+    for part, of in ((out.real, x.real), (out.imag, x.imag)):
+        far = xp.where(length > 0, xp.copysign(xp.isinf(of) * 1.0, of), length)
+        part[...] = xp.where(near, of / xp.where(near, length, 1), far)
+    both = xp.isinf(x.real) & xp.isinf(x.imag)
+    return xp.where(both, xp.asarray(complex(math.nan, math.nan), x.dtype), out)
+
+
 def sign(x: Array, /) -> Any:
     """The sign: -1, 0 or 1; of a complex number ``x / abs(x)``.
 
@@ -378,10 +401,7 @@ def sign(x: Array, /) -> Any:
     >>> ops.sign(-2.5)
     -1.0
     """
-    if not is_complex(x):
-        return _real_sign(x)
-    length = _complex_abs(x)
-    return where(length == 0, 0, x / where(length == 0, 1, length))
+    return (_complex_sign if is_complex(x) else _real_sign)(x)
 
 
 @elementwise(x=None)
