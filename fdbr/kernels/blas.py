@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import functools
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,8 +13,30 @@ import numpy as np
 __all__ = ["alone", "library"]
 
 _PREFIXES = ("scipy_openblas_{}64_", "openblas_{}64_", "openblas_{}")
-_lock = threading.Lock()
-_inside = [0, 0]  # how many want it to use one thread now, and how many it had
+
+
+class _State:
+    """How many want it to use one thread now, and how many it had."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.inside = self.had = 0
+
+
+_state = _State()
+
+
+def _renew() -> None:
+    """In a process that was forked there are none of those who wanted it."""
+    global _state
+    old, _state = _state, _State()
+    settings = _settings() if old.inside else None
+    if settings is not None and old.had > 1:
+        settings[1](old.had)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
 
 
 @functools.cache
@@ -52,16 +75,17 @@ def alone() -> Iterator[bool]:
         yield False
         return
     read, write = settings
-    with _lock:
-        if not _inside[0]:
-            _inside[1] = read()
-            if _inside[1] > 1:
+    state = _state
+    with state.lock:
+        if not state.inside:
+            state.had = read()
+            if state.had > 1:
                 write(1)
-        _inside[0] += 1
+        state.inside += 1
     try:
         yield True
     finally:
-        with _lock:
-            _inside[0] -= 1
-            if not _inside[0] and _inside[1] > 1:
-                write(_inside[1])
+        with state.lock:
+            state.inside -= 1
+            if not state.inside and state.had > 1:
+                write(state.had)

@@ -111,7 +111,23 @@ def _llvm() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    _keep_over_forks(llvm)
     return llvm
+
+
+def _keep_over_forks(llvm: Any) -> None:
+    """Have no thread be within LLVM while this process is forked.
+
+    Its lock would be held for ever in the child, and what it was about to change half changed.
+    """
+    lock = getattr(llvm.ffi.lib, "_lock", None)
+    if lock is None or not hasattr(os, "register_at_fork"):
+        return
+
+    def leave() -> None:
+        lock.__exit__(None, None, None)
+
+    os.register_at_fork(before=lock.__enter__, after_in_parent=leave, after_in_child=leave)
 
 
 def takes_to_load() -> float:

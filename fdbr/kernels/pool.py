@@ -247,11 +247,11 @@ class _Pool:
     def start(self) -> None:
         """Start threads, where the C library's semaphore is known: zeros are one in Linux's."""
         self.launch = _function(_LAUNCH, 7, ctypes.c_int64)
+        serve = _function(_SERVE, 1) if hasattr(os, "sched_getaffinity") else None
         self.helpers = 0
-        if hasattr(os, "sched_getaffinity"):
-            serve = _function(_SERVE, 1)
+        if serve is not None:
             self.cores = os.sched_getaffinity(0)
-            with contextlib.suppress(RuntimeError):  # Python ends, and begins no more of them
+            try:
                 for _ in range(thread_count() - 1):
                     thread = threading.Thread(
                         target=serve, args=(self.address,), name="fdbr-kernel", daemon=True
@@ -259,6 +259,11 @@ class _Pool:
                     thread.start()
                     self.threads.append(thread)
                     self.helpers += 1
+            except RuntimeError:  # Python ends, and begins no more of them
+                pass
+            except BaseException:  # an interrupt, after which none may have begun
+                self.helpers = self.helpers or -1
+                raise
 
     def disperse(self) -> None:
         """Let threads run on other cores than the caller's.
@@ -333,8 +338,10 @@ def launch(kernel: int, table: int, rows: int, grain: int, parts: int) -> None:
         At most 65,535.
     """
     pool = _pool
-    if parts > 1 and pool.lock.acquire(blocking=False):
-        try:
+    # No interrupt comes between the taking of a lock by `with` and the block.  Where another thread
+    # takes it before this one does, it is waited for.
+    if parts > 1 and not pool.lock.locked():
+        with pool.lock:
             if pool.helpers < 0:
                 pool.start()
             if pool.helpers:
@@ -345,6 +352,4 @@ def launch(kernel: int, table: int, rows: int, grain: int, parts: int) -> None:
                     pool.alone = 0
                     pool.disperse()
                 return
-        finally:
-            pool.lock.release()
     _alone()(kernel, table, rows, grain, parts)

@@ -1,5 +1,7 @@
 """The threads of kernels: each part is done once, whoever calls, and nobody waits for ever."""
 
+import dis
+import itertools
 import os
 import signal
 import subprocess
@@ -10,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from fdbr.kernels import machine, pool
+from fdbr.kernels import blas, machine, pool
 
 # Adds one to each element of its rows, and writes the part's number to the first of them.
 COUNTS = """
@@ -96,6 +98,106 @@ def test_signal_handlers_launch_too():
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert all((table == 1).all() for table in found)
+
+
+class Interrupt(BaseException):
+    """What a signal handler raises."""
+
+
+CALLS = {
+    after.offset
+    for before, after in itertools.pairwise(dis.get_instructions(pool.launch))
+    if before.opname.startswith(("CALL", "JUMP_BACKWARD"))
+}
+"""The places in `launch` at which Python looks for signals."""
+
+
+def interrupted(step, f):
+    """Call a function, which an interrupt ends at such a place; whether it got so far."""
+    left = step
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code is not pool.launch.__code__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and frame.f_lasti in CALLS:
+            left -= 1
+            if left < 0:
+                raise Interrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        f()
+    except Interrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_an_interrupt_leaves_the_threads_to_later_launches():
+    count(1000, 1, 8)
+    step = 0
+    while interrupted(step, lambda: count(1000, 1, 8)):
+        assert not pool._pool.lock.locked(), f"at step {step}"
+        assert (count(1000, 1, 8) == 1).all()
+        step += 1
+    assert step > 2
+
+
+def test_an_interrupt_of_their_start_leaves_threads_to_be_started(monkeypatch):
+    def refused(self):
+        raise Interrupt
+
+    monkeypatch.setattr(pool, "_pool", pool._Pool())
+    monkeypatch.setattr(pool, "thread_count", lambda: 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(Interrupt):
+            count(1000, 1, 8)
+    assert (count(1000, 1, 8) == 1).all()
+    assert pool._pool.helpers == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_process_may_be_forked_while_a_thread_compiles():
+    ended = threading.Event()
+
+    def compile():
+        while not ended.is_set():
+            machine.code(COUNTS)
+
+    thread = threading.Thread(target=compile)
+    thread.start()
+    try:
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # ends a child that waits for ever
+                with blas.alone():
+                    machine.code(COUNTS)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_process_that_is_forked_while_the_blas_has_one_thread_has_all_of_its_own():
+    with blas.alone() as known:
+        if not known:
+            pytest.skip("the library of linear algebra has no setting")
+        had, read = blas._state.had, blas._settings()[0]
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if read() == had else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

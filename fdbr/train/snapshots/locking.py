@@ -18,6 +18,15 @@ __all__ = ["locked"]
 _held: set[str] = set()
 _looking = threading.Lock()
 
+
+def _renew() -> None:
+    global _looking
+    _looking = threading.Lock()  # in a process that was forked nobody would give it back
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
 _TAKEN = {errno.EACCES, errno.EAGAIN}
 
 
@@ -39,7 +48,7 @@ def locked(path: Path, what: str) -> Iterator[bool]:
     BlockingIOError
         If another run holds it.
     """
-    name = os.path.realpath(path)
+    name, owner = os.path.realpath(path), os.getpid()
     with _looking:
         if name in _held:
             raise BlockingIOError(
@@ -52,8 +61,9 @@ def locked(path: Path, what: str) -> Iterator[bool]:
         try:
             yield works
         finally:
-            with contextlib.suppress(OSError):  # the folder may be gone
-                os.unlink(path)
+            if os.getpid() == owner:  # it is not the lock of a process that was forked meanwhile
+                with contextlib.suppress(OSError):  # the folder may be gone
+                    os.unlink(path)
             os.close(file)
     finally:
         with _looking:

@@ -150,7 +150,8 @@ class _Service:
         self.requests: WeakValueDictionary[str, Request] = WeakValueDictionary()
         self.refused: list[Request] = []  # what cannot be compiled is not tried again
         self.waiting: SimpleQueue[Request] = SimpleQueue()
-        self.starting = threading.Lock()
+        self.starting = threading.RLock()  # a signal handler may ask for kernels, too
+        self.thread: threading.Thread | None = None
         self.unanswered = self.served = 0
         self.process: Any = None
 
@@ -169,9 +170,16 @@ class _Service:
         self.start()
 
     def start(self) -> None:
-        """Start the thread, if nobody has: whoever has the lock does, and never gives it back."""
-        if self.starting.acquire(blocking=False):
-            threading.Thread(target=self.serve, name="fdbr-compile", daemon=True).start()
+        """Start the thread, if nobody has; an interrupt may have come before it could begin."""
+        if self.thread is not None and self.thread.ident is not None:
+            return
+        with self.starting:
+            if self.thread is None:
+                self.thread = threading.Thread(target=self.serve, name="fdbr-compile", daemon=True)
+            if self.thread.ident is None:
+                # Where there is no further thread, as when Python ends, nothing is compiled.
+                with contextlib.suppress(RuntimeError):
+                    self.thread.start()
 
     def serve(self) -> None:
         while True:
@@ -195,7 +203,7 @@ class _Service:
         """The machine code of a kernel."""
         try:
             if self.served >= _MOST:
-                self.process.stdin.close()  # which ends it
+                self.process.kill()  # it may not hear that its input ends: forks have that, too
                 self.process.wait()
                 self.process, self.served = None, 0
             if self.process is None:

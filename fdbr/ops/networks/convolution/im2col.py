@@ -373,7 +373,10 @@ def _scratch(xp: Any) -> Iterator[Any]:
     if xp is not np:  # such modules keep memory themselves
         yield lambda use, shape, dtype: xp.empty(shape, dtype=dtype)
         return
-    scratch = _idle.pop() if _idle else _Scratch()
+    try:
+        scratch = _idle.pop()
+    except IndexError:
+        scratch = _Scratch()
     try:
         yield scratch
     finally:
