@@ -10,7 +10,7 @@ from fdbr.jacobians import hvp
 from fdbr.libraries import scipy_of
 from fdbr.messages import describe
 from fdbr.solvers.host import plain
-from fdbr.solvers.implicit import DENSE
+from fdbr.solvers.implicit import DENSE, lowest
 from fdbr.solvers.search import Problem, find, guarded
 from fdbr.solvers.unknowns import real_vector
 from fdbr.transforms import grad, value_and_grad
@@ -231,7 +231,7 @@ def minimize(
     problem.residual = grad(objective)
     x, *report = find(problem, lambda r, start: _descend(problem, objective, r, start, method))
     where = problem.unknowns.tree(x, x0, exact=False)
-    return Minimum(where, f(where, *args), *report)
+    return Minimum(where, lowest(f, where, report[0], args), *report)
 
 
 def _solution(problem: Problem, search: Any) -> Solution:

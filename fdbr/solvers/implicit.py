@@ -19,7 +19,7 @@ from fdbr.libraries import scipy_of
 from fdbr.solvers.host import on_host, plain
 from fdbr.transforms import stop_gradient, vjp
 
-__all__ = ["DENSE", "depending", "symmetric_solution"]
+__all__ = ["DENSE", "depending", "lowest", "symmetric_solution"]
 
 DENSE = 500  # unknowns up to which the matrix of an equation is formed
 _EXACT = 1e-8  # the relative error up to which linear equations are solved
@@ -76,6 +76,43 @@ def depending(
     return solution(x, converged, args)
 
 
+def lowest(f: Any, where: Any, converged: Any, args: Any) -> Any:
+    """The value of a function at its minimum.
+
+    Of the first order it does not change with ``where``, whose slope is 0 (the envelope theorem):
+    so it has a derivative even if there are many minima, and ``where`` has none.
+
+    Parameters
+    ----------
+    f
+        ``f(where, *args)``.
+    where
+        The minimum, as a tree that depends on ``args``.
+    converged
+        Whether it is one; the derivative is NaN otherwise.
+    args
+        A tuple.
+    """
+    if not tree.leaves(tree.trainable(args)):
+        return f(where, *args)
+
+    @custom_vjp
+    def value(where: Any, converged: Any, args: Any) -> Any:
+        return f(where, *args)
+
+    def forward(where: Any, converged: Any, args: Any) -> Any:
+        return value(where, converged, args), (where, converged, args)
+
+    def backward(kept: Any, ct: Any) -> Any:
+        where, converged, args = kept
+        _, pull = vjp(lambda args: f(where, *args), args)
+        return None, None, pull(ops.where(converged, ct, np.nan))[0]
+
+    value.defvjp(forward, backward)
+    value.__name__ = "minimize"
+    return value(where, converged, args)
+
+
 def _transposed_solve(
     function: str, residual: Residual, x: Any, args: Any, ct: Any, symmetric: bool
 ) -> Any:
@@ -113,7 +150,8 @@ def _iterative_solve(function: str, product: Residual, at: Any, b: Any, symmetri
         v, at = kept
 
         def transposed(at: Any, w: Any) -> Any:
-            return vjp(lambda v: product(at, v), v)[1](w)[0]
+            # Wherever it is taken: it is linear.  At ``v`` it would hold on to a traced value.
+            return vjp(lambda v: product(at, v), ops.zeros_like(w))[1](w)[0]
 
         w = _iterative_solve(function, transposed, at, ct, symmetric)
         _, pull = vjp(lambda at: product(at, v), at)

@@ -212,7 +212,7 @@ def _judged(
     solved = size == 0.0 or (near and unexplained <= problem.tol * first)
     if solved and problem.objective is not None:
         curvatures = np.linalg.eigvalsh(residual.matrix(x))
-        solved = curvatures[0] >= -1e-8 * max(abs(curvatures[0]), abs(curvatures[-1]))
+        solved = (curvatures >= -1e-8 * np.abs(curvatures).max(initial=0.0)).all()
     return x, bool(solved)
 
 

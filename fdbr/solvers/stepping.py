@@ -136,7 +136,7 @@ def _ratio(error: Any, before: Any, after: Any, control: Control) -> Any:
 
 
 def _rms(x: Any) -> Any:
-    return ops.sqrt(ops.mean(x * x))
+    return ops.sqrt(ops.sum(x * x) / max(x.size, 1))
 
 
 def _first_size(field: Field, y: Any, slope: Any, t: Any, sign: float, control: Control) -> Any:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import ops, testing
 from fdbr.solvers import implicit
+from fdbr.testing import assert_allclose
 
 ROOT = "hybr lm broyden1 broyden2 anderson diagbroyden krylov df-sane".split()
 MINIMIZE = """BFGS L-BFGS-B CG TNC Nelder-Mead Powell Newton-CG trust-ncg trust-krylov
@@ -276,3 +277,27 @@ def test_derivatives_of_minima_of_many_unknowns_of_different_scale_are_right():
         return ops.sum(fdbr.minimize(lambda x, t: ops.sum(scales * (x - t) ** 2), t * 0, t).x)
 
     testing.assert_allclose(fdbr.grad(total)(np.linspace(-1, 1, 600)), np.ones(600), rtol=1e-7)
+
+
+@pytest.mark.parametrize("unknowns", [3, 501])
+def test_the_value_of_a_minimum_has_a_derivative_even_where_there_are_many_minima(unknowns):
+    valley = lambda x, a: (ops.sum(x) - a) ** 2 + a**3
+    value = lambda a: fdbr.minimize(valley, np.zeros(unknowns), a).value
+    assert_allclose(fdbr.grad(value)(2.0), 12.0, rtol=1e-10)
+    assert_allclose(fdbr.jvp(value, (2.0,), (1.0,))[1], 12.0, rtol=1e-10)
+    assert_allclose(fdbr.vmap(fdbr.grad(value))(np.array([2.0, 1.0])), [12.0, 3.0], rtol=1e-10)
+    bowl = lambda x, a: (x[0] - a**2) ** 2 * a + ops.sum(x**2)
+    value = lambda a: fdbr.minimize(bowl, np.zeros(unknowns), a).value  # a**5 / (1 + a)
+    for second in (fdbr.hessian(value), fdbr.grad(fdbr.grad(value))):
+        assert_allclose(second(1.0), 7.75, rtol=1e-7)
+
+
+def test_the_value_of_what_is_no_minimum_has_no_derivative():
+    falling = lambda a: fdbr.minimize(lambda x, a: -a * x, 1.0, a, throw=False).value
+    assert np.isnan(fdbr.grad(falling)(2.0))
+
+
+def test_of_no_unknowns_the_minimum_is_the_value():
+    value = lambda a: fdbr.minimize(lambda x, a: ops.sum(x**2) + a, np.zeros(0), a).value
+    assert (value(2.0), fdbr.grad(value)(2.0)) == (2.0, 1.0)
+    assert fdbr.odeint(lambda y, t: -y, np.zeros((0, 2)), np.array([0.0, 1.0])).shape == (2, 0, 2)
