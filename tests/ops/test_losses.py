@@ -413,3 +413,14 @@ def test_measures_have_a_derivative_of_0_and_run_in_batches_and_programs():
 def test_where_all_are_equal_the_determination_is_0():
     assert ops.r2_score(X[:, 0], np.ones(2)) == 0
     assert np.isfinite(fdbr.grad(lambda x: ops.r2_score(x, np.ones(2)))(X[:, 0])).all()
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_a_class_at_minus_infinity_comes_near_no_label(p):
+    loss = lambda x: ops.multi_margin_loss(x, np.array([0]), p=p)
+    for own in (1.0, np.inf, -np.inf):
+        x = np.array([[own, -np.inf, 2.0]])
+        expected = max(0.0, 1 - own + 2) ** p / 3
+        slope = p * max(0.0, 1 - own + 2) ** (p - 1) / 3 if own < 3 else 0.0
+        assert loss(x) == expected
+        np.testing.assert_allclose(fdbr.grad(loss)(x), [[-slope, 0.0, slope]])

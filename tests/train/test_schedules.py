@@ -240,3 +240,11 @@ def test_a_schedule_is_a_learning_rate():
     assert params.dtype == np.float32
     assert_allclose(params, -(1 + 0.75 + 0.5 + 0.25))
     assert ops.sum(params) == -5.0
+
+
+def test_growing_schedules_end_at_their_bound_after_however_many_steps():
+    for staircase in (True, False):
+        growing = optim.exponential_decay(0.1, 3, 1.2, staircase=staircase, end_value=0.5)
+        for count in (40, 10**7, np.int32(10**7), np.asarray(10**9)):
+            assert float(growing(count)) == 0.5
+            assert float(fdbr.jit(growing)(count)) == 0.5

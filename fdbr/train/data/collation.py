@@ -10,6 +10,7 @@ from fdbr import tree
 from fdbr.backend import array_module, lock
 from fdbr.messages import integer
 from fdbr.pytrees import rows_of
+from fdbr.train.data.reading import refuse_mask
 
 __all__ = ["collate_padded", "collate_ragged", "collate_stack"]
 
@@ -79,7 +80,7 @@ def _some(function: str, examples: Any) -> list[Any]:
 
 def _stack(*values: Any) -> Any:
     xp = array_module(*values)
-    arrays = [xp.asarray(value) for value in values]
+    arrays = [xp.asarray(refuse_mask(value)) for value in values]
     shapes = {array.shape for array in arrays}
     if len(shapes) > 1:
         raise ValueError(
@@ -121,7 +122,7 @@ def collate_ragged(examples: list[Any]) -> Any:
 
 def _apart(*values: Any) -> Any:
     xp = array_module(*values)
-    arrays = [xp.asarray(value) for value in values]
+    arrays = [xp.asarray(refuse_mask(value)) for value in values]
     return lock(xp.stack(arrays)) if not any(array.ndim for array in arrays) else arrays
 
 
@@ -197,7 +198,7 @@ class Pair:
 def _pad(values: Any, value: Any, length: int | None, multiple: int) -> tuple[Any, Any]:
     """The padded array, and the mask or `None`."""
     xp = array_module(*values)
-    arrays = [xp.asarray(one) for one in values]
+    arrays = [xp.asarray(refuse_mask(one)) for one in values]
     if len({array.shape[1:] for array in arrays}) > 1 or len({a.ndim for a in arrays}) > 1:
         shapes = sorted({array.shape for array in arrays})[:5]
         raise ValueError(

@@ -154,9 +154,20 @@ def take_rows(array: Any, indices: Any) -> Any:
     if type(array) is np.ndarray and array.flags.carray:
         return lock(array.take(indices, axis=0))
     if isinstance(array, np.ndarray):  # mapped from a file, or strided: `take` would read it all
-        return lock(np.asarray(array)[indices])
+        return lock(np.asarray(refuse_mask(array))[indices])
     if is_array(array):
         return lock(array.take(array_module(array).asarray(indices), axis=0))
     # An array in a file: those of h5py are read in rising order, and each row once.
     rising, places = np.unique(indices, return_inverse=True)
-    return lock(np.asarray(array[rising])[places])
+    return lock(np.asarray(refuse_mask(array[rising]))[places])
+
+
+def refuse_mask(array: Any) -> Any:
+    """An array; one of which elements are masked, a mask that batches would lose, is an error."""
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        raise TypeError(
+            "fdbr.train.Batches: elements of an array of the dataset are masked, and batches are "
+            'plain arrays. Give array.filled(value), and the mask beside it: {"x": '
+            'array.filled(0), "mask": ~np.ma.getmaskarray(array)}'
+        )
+    return array

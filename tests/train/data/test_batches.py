@@ -191,3 +191,14 @@ def test_batches_are_arrays_of_the_module_of_the_dataset(xp, to_numpy):
     ):
         assert type(batch) is type(data)
         np.testing.assert_array_equal(to_numpy(batch), expected)
+
+
+def test_masked_elements_are_refused_for_batches_would_lose_the_mask():
+    masked = np.ma.array(np.arange(6.0).reshape(3, 2), mask=[[0, 0], [0, 1], [0, 0]])
+    for dataset in (masked, {"x": masked}, list(masked), [masked] * 3):
+        with pytest.raises(TypeError, match=r"masked.*filled"):
+            list(train.Batches(dataset, size=2, shuffle=False))
+    with pytest.raises(TypeError, match=r"masked.*filled"):
+        train.collate_padded()([masked, masked])
+    (batch,) = train.Batches(np.ma.array(np.arange(3.0)), size=3, shuffle=False)
+    assert batch.tolist() == [0.0, 1.0, 2.0]

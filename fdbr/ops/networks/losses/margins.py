@@ -1,5 +1,6 @@
 """Losses of scores that shall differ by a margin."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -158,12 +159,14 @@ def multi_margin_loss(
     _check_classes(name, x)
     refuse_other_labels(name, labels, x, "x")
     labels = beside(checked_labels(name, labels, x.shape[-1], hint=""), x)
-    gaps = relu(x - expand_dims(chosen(x, labels), axis=-1) + margin)
+    numbers = beside(np.arange(x.shape[-1]), x)
+    # A class at -inf comes near no label, not even to one that is there itself.
+    none = (numbers == expand_dims(labels, axis=-1)) | (x == -math.inf)
+    above = where(none, 0, x) - expand_dims(chosen(x, labels), axis=-1)
+    gaps = relu(where(none, 0, above + margin))
     if p == 2:
         gaps = gaps * gaps
-    numbers = beside(np.arange(x.shape[-1]), x)
-    others = where(numbers == expand_dims(labels, axis=-1), 0, gaps)
-    losses = sum(others, axis=-1) / x.shape[-1]
+    losses = sum(gaps, axis=-1) / x.shape[-1]
     if weight is not None:
         weight = setting_of(name, "weight", weight, x)
         if weight.shape != x.shape[-1:]:

@@ -1,11 +1,15 @@
 """Schedules that decay by a factor, or with the inverse of the step."""
 
+import math
+import sys
 from typing import Any
 
 from fdbr import ops
 from fdbr.train.optim.schedules.base import Schedule, number, positive, steps
 
 __all__ = ["exponential_decay", "inverse_time_decay"]
+
+_LARGEST = math.log(sys.float_info.max)
 
 
 def exponential_decay(
@@ -65,8 +69,14 @@ def exponential_decay(
         end_value = number(name, "end_value", end_value)
         bounded = ops.maximum if decay_rate < 1 else ops.minimum
 
+    # Python's numbers raise an error where they would become infinite.
+    grows = isinstance(decay_rate, float | int) and decay_rate > 1
+    most = math.floor(_LARGEST / math.log(decay_rate)) if grows else None
+
     def exponential(count: Any) -> Any:
         exponent = ops.maximum(count - transition_begin, 0) / transition_steps
+        if most is not None:
+            exponent = ops.minimum(exponent, most)
         value = init_value * decay_rate ** (ops.floor(exponent) if staircase else exponent)
         return value if bounded is None else bounded(value, end_value)
 
