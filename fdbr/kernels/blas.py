@@ -16,7 +16,7 @@ _PREFIXES = ("scipy_openblas_{}64_", "openblas_{}64_", "openblas_{}")
 
 
 class _State:
-    """How many want it to use one thread now, and how many it had."""
+    """The number of those who want it to use one thread now, and how many it had."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
