@@ -82,6 +82,16 @@ def leaking(x, kept=[]):  # noqa: B006
     return x.sum()
 
 
+def jitted(f):
+    return fdbr.jit(f, reproducible=True)
+
+
+def turning(x):
+    """Loops that see an array around them."""
+    total = fdbr.scan(lambda s, t: (s + ops.sum(x * t), None), 0.0, np.arange(3.0))[0]
+    return fdbr.while_loop(lambda s: s[1] < 3, lambda s: (s[0] + ops.sum(x), s[1] + 1), (total, 0))
+
+
 @pytest.mark.parametrize(
     "use",
     [
@@ -96,6 +106,14 @@ def leaking(x, kept=[]):  # noqa: B006
         lambda: fdbr.grad(lambda x: fdbr.grad(lambda y: 1 / 0)(x))(1.0),
         lambda: fdbr.vjp(lambda x: x, 1.0)[1](np.ones(3)),
         lambda: fdbr.tree.map(lambda a, b: a, [1], [1, 2]),
+        lambda: fdbr.fixed_point(lambda x, a: ops.cos(x) * a[0], 0.5, np.ones(3)),
+        lambda: fdbr.minimize(lambda x, a: ops.sum((x - a) ** 2), np.zeros(2), np.ones(2)),
+        lambda: fdbr.odeint(lambda y, t, a: -a * y, np.ones(2), np.linspace(0, 1, 3), 2.0),
+        lambda: jitted(lambda x: ops.sum(ops.sin(x) * 2))(np.ones(3)),
+        lambda: fdbr.grad(jitted(lambda x: ops.sum(ops.sin(x))))(np.ones(3)),
+        lambda: jitted(turning)(np.ones(3)),
+        lambda: jitted(lambda x: x @ x.reshape(-1, 2))(np.ones(3)),
+        lambda: jitted(lambda x: 1 / 0)(np.ones(3)),
     ],
 )
 def test_neither_nesting_nor_errors_leave_garbage(use):
@@ -110,6 +128,29 @@ def test_neither_nesting_nor_errors_leave_garbage(use):
 
 
 # --- what is kept -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        turning,
+        lambda x: fdbr.fori_loop(0, 3, lambda i, y: y + ops.sin(x), x),
+        lambda x: ops.sum(ops.tanh(x) * x),
+    ],
+)
+@pytest.mark.parametrize("use", [lambda f: f, lambda f: fdbr.grad(lambda x: ops.sum(sized(f(x))))])
+def test_a_jitted_function_does_not_keep_the_arguments_with_which_it_was_traced(f, use):
+    call = use(jitted(f))
+    x = fdbr.device_put(np.linspace(0, 1, COUNT), "cpu")
+    alive = weakref.ref(x)
+    call(x)
+    del x
+    assert alive() is None
+
+
+def sized(out):
+    return out[0] if isinstance(out, tuple) else out
+
 
 ADDITIONS = {
     "numbers": lambda y, x: y + 1.0,

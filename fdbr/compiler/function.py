@@ -355,13 +355,16 @@ class Jitted(Generic[P, R]):
 
     def _untraced(self, entry: Specialization, call: _Call, error: Exception) -> Any:
         """The function's own result, or error, where a run that was traced has raised one."""
+        why = failure_of(error)
         try:
             result = self._eagerly(call)
         except Exception as own:
             if isinstance(error, type(own)):
                 raise error from None  # which says more
             raise
-        entry.refuse(failure_of(error))
+        finally:
+            del error  # which may refer to this frame
+        entry.refuse(why)
         return result
 
     def _eagerly(self, call: _Call) -> Any:

@@ -42,7 +42,7 @@ class Partition:
     def __init__(
         self, f: Callable[[list[Any]], list[Any]], mine: Sequence[bool], used: Any = None
     ) -> None:
-        self._f = f
+        self._f: Any = f
         self._mine = mine
         self._used = used
         self._mark = 0  # where the backward pass begins
@@ -95,6 +95,7 @@ class Partition:
         crossing = tuple(dict.fromkeys(variable for variable in read if variable not in made))
         forward = Program(program.name, program.inputs, before, (*results, *crossing))
         name = f"pullback of {program.name}"
+        self._f = None  # it refers to the arguments of this call, and to what this is kept in
         return forward, Program(name, (*crossing, *self._seeds), after, slopes)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import calls, core, effects
-from fdbr.backend import is_locked
+from fdbr.backend import array_module, is_locked
 from fdbr.batching import BatchTracer
 from fdbr.compiler.backends.interface import Run
 from fdbr.compiler.backends.stepwise import stepwise
@@ -153,6 +153,14 @@ def example(value: Any) -> Any:
     return value
 
 
+def _like(value: Any) -> Any:
+    """A value of the same kind that takes no memory for its elements."""
+    if not getattr(value, "shape", ()):
+        return value
+    xp = array_module(value)
+    return xp.broadcast_to(xp.zeros((), value.dtype), value.shape)
+
+
 class Body:
     """A body that was captured.
 
@@ -183,6 +191,11 @@ class Body:
         self._code: Code | None = None
         self._steps: Run | None = None
         self.back: dict[Any, Body] = {}
+
+    def forget(self) -> None:
+        """Give up the values of the first turn: a program that has the loop is kept for long."""
+        self.found = [None] * len(self.found)
+        self.outs = [_like(out) for out in self.outs]
 
     def finish(self) -> None:
         """Have everything compiled, and wait for it."""
@@ -278,6 +291,7 @@ def stage(f: Callable[[list[Any]], list[Any]], leaves: Sequence[Any]) -> Body:
         shown.append(leaf.value if mine else leaf)
     lifted = [trace.own(value) for value in trace.found]
     heads = tuple(tracer.variable for tracer in (*inputs, *lifted))
+    trace.lifted.clear()  # these refer to the trace, which would not be freed at once
     program = Program(trace.origin[1], heads, tuple(trace.steps), tuple(outputs))
     return Body(program, trace.found, shown)
 

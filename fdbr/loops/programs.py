@@ -250,7 +250,9 @@ def _scanned(
     empty: Any = None
     new = Scan(empty, carried, len(rows), like.length, reverse, like.numbers)
     new.body = stage(f, new.first(operands))
-    return apply(new, [*operands, *new.body.found])
+    outs = apply(new, [*operands, *new.body.found])
+    new.body.forget()
+    return outs
 
 
 def _pulled_by_hand(

@@ -75,6 +75,7 @@ def _one(function: str, f: Turn, carry: Any, rows: Any, reverse: bool) -> tuple[
             raise NoBodyError("its results are no arrays")
     scan = Scan(body, len(leaves), len(operands), rows.length, reverse, numbers)
     found = apply(scan, [*base, *tree.leaves(carry), *operands, *body.found])
+    body.forget()
     made = [leaf if isinstance(leaf, Tracer) else lock(leaf) for leaf in found]
     return (
         tree.unflatten(structure, made[: len(leaves)]),

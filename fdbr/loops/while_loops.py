@@ -131,6 +131,7 @@ def _staged(cond_fun: Any, body_fun: Any, val: Any) -> Any:
     val, (made, loop) = settled(turn, val)
     check_carry("while_loop", "body_fun", val, made)
     found = apply(loop, [*tree.leaves(val), *loop.found])
+    loop.forget()
     return tree.unflatten(structure, [kept(leaf) for leaf in found])
 
 

@@ -66,6 +66,11 @@ class While:
         """The operands that come after those which the loop was made with."""
         return [*self.body.found, *self.cond.found]
 
+    def forget(self) -> None:
+        """Give up the values with which the bodies were captured."""
+        for body in self.bodies:
+            body.forget()
+
     @property
     def bodies(self) -> tuple[Body, ...]:
         """The programs within."""
@@ -299,7 +304,9 @@ def _looped(
     cond: Function, body: Function, carry: Leaves, consts: Leaves, masked: bool
 ) -> tuple[Any, ...]:
     new = While(cond, body, carry, consts, masked)
-    return apply(new, [*carry, *consts, *new.found])
+    outs = apply(new, [*carry, *consts, *new.found])
+    new.forget()
+    return outs
 
 
 # --- batches ------------------------------------------------------------------------

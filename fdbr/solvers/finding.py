@@ -1,5 +1,6 @@
 """Roots, fixed points and minima of functions of trees."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -132,8 +133,10 @@ def root(
     problem = Problem("root", f, x0, args, tol, maxiter, throw)
     method = problem.method(method, _ROOT, "hybr", "krylov")
 
+    asked = copy.copy(problem)  # which does not refer to the function below
+
     def residual(x: Any, args: Any) -> Any:
-        return _as_many(problem, problem.at(x, args))
+        return _as_many(asked, asked.at(x, args))
 
     problem.residual = residual
     return _solution(problem, lambda r, start: _search(problem, r, start, method))
@@ -169,8 +172,10 @@ def fixed_point(
     problem = Problem("fixed_point", f, x0, args, tol, maxiter, throw)
     method = problem.method(method, ("iteration", *_ROOT), "iteration", "iteration")
 
+    asked = copy.copy(problem)  # which does not refer to the function below
+
     def residual(x: Any, args: Any) -> Any:
-        return _as_many(problem, problem.at(x, args)) - x
+        return _as_many(asked, asked.at(x, args)) - x
 
     def search(r: Any, start: Any) -> tuple[Any, int]:
         if method != "iteration":
@@ -219,8 +224,10 @@ def minimize(
     problem = Problem("minimize", f, x0, args, tol, maxiter, throw)
     method = problem.method(method, _MINIMIZE, "BFGS", "L-BFGS-B")
 
+    asked = copy.copy(problem)  # which does not refer to the function below
+
     def objective(x: Any, args: Any) -> Any:
-        value = problem.at(x, args)
+        value = asked.at(x, args)
         if getattr(value, "shape", None) != () or dtype_kind(value.dtype) != "f":
             raise TypeError(
                 f"fdbr.minimize: f must return one real floating number, not {describe(value)}"

@@ -61,7 +61,9 @@ def depending(
         return x
 
     def forward(x: Any, converged: Any, args: Any) -> Any:
-        x = solution(x, converged, args)  # which depends on outer transformations
+        # It depends on outer transformations.  Not by the function above, which refers to this one
+        # and would not be freed at once.
+        x = depending(function, residual, x, converged, args, symmetric=symmetric)
         return x, (x, converged, args)
 
     def backward(kept: Any, ct: Any) -> Any:

@@ -131,7 +131,8 @@ def _solved(
         return _found(field, y0, times, args, control, back, end)
 
     def forward(y0: Any, times: Any, args: Any, end: Any) -> Any:
-        rows = odeint(y0, times, args, end)
+        # Not by the function above, which refers to this one and would not be freed at once.
+        rows = _solved(field, y0, times, args, control, back, end)
         return rows, (rows, times, args)
 
     def backward(kept: Any, ct: Any) -> Any:

@@ -312,21 +312,21 @@ def _views_last(steps: Sequence[Step]) -> list[Step]:
     """
     waiting: dict[Variable, Instruction] = {}
     found: list[Step] = []
-
-    def put(step: Step) -> None:
-        for variable in step.reads:
-            if variable in waiting:
-                put(waiting.pop(variable))
-        found.append(step)
-
     for step in steps:
         if type(step) is Instruction and step.primitive is op.RESHAPE:
             waiting[step.outs[0]] = step
         else:
-            put(step)
+            _put(step, waiting, found)
     while waiting:
-        put(waiting.pop(next(iter(waiting))))
+        _put(waiting.pop(next(iter(waiting))), waiting, found)
     return found
+
+
+def _put(step: Step, waiting: dict[Variable, Instruction], found: list[Step]) -> None:
+    for variable in step.reads:
+        if variable in waiting:
+            _put(waiting.pop(variable), waiting, found)
+    found.append(step)
 
 
 def _is_reduction(step: Instruction, backend: Backend) -> bool:
