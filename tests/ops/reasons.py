@@ -180,7 +180,7 @@ REAL: dict[str, str] = {
     **dict.fromkeys("roi_average_pool roi_average_align".split(), "regions are of real images"),
     "grid_sample": "places are real",
     **dict.fromkeys(
-        "median quantile max_pool adaptive_max_pool fractional_max_pool nextafter fmod "
+        "median quantile max_pool adaptive_max_pool fractional_max_pool nextafter fmod fraction "
         "remainder".split(),
         ORDER,
     ),
@@ -192,7 +192,9 @@ REAL: dict[str, str] = {
     ),
     **dict.fromkeys("swish squareplus log1mexp".split(), SERIES),
     **dict.fromkeys("rfft rfftn ihfft".split(), "it transforms real numbers, by its name"),
-    **dict.fromkeys("logaddexp softplus log_sigmoid mish expit logit entr".split(), SERIES),
+    **dict.fromkeys(
+        "logaddexp logaddexp2 softplus log_sigmoid mish expit logit entr".split(), SERIES
+    ),
     **dict.fromkeys("erfinv erfcinv ndtri gamma gammaln digamma polygamma zeta".split(), SERIES),
     **dict.fromkeys("i0 i1 i0e i1e beta betaln betainc gammainc gammaincc".split(), SERIES),
     **dict.fromkeys("rel_entr kl_div".split(), SERIES),
