@@ -261,11 +261,13 @@ def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | 
 # --- squared near 0 and absolute far out --------------------------------------------
 
 
-@elementwise(away=lambda away, delta: clip(away, -delta, delta), compound=True)
-def _bent(xp: Any, away: Array, *, delta: float) -> Array:
-    """Half the square up to ``delta``, and the straight line that goes on from there."""
+@elementwise(
+    away=lambda away, delta, tip: clip(away / tip, -delta / tip, delta / tip), compound=True
+)
+def _bent(xp: Any, away: Array, *, delta: float, tip: float) -> Array:
+    """Half the square up to ``delta``, and the straight line that goes on from there; by ``tip``."""
     near = clipped(xp, away, -delta, delta)
-    return near * (away - 0.5 * near)
+    return near / tip * (away - 0.5 * near)
 
 
 @in_single
@@ -310,7 +312,7 @@ def huber_loss(
     if not delta > 0:
         raise ValueError(f"fdbr.ops.huber_loss: delta must be positive, got {delta}")
     x, y = alike("huber_loss", x=x, y=y)
-    losses = _bent(x - y, delta=float(delta))
+    losses = _bent(x - y, delta=float(delta), tip=1.0)
     if reduction != "sum_along_second_axis":
         return _weighted("huber_loss", losses, weight, reduction, by_weights=False)
     if x.ndim < 2:
@@ -351,10 +353,8 @@ def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str =
     if not beta >= 0:
         raise ValueError(f"fdbr.ops.smooth_l1_loss: beta must be at least 0, got {beta}")
     x, y = alike("smooth_l1_loss", x=x, y=y)
-    away = x - y
-    return reduced(
-        abs(away) if beta == 0 else _bent(away, delta=float(beta)) / float(beta), reduction
-    )
+    beta, away = float(beta), x - y
+    return reduced(abs(away) if beta == 0 else _bent(away, delta=beta, tip=beta), reduction)
 
 
 @in_single
