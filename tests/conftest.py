@@ -5,7 +5,9 @@ module (see shadow/) and, where there is a GPU, CuPy.  Make arrays with ``xp.asa
 compare them as ``to_numpy(...)``.
 """
 
+import functools
 import os
+import signal
 import tempfile
 
 # The arrays of tests are small: more threads would only wait for each other.  The libraries
@@ -21,6 +23,7 @@ if "FDBR_CACHE_DIR" not in os.environ:
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import hypothesis.core
 import numpy as np
 import pytest
 import shadow
@@ -31,6 +34,12 @@ from fdbr import backend, kernels, libraries
 from fdbr.compiler.budget import ANY, Budget
 from fdbr.kernels import matrices, reducing
 from fdbr.ops.kinds import choosing, large
+
+# Hypothesis reads the source of a test for each of its parameters, twice.
+hypothesis.core.function_digest = functools.cache(hypothesis.core.function_digest)
+# As a shell does that starts programs in the background; tests are of what Ctrl-C does.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 libraries.beside[shadow.module.__name__] = shadow.beside
 

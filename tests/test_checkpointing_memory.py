@@ -69,6 +69,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("activation", "layer", "last"), sorted(set(CASES)))
 def test_sixty_four_layers_in_blocks_of_eight_need_a_fourth(activation, layer, last):
     loss, weights, unit = network(

@@ -199,6 +199,7 @@ DIFFERENT = ["grad", "jvp", "linearize", "jacfwd", "jacrev", "hvp", "vmap"]
 DIFFERENT += ["checkpoint", "custom_vjp", "custom_jvp"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outer", DIFFERENT)
 def test_three_of_them(outer):
     for inner in itertools.product(DIFFERENT, repeat=2):

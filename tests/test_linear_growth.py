@@ -113,6 +113,7 @@ def vectors(count):
     return [np.array([1.0, 1 + i / count]) for i in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transformed", TRANSFORMED.values(), ids=TRANSFORMED)
 @pytest.mark.parametrize("joined", JOINING.values(), ids=JOINING)
 def test_an_operation_takes_work_in_proportion_to_its_operands(joined, transformed):

@@ -25,6 +25,7 @@ FORMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @given(
     number=st.integers(0, len(SMOOTH) - 1),

@@ -84,6 +84,7 @@ def test_values_and_gradients_are_bitwise_those_of_eager_mode(case):
     once(case, test)
 
 
+@pytest.mark.slow
 @every_case
 def test_values_and_gradients_agree_with_passes_and_in_a_thorough_run_with_kernels(case):
     jit = fdbr.jit if THOROUGH else optimised

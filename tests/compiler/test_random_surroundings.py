@@ -110,6 +110,7 @@ def compare(seed):
         around.change()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_jitted_programs_give_what_eager_ones_give_while_things_around_them_change(chunk):
     for seed in range(EACH * chunk, EACH * (chunk + 1)):
@@ -121,6 +122,7 @@ def test_jitted_programs_give_what_eager_ones_give_while_things_around_them_chan
             raise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [8433, 8923])
 def test_programs_that_were_wrong_once_are_right(seed):
     with np.errstate(all="ignore"):  # batches whose examples meet, or end, in two dtypes

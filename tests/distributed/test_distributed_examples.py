@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from launching import mpiexec
 
+pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORT = {
     "mnist_distributed": ["--epochs", "2"],

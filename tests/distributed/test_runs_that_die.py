@@ -123,6 +123,7 @@ CASES = [("same", False), ("own", True)] if not THOROUGH else [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "jitted"), CASES)
 def test_a_run_whose_ranks_die_again_and_again_ends_as_one_that_never_stopped(
     tmp_path, kind, jitted

@@ -117,6 +117,7 @@ def test_the_range_of_learning_rates_is_drawn(tmp_path, capsys):
     assert (tmp_path / "range.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow
 def test_a_sweep_in_processes_leaves_a_table_and_a_picture(tmp_path):
     settings = ["--epochs", "1", "--rates", "0.01", "--widths", "10"]
     command = [sys.executable, str(EXAMPLES / "sweep.py"), *settings, "--out", str(tmp_path)]

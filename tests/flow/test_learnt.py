@@ -108,6 +108,7 @@ def assert_close(found: Any, desired: Any) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
 def test_few_traces_hold_for_all_ways_through_loops(f: Any, form: str) -> None:

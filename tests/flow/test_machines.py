@@ -69,6 +69,7 @@ def test_blocks_that_are_no_machine_code_are_run_one_by_one() -> None:
         assert_close(jitted(*args), function(*args))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f", [adaptive, nested], ids=lambda f: f.__name__)
 def test_examples_of_a_batch_go_alone_through_machine_code(
     f: Any, monkeypatch: pytest.MonkeyPatch

@@ -380,6 +380,7 @@ def check(f: Any) -> None:
     assert_allclose(fdbr.grad(lambda b: np.sum(fdbr.vmap(tame)(b)))(batch), slopes, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f", every_call())
 def test_functions_of_numpy_run_under_every_transformation(f):
     check(f)

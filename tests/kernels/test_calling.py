@@ -142,6 +142,7 @@ def _about(axes):
     return lambda x, shift: ((x - shift) * x).sum(axis=axes, keepdims=True)
 
 
+@pytest.mark.slow
 @given(st.data(), st.sampled_from(["float32", "float64"]))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_axes_are_reduced_with_operands_that_lack_some(data, dtype):
@@ -279,6 +280,7 @@ def test_large_arrays_are_computed_by_kernels_and_their_gradients_too(name, monk
     assert ran or name in ("negative",), "the gradient"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_every_operation_is_the_same_by_kernels(case, small):
     def both(args):

@@ -78,6 +78,7 @@ def check_batch(function, inputs):
         assert_allclose(one, function(*example), rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
 @each
 def test_checkpointed_and_jitted_it_gives_the_same(case):
     layer, inputs, total = made(case)

@@ -43,6 +43,7 @@ def tolerance(*arrays: Any) -> float:
 DIFFERENTIABLE = [case for case in (*CASES, *SPECIAL) if case.op not in WITHOUT_DERIVATIVE]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("case", DIFFERENTIABLE, ids=repr)
 @few(8)

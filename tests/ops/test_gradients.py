@@ -47,6 +47,7 @@ def test_derivatives_of_two_orders_are_those_of_differences(case):
     check()
 
 
+@pytest.mark.slow
 @every_case
 def test_gradients_have_the_dtypes_of_their_operands_and_agree_with_float64(case):
     @few(4)

@@ -240,6 +240,7 @@ def test_the_gradient_of_add_is_read_at_the_key(xp, drawn):
     assert_allclose(pullback(xp.asarray(weights)), (weights, by_values))
 
 
+@pytest.mark.slow
 @few()
 @given(updates())
 def test_second_derivatives_of_updates_are_right(drawn):

@@ -67,6 +67,7 @@ def test_elements_that_are_left_out_do_not_count_nor_change_derivatives(case, da
     )
 
 
+@pytest.mark.slow
 @few(4)
 @given(reduced(least=1, elements=st.sampled_from((0.0, 0.0, 0.5, -1.5, 2.0))))
 def test_derivatives_are_right_in_every_mode_and_order_with_zeros_too(case):
@@ -76,6 +77,7 @@ def test_derivatives_are_right_in_every_mode_and_order_with_zeros_too(case):
     check_grads(fdbr.grad(lambda x: log_sum(x, axis=axis).sum()), x)
 
 
+@pytest.mark.slow
 @few(4)
 @given(reduced(least=1))
 def test_a_batch_is_a_loop_and_jit_gives_what_the_function_gives(case):

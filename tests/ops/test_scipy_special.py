@@ -45,6 +45,7 @@ def case_places(case):
     return tuple(range(len(drawn(case))))
 
 
+@pytest.mark.slow
 @every_case
 def test_values_are_scipys_and_derivatives_of_two_orders_those_of_differences(case):
     args = drawn(case)

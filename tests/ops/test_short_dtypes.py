@@ -29,6 +29,7 @@ def derivatives(function: Any, args: Any) -> tuple[Any, Any, Any]:
     return value, pullback(ones)[0], fdbr.jvp(function, args, moves)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("case", {case.op: case for case in CASES}.values(), ids=repr)
 def test_operations_are_differentiated_in_dtypes_of_16_bits(case: Case) -> None:

@@ -62,6 +62,7 @@ def close(found: Any, exact: Any, what: str, dtype: Any) -> None:
     np.testing.assert_allclose(wide(found), exact, rough, 1e-7 + 4 * rough * scale, err_msg=what)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
 @pytest.mark.parametrize("axis", [None, 0, 1])

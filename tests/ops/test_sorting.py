@@ -14,6 +14,7 @@ from ops.laws import check_laws
 TIED = np.array([2.0, 1.0, 2.0, 1.0, 2.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", OWN, ids=repr)
 def test_derivatives_and_batches_obey_the_laws(case):
     @settings(max_examples=3)

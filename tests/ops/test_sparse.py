@@ -26,6 +26,7 @@ def made(kind, *args, **kwargs):
     return getattr(ss, kind)(dense(*args, **kwargs))
 
 
+@pytest.mark.slow
 @every_kind
 @pytest.mark.parametrize("columns", [(), (2,)])
 def test_products_are_differentiated_in_both_operands_in_two_orders(kind, columns):
@@ -140,6 +141,7 @@ def test_optimizers_update_on_the_pattern():
     assert tree.map(lambda x: 2 * x, S).sum() == pytest.approx(2 * S.sum())
 
 
+@pytest.mark.slow
 @every_kind
 def test_products_of_two_sparse_matrices_are_differentiated_in_both(kind):
     S, other = made(kind), made("csc_array" if "array" in kind else "coo_matrix", seed=3).T

@@ -55,6 +55,7 @@ def after_the_first(case: Case, check: Callable[[Any], None], share: int = 20) -
     run()
 
 
+@pytest.mark.slow
 @every_case
 def test_vmap_agrees_with_a_loop_in_every_order(case):
     order = 1  # for the first example, which is the simplest
@@ -69,6 +70,7 @@ def test_vmap_agrees_with_a_loop_in_every_order(case):
     check()
 
 
+@pytest.mark.slow
 @every_case
 def test_every_transformation_agrees_in_float32(case):
     order = 2 if THOROUGH else 1  # of complex numbers it is 2 in any case
@@ -77,6 +79,7 @@ def test_every_transformation_agrees_in_float32(case):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [c for c in CASES if c.op not in REAL and c.name not in REAL_CASES], ids=repr
 )
@@ -137,6 +140,7 @@ def gradient_of(case: Case) -> Callable[..., Any]:
 # --- no loops -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [c for c in CASES if c.op not in DECIDING], ids=repr)
 def test_the_work_of_a_batch_does_not_depend_on_its_size(case):
     """Nothing in fdbr runs line by line over examples: as many lines for many as for few."""

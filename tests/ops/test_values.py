@@ -55,6 +55,7 @@ def test_float32_stays_float32(case, xp):
     check()
 
 
+@pytest.mark.slow
 @every_case
 @pytest.mark.parametrize("xp", ["shadow", "cupy"], indirect=True)
 def test_gradients_are_the_same_as_with_numpy(case, xp):

@@ -75,6 +75,7 @@ def live(folder, jitted, wish):
     return process.exitcode, progress(folder)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jitted", [False, True])
 def test_a_run_that_is_killed_again_and_again_ends_as_one_that_never_stopped(tmp_path, jitted):
     whole, parts = tmp_path / "whole", tmp_path / "parts"

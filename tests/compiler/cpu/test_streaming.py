@@ -79,6 +79,7 @@ def test_large_results_are_streamed_as_they_are():
             assert np.array_equal(found, a * b)
 
 
+@pytest.mark.slow
 @given(functions(decisions=False))
 def test_random_programs(case):
     f, args = case

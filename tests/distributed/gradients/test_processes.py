@@ -48,6 +48,7 @@ if comm.rank == 0:
 """
 
 
+@pytest.mark.slow
 def test_processes_train_alike_and_with_the_same_bits_in_each_run():
     ranks = []
     for _ in range(2):

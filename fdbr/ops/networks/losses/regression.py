@@ -265,7 +265,7 @@ def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | 
     away=lambda away, delta, tip: clip(away / tip, -delta / tip, delta / tip), compound=True
 )
 def _bent(xp: Any, away: Array, *, delta: float, tip: float) -> Array:
-    """Half the square up to ``delta``, and the straight line that goes on from there; by ``tip``."""
+    """Half the square up to ``delta``, and the line that goes on from there; by ``tip``."""
     near = clipped(xp, away, -delta, delta)
     return near / tip * (away - 0.5 * near)
 
