@@ -58,10 +58,7 @@ def guard(name: str, *, checked: bool = True) -> None:
         if isinstance(value, FunctionType) and not hasattr(value, "primitive"):
             if value not in _guarded:  # else it stands in another module too, as device_put does
                 _guarded[value] = explaining(value, f"{name}.{member}", checked)
-            made = _guarded[value]
-            if made.__qualname__ == member and made.__module__ == value.__module__:
-                made.__module__ = name  # where it is found again when it is unpickled
-            setattr(module, member, made)
+            setattr(module, member, _guarded[value])
         elif isinstance(value, type) and value.__module__.startswith("fdbr."):
             if value.__name__ != member and hasattr(module, value.__name__):
                 continue  # another name of a class that has its own

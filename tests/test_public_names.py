@@ -1,6 +1,5 @@
 """What `dir` shows of the public modules."""
 
-import pickle
 import types
 import typing
 
@@ -59,14 +58,6 @@ def test_dir_shows_what_the_module_exports_and_nothing_else(name):
         alias = typing.get_origin(member) is not None  # of a type: it tells no module of its own
         ours = getattr(member, "__module__", name).startswith("fdbr")
         assert ours or constant or dtype or alias, f"{name}.{shown} is {member!r}"
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_functions_and_classes_are_themselves_when_they_are_unpickled(name):
-    for shown in dir(MODULES[name]):
-        member = getattr(MODULES[name], shown)
-        if callable(member) and typing.get_origin(member) is None:
-            assert pickle.loads(pickle.dumps(member)) is member, f"{name}.{shown}"
 
 
 @pytest.mark.parametrize("name", MODULES)

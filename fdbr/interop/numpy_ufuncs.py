@@ -87,7 +87,8 @@ def _floating(op: Callable[..., Any]) -> Callable[..., Any]:
 
 @elementwise(x=lambda x: ops.where(ops.isinf(x), ops.zeros_like(x), ops.ones_like(x)))
 def _fraction(xp: Any, x: Any) -> Any:
-    return xp.modf(x)[0]
+    finite = xp.where(xp.isinf(x), 0, x)
+    return xp.copysign(finite - xp.trunc(finite), x)
 
 
 def _modf(x: Any) -> Any:
@@ -102,7 +103,9 @@ def _share(x: Any, y: Any) -> Any:
 
 @elementwise(x=_share, y=lambda x, y: _share(y, x), double=True)
 def _logaddexp2(xp: Any, x: Any, y: Any) -> Any:
-    return xp.logaddexp2(x, y)
+    same = x == y  # also of two infinities
+    away = xp.abs(xp.where(same, 0, x) - xp.where(same, 0, y))
+    return xp.maximum(x, y) + xp.log1p(xp.exp2(-away)) / math.log(2)
 
 
 def _matvec(x1: Any, x2: Any) -> Any:
@@ -188,7 +191,7 @@ _OWN = {
 
 _OF_STEPS = frozenset(
     {
-        *("deg2rad", "degrees", "fabs", "fmax", "fmin", "frexp", "heaviside"),
+        *("deg2rad", "degrees", "fabs", "fmax", "fmin", "frexp", "heaviside", "logaddexp2"),
         *("conj", "conjugate", "modf", "rad2deg", "radians", "rint"),
     }
 )

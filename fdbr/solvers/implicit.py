@@ -103,7 +103,8 @@ def lowest(f: Any, where: Any, converged: Any, args: Any) -> Any:
         return f(where, *args)
 
     def forward(where: Any, converged: Any, args: Any) -> Any:
-        return value(where, converged, args), (where, converged, args)
+        # Not by the function above, as in `depending`.
+        return lowest(f, where, converged, args), (where, converged, args)
 
     def backward(kept: Any, ct: Any) -> Any:
         where, converged, args = kept
