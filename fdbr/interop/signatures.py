@@ -71,7 +71,8 @@ def bound(
     first, names = _direct(own, theirs)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if any(value is np._NoValue for value in kwargs.values()):  # NumPy's own functions say it
+        # NumPy's own functions say it.
+        if kwargs and any(value is np._NoValue for value in kwargs.values()):
             kwargs = {k: v for k, v in kwargs.items() if v is not np._NoValue}
         if len(args) <= first and (not kwargs or kwargs.keys() <= names):
             return implementation(*args, **kwargs)

@@ -424,3 +424,10 @@ def test_a_class_at_minus_infinity_comes_near_no_label(p):
         slope = p * max(0.0, 1 - own + 2) ** (p - 1) / 3 if own < 3 else 0.0
         assert loss(x) == expected
         np.testing.assert_allclose(fdbr.grad(loss)(x), [[-slope, 0.0, slope]])
+
+
+def test_a_smooth_absolute_error_whose_square_never_ends_is_flat():
+    flat = lambda x: ops.smooth_l1_loss(x, np.zeros(2), beta=np.inf, reduction="sum")
+    value, slope = fdbr.value_and_grad(flat)(np.array([1.0, -3.0]))
+    assert value == 0
+    assert not slope.any()

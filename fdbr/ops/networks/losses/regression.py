@@ -261,9 +261,12 @@ def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | 
 # --- squared near 0 and absolute far out --------------------------------------------
 
 
-@elementwise(
-    away=lambda away, delta, tip: clip(away / tip, -delta / tip, delta / tip), compound=True
-)
+def _bent_slope(away: Any, delta: float, tip: float) -> Any:
+    near = clip(away, -delta, delta)
+    return near if tip == 1 else near / tip
+
+
+@elementwise(away=_bent_slope, compound=True)
 def _bent(xp: Any, away: Array, *, delta: float, tip: float) -> Array:
     """Half the square up to ``delta``, and the line that goes on from there; by ``tip``."""
     near = clipped(xp, away, -delta, delta)
