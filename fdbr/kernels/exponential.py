@@ -30,7 +30,7 @@ from fdbr.kernels.remainders import copysign
 
 __all__ = [
     *("entr", "exp", "exp2", "expit", "expm1", "log", "log10", "log1p", "log2", "logaddexp"),
-    *("logit", "power", "tanh", "xlog1py", "xlogy"),
+    *("logaddexp2", "logit", "power", "tanh", "xlog1py", "xlogy"),
 ]
 
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
@@ -222,9 +222,18 @@ def tanh(x: Node) -> Node:
 
 
 def logaddexp(x: Any, y: Any) -> Node:
-    larger = maximum(x, y)
-    found = larger + log1p(exp(-absolute(subtract(x, y))))
-    return where(equal(x, y), larger + math.log(2), found)  # two infinities among them
+    return _sum_of_powers(x, y, exp, 1.0)
+
+
+def logaddexp2(x: Any, y: Any) -> Node:
+    return _sum_of_powers(x, y, exp2, 1 / math.log(2))
+
+
+def _sum_of_powers(x: Any, y: Any, power: Any, unit: float) -> Node:
+    """The logarithm of a sum of two powers, by the larger one; ``unit`` is that of e."""
+    larger, rest = maximum(x, y), log1p(power(-absolute(subtract(x, y))))
+    found = larger + (rest if unit == 1 else rest * unit)
+    return where(equal(x, y), larger + math.log(2) * unit, found)  # two infinities among them
 
 
 def expit(x: Node) -> Node:
