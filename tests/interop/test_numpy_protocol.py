@@ -193,6 +193,7 @@ def test_methods_and_attributes_are_those_of_arrays(number):
     check(METHODS[number], A)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f", [*OPERATORS, *UFUNCS], ids=lambda f: getattr(f, "__name__", "lambda"))
 def test_binary_operations_mix_traced_and_plain_operands_on_both_sides(f):
     x, y = A, B + 0.1

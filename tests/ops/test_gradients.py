@@ -67,6 +67,7 @@ def test_gradients_have_the_dtypes_of_their_operands_and_agree_with_float64(case
     check()
 
 
+@pytest.mark.slow
 @every_case
 def test_gradients_of_python_numbers_are_those_of_0d_arrays(case):
     @few(10)

@@ -41,6 +41,7 @@ def test_values_are_those_of_numpy_on_raw_and_on_traced_arrays(case, xp):
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [c for c in CASES if c.op not in DTYPES_SET], ids=repr)
 def test_float32_stays_float32(case, xp):
     @few(10)

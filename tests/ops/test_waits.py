@@ -70,6 +70,7 @@ def _special_functions_that_cupy_lacks_do_not_count(monkeypatch):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_operations_run_where_their_arrays_lie_and_the_host_waits_for_few(case):
     @few(20)

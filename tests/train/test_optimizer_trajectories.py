@@ -80,6 +80,7 @@ def rows_of(name, options, jitted):
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jitted"])
 @pytest.mark.parametrize("case", CASES)
 def test_fifty_steps_on_three_functions_are_those_of_the_reference(case, jitted):
