@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import tree
 from fdbr.core import Trace
 from fdbr.cotangents import Kind
+from fdbr.locking import record_locked
 from fdbr.messages import describe
 from fdbr.ownership import release
 from fdbr.reverse import ReverseTrace, ReverseTracer
@@ -81,6 +82,7 @@ class Inputs:
                 and not (seeds and id(slope) in seeds)
             ):
                 slope.setflags(write=False)  # the usual case: an array of its own
+                record_locked(slope)
             elif slope is not None or zeros:
                 slope = kind.finish(slope, seeds)
             found.append(slope)

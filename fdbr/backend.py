@@ -7,7 +7,6 @@ asks here for the module of its arguments.  Any other array type that answers
 
 import contextlib
 import functools
-import weakref
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -15,6 +14,8 @@ import numpy as np
 
 from fdbr import kernels, libraries, pytrees
 from fdbr.kernels.copying import copied_into
+from fdbr.locking import is_locked, kept_copies, lock
+from fdbr.locking import owner as owner
 
 __all__ = ["array_module", "device_get", "device_put", "lock", "protect", "to_numpy"]
 __dir__ = __all__.copy  # `dir` shows the public names alone
@@ -165,61 +166,6 @@ def module_for(device: Any) -> Any:
 # --- reading and writing ------------------------------------------------------------
 
 
-def lock(array: Any) -> Any:
-    """Make an array that the library has just made read-only, and return it.
-
-    What has no such flag (CuPy arrays, scalars) is returned as it is.
-
-    >>> import numpy as np
-    >>> lock(np.zeros(2))[0] = 1.0
-    Traceback (most recent call last):
-        ...
-    ValueError: assignment destination is read-only
-    """
-    # By type, here and below, because a traced value says that it is an array.
-    if type(array) is np.ndarray or issubclass(type(array), np.ndarray):
-        array.setflags(False)
-        if array.base is not None:
-            lock(array.base)
-    elif _kept:
-        _kept.pop(id(array), None)  # it is handed out
-    return array
-
-
-_kept: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-"""The copies that nobody else knows, of arrays that have no flag to say who may write to them."""
-
-
-def owner(array: Any) -> Any:
-    """The object whose memory an array shows: itself, or the end of its chain of bases."""
-    while (base := getattr(array, "base", None)) is not None:
-        array = base
-    return array
-
-
-_UNCHANGING = (np.generic, bytes)
-
-
-def is_locked(array: Any) -> bool:
-    """Whether nobody can write to an array's memory without undoing a lock."""
-    while array is not None and issubclass(type(array), np.ndarray):
-        if array.flags.writeable:
-            return False
-        array = array.base
-    if array is None or issubclass(type(array), _UNCHANGING):
-        return True
-    if isinstance(array, memoryview):
-        return is_locked(array.obj)
-    return _kept.get(id(array)) is array or not _is_mutable(array)
-
-
-def _is_mutable(value: Any) -> bool:
-    try:
-        return not memoryview(value).readonly
-    except TypeError:
-        return True  # of what does not say, the worst is assumed
-
-
 def protect(array: Any) -> Any:
     """An array with the same elements that nobody can write to: itself, or a copy."""
     if not hasattr(array, "dtype") or is_locked(array):
@@ -232,7 +178,7 @@ def keep(array: Any) -> Any:
     safe = protect(array)
     if safe is not array and not isinstance(safe, np.ndarray):
         with contextlib.suppress(TypeError):  # of arrays to which there are no weak references
-            _kept[id(safe)] = safe
+            kept_copies[id(safe)] = safe
     return safe
 
 

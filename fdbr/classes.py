@@ -1,14 +1,18 @@
 """Frozen classes, which are nodes of pytrees."""
 
 import contextlib
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping, MutableSequence, MutableSet
 from types import CodeType
 from typing import Any, TypeVar, dataclass_transform
 
 import attrs
+import numpy as np
 import optree
 from optree.integrations.attrs import AttrsEntry
+
+from fdbr.locking import is_locked, lock
 
 __all__ = ["NAMESPACE", "FrozenError", "buffer", "fields_of", "frozen", "in_buffer", "static"]
 
@@ -70,11 +74,15 @@ def _marked_field(mark: str, options: dict[str, Any]) -> Any:
     return attrs.field(**options | {"metadata": {**options.pop("metadata", {}), mark: True}})
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(attrs.field, static, buffer))
-def frozen(cls: type[T] | None = None, /, **options: Any) -> Any:
+@dataclass_transform(
+    frozen_default=True, field_specifiers=(attrs.field, dataclasses.field, static, buffer)
+)
+def frozen(cls: type[T] | None = None, /, *, copy: bool = True, **options: Any) -> Any:
     """Make a class attrs-frozen and a pytree node, in one.
 
-    Fields are declared as in attrs; `static` and `buffer` mark the special ones.
+    Fields are declared as in attrs; `static` and `buffer` mark the special ones.  The constructor
+    copies what its caller could change later: NumPy arrays that are not read-only by fdbr's own
+    doing, and lists, dicts and other containers.
     Rebuilding a tree does not run ``__init__``, its converters or validators: a node
     may hold traced values, gradients or `None` where the class itself holds arrays.
     An instance is taken to stay as it is: what ``object.__setattr__`` puts into one that
@@ -85,13 +93,20 @@ def frozen(cls: type[T] | None = None, /, **options: Any) -> Any:
     ----------
     cls
         The class; given by the decorator syntax.
+    copy
+        Whether the constructor copies.  A data set that is too large for that says ``False``, and
+        shares its arrays with the caller.
     options
         Passed to `attrs.frozen` (for instance ``kw_only=True``).
 
     Raises
     ------
     FrozenError
-        On assignment to, or deletion of, an attribute of an instance.
+        On assignment to, or deletion of, an attribute of an instance, and where ``__init__`` or
+        ``__setstate__`` is called for one that has its fields already.
+    TypeError
+        If a base class is a dataclass, whose fields would be lost; or a default is a set or
+        another mutable object that is no tree, which all instances would share.
 
     >>> import fdbr
     >>> @fdbr.frozen
@@ -102,13 +117,16 @@ def frozen(cls: type[T] | None = None, /, **options: Any) -> Any:
     Point(x=10.0, y=20.0)
     """
     if cls is None:
-        return functools.partial(frozen, **options)
+        return functools.partial(frozen, copy=copy, **options)
     if not isinstance(cls, type):
         raise TypeError(
             f"fdbr.frozen: it makes a class frozen, and was given {type(cls).__name__}; write "
             "@fdbr.frozen above a class"
         )
+    _check_bases(cls)
+    _translate_dataclass_fields(cls)
     made: Any = attrs.frozen(cls, **{"repr": False, **options})
+    _check_defaults(made)
     own = vars(cls)
     made.__setattr__ = _refuse_assignment
     made.__delattr__ = _refuse_assignment
@@ -116,19 +134,113 @@ def frozen(cls: type[T] | None = None, /, **options: Any) -> Any:
         made.__eq__ = _equal
     if "__repr__" not in own:
         made.__repr__ = _represent
-    if "__init_subclass__" not in own:
-        made.__init_subclass__ = classmethod(_subclass_hook(made))
+    made.__init_subclass__ = classmethod(_subclass_hook(made))
     if made is not cls:
         _unregister(cls)  # which attrs has replaced
     _register(made)
+    for name in ("__init__", "__setstate__"):
+        if name in vars(made):
+            setattr(made, name, _filling_once(name, vars(made)[name], made, copy))
     return made
 
 
+def _check_bases(cls: type) -> None:
+    """Refuse a dataclass as a base: attrs does not see its fields."""
+    for base in cls.__mro__[1:]:
+        if "__dataclass_fields__" in vars(base):
+            raise TypeError(
+                f"fdbr.frozen: {cls.__name__} inherits from the dataclass {base.__name__}, whose "
+                f"fields would be lost; write @fdbr.frozen above {base.__name__} too"
+            )
+
+
+def _translate_dataclass_fields(cls: Any) -> None:
+    """Declare in attrs' words what `dataclasses.field` has declared."""
+    for name, value in list(vars(cls).items()):
+        if not isinstance(value, dataclasses.Field):
+            continue
+        options: dict[str, Any] = {"init": value.init, "repr": value.repr, "eq": value.compare}
+        if value.hash is not None:
+            options["hash"] = value.hash
+        if value.kw_only is not dataclasses.MISSING:
+            options["kw_only"] = value.kw_only
+        if value.default is not dataclasses.MISSING:
+            options["default"] = value.default
+        if value.default_factory is not dataclasses.MISSING:
+            options["factory"] = value.default_factory
+        setattr(cls, name, attrs.field(metadata=dict(value.metadata), **options))
+
+
+_MUTABLE = (MutableMapping, MutableSequence, MutableSet)
+
+
+def _check_defaults(cls: Any) -> None:
+    """Refuse defaults that all instances would share and that each could change."""
+    for field in attrs.fields(cls):
+        default = field.default
+        kind = type(default)
+        if issubclass(kind, _MUTABLE) and not _is_node(kind):
+            raise TypeError(
+                f"fdbr.frozen: the default of {cls.__name__}.{field.name}, a {kind.__name__}, "
+                f"would be shared by all instances; write attrs.field(factory=...) in its place"
+            )
+
+
+def _is_node(kind: type) -> bool:
+    return kind in _fields or optree.register_pytree_node.get(kind, namespace=NAMESPACE) is not None
+
+
+def _filling_once(name: str, method: Any, cls: Any, copy: bool) -> Any:
+    """A method that fills an instance, which refuses one that is filled, and then owns its arrays.
+
+    It also registers subclasses of which no hook has told.
+    """
+    first = next((f.name for f in attrs.fields(cls)), None)
+
+    @functools.wraps(method)
+    def fill(self: Any, *args: Any, **kwargs: Any) -> None:
+        kind = type(self)
+        if first is not None and hasattr(self, first):
+            raise FrozenError(
+                f"{kind.__name__}.{name}: this {kind.__name__} has its fields already, and it is "
+                "frozen. Make a changed copy instead: new = fdbr.tree.replace(old, field=value)."
+            )
+        method(self, *args, **kwargs)
+        if kind not in _fields and issubclass(kind, cls):
+            _register(kind)
+        if copy:
+            _own_fields[cls](self)
+
+    return fill
+
+
+def own(value: Any) -> Any:
+    """A value that nobody else can change: itself, or a copy where an array or a container is not.
+
+    >>> import numpy as np
+    >>> own([np.zeros(2)])[0].flags.writeable
+    False
+    """
+    kind = type(value)
+    if issubclass(kind, np.ndarray):
+        return value if is_locked(value) else lock(value.copy(order="K"))
+    if kind in _fields or not _is_node(kind):
+        return value
+    leaves, structure = optree.tree_flatten(
+        value, is_leaf=lambda part: type(part) in _fields, namespace=NAMESPACE
+    )
+    return optree.tree_unflatten(structure, map(own, leaves))
+
+
 def _subclass_hook(made: Any) -> Callable[..., None]:
-    """Make subclasses nodes as well, where they forgot the decorator."""
+    """Make subclasses nodes as well, where they forgot the decorator; the class's own hook runs."""
+    given = vars(made).get("__init_subclass__")
 
     def hook(cls: Any, **options: Any) -> None:
-        super(made, cls).__init_subclass__(**options)
+        if given is None:
+            super(made, cls).__init_subclass__(**options)
+        else:
+            given.__get__(None, cls)(**options)
         _register(cls)
 
     return hook
@@ -195,30 +307,38 @@ def _array_text(value: Any) -> str:
 _fields: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 """Of each class that is registered here, as `optree` keeps them."""
 
+_own_fields: dict[type, Callable[[Any], None]] = {}
+"""Of each class, what makes its instances own their arrays and containers."""
+
+_PLAIN = frozenset({float, int, bool, complex, str, type(None), np.float32, np.float64})
+"""Types of values that cannot change, which are the usual ones beside arrays."""
+
 
 def _register(cls: Any) -> None:
     fields = attrs.fields(cls)
     data = tuple(f.name for f in fields if not f.metadata.get(_STATIC))
     fixed = tuple(f.name for f in fields if f.metadata.get(_STATIC))
-    to_children, from_children = _node_functions(cls, data, fixed)
     _unregister(cls)
+    to_children, from_children, _own_fields[cls] = _node_functions(cls, data, fixed)
     _fields[cls] = data, fixed
     optree.register_pytree_node(
         cls, to_children, from_children, path_entry_type=AttrsEntry, namespace=NAMESPACE
     )
 
 
-def _node_functions(cls: Any, data: tuple[str, ...], fixed: tuple[str, ...]) -> tuple[Any, Any]:
-    """The functions that take a node apart and make it again."""
+def _node_functions(cls: Any, data: tuple[str, ...], fixed: tuple[str, ...]) -> tuple[Any, ...]:
+    """The functions that take a node apart, make it again, and own what it was made of."""
     scope: dict[str, Any] = {
         "check": _check_static,
         "cls": cls,
         "data": data,
         "new": cls.__new__,
+        "own": own,
+        "plain": _PLAIN,
         "put": object.__setattr__,
     }
     exec(_node_code(data, fixed), scope)
-    return scope["apart"], scope["again"]
+    return scope["apart"], scope["again"], scope["own_fields"]
 
 
 @functools.cache
@@ -237,7 +357,15 @@ def _node_code(data: tuple[str, ...], fixed: tuple[str, ...]) -> CodeType:
     puts = [f" put(obj, {name!r}, children[{i}])" for i, name in enumerate(data)]
     puts += [f" put(obj, {name!r}, metadata[{i}])" for i, name in enumerate(fixed)]
     again = ["def again(metadata, children):", " obj = new(cls)", *puts, " return obj"]
-    return compile("\n".join([*apart, *again]), __file__, "exec")
+    owns = ["def own_fields(obj):", *([" pass"] if not data else [])]
+    for name in data:
+        owns += [
+            f" value = getattr(obj, {name!r}, None)",
+            " if type(value) not in plain:",
+            "  owned = own(value)",
+            f"  if owned is not value: put(obj, {name!r}, owned)",
+        ]
+    return compile("\n".join([*apart, *again, *owns]), __file__, "exec")
 
 
 def _check_static(obj: Any, name: str, value: Any) -> None:
@@ -259,6 +387,7 @@ def fields_of(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
 
 def _unregister(cls: Any) -> None:
     _fields.pop(cls, None)
+    _own_fields.pop(cls, None)
     with contextlib.suppress(ValueError):  # it was not registered
         optree.unregister_pytree_node(cls, namespace=NAMESPACE)
 

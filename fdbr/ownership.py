@@ -10,6 +10,7 @@ import numpy as np
 from fdbr import pytrees
 from fdbr.backend import keep, lock, owner, protect
 from fdbr.core import Trace, Tracer
+from fdbr.locking import record_locked
 
 __all__ = ["apart", "publish", "release", "retain", "retain_from"]
 
@@ -41,6 +42,7 @@ def publish(trace: Trace, value: Any) -> Any:
     kind = type(value)
     if kind is np.ndarray and value.base is None and not trace.borrowed:  # the usual case
         value.setflags(False)
+        record_locked(value)
         return value
     if kind in _IMMUTABLE:
         return value

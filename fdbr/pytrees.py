@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import optree
 
-from fdbr.classes import NAMESPACE, in_buffer
+from fdbr.classes import NAMESPACE, in_buffer, own
 from fdbr.floats import dtype_kind
 from fdbr.remembered import recall, remember
 
@@ -322,7 +322,8 @@ def _replace_fields(obj: Any, fields: dict[str, Any]) -> Any:
         raise KeyError(f"fdbr.tree.replace: {kind.__name__} has no field {unknown}; it has {known}")
     made = kind.__new__(kind)
     for name in known:
-        object.__setattr__(made, name, fields.get(name, getattr(obj, name)))
+        value = own(fields[name]) if name in fields else getattr(obj, name)
+        object.__setattr__(made, name, value)
     return made
 
 

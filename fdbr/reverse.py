@@ -25,6 +25,7 @@ from fdbr.backend import on_device, several
 from fdbr.blame import blame
 from fdbr.core import EXPLAINED, Primitive, Trace, Tracer, dispatch, host_types
 from fdbr.deferred import Deferred, added
+from fdbr.locking import SMALL, locked_arrays
 from fdbr.messages import number_types
 from fdbr.ownership import publish, retain, retain_from
 from fdbr.pytrees import is_inexact, leaf_types
@@ -55,7 +56,6 @@ of a transformation have none.  Tuples, because one is made for every operation.
 
 _count = itertools.count(0, -1)
 _new = object.__new__
-_SMALL = 1 << 14  # bytes up to which an input is copied at once
 
 
 def new_node(edges: Sequence[tuple[Any, Any, tuple[Any, ...]]], name: str) -> Node:
@@ -153,8 +153,9 @@ class ReverseTrace(Trace):
     def input(self, value: Any) -> ReverseTracer:
         """Begin to record what depends on a value."""
         if type(value) is np.ndarray:
-            if value.base is not None or value.flags.writeable:  # somebody may write to it
-                if value.nbytes <= _SMALL:
+            reference = locked_arrays.get(id(value))
+            if reference is None or reference() is not value or value.flags.writeable:
+                if value.nbytes <= SMALL:
                     value = value.copy()  # now, which is cheaper than to keep an eye on it
                 else:
                     self.borrow(value)

@@ -1,6 +1,8 @@
 """Frozen classes."""
 
+import collections
 import copy
+import dataclasses
 import functools
 import pickle
 from typing import Generic, TypeVar
@@ -426,3 +428,229 @@ def test_type_checkers_understand_frozen_classes(tmp_path):
     assert len(found) == len(expected), out
     for line, start in zip(found, expected, strict=True):
         assert line.replace("builtins.", "").startswith(start)
+
+
+# --- what the constructor takes -----------------------------------------------------
+
+
+@fdbr.frozen
+class Holder:
+    value: object
+    fixed: tuple = fdbr.static(default=())
+
+
+CONTAINERS = {
+    "itself": lambda w: w,
+    "a view": lambda w: w[::2],
+    "in a list": lambda w: [1.0, w],
+    "in a tuple": lambda w: (w, None),
+    "in a dict": lambda w: {"b": w, "a": "text"},
+    "deep": lambda w: [{"x": (w,)}, Holder(w)],
+    "ordered": lambda w: collections.OrderedDict(z=w, a=w),
+    "in a deque": lambda w: collections.deque([w]),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("made", ["call", "replace", "evolve"])
+def test_the_constructor_takes_no_array_that_its_caller_can_write_to(name, order, made):
+    w = np.ones((4, 3), order=order)
+    value = CONTAINERS[name](w)
+    if made == "call":
+        holder = Holder(value)
+    elif made == "replace":
+        holder = tree.replace(Holder(0.0), value=value)
+    else:
+        holder = attrs.evolve(Holder(0.0), value=value)
+    w[...] = 7
+    arrays = [leaf for leaf in tree.leaves(holder) if isinstance(leaf, np.ndarray)]
+    assert arrays
+    for leaf in arrays:
+        assert (leaf == 1).all()
+        with pytest.raises(ValueError, match="read-only"):
+            leaf[...] = 0
+    assert w.flags.writeable
+    assert tree.structure(holder.value) == tree.structure(value)
+
+
+def test_the_constructor_takes_no_container_that_its_caller_can_change():
+    layers, table = [1.0, 2.0], {"a": 1.0}
+    holder = Holder((layers, table))
+    layers.append(3.0)
+    table["b"] = 2.0
+    assert holder.value == ([1.0, 2.0], {"a": 1.0})
+    assert list(Holder({"b": 1, "a": 2}).value) == ["b", "a"]
+
+
+def test_arrays_of_the_library_and_values_that_cannot_change_are_not_copied():
+    gradient = fdbr.grad(lambda x: (x * x).sum())(np.ones(5000))
+    for value in (gradient, gradient[1:], np.float32(1.0), "text", None, len, Holder(1.0)):
+        assert Holder(value).value is value
+
+
+def test_a_class_may_share_its_arrays_with_the_caller():
+    @fdbr.frozen(copy=False)
+    class Data:
+        rows: np.ndarray
+
+    rows = np.ones(3)
+    assert Data(rows).rows is rows
+    assert fdbr.train.Batches(rows, 2).dataset is rows
+
+
+def test_a_frozen_object_is_filled_once():
+    holder = Holder(1.0)
+    with pytest.raises(FrozenError, match=r"Holder.__init__.*fdbr\.tree\.replace"):
+        holder.__init__(2.0)
+    with pytest.raises(FrozenError, match="__setstate__"):
+        holder.__setstate__(Holder(2.0).__getstate__())
+    with pytest.raises(FrozenError):
+        Holder.__init__(holder, value=3.0)
+    assert holder.value == 1.0
+    assert pickle.loads(pickle.dumps(holder)) == holder == copy.deepcopy(holder)
+
+
+def test_a_constructor_may_call_that_of_its_base():
+    @fdbr.frozen
+    class Wide(Holder):
+        width: int = fdbr.static(default=0)
+
+        def __init__(self, value):
+            super().__init__(value)
+            object.__setattr__(self, "width", 3)
+
+    w = np.ones(2)
+    wide = Wide(w)
+    w[0] = 7
+    assert wide.value.tolist() == [1, 1]
+    assert (wide.width, wide.fixed) == (3, ())
+
+
+def undecorated_below_an_own_hook():
+    @fdbr.frozen
+    class Base:
+        w: object
+
+        def __init_subclass__(cls):
+            pass
+
+    class Child(Base):
+        pass
+
+    return Child
+
+
+def undecorated_below_two_hooks():
+    class Child(undecorated_below_an_own_hook()):
+        def __init_subclass__(cls):
+            pass
+
+    class Grandchild(Child):
+        pass
+
+    return Grandchild
+
+
+def undecorated_beside_a_mixin():
+    class Mixin:
+        def __init_subclass__(cls):
+            pass
+
+    @fdbr.frozen
+    class Base:
+        w: object
+
+    class Child(Mixin, Base):
+        pass
+
+    return Child
+
+
+def undecorated_with_a_dict():
+    @fdbr.frozen(slots=False)
+    class Base:
+        w: object
+
+        def __init_subclass__(cls):
+            pass
+
+    class Child(Base):
+        pass
+
+    return Child
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        undecorated_below_an_own_hook,
+        undecorated_below_two_hooks,
+        undecorated_beside_a_mixin,
+        undecorated_with_a_dict,
+    ],
+)
+def test_every_subclass_of_a_frozen_class_is_a_node(make):
+    child = make()(np.ones(2))
+    gradient = fdbr.grad(lambda c: (c.w * c.w).sum())(child)
+    assert type(gradient) is type(child)
+    assert gradient.w.tolist() == [2, 2]
+
+
+# --- dataclasses --------------------------------------------------------------------
+
+
+def test_fields_of_dataclasses_mean_what_they_mean_there():
+    @fdbr.frozen
+    class Mixed:
+        a: float
+        b: list = dataclasses.field(default_factory=list)
+        c: float = dataclasses.field(default=2.0, repr=False)
+        d: float = dataclasses.field(default=3.0, init=False)
+        e: float = dataclasses.field(default=4.0, kw_only=True)
+
+    first, second = Mixed(1.0), Mixed(1.0, e=5.0)
+    assert first.b == [] == second.b
+    assert first.b is not second.b
+    assert (first.c, first.d, second.e) == (2.0, 3.0, 5.0)
+    assert repr(first) == "Mixed(a=1.0, b=[], d=3.0, e=4.0)"
+
+
+def test_a_dataclass_as_a_base_is_refused():
+    @dataclasses.dataclass(frozen=True)
+    class Base:
+        a: float
+
+    class Between(Base):
+        pass
+
+    for base in (Base, Between):
+        with pytest.raises(TypeError, match=r"fdbr\.frozen: Child .*dataclass Base.* lost"):
+
+            @fdbr.frozen
+            class Child(base):
+                b: float
+
+
+@pytest.mark.parametrize("default", [[1.0], {"a": [2.0]}, np.ones(2), collections.deque([1.0])])
+def test_instances_do_not_share_a_mutable_default(default):
+    @fdbr.frozen
+    class Defaulted:
+        value: object = default
+
+    first, second = Defaulted(), Defaulted()
+    assert first.value is not second.value
+    assert first == second
+    if isinstance(default, np.ndarray):
+        default[0] = 7
+        assert Defaulted.__attrs_attrs__[0].default is default
+        assert first.value[0] == 1
+
+
+@pytest.mark.parametrize("default", [{1}, bytearray(b"x")])
+def test_a_mutable_default_that_is_no_tree_is_refused(default):
+    with pytest.raises(TypeError, match=r"default of Defaulted\.value, a .*factory="):
+
+        @fdbr.frozen
+        class Defaulted:
+            value: object = default

@@ -315,6 +315,59 @@ def test_a_read_only_view_of_a_writable_array_is_not_trusted():
     assert (pullback(np.ones(5000))[0] == 2).all()
 
 
+def by_an_older_view(x):
+    view = x[:]
+    x.flags.writeable = False
+    return lambda: view.fill(7)
+
+
+def by_unlocking(x):
+    def write():
+        x.flags.writeable = True
+        x.fill(7)
+        x.flags.writeable = False
+
+    x.flags.writeable = False
+    return write
+
+
+def by_a_view_while_unlocked(x):
+    x.flags.writeable = False
+    x.flags.writeable = True
+    view = x.reshape(-1, 1)
+    x.flags.writeable = False
+    return lambda: view.fill(7)
+
+
+@pytest.mark.parametrize("lock", [by_an_older_view, by_unlocking, by_a_view_while_unlocked])
+@pytest.mark.parametrize("count", [1, 10, 5000, 200_000])
+@pytest.mark.parametrize("use", ["input", "constant", "cotangent", "jitted constant", "checkpoint"])
+def test_a_read_only_array_that_its_owner_can_change_is_not_trusted(lock, count, use):
+    x = np.full(count, 3.0)
+    write = lock(x)
+    one = np.ones(count)
+    if use == "cotangent":
+        _, pullback = fdbr.vjp(lambda y: (2 * y, y), one)
+        found = pullback((None, x))[0]
+        write()
+        assert (found == 3).all()
+        return
+    if use == "jitted constant":
+        f = fdbr.jit(lambda y: y * x)
+        for _ in range(3):
+            assert (f(one) == 3).all()
+        write()
+        with pytest.raises(fdbr.ImpureError, match="has changed"):
+            f(one)
+        return
+    f = (lambda y: y * y) if use == "input" else (lambda y: y * x)
+    if use == "checkpoint":
+        f = fdbr.checkpoint(lambda y: y * y)
+    _, pullback = fdbr.vjp(f, one if use == "constant" else x)
+    write()
+    assert (pullback(one)[0] == (3 if use == "constant" else 6)).all()
+
+
 @pytest.mark.parametrize("count", [10, 5000])
 def test_a_read_only_array_over_a_writable_buffer_is_not_trusted(count):
     buffer = bytearray(np.ones(count).tobytes())

@@ -5,6 +5,7 @@ the arguments apart and makes sure that they are of this kind, and that all arou
 as it was; it runs the program, and puts the result together.
 """
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from fdbr.compiler.ir.blocks import ALONE
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Fused, Program, Small, Variable, is_variable
 from fdbr.compiler.outputs import published
+from fdbr.locking import SMALL, record_locked
 from fdbr.remembered import forget
 
 __all__ = ["NEVER", "NO_FIT", "CallStub", "call_stub_of"]
@@ -281,6 +283,8 @@ class _Writer:
                 given = "" if output in new else self._is_given(out, output, program)
                 self.lines.append(f"if {out}.base is not None{given}: {anyhow}")
                 self.lines.append(f"else: {out}.setflags(False)")
+                if math.prod(output.kind.shape) * output.kind.dtype.itemsize > SMALL:
+                    self.lines[-1] += f"; {self.scope.name(record_locked)}({out})"
 
     def _is_given(self, out: str, output: Variable, program: Program) -> str:
         """The condition that an output is an argument itself."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import is_locked, lock, owner, protect
+from fdbr.locking import record_locked
 
 __all__ = ["published"]
 
@@ -21,6 +22,7 @@ def published(outs: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
                 out = protect(out)
             else:
                 out.setflags(write=False)
+                record_locked(out)
         elif hasattr(out, "dtype") and not isinstance(out, np.generic) and not is_locked(out):
             if owners is None:
                 owners = {id(owner(leaf)) for leaf in leaves}

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import is_locked, owner
+from fdbr.backend import owner
 from fdbr.calls import zero_like
 from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.core import Tracer
@@ -49,7 +49,7 @@ def own_memory(leaves: Leaves, operands: Leaves) -> tuple[Any, ...]:
     theirs = {id(owner(operand)) for operand in operands}
     own: list[Any] = []
     for leaf in leaves:
-        if type(leaf) is np.ndarray and (is_locked(leaf) or id(owner(leaf)) in theirs):
+        if type(leaf) is np.ndarray and (not leaf.flags.writeable or id(owner(leaf)) in theirs):
             leaf = leaf.copy()
         theirs.add(id(owner(leaf)))
         own.append(leaf)

@@ -472,9 +472,8 @@ def _descend(state, x):
 @pytest.mark.parametrize("patience", [0.0, 1.0])
 def test_a_large_state_that_is_given_up_is_there_once_but_for_the_first_call(patience):
     size, count = 1 << 10, 20
-    state = [np.full((size, size), 1e-3, "float32") for _ in range(count)], 0.1
-    for w in state[0]:
-        w.flags.writeable = False  # or the tape would keep copies
+    # Read-only arrays of the library's own: of others the tape would keep copies.
+    state = fdbr.device_get([np.full((size, size), 1e-3, "float32") for _ in range(count)]), 0.1
     whole = count * state[0][0].nbytes
     step = fdbr.jit(_descend, donate_argnums=0)
     x = np.ones((2, size), "float32")

@@ -332,8 +332,7 @@ def test_results_are_read_only_and_never_share_memory_with_what_others_can_write
 
 
 def test_results_may_share_memory_with_arguments_that_nobody_can_write_to():
-    x = X.copy()
-    x.flags.writeable = False
+    x = fdbr.device_get(X)
     jitted = fdbr.jit(lambda x: (x, x[1:]))
     for _ in range(2):
         same, view = jitted(x)

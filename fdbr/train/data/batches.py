@@ -20,7 +20,7 @@ _SMALL = 2**26
 """Bytes up to which the examples of a list are stacked at once, and not batch by batch."""
 
 
-@frozen
+@frozen(copy=False)  # a data set may be larger than memory
 class Batches:
     """A dataset in batches.
 

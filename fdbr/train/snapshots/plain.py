@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import is_array, to_numpy
+from fdbr.backend import is_array, lock, to_numpy
 from fdbr.messages import describe
 from fdbr.train.snapshots.leaves import PLAIN
 
@@ -72,5 +72,4 @@ def _unpacked(value: Any, arrays: list[Any] | None) -> Any:
         return float("nan") if arrays is None else arrays[content]
     dtype, number = content
     found = np.asarray(number, dtype)
-    found.setflags(write=False)
-    return found[()] if form == "scalar" else found
+    return lock(found)[()] if form == "scalar" else lock(found)
