@@ -195,12 +195,12 @@ def _filling_once(name: str, method: Any, cls: Any, copy: bool) -> Any:
 
     It also registers subclasses of which no hook has told.
     """
-    first = next((f.name for f in attrs.fields(cls)), None)
+    is_filled = _filled_test(cls)
 
     @functools.wraps(method)
     def fill(self: Any, *args: Any, **kwargs: Any) -> None:
         kind = type(self)
-        if first is not None and hasattr(self, first):
+        if is_filled(self):
             raise FrozenError(
                 f"{kind.__name__}.{name}: this {kind.__name__} has its fields already, and it is "
                 "frozen. Make a changed copy instead: new = fdbr.tree.replace(old, field=value)."
@@ -209,9 +209,40 @@ def _filling_once(name: str, method: Any, cls: Any, copy: bool) -> Any:
         if kind not in _fields and issubclass(kind, cls):
             _register(kind)
         if copy:
-            _own_fields[cls](self)
+            _own_fields[kind](self)
 
     return fill
+
+
+def _filled_test(cls: Any) -> Callable[[Any], bool]:
+    """A function that says whether an instance has its first field."""
+    name = next((f.name for f in attrs.fields(cls)), None)
+    if name is None:
+        return lambda obj: False
+    get = _getter(cls)
+
+    def is_filled(obj: Any) -> bool:
+        found = get if type(obj) is cls else _getter(type(obj))
+        return found(obj, name, _MISSING) is not _MISSING
+
+    return is_filled
+
+
+_MISSING = object()
+
+
+def _getter(cls: Any) -> Any:
+    """`getattr` for fields, which calls no ``__getattr__`` of a class that has one."""
+    if not hasattr(cls, "__getattr__"):
+        return getattr
+
+    def get(obj: Any, name: str, default: Any) -> Any:
+        try:
+            return object.__getattribute__(obj, name)
+        except AttributeError:
+            return default
+
+    return get
 
 
 def own(value: Any) -> Any:
@@ -332,6 +363,7 @@ def _node_functions(cls: Any, data: tuple[str, ...], fixed: tuple[str, ...]) -> 
         "check": _check_static,
         "cls": cls,
         "data": data,
+        "get": _getter(cls),
         "new": cls.__new__,
         "own": own,
         "plain": _PLAIN,
@@ -360,7 +392,7 @@ def _node_code(data: tuple[str, ...], fixed: tuple[str, ...]) -> CodeType:
     owns = ["def own_fields(obj):", *([" pass"] if not data else [])]
     for name in data:
         owns += [
-            f" value = getattr(obj, {name!r}, None)",
+            f" value = get(obj, {name!r}, None)",
             " if type(value) not in plain:",
             "  owned = own(value)",
             f"  if owned is not value: put(obj, {name!r}, owned)",

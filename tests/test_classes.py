@@ -511,6 +511,26 @@ def test_a_frozen_object_is_filled_once():
     assert pickle.loads(pickle.dumps(holder)) == holder == copy.deepcopy(holder)
 
 
+@pytest.mark.parametrize("slots", [True, False])
+def test_a_class_may_answer_for_attributes_that_it_lacks(slots):
+    @fdbr.frozen(slots=slots)
+    class Wrapper:
+        inner: object
+        late: object = attrs.field(init=False)
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+    class Below(Holder):
+        def __getattr__(self, name):
+            return getattr(self.value, name)
+
+    for wrapper in (Wrapper(Holder(3.0)), Below(Holder(Holder(3.0)))):
+        assert tree.leaves(wrapper.value) == [3.0]
+        with pytest.raises(FrozenError):
+            wrapper.__init__(Holder(4.0))
+
+
 def test_a_constructor_may_call_that_of_its_base():
     @fdbr.frozen
     class Wide(Holder):
