@@ -141,7 +141,7 @@ class _Scaled:
         out = self._f(*args, **kwargs)
         self._communicates = meetings() != before
         value = out[0] if self._has_aux and isinstance(out, tuple) and len(out) == 2 else out
-        if not is_inexact(value) or self._has_aux and value is out:
+        if not is_inexact(value) or (self._has_aux and value is out):
             return out  # which is an error, and says so
         factor = self._factor
         if hasattr(value, "dtype"):
