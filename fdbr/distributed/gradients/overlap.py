@@ -45,8 +45,9 @@ def value_and_grad(
     backward has finished is sent while it goes on with the rest: a bucket of leaves as soon as
     backward has visited the operation that used them first. The order of buckets, and of each
     summation, depends on nothing but the shapes of the leaves, so a run has the same bits when it
-    is repeated. A jitted step that calls this function does the same; within another transformation
-    the averages are made when backward has ended.
+    is repeated. A jitted step that calls this function does the same. The same averages are made
+    when backward has ended within another transformation, and where processes of a machine are as
+    many as its cores, which leaves none for the thread that reduces.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ def value_and_grad(
     )
     if weight is not None and not callable(weight):
         weight_of(_NAME, weight)
-    Background.of(comm)
+    overlaps = Background.of(comm).has_core
 
     def averaged_gradient(*args: Any, **kwargs: Any) -> Any:
         loss: Any = f
@@ -106,7 +107,8 @@ def value_and_grad(
             mine = weight(*args, **kwargs) if callable(weight) else weight
             loss = _Scaled(f, has_aux, factor_of(_NAME, mine, comm, scales_loss=True))
         aux = has_aux or weight is not None
-        around, here = programs_around(), how.of(structure(_chosen(args, argnums)))
+        around = programs_around() if overlaps else None
+        here = how.of(structure(_chosen(args, argnums)))
         if around is None:
             out, grads = value_and_own_grad(loss, argnums, aux)(*args, **kwargs)
             leaves, form = flatten(grads)
