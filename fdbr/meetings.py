@@ -7,10 +7,12 @@ from contextvars import ContextVar
 from typing import Any
 
 __all__ = [
+    "cotangents_were_exchanged",
     "log_of_meetings",
     "meetings",
     "meetings_are_refused",
     "met",
+    "note_cotangents",
     "note_meeting",
     "refusing_meetings",
     "rewind",
@@ -21,6 +23,7 @@ class _Counts(threading.local):
     """The number of times that this thread did something together with other processes."""
 
     count = 0
+    cotangents = False
 
 
 _counts = _Counts()
@@ -34,6 +37,17 @@ def meetings() -> int:
 def note_meeting() -> None:
     """To be called where something is done, or would be, together with other processes."""
     _counts.count += 1
+
+
+def note_cotangents() -> None:
+    """Note that a backward pass has exchanged cotangents other than zero with other processes."""
+    _counts.cotangents = True
+
+
+def cotangents_were_exchanged() -> bool:
+    """Whether `note_cotangents` was called in this thread since this function was called last."""
+    found, _counts.cotangents = _counts.cotangents, False
+    return found
 
 
 _refused: ContextVar[bool] = ContextVar("refused", default=False)

@@ -40,6 +40,8 @@ class Call:
         The structure of the tree whose leaves are given, as a text; empty if nobody compares it.
     where
         The line of the program that called, for messages: calls from different lines are equal.
+    backward
+        Whether it carries cotangents, in a backward pass.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Call:
     masked: bool = False
     structure: str = ""
     where: str = attrs.field(default="", eq=False)
+    backward: bool = attrs.field(default=False, eq=False)
 
     def __str__(self) -> str:
         said = [f"{key}={value!r}" for key, value in self._said().items()]

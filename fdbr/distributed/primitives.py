@@ -143,6 +143,8 @@ def _met(call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds) -> 
 
     def meet() -> list[Any] | None:
         outs = exchange(asked, comm, arrays)
+        if call.backward and any(array_module(part).any(part) for part in outs or arrays or ()):
+            meetings.note_cotangents()
         if outs is None:
             return None
         pairs = zip(arrays or (), outs, strict=True) if call.masked else ()
@@ -447,13 +449,18 @@ def _joined(call: Call, outs: Any, masks: Leaves) -> Any:
 
 
 def _shared(
-    call: Call, comm: Communicator, terms: Leaves, masks: Leaves, around: Sequence[Trace]
+    call: Call,
+    comm: Communicator,
+    terms: Leaves,
+    masks: Leaves,
+    around: Sequence[Trace],
+    backward: bool = False,
 ) -> list[Any]:
     """The sums of terms over all ranks, divided by how many ranks have the extreme value."""
     counts = _of_batches(
         [ops.astype(m, t.dtype) for m, t in zip(masks, terms, strict=True)], around
     )
-    total = attrs.evolve(call, op="sum", asked="", masked=False, structure="")
+    total = attrs.evolve(call, op="sum", asked="", masked=False, structure="", backward=backward)
     sums: Any = _applied(total, comm, [*terms, *counts], None, around)
     totals, numbers = sums[: len(terms)], sums[len(terms) :]
     return [ops.divide(t, ops.maximum(n, 1)) for t, n in zip(totals, numbers, strict=True)]
@@ -466,7 +473,7 @@ def _transposed(
     if masks is not None:
         effects.before_effect()
         meetings.note_meeting()
-        shares = _shared(call, comm, cts or (), masks, running.get())
+        shares = _shared(call, comm, cts or (), masks, running.get(), backward=True)
         return [ops.where(mask, share, 0) for mask, share in zip(masks, shares, strict=True)]
     return _TRANSPOSES[call.name](call, comm, cts, kinds)
 
@@ -478,7 +485,7 @@ def _as(call: Call, name: str, **changes: Any) -> Call:
     """The transpose's call."""
     where = call.where.removesuffix(_BACK) + _BACK
     changes = {"op": "", "asked": "", "structure": "", **changes}  # some leaves have no slopes
-    return attrs.evolve(call, name=name, where=where, **changes)
+    return attrs.evolve(call, name=name, where=where, backward=True, **changes)
 
 
 def _all_reduce(call: Call, comm: Communicator, cts: Any, kinds: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from fdbr.distributed.communicator import Communicator
+from fdbr.distributed.transports.patience import cores
 
 __all__ = ["Background", "Pending", "observing", "seen"]
 
@@ -83,9 +84,15 @@ class Background:
     ----------
     comm
         The communicator of its collectives.
+    has_core
+        Whether each rank has a core for it beside that of the program.  Two ranks on two cores
+        took 0.70 and 0.75 of one rank's step with overlap, and 0.58 and 0.72 without: the thread
+        that reduces takes its time from backward.
     """
 
     def __init__(self, comm: Communicator) -> None:
+        spare = comm.backend != "mpi" or cores() > comm.intra_size
+        self.has_core = all(map(any, comm.transport.all_gather_bytes(bytes([spare]))))
         self.comm = attrs.evolve(comm, transport=comm.transport.duplicate())
         self._tasks: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
         name = f"collectives of rank {comm.rank}"

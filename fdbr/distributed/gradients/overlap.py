@@ -1,12 +1,14 @@
 """Gradients that are averaged over the ranks while backward still runs."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fdbr import transforms
+from fdbr import ops, transforms
 from fdbr.arguments import Inputs
 from fdbr.compiler.capture.tracers import CaptureTrace
+from fdbr.core import Tracer
 from fdbr.cotangents import Kind
 from fdbr.deferred import settled
 from fdbr.distributed.arguments import communicator_of, wire_of
@@ -16,8 +18,9 @@ from fdbr.distributed.gradients.background import Background
 from fdbr.distributed.gradients.buckets import EARLY_BYTES, bucket_bytes_of, buckets_of
 from fdbr.distributed.gradients.early import complete
 from fdbr.distributed.gradients.steps import begin_bucket, begin_round, programs_around, wait_for
-from fdbr.distributed.gradients.weights import weight_of
-from fdbr.pytrees import flatten, structure, unflatten
+from fdbr.distributed.gradients.weights import factor_of, weight_of
+from fdbr.meetings import meetings
+from fdbr.pytrees import flatten, is_inexact, structure, unflatten
 from fdbr.transforms import value_and_grad as value_and_own_grad
 from fdbr.transforms import with_gradient
 
@@ -42,8 +45,9 @@ def value_and_grad(
     backward has finished is sent while it goes on with the rest: a bucket of leaves as soon as
     backward has visited the operation that used them first. The order of buckets, and of each
     summation, depends on nothing but the shapes of the leaves, so a run has the same bits when it
-    is repeated. A jitted step that calls this function does the same; within another transformation
-    the averages are made when backward has ended.
+    is repeated. A jitted step that calls this function does the same. The same averages are made
+    when backward has ended within another transformation, and where processes of a machine are as
+    many as its cores, which leaves none for the thread that reduces.
 
     Parameters
     ----------
@@ -56,8 +60,8 @@ def value_and_grad(
         As there.
     weight
         How many examples this rank has, or a function of the arguments that gives it, by which
-        the average becomes that of all examples; `None` for equal shares. `average_gradients` says
-        what to do instead where ``f`` itself has collectives in it.
+        the average becomes that of all examples; `None` for equal shares. The loss is scaled
+        before it is differentiated, so ``f`` may have collectives in it (`SyncBatchNorm`).
     wire, bucket_bytes
         As in `average_gradients`.
 
@@ -95,24 +99,67 @@ def value_and_grad(
     )
     if weight is not None and not callable(weight):
         weight_of(_NAME, weight)
-    own = value_and_own_grad(f, argnums, has_aux)
-    Background.of(comm)
+    overlaps = Background.of(comm).has_core
 
     def averaged_gradient(*args: Any, **kwargs: Any) -> Any:
-        mine = weight(*args, **kwargs) if callable(weight) else weight
-        around, here = programs_around(), how.of(structure(_chosen(args, argnums)))
+        loss: Any = f
+        if weight is not None:
+            mine = weight(*args, **kwargs) if callable(weight) else weight
+            loss = _Scaled(f, has_aux, factor_of(_NAME, mine, comm, scales_loss=True))
+        aux = has_aux or weight is not None
+        around = programs_around() if overlaps else None
+        here = how.of(structure(_chosen(args, argnums)))
         if around is None:
-            out, grads = own(*args, **kwargs)
+            out, grads = value_and_own_grad(loss, argnums, aux)(*args, **kwargs)
             leaves, form = flatten(grads)
-            return out, unflatten(form, averaged(here, leaves, mine))
-        if mine is not None:
-            mine = weight_of(_NAME, mine)
-        begun = _Begun(here, mine, around)
-        sending = with_gradient(f, argnums, has_aux, "zeros", _NAME, _sent_by(begun))
-        return sending(*args, **kwargs)
+            if weight is not None:
+                leaves = loss.counted(leaves)
+            grads = unflatten(form, averaged(here, leaves, None))
+        else:
+            begun = _Begun(here, loss, around)
+            sending = with_gradient(loss, argnums, aux, "zeros", _NAME, _sent_by(begun))
+            out, grads = sending(*args, **kwargs)
+        return (out if weight is None else out[1]), grads
 
     averaged_gradient.__wrapped__ = f  # type: ignore[attr-defined]
     return averaged_gradient
+
+
+class _Scaled:
+    """A loss times a factor, with what the loss itself returned beside it.
+
+    The factor makes of the mean of all ranks' losses that of all examples.  It scales the loss, not
+    the gradient: where the loss has collectives in it, each rank's gradient has parts of all
+    ranks' losses, which have factors of their own.
+    """
+
+    def __init__(self, f: Callable[..., Any], has_aux: bool, factor: Any) -> None:
+        functools.update_wrapper(self, f, updated=())
+        self._f, self._has_aux, self._factor = f, has_aux, factor
+        self._communicates = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        before = meetings()
+        out = self._f(*args, **kwargs)
+        self._communicates = meetings() != before
+        value = out[0] if self._has_aux and isinstance(out, tuple) and len(out) == 2 else out
+        if not is_inexact(value) or (self._has_aux and value is out):
+            return out  # which is an error, and says so
+        factor = self._factor
+        if hasattr(value, "dtype"):
+            factor = ops.astype(factor, value.dtype)
+        return ops.multiply(value, factor), out
+
+    def counted(self, leaves: Sequence[Any]) -> list[Any]:
+        """The gradient; zeros of a rank without examples, whose loss may be NaN.
+
+        Where losses have collectives in them, its gradient has parts of other ranks' losses.
+        """
+        factor = self._factor
+        if self._communicates or not (isinstance(factor, Tracer) or factor == 0):
+            return list(leaves)
+        empty = ops.equal(factor, 0)
+        return [ops.where(empty, ops.zeros_like(leaf), leaf) for leaf in leaves]
 
 
 def _chosen(args: Sequence[Any], argnums: Any) -> tuple[Any, ...]:
@@ -124,12 +171,15 @@ def _chosen(args: Sequence[Any], argnums: Any) -> tuple[Any, ...]:
 class _Begun:
     """The averages of one step, which goes on."""
 
-    def __init__(self, how: Averaging, weight: Any, around: Sequence[CaptureTrace]) -> None:
+    def __init__(self, how: Averaging, loss: Any, around: Sequence[CaptureTrace]) -> None:
         self.bytes = how.bytes
         self._around = around
-        self._number = begin_round(around, how, weight)
+        self._loss = loss
+        self._number = begin_round(around, how, None)
 
     def begin(self, leaves: Sequence[Any]) -> Any:
+        if isinstance(self._loss, _Scaled):
+            leaves = self._loss.counted(leaves)
         return begin_bucket(self._around, self._number, leaves)
 
     def end(self, number: Any, leaves: Sequence[Any]) -> Sequence[Any]:

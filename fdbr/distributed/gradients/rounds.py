@@ -12,6 +12,7 @@ from fdbr.distributed.gradients.averaging import Averaging
 from fdbr.distributed.gradients.background import Background, Pending
 from fdbr.distributed.gradients.weights import factor_out_of, weight_of, weighted_there
 from fdbr.distributed.primitives import as_array
+from fdbr.meetings import cotangents_were_exchanged
 
 __all__ = ["Round"]
 
@@ -35,7 +36,8 @@ class Round:
         self._factor: Pending | None = None
         if weight is not None:
             mine = weight_of(how.name, weight)
-            self._factor = self._background.begin("weights", lambda: self._share(mine))
+            mixed = cotangents_were_exchanged()
+            self._factor = self._background.begin("weights", lambda: self._share(mine, mixed))
 
     def begin(self, arrays: Sequence[Any]) -> Pending:
         """Begin with a bucket: arrays and numbers, which nobody changes; averages like these."""
@@ -51,12 +53,12 @@ class Round:
         assert outs is not None
         return _published(outs)
 
-    def _share(self, weight: Any) -> Any:
+    def _share(self, weight: Any, mixed: bool) -> Any:
         """The factor of this rank's gradients."""
         comm = self._background.comm
         call = Call("all_reduce", "sum", where=self._call.where)
         (total,) = exchange(call, comm, [np.asarray(weight)])  # type: ignore[misc]
-        return factor_out_of(weight, total, comm.size)
+        return factor_out_of(weight, total, comm.size, mixed)
 
 
 def _published(outs: Sequence[Any]) -> list[Any]:

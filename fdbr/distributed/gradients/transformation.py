@@ -49,10 +49,11 @@ def average_gradients(
     ``weight``. Without it all ranks count the same. A rank without examples says ``weight=0``, and
     what its gradient is does not matter then, NaN included.
 
-    Where the loss itself has collectives in it (`SyncBatchNorm`), a rank's gradient is a part of
-    that of all ranks' losses together, and to weigh it does not weigh their losses. If shares
-    differ in size then, let the loss of each rank be the sum over its examples, times the number
-    of ranks, divided by the number of all examples; and leave ``weight`` out.
+    Where the loss itself has collectives in it (`SyncBatchNorm`), a rank's gradient has parts of
+    all ranks' losses, and a weight after the backward pass does not weigh those: weights that
+    differ are an error then. `value_and_grad` of this module weighs the losses. Or let the loss of
+    each rank be the sum over its examples, times the number of ranks, divided by the number of all
+    examples; and leave ``weight`` out.
 
     Gradients travel in buckets, the last leaves first, and are added in an order that depends on
     nothing but their shapes and the number of ranks: a run has the same bits when it is repeated.
@@ -83,7 +84,8 @@ def average_gradients(
     MismatchError
         By ``update``, if gradients of ranks differ in structure, shapes or dtypes.
     ValueError
-        By ``update``, if the weights of all ranks are 0; if one is negative or not finite.
+        By ``update``, if the weights of all ranks are 0; if one is negative or not finite; if
+        they differ, and the gradients come from losses with collectives in them.
 
     References
     ----------

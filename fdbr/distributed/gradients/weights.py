@@ -14,6 +14,7 @@ from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.lines import caller
 from fdbr.distributed.primitives import communicate
 from fdbr.effects import effects_are_had
+from fdbr.meetings import cotangents_were_exchanged
 from fdbr.messages import describe
 from fdbr.ops.kinds.rules import stated_rule
 
@@ -41,19 +42,23 @@ def weight_of(name: str, weight: Any) -> Any:
     return value
 
 
-def factor_of(name: str, weight: Any, comm: Communicator) -> Any:
+def factor_of(name: str, weight: Any, comm: Communicator, scales_loss: bool = False) -> Any:
     """The number by which this rank's gradient is scaled, so that the mean is that of examples.
 
-    It is 1 where all ranks have equally many.
+    It is 1 where all ranks have equally many.  With ``scales_loss`` the loss is scaled by it,
+    before it is differentiated.
     """
     weight = weight_of(name, weight)
     call = Call("all_reduce", "sum", where=caller())
     (total,) = communicate(call, comm, [weight])  # type: ignore[misc]
-    return weight * comm.size / _some(total)
+    total = dispatch(_PRIMITIVE, (total, weight), {"size": 0 if scales_loss else comm.size})
+    return weight * comm.size / total
 
 
-def factor_out_of(weight: Any, total: Any, size: int) -> Any:
-    """The same, of numbers."""
+def factor_out_of(weight: Any, total: Any, size: int, mixed: bool) -> Any:
+    """The same, of numbers; ``mixed`` says that the gradients have parts of other ranks' losses."""
+    if mixed:
+        _check_equal(total, weight, size)
     return weight * size / _checked(total)
 
 
@@ -92,26 +97,37 @@ def _checked(total: Any) -> Any:
     return total
 
 
-def _nonzero(xp: Any, total: Any) -> Any:
-    """The total, which is not 0; in a rehearsal, where ranks do not meet, it says nothing."""
-    return _checked(total) if effects_are_had() else total + (total == 0)
+def _check_equal(total: Any, weight: Any, size: int) -> None:
+    if np.any(np.asarray(to_numpy(weight)) * size != np.asarray(to_numpy(total))):
+        raise ValueError(
+            "fdbr.distributed.average_gradients: the weights of the ranks differ, and the losses "
+            "have collectives in them (SyncBatchNorm, all_reduce ...): each rank's gradient has "
+            "parts of all ranks' losses, and a weight after the backward pass does not weigh "
+            "those. Use fdbr.distributed.value_and_grad(loss, comm, weight=...), which scales each "
+            "loss before it is differentiated; or multiply the loss by comm.size * weight / total, "
+            "total being the weights of all ranks, and leave weight out here"
+        )
+
+
+def _total(xp: Any, total: Any, weight: Any, *, size: int) -> Any:
+    """The total, if gradients can be weighed by it; in a rehearsal it is not that of all ranks."""
+    if not effects_are_had():
+        return total + (total == 0)
+    if size and cotangents_were_exchanged():
+        _check_equal(total, weight, size)
+    return _checked(total)
 
 
 def _batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
-    return apply(*values)
+    return apply(*values, **params)
 
 
 _PRIMITIVE = Primitive(
-    "nonzero",
+    "total_weight",
     "linear",
-    _nonzero,
-    [stated_rule(lambda ct: ct, ("total",), 0)],
+    _total,
+    [stated_rule(lambda ct: ct, ("total",), 0), None],
     lambda values, tangents, out, params: tangents[0],
     _batch,
     registered=False,
 )
-
-
-def _some(total: Any) -> Any:
-    """The total, unless it is 0: that is an error."""
-    return dispatch(_PRIMITIVE, (total,), {})
