@@ -153,8 +153,8 @@ class ReverseTrace(Trace):
     def input(self, value: Any) -> ReverseTracer:
         """Begin to record what depends on a value."""
         if type(value) is np.ndarray:
-            reference = locked_arrays.get(id(value))
-            if reference is None or reference() is not value or value.flags.writeable:
+            locked = locked_arrays.get(id(value))
+            if value.flags.writeable or locked is None or locked() is not value:
                 if value.nbytes <= SMALL:
                     value = value.copy()  # now, which is cheaper than to keep an eye on it
                 else:
