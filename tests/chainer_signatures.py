@@ -33,18 +33,24 @@ def _parameters(text: str) -> Iterator[tuple[str, str | None]]:
         yield name.lstrip("*"), default if equals else None
 
 
-def _value(text: str) -> Any:
-    """A default, or the text of one that is no literal."""
+def _same(ours: Any, theirs: str) -> bool:
+    """Whether a default is the one of which Chainer's source has the text."""
+    if theirs == "(1, 'epoch')":
+        return repr(ours) == "every(epochs=1)"
+    if callable(ours):
+        return theirs.rpartition(".")[2] == getattr(ours, "__name__", "")
     try:
-        return eval(text, {"__builtins__": {}})  # such as 1.0 / 8
-    except Exception:
-        return text
+        return bool(ours == eval(theirs, {"__builtins__": {}}))  # such as 1.0 / 8
+    except NameError:
+        return False
 
 
 def _renamed(note: str) -> dict[str, str]:
     """What a note calls Chainer's arguments here."""
     pairs = {}
-    for ours, theirs in re.findall(r"((?:\w+=(?:, )?)+) (?:is|are) Chainer's ((?:\w+=(?:, )?)+)", note):
+    for ours, theirs in re.findall(
+        r"((?:\w+=(?:, )?)+) (?:is|are) Chainer's ((?:\w+=(?:, )?)+)", note
+    ):
         pairs |= dict(zip(re.findall(r"\w+", theirs), re.findall(r"\w+", ours), strict=True))
     for ours, theirs in re.findall(r"(\w+)=\S+ is Chainer's (\w+)=[^\s,;]+", note):
         pairs[theirs] = ours
@@ -53,33 +59,31 @@ def _renamed(note: str) -> dict[str, str]:
 
 def unsaid(chainers: str, target: Any, note: str) -> list[str]:
     """Each of Chainer's parameters that is another one here, or none, and not in the note."""
+    if not callable(target):
+        return []
     target = target.init if inspect.isclass(target) and hasattr(target, "init") else target
     ours = {p.name: p for p in inspect.signature(target).parameters.values()}
     if any(p.kind is p.VAR_POSITIONAL for p in ours.values()):
         return []
-    by_position = [p.name for p in ours.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    shift = by_position[:1] == ["key"]
-    renamed, missing = _renamed(note), []
-    said = lambda name: re.search(rf"\b{name}\b", note) is not None
-    for i, (name, default) in enumerate(_parameters(chainers)):
+    in_order = [p.name for p in ours.values() if p.kind is not p.KEYWORD_ONLY]
+    has_key, renamed, missing = in_order[:1] == ["key"], _renamed(note), []
+    listed = lambda form, name: re.search(rf"{form}: [\w,= ]*\b{name}\b", note) is not None
+    for i, (name, default) in enumerate(_parameters(chainers), 1 if has_key else 0):
         p = ours.get(renamed.get(name, name))
         if p is None:
-            operand = name in ARRAYS and i + shift < len(by_position)
-            if not operand and not said(name):
+            if not (name in ARRAYS and i < len(in_order)) and not re.search(rf"\b{name}\b", note):
                 missing.append(f"there is no {name}")
             continue
-        if p.kind is p.POSITIONAL_ONLY and name not in ARRAYS and not re.search(
-            rf"by position only: [\w, ]*\b{p.name}\b", note
-        ):
-            missing.append(f"{name} is given by position")
-        if p.kind is p.KEYWORD_ONLY and not re.search(
-            rf"by name only: [\w,= ]*\b{p.name}\b", note
-        ):
+        if p.kind is p.POSITIONAL_ONLY:
+            if name not in ARRAYS and not listed("by position only", p.name):
+                missing.append(f"{name} is given by position")
+        elif p.kind is p.KEYWORD_ONLY and not listed("by name only", p.name):
             missing.append(f"{name} is given by name")
-        if p.name in by_position and by_position.index(p.name) != i + shift and "in the order" not in note:
+        if p.name in in_order and in_order[i : i + 1] != [p.name] and "in the order" not in note:
             missing.append(f"{name} has another position")
-        if p.default is not p.empty or default is not None:
-            same = default is not None and p.default == _value(default)
-            if not same and not re.search(rf"\b({name}|{p.name})=[^\s;]+ (by default|is Chainer's)", note) and default is not None:
-                missing.append(f"{name}={p.default} by default, Chainer's {default}")
+        if default is None or p.name == "dtype" or _same(p.default, default):
+            continue
+        stated = "must be given|is Chainer's|is that|by default"
+        if not re.search(rf"\b({name}|{p.name})=[^;]*? ?({stated})", note):
+            missing.append(f"{name}={p.default} by default, Chainer's {default}")
     return missing
