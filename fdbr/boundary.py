@@ -15,13 +15,18 @@ and so do those of fdbr's own functions where the user gave these, and of rules 
 import functools
 import inspect
 import numbers
+import operator
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FrameType, FunctionType, ModuleType, NoneType, UnionType
 from typing import Any
 
+import attrs
+import numpy as np
+
+from fdbr.classes import fields_of
 from fdbr.messages import describe
 from fdbr.whereabouts import placed
 
@@ -35,6 +40,7 @@ Function = Callable[..., Any]
 
 _guarded: dict[Any, Any] = {}
 _HANDING_ON = {"_array_ufunc", "_array_function", "backward"}  # to what NumPy, and a tape, call
+_INTEGERS = (int, np.integer)
 _INNER = re.compile(r"fdbr\.[\w.]+: ")
 _ADDED = re.compile(r"data type '(bfloat16|float8_\w+)' not understood")
 _KINDS: dict[type[BaseException], type[Exception]] = {
@@ -81,10 +87,80 @@ def _guard_class(cls: Any, name: str, checked: bool) -> None:
             _guard_class(base, f"{name.rpartition('.')[0]}.{base.__name__}", checked)
     for method, value in list(vars(cls).items()):
         if method == "__init__" and isinstance(value, FunctionType):
-            cls.__init__ = explaining(value, name, checked)
+            made = explaining(value, name, checked)
+            cls.__init__ = _constructor(made, cls, name) if _is_made_by_init(cls) else made
         elif isinstance(value, classmethod) and method[0] != "_":
             around = explaining(value.__func__, f"{name}.{method}", checked)
             setattr(cls, method, classmethod(around))
+
+
+def _is_made_by_init(cls: type) -> bool:
+    """Whether a frozen class has an ``init`` that draws its arrays by a key, as layers have."""
+    init = getattr(cls, "init", None)
+    code = getattr(inspect.unwrap(init), "__code__", None) if inspect.ismethod(init) else None
+    return code is not None and code.co_varnames[1:2] == ("key",) and fields_of(cls) is not None
+
+
+def _constructor(constructor: Any, cls: Any, name: str) -> Any:
+    """The same constructor, which refuses what ``init`` takes and names it: ``Linear(4, 8)``.
+
+    Only calls of the class come here: `fdbr.pytrees` makes nodes without it, so what their fields
+    hold is not looked at.
+    """
+    first = operator.attrgetter(fields_of(cls)[0][0])  # type: ignore[index]
+
+    def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        try:
+            constructor(self, *args, **kwargs)
+        except TypeError as error:
+            within = error.__traceback__ is not None and error.__traceback__.tb_next is not None
+            if within and not (args and _is_of_init(args[0])):
+                raise
+            raise TypeError(_use_init(cls, name, args, kwargs)) from error
+        if _is_of_init(first(self)):
+            raise TypeError(_use_init(cls, name, args, kwargs))
+
+    return functools.update_wrapper(__init__, constructor)
+
+
+def _use_init(cls: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    """The message that shows the call of ``init`` with the same arguments, or its declaration."""
+    given = {k: v for k, v in kwargs.items() if k != "key"}
+    call = [_shown_size(value) for value in args if not _is_key(value)]
+    call += [f"{key}={_shown_size(value)}" for key, value in given.items()]
+    if not any(map(_is_size, (*args, *given.values()))):
+        init = inspect.signature(cls.init).parameters.values()
+        needed = (p for p in init if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD)
+        call = [p.name for p in needed][1:]
+    return (
+        f"{name}: the constructor takes the fields ({', '.join(attrs.fields_dict(cls))}) "
+        f"themselves; to make a layer with fresh parameters, use {name}.init"
+        f"({', '.join(['key', *call])})"
+    )
+
+
+def _shown_size(value: Any) -> str:
+    return repr(value) if _is_size(value) else _shown(value)
+
+
+def _is_of_init(value: Any) -> bool:
+    """Whether a value is what ``init`` takes first: a key, a size or a shape."""
+    return _is_size(value) or _is_key(value)
+
+
+def _is_size(value: Any) -> bool:
+    """Whether a value can only be a size or a shape.
+
+    Zero, negative numbers and truth values may be in the place of arrays, in trees of axes
+    and of masks.
+    """
+    if type(value) is tuple:
+        return bool(value) and all(type(size) is int and size > 0 for size in value)
+    return isinstance(value, _INTEGERS) and type(value) is not bool and bool(value > 0)
+
+
+def _is_key(value: Any) -> bool:
+    return getattr(value, "shape", None) == (2,) and getattr(value, "dtype", None) == np.uint64
 
 
 def explaining(function: Any, name: str, checked: bool) -> Any:

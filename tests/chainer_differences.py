@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import fdbr
 from fdbr import nn, ops, random, train, tree
@@ -55,9 +56,14 @@ def _names(text: str) -> list[str]:
     return [name.strip("= ") for name in text.split(",")]
 
 
+def _by_name(has: Any, name: str) -> bool:
+    """Whether an argument may be given by its name."""
+    return name in has and has[name].kind != inspect.Parameter.POSITIONAL_ONLY
+
+
 def read(clause: str, f: Any) -> bool | None:
     """Whether a clause in a fixed form holds of a function; `None` for one in no such form."""
-    has = _parameters(f)
+    has = _parameters(f) if callable(f) else {}  # a tuple of names has none
     if clause == "a key comes first":
         return next(iter(has)) == "key"
     if found := re.fullmatch(r"by name only: (.*)", clause):
@@ -65,15 +71,21 @@ def read(clause: str, f: Any) -> bool | None:
     if found := re.fullmatch(r"in the order (.*)", clause):
         by_place = [p.name for p in has.values() if p.kind != inspect.Parameter.KEYWORD_ONLY]
         return by_place[: len(_names(found[1]))] == _names(found[1])
+    if found := re.fullmatch(r"no ((?:\w+(?:, )?)+)(?:: .*)?", clause):
+        return not set(_names(found[1])) & has.keys()
+    if found := re.fullmatch(r"(\w+)= must be given, Chainer's (\S+)", clause):
+        return has[found[1]].default is inspect.Parameter.empty
+    if found := re.fullmatch(r"by position only: (\w+), Chainer's (\w+)", clause):
+        return has[found[1]].kind == inspect.Parameter.POSITIONAL_ONLY
     if found := re.fullmatch(r"(\w+)=(\S+) by default, Chainer's (\S+)", clause):
         ours, value, chainers = found.groups()
         return repr(has[ours].default) == value != chainers
     if found := re.fullmatch(r"(\w+)=(\S+) is Chainer's (\w+)=(\S+)", clause):
-        return found[1] in has and found[3] not in has
+        return _by_name(has, found[1]) and found[3] not in has
     if found := re.fullmatch(r"((?:\w+=(?:, )?)+) (?:is|are) Chainer's ((?:\w+=(?:, )?)+)", clause):
         ours, chainers = _names(found[1]), _names(found[2])
         pairs = zip(ours, chainers, strict=True)
-        return all(here in has and here != there for here, there in pairs)
+        return all(_by_name(has, here) and here != there for here, there in pairs)
     return None
 
 
@@ -181,9 +193,11 @@ def _outputs_first(f: Any) -> bool:
 
 
 def _children(f: Any) -> bool:
-    child = (np.ones(2, "f4"), np.ones(2, "f4"))
-    memory, output = f.init(KEY, 3, 2)(child, child, np.ones(3, "f4"))
-    return memory.shape == output.shape == (2,)
+    """Whether half of the memory, which comes second, is left where all weights are 0."""
+    cell = tree.map(np.zeros_like, f.init(KEY, 3, 2))
+    child, absent = (np.zeros(2, "f4"), np.ones(2, "f4")), cell.initial_state()
+    h, c = cell(child, absent, np.ones(3, "f4"))
+    return np.allclose(c, 0.5) and np.allclose(h, 0.5 * np.tanh(0.5))
 
 
 def _scores(f: Any) -> bool:
@@ -278,6 +292,86 @@ def _typed(x: Any) -> Any:
     return x
 
 
+def _noise(f: Any) -> bool:
+    """Whether the variance of the noise is eta at first, and eta / 2**gamma then."""
+    noise, zeros = f(4.0, 2.0, KEY), np.zeros(100_000)
+    first, state = noise.update(zeros, noise.init(zeros), zeros)
+    second, _ = noise.update(zeros, state, zeros)
+    return np.allclose([np.std(first), np.std(second)], [2.0, 1.0], rtol=0.02)
+
+
+def _sequences(f: Any) -> bool:
+    """Whether inputs and outputs are sequences, of which `ops.transpose_sequence` makes steps."""
+    count = {ops.n_step_lstm: 4, ops.n_step_gru: 3, ops.n_step_rnn: 1}[f]
+    states = [None, None] if f is ops.n_step_lstm else [None]
+    xs = [np.ones((2, 3)), np.ones((5, 3))]
+    *_, ys = f(*states, [(np.ones((count, 3)), np.ones((count, 1)))], None, xs)
+    steps = ops.transpose_sequence([xs[1], xs[0]])
+    return [len(y) for y in ys] == [2, 5] and [len(x) for x in steps] == [2, 2, 1, 1, 1]
+
+
+def _last_gates(f: Any) -> bool:
+    children = 1 if f is ops.lstm else 2
+    gates = 5 if f is ops.tree_lstm else 4
+    memories = [np.ones((2, 3, 5))] * children
+    sums = lambda *shape: [np.ones(shape)] * (2 if f is ops.slstm else 1)
+    return f(*memories, *sums(2, 3, 5 * gates))[0].shape == (2, 3, 5) and _refuses(
+        lambda: f(*memories, *sums(2, 3 * gates, 5))
+    )
+
+
+def _spread(leaf: Any, deviation: float) -> bool:
+    return bool(np.isclose(np.std(leaf), deviation, rtol=0.1))
+
+
+def _corrected_eps(f: Any) -> bool:
+    """Whether the first update is 3 / (3 + eps), Chainer's being 3 / (3 + eps / sqrt(1 - b2))."""
+    more = {"weight_decay": 0.0} if _takes(f, "weight_decay") else {}
+    update = lambda eps: _stepped(f(1.0, 0.9, 0.75, eps=eps, **more), 3.0)
+    return np.isclose(update(1.0), -3 / 4) and np.isclose(update(1 / 0.25**0.5), -3 / (3 + 2))
+
+
+def _greatest_corrected(f: Any) -> bool:
+    """Whether the second update divides by 9, the first corrected variance; uncorrected it is 5."""
+    optimizer = f(1.0, 0.0, 0.5)
+    _, state = optimizer.update(3.0, optimizer.init(1.0), 1.0)
+    return np.isclose(optimizer.update(1.0, state, 1.0)[0], -1 / 3)
+
+
+def _added_up(f: Any) -> bool:
+    y, at = ops.max_pool(np.array([[[0.0, 1.0, 0.0]]]), 2, 1, return_indices=True)
+    return f(y, at, 2, 1)[0, 0, 1] == 1.0 and f(y, at, 2, 1, accumulate=True)[0, 0, 1] == 2.0
+
+
+def _half_open(f: Any) -> bool:
+    box = np.array([[0.0, 0.0, 1.0, 1.0]])
+    pool = lambda box, **more: f(IMAGE, box, 1, box_format="yxyx", **more).item()
+    chainers = {"inclusive": False, "empty": -np.inf}
+    found = pool(box), pool(box, **chainers), pool(box + 9, **chainers)
+    return found == (5.0, 0.0, -np.inf)
+
+
+def _channels_axis(f: Any) -> bool:
+    if f is ops.batch_norm:
+        return f(X[:, None], axis=-1)[1].shape == (4,)
+    return f.init(KEY, 4, axis=-1)(X[:, None]).shape == (2, 1, 4)
+
+
+def _gives(text: str) -> Callable[[Any], bool]:
+    """Whether a function says in its signature that it gives something of a kind."""
+    return lambda f: text in str(inspect.signature(f).return_annotation)
+
+
+def _image(f: Any) -> Any:
+    """The first example of a dataset of images."""
+    pillow = pytest.importorskip("PIL.Image")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "class", "image.png")
+        path.parent.mkdir()
+        pillow.fromarray(np.zeros((2, 3, 3), np.uint8)).save(path)
+        return f(folder)[0] if f is train.image_folder else f([(path, 3)])[0]
+
+
 CLAUSES: dict[str, Callable[[Any], Any]] = {
     # functions of arrays
     "takes two arrays, Chainer's any number": lambda f: _refuses(lambda: f(X, X, X)),
@@ -302,9 +396,26 @@ CLAUSES: dict[str, Callable[[Any], Any]] = {
     "no weights: ops.average": lambda f: (
         not _takes(f, "weights") and ops.average(X[0], weights=np.eye(4)[1]) == 2.0
     ),
-    "moved to a place, Chainer's before the axis start": lambda f: (
-        f(np.ones((2, 3, 4)), 0, 1).shape == (3, 2, 4)  # Chainer's rollaxis(x, 0, 2)
+    "moveaxis(x, axis, start) is Chainer's rollaxis(x, axis, start) if start <= axis, and "
+    "moveaxis(x, axis, start - 1) otherwise": lambda f: all(
+        f(np.ones((2, 3, 4)), axis, start if start <= axis else start - 1).shape
+        == np.rollaxis(np.ones((2, 3, 4)), axis, start).shape
+        for axis in range(3)
+        for start in range(4)
     ),
+    "of the elements in row-major order, Chainer's of the memory under a view": lambda f: (
+        f(X[:, 1:], (3,), (1,)).tolist() == [2.0, 0.5, 4.0]
+    ),
+    "a matrix is one matrix for all, Chainer's (B, N) are B columns: x[:, :, None]": lambda f: (
+        f(np.ones((3, 4)), np.ones((3, 4, 2))).shape == (3, 3, 2)
+    ),
+    "float16 is refused, as by NumPy: ops.astype(x, 'float32')": lambda f: (
+        _refuses(lambda: f(np.eye(2, dtype="f2"))) and f(np.eye(2, dtype="f4")).dtype == "f4"
+    ),
+    "ties share the gradient, each gets all of it in Chainer": lambda f: _equal(
+        fdbr.grad(f)(np.array([2.0, 2.0])), [0.5, 0.5]
+    ),
+    "constant_values= is one of Chainer's keywords=": lambda f: _takes(f, "constant_values"),
     "take_along_axis(x, t[:, None], axis=1)[:, 0] is Chainer's select_item(x, t)": lambda f: (
         f(X, LABELS[:, None], axis=1)[:, 0].tolist() == [-1.0, 1.0]
     ),
@@ -316,7 +427,6 @@ CLAUSES: dict[str, Callable[[Any], Any]] = {
     ),
     "the places that return_indices gives are of the image, Chainer's of the window": _places,
     "places are of the image, Chainer's of the window": _places,
-    "the slope is 0.01 by default, Chainer's 0.2": lambda f: f(-1.0) == -0.01,
     "the slope is 1/6 by default, Chainer's 0.2: slope=0.2": lambda f: (
         np.isclose(f(1.0), 4 / 6) and np.isclose(f(1.0, slope=0.2), 0.7)
     ),
@@ -399,16 +509,21 @@ CLAUSES: dict[str, Callable[[Any], Any]] = {
     "it takes a key in training, and none else": lambda f: (
         f(X).shape == X.shape and not _equal(f(X), f(X, key=KEY))
     ),
-    "the mask is neither given nor returned": lambda f: (
-        not _takes(f, "mask") and f(X, key=KEY).shape == X.shape
-    ),
-    "the noise is neither given nor returned": lambda f: (
-        not _takes(f, "eps") and f(X, X, key=KEY).shape == X.shape
-    ),
     "without a key, linear is the function for inference": lambda f: (
         _refuses(lambda: f(X, np.ones((1, 4)))) and ops.linear(X, np.ones((1, 4))).shape == (2, 1)
     ),
+    "inclusive=False, empty=-np.inf is Chainer's, whose regions end before the last corner": (
+        _half_open
+    ),
+    "accumulate=True is Chainer's, which adds elements up where windows overlap": _added_up,
+    "the inputs end in an axis each, Chainer's are flattened to (batch, size)": lambda f: _refuses(
+        lambda: f(np.ones((3, 2, 2)), np.ones((3, 3)), np.ones((5, 4, 3)))
+    ),
     # losses
+    "no cache_score, enable_double_backprop, soft_target_loss: labels that are floating are "
+    "probabilities, and their loss is the cross entropy": lambda f: (
+        np.isclose(f(X, np.eye(4)[:2]), f(X, LABELS)) and not _takes(f, "soft_target_loss")
+    ),
     "it takes logarithms of probabilities, log_softmax of Chainer's activations": lambda f: (
         np.isclose(f(np.log([[[0.5, 0.5]]]), np.array([[1]])), np.log(2))
     ),
@@ -432,6 +547,9 @@ CLAUSES: dict[str, Callable[[Any], Any]] = {
     "the number of layers is theirs": _pairs_of_weights,
     "dropout= is Chainer's dropout_ratio=, and takes a key": lambda f: _takes(f, "dropout", "key"),
     "bidirectional=True is the bidirectional one": lambda f: _default(f, "bidirectional") is False,
+    "xs and outputs are sequences, Chainer's are over time: ops.transpose_sequence makes one of "
+    "the other": _sequences,
+    "gates are along the last axis, Chainer's along the second: ops.moveaxis": _last_gates,
     "time is the first axis": lambda f: f([np.ones(3), np.ones(2)]).shape == (3, 2),
     "batch_first=True is Chainer's": lambda f: (
         f([np.ones(3), np.ones(2)], batch_first=True).shape == (2, 3)
@@ -448,7 +566,12 @@ CLAUSES: dict[str, Callable[[Any], Any]] = {
     "weights are uniform between ±1 / sqrt(hidden_size) by default, Chainer's LeCun's normal": (
         _uniform
     ),
-    "children are pairs of memory and output: cell((c1, h1), (c2, h2), x)": _children,
+    "children are pairs of output and memory, and so is the result: h, c = cell((h1, c1), "
+    "(h2, c2), x) is Chainer's c, h = cell(c1, c2, h1, h2, x)": _children,
+    "a child that is not there is initial_state(batch_shape), Chainer's None": lambda f: (
+        _refuses(lambda: f.init(KEY, 3, 2)(None, np.ones(3, "f4")))
+        and f.init(KEY, 3, 2).initial_state(4)[0].shape == (4, 2)
+    ),
     "called with the sequences and then the state, and returns the outputs first": _outputs_first,
     "bidirectional=True": lambda f: (
         f.init(KEY, 3, 2, bidirectional=True)(np.ones((4, 3)))[0].shape == (4, 4)
@@ -468,8 +591,8 @@ CLAUSES: dict[str, Callable[[Any], Any]] = {
         and nn.Sequential(nn.Flatten(), f.init(KEY, 8, 1))(X[None]).shape == (1, 1)
     ),
     "weight_init is in the place of wscale": lambda f: _takes(f, "weight_init"),
-    "axis= is that of the channels, Chainer's those over which statistics are taken": lambda f: (
-        f.init(KEY, 4, axis=-1)(X[:, None]).shape == (2, 1, 4)
+    "axis= is that of the channels, Chainer's those over which statistics are taken": (
+        _channels_axis
     ),
     "momentum=None averages all batches, as Chainer's finetune=True": lambda f: (
         f.init(KEY, 4, momentum=None).train(X)[1].train(3 * X)[1].running_mean[1] == 3.0
@@ -494,6 +617,28 @@ CLAUSES: dict[str, Callable[[Any], Any]] = {
     ),
     "offsets begin at 0, Chainer's with LeCun's normal weights": lambda f: (
         not f.init(KEY, 2, 3, 3).offset_conv.weight.any()
+    ),
+    "the weight is LeCun's normal by default, Chainer's 0": lambda f: _spread(
+        f.init(KEY, 32, 32, 3).deform_conv.weight, (32 * 9) ** -0.5
+    ),
+    "the weight is normal with deviation 1 / sqrt(kernel elements) by default, Chainer's "
+    "1 / sqrt(channels * kernel elements)": lambda f: _spread(f.init(KEY, 64, 4, 3).weight, 1 / 3),
+    "the fan of the weight is that of one position by default, Chainer's counts positions too": (
+        lambda f: _spread(f.init(KEY, 8, 8, (6, 6), 3).weight, 72**-0.5)
+    ),
+    "weight and bias are uniform between ±1 / sqrt(in1_features) by default, Chainer's weight "
+    "LeCun's normal and bias 0": lambda f: all(
+        0.3 < np.max(np.abs(part)) <= np.float32(1 / 3)
+        for part in (f.init(KEY, 9, 9, 99).weight, f.init(KEY, 9, 9, 99).bias)
+    ),
+    "gate_bias_init=None by default, Chainer's -1, which is what None means": lambda f: (
+        f.init(KEY, 3).transform.bias == -1
+    ).all(),
+    "bias_init=None by default, Chainer's 0, which is what None means": lambda f: (
+        not f.init(KEY, 3, 2, 2).linear.bias.any()
+    ),
+    "metrics=None by default, Chainer's accfun=accuracy": lambda f: (
+        _default(f, "metrics") is None and "accuracy" in f(nn.Lambda(lambda x: x))(X, LABELS)[1]
     ),
     "one slope has shape (1,), Chainer's ()": lambda f: f.init(KEY).weight.shape == (1,),
     "init(key, shape) makes the array": lambda f: tree.size(f.init(KEY, (2, 3))) == 6,
@@ -581,11 +726,20 @@ CLAUSES: dict[str, Callable[[Any], Any]] = {
     "rtol before atol, both by the dtype": lambda f: list(_parameters(f))[2:] == ["rtol", "atol"],
     "Chainer's are atol=1e-5, rtol=1e-4": lambda f: _default(f, "rtol") is None,
     # training
-    "a rate must be given": lambda f: _refuses(f),
     "Nesterov's only with nesterov=True": lambda f: (
         _stepped(f(0.1, momentum=0.9, nesterov=True)) != _stepped(f(0.1, momentum=0.9))
     ),
     "the rate multiplies the sum of gradients, Chainer's each gradient": _late_rate,
+    "eps is added to the root of the corrected variance, Chainer's to that of the uncorrected one: "
+    "eps / sqrt(1 - b2**t) is Chainer's at update t": _corrected_eps,
+    "the greatest corrected variance counts, Chainer's the greatest uncorrected one": (
+        _greatest_corrected
+    ),
+    "eps is added below the root, Chainer's to the root": lambda f: np.isclose(
+        _stepped(f(1.0, 0.0, eps=7.0), 3.0), -3 / 4
+    ),
+    "the first update is the rate by 1 + m, Chainer's by 1 + m + m**2: its velocity is that after "
+    "the step": lambda f: np.isclose(_stepped(f(0.1, momentum=0.9, nesterov=True)), -0.19),
     "Graves's only with centered=True, momentum=0.9": lambda f: (
         _stepped(f(0.1, centered=True, momentum=0.9)) != _stepped(f(0.1))
     ),
@@ -593,8 +747,8 @@ CLAUSES: dict[str, Callable[[Any], Any]] = {
         _stepped(f(0.1, weight_decay=0.5), 0.0), -0.1 * 0.5
     ),
     "takes a key": lambda f: _takes(f, "key"),
-    "the variance of the first noise is eta, Chainer's eta by 2 to the gamma": lambda f: np.isclose(
-        np.std(_stepped(f(4.0, 0.55, KEY), np.zeros(100_000))), 2.0, rtol=0.02
+    "the variance of the noise of update t is eta / t**gamma, Chainer's eta / (1 + t)**0.55": (
+        _noise
     ),
     "no repeat: fit says for how many epochs": lambda f: not _takes(f, "repeat"),
     "goes around batches": lambda f: len(list(f(train.Batches(X, 1)).epoch(0))) == 2,
@@ -606,6 +760,60 @@ CLAUSES: dict[str, Callable[[Any], Any]] = {
     "takes a function of the state, Chainer's an iterator and a model": lambda f: (
         next(iter(_parameters(f))) == "metrics_of_state"
     ),
+    "a stage: train.pipe(reports, stage)": _gives("Iterator[fdbr.train.loop.reports.Report]"),
+    "a schedule: a function from the count of updates to a rate, given in the place of the rate": (
+        _gives("Schedule")
+    ),
+    "takes the function whose tape is drawn": lambda f: _takes(f, "function"),
+    "staircase=True is Chainer's": lambda f: (
+        f(1.0, 2, 0.1, staircase=True)(1) == 1.0 and f(1.0, 2, 0.1)(1) < 1.0
+    ),
+    "percentiles=(0,…,100) by default, Chainer's also 0.13 and 99.87": lambda f: (
+        {0, 100} < set(_default(f, "percentiles")) and 0.13 not in _default(f, "percentiles")
+    ),
+    "value is a function of the report, Chainer's of the trainer": lambda f: _takes(f, "value"),
+    "no optimizer_name: value is a function of the report": lambda f: _takes(f, "value"),
+    # data
+    "an epoch's order is a function of the key and the epoch, Chainer's of the order before": (
+        lambda f: list(inspect.signature(f.__call__).parameters)[1:3] == ["key", "epoch"]
+    ),
+    "takes the number of examples": lambda f: sorted(f(3)(KEY, 0).tolist()) == [0, 1, 2],
+    "a key shuffles, Chainer's default does": lambda f: (
+        np.concatenate(list(f(np.arange(9), 3).epoch(0))).tolist() == list(range(9))
+        and np.concatenate(list(f(np.arange(9), 3, KEY).epoch(0))).tolist() != list(range(9))
+    ),
+    "images are uint8, Chainer's float32": lambda f: _image(f)["image"].dtype == "uint8",
+    "an example is a dict with image and label, Chainer's a pair": lambda f: (
+        list(_image(f)) == ["image", "label"]
+    ),
+    "root='.' by default, Chainer's must be given": lambda f: _default(f, "root") == ".",
+    "labels=False gives images alone, as Chainer's": lambda f: _default(f, "labels") is True,
+    "files of write_examples, Chainer's pickles": lambda f: "write_examples" in f.__doc__,
+    "takes all examples at once": lambda f: _takes(f, "examples"),
+    "one path": lambda f: not _takes(f, "paths"),
+    "reads the files of a directory, Chainer's downloads them": lambda f: (
+        list(_parameters(f)) == ["directory"]
+    ),
+    "a dict of arrays for each part, Chainer's a dataset of pairs": _gives("tuple[dict["),
+    "returns the vocabulary, too": _gives("Mapping[str, int]"),
+    "the last of what it returns": _gives("Mapping[str, int]]"),
+    "a tuple, Chainer's a function": lambda f: isinstance(f, tuple),
+    "every example is in a part, Chainer's drops those that are over": lambda f: (
+        [len(part) for part in f(np.arange(5), 2)] == [3, 2]
+    ),
+    "the first fold tests the first examples, Chainer's the last ones": lambda f: (
+        [int(x) for x in f(np.arange(5), 2)[0][1]] == [0, 1, 2]
+    ),
+    **dict.fromkeys(
+        (
+            "parts= is a list of lengths, Chainer's split_at one",
+            "parts= is a list of lengths, Chainer's first_size one",
+        ),
+        lambda f: [len(part) for part in f(np.arange(5), [3, 2])] == [3, 2],
+    ),
+    "the model comes first": lambda f: next(iter(_parameters(f))) == "model",
+    "returns the model with the weights": lambda f: "returns" in f.__doc__.lower(),
+    "no target: it returns the dict": _gives("dict[str"),
     "takes the folder first": lambda f: next(iter(_parameters(f))) == "folder",
 }
 """The check of each clause that is in no fixed form."""

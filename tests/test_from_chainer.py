@@ -4,7 +4,11 @@ import chainer_differences
 import chainermn_differences
 import pytest
 from chainer_differences import read
+from chainer_signatures import CHAINERS, unsaid
 from tables import check_row, reasons, resolved, rows, table
+
+import fdbr
+from fdbr import nn
 
 CLAUSES = {**chainer_differences.CLAUSES, **chainermn_differences.CLAUSES}
 ROWS = rows("from-chainer")
@@ -64,3 +68,33 @@ def test_what_a_row_says_to_differ_does():
 
 def test_every_check_of_a_difference_belongs_to_a_row():
     assert CLAUSES.keys() <= {clause for _, _, clause in CLAUSES_OF_ROWS}
+
+
+@pytest.mark.parametrize("kind", CHAINERS)
+def test_a_row_states_each_difference_of_the_signatures(kind):
+    lacking = {}
+    for name, signature in CHAINERS[kind].items():
+        row = table("from-chainer")[kind][name]
+        note = row.get("differs", "") if isinstance(row, dict) else ""
+        path = row["path"] if isinstance(row, dict) else row
+        if missing := unsaid(signature, resolved(path), note):
+            lacking[name] = missing
+    assert not lacking
+
+
+def test_a_missing_note_is_found():
+    target, chainers = nn.Linear, "in_size, out_size=None, nobias=False, initialW=None"
+    assert unsaid(chainers, target, "") == [
+        "there is no in_size",
+        "there is no out_size",
+        "there is no nobias",
+        "there is no initialW",
+    ]
+    names = "in_features=, out_features=, weight_init= are Chainer's in_size=, out_size=, initialW="
+    assert len(unsaid(chainers, target, f"{names}; bias=False is Chainer's nobias=True")) == 3
+    assert unsaid("x, axis=1", fdbr.ops.softmax, "by name only: axis") == [
+        "axis=-1 by default, Chainer's 1"
+    ]
+    assert unsaid("x, reps", fdbr.ops.tile, "repetitions= is Chainer's reps=") == [
+        "reps is given by position"
+    ]

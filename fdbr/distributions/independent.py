@@ -85,6 +85,14 @@ class Independent(Distribution):
     def log_prob(self, x: Any) -> Any:
         return self.total(self.base.log_prob(x))
 
+    def cdf(self, x: Any) -> Any:
+        """The probability that no element is above that of ``x``: the product of theirs."""
+        each, count = self.base.cdf(x), self.reinterpreted_batch_ndims
+        return ops.prod(each, axis=tuple(range(-count, 0))) if count else each
+
+    def log_cdf(self, x: Any) -> Any:
+        return self.total(self.base.log_cdf(x))
+
     def entropy(self) -> Any:
         return self.total(self.base.entropy())
 

@@ -433,16 +433,19 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 def tile(x: Array, repetitions: tuple[int, ...], /) -> Any:
-    """The array repeated as a whole along its axes, new ones first if there are more.
+    """Repeat an array as a whole along its axes, new ones first if there are more.
+
+    A single number repeats it along the last axis.
 
     >>> import numpy as np
     >>> from fdbr import ops
     >>> ops.tile(np.arange(2), (2,))
     array([0, 1, 0, 1])
     """
-    ndim = max(x.ndim, len(repetitions))
+    times = (repetitions,) if isinstance(repetitions, int | np.integer) else tuple(repetitions)
+    ndim = max(x.ndim, len(times))
     lengths = (1,) * (ndim - x.ndim) + tuple(x.shape)
-    times = (1,) * (ndim - len(repetitions)) + tuple(repetitions)
+    times = (1,) * (ndim - len(times)) + times
     interleaved = tuple(n for pair in zip(times, lengths, strict=True) for n in pair)
     x = reshape(x, tuple(n for length in lengths for n in (1, length)))
     return reshape(

@@ -116,6 +116,21 @@ def test_independent_ones_add_up():
     assert Independent(base, 2).log_prob(VECTORS).shape == ()
 
 
+def test_the_cdf_of_independent_ones_is_the_product_of_theirs():
+    base, x = Normal(LOC, 1.0), LOC + 0.3
+    d, whole = Independent(base), Independent(base, 2)
+    assert_allclose(d.cdf(x), stats.norm(LOC).cdf(x).prod(axis=-1), rtol=1e-12)
+    assert_allclose(d.log_cdf(x - 50), stats.norm(LOC).logcdf(x - 50).sum(axis=-1), rtol=1e-12)
+    assert_allclose(whole.cdf(x), stats.norm(LOC).cdf(x).prod(), rtol=1e-12)
+    assert_allclose(Independent(base, 0).cdf(x), base.cdf(x), rtol=0)
+    drawn = d.sample(KEY, (20_000,))
+    assert_allclose((drawn <= x).all(axis=-1).mean(axis=0), d.cdf(x), atol=0.02)
+    fdbr.testing.check_grads(lambda loc, x: Independent(Normal(loc, 1.0)).cdf(x), LOC, x)
+    fdbr.testing.check_grads(lambda loc, x: Independent(Normal(loc, 1.0)).log_cdf(x), LOC, x)
+    with pytest.raises(NotImplementedError, match="cdf"):
+        Independent(OneHotCategorical(CHANCES), 1).cdf(np.eye(3)[:2])
+
+
 @pytest.mark.parametrize("rate", [1e-3, 0.5, 20.0, 1e3, 1e5])
 def test_the_entropy_of_counts_is_right_for_small_and_large_rates(rate):
     k = np.arange(max(0, rate - 60 * rate**0.5 - 60), rate + 60 * rate**0.5 + 60).round()

@@ -31,6 +31,13 @@ case(
     [(2, 2, 2)],
 )
 case("BatchNorm without bias", made(nn.BatchNorm, 2, bias=False), [(2, 2, 1, 2)])
+case("BatchNorm with a bias alone", made(nn.BatchNorm, 2, weight=False), [(2, 2, 1, 2)])
+case(
+    "BatchNorm with a bias alone in training",
+    made(nn.BatchNorm, 2, weight=False),
+    [(3, 2, 1)],
+    call=lambda layer, x: layer.train(x)[0],
+)
 case(
     "BatchNorm in training",
     made(nn.BatchNorm, 2),
@@ -52,6 +59,12 @@ case(
     "BatchRenorm in training",
     # At its limits, for no derivative is taken of the correction.
     made(nn.BatchRenorm, 2, r_max=1.0, d_max=0.0, bias=False),
+    [(3, 2, 1)],
+    call=lambda layer, x: layer.train(x)[0],
+)
+case(
+    "BatchRenorm with a bias alone in training",
+    made(nn.BatchRenorm, 2, r_max=1.0, d_max=0.0, weight=False),
     [(3, 2, 1)],
     call=lambda layer, x: layer.train(x)[0],
 )

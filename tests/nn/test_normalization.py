@@ -211,3 +211,22 @@ def test_errors_name_the_path_of_the_layer():
         net(np.ones((2, 4)))
     with pytest.raises(ValueError, match=r"in model Sequential\.layers\[1\] \(BatchNorm\)"):
         net.train(np.ones((1, 3)))
+
+
+@pytest.mark.parametrize("kind", [nn.BatchNorm, nn.BatchRenorm])
+def test_a_bias_alone_is_added_as_with_chainers_use_gamma_false(kind):
+    both = kind.init(None, 3, dtype=float)
+    bias = np.array([1.0, -2.0, 0.5])
+    alone = tree.replace(kind.init(None, 3, weight=False, dtype=float), bias=bias)
+    both = tree.replace(both, bias=bias)
+    assert tree.paths(tree.trainable(alone)) == ["bias"]
+    (x,) = batches(5, 3, count=1)
+    (y, after), (wanted, expected) = alone.train(x), both.train(x)
+    assert_allclose(y, wanted, rtol=1e-12)
+    assert_allclose(after.running_var, expected.running_var, rtol=1e-12)
+    assert_allclose(fdbr.jit(lambda layer, x: layer(x))(after, x), expected(x), rtol=1e-12)
+    loss = lambda layer: ops.sum(layer.train(x)[0] ** 2)
+    assert_allclose(fdbr.grad(loss)(alone).bias, fdbr.grad(loss)(both).bias, rtol=1e-12)
+    nothing = kind.init(None, 3, weight=False, bias=False)
+    assert tree.paths(tree.trainable(nothing)) == []
+    assert_allclose(nothing(x), kind.init(None, 3, affine=False)(x))

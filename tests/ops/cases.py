@@ -532,6 +532,7 @@ of_shape("tile", (2, 1), lambda x: ops.tile(x, (3, 1, 2)), lambda x: np.tile(x, 
 of_shape(
     "tile", (2, 2), lambda x: ops.tile(x, (2,)), lambda x: np.tile(x, (2,)), "fewer repetitions"
 )
+of_shape("tile", (2, 2), lambda x: ops.tile(x, 3), lambda x: np.tile(x, 3), "a number")
 of_shape(
     "broadcast_to",
     (2, 1),

@@ -81,3 +81,16 @@ def test_a_jitted_loss_of_whole_sequences_is_that_of_shorter_ones_too():
         jitted = fdbr.jit(loss)
         assert [jitted(LENGTHS) for _ in range(3)] == [loss(LENGTHS)] * 3
         assert np.isclose(jitted(shorter), loss(shorter), rtol=1e-12)
+
+
+@pytest.mark.parametrize("f", [ops.softmax_cross_entropy, ops.cross_entropy])
+@pytest.mark.parametrize("shape", [(3,), (3, 5), (3, 2, 5)], ids=str)
+def test_floating_labels_are_called_labels_and_told_to_be_integers(f, shape):
+    logits = (
+        np.zeros((*shape, 4)) if f is ops.softmax_cross_entropy else np.zeros((3, 4, *shape[1:]))
+    )
+    floating = np.zeros(shape, np.float32)
+    text = rf"labels float32\[{','.join(map(str, shape))}\] are floating: .* labels\.astype\(int\)"
+    with pytest.raises(ValueError, match=text):
+        f(logits, floating)
+    assert f(logits, floating.astype(int)) == pytest.approx(np.log(4))

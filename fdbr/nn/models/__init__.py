@@ -1,5 +1,6 @@
 """Models of known shapes, under torchvision's and Hugging Face's names."""
 
+from fdbr.boundary import guard
 from fdbr.nn.models.bert import (
     BERT,
     BERTAttention,
@@ -140,3 +141,5 @@ __all__ = [
     "sample",
 ]
 __dir__ = __all__.copy  # `dir` shows the public names alone
+
+guard("fdbr.nn.models")

@@ -118,6 +118,7 @@ class BatchNorm(Layer):
         eps: float = 1e-5,
         momentum: float | None = 0.1,
         affine: bool = True,
+        weight: bool = True,
         bias: bool = True,
         track_running_stats: bool = True,
         axis: int = 1,
@@ -138,8 +139,11 @@ class BatchNorm(Layer):
         momentum
             The share of a new batch in the running statistics, 1 minus Chainer's decay; with
             `None` these are the plain averages over all batches, as in Chainer's finetuning.
-        affine, bias
-            Whether the result is multiplied by a weight, and a bias added then.
+        affine
+            Whether there are parameters at all.
+        weight, bias
+            Whether the result is multiplied by a weight, and whether a bias is added; with
+            ``weight=False`` the bias is added alone, as with Chainer's ``use_gamma=False``.
         track_running_stats
             Whether there are running statistics; without, a call uses those of its input, too.
         axis
@@ -159,7 +163,9 @@ class BatchNorm(Layer):
         momentum = proper_momentum(where, momentum)
         scale = shift = mean = variance = batches = None
         if affine:
-            scale, shift = affine_parameters(key, (count,), weight_init, bias_init, dtype, bias)
+            scale, shift = affine_parameters(
+                key, (count,), weight_init, bias_init, dtype, bias, weight
+            )
         if track_running_stats:
             mean, variance = first_statistics(key, count, dtype)
             batches = initializers.zeros()(key, (), np.int64) if momentum is None else None

@@ -17,14 +17,20 @@ Init = initializers.Initializer | None
 
 
 def affine_parameters(
-    key: Any, shape: tuple[int, ...], weight_init: Init, bias_init: Init, dtype: Any, bias: bool
+    key: Any,
+    shape: tuple[int, ...],
+    weight_init: Init,
+    bias_init: Init,
+    dtype: Any,
+    bias: bool,
+    weight: bool = True,
 ) -> tuple[Any, Any]:
-    """A weight of ones and a bias of zeros, or what initializers give."""
+    """A weight of ones and a bias of zeros, or what initializers give; `None` for either."""
     weight_key, bias_key = (None, None) if key is None else random.split(key)
-    weight = (weight_init or initializers.ones())(weight_key, shape, dtype)
-    if not bias:
-        return weight, None
-    return weight, (bias_init or initializers.zeros())(bias_key, shape, dtype)
+    return (
+        (weight_init or initializers.ones())(weight_key, shape, dtype) if weight else None,
+        (bias_init or initializers.zeros())(bias_key, shape, dtype) if bias else None,
+    )
 
 
 def _alone(x: Any, channels: int) -> str:

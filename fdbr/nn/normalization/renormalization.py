@@ -63,6 +63,7 @@ class BatchRenorm(BatchNorm):
         eps: float = 1e-5,
         momentum: float | None = 0.1,
         affine: bool = True,
+        weight: bool = True,
         bias: bool = True,
         axis: int = 1,
         weight_init: Init = None,
@@ -73,7 +74,7 @@ class BatchRenorm(BatchNorm):
 
         Parameters
         ----------
-        key, num_features, eps, momentum, affine, bias, axis, weight_init, bias_init, dtype
+        key, num_features, eps, momentum, affine, weight, bias, axis, weight_init, bias_init, dtype
             As for `BatchNorm`.
         r_max, d_max
             The limits; Chainer's defaults are 1 and 0, with which training is `BatchNorm`'s.
@@ -92,7 +93,9 @@ class BatchRenorm(BatchNorm):
             )
         scale = shift = batches = None
         if affine:
-            scale, shift = affine_parameters(key, (count,), weight_init, bias_init, dtype, bias)
+            scale, shift = affine_parameters(
+                key, (count,), weight_init, bias_init, dtype, bias, weight
+            )
         mean, variance = first_statistics(key, count, dtype)
         if momentum is None:
             batches = initializers.zeros()(key, (), np.int64)

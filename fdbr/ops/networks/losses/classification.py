@@ -334,8 +334,9 @@ def _soft(name: str, logits: Any, labels: Any, weight: Any, label_smoothing: flo
     """Each example's loss by probabilities."""
     if labels.shape != logits.shape:
         raise ValueError(
-            f"fdbr.ops.{name}: probabilities {describe(labels)} must have the shape of the logits "
-            f"{describe(logits)}"
+            f"fdbr.ops.{name}: labels {describe(labels)} are floating: these are probabilities of "
+            f"the classes, which need the shape of the logits {describe(logits)}; numbers of "
+            "classes must be integers, labels.astype(int)"
         )
     smoothing = _smoothing(name, label_smoothing)
     weight = _class_weight(name, weight, logits)
