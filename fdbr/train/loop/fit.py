@@ -44,7 +44,13 @@ def fit(
 
     Ctrl-C ends a run that goes on in the main thread: the iteration is finished, its report goes
     through the stages, and then there are no more reports.  A second Ctrl-C raises
-    `KeyboardInterrupt` at once.  (Where somebody else handles SIGINT, that stays as it is.)
+    `KeyboardInterrupt` at once.  SIGTERM, by which batch systems and containers announce the end,
+    does the same, and then ends the process: in place of the end of the reports comes
+    ``SystemExit(143)``, so that snapshots are written, ``finally`` blocks run, and the exit status
+    is that of a terminated process.  A second SIGTERM ends it at once, and so does the first one
+    where the loop is left by ``break``, when its stages have ended.  Where the program has a
+    handler of either signal, that one is called instead.  The calls of a
+    `concurrent.futures.ProcessPoolExecutor` are ended by SIGTERM at once.
 
     Parameters
     ----------

@@ -115,8 +115,8 @@ class Writer:
             if error is None:
                 self._check_metric()
         except Exception as failure:
-            if error is None or isinstance(error, GeneratorExit):
-                raise
+            if error is None or isinstance(error, GeneratorExit | SystemExit):
+                raise  # these say nothing themselves
             if failure is not error:
                 error.add_note(f"The last iteration is in no snapshot: {failure}")
 

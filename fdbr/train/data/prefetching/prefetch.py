@@ -88,8 +88,8 @@ def prefetch(
         Whether they are processes, for datasets whose reading holds Python's lock.  Dataset,
         sampler and functions are then pickled, arrays that are mapped from files by the names of
         these, and sent to the processes: as they are when an epoch begins, if they are not what
-        they were in the one before.  Batches come back over shared memory.  A program that starts processes must begin
-        its work under ``if __name__ == "__main__":``.
+        they were in the one before.  Batches come back over shared memory.  A program that starts
+        processes must begin its work under ``if __name__ == "__main__":``.
     ahead
         How many batches are read, or being read, at most before they are asked for; by default
         two for each worker.  Of processes each has 64 at most.

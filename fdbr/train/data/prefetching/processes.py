@@ -13,7 +13,8 @@ from multiprocessing import resource_tracker, util
 from typing import Any
 
 from fdbr.train.data.prefetching.memory import Packed, flattened, received, unflattened
-from fdbr.train.data.prefetching.workers import END, TERMINATED, Failure, work
+from fdbr.train.data.prefetching.workers import END, Failure, work
+from fdbr.train.loop.interrupts import TERMINATED
 
 __all__ = ["Processes"]
 
@@ -176,7 +177,7 @@ class _Crew:
         worker.send("place", place)
 
     def _take_in(self, place: int, arrived: dict[int, Any]) -> None:
-        """Wait for some worker, and take in what it has sent; an error if the one that owes died."""
+        """Wait for some worker, and take in what it has sent; raise if the one that owes died."""
         owner = next(worker for worker in self._workers if place in worker.places)
         if owner.is_lost:
             raise _death(owner, place)

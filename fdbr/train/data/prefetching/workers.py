@@ -22,11 +22,9 @@ from typing import Any
 import attrs
 
 from fdbr.train.data.prefetching.memory import Packed, flattened, received, unflattened
+from fdbr.train.loop.interrupts import TERMINATED
 
-__all__ = ["END", "TERMINATED", "Failure", "reader_of", "work"]
-
-TERMINATED = 128 + signal.SIGTERM
-"""The exit status of a worker that SIGTERM has ended, as a shell tells it."""
+__all__ = ["END", "Failure", "reader_of", "work"]
 
 
 class _End(enum.Enum):
