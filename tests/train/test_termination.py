@@ -42,9 +42,9 @@ USUAL = signal.default_int_handler, signal.SIG_DFL
 
 def test_the_iteration_is_finished_and_then_the_process_ends(capfd):
     seen = []
+    reports = train.fit(terminated(3), 0, BATCHES, epochs=2)
     with pytest.raises(SystemExit) as caught:
-        for report in train.fit(terminated(3), 0, BATCHES, epochs=2):
-            seen.append(report.iteration)
+        seen.extend(report.iteration for report in reports)
     assert seen == [1, 2, 3]
     assert caught.value.code == 143
     assert "terminated; the run ends after this iteration" in capfd.readouterr().err
@@ -208,7 +208,7 @@ def test_a_program_that_is_terminated_leaves_a_snapshot_and_no_process(tmp_path,
         assert program.returncode == -signal.SIGTERM, err
     else:
         assert (program.returncode, said[-1]) == (143, "cleaned"), err
-        assert train.resume(tmp_path / "result", like=0.0).iteration == int((["3"] + said)[-2])
+        assert train.resume(tmp_path / "result", like=0.0).iteration == int(["3", *said][-2])
         assert "Traceback" not in err
     if how == "left":
         assert train.resume(tmp_path / "result", like=0.0).iteration == 3

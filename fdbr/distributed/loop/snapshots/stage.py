@@ -65,9 +65,9 @@ def snapshot(
         put behind `aggregate`.
     final
         Whether the last report is written too when the run ends: by its numbers, by a trigger, by
-        Ctrl-C or by SIGTERM.  Where a loop is left by an error, or by a ``break``, nobody knows whether other
-        ranks have come as far, and there is no talking to them: only with ``shards=False`` rank 0
-        writes its last report then.
+        Ctrl-C or by SIGTERM.  Where a loop is left by an error, or by a ``break``, nobody knows
+        whether other ranks have come as far, and there is no talking to them: only with
+        ``shards=False`` rank 0 writes its last report then.
     background
         Whether the run goes on while files are written.
     overwrite
