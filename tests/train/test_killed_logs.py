@@ -89,7 +89,7 @@ def test_after_any_kills_the_logs_are_whole_and_nothing_is_lost(tmp_path_factory
 def test_a_name_that_is_taken_is_never_written_over(tmp_path):
     path = tmp_path / "log.jsonl"
     for number in range(4):
-        reports = train.fit(lambda s, b: (s, {"n": number}), 0.0, BATCHES, iterations=2)
+        reports = train.fit(lambda s, b: (s, {"n": s}), number, BATCHES, iterations=2)
         for _ in itertools.islice(train.pipe(reports, train.log(path, every=EACH)), 1):
             pass
     found = [json.loads(p.read_text())["n"] for p in sorted(tmp_path.glob("log.jsonl~*"))]

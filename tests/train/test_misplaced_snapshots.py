@@ -1,4 +1,4 @@
-"""A snapshot that lies under another's name, or in the folder of another run, is not gone on from."""
+"""A snapshot under another's name, or in the folder of another run, is not resumed from."""
 
 import itertools
 import shutil
