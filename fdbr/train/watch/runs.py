@@ -203,7 +203,7 @@ class _Curve:
         if self._seen == self._length:
             self._pieces.append(_in_order(self._low, self._high))
             self._seen = 0
-            # A piece has two points at most; so has the one that is not whole, beside the last point.
+            # A piece has at most two points; so has the one that is not whole, beside the last.
             if min(self._length, 2) * len(self._pieces) > _POINTS - 3:
                 self._halve()
 
