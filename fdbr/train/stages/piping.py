@@ -59,6 +59,7 @@ def pipe(reports: Iterable[Report], *stages: Stage) -> Iterator[Report]:
             f"not {type(reports).__name__}"
         )
     stream = iter(reports)
+    has_table = any(getattr(stage, "is_table", False) for stage in stages)
     for position, stage in enumerate(stages):
         if not callable(stage):
             raise TypeError(
@@ -67,7 +68,8 @@ def pipe(reports: Iterable[Report], *stages: Stage) -> Iterator[Report]:
             )
         if getattr(stage, "__annotations__", {}).get("return") is Stage:
             raise _uncalled(position, stage)
-        found = stage(stream)
+        # A table has the lines that a progress bar prints by default.
+        found = (getattr(stage, "beside_table", stage) if has_table else stage)(stream)
         if not isinstance(found, Iterable):
             if callable(found):
                 raise _uncalled(position, stage)
