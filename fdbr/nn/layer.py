@@ -1,5 +1,6 @@
 """The base class of layers."""
 
+import html
 from typing import TYPE_CHECKING, Any, Self
 
 from fdbr.nn.printing import drawn
@@ -49,3 +50,7 @@ class Layer:
 
     def __str__(self) -> str:
         return drawn(self)
+
+    def _repr_html_(self) -> str:
+        """The tree as a notebook shows it."""
+        return f"<pre>{html.escape(str(self))}</pre>"

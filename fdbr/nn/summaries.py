@@ -1,6 +1,7 @@
 """A table of a model's layers: what each gives, how much it holds, and how much it computes."""
 
 import functools
+import html
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -130,6 +131,10 @@ class Summary:
             f"{byte_text(self.output_memory)} of outputs of layers",
         ]
         return "\n".join([lines[0], rule, *lines[1:], rule, *totals])
+
+    def _repr_html_(self) -> str:
+        """The table as a notebook shows it."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def _texts(layer: LayerSummary) -> tuple[str, ...]:

@@ -11,11 +11,14 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.numpy import save, save_file
 
 import fdbr
 from fdbr import nn, train
+from fdbr.train.snapshots.header import Header
+from fdbr.train.snapshots.leaves import Leaf
 
 THOROUGH = settings.default.max_examples > 100
 LIKE = {"w": np.arange(4, dtype=np.float32), "n": 5, "x": 0.5, "s": "word", "z": 1j, "none": None}
@@ -237,3 +240,56 @@ def test_a_tree_that_looks_like_a_snapshot_is_none(tmp_path, text):
     with pytest.raises(ValueError, match="no snapshot of a run"):
         train.resume(tmp_path, like=0.0)
     assert "no snapshot of a run" in train.snapshots(tmp_path)[0].damage
+
+
+def lying(path, leaves, static=()):
+    """A file without tensors whose header says something, with the right checksum."""
+    header = {"version": 1, "checksum": "", "leaves": leaves, "static": list(static)}
+    text = json.dumps(header, separators=(",", ":"))
+    header["checksum"] = hashlib.sha256(text.encode()).hexdigest()
+    text = json.dumps(header, separators=(",", ":"))
+    save_file({}, path, metadata={"fdbr": text})
+
+
+@pytest.mark.parametrize(
+    ("leaves", "static"),
+    [
+        ([[f"['state'][{i}]", "int", "7"] for i in range(40_000)], ()),
+        ([[f"['state'][{i}]", "none"] for i in range(40_000)], ()),
+        ([["w", "array", "float32", [0] * 1_000_000]], ()),
+        ([["w", "str", "\u00fc" * 300_000]], ()),
+        ([["w", "int", ["x"] * 400_000]], ()),
+        ([["w", "int", "9" * 1_000_000]], ()),
+        ([[["w"]] * 100_000], ()),
+        ([], [[f"s{i}", "-1"] for i in range(60_000)]),
+    ],
+)
+def test_a_header_takes_memory_in_proportion_to_its_file(tmp_path, leaves, static):
+    path = tmp_path / "lie"
+    lying(path, leaves, static)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"^fdbr\.train\.load: "):
+            train.load(path, {"w": 1})
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 10 * path.stat().st_size + 200_000
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.dictionaries(st.text(st.characters(), max_size=5), st.text(st.characters(), max_size=8)),
+    st.dictionaries(st.text(st.characters(), max_size=5), st.text(st.characters(), max_size=8)),
+)
+def test_a_header_is_the_text_that_json_makes_of_it_and_is_read_back(values, static):
+    leaves = [Leaf(path, "str", value=value) for path, value in values.items()]
+    header = Header(leaves, static)
+    whole = {
+        "version": 1,
+        "checksum": "0a",
+        "leaves": [leaf.entry() for leaf in leaves],
+        "static": [list(pair) for pair in static.items()],
+    }
+    assert header.text("0a") == json.dumps(whole, separators=(",", ":"))
+    assert Header.parse(header.text("0a")) == (header, "0a")

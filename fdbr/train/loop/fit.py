@@ -12,7 +12,7 @@ from fdbr.train.loop.examples import examples_of
 from fdbr.train.loop.interrupts import put_off
 from fdbr.train.loop.positions import NOTHING, Carried, Position
 from fdbr.train.loop.reports import Report, read_only, report_of
-from fdbr.train.loop.sources import Feed, feed_of
+from fdbr.train.loop.sources import Feed, explain_key, feed_of
 from fdbr.train.triggers.base import Condition, Trigger, as_trigger
 
 __all__ = ["fit"]
@@ -44,7 +44,13 @@ def fit(
 
     Ctrl-C ends a run that goes on in the main thread: the iteration is finished, its report goes
     through the stages, and then there are no more reports.  A second Ctrl-C raises
-    `KeyboardInterrupt` at once.  (Where somebody else handles SIGINT, that stays as it is.)
+    `KeyboardInterrupt` at once.  SIGTERM, by which batch systems and containers announce the end,
+    does the same, and then ends the process: in place of the end of the reports comes
+    ``SystemExit(143)``, so that snapshots are written, ``finally`` blocks run, and the exit status
+    is that of a terminated process.  A second SIGTERM ends it at once, and so does the first one
+    where the loop is left by ``break``, when its stages have ended.  Where the program has a
+    handler of either signal, that one is called instead.  The calls of a
+    `concurrent.futures.ProcessPoolExecutor` are ended by SIGTERM at once.
 
     Parameters
     ----------
@@ -112,7 +118,12 @@ def fit(
         raise TypeError(
             "fdbr.train.fit: give epochs, iterations, until, or several: when should it end?"
         )
-    if feed.size is not None and (begin.batch > feed.size or not feed.size):
+    if feed.size == 0:
+        raise ValueError(
+            "fdbr.train.fit: batches are empty, there is nothing to train with; give at least one "
+            "batch"
+        )
+    if feed.size is not None and begin.batch > feed.size:
         raise ValueError(
             f"fdbr.train.fit: position is at batch {begin.batch}, but an epoch has {feed.size} "
             "batches; give the batches with which the position was reached"
@@ -211,7 +222,11 @@ def _reports(plan: _Plan, state: Any, position: Position, iteration: int) -> Ite
             for batch, done, last in plan.feed.batches(position.epoch, position.batch):
                 if interrupt.ends(iteration):
                     return
-                state, metrics = _checked(plan.step(state, batch))
+                try:
+                    state, metrics = _checked(plan.step(state, batch))
+                except KeyError as error:
+                    explain_key(error, batch, f"fdbr.train.fit, in iteration {iteration + 1}")
+                    raise
                 iteration += 1
                 seconds = time.perf_counter() - began
                 epoch = position.epoch + last

@@ -1,11 +1,13 @@
 """Reports: what a run says after each iteration."""
 
+import html
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import attrs
 
+from fdbr.messages import describe
 from fdbr.train.loop.positions import Position
 from fdbr.tree import frozen
 
@@ -63,6 +65,14 @@ class Report:
         fields = (self.iteration, self.epoch, dict(self.metrics), self.state, self.position)
         return Report, (*fields, self.seconds, self.total, self.examples)
 
+    def _repr_html_(self) -> str:
+        """Iteration, epoch, time and metrics as a notebook shows them: a table of one row."""
+        shown: dict[str, Any] = {"iteration": self.iteration, "epoch": self.epoch}
+        shown |= {"seconds": f"{self.seconds:.1f}", **self.metrics}
+        heads = "".join(f"<th>{html.escape(str(name))}</th>" for name in shown)
+        cells = "".join(f"<td>{html.escape(_cell(value))}</td>" for value in shown.values())
+        return f"<table><tr>{heads}</tr><tr>{cells}</tr></table>"
+
     def with_metrics(self, metrics: Mapping[str, Any]) -> "Report":
         """The same report with other metrics."""
         return _changed(self, read_only(metrics), self.position)
@@ -112,6 +122,15 @@ class Report:
         position = self.position
         position = Position.carrying(position.epoch, position.batch, carried)
         return _changed(self, self.metrics, position)
+
+
+def _cell(value: Any) -> str:
+    """A metric as text; an array by its shape."""
+    if getattr(value, "shape", None):
+        return describe(value)
+    if isinstance(value, float) or getattr(getattr(value, "dtype", None), "kind", "") == "f":
+        return f"{float(value):.6g}"
+    return str(value)
 
 
 _new = Report.__new__

@@ -7,7 +7,7 @@ import attrs
 
 from fdbr.backend import is_array
 
-__all__ = ["Feed", "Source", "feed_of"]
+__all__ = ["Feed", "Source", "explain_key", "feed_of"]
 
 _END = object()
 
@@ -104,6 +104,13 @@ def feed_of(batches: Any, function: str = "fit") -> Feed:
     if isinstance(batches, Iterator):
         return Feed(lambda number, start: _after(batches, start), None, passes=1)
     return Feed(lambda number, start: _after(iter(batches), start), _length(batches))
+
+
+def explain_key(error: KeyError, batch: Any, where: str) -> None:
+    """Add the keys of a batch to an error about one that it does not have."""
+    if isinstance(batch, Mapping) and error.args and error.args[0] not in batch:
+        keys = ", ".join(map(repr, batch)) or "none"
+        error.add_note(f"{where}: the batch has no {error.args[0]!r}; its keys are {keys}")
 
 
 def _after(stream: Iterator[Any], start: int) -> Iterator[Any]:

@@ -3,19 +3,17 @@
 import contextlib
 import math
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from fdbr.train.snapshots.header import DamagedError
-from fdbr.train.snapshots.reports import summary
+from fdbr.train.snapshots.reports import iteration_in, path_of, summary
 
-__all__ = ["Retention", "Snapshot", "described", "files", "path_of", "snapshots"]
-
-_NAME = re.compile(r"snapshot-(\d+)\.safetensors")
+__all__ = ["Retention", "Snapshot", "described", "files", "newest_first", "path_of", "snapshots"]
 
 
 @attrs.frozen(eq=False)
@@ -37,6 +35,11 @@ class Snapshot:
     damage
         The reason why it cannot be read; `None` as far as the header tells.  The other attributes
         are then those that the file's name tells.
+    run
+        A text that all snapshots of one run have, and those of no other; `None` in files of fdbr
+        up to version 0.1.
+    replaces
+        The runs whose snapshots are deleted in favour of this one's, by ``overwrite``.
     """
 
     path: Path
@@ -46,11 +49,8 @@ class Snapshot:
     seconds: float = 0.0
     permanent: bool = False
     damage: str | None = None
-
-
-def path_of(folder: Path, iteration: int) -> Path:
-    """The file of the snapshot of an iteration."""
-    return folder / f"snapshot-{iteration:010d}.safetensors"
+    run: str | None = None
+    replaces: Sequence[str] = ()
 
 
 def files(folder: Path) -> list[tuple[int, Path]]:
@@ -59,8 +59,8 @@ def files(folder: Path) -> list[tuple[int, Path]]:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    found = ((_NAME.fullmatch(name), name) for name in names)
-    return sorted((int(match[1]), folder / name) for match, name in found if match)
+    found = ((iteration_in(name), folder / name) for name in names)
+    return sorted((iteration, path) for iteration, path in found if iteration is not None)
 
 
 def snapshots(folder: str | Path) -> list[Snapshot]:
@@ -76,7 +76,8 @@ def snapshots(folder: str | Path) -> list[Snapshot]:
     Returns
     -------
     list
-        A `Snapshot` for each file; that of a damaged one says so.
+        A `Snapshot` for each file; that of a damaged one, or of one whose name tells another
+        iteration than it is of, says so.
 
     Raises
     ------
@@ -116,7 +117,42 @@ def described(path: Path, fields: Mapping[str, Any]) -> Snapshot:
         fields["metrics"],
         fields["seconds"],
         fields.get("permanent", False),
+        run=fields.get("run"),
+        replaces=tuple(fields.get("replaces", ())),
     )
+
+
+def newest_first(function: str, folder: Path) -> Iterator[tuple[Path, DamagedError | None]]:
+    """The files of the snapshots in a folder; with an error, those of another run.
+
+    The run of a folder is that of most of its snapshots.
+
+    Raises
+    ------
+    ValueError
+        If two runs have equally many.
+    """
+    found = [one for one in snapshots(folder) if one.damage is None]
+    replaced = {run for one in found for run in one.replaces}
+    runs = Counter(one.run for one in found if one.run not in replaced and one.run is not None)
+    (own, most), *others = [*runs.most_common(), (None, 0)]
+    if others and others[0][1] == most:
+        names = ", ".join(f"{one.path.name} of run {one.run}" for one in found if one.run in runs)
+        raise ValueError(
+            f"fdbr.train.{function}: {folder} has as many snapshots of one run as of another, and "
+            f"it cannot be told which are its own: {names}. Move the others away"
+        )
+    by_path = {one.path: one.run for one in found}
+    for _, path in reversed(files(folder)):
+        run, error = by_path.get(path), None
+        if run in replaced:  # a run that began anew was killed before it had deleted them
+            continue
+        if run not in (None, own):
+            error = DamagedError(
+                f"fdbr.train.{function}: {path} is a snapshot of another run than the others in "
+                "the folder: it was copied there. Move it away, or resume from that file alone"
+            )
+        yield path, error
 
 
 @attrs.frozen

@@ -23,8 +23,11 @@ the leaves.
 """
 
 import hashlib
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -69,19 +72,24 @@ class Header:
         """The leaves that are stored as tensors."""
         return [leaf for leaf in self.leaves if leaf.is_tensor]
 
+    def pieces(self, checksum: str = "") -> Iterator[str]:
+        """The text in the file, in pieces: as a whole its lists would take many times its size."""
+        yield f'{{"version":{VERSION},"checksum":{json.dumps(checksum)},"leaves":['
+        yield from _listed(leaf.entry() for leaf in self.leaves)
+        yield '],"static":['
+        yield from _listed(list(pair) for pair in self.static.items())
+        yield "]}"
+
     def text(self, checksum: str = "") -> str:
         """The text in the file."""
-        content = {
-            "version": VERSION,
-            "checksum": checksum,
-            "leaves": [leaf.entry() for leaf in self.leaves],
-            "static": [list(pair) for pair in self.static.items()],
-        }
-        return json.dumps(content, separators=(",", ":"))
+        return "".join(self.pieces(checksum))
 
     @classmethod
     def parse(cls, text: str) -> "tuple[Header, str]":
         """The header that a text says, and the checksum.
+
+        The text is read entry by entry: it takes little more memory than the leaves, whatever it
+        says.
 
         Raises
         ------
@@ -90,26 +98,86 @@ class Header:
         DamagedError
             If it is no text that `text` makes.
         """
-        try:
-            content = json.loads(text)
-            version, checksum = content["version"], content["checksum"]
-            if version != VERSION:
+        begin = _BEGIN.match(text)
+        if begin is None:
+            other = _VERSION.match(text)
+            if other is not None and other[1] != str(VERSION):
                 raise OtherVersionError(
-                    f"it is of version {version!r} of the format, and this fdbr reads version "
+                    f"it is of version {other[1]} of the format, and this fdbr reads version "
                     f"{VERSION}; load it with the fdbr that wrote it"
                 )
-            leaves = [of_entry(*entry) for entry in content["leaves"]]
-            header = cls(leaves, dict(content["static"]))
-            same = text == header.text(checksum) and all(map(_is_own, leaves))
-        except (KeyError, TypeError, RecursionError, json.JSONDecodeError) as error:
-            raise DamagedError("its header is not as save writes it") from error
-        except OtherVersionError:
-            raise
-        except (ValueError, OverflowError) as error:  # of entries of other lengths
-            raise DamagedError("its header is not as save writes it") from error
-        if not same or len({leaf.path for leaf in leaves}) < len(leaves):
-            raise DamagedError("its header is not as save writes it")
-        return header, checksum
+            raise _not_ours()
+        try:
+            leaves: list[Leaf] = []
+            end = begin.end()
+            for match in _entries(_LEAF, text, end):
+                leaves.append(_leaf(*match.groups()))
+                end = match.end()
+            between = _BETWEEN.match(text, end)
+            if between is None:
+                raise _not_ours()
+            static: dict[str, str] = {}
+            count, end = 0, between.end()
+            for match in _entries(_PAIR, text, end):
+                static[_string(match[1])] = _string(match[2])
+                count, end = count + 1, match.end()
+        except (KeyError, ValueError, OverflowError) as error:
+            raise _not_ours() from error
+        unique = len({leaf.path for leaf in leaves}) == len(leaves) and len(static) == count
+        if text[end:] != "]}" or not unique:
+            raise _not_ours()
+        return cls(leaves, static), begin[1]
+
+
+def _listed(entries: Iterable[Any]) -> Iterator[str]:
+    """The texts of the entries of a list, and the commas between them."""
+    rest = iter(entries)
+    comma = ""
+    while some := list(itertools.islice(rest, 1000)):
+        yield comma + json.dumps(some, separators=(",", ":"))[1:-1]
+        comma = ","
+
+
+_STRING = r'"((?:[ !#-\[\]-~]++|\\.)*+)"'  # as json.dumps writes it, in ASCII
+_SHAPE = r"\[((?:(?:0|[1-9]\d{0,18})(?:,(?=\d)|(?=\]))){0,64})\]"
+_VERSION = re.compile(r'\{\s*"version"\s*:\s*("[^"]{0,20}"|[\w.+-]{1,20})')
+_BEGIN = re.compile(rf'\{{"version":{VERSION},"checksum":"([0-9a-f]*)","leaves":\[')
+_LEAF = re.compile(rf'\[{_STRING},"([a-z]+)"(?:,{_STRING}(?:,{_SHAPE})?)?\]')
+_BETWEEN = re.compile(r'\],"static":\[')
+_PAIR = re.compile(rf"\[{_STRING},{_STRING}\]")
+
+
+def _entries(form: re.Pattern[str], text: str, begin: int) -> Iterator[re.Match[str]]:
+    """The entries of a list from where it begins, as far as they are of a form."""
+    match = form.match(text, begin)
+    while match is not None:
+        yield match
+        end = match.end()
+        match = form.match(text, end + 1) if text[end : end + 1] == "," else None
+
+
+def _leaf(path: str, kind: str, what: str | None, shape: str | None) -> Leaf:
+    """The leaf of an entry; an error if it is not the one that is written for the leaf."""
+    sizes = () if not shape else tuple(map(int, shape.split(",")))
+    given = () if what is None else (_string(what),) if shape is None else (_string(what), sizes)
+    leaf = of_entry(_string(path), sys.intern(kind), *given)
+    if len(leaf.entry()) != 2 + len(given) or not _is_own(leaf):
+        raise ValueError(path)
+    return leaf
+
+
+def _string(text: str) -> str:
+    """A string, of what stands between its quotation marks."""
+    if "\\" not in text:
+        return text
+    found: str = json.loads(f'"{text}"')
+    if json.dumps(found) != f'"{text}"':
+        raise ValueError(text)
+    return found
+
+
+def _not_ours() -> DamagedError:
+    return DamagedError("its header is not as save writes it")
 
 
 def _is_own(leaf: Leaf) -> bool:
@@ -119,7 +187,9 @@ def _is_own(leaf: Leaf) -> bool:
 
 def digest(header: Header, arrays: Iterable[Any]) -> str:
     """The checksum of a header and of the tensors in the order of its leaves."""
-    found = hashlib.sha256(header.text().encode())
+    found = hashlib.sha256()
+    for piece in header.pieces():
+        found.update(piece.encode())
     for array in arrays:
         found.update(array.reshape(-1).view(np.uint8).data)
     return found.hexdigest()

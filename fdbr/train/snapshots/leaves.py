@@ -2,6 +2,7 @@
 
 import operator
 import re
+import sys
 from typing import Any
 
 import attrs
@@ -137,7 +138,7 @@ def of_entry(path: str, kind: str, what: Any = "", shape: Any = ()) -> Leaf:
     if kind in ("array", "scalar"):
         if what not in PLAIN and what not in PAIRS and not _SHORT.fullmatch(what):
             raise KeyError(what)
-        return Leaf(path, kind, what, tuple(map(operator.index, shape)))
+        return Leaf(path, kind, sys.intern(what), tuple(map(operator.index, shape)))
     if kind not in ("none", "str", *_PARSED):
         raise KeyError(kind)
     return Leaf(path, kind, value=what)

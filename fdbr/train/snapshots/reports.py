@@ -1,5 +1,6 @@
 """Reports as trees in files, and back."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,13 +11,36 @@ from fdbr.train.snapshots.header import DamagedError, Header
 from fdbr.train.snapshots.plain import packed, unpacked
 from fdbr.train.snapshots.reading import Expected, header_of, read
 
-__all__ = ["PARTS", "fields_of", "kept_in", "read_report", "read_whole", "summary", "tree_of"]
+__all__ = [
+    "PARTS",
+    "fields_of",
+    "iteration_in",
+    "kept_in",
+    "path_of",
+    "read_report",
+    "read_whole",
+    "summary",
+    "tree_of",
+]
 
 _PLAIN = ("iteration", "epoch", "metrics", "seconds", "total", "examples")
 _TEXT, _ARRAYS, _STATE = "report", "arrays", "state"
 
 PARTS = "parts"
 """The field of a snapshot whose state lies in other files, one of each rank that has written it."""
+
+_NAME = re.compile(r"snapshot-(\d+)(\..+)?\.safetensors")
+
+
+def path_of(folder: Path, iteration: int) -> Path:
+    """The file of the snapshot of an iteration."""
+    return folder / f"snapshot-{iteration:010d}.safetensors"
+
+
+def iteration_in(name: str, *, part: bool = False) -> int | None:
+    """The iteration in the name of a snapshot, or of a part of one; `None` in other names."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match and (part or not match[2]) else None
 
 
 def tree_of(function: str, report: Report, **more: Any) -> dict[str, Any]:
@@ -82,11 +106,24 @@ def _unpacked(function: str, path: Path, text: str, arrays: list[Any] | None) ->
     """The fields of a report; a `DamagedError` if the text is that of something else."""
     try:
         fields: dict[str, Any] = unpacked(text, arrays)
-        if {*_PLAIN, "position"} <= set(fields):
-            return fields
+        whole = {*_PLAIN, "position"} <= set(fields)
     except (ValueError, TypeError, KeyError, IndexError, RecursionError):
-        pass
-    raise _no_snapshot(function, path)
+        whole = False
+    if not whole:
+        raise _no_snapshot(function, path)
+    if (part := fields.get("part", path.name)) != path.name:
+        raise DamagedError(
+            f"fdbr.train.{function}: {path} is the part of a snapshot that was called {part}: it "
+            "was renamed, or copied over another. Give it its own name, or move it away"
+        )
+    told = iteration_in(path.name, part=True)
+    if told not in (None, fields["iteration"]):
+        raise DamagedError(
+            f"fdbr.train.{function}: {path} is a snapshot of iteration {fields['iteration']}, not "
+            f"of {told}, as its name says: it was renamed, or copied over another. Give it its "
+            f"own name, {path_of(path.parent, fields['iteration']).name}, or move it away"
+        )
+    return fields
 
 
 def summary(function: str, path: Path) -> dict[str, Any]:

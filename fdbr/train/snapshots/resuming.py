@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fdbr.train.loop.reports import Report
-from fdbr.train.snapshots.folder import files
+from fdbr.train.snapshots.folder import newest_first
 from fdbr.train.snapshots.header import DamagedError
 from fdbr.train.snapshots.reports import read_report
 
@@ -37,15 +37,17 @@ def resume(folder: str | Path, like: Any) -> Report | None:
     Warns
     -----
     RuntimeWarning
-        If a snapshot is damaged, and the one before is taken; the warning names both.
+        If a snapshot is damaged, is of another iteration than its name says, or of another run than
+        most in the folder, and the one before is taken; the warning names both.
 
     Raises
     ------
     OSError
         If ``folder`` cannot be read.
     ValueError
-        If every snapshot is damaged, or the file that was given; or if the newest one that is not
-        holds another state than ``like``: the message lists the paths.
+        If every snapshot is damaged, or the file that was given; if it cannot be told which of
+        two runs the folder is of; or if the newest one that is not damaged holds another state than
+        ``like``: the message lists the paths.
 
     >>> import tempfile
     >>> import numpy as np
@@ -68,8 +70,10 @@ def resume(folder: str | Path, like: Any) -> Report | None:
     while True:
         failures: list[tuple[Path, Exception]] = []
         missed = False
-        for _, path in reversed(files(given)):
+        for path, error_of_run in newest_first("resume", given):
             try:
+                if error_of_run is not None:
+                    raise error_of_run
                 report = read_report("resume", path, like)
             except (DamagedError, OSError) as error:
                 if os.path.lexists(path):

@@ -58,8 +58,8 @@ def snapshot(
     mode
         ``"min"`` if the smallest value of it is best, ``"max"`` if the largest is.
     final
-        Whether the last report is written too, however the run ends: by itself, by Ctrl-C, by a
-        ``break``, or by an error in the step.
+        Whether the last report is written too, however the run ends: by itself, by Ctrl-C or
+        SIGTERM, by a ``break``, or by an error in the step.
     background
         Whether the run goes on while a file is written.  Whoever is faster than the disk waits for
         the write before; an error comes with the next report.

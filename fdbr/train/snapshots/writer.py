@@ -12,7 +12,14 @@ from typing import Any
 from fdbr.replacing import sync_folder
 from fdbr.train.loop.reports import Report
 from fdbr.train.snapshots.background import Background
-from fdbr.train.snapshots.folder import Retention, Snapshot, described, path_of, snapshots
+from fdbr.train.snapshots.folder import (
+    Retention,
+    Snapshot,
+    described,
+    newest_first,
+    path_of,
+    snapshots,
+)
 from fdbr.train.snapshots.header import DamagedError
 from fdbr.train.snapshots.locking import locked
 from fdbr.train.snapshots.reading import check
@@ -83,6 +90,8 @@ class Writer:
         self._entries: list[Snapshot] = []
         self._later: list[Snapshot] = []
         self._begun = False
+        self._run = ""
+        self._replaced: list[str] = []
 
     def see(self, report: Report) -> None:
         """Raise what is wrong: with the last write, or with the folder for this first report."""
@@ -98,7 +107,9 @@ class Writer:
 
         ``more`` is written beside its fields.
         """
-        tree = tree_of("snapshot", report, permanent=permanent, **more)
+        if self._replaced:
+            more["replaces"] = self._replaced
+        tree = tree_of("snapshot", report, permanent=permanent, run=self._run, **more)
         content = contents("snapshot", tree)
         entry = described(path_of(self._folder, report.iteration), fields_of(tree))
         del tree
@@ -115,17 +126,26 @@ class Writer:
             if error is None:
                 self._check_metric()
         except Exception as failure:
-            if error is None or isinstance(error, GeneratorExit):
-                raise
+            if error is None or isinstance(error, GeneratorExit | SystemExit):
+                raise  # these say nothing themselves
             if failure is not error:
                 error.add_note(f"The last iteration is in no snapshot: {failure}")
 
     def _begin(self, report: Report) -> None:
         """Look at what is there already."""
-        found = [entry for entry in snapshots(self._folder) if entry.damage is None]
+        strange = {path for path, error in newest_first("snapshot", self._folder) if error}
+        found = [
+            entry
+            for entry in snapshots(self._folder)
+            if entry.damage is None and entry.path not in strange
+        ]
         first = report.iteration
         self._entries = [entry for entry in found if entry.iteration < first]
         self._later = [entry for entry in found if entry.iteration >= first and _is_whole(entry)]
+        self._run = next((entry.run for entry in reversed(self._entries) if entry.run), "")
+        self._run = self._run or secrets.token_hex(8)
+        others = dict.fromkeys(entry.run for entry in self._later)
+        self._replaced = [run for run in others if run not in (None, self._run)]
         if self._later and not self._overwrite:
             raise FileExistsError(
                 f"fdbr.train.snapshot: {self._folder} has snapshots up to iteration "
@@ -147,7 +167,7 @@ class Writer:
             self._entries.sort(key=lambda other: other.iteration)
             gone = [other for other in self._later if other.path != path]
             gone += self._retention.superfluous(self._entries)
-            self._later = []
+            self._later, self._replaced = [], []
             for other in gone:
                 other.path.unlink(missing_ok=True)
             self._entries = [other for other in self._entries if other not in gone]

@@ -1,8 +1,11 @@
 """Displays of a run on a terminal."""
 
+import contextlib
 import math
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from tqdm import tqdm
@@ -23,8 +26,9 @@ def progress(every: Condition = each_epoch, name: str = "progress") -> Stage:
     """A stage that shows how far a run has come.
 
     Some reports print a line on standard output, below which a bar runs on standard error, with
-    the iterations a second and the time that is left, if the end is known.  Where standard error
-    is no terminal, there is no bar, only the lines.
+    the metrics of the last report, the iterations a second and the time that is left, if the end is
+    known.  Where standard error is no terminal, there is no bar, only the lines.  Beside a `table`
+    in the same `pipe` there are no lines, unless ``every`` is given: the table has them.
 
     Parameters
     ----------
@@ -45,17 +49,21 @@ def progress(every: Condition = each_epoch, name: str = "progress") -> Stage:
     """
     trigger = as_trigger("progress", "every", every)
 
-    def stage(reports: Iterator[Report]) -> Iterator[Report]:
+    def shown(reports: Iterator[Report], lines: bool) -> Iterator[Report]:
         bar: Any = None
+        due_again = 0.0
         with closing(due(reports, trigger, name=name)) as stream:
             try:
                 for report, fires in stream:
                     if bar is None:
                         begun = max(report.iteration - 1, 0)
                         bar = tqdm(total=report.total, initial=begun, disable=None, leave=False)
+                    if not bar.disable and time.monotonic() >= due_again:
+                        bar.set_description_str(_shown(report), refresh=False)
+                        due_again = time.monotonic() + bar.mininterval
                     if report.iteration:
                         bar.update()
-                    if fires:
+                    if fires and lines:
                         tqdm.write(_summary(report), file=sys.stdout)
                         sys.stdout.flush()
                     yield report
@@ -63,7 +71,21 @@ def progress(every: Condition = each_epoch, name: str = "progress") -> Stage:
                 if bar is not None:
                     bar.close()
 
+    def stage(reports: Iterator[Report]) -> Iterator[Report]:
+        return shown(reports, lines=True)
+
+    if trigger is each_epoch:
+        stage.beside_table = partial(shown, lines=False)  # type: ignore[attr-defined]
     return stage
+
+
+def _shown(report: Report) -> str:
+    """The metrics that are single numbers, for the bar."""
+    found = {}
+    for name, value in report.metrics.items():
+        with contextlib.suppress(TypeError):  # the others are an error where a line is due
+            found[name] = number(name, value)
+    return text(found)
 
 
 def _summary(report: Report) -> str:
@@ -123,12 +145,19 @@ def table(
                     wanted = [*_PLACES, *report.metrics] if columns is None else list(columns)
                     if not shown or not set(wanted) <= set(shown):
                         shown = wanted
-                        print(_row(shown, shown))
-                    print(_row(shown, [_cell(report, column) for column in shown]), flush=True)
+                        _print(_row(shown, shown))
+                    _print(_row(shown, [_cell(report, column) for column in shown]))
                 yield report
             awaited.check()
 
+    stage.is_table = True  # type: ignore[attr-defined]
     return stage
+
+
+def _print(line: str) -> None:
+    """Print a line above the bars that there are."""
+    tqdm.write(line, file=sys.stdout)
+    sys.stdout.flush()
 
 
 _PLACES = ("epoch", "iteration", "seconds")

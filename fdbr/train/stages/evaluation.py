@@ -6,7 +6,7 @@ from typing import Any
 from fdbr.messages import describe
 from fdbr.train.loop.examples import examples_of
 from fdbr.train.loop.reports import Report
-from fdbr.train.loop.sources import Feed, feed_of
+from fdbr.train.loop.sources import Feed, explain_key, feed_of
 from fdbr.train.stages.averages import Sums, means, with_batch
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, check_new, closing
@@ -55,6 +55,8 @@ def evaluate(
     ------
     TypeError
         If ``metrics_of_state`` is no function, or ``batches`` are none that can be read again.
+    ValueError
+        If there are no ``batches``.
 
     >>> from fdbr import train
     >>> stage = train.evaluate(lambda state: {"loss": 2.0 * state})
@@ -91,6 +93,11 @@ def evaluated_feed(batches: Any) -> Feed:
             "fdbr.train.evaluate: batches must be such as can be read again: Batches, or a list, "
             f"not {describe(batches)}"
         )
+    if feed.size == 0:
+        raise ValueError(
+            "fdbr.train.evaluate: batches are empty, there is nothing to evaluate; give at least "
+            "one batch"
+        )
     return feed
 
 
@@ -105,7 +112,11 @@ def sums_of(
     for batch, _, _ in feed.batches(0, 0):
         count = examples(batch)
         if count != 0:
-            metrics = _mapping(metrics_of_state(state, batch))
+            try:
+                metrics = _mapping(metrics_of_state(state, batch))
+            except KeyError as error:
+                explain_key(error, batch, "fdbr.train.evaluate")
+                raise
             sums = with_batch(sums, metrics, 1 if count is None else count)
     return sums
 

@@ -1,5 +1,6 @@
 """Files of lines, each an object of JSON."""
 
+import itertools
 import json
 import math
 import os
@@ -79,5 +80,7 @@ def set_aside(path: Path, first: Report) -> bool:
     if first.iteration > 1 or first.position.carried.resumed:
         return False
     if path.stat().st_size:
-        os.replace(path, path.with_name(path.name + "~"))
+        names = (f"{path.name}~{number or ''}" for number in itertools.count())
+        free = next(name for name in names if not os.path.lexists(path.with_name(name)))
+        os.replace(path, path.with_name(free))
     return True

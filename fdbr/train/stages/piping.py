@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from fdbr.messages import describe
+from fdbr.messages import describe, name_of
 from fdbr.train.loop.reports import Report
 
 __all__ = ["Stage", "check_new", "closing", "pipe"]
@@ -37,7 +37,7 @@ def pipe(reports: Iterable[Report], *stages: Stage) -> Iterator[Report]:
     Raises
     ------
     TypeError
-        If a stage is no function.
+        If a stage is no function, makes one and was not called, or returns no reports.
 
     >>> import numpy as np
     >>> from fdbr import train
@@ -59,14 +59,34 @@ def pipe(reports: Iterable[Report], *stages: Stage) -> Iterator[Report]:
             f"not {type(reports).__name__}"
         )
     stream = iter(reports)
+    has_table = any(getattr(stage, "is_table", False) for stage in stages)
     for position, stage in enumerate(stages):
         if not callable(stage):
             raise TypeError(
                 f"fdbr.train.pipe: stage {position} must be a function from reports to reports, "
                 f"got {type(stage).__name__}"
             )
-        stream = stage(stream)
+        if getattr(stage, "__annotations__", {}).get("return") is Stage:
+            raise _uncalled(position, stage)
+        # A table has the lines that a progress bar prints by default.
+        found = (getattr(stage, "beside_table", stage) if has_table else stage)(stream)
+        if not isinstance(found, Iterable):
+            if callable(found):
+                raise _uncalled(position, stage)
+            raise TypeError(
+                f"fdbr.train.pipe: stage {position}, {name_of(stage)}, must return an iterator of "
+                f"reports, got {describe(found)}; a generator function yields each report that it "
+                "is given"
+            )
+        stream = iter(found)
     return stream
+
+
+def _uncalled(position: int, stage: Any) -> TypeError:
+    return TypeError(
+        f"fdbr.train.pipe: stage {position}, {name_of(stage)}, is a function that makes a stage; "
+        f"call it: {name_of(stage)}(…)"
+    )
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from fdbr.train.loop.interrupts import TERMINATED
+
 __all__ = ["ProcessDiedError", "RunProcesses"]
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FDBR_NUM_THREADS")
@@ -69,6 +71,7 @@ class RunProcesses(Executor):
 
 
 def _cause(code: int) -> str:
+    code = -signal.SIGTERM if code == TERMINATED else code
     if code < 0:
         with contextlib.suppress(ValueError):
             return f"was ended by {signal.Signals(-code).name}"

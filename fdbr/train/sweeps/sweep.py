@@ -5,7 +5,7 @@ import os
 import pickle
 import tempfile
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from pathlib import Path
@@ -17,6 +17,7 @@ import attrs
 from fdbr.messages import describe, integer
 from fdbr.train.loop.reports import Report
 from fdbr.train.sweeps.configurations import plain
+from fdbr.train.sweeps.pools import Pool
 from fdbr.train.sweeps.processes import ProcessDiedError, RunProcesses
 from fdbr.train.sweeps.records import Record
 from fdbr.train.sweeps.searches import Search, as_search
@@ -25,6 +26,7 @@ from fdbr.tree import frozen, static
 
 __all__ = ["SweepReport", "sweep"]
 
+_OUTCOMES = ("finished", "failed")
 _PAUSE = 0.1  # seconds between looks at the logs
 
 
@@ -97,7 +99,9 @@ def sweep(
     workers
         How many runs at a time; by default as many as the executor has, or else as there are cores.
     retries
-        How often a run is tried again whose process died.
+        How often a run is tried again whose process died.  Where that breaks an executor, as it
+        breaks a ``ProcessPoolExecutor``, the sweep goes on with a new one of the same settings; of
+        other kinds it ends with an error that names the runs that are left.
     every
         A trigger without a state: which reports are streamed and logged, beside the last; by
         default all.
@@ -106,7 +110,8 @@ def sweep(
     -------
     iterator
         A generator of `SweepReport`, in the order of time, and in each run in that of iterations.
-        Closing it ends the runs.
+        Closing it ends the runs.  Raises RuntimeError if an executor is broken and cannot be
+        replaced; the same sweep goes on with the folder and another executor.
 
     Raises
     ------
@@ -161,10 +166,10 @@ def _swept(sweep: "_Sweep", folder: Any, executor: Executor | None) -> Iterator[
             stack.callback(executor.shutdown, cancel_futures=True)
         else:
             stack.callback(sweep.cancel)
-        yield from sweep.reports(Path(folder), executor)
+        yield from sweep.reports(Path(folder), Pool(executor, stack))
 
 
-@attrs.define
+@attrs.define(eq=False)
 class _Run:
     """One run on its way."""
 
@@ -186,12 +191,17 @@ class _Sweep:
     retries: int
     every: Any
     active: dict[Future[Any], _Run] = attrs.field(factory=dict)
+    waiting: deque[_Run] = attrs.field(factory=deque)  # to be tried again, or for the first time
     seen: Counter[str] = attrs.field(factory=Counter)
+    fruitless: int = 0  # executors in a row that broke before a run had begun
 
-    def reports(self, folder: Path, executor: Executor) -> Iterator[SweepReport]:
+    def reports(self, folder: Path, pool: Pool) -> Iterator[SweepReport]:
         exhausted = False
         while True:
-            while not exhausted and len(self.active) < self.workers:
+            accepts = True
+            while accepts and self.waiting and len(self.active) < self.workers:
+                accepts = self._submit(pool, self.waiting.popleft())
+            while accepts and not exhausted and len(self.active) < self.workers:
                 asked = self.search.ask()
                 if asked is None:
                     exhausted = True
@@ -201,18 +211,24 @@ class _Sweep:
                     yield self._ended(one, restored=True)
                 else:
                     one.record.begin(self.run, one.config)
-                    self._submit(executor, one)
-            if not self.active:
+                    accepts = self._submit(pool, one)
+            if not self.active and not self.waiting:
                 return
             done = wait(self.active, timeout=_PAUSE, return_when=FIRST_COMPLETED).done
             for one in list(self.active.values()):
                 yield from self._news(one)
+            pool.look()
+            broken = next((e for e in map(_error, done) if isinstance(e, BrokenExecutor)), None)
+            if broken is not None:
+                done = wait(self.active).done  # all calls of a broken executor fail
+                self._blame(pool)
+                self._renew(pool, broken)
             for future in done:
                 one = self.active.pop(future)
                 yield from self._news(one)
                 died = self._died(future, one)
                 if died and one.tries <= self.retries:
-                    self._submit(executor, one)
+                    self.waiting.append(one)
                 else:
                     yield self._ended(one, died)
 
@@ -227,11 +243,52 @@ class _Sweep:
         self.seen[name] += 1
         return _Run(config, token, Record.of(folder, values, self.seen[name] - 1))
 
-    def _submit(self, executor: Executor, one: _Run) -> None:
+    def _submit(self, pool: Pool, one: _Run) -> bool:
+        """Have a run begin; `False` if the executor is broken, and the run waits."""
         one.attempt, one.read = uuid.uuid4().hex, None
         one.tries += 1
         given = self.run, one.config, str(one.record.folder), one.attempt, self.every
-        self.active[executor.submit(work, *given)] = one
+        try:
+            self.active[pool.submit(work, *given)] = one
+        except BrokenExecutor as error:
+            one.tries -= 1
+            self.waiting.appendleft(one)
+            if not self.active:  # else those that are under way tell the same
+                self.fruitless += 1
+                self._renew(pool, error)
+            return False
+        return True
+
+    def _blame(self, pool: Pool) -> None:
+        """Have the runs lose no try that have only shared a broken executor with another."""
+        pool.end()
+        begun = [one for one in self.active.values() if self._process(one) is not None]
+        guilty = [one for one in begun if pool.has_died(self._process(one))] or begun
+        for one in self.active.values():
+            one.tries -= one not in guilty
+        self.fruitless = 0 if begun else self.fruitless + 1
+
+    def _process(self, one: _Run) -> Any:
+        """The process of a run that has begun and has no outcome."""
+        status = one.record.status()
+        ours = status.get("attempt") == one.attempt and status["state"] not in _OUTCOMES
+        return status.get("process") if ours else None
+
+    def _renew(self, pool: Pool, error: BrokenExecutor) -> None:
+        """Go on with another executor, or raise an error that names the runs that are left."""
+        if self.fruitless < 2 and pool.renew():
+            return
+        left = [one for one in (*self.active.values(), *self.waiting) if not self._has_outcome(one)]
+        for one in left:
+            one.record.note("interrupted", one.attempt, error=f"{type(error).__name__}: {error}")
+        names = "; ".join(f"{one.record.name}, {one.config}" for one in left[:5])
+        more = f"; and {len(left) - 5} more" * (len(left) > 5)
+        why = " again, before a run had begun" * (self.fruitless > 1)
+        raise RuntimeError(
+            f"fdbr.train.sweep: the {type(pool.executor).__name__} is broken{why}: {error}. These "
+            f"runs have not ended: {names}{more}. Those that have are in their folders: give the "
+            "same sweep another executor, and it goes on there"
+        ) from error
 
     def _news(self, one: _Run) -> Iterator[SweepReport]:
         """The reports that have come since the last look."""
@@ -246,15 +303,18 @@ class _Sweep:
 
     def _died(self, future: Future[Any], one: _Run) -> str:
         """Why a run has no outcome of its own; an empty text if it has one."""
-        status = one.record.status()
-        if status.get("attempt") == one.attempt and status["state"] in ("finished", "failed"):
+        if self._has_outcome(one):
             return ""
-        error = future.exception()
+        error = _error(future)
         if error is None:
             return "it ended without an outcome"
         if not isinstance(error, ProcessDiedError | BrokenExecutor | OSError):
             one.tries = self.retries + 1  # it would happen again
         return f"{type(error).__name__}: {error}"
+
+    def _has_outcome(self, one: _Run) -> bool:
+        status = one.record.status()
+        return status.get("attempt") == one.attempt and status["state"] in _OUTCOMES
 
     def _ended(self, one: _Run, died: str = "", *, restored: bool = False) -> SweepReport:
         """The last report of a run."""
@@ -268,6 +328,10 @@ class _Sweep:
         failed = report.state != "finished"
         self.search.tell(one.token, None if failed else dict(report.metrics))
         return report
+
+
+def _error(future: Future[Any]) -> BaseException | None:
+    return None if future.cancelled() else future.exception()
 
 
 def _report(

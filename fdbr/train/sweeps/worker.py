@@ -17,6 +17,7 @@ __all__ = ["takes_folder", "work"]
 def work(run: Callable[..., Any], config: Any, folder: str, attempt: str, every: Any) -> None:
     """Run a configuration to its end, and leave its reports and its outcome in its folder."""
     record = Record(Path(folder))
+    record.note("running", attempt, process=os.getpid())
     try:
         reports = run(config, record.folder) if takes_folder(run) else run(config)
         last = _written(record, attempt, iter(reports), every)
@@ -58,7 +59,7 @@ def _written(record: Record, attempt: str, reports: Iterator[Any], every: Any) -
             lines = JsonLines(record.log, "sweep")
             lines.cut(report)
             offset = record.log.stat().st_size
-            record.note("running", attempt, process=os.getpid(), offset=offset)
+            record.note("running", attempt, offset=offset)
         last, written = lines.line(report), every is None or bool(every(report))
         if written:
             lines.append(last)

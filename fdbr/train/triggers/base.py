@@ -130,6 +130,11 @@ def as_trigger(function: str, name: str, condition: Any) -> Trigger:
             f"fdbr.train.{function}: {name} must be a trigger, such as train.every(epochs=1), or "
             f"a function from a report to a truth value, not {describe(condition)}"
         )
+    if getattr(condition, "__annotations__", {}).get("return") is Trigger:
+        raise TypeError(
+            f"fdbr.train.{function}: {name} is {name_of(condition)}, a function that makes a "
+            f"trigger; call it: {name}={name_of(condition)}(…)"
+        )
     return stateless(name_of(condition), condition)
 
 

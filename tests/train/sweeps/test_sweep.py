@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
@@ -171,6 +171,99 @@ def test_a_process_that_dies_is_tried_again_and_takes_no_other_with_it(tmp_path)
     lines = sorted(done.stdout.splitlines())
     assert lines[0] == "0 finished None", done
     assert lines[1].startswith("1 failed ProcessDiedError: its process ended with code 3"), done
+
+
+POOL = """
+import os, signal, sys, time
+from concurrent.futures import ProcessPoolExecutor
+import numpy as np
+from fdbr import train
+
+def run(config, folder):
+    with open(folder / "tries", "a") as file:
+        file.write("x")
+    if config["dies"] == "once" and len((folder / "tries").read_text()) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if config["dies"] == "always":
+        os._exit(3)
+    if config["dies"] == "never":
+        time.sleep(0.3)
+    step = lambda state, batch: (state + batch.sum(), {"sum": state})
+    return train.fit(step, 0.0, train.Batches(np.arange(4.0), 2), epochs=1)
+
+def fail():
+    raise OSError("no data here")
+
+if __name__ == "__main__":
+    dies = ["never", "once", "always", "never", "always", "never"]
+    configs = [{"dies": how, "number": number} for number, how in enumerate(dies)]
+    initializer = fail if sys.argv[2] == "initializer" else None
+    with ProcessPoolExecutor(3, initializer=initializer) as executor:
+        for report in train.sweep(run, configs, sys.argv[1], executor=executor):
+            if report.state != "running":
+                print(report.config["number"], report.state, report.error, flush=True)
+    with ProcessPoolExecutor(2) as executor:
+        for report in train.sweep(run, configs[:2], sys.argv[1], executor=executor):
+            print("again", report.restored)
+"""
+
+
+def run_pool(tmp_path, how):
+    script = tmp_path / "script.py"
+    script.write_text(POOL)
+    command = [sys.executable, str(script), str(tmp_path / "sweep"), how]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+
+
+def test_a_worker_that_dies_in_a_pool_takes_no_other_run_with_it(tmp_path):
+    done = run_pool(tmp_path, "runs")
+    assert done.returncode == 0, done.stderr
+    *lines, first, second = done.stdout.splitlines()
+    found = {int(line.split()[0]): line.split(maxsplit=2)[1:] for line in lines}
+    assert [found[number][0] for number in range(6)] == [
+        *("finished", "finished", "failed", "finished", "failed", "finished")
+    ]
+    assert all("BrokenProcessPool" in found[number][1] for number in (2, 4))
+    assert first == second == "again True"
+    tries = {p.parent.name: p.read_text() for p in (tmp_path / "sweep").glob("*/tries")}
+    configs = {p.parent.name: p.read_text() for p in (tmp_path / "sweep").glob("*/config.json")}
+    assert [tries[name] for name in tries if "always" in configs[name]] == ["xx", "xx"]
+
+
+def test_a_pool_in_which_no_run_can_begin_is_an_error_that_names_the_runs(tmp_path):
+    done = run_pool(tmp_path, "initializer")
+    assert "is broken again, before a run had begun" in done.stderr
+    assert "{'dies': 'once', 'number': 1}" in done.stderr
+
+
+class Breaking(ThreadPoolExecutor):
+    """An executor of another kind, which breaks with its third call."""
+
+    calls = 0
+
+    def submit(self, *args):
+        self.calls += 1
+        if self.calls > 2:
+            raise BrokenExecutor("a worker is gone")
+        return super().submit(*args)
+
+
+def test_a_broken_executor_that_cannot_be_replaced_loses_nothing(tmp_path):
+    configs = [Config(width) for width in (1, 2, 3, 4)]
+    found = []
+    with (
+        Breaking(2) as executor,
+        pytest.raises(
+            RuntimeError, match=r"Breaking is broken: a worker is gone.*width=3"
+        ) as error,
+    ):
+        found.extend(train.sweep(run, configs, tmp_path, executor=executor))
+    assert "width=2" not in str(error.value)
+    assert [ends(found)[config].state for config in configs[:2]] == ["finished"] * 2
+    found = ends(swept(configs, tmp_path))
+    assert [found[config].state for config in configs] == ["finished"] * 4
+    assert [found[config].restored for config in configs] == [True, True, False, False]
 
 
 def test_a_function_that_no_other_process_can_import_is_refused():

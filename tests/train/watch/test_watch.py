@@ -5,14 +5,20 @@ import json
 import shutil
 import subprocess
 import threading
+import tracemalloc
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fdbr import train
-from fdbr.train.watch.runs import Runs
+from fdbr.train.watch.runs import Runs, _Curve
+
+finite = st.floats(-1e9, 1e9)
 
 pytest.importorskip("bottle", reason="the page is served by bottle")
 from fdbr.train.watch.server import serve
@@ -105,6 +111,96 @@ def test_long_curves_are_thinned_and_keep_their_last_point(folder):
     points = Runs(folder).curves("slow")["loss"]
     assert len(points) <= 1000
     assert points[-1] == [4999, 1.0]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(1, 30_000), st.lists(st.tuples(st.integers(0, 29_999), finite), max_size=3), finite
+)
+def test_a_thinned_curve_has_the_extremes_and_the_last_point(count, spikes, level):
+    values = np.full(count, level)
+    for place, value in spikes:
+        values[place % count] = value
+    curve = _Curve()
+    for x, y in enumerate(values.tolist()):
+        curve.add(x, y)
+    points = curve.points()
+    assert len(points) <= 1000
+    assert points[-1] == [count - 1, values[-1]]
+    assert [x for x, _ in points] == sorted({x for x, _ in points})
+    assert all(values[x] == y for x, y in points)
+    assert {min(y for _, y in points), max(y for _, y in points)} == {values.min(), values.max()}
+    if count <= 900:
+        assert len(points) == count
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.integers(0, 200), min_size=1, max_size=4), st.integers(2, 5))
+def test_several_threads_see_each_point_of_a_growing_log_once(tmp_path_factory, grows, readers):
+    folder = tmp_path_factory.mktemp("run")
+    runs, log = Runs(folder), folder / "log.jsonl"
+    log.touch()
+    done = threading.Event()
+    wrong = []
+
+    def look():
+        while not done.is_set():
+            found = [x for x, _ in runs.curves(".").get("loss", [])]
+            if found != list(range(1, len(found) + 1)):
+                wrong.append(found)
+
+    threads = [threading.Thread(target=look) for _ in range(readers)]
+    for thread in threads:
+        thread.start()
+    count = 0
+    for more in grows:
+        with log.open("a") as file:
+            for _ in range(more):
+                count += 1
+                file.write(json.dumps({"iteration": count, "loss": 1.0 / count}) + "\n")
+                if count % 50 == 0:
+                    file.flush()
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(runs.curves(".").get("loss", [])) == count
+
+
+def test_requests_at_a_time_get_the_whole_curve(folder):
+    lines = [json.dumps({"iteration": i, "loss": i}) for i in range(1, 900)]
+    (folder / "slow/log.jsonl").write_text("\n".join(lines) + "\n")
+    with served(folder) as address, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(get, [f"{address}/api/curves?run=slow"] * 16))
+    assert {status for status, _, _ in answers} == {200}
+    for _, text, _ in answers:
+        assert json.loads(text)["loss"] == [[i, i] for i in range(1, 900)]
+
+
+def test_a_log_that_was_cut_and_has_grown_since_is_read_anew(folder):
+    log = folder / "slow/log.jsonl"
+    runs = Runs(folder)
+    first = [json.dumps({"iteration": i, "loss": 1.5, "seconds": i}) for i in range(1, 21)]
+    log.write_text("\n".join(first) + "\n")
+    assert len(runs.curves("slow")["loss"]) == 20
+    rest = [json.dumps({"iteration": i, "loss": 1.5, "seconds": 9.5}) for i in range(11, 61)]
+    log.write_text("\n".join(first[:10] + rest) + "\n")  # as by a resumed run
+    assert [x for x, _ in runs.curves("slow")["loss"]] == list(range(1, 61))
+
+
+def test_a_log_takes_a_bounded_amount_of_memory(folder):
+    line = json.dumps({"iteration": 7, "loss": 0.25, "note": "x" * 400}) + "\n"
+    with (folder / "slow/log.jsonl").open("w") as file:
+        for _ in range(20):
+            file.write(line * 1000)  # 9 MB
+        file.write("y" * 9_000_000 + "\n" + line)
+    tracemalloc.start()
+    try:
+        found = Runs(folder).curves("slow")
+        assert tracemalloc.get_traced_memory()[1] < 3_500_000
+    finally:
+        tracemalloc.stop()
+    assert found == {"loss": [[7, 0.25]] * len(found["loss"])}
 
 
 def test_the_server_answers_with_the_page_the_runs_and_the_samples(folder):

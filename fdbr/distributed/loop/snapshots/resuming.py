@@ -19,7 +19,7 @@ from fdbr.distributed.loop.snapshots.writing import raised_by
 from fdbr.distributed.objects import all_gather_object, broadcast_object
 from fdbr.train.loop.positions import Position
 from fdbr.train.loop.reports import Report
-from fdbr.train.snapshots.folder import files
+from fdbr.train.snapshots.folder import newest_first
 from fdbr.train.snapshots.header import DamagedError
 from fdbr.train.snapshots.reading import Expected
 from fdbr.train.snapshots.reports import PARTS, read_whole, summary
@@ -117,8 +117,10 @@ def _offers(
         missed = True
         while missed:
             missed = False
-            for path in [given] if single else [path for _, path in reversed(files(given))]:
+            for path, strange in [(given, None)] if single else newest_first("resume", given):
                 try:
+                    if strange is not None:
+                        raise strange
                     offer = _offer(path, like)
                 except (DamagedError, OSError) as error:
                     if single:

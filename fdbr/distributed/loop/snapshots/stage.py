@@ -8,6 +8,7 @@ from fdbr.distributed.arguments import communicator_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.loop.snapshots.writing import Group
 from fdbr.messages import integer
+from fdbr.train.loop.interrupts import Terminated
 from fdbr.train.loop.reports import Report
 from fdbr.train.snapshots.folder import Retention
 from fdbr.train.stages.keeping import due
@@ -63,10 +64,10 @@ def snapshot(
         Which snapshots are kept, as in `fdbr.train.snapshot`; ``best`` is a metric of rank 0, to be
         put behind `aggregate`.
     final
-        Whether the last report is written too when the run ends: by its numbers, by a trigger, or
-        by Ctrl-C.  Where a loop is left by an error, or by a ``break``, nobody knows whether other
-        ranks have come as far, and there is no talking to them: only with ``shards=False`` rank 0
-        writes its last report then.
+        Whether the last report is written too when the run ends: by its numbers, by a trigger, by
+        Ctrl-C or by SIGTERM.  Where a loop is left by an error, or by a ``break``, nobody knows
+        whether other ranks have come as far, and there is no talking to them: only with
+        ``shards=False`` rank 0 writes its last report then.
     background
         Whether the run goes on while files are written.
     overwrite
@@ -146,6 +147,9 @@ def snapshot(
                         group.save(report, lasts)
                         unsaved = None
                     yield report.seal("snapshot")
+            except Terminated:  # all ranks have ended with one iteration, as by Ctrl-C
+                group.finish(unsaved if final else None, iteration)
+                raise
             except BaseException as error:
                 group.give_up(unsaved if final else None, error)
                 raise

@@ -179,7 +179,8 @@ class Group:
             return
         token = said[0][2]
         part = Part(report.iteration, token, self._comm.rank, self._comm.size)
-        content = contents("snapshot", tree_of("snapshot", report, token=token))
+        name = part.path(self._folder).name
+        content = contents("snapshot", tree_of("snapshot", report, token=token, part=name))
         self._pending = _Pending(_without_state(report), permanent, token)
         self._work.start(partial(self._write, part, content))
 

@@ -11,6 +11,7 @@ import mmap
 import os
 import pickle
 import tempfile
+from collections.abc import Sequence
 from multiprocessing import reduction
 from types import FunctionType
 from typing import Any
@@ -20,25 +21,64 @@ import numpy as np
 
 from fdbr.backend import lock
 
-__all__ = ["Packed", "pack", "receive"]
+__all__ = ["Packed", "flattened", "received", "unflattened"]
 
 _SMALL = 2**12
 _ALIGNMENT = 64
 _PASSING = hasattr(reduction, "sendfds")
 
+Parts = Sequence[memoryview]
+"""A value as its pickle and the memory of its arrays, which are not copied."""
+
+
+def flattened(value: Any) -> Parts:
+    """A value in parts; whatever error pickling it raises, if it cannot be pickled."""
+    buffers: list[pickle.PickleBuffer] = []
+    stream = io.BytesIO()
+    _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
+    return stream.getbuffer(), *[buffer.raw() for buffer in buffers]
+
 
 @attrs.frozen
 class Packed:
-    """A value that is ready to be sent, any number of times."""
+    """A copy of a value that is ready to be sent, any number of times."""
 
-    parts: tuple[Any, ...] = attrs.field(repr=False)
+    copies: tuple[bytes, ...] = attrs.field(repr=False)
     places: tuple[tuple[int, int], ...]
     descriptor: int | None
+
+    @classmethod
+    def of(cls, parts: Parts) -> "Packed":
+        """A copy of a value in parts."""
+        places, end = [], 0
+        for part in parts:
+            places.append((end, part.nbytes))
+            end += -(-part.nbytes // _ALIGNMENT) * _ALIGNMENT
+        if end < _SMALL or not _PASSING:
+            return cls(tuple(map(bytes, parts)), (), None)
+        descriptor = _anonymous()
+        try:
+            os.ftruncate(descriptor, end)
+            for part, (begin, _) in zip(parts, places, strict=True):
+                _write(descriptor, part.cast("B") if part.nbytes else part, begin)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls((), tuple(places), descriptor)
+
+    def holds(self, parts: Parts) -> bool:
+        """Whether it is a copy of what a value in parts is now."""
+        if self.descriptor is None:
+            return self.copies == tuple(map(bytes, parts))
+        if [size for _, size in self.places] != [part.nbytes for part in parts]:
+            return False
+        own = _mapped(self.descriptor, self.places)
+        return all(map(_same_bytes, own, parts))
 
     def send(self, connection: Any) -> None:
         """Send it; the error is an OSError if nobody is there to receive it."""
         if self.descriptor is None:
-            connection.send((None, [bytes(part) for part in self.parts]))
+            connection.send((None, self.copies))
         else:
             connection.send((self.places, None))
             reduction.send_handle(connection, self.descriptor, None)
@@ -49,27 +89,11 @@ class Packed:
             os.close(self.descriptor)
 
 
-def pack(value: Any) -> Packed:
-    """A value ready to be sent; whatever error pickling it raises, if it cannot be."""
-    buffers: list[pickle.PickleBuffer] = []
-    stream = io.BytesIO()
-    _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
-    parts = (stream.getbuffer(), *[buffer.raw() for buffer in buffers])
-    places, end = [], 0
-    for part in parts:
-        places.append((end, part.nbytes))
-        end += -(-part.nbytes // _ALIGNMENT) * _ALIGNMENT
-    if end < _SMALL or not _PASSING:
-        return Packed(parts, (), None)
-    descriptor = _anonymous()
-    try:
-        os.ftruncate(descriptor, end)
-        for part, (begin, _) in zip(parts, places, strict=True):
-            _write(descriptor, part.cast("B") if part.nbytes else part, begin)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return Packed((), tuple(places), descriptor)
+def _same_bytes(one: memoryview, other: memoryview, step: int = 2**22) -> bool:
+    """Whether the bytes are the same, compared by pieces: all at once would take memory."""
+    first, second = (np.frombuffer(part, np.uint8) for part in (one, other))
+    pieces = range(0, one.nbytes, step)
+    return all(np.array_equal(first[i : i + step], second[i : i + step]) for i in pieces)
 
 
 def _anonymous() -> int:
@@ -86,33 +110,38 @@ def _write(descriptor: int, part: memoryview, place: int) -> None:
         done += os.pwrite(descriptor, part[done : done + 2**30], place + done)
 
 
-def receive(connection: Any, shared: bool = False) -> Any:
-    """The next value that was sent, with read-only arrays.
+def received(connection: Any, shared: bool = False) -> Parts:
+    """The parts of the next value that was sent, which cannot be written to.
 
     They are copies, or, if ``shared``, views of the memory in which they were sent.
     """
     places, parts = connection.recv()
-    if places is not None:
-        descriptor = reduction.recv_handle(connection)
-        try:
-            parts = _mapped(descriptor, places) if shared else _read(descriptor, places)
-        finally:
-            os.close(descriptor)
+    if places is None:
+        return tuple(map(memoryview, parts))
+    descriptor = reduction.recv_handle(connection)
+    try:
+        return _mapped(descriptor, places) if shared else _read(descriptor, places)
+    finally:
+        os.close(descriptor)
+
+
+def unflattened(parts: Parts) -> Any:
+    """The value in parts, with read-only arrays in their memory."""
     return pickle.loads(parts[0], buffers=parts[1:])
 
 
-def _read(descriptor: int, places: Any) -> list[Any]:
+def _read(descriptor: int, places: Any) -> list[memoryview]:
     parts = []
     for begin, size in places:
         part = np.empty(size, np.uint8)
         done = 0
         while done < size:
             done += os.preadv(descriptor, [part.data[done : done + 2**30]], begin + done)
-        parts.append(lock(part))
+        parts.append(lock(part).data)
     return parts
 
 
-def _mapped(descriptor: int, places: Any) -> list[Any]:
+def _mapped(descriptor: int, places: Any) -> list[memoryview]:
     view = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
     return [view[begin : begin + size] for begin, size in places]
 

@@ -9,7 +9,7 @@ import attrs
 
 from fdbr.messages import describe, integer
 from fdbr.train.data.parts import part_of
-from fdbr.train.data.prefetching.processes import by_processes
+from fdbr.train.data.prefetching.processes import Processes
 from fdbr.train.data.prefetching.threads import by_threads
 
 __all__ = ["prefetch"]
@@ -25,6 +25,7 @@ class Ahead:
     workers: int
     processes: bool
     ahead: int
+    _pool: Processes = attrs.field(factory=Processes, init=False, repr=False)
 
     def __iter__(self) -> Iterator[Any]:
         """The batches of epoch 0."""
@@ -34,8 +35,12 @@ class Ahead:
         """The batches of an epoch, from batch ``start`` on; see `Batches.epoch`."""
         number = integer(f"{_NAME} of epoch", "number", number, least=0)
         start = integer(f"{_NAME} of epoch", "start", start, least=0)
-        by = by_processes if self.processes else by_threads
+        by = self._pool.batches if self.processes else by_threads
         return by(self.batches, number, start, self._places(start), self.workers, self.ahead)
+
+    def close(self) -> None:
+        """End the worker processes that wait for the next epoch, which would start new ones."""
+        self._pool.close()
 
     def part(self, index: int, count: int) -> Any:
         """The same of one part of each batch; see `Batches.part`."""
@@ -67,8 +72,9 @@ def prefetch(
 ) -> Any:
     """The same batches in the same order, read ahead by other threads or processes.
 
-    Workers are there while an epoch is read: from its first batch to its last one, or until the
-    generator is closed, by an error or by Ctrl-C.
+    Threads are there while an epoch is read.  Processes are started with the first epoch and read
+    all later ones, too: until the result is closed, ``source.close()``, or garbage collected, until
+    an error or Ctrl-C ends an epoch, or until the program ends, however it does.
 
     Parameters
     ----------
@@ -81,16 +87,17 @@ def prefetch(
     processes
         Whether they are processes, for datasets whose reading holds Python's lock.  Dataset,
         sampler and functions are then pickled, arrays that are mapped from files by the names of
-        these; batches come back over shared memory.  A program that starts processes must begin
-        its work under ``if __name__ == "__main__":``.
+        these, and sent to the processes: as they are when an epoch begins, if they are not what
+        they were in the one before.  Batches come back over shared memory.  A program that starts
+        processes must begin its work under ``if __name__ == "__main__":``.
     ahead
         How many batches are read, or being read, at most before they are asked for; by default
-        two for each worker.
+        two for each worker.  Of processes each has 64 at most.
 
     Returns
     -------
     source
-        It has ``epoch(number, start)``, and ``len`` if ``batches`` has.
+        It has ``epoch(number, start)``, ``close()``, and ``len`` if ``batches`` has.
 
     Raises
     ------
