@@ -28,7 +28,7 @@ def steps(optimizer, params, count=60, jitted=False):
 
 def pytorch_nadam(params, rate, b1, b2, decay, weight_decay=0.0, eps=1e-8, count=60):
     """torch.optim.NAdam, written out (torch/optim/nadam.py, _single_tensor_nadam)."""
-    m = {name: 0.0 for name in params}
+    m = dict.fromkeys(params, 0.0)
     v, product = dict(m), 1.0
     for t in range(1, count + 1):
         mu = b1 * (1 - 0.5 * 0.96 ** (t * decay))

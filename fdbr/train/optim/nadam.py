@@ -7,7 +7,7 @@ from fdbr.train.optim.adam import scale_by_adam
 from fdbr.train.optim.arithmetic import divided, plus, square
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.fitting import check_state
-from fdbr.train.optim.leafwise import across, zeros
+from fdbr.train.optim.leafwise import across
 from fdbr.train.optim.numbers import LearningRate, check_decays, check_positive
 from fdbr.train.optim.scale import scale_by_learning_rate
 from fdbr.train.optim.transforms.adding import add_decayed_weights
