@@ -42,7 +42,7 @@ OPTIMIZERS = {
     "add_noise": lambda: optim.add_noise(0.1, 0.55, fdbr.random.key(0)),
     "apply_if_finite": lambda: optim.apply_if_finite(optim.adam(0.1), 2),
     "MultiSteps": lambda: optim.MultiSteps(optim.adam(0.1), 2),
-    "lookahead-free flatten": lambda: optim.flatten(optim.adam(0.1)),
+    "flatten": lambda: optim.flatten(optim.adam(0.1)),
     "inject_hyperparams": lambda: optim.inject_hyperparams(optim.adam)(learning_rate=0.1),
 }
 TREES = {
@@ -84,7 +84,8 @@ def test_updates_and_states_keep_structure_and_dtype_whatever_gradients_are(name
             new = params
             for _ in range(3):
                 updates, after = optimizer.update(grads, state, new)
-                assert forms(updates) == forms(params), (own, other)
+                if name != "masked, False":  # which hands gradients on as they are
+                    assert forms(updates) == forms(params), (own, other)
                 assert forms(after) == forms(state), (own, other)
                 new, state = optim.apply_updates(new, updates), after
                 assert forms(new) == forms(params)
@@ -110,7 +111,9 @@ def test_so_they_do_within_jit(name, kind):
 def test_gradients_that_are_integers_are_not_truncated(name):
     optimizer = OPTIMIZERS[name]()
     for grads in (np.array([1, 2, -3]), [np.array([4, -5]), 2], {"n": np.int64(7)}, 3):
-        exact = tree.map(lambda g: np.asarray(g, float)[()] if hasattr(g, "dtype") else g * 1.0, grads)
+        exact = tree.map(
+            lambda g: np.asarray(g, float)[()] if hasattr(g, "dtype") else g * 1.0, grads
+        )
         found, _ = optimizer.update(grads, optimizer.init(exact))
         desired, _ = optimizer.update(exact, optimizer.init(exact))
         for a, b in zip(tree.leaves(found), tree.leaves(desired), strict=True):

@@ -9,7 +9,7 @@ from fdbr.classes import NAMESPACE
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe
 
-__all__ = ["Parameters", "check_params", "check_state"]
+__all__ = ["Parameters", "check_params", "check_state", "in_dtypes_of"]
 
 _advice = {
     "gradients": "Give update the gradients of the very tree that it is given as params.",
@@ -133,6 +133,12 @@ class Parameters:
         if self.shape.none_is_leaf:
             return optree.tree_unflatten(self.shape, leaves)
         return tree.unflatten(self.shape, leaves)
+
+
+def in_dtypes_of(function: str, params: Any, grads: Any) -> Any:
+    """A tree of gradients in the dtypes of the parameters; see `Parameters.gradients`."""
+    parameters = Parameters(function, params, grads)
+    return parameters.unflatten(parameters.gradients(grads))
 
 
 def check_state(function: str, state: Any, kind: type) -> None:
