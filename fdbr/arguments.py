@@ -13,7 +13,15 @@ from fdbr.messages import describe
 from fdbr.ownership import release
 from fdbr.reverse import ReverseTrace, ReverseTracer
 
-__all__ = ["Inputs", "lower", "pair", "positions", "trace_arguments", "wants_zeros"]
+__all__ = [
+    "Inputs",
+    "lower",
+    "nothing_to_differentiate",
+    "pair",
+    "positions",
+    "trace_arguments",
+    "wants_zeros",
+]
 
 _YES: tuple[bool, ...] = (True,)
 
@@ -21,17 +29,19 @@ _YES: tuple[bool, ...] = (True,)
 class Inputs:
     """One differentiated argument: its leaves, some of them traced, and its structure."""
 
-    __slots__ = ("inputs", "structure", "traced")
+    __slots__ = ("inputs", "some", "structure", "traced")
 
+    some: bool  # whether there is a leaf to differentiate
     inputs: list[tuple[int, Kind] | None]  # nodes' numbers, and what gradients must be like
     traced: list[Any]
 
-    def __init__(self, trace: ReverseTrace, argument: Any, position: int) -> None:
+    def __init__(self, trace: ReverseTrace, argument: Any) -> None:
         self.structure: Any = None
         if type(argument) is np.ndarray and argument.dtype.kind in "fc":  # the usual case
             tracer = trace.input(argument)
             self.inputs = [(tracer.node[0], Kind(argument))]
             self.traced = [tracer]
+            self.some = True
             return
         if type(argument) is float or type(argument) is np.ndarray:
             leaves, outside = [argument], _YES
@@ -40,18 +50,16 @@ class Inputs:
             outside = tree.outside_buffers(self.structure)
         inputs: list[Any] = []
         traced: list[Any] = []
-        some = False
+        self.some = False
         for leaf, choose in zip(leaves, outside):  # noqa: B905 (one of each for every leaf)
             if choose and tree.is_inexact(leaf):
-                some = True
+                self.some = True
                 tracer = trace.input(leaf)
                 inputs.append((tracer.node[0], Kind(leaf)))
                 traced.append(tracer)
             else:
                 inputs.append(None)
                 traced.append(leaf)
-        if not some:
-            raise TypeError(_nothing_to_differentiate(trace, argument, position))
         self.inputs, self.traced = inputs, traced
 
     def argument(self) -> Any:
@@ -93,16 +101,21 @@ class Inputs:
         return leaves[0] if self.structure is None else tree.unflatten(self.structure, leaves)
 
 
-def _nothing_to_differentiate(trace: ReverseTrace, argument: Any, position: int) -> str:
-    found = ", ".join(
+_SHOWN = 8  # leaves that a message names
+
+
+def nothing_to_differentiate(trace: Trace, argument: Any, lack: str, advice: str) -> TypeError:
+    """The error for an argument, or a tuple of them, without a leaf to differentiate."""
+    leaves = tree.leaves(argument)
+    found = [
         f"{name or 'the argument itself'}: {describe(leaf)}"
-        for name, leaf in zip(tree.paths(argument), tree.leaves(argument), strict=True)
-    )
-    return (
-        f"fdbr.{trace.origin[0]}: argument {position} of {trace.origin[1]} has no leaf to "
-        "differentiate: leaves must be floating or complex and outside buffers, and there is "
-        f"{found or 'no leaf at all'}. "
-        "Convert it with ops.astype(x, float), or differentiate another argument with argnums."
+        for name, leaf in zip(tree.paths(argument)[:_SHOWN], leaves[:_SHOWN], strict=True)
+    ]
+    if len(leaves) > _SHOWN:
+        found.append(f"and {len(leaves) - _SHOWN} more")
+    return TypeError(
+        f"fdbr.{trace.origin[0]}: {lack} to differentiate: leaves must be floating or complex and "
+        f"outside buffers, and there is {', '.join(found) or 'no leaf at all'}. {advice}"
     )
 
 
@@ -137,7 +150,15 @@ def trace_arguments(
     traced = list(args)
     inputs = []
     for position in positions(argnums, len(args), trace.origin):
-        one = Inputs(trace, args[position], position)
+        one = Inputs(trace, args[position])
+        if not one.some:
+            raise nothing_to_differentiate(
+                trace,
+                args[position],
+                f"argument {position} of {trace.origin[1]} has no leaf",
+                "Convert it with ops.astype(x, float), or differentiate another argument with "
+                "argnums.",
+            )
         traced[position] = one.argument()
         inputs.append(one)
     return inputs, traced

@@ -3,6 +3,7 @@
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -26,6 +27,7 @@ __all__ = [
     "BatchTrace",
     "BatchTracer",
     "Disagreement",
+    "batches",
     "on_batch",
     "take_examples",
     "vectorised",
@@ -49,6 +51,13 @@ class Disagreement(BaseException):
     def __init__(self, trace: "BatchTrace") -> None:
         super().__init__("examples of a batch disagree")
         self.trace = trace
+
+
+Within = tuple["BatchTrace", Part]
+"""A run of a batch, and the part of it that another run computes."""
+
+batches: ContextVar[tuple["BatchTrace", ...]] = ContextVar("batches", default=())
+"""The batches whose functions run here, the outermost first."""
 
 
 class BatchTracer(Tracer):
@@ -94,9 +103,12 @@ class BatchTrace(Trace):
         Whether they are all of it.
     together
         The name of something that was done together with other processes; empty if nothing was.
+    within
+        The run whose examples these are, and which of them: values of it that the function
+        captured are values of this run.  `None` for a batch of its own.
     """
 
-    __slots__ = ("entire", "max_paths", "part", "patience", "size", "together")
+    __slots__ = ("entire", "max_paths", "part", "patience", "size", "together", "within")
 
     def __init__(self, transformation: str, function: Any, part: Part, max_paths: int) -> None:
         super().__init__(transformation, function)
@@ -106,8 +118,26 @@ class BatchTrace(Trace):
         self.patience = _PATIENCE
         self.entire = True
         self.together = ""
+        self.within: Within | None = None
+
+    def outer(self) -> "list[BatchTrace]":
+        """All runs whose values are values of this one, which is the first."""
+        return [self] if self.within is None else [self, *self.within[0].outer()]
+
+    def own(self, value: Any) -> Any:
+        """A value of the run that this one is within as a value of this one."""
+        if self.within is None or type(value) is not BatchTracer or value._trace is self:
+            return value
+        outer, part = self.within
+        value = outer.own(value)
+        if value._trace is not outer:
+            return value
+        examples, size = part.examples(value.value, outer.size), len(part.chosen)
+        return BatchTracer(self, self.part.examples(examples, size))
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if self.within is not None:
+            args = tuple(map(self.own, args))
         batched = [type(arg) is BatchTracer and arg._trace is self for arg in args]
         values = [arg.value if own else arg for arg, own in zip(args, batched, strict=True)]
         if primitive.batch is None:
@@ -131,6 +161,11 @@ class BatchTrace(Trace):
     def decide(self, tracer: Tracer, kind: Any) -> Any:
         if not self.size:
             return self.default(kind)
+        for inner in reversed(batches.get()):
+            if inner.within is not None and inner is not self:
+                own = inner.own(tracer)
+                if own._trace is inner:  # which divides its examples, and this batch has ended
+                    return inner.decide(own, kind)
         if kind is spread:  # a batch within asks it
             return int(ops.astype(ops.any(tracer), int) + ops.astype(ops.all(tracer), int))
         values = stop_gradient(tracer.value)
@@ -263,16 +298,21 @@ def vectorised(
     size: int | None,
     max_paths: int,
     marks_axis: int | None = 0,
+    within: "Within | None" = None,
 ) -> Callable[P, R]:
-    """`vmap`, which has the batch along an axis of what `f` marks, or in none of it."""
+    """`vmap`, which has the batch along an axis of what `f` marks, or in none of it.
+
+    ``within`` is the run whose examples the batch consists of, and which of them, if there is one.
+    """
 
     @functools.wraps(f, updated=())
     def vectorised(*args: Any, **kwargs: Any) -> Any:
         if not marks.are_collected():
-            return _Batch(f, args, kwargs, in_axes, size).run(out_axes, max_paths)
+            return _Batch(f, args, kwargs, in_axes, size).run(out_axes, max_paths, within)
 
         def batch(f: Any) -> Any:
-            return _Batch(f, args, kwargs, in_axes, size).run((out_axes, marks_axis), max_paths)
+            whole = _Batch(f, args, kwargs, in_axes, size)
+            return whole.run((out_axes, marks_axis), max_paths, within)
 
         return marks.through(batch, f, parts="fdbr.vmap")
 
@@ -327,7 +367,7 @@ class _Batch:
             )
         return ops.moveaxis(leaf, axis, 0) if axis % len(shape) else leaf
 
-    def run(self, out_axes: Any, max_paths: int) -> Any:
+    def run(self, out_axes: Any, max_paths: int, within: "Within | None" = None) -> Any:
         """The results of all examples."""
         done: list[tuple[Part, Any]] = []
         waiting = [Part(np.arange(self.size))]
@@ -336,6 +376,7 @@ class _Batch:
             part = waiting.pop()
             trace = BatchTrace("vmap", self.f, part, max_paths)
             trace.entire = part.mask is None and len(part.chosen) == self.size
+            trace.within = within
             try:
                 out = self._run_part(trace)
             except Disagreement as question:
@@ -360,6 +401,7 @@ class _Batch:
                     ) from None
                 continue
             leaves, own = tree.flatten(out)
+            leaves = [trace.own(leaf) for leaf in leaves]
             if structure is not None and own != structure:
                 raise ValueError(
                     f"fdbr.vmap: {self.name} returns trees of different structure for different "
@@ -378,10 +420,14 @@ class _Batch:
                 trace.borrow(leaves[i])
                 leaves[i] = BatchTracer(trace, leaves[i])
         args, kwargs = tree.unflatten(self.structure, leaves)
-        if trace.part.mask is None:
-            return run(trace, self.f, *args, **kwargs)
-        with refusing_effects(trace.refuse_effect):
-            return run(trace, self.f, *args, **kwargs)
+        token = batches.set((*batches.get(), trace))
+        try:
+            if trace.part.mask is None:
+                return run(trace, self.f, *args, **kwargs)
+            with refusing_effects(trace.refuse_effect):
+                return run(trace, self.f, *args, **kwargs)
+        finally:
+            batches.reset(token)
 
     def _assemble(self, parts: Any, structure: Any, out_axes: Any) -> Any:
         axes = _prefix(
@@ -397,12 +443,13 @@ class _Batch:
 
     def _joined(self, values: Any, axis: Any, path: str) -> Any:
         if axis is None:
-            if any(own for _, own, _ in values) or len(values) > 1:
+            first = values[0][2]
+            if any(own for _, own, _ in values) or not all(_same(first, v) for _, _, v in values):
                 raise ValueError(
                     f"fdbr.vmap: out_axes is None for the result{path and ' at ' + path} of "
                     f"{self.name}, which differs between examples"
                 )
-            return values[0][2]
+            return first
         for _, _, value in values:
             if not is_array(value) and not isinstance(value, int | float | complex):
                 raise TypeError(
@@ -440,7 +487,11 @@ def on_batch(
     """
     trace = BatchTrace("vmap", f, Part(range(size), fixed=True), 1)
     pairs = zip(leaves, own, strict=True)
-    outs = run(trace, f, [BatchTracer(trace, leaf) if mine else leaf for leaf, mine in pairs])
+    token = batches.set((*batches.get(), trace))
+    try:
+        outs = run(trace, f, [BatchTracer(trace, leaf) if mine else leaf for leaf, mine in pairs])
+    finally:
+        batches.reset(token)
     mine = [_mine(trace, out) for out in outs]
     return [out.value if one else out for out, one in zip(outs, mine, strict=True)], mine
 
@@ -477,6 +528,22 @@ def _mine(trace: BatchTrace, leaf: Any) -> bool:
 
 def _value(trace: BatchTrace, leaf: Any) -> Any:
     return release(trace, leaf.value) if _mine(trace, leaf) else trace.admit(leaf)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two parts of a batch gave the same unbatched result, as far as values tell.
+
+    Of traced values it is a decision, which a capture records.
+    """
+    if a is b:
+        return True
+    if not hasattr(a, "dtype") or not hasattr(b, "dtype"):
+        return type(a) is type(b) and bool(a == b or (a != a and b != b))
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    a, b = stop_gradient(a), stop_gradient(b)
+    both_nan = ops.logical_and(ops.not_equal(a, a), ops.not_equal(b, b))
+    return bool(ops.all(ops.logical_or(ops.equal(a, b), both_nan)))
 
 
 def _repeated(value: Any, count: int, dtype: Any) -> Any:

@@ -4,16 +4,18 @@ A `Call` is to `custom_vjp` and `custom_jvp` what a primitive is to an op: each 
 layer off its operands and applies the call to what is below.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 from fdbr import meetings, ops, tree
 from fdbr.backend import array_module
-from fdbr.batching import BatchTrace, BatchTracer, vmap
-from fdbr.core import Trace, Tracer, below, ended, escaped, running
+from fdbr.batching import BatchTrace, BatchTracer, batches, vectorised
+from fdbr.core import Trace, Tracer, below, ended, escaped, reopened, running
 from fdbr.dividing import Part, joined
 from fdbr.forward import ForwardTrace
 from fdbr.messages import refusal
@@ -44,9 +46,15 @@ class Call:
         ``moving`` tells which leaves have a tangent.
     form
         An object whose attribute ``result`` a run sets to the structure of the result; or `None`.
+    function
+        The function whose calls these are.
+    rules
+        The functions by which its derivative is stated.
+    batches
+        The batches over which it is vectorised.
     """
 
-    __slots__ = ("bwd", "form", "fwd", "name", "rule", "value")
+    __slots__ = ("batches", "bwd", "form", "function", "fwd", "name", "rule", "rules", "value")
 
     def __init__(self, name: str, value: Callable[..., Any]) -> None:
         self.name = name
@@ -55,6 +63,9 @@ class Call:
         self.bwd: Any = None
         self.rule: Any = None
         self.form: Any = None
+        self.function: Any = None
+        self.rules: Leaves = ()
+        self.batches: tuple[BatchTrace, ...] = ()
 
 
 def innermost(leaves: Leaves) -> Trace | None:
@@ -65,6 +76,8 @@ def innermost(leaves: Leaves) -> Trace | None:
 
 def taken_off(top: Trace, leaves: Leaves) -> tuple[list[Any], list[bool]]:
     """Leaves with a trace taken off, and which of them were its own."""
+    if isinstance(top, BatchTrace):
+        leaves = [top.own(leaf) for leaf in leaves]
     mine = [isinstance(leaf, Tracer) and leaf._trace is top for leaf in leaves]
     return [leaf.value if own else leaf for leaf, own in zip(leaves, mine, strict=True)], mine
 
@@ -82,8 +95,81 @@ def apply(call: Call, leaves: Leaves) -> tuple[Any, ...]:
         return _applied(call, leaves, top)
 
 
+class _CapturedBatch(Exception):
+    """The functions of a call captured values of a batch to which no operand belongs."""
+
+    def __init__(self, trace: BatchTrace) -> None:
+        super().__init__("captured values of a batch")
+        self.trace = trace
+
+
 def _applied(call: Call, leaves: Leaves, top: Any) -> tuple[Any, ...]:
     """Apply a call to leaves of which the innermost trace is known."""
+    inside = batches.get()
+    captured = None
+    if inside and inside[-1].level > top.level:
+        captured = _captured_batch(call, top)
+    if captured is None:
+        try:
+            return _applied_to(call, leaves, top)
+        except _CapturedBatch as found:
+            captured = found.trace
+    if isinstance(top, BatchTrace) or (call.rule and isinstance(top, ReverseTrace)):
+        # For another batch, and for the transpose of a rule, captured examples are constants: they
+        # are examples beside operands that are such, too.
+        leaves = [
+            BatchTracer(captured, ops.broadcast_to(leaf, (captured.size, *np.shape(leaf))))
+            if isinstance(leaf, Tracer)
+            else leaf
+            for leaf in leaves
+        ]
+    return _applied_to(call, leaves, captured)
+
+
+def _captured_batch(call: Call, top: Trace) -> BatchTrace | None:
+    """The innermost batch that runs within a trace, and of which the call captured values."""
+    traces = [tracer._trace for tracer in _closed_over((call.function, call.rules), set())]
+    found = [trace for trace in traces if trace.level > top.level and _is_new(call, trace)]
+    return max(found, key=lambda trace: trace.level, default=None)
+
+
+def _is_new(call: Call, trace: Trace) -> bool:
+    """Whether a trace is of a batch that runs, and over which a call is not vectorised yet."""
+    return isinstance(trace, BatchTrace) and trace not in call.batches and not ended(trace)
+
+
+def _closed_over(values: Any, seen: set[int]) -> Iterator[Tracer]:
+    """The traced values in a tree, and those that functions among its leaves closed over."""
+    for leaf in tree.leaves(values):
+        if isinstance(leaf, Tracer):
+            yield leaf
+        elif callable(leaf) and id(leaf) not in seen:
+            seen.add(id(leaf))
+            yield from _closed_over(_parts(leaf), seen)
+
+
+def _parts(function: Any) -> Any:
+    """What a function is made of that may be, or close over, a traced value."""
+    if isinstance(function, functools.partial):
+        return function.func, function.args, function.keywords
+    if isinstance(function, MethodType):
+        return function.__func__, function.__self__
+    if isinstance(function, FunctionType):
+        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+        return cells, function.__defaults__, function.__kwdefaults__, function.__dict__
+    return getattr(function, "__dict__", {}).get("__wrapped__")
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 (there is no other way to ask)
+    except ValueError:
+        return False
+    return True
+
+
+def _applied_to(call: Call, leaves: Leaves, top: Any) -> tuple[Any, ...]:
+    """Apply a call to leaves by the rule of a trace."""
     values, mine = taken_off(top, leaves)
     if isinstance(top, BatchTrace):
         outs = apply(_batched(call, leaves, mine, top), values)
@@ -101,6 +187,10 @@ def _applied(call: Call, leaves: Leaves, top: Any) -> tuple[Any, ...]:
         for value in below:
             top.constant(value)
         return apply(call, values) if below else call.value(*leaves)
+    if any(function is call.function for function in top.transposed):
+        # Within the transpose of its own rule, the function is linear in what the trace has: it is
+        # its own derivative, and the rule would ask for itself for ever.
+        return call.value(*leaves)
     parents = [leaf.node for leaf, own in zip(leaves, mine, strict=True) if own]
     known, count = known_result(top), meetings.meetings()
     if known is None:
@@ -119,9 +209,12 @@ def _check_arguments(call: Call, top: Trace, results: Any) -> None:
     """Have a call get every traced value of a trace that is taken off its operands from these."""
     for leaf in tree.leaves(results):
         if isinstance(leaf, Tracer) and leaf._trace.level >= top.level:
+            trace = leaf._trace
+            if trace is not top and _is_new(call, trace):
+                raise _CapturedBatch(trace)
             error = TypeError(
-                f"fdbr.{call.name}: its functions use a traced value of {top} that is no argument, "
-                "or a static one; pass it as an argument that is not static, so that its "
+                f"fdbr.{call.name}: its functions use a traced value of {trace} that is no "
+                "argument, or a static one; pass it as an argument that is not static, so that its "
                 "derivative is stated too"
             )
             raise refusal(error)
@@ -149,8 +242,10 @@ def _pulled_back(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -
     _check_arguments(call, top, outs)
     values = [retain(value) for value in values]
     zeros = [Zero(out) for out in outs]
+    transposed = (*top.transposed, call.function)
 
     def push(*tangents: Any) -> tuple[Any, ...]:
+        tangents[0]._trace.transposed = transposed
         given = iter(tangents)
         full = [
             next(given) if own else zero_like(value)
@@ -209,11 +304,13 @@ def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) 
     """The call on a whole batch, by `vmap` of its functions."""
     zeros = [Zero(leaf) for leaf in leaves]
     axes = tuple(0 if own else None for own in mine)
-    over = functools.partial(_over, call.name, top.max_paths)
-    new = Call(call.name, over(call.value, axes, top.size))
+    over = functools.partial(_over, call.name, top)
+    whole = Part(np.arange(top.size))
+    new = Call(call.name, over(call.value, axes, whole))
+    new.function, new.rules, new.batches = call.function, call.rules, (*call.batches, *top.outer())
     if call.rule:
         new.rule = lambda moving, leaves, tangents: over(
-            functools.partial(call.rule, moving), (axes, axes), top.size
+            functools.partial(call.rule, moving), (axes, axes), whole
         )(tuple(leaves), tuple(tangents))
         return new
 
@@ -226,7 +323,7 @@ def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) 
                 kept.append(_taken_off(chosen, residuals))
             return outs
 
-        outs = over(one, (0, *axes), top.size)(np.arange(top.size), *leaves)
+        outs = over(one, (0, *axes), whole)(np.arange(top.size), *leaves)
         return outs, [path for path in kept if path[0].is_used]
 
     def bwd(wanted: Any, kept: list[Any], cotangents: Leaves) -> list[Any]:
@@ -239,7 +336,7 @@ def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) 
                 return [z.make() if ct is None else ct for ct, z in zip(found, zeros, strict=True)]
 
             given = [ct if ct is None else part.examples(ct, top.size) for ct in cotangents]
-            found = over(one, (places, 0), len(part.chosen))(leaves, given)
+            found = over(one, (places, 0), part)(leaves, given)
             parts.append([(part, ct) for ct in found])
         return [
             None if found[0][1] is None else joined(found) if own else _summed(found)
@@ -250,14 +347,19 @@ def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) 
     return new
 
 
-def _over(name: str, max_paths: int, f: Any, axes: Any, size: int) -> Callable[..., Any]:
-    """`vmap` of a part of a call, which messages call by the call's name."""
+def _over(name: str, top: BatchTrace, f: Any, axes: Any, part: Part) -> Callable[..., Any]:
+    """`vmap` of a function of a call, which messages call by the call's name.
+
+    The examples are those of a part of ``top``, of which the function may have captured values.
+    """
 
     def named(*args: Any) -> Any:
-        return f(*args)
+        with contextlib.nullcontext() if top.running else reopened(top):
+            return f(*args)
 
     named.__qualname__ = name
-    return vmap(named, axes, axis_size=size, max_paths=max_paths)
+    size = len(part.chosen)
+    return vectorised(named, axes, 0, size, top.max_paths, within=(top, part))
 
 
 def _taken_off(chosen: BatchTracer, residuals: Any) -> tuple[Any, list[Any], list[Any], Any]:
@@ -266,6 +368,7 @@ def _taken_off(chosen: BatchTracer, residuals: Any) -> tuple[Any, list[Any], lis
     What is the same for all examples stays as it is, be it an array or anything else.
     """
     leaves, structure = tree.flatten(residuals)
+    leaves = [chosen._trace.own(leaf) for leaf in leaves]
     own = [isinstance(leaf, BatchTracer) and leaf._trace is chosen._trace for leaf in leaves]
     values = [leaf.value if mine else leaf for leaf, mine in zip(leaves, own, strict=True)]
     return chosen._trace.part, values, [0 if mine else None for mine in own], structure

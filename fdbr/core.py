@@ -65,6 +65,7 @@ operands depend on what they trace: so all processes record the same.
 
 _followed = False  # whether anybody wants to know
 _replaying: ContextVar[int] = ContextVar("replaying", default=0)
+_reopened: ContextVar[tuple["Trace", ...]] = ContextVar("reopened", default=())
 host_types = frozenset({np.ndarray, np.float64, np.float32})
 _NUMPYS = (np.ndarray, np.number, np.bool_)  # the classes of plain values
 _OBJECTS = np.dtype(object)
@@ -233,9 +234,11 @@ class Trace:
         Whether it has come to its end before the function has, whose values are plain since.
     awaited
         The entries of a tape that backward visits whatever comes to them, if there are some.
+    transposed
+        The custom functions of which it transposes the jvp rule, each within the one before.
     """
 
-    __slots__ = ("awaited", "borrowed", "finishing", "level", "origin", "running")
+    __slots__ = ("awaited", "borrowed", "finishing", "level", "origin", "running", "transposed")
 
     records = False
     cut = False
@@ -249,6 +252,7 @@ class Trace:
         self.borrowed: set[int] = set()
         self.finishing: Sequence[Callable[[], object]] = ()
         self.awaited: list[Any] | None = None
+        self.transposed: tuple[Any, ...] = ()
 
     def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Apply a primitive to arguments of which at least one belongs to this trace."""
@@ -448,7 +452,17 @@ def _of_numbers(primitive: Primitive, args: tuple[Any, ...], params: dict[str, A
 
 def ended(trace: Trace) -> bool:
     """Whether a trace's function has returned, and is not being run again."""
-    return not trace.running and not _replaying.get()
+    return not trace.running and not _replaying.get() and trace not in _reopened.get()
+
+
+@contextlib.contextmanager
+def reopened(trace: Trace) -> Iterator[None]:
+    """Let functions that belong to a run of a transformation use its values after its end."""
+    token = _reopened.set((*_reopened.get(), trace))
+    try:
+        yield
+    finally:
+        _reopened.reset(token)
 
 
 def replay() -> int:

@@ -152,6 +152,7 @@ class custom_vjp(_Custom):
 
         call = Call(f"custom_vjp({self.__name__})", run.value)
         call.fwd, call.bwd, call.form = forward, backward, run
+        call.function, call.rules = self, (fwd, bwd)
         return run.rebuilt(apply(call, run.leaves))
 
 
@@ -231,6 +232,7 @@ class custom_jvp(_Custom):
 
         call = Call(f"custom_jvp({self.__name__})", run.value)
         call.rule, call.form = rule, run
+        call.function, call.rules = self, (jvp,)
         return run.rebuilt(apply(call, run.leaves))
 
 

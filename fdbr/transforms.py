@@ -7,7 +7,14 @@ from typing import Any, Literal, ParamSpec
 import numpy as np
 
 from fdbr import core, tree
-from fdbr.arguments import Inputs, lower, pair, trace_arguments, wants_zeros
+from fdbr.arguments import (
+    Inputs,
+    lower,
+    nothing_to_differentiate,
+    pair,
+    trace_arguments,
+    wants_zeros,
+)
 from fdbr.backend import (
     array_module,
     is_locked,
@@ -311,7 +318,7 @@ def vjp(
     Raises
     ------
     TypeError
-        If an argument has no leaf to differentiate.
+        If no argument has a leaf to differentiate.
 
     >>> import fdbr, numpy as np
     >>> out, pullback = fdbr.vjp(np.sin, np.array([0.0, np.pi]))
@@ -322,7 +329,14 @@ def vjp(
         raise TypeError(f"fdbr.vjp: f must be a function, not {describe(f)}")
     zeros = unused == "zeros" or wants_zeros("vjp", unused)
     trace = ReverseTrace("vjp", f)
-    inputs = [Inputs(trace, primal, i) for i, primal in enumerate(primals)]
+    inputs = [Inputs(trace, primal) for primal in primals]
+    if primals and not any(one.some for one in inputs):
+        raise nothing_to_differentiate(
+            trace,
+            primals,
+            f"no argument of {trace.origin[1]} has a leaf",
+            "Convert one with ops.astype(x, float).",
+        )
     out = run(trace, f, *[one.argument() for one in inputs])
     aux = None
     if has_aux:

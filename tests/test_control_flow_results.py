@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fdbr
 
@@ -173,3 +175,50 @@ def test_the_truth_of_several_elements_is_ambiguous():
         fdbr.vmap(lambda x: [1, 2][x])(np.ones(2))
     with pytest.raises(TypeError, match=r"float\(\) of"):
         fdbr.vmap(fdbr.grad(lambda x: float(x)))(POINTS)
+
+
+# --- results on which a divided batch agrees --------------------------------------------
+
+
+def branching(x, w):
+    return (x if x > 0 else -2 * x), {"w": w, "twice": 2 * w, "number": 3.0, "name": "a", "x": None}
+
+
+SHARED = {"w": None, "twice": None, "number": None, "name": None, "x": None}
+
+
+@given(st.lists(st.floats(-2, 2), min_size=1, max_size=5), st.floats())
+def test_a_result_that_does_not_depend_on_the_batch_is_unbatched_after_a_branch(xs, w):
+    xs, w = np.array(xs), np.array([w, 1.0])
+    batched = fdbr.vmap(branching, (0, None), (0, SHARED))
+    for f in (batched, fdbr.jit(batched)):
+        for _ in range(2):
+            y, shared = f(xs, w)
+            assert np.array_equal(y, np.where(xs > 0, xs, -2 * xs))
+            assert np.array_equal(shared["w"], w, equal_nan=True)
+            assert np.array_equal(shared["twice"], 2 * w, equal_nan=True)
+            assert (shared["number"], shared["name"], shared["x"]) == (3.0, "a", None)
+
+
+def test_it_has_a_gradient():
+    def loss(w):
+        y, shared = fdbr.vmap(branching, (0, None), (0, SHARED))(np.array([1.0, -2.0]), w)
+        return y.sum() + shared["twice"]
+
+    assert fdbr.grad(loss)(3.0) == 2.0
+
+
+@pytest.mark.parametrize("transformation", [lambda f: f, fdbr.jit])
+def test_a_result_that_depends_on_the_branch_cannot_be_unbatched(transformation):
+    def f(x, w):
+        return (x, 2 * w) if x > 0 else (-x, w + 1)
+
+    batched = transformation(fdbr.vmap(f, (0, None), (0, None)))
+    xs = np.array([1.0, -2.0])
+    assert batched(xs, np.array(1.0))[1] == 2.0  # where both branches say the same
+    with pytest.raises(ValueError, match=r"out_axes is None for the result at \[1\] .* differs"):
+        batched(xs, np.array(3.0))
+    assert batched(np.abs(xs), np.array(3.0))[1] == 6.0
+    other = fdbr.vmap(lambda x: (x, np.ones(2) if x > 0 else np.ones(3)), 0, (0, None))
+    with pytest.raises(ValueError, match="differs between examples"):
+        other(xs)

@@ -342,11 +342,10 @@ ERRORS = {
         "unexpected keyword argument 'n'",
     ),
 }
-for kind, way in itertools.product(["vjp", "jvp"], ["grad", "jvp", "vmap"]):
+for kind, way in itertools.product(["vjp", "jvp"], ["grad", "jvp"]):
     uses = {
         "grad": lambda f: fdbr.grad(f)(2.0),
         "jvp": lambda f: fdbr.jvp(f, (2.0,), (1.0,)),
-        "vmap": lambda f: fdbr.vmap(f)(X),
     }
     ERRORS[f"a traced value of around, custom_{kind} under {way}"] = (
         lambda kind=kind, use=uses[way]: use(closing(kind)),

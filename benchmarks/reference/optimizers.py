@@ -144,6 +144,12 @@ FUNCTIONS = {
 }
 
 
+def _outputs_first(params: Any) -> Any:
+    """The layout of our matrices, (outputs, inputs), in Optax's words."""
+    ours = optax.contrib.MuonDimensionNumbers(reduction_axis=1, output_axis=0)
+    return jax.tree.map(lambda p: ours if p.ndim == 2 else None, params)
+
+
 def _row(params: dict[str, Any]) -> Any:
     return np.concatenate([np.asarray(params[key]).ravel() for key in sorted(params)])
 
@@ -214,6 +220,8 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
 
         for name, options in OPTAX:
             make = getattr(optax, name, None) or getattr(optax.contrib, name)
+            if name == "muon":
+                make = functools.partial(make, muon_weight_dimension_numbers=_outputs_first)
             wrap = "value" if name == "polyak_sgd" else ""
             wrap = "value_fn" if name == "lbfgs" and not options else wrap
             rows = _descend(functools.partial(make, **options), loss, params, wrap)

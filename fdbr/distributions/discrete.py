@@ -17,6 +17,7 @@ from fdbr.distributions.distribution import (
     stepped,
     times,
 )
+from fdbr.distributions.ranges import check_range
 from fdbr.ops import special
 from fdbr.tree import frozen, static
 
@@ -294,6 +295,11 @@ def _double_exponential() -> tuple[Any, Any]:
 _NODES, _WEIGHTS = _double_exponential()
 
 
+def _normalized(probs: Any) -> Any:
+    """Probabilities along the last axis, divided by their sum."""
+    return probs / ops.sum(probs, axis=-1, keepdims=True)
+
+
 @frozen
 class Categorical(Distribution):
     """One of ``n`` categories, by its number from 0 on.
@@ -330,6 +336,9 @@ class Categorical(Distribution):
         kind = type(self).__name__
         exactly_one(kind, probs=probs, logits=logits)
         check_vector(kind, "probs" if logits is None else "logits", self._given(probs, logits))
+        if probs is not None:
+            check_range(kind, "probs", probs, self.ranges["probs"])  # before it is divided
+            probs = _normalized(probs)
         self.__attrs_init__(probs, logits)  # type: ignore[attr-defined]
 
     @staticmethod
@@ -350,7 +359,7 @@ class Categorical(Distribution):
         """The probabilities, which sum to one."""
         if self.logits is not None:
             return ops.softmax(self.logits, axis=-1)
-        return self.probs / ops.sum(self.probs, axis=-1, keepdims=True)
+        return _normalized(self.probs)  # which a transformation of trees may have changed
 
     @property
     def log_p(self) -> Any:
@@ -404,6 +413,9 @@ class OneHotCategorical(Categorical):
     """
 
     support = "one-hot vectors"
+
+    def __init__(self, probs: Any = None, logits: Any = None) -> None:
+        Categorical.__init__(self, probs, logits)
 
     @property
     def event_shape(self) -> tuple[int, ...]:

@@ -5,8 +5,6 @@ from fdbr.train.optim.adam import (
     ScaleByAdamState,
     adam,
     adamw,
-    nadam,
-    nadamw,
     scale_by_adam,
 )
 from fdbr.train.optim.adan import (
@@ -118,6 +116,7 @@ from fdbr.train.optim.muon import (
     orthogonalize_via_newton_schulz,
     scale_by_muon,
 )
+from fdbr.train.optim.nadam import ScaleByNadamState, nadam, nadamw
 from fdbr.train.optim.optimistic import (
     ScaleByOptimisticGradientState,
     noisy_sgd,
@@ -301,6 +300,7 @@ __all__ = [
     "ScaleByLBFGSState",
     "ScaleByLionState",
     "ScaleByMsvagState",
+    "ScaleByNadamState",
     "ScaleByNonlinearCGState",
     "ScaleByNovogradState",
     "ScaleByOptimisticGradientState",

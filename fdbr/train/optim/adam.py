@@ -17,7 +17,7 @@ from fdbr.train.optim.scale import scale_by_learning_rate
 from fdbr.train.optim.transforms.adding import add_decayed_weights
 from fdbr.tree import frozen
 
-__all__ = ["ScaleByAdamState", "adam", "adamw", "nadam", "nadamw", "scale_by_adam"]
+__all__ = ["ScaleByAdamState", "adam", "adamw", "scale_by_adam"]
 
 
 @frozen
@@ -213,42 +213,3 @@ def adamw(
         add_decayed_weights(weight_decay, mask),
         scale_by_learning_rate(learning_rate),
     )
-
-
-def nadam(
-    learning_rate: LearningRate,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-8,
-    eps_root: float = 0.0,
-    mu_dtype: Any = None,
-    *,
-    nesterov: bool = True,
-) -> Optimizer:
-    """Adam with Nesterov's momentum (Dozat 2016): `adam` with ``nesterov``.
-
-    >>> nadam(0.1).init(0.0)
-    (ScaleByAdamState(count=0, mu=0.0, nu=0.0), EmptyState())
-    """
-    return adam(learning_rate, b1, b2, eps, eps_root, mu_dtype, nesterov=nesterov)
-
-
-def nadamw(
-    learning_rate: LearningRate,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-8,
-    eps_root: float = 0.0,
-    mu_dtype: Any = None,
-    weight_decay: Any = 1e-4,
-    mask: Any = None,
-    *,
-    nesterov: bool = True,
-) -> Optimizer:
-    """Nadam with decoupled weight decay: `adamw` with ``nesterov``.
-
-    >>> len(nadamw(0.1).init(0.0))
-    3
-    """
-    moments = b1, b2, eps, eps_root, mu_dtype
-    return adamw(learning_rate, *moments, weight_decay, mask, nesterov=nesterov)

@@ -4,11 +4,12 @@ from typing import Any
 
 import optree
 
-from fdbr import tree
+from fdbr import ops, tree
 from fdbr.classes import NAMESPACE
+from fdbr.floats import dtype_kind
 from fdbr.messages import describe
 
-__all__ = ["Parameters", "check_params", "check_state"]
+__all__ = ["Parameters", "check_params", "check_state", "in_dtypes_of"]
 
 _advice = {
     "gradients": "Give update the gradients of the very tree that it is given as params.",
@@ -45,16 +46,42 @@ class Parameters:
     def gradients(self, grads: Any) -> list[Any]:
         """The leaves of gradients; `None` where there is none.
 
+        They are converted to the dtypes of the parameters.  Without parameters, integers are
+        converted to float64, as NumPy divides them.
+
         Raises
         ------
         ValueError
-            If structure, a shape or a dtype is not that of the parameters.
+            If structure or a shape is not that of the parameters, a gradient is complex and its
+            parameter is not, or a parameter is neither floating nor complex.
         """
         found = self.beside("gradients", grads)
         for index, (leaf, grad) in enumerate(zip(self.leaves, found, strict=True)):
-            if grad is not None and not _fits(leaf, grad):
-                raise self.misfit("gradients", index, grad)
+            if grad is not None and (_is_whole(grad) or not _fits(leaf, grad)):
+                found[index] = self._converted(index, leaf, grad)
         return found
+
+    def _converted(self, index: int, leaf: Any, grad: Any) -> Any:
+        """A gradient in the dtype of its parameter, or an error."""
+        if leaf is grad:  # there are no parameters
+            self.leaves[index] = ops.astype(grad, float) if hasattr(grad, "dtype") else float(grad)
+            return self.leaves[index]
+        if _is_whole(leaf):
+            path = tree.paths_of(self.shape)[index] or "the root"
+            raise ValueError(
+                f"fdbr.train.optim.{self.function}: the parameter at {path} is {describe(leaf)}, "
+                f"and has a gradient {describe(grad)}: only floating and complex parameters are "
+                "trained. Convert it with ops.astype(p, float), or have None for its gradient."
+            )
+        dtype = getattr(leaf, "dtype", None)
+        if not _fits(leaf, grad, "shape"):
+            raise self.misfit("gradients", index, grad)
+        if dtype is None or not hasattr(grad, "dtype"):
+            return float(grad) if _is_whole(grad) else grad
+        kinds = dtype_kind(dtype), dtype_kind(grad.dtype)
+        if kinds[0] not in "fc" or kinds[1] not in "biufc" or kinds == ("f", "c"):
+            raise self.misfit("gradients", index, grad)
+        return ops.astype(grad, dtype)
 
     def state(self, name: str, values: Any, grads: list[Any], fits: str = "dtype") -> list[Any]:
         """The leaves of one tree of an optimizer state, which has one for each gradient.
@@ -71,6 +98,8 @@ class Parameters:
             if grads[index] is None:
                 continue
             parts = value if type(value) is tuple else (value,)
+            if leaf is grads[index] and fits == "dtype":  # there are no parameters to compare with
+                fits = "shape"
             if value is None or (fits != "any" and not all(_fits(leaf, v, fits) for v in parts)):
                 raise self.misfit("state", index, value, name)
         return found
@@ -106,6 +135,12 @@ class Parameters:
         return tree.unflatten(self.shape, leaves)
 
 
+def in_dtypes_of(function: str, params: Any, grads: Any) -> Any:
+    """A tree of gradients in the dtypes of the parameters; see `Parameters.gradients`."""
+    parameters = Parameters(function, params, grads)
+    return parameters.unflatten(parameters.gradients(grads))
+
+
 def check_state(function: str, state: Any, kind: type) -> None:
     """Raise unless an optimizer state is of its transformation's kind."""
     if not isinstance(state, kind):
@@ -131,6 +166,12 @@ def _fits(leaf: Any, value: Any, fits: str = "dtype") -> bool:
         return alike and value.shape == leaf.shape
     except AttributeError:  # one of them is a Python number, which goes with any dtype
         return _is_number(leaf) and _is_number(value)
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether a value is an integer or a truth value, or an array of them."""
+    dtype = getattr(value, "dtype", None)
+    return isinstance(value, int) if dtype is None else dtype.kind in "iub"
 
 
 def _is_number(value: Any) -> bool:

@@ -247,9 +247,14 @@ def labels_of(function: str, what: str, labels: Any, params: Any) -> list[Any]:
 
 
 def part_of(values: Any, mask: Any) -> Any:
-    """A tree with `None` where a mask is false."""
+    """A tree with `None` where a mask is false; of a leaf that it leaves out, the empty tree.
+
+    That is ``()``, because `None` would say that there are no parameters.
+    """
     leaves, shape = optree.tree_flatten(values, none_is_leaf=True, namespace=NAMESPACE)
     chosen = _spread(mask, shape)
+    if optree.treespec_is_leaf(shape) and chosen == [False]:
+        return ()
     kept = [leaf if keep else None for leaf, keep in zip(leaves, chosen, strict=True)]
     return optree.tree_unflatten(shape, kept)
 

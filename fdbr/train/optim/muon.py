@@ -158,10 +158,10 @@ def _by_shape(consistent_rms: float | None) -> Optimizer:
     """Updates of matrices by their shapes, so that one learning rate serves all widths."""
 
     def update(g: Any, own: Any, p: Any, t: Any) -> Any:
-        fan_in, fan_out = g.shape[-2:]
+        rows, columns = g.shape[-2:]
         if consistent_rms is not None:
-            return math.sqrt(max(fan_in, fan_out)) * consistent_rms * g, own
-        return math.sqrt(max(1.0, fan_out / max(1, fan_in))) * g, own
+            return math.sqrt(max(rows, columns)) * consistent_rms * g, own
+        return math.sqrt(max(1.0, rows / max(1, columns))) * g, own
 
     return leafwise("muon", update, state=EmptyState)
 
@@ -188,9 +188,10 @@ def muon(
 ) -> Optimizer:
     """Muon for matrices, Adam for the rest (Jordan et al. 2024; Liu et al. 2025).
 
-    Formula, of a matrix: ``params - learning_rate * (sqrt(max(1, columns / rows)) * update +
-    weight_decay * params)``, with the update of `scale_by_muon`.  What has not two axes goes by
-    `adamw`.
+    Formula, of a matrix: ``params - learning_rate * (sqrt(max(1, rows / columns)) * update +
+    weight_decay * params)``, with the update of `scale_by_muon`.  Rows are outputs and columns
+    inputs, the layout of `fdbr.nn` and PyTorch; Optax, whose weights are transposed, has
+    ``columns / rows``.  What has not two axes goes by `adamw`.
 
     Parameters
     ----------

@@ -109,6 +109,7 @@ def softmax_cross_entropy(
         ignore_label = ignore_index
     logits, labels = _scores(name, logits, labels, axis)
     if dtype_kind(labels.dtype) == "f":
+        _refuse_ignored(name, "ignore_label", ignore_label)
         losses = _soft(name, logits, labels, weight, label_smoothing)
         return _weighed(losses, None, None, reduction, normalize)
     return _hard(name, logits, labels, ignore_label, weight, label_smoothing, reduction, normalize)
@@ -152,7 +153,8 @@ def cross_entropy(
     Raises
     ------
     ValueError
-        If the shapes do not fit, a label is out of range, or a setting is unknown.
+        If the shapes do not fit, a label is out of range, a setting is unknown, or an
+        ``ignore_index`` of at least 0 is given for probabilities.
     TypeError
         If the logits are not real floating, or the labels neither integers nor floating.
 
@@ -165,6 +167,7 @@ def cross_entropy(
     check_reduction(name, reduction)
     logits, labels = _scores(name, logits, labels, axis)
     if dtype_kind(labels.dtype) == "f":
+        _refuse_ignored(name, "ignore_index", ignore_index if ignore_index >= 0 else None)
         return reduced(_soft(name, logits, labels, weight, label_smoothing), reduction)
     return _hard(name, logits, labels, ignore_index, weight, label_smoothing, reduction, None)
 
@@ -328,6 +331,15 @@ def _smoothing(name: str, label_smoothing: float) -> float:
             f"fdbr.ops.{name}: label_smoothing must lie in [0, 1], got {label_smoothing}"
         )
     return float(label_smoothing)
+
+
+def _refuse_ignored(name: str, setting: str, value: int | None) -> None:
+    """Raise for a label that is to be ignored where there are probabilities, as PyTorch does."""
+    if value is not None:
+        raise ValueError(
+            f"fdbr.ops.{name}: {setting}={value} is for labels that are integers, and these are "
+            'probabilities; give integers, or multiply losses of reduction="none" by a mask'
+        )
 
 
 def _soft(name: str, logits: Any, labels: Any, weight: Any, label_smoothing: float) -> Any:

@@ -9,6 +9,7 @@ from fdbr import ops, tree
 from fdbr.backend import lock
 from fdbr.classes import NAMESPACE
 from fdbr.train.optim.base import Optimizer
+from fdbr.train.optim.fitting import in_dtypes_of
 from fdbr.train.optim.masking import check_inner
 
 __all__ = ["flatten"]
@@ -50,6 +51,7 @@ def flatten(inner: Optimizer) -> Optimizer:
 
     def update(grads: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
         own = None if params is None else _vectors(params, grads)
+        grads = in_dtypes_of("flatten", params, grads)
         vectors, state = inner.update(_vectors(grads, grads), state, own, **extra)
         return _parts(vectors, grads), state
 

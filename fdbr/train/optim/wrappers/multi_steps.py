@@ -7,7 +7,7 @@ from fdbr import ops, tree
 from fdbr.backend import lock
 from fdbr.messages import describe, integer
 from fdbr.train.optim.base import Optimizer
-from fdbr.train.optim.fitting import check_state
+from fdbr.train.optim.fitting import check_state, in_dtypes_of
 from fdbr.train.optim.leafwise import leafwise, zeros
 from fdbr.train.optim.masking import check_inner
 from fdbr.train.optim.transforms.clipping import global_norm
@@ -115,6 +115,7 @@ class MultiSteps:
     ) -> tuple[Any, MultiStepsState]:
         """Updates, which are zero while gradients are missing, and the next state."""
         check_state("MultiSteps", state, MultiStepsState)
+        updates = in_dtypes_of("MultiSteps", params, updates)
         done, step = state.mini_step, state.gradient_step
         skip, skip_state = self._skipped(updates, step, params)
         if skip:
