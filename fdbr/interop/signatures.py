@@ -6,14 +6,17 @@ does not take is dropped where it changes nothing, and refused by name where it 
 """
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.exceptions import AxisError
 
 from fdbr.array import functions
+from fdbr.core import Tracer
 
-__all__ = ["bound", "implements", "refuse"]
+__all__ = ["bound", "implements", "numpys_error", "refuse"]
 
 _HARMLESS = frozenset({"copy", "overwrite_input", "subok"})
 """Parameters that do not change values: how memory is used, and which class the result has."""
@@ -74,23 +77,64 @@ def bound(
         # NumPy's own functions say it.
         if kwargs and any(value is np._NoValue for value in kwargs.values()):
             kwargs = {k: v for k, v in kwargs.items() if v is not np._NoValue}
-        if len(args) <= first and (not kwargs or kwargs.keys() <= names):
-            return implementation(*args, **kwargs)
-        return rebound(args, kwargs)
-
-    def rebound(args: Any, kwargs: Any) -> Any:
         try:
-            given = theirs.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{name}: {error}") from None
-        positional, named = _kept(given, own, name, refuses)
-        return implementation(*positional, **named)
+            if len(args) <= first and (not kwargs or kwargs.keys() <= names):
+                return implementation(*args, **kwargs)
+            return rebound(args, kwargs)
+        except Exception as error:
+            return settled(error, args, kwargs)
+
+    def settled(error: Exception, args: Any, kwargs: Any) -> Any:
+        try:
+            given = theirs.bind(*args, **kwargs).arguments
+        except TypeError:
+            raise error from None
+        if given.get("out") is not None:  # which NumPy would write to
+            raise error
+        found = numpys_error(function, error, args, kwargs)
+        if found is None and isinstance(error, AxisError) and not np.ndim(args[0]):
+            # NumPy takes an array without dimensions as its one element, along axis 0 or -1.
+            names = [n for n in given if n != "axis"]
+            del names[0]
+            return rebound(args[:1], {**{n: given[n] for n in names}, "axis": None})
+        raise error if found is None else found.with_traceback(error.__traceback__) from None
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"`{name}` of traced values."
     call.__signature__ = theirs  # type: ignore[attr-defined]
     call.implementation = implementation  # type: ignore[attr-defined]
     return call
+
+
+def numpys_error(function: Any, error: Exception, args: Any, kwargs: Any) -> Exception | None:
+    """Return ``error``, in the type that NumPy's function raises; `None` where it raises nothing.
+
+    NumPy's function is called on arrays of ones in the shapes and dtypes of the traced arguments,
+    so its answer holds for errors that depend on nothing else.  A call that calls its arguments
+    is not repeated.
+    """
+    if any(map(callable, [*args, *kwargs.values()])):
+        return error
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            function(*map(_ones_like, args), **{k: _ones_like(v) for k, v in kwargs.items()})
+    except Exception as theirs:
+        kind = next(
+            kind
+            for kind in type(theirs).__mro__
+            if kind.__module__ in ("builtins", "numpy.exceptions", "numpy.linalg")
+        )
+        return error if isinstance(error, kind) else kind(str(error))
+    return None
+
+
+def _ones_like(value: Any) -> Any:
+    if isinstance(value, Tracer):
+        return np.ones(value.shape, value.dtype)[()]
+    if type(value) in (list, tuple):
+        return type(value)(map(_ones_like, value))
+    return value
 
 
 def signature_of(function: Any, otherwise: inspect.Signature) -> inspect.Signature:
