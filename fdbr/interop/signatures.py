@@ -5,6 +5,7 @@ have a meaning for traced values.  `bound` puts NumPy's signature before it: an 
 does not take is dropped where it changes nothing, and refused by name where it would.
 """
 
+import functools
 import inspect
 import warnings
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from numpy.exceptions import AxisError
 from fdbr.array import functions
 from fdbr.core import Tracer
 
-__all__ = ["bound", "implements", "numpys_error", "refuse"]
+__all__ = ["as_scalar", "bound", "implements", "numpys_error", "refuse", "scalars"]
 
 _HARMLESS = frozenset({"copy", "overwrite_input", "subok"})
 """Parameters that do not change values: how memory is used, and which class the result has."""
@@ -50,6 +51,24 @@ def implements(
         return implementation
 
     return enter
+
+
+def scalars(implementation: Callable[..., Any]) -> Callable[..., Any]:
+    """Make results without dimensions scalars, as those of most of NumPy's functions are."""
+
+    @functools.wraps(implementation)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        out = implementation(*args, **kwargs)
+        if type(out) is tuple:
+            return tuple(map(as_scalar, out))
+        return as_scalar(out)
+
+    return plain
+
+
+def as_scalar(out: Any) -> Any:
+    """A result without dimensions as a scalar."""
+    return out[()] if issubclass(out.__class__, np.ndarray) and not out.ndim else out
 
 
 def bound(
@@ -94,10 +113,17 @@ def bound(
         found = numpys_error(function, error, args, kwargs)
         if found is None and isinstance(error, AxisError) and not np.ndim(args[0]):
             # NumPy takes an array without dimensions as its one element, along axis 0 or -1.
-            names = [n for n in given if n != "axis"]
-            del names[0]
-            return rebound(args[:1], {**{n: given[n] for n in names}, "axis": None})
+            others = dict(list(given.items())[1:])
+            return rebound(args[:1], {**others, "axis": None})
         raise error if found is None else found.with_traceback(error.__traceback__) from None
+
+    def rebound(args: Any, kwargs: Any) -> Any:
+        try:
+            given = theirs.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
+        positional, named = _kept(given, own, name, refuses)
+        return implementation(*positional, **named)
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"`{name}` of traced values."
