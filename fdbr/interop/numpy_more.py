@@ -158,7 +158,6 @@ def _flat_or(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
 # --- other arrangements -------------------------------------------------------------
 
 
-
 def _rows(m: Any) -> Any:
     """A matrix; of a row NumPy makes one whose rows are all that."""
     m = ops.asarray(m)
@@ -386,6 +385,8 @@ _parting("argpartition", _numpys_parts)
 def _lexsort(keys: Any, axis: int = -1) -> Any:
     order = None
     keys = list(keys)
+    if keys and not np.ndim(keys[0]):
+        return ops.zeros((), dtype=np.intp)  # of single numbers
     if not keys:
         raise TypeError("np.lexsort: there must be a key at least")
     if any(np.shape(key) != np.shape(keys[0]) for key in keys):
@@ -435,8 +436,6 @@ def _argwhere(a: Any) -> Any:
     return ops.stack(ops.nonzero(a), axis=-1)
 
 
-
-
 @implements("where")
 def _where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
     if (x is _NOT_GIVEN) is not (y is _NOT_GIVEN):
@@ -471,6 +470,8 @@ def _choose(a: Any, choices: Any, mode: str = "raise") -> Any:
 @implements("unravel_index")
 def _unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
     shape = as_tuple(shape)
+    if not shape and np.ndim(indices):
+        raise ValueError("np.unravel_index: an array without dimensions has one index, ()")
     indices = _places(indices, math.prod(shape), "raise", "np.unravel_index")
     out = []
     for n in reversed(shape if order == "C" else shape[::-1]):
@@ -482,6 +483,10 @@ def _unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
 @implements("ravel_multi_index")
 def _ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: str = "C") -> Any:
     dims = as_tuple(dims)
+    if len(multi_index) != len(dims):
+        raise ValueError(
+            f"np.ravel_multi_index: {len(multi_index)} arrays of indices for {len(dims)} lengths"
+        )
     modes = as_tuple(mode) if isinstance(mode, tuple) else (mode,) * len(dims)
     axes = range(len(dims)) if order == "C" else reversed(range(len(dims)))
     out: Any = 0

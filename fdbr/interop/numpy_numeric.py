@@ -197,6 +197,8 @@ def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 @implements("gradient")
 def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    if f.dtype.kind == "b":
+        raise TypeError("np.gradient: truth values have no differences; convert them to integers")
     f = in_numpys(ops.asarray(f))
     f = ops.astype(f, float) if f.dtype.kind in "biu" else f  # whose differences would wrap
     axes = normalize_axes(axis, f.ndim, "gradient")

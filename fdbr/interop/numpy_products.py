@@ -32,8 +32,6 @@ def _vdot(a: Any, b: Any, /) -> Any:
     return in_their_dtype(ops.vecdot(ops.reshape(a, -1), ops.reshape(b, -1)), a, b)
 
 
-
-
 @implements("tensordot")
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """It is never a scalar, as what NumPy reshapes is none."""
@@ -41,8 +39,6 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         first, second = axes  # and no third
         axes = (first, second)
     return array_of(ops.tensordot(a, b, axes=axes))
-
-
 
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase  # in the order of NumPy's numbers

@@ -105,7 +105,8 @@ def _middle(a: Any, axis: Any, keepdims: bool, numbers_only: bool) -> Any:
     axes = normalize_axes(axis, a.ndim, "median")
     rest = [n for i, n in enumerate(a.shape) if i not in axes]
     first = ops.moveaxis(a, axes, tuple(range(len(axes))))
-    ordered = ops.sort(ops.reshape(first, (-1, *rest)), axis=0)
+    count = math.prod([a.shape[i] for i in axes])
+    ordered = ops.sort(ops.reshape(first, (count, *rest)), axis=0)
     none = ops.isnan(ordered)
     n = ops.sum(~none, axis=0, keepdims=True) if numbers_only else ordered.shape[0]
     low, high = (n - 1) // 2, n // 2

@@ -278,7 +278,8 @@ def _variance(x: Any, axis: Any, lost: Any, where: Any, mean: Any, none: float) 
         mean = ops.sum(ops.where(where, x, 0), axis=axis, keepdims=True) / number
     away = ops.where(where, x - ops.astype(mean, x.dtype, copy=False), 0)
     total = ops.sum(ops.real(away * ops.conj(away)), axis=axis, keepdims=True)
-    return total / ops.where(number - lost > 0, number - lost, none)
+    left = ops.where(number > lost, number - lost, none)
+    return total / left
 
 
 _spread("var", root=False, pass_nan_by=False)

@@ -33,7 +33,9 @@ _NO_MEANING = "this has no meaning for traced values. Leave it out"
 def refuse(name: str, parameter: str, reason: str | None = None) -> NoReturn:
     """Raise the error for an argument of a NumPy function that traced values do not take."""
     reason = reason or _REASONS.get(parameter, _NO_MEANING)
-    raise TypeError(f"{name}(…, {parameter}=…) with a traced value: {reason}.")
+    error = TypeError(f"{name}(…, {parameter}=…) with a traced value: {reason}.")
+    vars(error)["refuses"] = parameter
+    raise error
 
 
 def implements(
@@ -108,14 +110,24 @@ def bound(
             given = theirs.bind(*args, **kwargs).arguments
         except TypeError:
             raise error from None
-        if given.get("out") is not None:  # which NumPy would write to
+        if "refuses" in vars(error) or given.get("out") is not None:  # NumPy would write to it
             raise error
         found = numpys_error(function, error, args, kwargs)
-        if found is None and isinstance(error, AxisError) and not np.ndim(args[0]):
+        if (
+            found is None
+            and isinstance(error, AxisError)
+            and not np.ndim(next(iter(given.values())))
+        ):
             # NumPy takes an array without dimensions as its one element, along axis 0 or -1.
-            others = dict(list(given.items())[1:])
-            return rebound(args[:1], {**others, "axis": None})
+            return called_with({**given, "axis": None})
+        truths = {n: int(v) for n, v in given.items() if "ax" in n and isinstance(v, bool)}
+        if found is None and truths:  # some of NumPy's functions take them for integers
+            return called_with({**given, **truths})
         raise error if found is None else found.with_traceback(error.__traceback__) from None
+
+    def called_with(arguments: dict[str, Any]) -> Any:
+        given = inspect.BoundArguments(theirs, arguments)  # type: ignore[arg-type]
+        return rebound(given.args, given.kwargs)
 
     def rebound(args: Any, kwargs: Any) -> Any:
         try:
