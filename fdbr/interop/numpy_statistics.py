@@ -31,7 +31,7 @@ def _average(
     if weights is None:
         out = ops.mean(a, axis=axes, keepdims=keepdims)
         number = math.prod([a.shape[i] for i in axes])
-        if not math.prod(out.shape) and axis is not None or not number and not out.size:
+        if 0 in out.shape:
             raise ZeroDivisionError(f"np.average: {describe(a)} has no element")
         total: Any = ops.full_like(out, number)[()]
         return (out, total) if returned else out

@@ -27,6 +27,7 @@ _REASONS = {
     "where": "elements left out would have no value. Use ops.where(condition, result, otherwise)",
     "writeable": "arrays are never written to here. Leave it out",
 }
+_COUNTING = frozenset({"axis", "axis1", "axis2", "source", "destination", "n", "repeats"})
 _NO_MEANING = "this has no meaning for traced values. Leave it out"
 
 
@@ -113,14 +114,11 @@ def bound(
         if "refuses" in vars(error) or given.get("out") is not None:  # NumPy would write to it
             raise error
         found = numpys_error(function, error, args, kwargs)
-        if (
-            found is None
-            and isinstance(error, AxisError)
-            and not np.ndim(next(iter(given.values())))
-        ):
+        first = next(iter(given.values()), None)
+        if found is None and isinstance(error, AxisError) and not np.ndim(first):
             # NumPy takes an array without dimensions as its one element, along axis 0 or -1.
             return called_with({**given, "axis": None})
-        truths = {n: int(v) for n, v in given.items() if "ax" in n and isinstance(v, bool)}
+        truths = {n: int(v) for n, v in given.items() if n in _COUNTING and isinstance(v, bool)}
         if found is None and truths:  # some of NumPy's functions take them for integers
             return called_with({**given, **truths})
         raise error if found is None else found.with_traceback(error.__traceback__) from None
