@@ -347,6 +347,12 @@ def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
                 "dimension; give an axis, or a row of indices"
             )
         arr, axis = ops.reshape(arr, -1), 0
+    sizes = zip(arr.shape, np.shape(indices), strict=False)
+    if any(m != n and 1 not in (m, n) for i, (m, n) in enumerate(sizes) if i != axis % arr.ndim):
+        raise IndexError(
+            f"np.take_along_axis: indices {np.shape(indices)} do not fit {describe(arr)} beside "
+            f"axis {axis}"
+        )
     return ops.take_along_axis(arr, indices, axis=axis)
 
 
@@ -408,6 +414,8 @@ def _clip(
     max: Any = _NOT_GIVEN,
     dtype: Any = None,
 ) -> Any:
+    if (a_min is _NOT_GIVEN) is not (a_max is _NOT_GIVEN):
+        raise TypeError("np.clip: give both a_min and a_max, of which one may be None")
     low, high = _given(a_min, min, "min"), _given(a_max, max, "max")
     if dtype is not None:
         a = ops.astype(a, dtype)
@@ -419,5 +427,7 @@ def _clip(
 def _diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN
 ) -> Any:
+    if n == 0:
+        return a  # whatever the others are
     ends = (None if x is _NOT_GIVEN else x for x in (prepend, append))
     return ops.diff(a, n=n, axis=axis, **dict(zip(("prepend", "append"), ends, strict=True)))

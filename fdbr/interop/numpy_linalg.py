@@ -46,12 +46,13 @@ def _vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 
 # NumPy's own named tuples, for programs that ask for their class.
-_SLOGDET, _EIG, _EIGH, _SVD, _QR = (
+_KINDS: list[Any] = [
     type(function(np.ones((1, 1))))
     for function in (
         *(np.linalg.slogdet, np.linalg.eig, np.linalg.eigh, np.linalg.svd, np.linalg.qr),
     )
-)
+]
+_SLOGDET, _EIG, _EIGH, _SVD, _QR = _KINDS
 enter("slogdet")(lambda a: _SLOGDET(*linalg.slogdet(a)))
 enter("eig")(lambda a: _EIG(*linalg.eig(a)))
 

@@ -186,7 +186,9 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
 
 
 implements("meshgrid")(
-    lambda *xi, copy=True, sparse=False, indexing="xy": tuple(_meshgrid(xi, sparse, indexing))
+    lambda *xi, copy=True, sparse=False, indexing="xy": (list if sparse and not copy else tuple)(
+        _meshgrid(xi, sparse, indexing)
+    )
 )
 _OF_MODES = {
     "constant": "constant_values",
@@ -386,7 +388,7 @@ def _lexsort(keys: Any, axis: int = -1) -> Any:
     order = None
     keys = list(keys)
     if keys and not np.ndim(keys[0]):
-        return ops.zeros((), dtype=np.intp)  # of single numbers
+        return np.intp(0)  # of single numbers
     if not keys:
         raise TypeError("np.lexsort: there must be a key at least")
     if any(np.shape(key) != np.shape(keys[0]) for key in keys):

@@ -169,7 +169,9 @@ def _convolve(a: Any, v: Any, mode: Any = "full") -> Any:
 
 @implements("correlate")
 def _correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
-    a, v = map(_at_least_one, arrays(a, v))
+    a, v = arrays(a, v)
+    if not (a.ndim and v.ndim):
+        raise ValueError(f"np.correlate: {describe(a)} and {describe(v)} must have one dimension")
     return in_their_dtype(ops.correlate(a, v, mode), a, v)
 
 

@@ -148,9 +148,12 @@ def _correlations(x: Any) -> Any:
 
 @implements("bincount")
 def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    if weights is not None and not np.ndim(weights):
+        raise ValueError("np.bincount: weights must have one dimension, and be no number")
     x, weights = arrays(x, 1 if weights is None else weights)
     x = ops.astype(x, np.intp) if x.dtype.kind == "b" else x
-    weights = ops.astype(weights, float) if weights.ndim else ops.ones_like(x, dtype=int)
+    weighed = weights.ndim and x.size  # of nothing NumPy has counts, whatever the weights
+    weights = ops.astype(weights, float) if weighed else ops.ones_like(x, dtype=int)
     count = int(ops.max(x)) + 1 if x.size else 0
     return ops.segment_sum(weights, x, max(count, minlength))
 

@@ -114,7 +114,7 @@ def bound(
         if "refuses" in vars(error) or given.get("out") is not None:  # NumPy would write to it
             raise error
         found = numpys_error(function, error, args, kwargs)
-        first = next(iter(given.values()), None)
+        first: Any = next(iter(given.values()), None)
         if found is None and isinstance(error, AxisError) and not np.ndim(first):
             # NumPy takes an array without dimensions as its one element, along axis 0 or -1.
             return called_with({**given, "axis": None})
@@ -124,7 +124,7 @@ def bound(
         raise error if found is None else found.with_traceback(error.__traceback__) from None
 
     def called_with(arguments: dict[str, Any]) -> Any:
-        given = inspect.BoundArguments(theirs, arguments)  # type: ignore[arg-type]
+        given = inspect.BoundArguments(theirs, arguments)
         return rebound(given.args, given.kwargs)
 
     def rebound(args: Any, kwargs: Any) -> Any:
@@ -149,7 +149,7 @@ def numpys_error(function: Any, error: Exception, args: Any, kwargs: Any) -> Exc
     so its answer holds for errors that depend on nothing else.  A call that calls its arguments
     is not repeated.
     """
-    if any(map(callable, [*args, *kwargs.values()])):
+    if any(callable(v) and not isinstance(v, type) for v in [*args, *kwargs.values()]):
         return error
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -167,7 +167,8 @@ def numpys_error(function: Any, error: Exception, args: Any, kwargs: Any) -> Exc
 
 def _ones_like(value: Any) -> Any:
     if isinstance(value, Tracer):
-        return np.ones(value.shape, value.dtype)[()]
+        like: Any = value
+        return np.ones(like.shape, like.dtype)[()]
     if type(value) in (list, tuple):
         return type(value)(map(_ones_like, value))
     return value

@@ -31,10 +31,14 @@ OF_LAPACK = {"cholesky", "det", "eigh", "eigvalsh", "inv", "matrix_power", "qr",
 """What LAPACK makes of NaN and infinities depends on how matrices lie in memory."""
 
 STEPS = {"average", "cov", "corrcoef", "geomspace", "interp", "logspace", "polydiv", "polyval",
-         "tensorinv", "tensorsolve", "trapezoid", "unwrap", "gradient", "histogram2d",
+         "trapezoid", "unwrap", "gradient", "histogram2d",
          "histogramdd", "histogram", "histogram_bin_edges", "linspace", "var", "std", "nanvar",
          "nanstd", "roots", "poly", "power", "logn", "multi_dot", "fftn", "piecewise"}  # fmt: skip
 """Functions of many steps, which fdbr takes in another order: infinities cancel elsewhere."""
+
+
+UNLIKE = {*OTHERWISE, "linspace"}
+"""Functions whose errors within NumPy come from what they are made of."""
 
 
 def special(choose: random.Random, x: Any) -> Any:
@@ -62,6 +66,8 @@ def drawn(choose: random.Random, function: Any) -> Call:
         value = value if shape is None else np.resize(value, shape)
         return value if name in HANGS | OF_LAPACK else special(choose, value)
 
+    if function is np.histogramdd:  # beside no sample NumPy takes weights of any shape
+        arguments.pop("weights", None)
     kept = {"q", "period", "fweights", "aweights"}
     return Call(function, {k: v if k in kept else changed(v) for k, v in arguments.items()})
 
@@ -81,8 +87,10 @@ def same(found: Any, wanted: Any, name: str) -> None:
         for one, other in zip(found, wanted, strict=True):
             same(one, other, name)
     elif isinstance(wanted, np.ndarray | np.generic) and wanted.dtype.kind in "biufc":
+        if name in OTHERWISE:
+            return
         assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
-        if name in OTHERWISE or name in STEPS:
+        if name in STEPS:
             return
         kind, wide = wanted.dtype.kind, complex if wanted.dtype.kind == "c" else float
         close = {} if kind in "biu" else {"rtol": 1e-5, "atol": 1e-7}
@@ -93,7 +101,7 @@ def same(found: Any, wanted: Any, name: str) -> None:
         assert found == wanted
 
 
-ALL = [f for f in FUNCTIONS if f.__name__ not in DATA]
+ALL = [f for f in FUNCTIONS if f.__name__ not in DATA | {"tensorinv", "tensorsolve"}]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -117,7 +125,7 @@ def test_traced_special_values_give_what_numpy_gives(function, choose):
         if refused is None:
             assert error is None, (way, call.arguments, error)
             same(found, wanted, name)
-        elif isinstance(refused, TypeError | ValueError | IndexError) and name not in OTHERWISE:
+        elif isinstance(refused, TypeError | ValueError | IndexError) and name not in UNLIKE:
             kinds = [TypeError, ValueError, IndexError, np.linalg.LinAlgError]
             assert error is not None, (way, call.arguments, refused)
             for kind in kinds:
