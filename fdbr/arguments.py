@@ -131,6 +131,8 @@ def positions(argnums: int | Sequence[int], count: int, origin: tuple[str, str])
     if type(argnums) is int and 0 <= argnums < count:
         return (argnums,)
     given = (argnums,) if isinstance(argnums, int) else argnums
+    if any(isinstance(n, bool) for n in given):
+        raise TypeError(f"fdbr.{origin[0]}: argnums must be integers, not {argnums}")
     if not all(-count <= n < count for n in given):
         raise TypeError(
             f"fdbr.{origin[0]}: argnums={argnums} but {origin[1]} was called with "

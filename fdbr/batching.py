@@ -1,7 +1,6 @@
 """Batches of examples in the place of one, and control flow on which they disagree."""
 
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
@@ -20,7 +19,7 @@ from fdbr.backend import (
 from fdbr.core import Primitive, Trace, Tracer, run, stop_gradient
 from fdbr.dividing import Part, joined, spread, take_examples
 from fdbr.effects import refusing_effects
-from fdbr.messages import describe, integer, name_of
+from fdbr.messages import describe, index, integer, name_of
 from fdbr.ownership import release
 
 __all__ = [
@@ -508,7 +507,7 @@ def _prefix(axes: Any, values: Any, where: str) -> list[Any]:
             f"of {tree.structure(values)}; it is {axes!r}"
         ) from error
     try:
-        return [None if axis is None else operator.index(axis) for axis in spread]
+        return [None if axis is None else index(axis) for axis in spread]
     except TypeError:
         raise TypeError(f"fdbr.vmap: the {where} must be integers or None, not {axes!r}") from None
 

@@ -255,7 +255,7 @@ def _is_flag(value: Any) -> bool:
 
 
 def _is_integer(value: Any) -> bool:
-    return hasattr(value, "__index__") or hasattr(value, "dtype")
+    return (hasattr(value, "__index__") and not isinstance(value, bool)) or hasattr(value, "dtype")
 
 
 def _is_number(value: Any) -> bool:

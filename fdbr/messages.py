@@ -8,6 +8,7 @@ import numpy as np
 __all__ = [
     "describe",
     "differences",
+    "index",
     "integer",
     "integers",
     "is_refusal",
@@ -48,10 +49,29 @@ def differences(lists: dict[str, list[str]], most: int = 20) -> str:
 # --- arguments ----------------------------------------------------------------------
 
 
+def index(value: Any) -> int:
+    """Return an axis, a size, a count or an index as an integer.
+
+    It is `operator.index` without truth values, which name no axis and count nothing.
+
+    Raises
+    ------
+    TypeError
+        If ``value`` is no integer.
+
+    >>> import numpy as np
+    >>> index(np.int8(3))
+    3
+    """
+    if isinstance(value, bool):
+        raise TypeError(f"an integer is needed, not the truth value {value}")
+    return operator.index(value)
+
+
 def integer(function: str, name: str, value: Any, least: int | None = None) -> int:
     """An argument as an integer, of at least ``least``; messages begin with ``function``."""
     try:
-        number = operator.index(value)
+        number = index(value)
     except TypeError:
         raise TypeError(f"{function}: {name} must be an integer, got {describe(value)}") from None
     if least is not None and number < least:
@@ -65,8 +85,8 @@ def integers(function: str, name: str, value: Any) -> int | tuple[int, ...]:
         return value
     try:
         if hasattr(value, "__index__"):
-            return operator.index(value)
-        return tuple(map(operator.index, value))
+            return index(value)
+        return tuple(map(index, value))
     except TypeError:
         raise TypeError(
             f"{function}: {name} must be an integer or a sequence of integers, not {value!r}"

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import inspect
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from fdbr.core import Tracer
 from fdbr.distributed.communicator import Communicator, run_in_threads
 from fdbr.distributed.transports.staged import settle
 from fdbr.floats import dtype_kind, is_short
-from fdbr.messages import describe, name_of
+from fdbr.messages import describe, index, name_of
 
 __all__ = ["data_parallel"]
 
@@ -282,7 +281,7 @@ class _Batch:
 
 def _index(axis: Any) -> int:
     try:
-        number = operator.index(axis)
+        number = index(axis)
     except TypeError:
         number = -1
     if number < 0:

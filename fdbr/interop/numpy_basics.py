@@ -12,15 +12,16 @@ import numpy as np
 from fdbr import ops
 from fdbr.backend import array_module, device_put
 from fdbr.floats import dtype_kind, is_added
-from fdbr.interop.signatures import implements, refuse
+from fdbr.interop.signatures import implements, refuse, scalars
 from fdbr.messages import describe
-from fdbr.ops.axes import normalize_axes
+from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import is_number
+from fdbr.ops.kinds import elementwise
 
 __all__ = [
-    *("as_tuple", "cast", "checked_order", "flattened", "in_numpys", "in_their_dtype"),
-    "within",
+    *("array_of", "as_tuple", "cast", "checked_order", "flattened", "in_numpys", "in_their_dtype"),
+    *("of_parts", "within"),
 ]
 
 
@@ -179,12 +180,35 @@ implements("expand_dims")(
 )
 implements("squeeze")(lambda a, axis=None: ops.squeeze(a, axis=axis))
 implements("broadcast_to")(lambda array, shape: ops.broadcast_to(array, as_tuple(shape)))
-implements("broadcast_arrays")(lambda *args: tuple(ops.broadcast_arrays(*args)))
+implements("broadcast_arrays")(lambda *args: tuple(map(array_of, ops.broadcast_arrays(*args))))
 implements("flip")(lambda m, axis=None: ops.flip(m, axis=axis))
 implements("fliplr")(lambda m: ops.flip(m, axis=1))
 implements("flipud")(lambda m: ops.flip(m, axis=0))
-implements("roll")(lambda a, shift, axis=None: ops.roll(a, shift, axis=axis))
 implements("tile")(lambda A, reps: ops.tile(A, as_tuple(reps)))
+
+
+def array_of(x: Any) -> Any:
+    """An array without dimensions where ``x`` is a scalar."""
+    return x if issubclass(x.__class__, np.ndarray) else ops.reshape(ops.reshape(x, (1,)), ())
+
+
+@implements("roll")
+def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    a = ops.asarray(a)
+    if axis is None:  # NumPy shifts the elements in a row by the sum of all shifts
+        return ops.reshape(_roll(ops.reshape(a, -1), shift, 0), a.shape)
+    shifts, axes = np.broadcast_arrays(shift, _normalize_each(axis, a.ndim, "roll"))
+    if shifts.ndim > 1:
+        raise ValueError("np.roll: shift and axis must be numbers or sequences of numbers")
+    total = dict.fromkeys(axes.ravel().tolist(), 0)
+    for by, i in zip(shifts.ravel().tolist(), axes.ravel().tolist(), strict=True):
+        total[i] += int(by)
+    return ops.roll(a, tuple(total.values()), axis=tuple(total)) if total else a
+
+
+def _normalize_each(axis: Any, ndim: int, name: str) -> list[int]:
+    """Axes as numbers from 0 up, each as often as it is given."""
+    return [normalize_axis(i, ndim, name) for i in as_tuple(axis)]
 
 
 # --- joining and dividing -----------------------------------------------------------
@@ -247,12 +271,18 @@ def _atleast_2d(*arys: Any) -> Any:
     return out[0] if len(out) == 1 else out
 
 
+def _sections(given: Any) -> Any:
+    """Where an array is split, or into how many parts: NumPy cuts off a number's fraction."""
+    return given if hasattr(given, "__len__") and np.ndim(given) else int(given)
+
+
 @implements("array_split")
 def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     n = ary.shape[axis]
-    if getattr(indices_or_sections, "ndim", 1) == 0:
-        indices_or_sections = operator.index(indices_or_sections)
+    indices_or_sections = _sections(indices_or_sections)
     if isinstance(indices_or_sections, int):
+        if indices_or_sections < 1:
+            raise ValueError(f"np.array_split: {indices_or_sections} parts; give 1 or more")
         small, extra = divmod(n, indices_or_sections)
         lengths = [small + (i < extra) for i in range(indices_or_sections)]
         ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
@@ -265,8 +295,7 @@ def _array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]
 
 @implements("split")
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    if getattr(indices_or_sections, "ndim", 1) == 0:
-        indices_or_sections = operator.index(indices_or_sections)
+    indices_or_sections = _sections(indices_or_sections)
     if isinstance(indices_or_sections, int) and ary.shape[axis] % indices_or_sections:
         raise ValueError(
             f"np.split: length {ary.shape[axis]} does not divide into {indices_or_sections} parts"
@@ -288,11 +317,22 @@ def within(indices: Any, n: int, mode: str, name: str) -> Any:
     raise ValueError(f"{name}: mode is {mode!r}, not 'raise', 'wrap' or 'clip'")
 
 
+@elementwise(x=1, y=lambda y: 1j)
+def of_parts(xp: Any, x: Any, y: Any) -> Any:
+    """The complex numbers of these parts, whatever they are: ``x + 1j * y`` makes NaN of infinities
+    and loses the sign of zeros.
+    """
+    out = xp.empty(np.broadcast_shapes(x.shape, y.shape), xp.result_type(x.dtype, "complex64"))
+    out.real, out.imag = x, y
+    return out
+
+
 @implements("take")
 def _take(a: Any, indices: Any, axis: Any = None, *, mode: str = "raise") -> Any:
     a = ops.asarray(a)
     if mode != "raise":
         a = ops.reshape(a, -1) if axis is None else a
+        normalize_axis(axis or 0, a.ndim, "take")
         axis = 0 if axis is None else axis
         indices = within(ops.asarray(indices), a.shape[axis], mode, "np.take")
     return ops.take(a, indices, axis=axis)
@@ -301,12 +341,27 @@ def _take(a: Any, indices: Any, axis: Any = None, *, mode: str = "raise") -> Any
 @implements("take_along_axis")
 def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     if axis is None:
-        arr, indices, axis = ops.reshape(arr, -1), indices.reshape(-1), 0
+        if indices.ndim != 1:
+            raise ValueError(
+                f"np.take_along_axis: axis is None, and indices {indices.shape} are not of one "
+                "dimension; give an axis, or a row of indices"
+            )
+        arr, axis = ops.reshape(arr, -1), 0
+    sizes = zip(arr.shape, np.shape(indices), strict=False)
+    if any(m != n and 1 not in (m, n) for i, (m, n) in enumerate(sizes) if i != axis % arr.ndim):
+        raise IndexError(
+            f"np.take_along_axis: indices {np.shape(indices)} do not fit {describe(arr)} beside "
+            f"axis {axis}"
+        )
     return ops.take_along_axis(arr, indices, axis=axis)
 
 
 @implements("round", "around")
+@scalars
 def _round(a: Any, decimals: int = 0) -> Any:
+    decimals = operator.index(decimals)
+    if decimals and not is_number(a) and dtype_kind(a.dtype) == "c":
+        return of_parts(_round(ops.real(a), decimals), _round(ops.imag(a), decimals))
     if not decimals or (decimals > 0 and dtype_kind(ops.result_type(a)) in "biu"):
         return ops.round(a)
     out = ops.round(a * 10**decimals) / 10**decimals
@@ -349,6 +404,7 @@ def _given(old: Any, new: Any, name: str) -> Any:
 
 
 @implements("clip")
+@scalars
 def _clip(
     a: Any,
     a_min: Any = _NOT_GIVEN,
@@ -358,6 +414,8 @@ def _clip(
     max: Any = _NOT_GIVEN,
     dtype: Any = None,
 ) -> Any:
+    if (a_min is _NOT_GIVEN) is not (a_max is _NOT_GIVEN):
+        raise TypeError("np.clip: give both a_min and a_max, of which one may be None")
     low, high = _given(a_min, min, "min"), _given(a_max, max, "max")
     if dtype is not None:
         a = ops.astype(a, dtype)
@@ -369,5 +427,7 @@ def _clip(
 def _diff(
     a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN
 ) -> Any:
+    if n == 0:
+        return a  # whatever the others are
     ends = (None if x is _NOT_GIVEN else x for x in (prepend, append))
     return ops.diff(a, n=n, axis=axis, **dict(zip(("prepend", "append"), ends, strict=True)))

@@ -15,7 +15,7 @@ from fdbr.array import ufunc_methods
 from fdbr.floats import dtype_kind
 from fdbr.interop.numpy_reductions import extreme_but_nan, reduced
 from fdbr.interop.numpy_ufuncs import ufuncs
-from fdbr.interop.signatures import refuse
+from fdbr.interop.signatures import as_scalar, refuse
 from fdbr.interop.ufunc_arguments import called
 from fdbr.ops.axes import normalize_axis
 
@@ -117,12 +117,15 @@ def _reduce(ufunc: Any, op: Callable[..., Any]) -> Callable[..., Any]:
         initial: Any = _NOT_GIVEN,
         where: Any = True,
     ) -> Any:
-        x = ops.asarray(array) if dtype is None else ops.astype(array, dtype)
+        x = _folded(ufunc, array, dtype, name)
+        if not x.ndim and axis in (0, -1):
+            axis = ()  # NumPy takes a number as its own sum, along either
         x = x != 0 if ufunc in _LOGICAL else x
         if ufunc not in _ASSOCIATIVE:
             if where is not True:
                 refuse(name, "where", "no element does nothing here. Take the elements first")
             if initial is not _NOT_GIVEN and initial is not None:
+                axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
                 axis = normalize_axis(axis, x.ndim, name)
                 first = ops.broadcast_to(
                     ops.astype(initial, x.dtype),
@@ -130,17 +133,47 @@ def _reduce(ufunc: Any, op: Callable[..., Any]) -> Callable[..., Any]:
                 )
                 x, initial = ops.concat([first, x], axis=axis), None
         out = reduced(name, fold, op, ufunc.identity, x, axis, keepdims, initial, where)
-        return out if dtype is None else ops.astype(out, dtype, copy=False)
+        return as_scalar(out if dtype is None else ops.astype(out, dtype, copy=False))
 
     return reduce
+
+
+def _folded(ufunc: Any, array: Any, dtype: Any, name: str) -> Any:
+    """The elements in the dtype in which NumPy folds them, if it folds such at all."""
+    x = ops.asarray(array) if dtype is None else ops.astype(array, dtype)
+    if ufunc not in _REDUCTIONS and ufunc not in _LOGICAL:
+        kinds = x.dtype, x.dtype, None
+        how = {} if dtype is None else {"signature": (np.dtype(dtype), None, None)}
+        try:
+            ufunc.resolve_dtypes(kinds, **how)
+        except TypeError as error:
+            raise TypeError(f"{name}: {error}") from None
+    return x
+
+
+def _one_axis(axis: Any, ndim: int, name: str) -> int:
+    """An axis of ``accumulate`` or ``reduceat``; `None` is the only one that there is."""
+    if not ndim:
+        raise TypeError(f"{name}: a number has no axis")
+    if axis is None:
+        if ndim > 1:
+            raise ValueError(f"{name}: it takes one axis, not all of {ndim}")
+        return 0
+    if isinstance(axis, bool):
+        raise TypeError(f"{name}: axis is {axis}, no integer")
+    if isinstance(axis, tuple):
+        if len(axis) != 1:
+            raise ValueError(f"{name}: it takes one axis, not {axis}")
+        (axis,) = axis
+    return normalize_axis(axis, ndim, name)
 
 
 def _accumulate(ufunc: Any, op: Callable[..., Any]) -> Callable[..., Any]:
     name = f"np.{ufunc.__name__}.accumulate"
 
     def accumulate(array: Any, axis: int = 0, dtype: Any = None) -> Any:
-        x = ops.asarray(array) if dtype is None else ops.astype(array, dtype)
-        axis = normalize_axis(axis, x.ndim, name)
+        x = _folded(ufunc, array, dtype, name)
+        axis = _one_axis(axis, x.ndim, name)
         x = x != 0 if ufunc in _LOGICAL else x
         if ufunc in _RUNNING:
             return _RUNNING[ufunc](x, axis=axis, dtype=dtype)
@@ -171,13 +204,13 @@ def _reduceat(ufunc: Any, reduce: Callable[..., Any]) -> Callable[..., Any]:
     name = f"np.{ufunc.__name__}.reduceat"
 
     def reduceat(array: Any, indices: Any, axis: int = 0, dtype: Any = None) -> Any:
-        x = ops.asarray(array) if dtype is None else ops.astype(array, dtype)
-        axis = normalize_axis(axis, x.ndim, name)
+        x = _folded(ufunc, array, dtype, name)
+        axis = _one_axis(axis, x.ndim, name)
         n = x.shape[axis]
         starts = [int(i) for i in ops.asarray(indices)]
         if wrong := [i for i in starts if not 0 <= i < n]:
             raise IndexError(f"{name}: index {wrong[0]} is out of bounds for {n} elements")
-        ends = [*starts[1:], n]
+        ends = [*starts[1:], n][: len(starts)]
         before = (slice(None),) * axis
         parts = [
             reduce(x[(*before, slice(i, max(j, i + 1)))], axis=axis, dtype=dtype)

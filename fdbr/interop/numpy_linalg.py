@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
+from fdbr.array import functions
 from fdbr.interop.numpy_basics import in_numpys, in_their_dtype
-from fdbr.interop.signatures import implements, refuse
+from fdbr.interop.signatures import implements, refuse, scalars
+from fdbr.messages import describe
 from fdbr.ops import linalg
 from fdbr.ops.linalg.matrices import adjoint, matrices, mirrored, square_matrices
-from fdbr.ops.linalg.singular_values import SVDResult
 from fdbr.ops.linalg.solving import inverse
 from fdbr.ops.linalg.spectral import eigh_upper
 
@@ -27,9 +28,33 @@ def enter(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 # --- by the same arguments ----------------------------------------------------------
 
-for _name in """cholesky cross det diagonal eig eigvals inv matmul matrix_power matrix_transpose
-    slogdet solve svdvals tensordot trace vecdot""".split():
+for _name in """cholesky cross det diagonal eigvals inv matmul matrix_power matrix_transpose
+    solve svdvals trace""".split():
     enter(_name)(getattr(linalg, _name))
+
+
+@enter("tensordot")
+def _tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+    return functions[np.tensordot](x1, x2, axes)
+
+
+@enter("vecdot")
+def _vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """NumPy counts the axis in each operand by itself."""
+    x1, x2 = (ops.moveaxis(ops.asarray(x), axis, -1) for x in (x1, x2))
+    return linalg.vecdot(x1, x2)
+
+
+# NumPy's own named tuples, for programs that ask for their class.
+_KINDS: list[Any] = [
+    type(function(np.ones((1, 1))))
+    for function in (
+        *(np.linalg.slogdet, np.linalg.eig, np.linalg.eigh, np.linalg.svd, np.linalg.qr),
+    )
+]
+_SLOGDET, _EIG, _EIGH, _SVD, _QR = _KINDS
+enter("slogdet")(lambda a: _SLOGDET(*linalg.slogdet(a)))
+enter("eig")(lambda a: _EIG(*linalg.eig(a)))
 
 
 @enter("outer")
@@ -38,11 +63,13 @@ def _outer(x1: Any, x2: Any, /) -> Any:
 
 
 @enter("multi_dot")
+@scalars
 def _multi_dot(arrays: Any) -> Any:
     return in_their_dtype(linalg.multi_dot(arrays), *arrays)
 
 
 @enter("norm")
+@scalars
 def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     return linalg.norm(in_numpys(x), ord, axis, keepdims)
 
@@ -53,6 +80,7 @@ def _matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 
 
 @enter("vector_norm")
+@scalars
 def _vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     return linalg.vector_norm(in_numpys(x), axis=axis, keepdims=keepdims, ord=ord)
 
@@ -68,7 +96,7 @@ def _is_upper(name: str, uplo: str) -> bool:
 
 @enter("eigh")
 def _eigh(a: Any, UPLO: str = "L") -> Any:
-    return eigh_upper(a) if _is_upper("eigh", UPLO) else linalg.eigh(a)
+    return _EIGH(*(eigh_upper(a) if _is_upper("eigh", UPLO) else linalg.eigh(a)))
 
 
 @enter("eigvalsh")
@@ -82,7 +110,7 @@ def _svd(
 ) -> Any:
     if hermitian:
         return _hermitian_svd(a) if compute_uv else _hermitian_svdvals(a)
-    return linalg.svd(a, full_matrices=full_matrices) if compute_uv else linalg.svdvals(a)
+    return _SVD(*linalg.svd(a, full_matrices=full_matrices)) if compute_uv else linalg.svdvals(a)
 
 
 # Of Hermitian matrices NumPy reads one triangle, and makes singular values of the eigenvalues.
@@ -95,7 +123,7 @@ def _hermitian_svd(a: Any) -> Any:
     u = ops.take_along_axis(vectors, order[..., None, :], axis=-1)
     signs = ops.where(values < 0, -1.0, 1.0)
     vh = ops.conj(ops.matrix_transpose(u * ops.astype(signs, values.dtype)[..., None, :]))
-    return SVDResult(u, ops.abs(values), vh)
+    return _SVD(u, ops.abs(values), vh)
 
 
 def _hermitian_svdvals(a: Any) -> Any:
@@ -106,7 +134,7 @@ def _hermitian_svdvals(a: Any) -> Any:
 def _qr(a: Any, mode: Any = "reduced") -> Any:
     if mode == "raw":
         refuse("np.linalg.qr", "mode", "'raw' gives reflectors, which have no derivative here")
-    return linalg.qr(a).R if mode == "r" else linalg.qr(a, mode=mode)
+    return linalg.qr(a).R if mode == "r" else _QR(*linalg.qr(a, mode=mode))
 
 
 # --- solutions ----------------------------------------------------------------------
@@ -129,7 +157,7 @@ def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
     if tol is not None and rtol is not None:
         raise ValueError("np.linalg.matrix_rank: tol and rtol exclude each other; give either")
     if A.ndim < 2:
-        return ops.astype(ops.any(A != 0), np.int64)
+        return int(ops.any(A != 0))
     A = mirrored(A) if hermitian else A
     if tol is None:
         return linalg.matrix_rank(A, rtol=rtol)
@@ -139,6 +167,9 @@ def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
 @enter("lstsq")
 def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     a, b = ops.asarray(a), ops.asarray(b)
+    for x in (a, b):
+        if x.dtype.char == "e":
+            raise TypeError(f"np.linalg.lstsq: it takes no {describe(x)}; convert it to float32")
     if a.ndim != 2 or b.ndim > 2:
         raise np.linalg.LinAlgError(
             "np.linalg.lstsq: a must be a matrix, and b a vector or a matrix; "
@@ -150,13 +181,16 @@ def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     residuals = ops.reshape(residuals, -1)
     if a.shape[0] <= a.shape[1] or rank < a.shape[1]:
         residuals = residuals[:0]
-    return solution, residuals, ops.astype(rank, np.int32), values
+    return solution, residuals, ops.astype(rank, np.int32)[()], values
 
 
 @enter("cond")
+@scalars
 def _cond(x: Any, p: Any = None) -> Any:
     """That of a singular matrix is infinite, and NaN only where an element is."""
     x = matrices("cond", x)
+    if not x.size:
+        raise np.linalg.LinAlgError(f"np.linalg.cond: {describe(x)} has no element")
     if p in (None, 2, -2):
         values = linalg.svdvals(x)
         largest, least = values[..., 0], values[..., -1]

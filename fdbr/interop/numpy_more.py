@@ -20,6 +20,7 @@ from fdbr.interop.signatures import implements
 from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import arrays
+from fdbr.ops.kinds import constant, shifted
 from fdbr.ops.shape import _embed_diagonal
 
 _NOT_GIVEN = np._NoValue
@@ -56,6 +57,7 @@ def _column_stack(tup: Any) -> Any:
 @implements("block")
 def _block(arrays: Any) -> Any:
     depth = _depth(arrays)
+    _check_depths(arrays, depth)
     ndim = max(depth, *map(_rank, _leaves(arrays)))
 
     def joined(nest: Any, level: int) -> Any:
@@ -68,6 +70,13 @@ def _block(arrays: Any) -> Any:
 
 def _depth(nest: Any) -> int:
     return 1 + max(map(_depth, nest)) if isinstance(nest, list) else 0
+
+
+def _check_depths(nest: Any, depth: int) -> None:
+    if not isinstance(nest, list) if depth else isinstance(nest, list):
+        raise ValueError("np.block: all lists must be nested equally deep")
+    for part in nest if depth else ():
+        _check_depths(part, depth - 1)
 
 
 def _leaves(nest: Any) -> list[Any]:
@@ -148,20 +157,38 @@ def _flat_or(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
 
 # --- other arrangements -------------------------------------------------------------
 
-implements("tril")(lambda m, k=0: ops.tril(m, k=k))
-implements("triu")(lambda m, k=0: ops.triu(m, k=k))
-implements("tril_indices_from")(
-    lambda arr, k=0: _all_beside(arr, np.tril_indices(arr.shape[0], k, arr.shape[1]))
-)
-implements("triu_indices_from")(
-    lambda arr, k=0: _all_beside(arr, np.triu_indices(arr.shape[0], k, arr.shape[1]))
-)
-implements("diag_indices_from")(
-    lambda arr: _all_beside(arr, np.diag_indices(arr.shape[0], arr.ndim))
-)
-implements("repeat")(lambda a, repeats, axis=None: ops.repeat(a, repeats, axis=axis))
+
+def _rows(m: Any) -> Any:
+    """A matrix; of a row NumPy makes one whose rows are all that."""
+    m = ops.asarray(m)
+    return ops.broadcast_to(m, (m.shape[0], m.shape[0])) if m.ndim == 1 else m
+
+
+implements("tril")(lambda m, k=0: ops.tril(_rows(m), k=k))
+implements("triu")(lambda m, k=0: ops.triu(_rows(m), k=k))
+
+
+def _of_shape(name: str) -> None:
+    """Enter a function that looks at nothing but the shape: NumPy's own, on an empty view."""
+    theirs = getattr(np, name)
+    implements(name)(
+        lambda arr, **k: _all_beside(arr, theirs(np.broadcast_to(np.empty(()), arr.shape), **k))
+    )
+
+
+for _name in ("tril_indices_from", "triu_indices_from", "diag_indices_from"):
+    _of_shape(_name)
+
+
+@implements("repeat")
+def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
+    return ops.repeat(ops.asarray(a), repeats, axis=axis)
+
+
 implements("meshgrid")(
-    lambda *xi, copy=True, sparse=False, indexing="xy": tuple(_meshgrid(xi, sparse, indexing))
+    lambda *xi, copy=True, sparse=False, indexing="xy": (list if sparse and not copy else tuple)(
+        _meshgrid(xi, sparse, indexing)
+    )
 )
 _OF_MODES = {
     "constant": "constant_values",
@@ -197,8 +224,10 @@ def _meshgrid(xi: Any, sparse: bool, indexing: Any) -> list[Any]:
 
 @implements("diag")
 def _diag(v: Any, k: int = 0) -> Any:
-    if v.ndim > 1:
+    if v.ndim == 2:
         return ops.diagonal(v, offset=k)
+    if v.ndim != 1:
+        raise ValueError(f"np.diag: v must have 1 or 2 dimensions, but is {describe(v)}")
     n = v.shape[0] + abs(k)
     return _embed_diagonal(v, shape=(n, n), offset=k)
 
@@ -225,6 +254,8 @@ def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 @implements("resize")
 def _resize(a: Any, new_shape: Any) -> Any:
     shape = new_shape if isinstance(new_shape, tuple | list) else (new_shape,)
+    if any(n < 0 for n in shape):
+        raise ValueError(f"np.resize: new_shape is {new_shape}; no length may be negative")
     a = ops.reshape(a, -1)
     if not a.size:
         return ops.zeros(shape, dtype=a.dtype)
@@ -245,7 +276,9 @@ def _kron(a: Any, b: Any) -> Any:
 
 @implements("vander")
 def _vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    powers = np.arange(len(x) if N is None else N)
+    if x.ndim != 1:
+        raise ValueError(f"np.vander: x must have one dimension, but is {describe(x)}")
+    powers = np.arange(len(np.empty(len(x) if N is None else N)))  # which must not be negative
     powers = _beside(x, powers if increasing else powers[::-1].copy())
     return ops.power(ops.reshape(x, (-1, 1)), powers)
 
@@ -254,7 +287,11 @@ def _vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
 def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     ary = ops.asarray(ary)
     given = [to_begin, ops.diff(ops.reshape(ary, -1)), to_end]
-    parts = [ops.astype(x, ary.dtype) for x in arrays(*(x for x in given if x is not None))]
+    parts = arrays(*(x for x in given if x is not None))
+    for part in parts:
+        if not np.can_cast(part.dtype, ary.dtype, "same_kind"):
+            raise TypeError(f"np.ediff1d: {describe(part)} cannot become {ary.dtype}")
+    parts = [ops.astype(x, ary.dtype, copy=False) for x in parts]
     return ops.concat([ops.reshape(x, -1) for x in parts])
 
 
@@ -262,6 +299,8 @@ def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 def _ix(*args: Any) -> Any:
     out = []
     for i, x in enumerate(arrays(*args)):
+        if x.ndim != 1:
+            raise ValueError(f"np.ix_: arrays must have one dimension; one is {describe(x)}")
         x = ops.nonzero(x)[0] if x.dtype.kind == "b" else x
         out.append(ops.reshape(x, (*(1,) * i, -1, *(1,) * (len(args) - i - 1))))
     return tuple(out)
@@ -278,6 +317,30 @@ def _check_kind(kind: Any, stable: Any) -> None:
     np.sort(np.empty(0), kind=kind, stable=stable)
 
 
+@constant(batch=shifted("axis"))
+def _numpys_order(xp: Any, x: Any, *, axis: int, kind: Any) -> Any:
+    """The order of a kind that is not stable, in which NumPy leaves ties as its algorithm does."""
+    return xp.argsort(x, axis=axis, kind=kind)
+
+
+@constant(batch=shifted("axis"))
+def _numpys_parts(xp: Any, x: Any, *, kth: tuple[int, ...], axis: int) -> Any:
+    """The order that ``argpartition`` gives."""
+    return xp.argpartition(x, kth, axis=axis)
+
+
+@constant(batch=shifted("axis"))
+def _partition(xp: Any, x: Any, *, kth: tuple[int, ...], axis: int) -> Any:
+    """The order of ``partition``, which differs from that of ``argpartition``.
+
+    The elements of each order, sorted, are the same: so each element of the result is known.
+    """
+    ranks = xp.argsort(xp.partition(x, kth, axis=axis), axis=axis, kind="stable")
+    order = xp.empty_like(ranks)
+    xp.put_along_axis(order, ranks, xp.argsort(x, axis=axis, kind="stable"), axis)
+    return order
+
+
 @implements("sort", refuses=_FIELDS)
 def _sort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any:
     _check_kind(kind, stable)
@@ -289,7 +352,9 @@ def _sort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> An
 def _argsort(a: Any, axis: Any = -1, kind: Any = None, *, stable: Any = None) -> Any:
     _check_kind(kind, stable)
     a, axis = _flat_or(ops.asarray(a), axis, "argsort")
-    return ops.argsort(a, axis=axis)
+    if stable or str(kind)[:1].lower() in "ms":
+        return ops.argsort(a, axis=axis)
+    return _numpys_order(a, axis=axis, kind=kind)
 
 
 @implements("sort_complex")
@@ -299,23 +364,36 @@ def _sort_complex(a: Any) -> Any:
     return ops.astype(ops.sort(a), a.dtype if kind == "c" else "complex64" if small else complex)
 
 
-def _parting(name: str, sort: Callable[..., Any]) -> None:
-    """Check the places as NumPy does; a sorted array is partitioned at all of them."""
+def _parting(name: str, part: Callable[..., Any]) -> None:
+    """Check the positions as NumPy does, and count them from the front."""
 
     @implements(name, refuses=_FIELDS)
-    def part(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect") -> Any:
+    def parted(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect") -> Any:
         a, axis = _flat_or(ops.asarray(a), axis, name)
-        np.partition(np.empty(a.shape[axis]), _decided(kth), kind=kind)
-        return sort(a, axis=axis)
+        n, kth = a.shape[axis], _decided(kth)
+        np.partition(np.empty(n), kth, kind=kind)
+        places = np.atleast_1d(kth).ravel().tolist()
+        return part(a, kth=tuple([k + n if k < 0 else k for k in places]), axis=axis)
 
 
-_parting("partition", ops.sort)
-_parting("argpartition", ops.argsort)
+_parting(
+    "partition",
+    lambda a, kth, axis: ops.take_along_axis(a, _partition(a, kth=kth, axis=axis), axis=axis),
+)
+_parting("argpartition", _numpys_parts)
 
 
 @implements("lexsort")
 def _lexsort(keys: Any, axis: int = -1) -> Any:
     order = None
+    keys = list(keys)
+    if keys and not np.ndim(keys[0]):
+        return np.intp(0)  # of single numbers
+    if not keys:
+        raise TypeError("np.lexsort: there must be a key at least")
+    if any(np.shape(key) != np.shape(keys[0]) for key in keys):
+        raise ValueError(f"np.lexsort: the keys' shapes are {[np.shape(k) for k in keys]}; they "
+                         "must be equal")  # fmt: skip
     for key in keys:
         key = ops.asarray(key)
         if order is None:
@@ -335,14 +413,29 @@ def _searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any
 def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
     side: Any = "left" if right else "right"
     x, bins = arrays(x, bins)
-    if bins.size and bool(bins[0] > bins[-1]):  # they decrease
+    if "c" in (x.dtype.kind, bins.dtype.kind):
+        raise TypeError(
+            f"np.digitize: x and bins must be real, not {describe(x)} and {describe(bins)}"
+        )
+    steps = bins[1:], bins[:-1]
+    if bool(ops.all(steps[0] >= steps[1])):
+        return ops.searchsorted(bins, x, side=side)
+    if not bool(ops.all(steps[0] <= steps[1])):
+        raise ValueError("np.digitize: bins must increase or decrease")
+    if bins.size:
         return bins.size - ops.searchsorted(ops.flip(bins), x, side=side)
     return ops.searchsorted(bins, x, side=side)
 
 
 implements("nonzero")(ops.nonzero)
 implements("flatnonzero")(lambda a: ops.nonzero(ops.reshape(a, -1))[0])
-implements("argwhere")(lambda a: ops.stack(ops.nonzero(a), axis=-1))
+
+
+@implements("argwhere")
+def _argwhere(a: Any) -> Any:
+    if not a.ndim:  # one row without columns if it is true
+        return ops.stack(ops.nonzero(ops.reshape(a, 1)), axis=-1)[:, :0]
+    return ops.stack(ops.nonzero(a), axis=-1)
 
 
 @implements("where")
@@ -355,6 +448,8 @@ def _where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
 @implements("compress")
 def _compress(condition: Any, a: Any, axis: int | None = None) -> Any:
     a, condition = arrays(a, condition)
+    if condition.ndim != 1:
+        raise ValueError(f"np.compress: condition must be a row, but is {describe(condition)}")
     a, axis = _flat_or(a, axis, "compress")
     return ops.take(a, ops.nonzero(condition)[0], axis=axis)
 
@@ -377,6 +472,8 @@ def _choose(a: Any, choices: Any, mode: str = "raise") -> Any:
 @implements("unravel_index")
 def _unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
     shape = as_tuple(shape)
+    if not shape and np.ndim(indices):
+        raise ValueError("np.unravel_index: an array without dimensions has one index, ()")
     indices = _places(indices, math.prod(shape), "raise", "np.unravel_index")
     out = []
     for n in reversed(shape if order == "C" else shape[::-1]):
@@ -388,6 +485,10 @@ def _unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
 @implements("ravel_multi_index")
 def _ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise", order: str = "C") -> Any:
     dims = as_tuple(dims)
+    if len(multi_index) != len(dims):
+        raise ValueError(
+            f"np.ravel_multi_index: {len(multi_index)} arrays of indices for {len(dims)} lengths"
+        )
     modes = as_tuple(mode) if isinstance(mode, tuple) else (mode,) * len(dims)
     axes = range(len(dims)) if order == "C" else reversed(range(len(dims)))
     out: Any = 0
@@ -410,6 +511,8 @@ def _places(indices: Any, n: int, mode: str, name: str) -> Any:
 
 @implements("trim_zeros")
 def _trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
+    if trim.lower() not in ("fb", "bf", "f", "b"):
+        raise ValueError(f"np.trim_zeros: trim is {trim!r}, not 'fb', 'f' or 'b'")
     axes = normalize_axes(tuple(axis) if isinstance(axis, list) else axis, filt.ndim, "trim_zeros")
     whole = filt != 0
     for i in axes:

@@ -13,8 +13,9 @@ import numpy as np
 from fdbr import ops
 from fdbr.batching import vmap
 from fdbr.floats import dtype_kind
-from fdbr.interop.numpy_basics import in_numpys, in_their_dtype
-from fdbr.interop.signatures import implements, refuse
+from fdbr.interop.numpy_basics import array_of, in_numpys, in_their_dtype, of_parts
+from fdbr.interop.signatures import implements, refuse, scalars
+from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import arrays, dtype_of_steps
 from fdbr.ops.dtypes import as_weak, is_number, is_short
@@ -30,14 +31,24 @@ def _common_type(*arrays: Any) -> Any:
 implements("fix")(lambda x: ops.trunc(x))
 implements("isreal")(lambda x: ops.equal(ops.imag(x), 0))
 implements("iscomplex")(lambda x: ops.not_equal(ops.imag(x), 0))
-implements("isposinf")(lambda x: ops.equal(x, math.inf))
-implements("isneginf")(lambda x: ops.equal(x, -math.inf))
+
+
+def _infinite(name: str, value: float) -> None:
+    @implements(name)
+    def infinite(x: Any) -> Any:
+        if dtype_kind(x.dtype) == "c":
+            raise TypeError(f"np.{name}: complex numbers have no sign, but x is {describe(x)}")
+        return ops.equal(x, value)
+
+
+_infinite("isposinf", math.inf)
+_infinite("isneginf", -math.inf)
 implements("can_cast")(lambda from_, to, casting="safe": np.can_cast(from_.dtype, to, casting))
 implements("common_type")(_common_type)
-implements("real_if_close")(lambda a, tol=100: ops.real(a) if _is_real(a, tol) else a)
+implements("real_if_close")(lambda a, tol=100: array_of(ops.real(a) if _is_real(a, tol) else a))
 implements("array_repr", "array_str", "array2string")(lambda a, /, *args, **how: repr(a))
 implements("sinc")(ops.sinc)
-implements("i0")(lambda x: ops.i0(in_numpys(x)))
+implements("i0")(lambda x: array_of(ops.i0(in_numpys(x))))
 
 
 def _is_real(a: Any, tol: float) -> bool:
@@ -74,15 +85,15 @@ def _angle(z: Any, deg: bool = False) -> Any:
 
 
 @implements("nan_to_num")
+@scalars
 def _nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Any:
     if not copy:
         refuse("np.nan_to_num", "copy", "arrays are never written to here. Take the result instead")
     if x.dtype.kind == "c":
-        return ops.add(
-            _nan_to_num(ops.real(x), copy, nan, posinf, neginf),
-            1j * _nan_to_num(ops.imag(x), copy, nan, posinf, neginf),
+        return of_parts(
+            *(_nan_to_num(v, copy, nan, posinf, neginf) for v in (ops.real(x), ops.imag(x)))
         )
     if dtype_kind(x.dtype) != "f":
         return x  # integers are always numbers
@@ -111,25 +122,36 @@ def _isclose(
 def _allclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
-    return ops.all(_isclose(a, b, rtol, atol, equal_nan))
+    return bool(ops.all(_isclose(a, b, rtol, atol, equal_nan)))
 
 
 @implements("array_equal")
 def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    a, b = arrays(a1, a2)
+    if (both := _arrays_of(a1, a2)) is None:
+        return False
+    a, b = both
     if a.shape != b.shape:
         return False
     same = ops.equal(a, b)
-    return ops.all(same | (ops.isnan(a) & ops.isnan(b)) if equal_nan else same)
+    return bool(ops.all(same | (ops.isnan(a) & ops.isnan(b)) if equal_nan else same))
+
+
+def _arrays_of(*values: Any) -> Any:
+    """The arrays of two values; `None` where one holds no numbers, which equals none."""
+    if any(not hasattr(v, "dtype") and np.asarray(v).dtype.kind not in "biufc" for v in values):
+        return None
+    return arrays(*values)
 
 
 @implements("array_equiv")
 def _array_equiv(a1: Any, a2: Any) -> Any:
-    a, b = arrays(a1, a2)
+    if (both := _arrays_of(a1, a2)) is None:
+        return False
+    a, b = both
     for m, n in itertools.zip_longest(a.shape[::-1], b.shape[::-1], fillvalue=1):
         if m != n and 1 not in (m, n):
             return False
-    return ops.all(ops.equal(a, b))
+    return bool(ops.all(ops.equal(a, b)))
 
 
 # --- sequences ----------------------------------------------------------------------
@@ -147,7 +169,9 @@ def _convolve(a: Any, v: Any, mode: Any = "full") -> Any:
 
 @implements("correlate")
 def _correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
-    a, v = map(_at_least_one, arrays(a, v))
+    a, v = arrays(a, v)
+    if not (a.ndim and v.ndim):
+        raise ValueError(f"np.correlate: {describe(a)} and {describe(v)} must have one dimension")
     return in_their_dtype(ops.correlate(a, v, mode), a, v)
 
 
@@ -156,7 +180,10 @@ def _interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Any:
     """NumPy's, which has every dtype in double precision."""
-    x, xp, fp = (ops.astype(v, np.result_type(v.dtype, float)) for v in arrays(x, xp, fp))
+    x, xp, fp = arrays(x, xp, fp)
+    if "c" in (x.dtype.kind, xp.dtype.kind) and period is None:
+        raise TypeError(f"np.interp: x and xp must be real, not {describe(x)} and {describe(xp)}")
+    x, xp, fp = (ops.astype(v, np.result_type(v.dtype, float)) for v in (x, xp, fp))
     return ops.interp(x, xp, fp, left, right, period)
 
 
@@ -172,6 +199,8 @@ def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 @implements("gradient")
 def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    if f.dtype.kind == "b":
+        raise TypeError("np.gradient: truth values have no differences; convert them to integers")
     f = in_numpys(ops.asarray(f))
     f = ops.astype(f, float) if f.dtype.kind in "biu" else f  # whose differences would wrap
     axes = normalize_axes(axis, f.ndim, "gradient")
@@ -230,6 +259,13 @@ def _placed(out: Any, dtype: Any, axis: int) -> Any:
     return ops.moveaxis(out, 0, axis) if axis else out
 
 
+def _number(num: Any) -> int:
+    """The number of samples."""
+    if (found := operator.index(num)) < 0:
+        raise ValueError(f"num must not be negative, and is {found}")
+    return found
+
+
 @implements("linspace")
 def _linspace(
     start: Any,
@@ -248,7 +284,7 @@ def _linspace(
         x if is_number(x) or dtype_kind(x.dtype) not in "iub" else ops.astype(x, exact)
         for x in ends
     )
-    num = operator.index(num)
+    num = _number(num)
     out = _placed(ops.linspace(start, stop, num, endpoint=endpoint, device=device), dtype, axis)
     parts = num - 1 if endpoint else num
     return (out, (stop - start) / (parts or math.nan)) if retstep else out
@@ -277,7 +313,7 @@ def _geomspace(
     start, stop = ops.broadcast_arrays(
         *(ops.astype(x, np.result_type(x.dtype, float)) for x in arrays(start, stop))
     )
-    num = operator.index(num)
+    num = _number(num)
     if bool(ops.any(start == 0)) or bool(ops.any(stop == 0)):
         raise ValueError("np.geomspace: 0 is on no geometric sequence; give ends that are not 0")
     sign = ops.sign(start)

@@ -13,6 +13,7 @@ from fdbr import ops
 from fdbr.array import functions
 from fdbr.backend import array_module
 from fdbr.interop.signatures import implements
+from fdbr.messages import describe
 from fdbr.ops import linalg
 from fdbr.ops.creation import arrays
 
@@ -28,9 +29,14 @@ def _polyval(p: Any, x: Any) -> Any:
 
 def _as_long(op: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def combined(a1: Any, a2: Any) -> Any:
-        a, b = (ops.reshape(p, -1) for p in arrays(a1, a2))
-        n = max(a.size, b.size)
-        return op(ops.pad(a, (n - a.size, 0)), ops.pad(b, (n - b.size, 0)))
+        a, b = (p if p.ndim else ops.reshape(p, -1) for p in arrays(a1, a2))
+        m, n = a.shape[0], b.shape[0]
+        if m == n:  # NumPy adds what has other dimensions as arrays
+            return op(a, b)
+        if a.ndim > 1 or b.ndim > 1:
+            raise ValueError(f"np.polyadd: coefficients {describe(a)} and {describe(b)} must have "
+                             "one dimension")  # fmt: skip
+        return op(ops.pad(a, (max(n - m, 0), 0)), ops.pad(b, (max(m - n, 0), 0)))
 
     return combined
 
@@ -41,8 +47,15 @@ implements("polysub")(_as_long(operator.sub))
 
 @implements("polymul")
 def _polymul(a1: Any, a2: Any) -> Any:
-    a, b = (_trimmed(ops.reshape(p, -1)) for p in arrays(a1, a2))
+    a, b = (_trimmed(_row(p, "polymul")) for p in arrays(a1, a2))
     return functions[np.convolve](a, b)
+
+
+def _row(p: Any, name: str) -> Any:
+    """Coefficients as a row."""
+    if p.ndim > 1:
+        raise ValueError(f"np.{name}: coefficients {describe(p)} must have one dimension")
+    return ops.reshape(p, -1)
 
 
 def _trimmed(p: Any) -> Any:
@@ -63,6 +76,12 @@ def _polyfit(
 ) -> Any:
     x, y, *weights = arrays(x, y, *([] if w is None else [w]))
     x, y = x + 0.0, y + 0.0
+    if x.dtype.char == "e" or y.dtype.char == "e":
+        raise TypeError("np.polyfit: it takes no float16; convert it to float32")
+    if deg < 0:
+        raise ValueError(f"np.polyfit: deg is {deg}; it must not be negative")
+    if x.ndim != 1 or not x.size:
+        raise TypeError(f"np.polyfit: x must be a row with elements, but is {describe(x)}")
     n, order = x.shape[0], int(deg) + 1
     rcond = n * np.finfo(x.dtype).eps if rcond is None else rcond
     matrix = functions[np.vander](x, order)
@@ -93,6 +112,8 @@ def _polyfit(
 
 @implements("polyder")
 def _polyder(p: Any, m: int = 1) -> Any:
+    if m < 0:
+        raise ValueError(f"np.polyder: m is {m}; it must not be negative (see np.polyint)")
     for _ in range(m):
         p = p[:-1] * array_module(p).arange(len(p) - 1, 0, -1)
     return p
@@ -101,6 +122,12 @@ def _polyder(p: Any, m: int = 1) -> Any:
 @implements("polyint")
 def _polyint(p: Any, m: int = 1, k: Any = 0) -> Any:
     p, constants = arrays(p, k)
+    if m < 0:
+        raise ValueError(f"np.polyint: m is {m}; it must not be negative (see np.polyder)")
+    if constants.ndim == 1 and constants.shape[0] > 1:
+        if constants.shape[0] < m:
+            raise ValueError(f"np.polyint: {constants.shape[0]} constants k for m={m}")
+        constants = constants[:m]
     constants = ops.broadcast_to(constants, (m,))
     for i in range(m):
         p = ops.concat([p / array_module(p).arange(len(p), 0, -1), constants[i : i + 1]])
@@ -110,6 +137,11 @@ def _polyint(p: Any, m: int = 1, k: Any = 0) -> Any:
 @implements("polydiv")
 def _polydiv(u: Any, v: Any) -> Any:
     rest, v = arrays(u, v)
+    for p in (rest, v):
+        if p.ndim > 1 or not p.size:
+            raise (ValueError if p.ndim > 1 else IndexError)(
+                f"np.polydiv: coefficients {describe(p)} must be a row with elements"
+            )
     rest, v = ops.reshape(rest + 0.0, -1), ops.reshape(v + 0.0, -1)
     rest = ops.astype(rest, ops.result_type(rest, v), copy=False)
     m, n = rest.shape[0], v.shape[0]
@@ -149,7 +181,7 @@ def _poly(seq_of_zeros: Any) -> Any:
 @implements("roots")
 def _roots(p: Any) -> Any:
     """The eigenvalues of the companion matrix: complex, as they can be in general."""
-    p = ops.reshape(p, -1) if not p.ndim else p + 0.0
+    p = _row(p, "roots") + 0.0
     trim = functions[np.trim_zeros]
     p = trim(p, "f")
     inner = trim(p, "b")

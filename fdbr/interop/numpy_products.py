@@ -11,7 +11,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import array_module
-from fdbr.interop.numpy_basics import as_tuple, cast, in_their_dtype
+from fdbr.interop.numpy_basics import array_of, as_tuple, cast, in_their_dtype
 from fdbr.interop.signatures import implements
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import arrays
@@ -32,7 +32,13 @@ def _vdot(a: Any, b: Any, /) -> Any:
     return in_their_dtype(ops.vecdot(ops.reshape(a, -1), ops.reshape(b, -1)), a, b)
 
 
-implements("tensordot")(lambda a, b, axes=2: ops.tensordot(a, b, axes=axes))
+@implements("tensordot")
+def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """It is never a scalar, as what NumPy reshapes is none."""
+    if hasattr(axes, "__len__"):
+        first, second = axes  # and no third
+        axes = (first, second)
+    return array_of(ops.tensordot(a, b, axes=axes))
 
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase  # in the order of NumPy's numbers

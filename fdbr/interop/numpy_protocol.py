@@ -12,7 +12,7 @@ import numpy as np
 
 from fdbr.array import functions, install, ufunc_methods, ufunc_sources, ufuncs
 from fdbr.backend import is_array
-from fdbr.interop.signatures import refuse
+from fdbr.interop.signatures import numpys_error, refuse
 from fdbr.interop.ufunc_arguments import called
 
 
@@ -54,9 +54,15 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
     if op is None:
         raise TypeError(f"{name} of a traced value has no derivative rule in fdbr.ops")
     inputs = tuple(functions[np.asarray](v) if type(v) in (list, tuple) else v for v in inputs)
-    if not kwargs or method != "__call__":
-        return op(*inputs, **kwargs)
-    return called(op, ufunc, name, inputs, **kwargs)
+    try:
+        if not kwargs or method != "__call__":
+            return op(*inputs, **kwargs)
+        return called(op, ufunc, name, inputs, **kwargs)
+    except Exception as error:
+        if "refuses" in vars(error):
+            raise
+        found = numpys_error(getattr(ufunc, method), error, inputs, kwargs)
+        raise error if found is None else found.with_traceback(error.__traceback__) from None
 
 
 def _op_of(ufunc: Any) -> Callable[..., Any] | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.floats import dtype_kind
-from fdbr.interop.signatures import implements, refuse
+from fdbr.interop.signatures import as_scalar, implements, refuse, scalars
 from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.dtypes import as_weak, is_short
@@ -25,6 +25,8 @@ _NOT_GIVEN = np._NoValue
 
 def scalar(value: Any, like: Any) -> Any:
     """A number in the dtype of an array."""
+    if dtype_kind(ops.result_type(value)) == "c" and dtype_kind(like.dtype) != "c":
+        raise TypeError(f"a complex number {value!r} beside real ones of {like.dtype}")
     return ops.astype(value, like.dtype) if ops.result_type(value, like) != like.dtype else value
 
 
@@ -71,9 +73,8 @@ def reduced(
         x = ops.where(chosen(where, x, name), x, instead)
     if given and neutral is None and not math.prod([x.shape[i] for i in axes]):
         rest = tuple(n for i, n in enumerate(x.shape) if i not in axes)
-        return ops.broadcast_to(
-            ops.astype(initial, x.dtype), kept_shape(x.shape, axes) if keepdims else rest
-        )
+        whole = kept_shape(x.shape, axes) if keepdims else rest
+        return as_scalar(ops.broadcast_to(ops.astype(initial, x.dtype), whole))
     out = op(x, axis=axes, keepdims=keepdims)
     return combine(out, scalar(initial, out)) if given else out
 
@@ -170,8 +171,21 @@ def _running(op: Callable[..., Any], neutral: Any, *names: str) -> None:
 
 _running(ops.cumulative_sum, 0, "cumsum", "nancumsum")
 _running(ops.cumulative_prod, 1, "cumprod", "nancumprod")
-implements("cumulative_sum")(ops.cumulative_sum)
-implements("cumulative_prod")(ops.cumulative_prod)
+
+
+def _of_the_standard(name: str) -> None:
+    op = getattr(ops, name)
+
+    @implements(name)
+    def running(
+        x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+    ) -> Any:
+        x = x if x.ndim else ops.reshape(x, 1)
+        return op(x, axis=axis, dtype=dtype, include_initial=include_initial)
+
+
+_of_the_standard("cumulative_sum")
+_of_the_standard("cumulative_prod")
 
 
 # --- means and variances ------------------------------------------------------------
@@ -200,6 +214,7 @@ def _wide(a: Any) -> Any:
 
 
 @implements("mean")
+@scalars
 def _mean(
     a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = True
 ) -> Any:
@@ -222,6 +237,7 @@ def _correction(ddof: Any, correction: Any, name: str) -> Any:
 
 def _spread(name: str, root: bool, pass_nan_by: bool) -> None:
     @implements(name)
+    @scalars
     def spread(
         a: Any,
         axis: Any = None,
@@ -262,7 +278,8 @@ def _variance(x: Any, axis: Any, lost: Any, where: Any, mean: Any, none: float) 
         mean = ops.sum(ops.where(where, x, 0), axis=axis, keepdims=True) / number
     away = ops.where(where, x - ops.astype(mean, x.dtype, copy=False), 0)
     total = ops.sum(ops.real(away * ops.conj(away)), axis=axis, keepdims=True)
-    return total / ops.where(number - lost > 0, number - lost, none)
+    left = ops.where(number > lost, number - lost, none)
+    return total / left
 
 
 _spread("var", root=False, pass_nan_by=False)
@@ -307,6 +324,8 @@ _but_nan("nanprod", _prod)
 def _nanmean(
     a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = True
 ) -> Any:
+    if dtype is not None and dtype_kind(a.dtype) in "fc" and np.dtype(dtype).kind not in "fc":
+        raise TypeError(f"np.nanmean: {np.dtype(dtype)} has no fractions. Give a floating dtype")
     return _mean(a, axis, dtype, keepdims=keepdims, where=_both(where, a))
 
 
@@ -333,7 +352,7 @@ def extreme_but_nan(
         a = ops.asarray(a)
         return reduced(name, without, combine, None, a, axis, keepdims, initial, where)
 
-    return reduction
+    return scalars(reduction)
 
 
 def fmax(x: Any, y: Any) -> Any:

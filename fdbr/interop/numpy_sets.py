@@ -12,13 +12,23 @@ from fdbr import ops
 from fdbr.array import functions
 from fdbr.backend import array_module
 from fdbr.floats import dtype_kind
+from fdbr.interop.numpy_basics import array_of
 from fdbr.interop.signatures import implements
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import is_number
 
-for _name in ("unique_all", "unique_counts", "unique_inverse", "unique_values"):
-    implements(_name)(getattr(ops, _name))
+implements("unique_values")(ops.unique_values)
+
+
+def _named(name: str) -> None:
+    """Enter a function whose results NumPy has in a named tuple of its own."""
+    op, kind = getattr(ops, name), type(getattr(np, name)(np.zeros(1)))
+    implements(name)(lambda x: kind(*op(x)))
+
+
+for _name in ("unique_all", "unique_counts", "unique_inverse"):
+    _named(_name)
 
 
 @implements("unique")
@@ -69,28 +79,47 @@ def _unique_along(x: Any, axis: int) -> tuple[Any, ...]:
     return values, ops.take(order, first), inverse, counts
 
 
-implements("isin")(
-    lambda element, test_elements, assume_unique=False, invert=False, *, kind=None: ops.isin(
-        element, test_elements, invert=invert
-    )
-)
+@implements("isin")
+def _isin(
+    element: Any,
+    test_elements: Any,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    kind: Any = None,
+) -> Any:
+    if kind not in (None, "sort", "table"):
+        raise ValueError(f"np.isin: kind is {kind!r}, not None, 'sort' or 'table'")
+    if kind == "table" and not all(x.dtype.kind in "biu" for x in arrays(element, test_elements)):
+        raise ValueError("np.isin: kind='table' is for integers; leave it out")
+    return array_of(ops.isin(element, test_elements, invert=invert))
+
+
+# Two sets together are one array, in which NaN count as one within each, and as two in both.
+
+
+def _together(ar1: Any, ar2: Any) -> tuple[Any, Any]:
+    """Two arrays flat and in one dtype, in which a number of Python's is weak."""
+    parts = [x if is_number(x) else ops.asarray(x) for x in (ar1, ar2)]
+    dtype = ops.result_type(*parts)
+    first, second = (ops.reshape(ops.astype(x, dtype, copy=False), -1) for x in parts)
+    return first, second
 
 
 @implements("union1d")
 def _union1d(ar1: Any, ar2: Any) -> Any:
-    parts = [x if is_number(x) else ops.asarray(x) for x in (ar1, ar2)]
-    dtype = ops.result_type(*parts)  # in which a number of Python's is weak
-    flat = [ops.reshape(ops.astype(x, dtype, copy=False), -1) for x in parts]
-    return ops.unique_values(ops.concat(flat))
+    return _unique(ops.concat(_together(ar1, ar2)))
 
 
 @implements("intersect1d")
 def _intersect1d(
     ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False
 ) -> Any:
-    x, y = (ops.unique_all(part) for part in arrays(ar1, ar2))
+    parts = arrays(ar1, ar2)
+    dtype = ops.result_type(*parts)
+    x, y = (_unique(part, return_index=True) for part in parts)
     (common,) = ops.nonzero(ops.isin(x[0], y[0]))
-    out = ops.take(x[0], common)
+    out = ops.astype(ops.take(x[0], common), dtype, copy=False)
     if not return_indices:
         return out
     (others,) = ops.nonzero(ops.isin(y[0], x[0]))
@@ -100,10 +129,15 @@ def _intersect1d(
 @implements("setdiff1d")
 def _setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     ar1, ar2 = arrays(ar1, ar2)
-    x = ops.reshape(ar1, -1) if assume_unique else ops.unique_values(ar1)
+    x = ops.reshape(ar1, -1) if assume_unique else _unique(ar1)
     return ops.take(x, ops.nonzero(ops.isin(x, ar2, invert=True))[0])
 
 
 @implements("setxor1d")
 def _setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    return ops.sort(ops.concat([_setdiff1d(ar1, ar2), _setdiff1d(ar2, ar1)]))
+    parts = arrays(ar1, ar2)
+    if not assume_unique:
+        parts = [_unique(part) for part in parts]
+    both = ops.sort(ops.concat([ops.reshape(part, -1) for part in parts]))
+    new = ops.pad(both[1:] != both[:-1], 1, "constant", constant_values=True)
+    return ops.take(both, ops.nonzero(new[1:] & new[:-1])[0]) if both.size else both

@@ -4,6 +4,7 @@ Every entry takes NumPy's arguments; see `fdbr.interop.signatures`.
 """
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from fdbr.array import functions
 from fdbr.floats import dtype_kind, is_added
 from fdbr.interop.numpy_basics import in_numpys
 from fdbr.interop.signatures import implements
+from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import in_single
@@ -28,10 +30,15 @@ def _average(
     axes = normalize_axes(axis, a.ndim, "average")
     if weights is None:
         out = ops.mean(a, axis=axes, keepdims=keepdims)
-        total: Any = ops.full_like(out, math.prod([a.shape[i] for i in axes]))
+        number = math.prod([a.shape[i] for i in axes])
+        if 0 in out.shape:
+            raise ZeroDivisionError(f"np.average: {describe(a)} has no element")
+        total: Any = ops.full_like(out, number)[()]
         return (out, total) if returned else out
     a, weights = arrays(a, weights)
     if weights.shape != a.shape:
+        if axis is None:
+            raise TypeError(f"np.average: weights {weights.shape} for a {a.shape}; give an axis")
         if weights.shape != tuple(a.shape[i] for i in axes):
             raise ValueError(f"np.average: weights {weights.shape} do not fit axes {axes}")
         weights = ops.reshape(
@@ -49,6 +56,8 @@ def _average(
 def _weighed(a: Any, weights: Any, axes: Any, keepdims: bool) -> tuple[Any, Any]:
     """The weighted mean, and the sum of the weights."""
     total = ops.sum(weights, axis=axes, keepdims=keepdims)
+    if bool(ops.any(total == 0)):
+        raise ZeroDivisionError("np.average: weights sum to zero")
     return ops.sum(a * weights, axis=axes, keepdims=keepdims) / total, total
 
 
@@ -71,6 +80,8 @@ def _cov(
     if not x.shape[0]:
         return ops.zeros((0, 0))
     ddof = (0 if bias else 1) if ddof is None else ddof
+    if ddof != int(ddof):
+        raise ValueError(f"np.cov: ddof is {ddof}, no integer")
     given = [w for w in (fweights, aweights) if w is not None]
     return _covariances(*arrays(x, *given), ddof=ddof, aweights=aweights)
 
@@ -107,12 +118,14 @@ def _numpys(dtype: Any) -> Any:
 def _variables(m: Any, rowvar: bool) -> Any:
     """One variable a row."""
     m = ops.asarray(m)
+    if m.ndim > 2:
+        raise ValueError(f"np.cov: variables {describe(m)} must have 1 or 2 dimensions")
     m = ops.reshape(m, (1, -1)) if m.ndim < 2 else m
     return m if rowvar or m.shape[0] == 1 else m.T
 
 
 def _square(c: Any) -> Any:
-    return c[0, 0] if c.shape == (1, 1) else c
+    return ops.reshape(c, ()) if c.shape == (1, 1) else c  # an array, as what is squeezed
 
 
 @implements("corrcoef")
@@ -135,8 +148,12 @@ def _correlations(x: Any) -> Any:
 
 @implements("bincount")
 def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+    if weights is not None and not np.ndim(weights):
+        raise ValueError("np.bincount: weights must have one dimension, and be no number")
     x, weights = arrays(x, 1 if weights is None else weights)
-    weights = ops.astype(weights, float) if weights.ndim else ops.ones_like(x, dtype=int)
+    x = ops.astype(x, np.intp) if x.dtype.kind == "b" else x
+    weighed = weights.ndim and x.size  # of nothing NumPy has counts, whatever the weights
+    weights = ops.astype(weights, float) if weighed else ops.ones_like(x, dtype=int)
     count = int(ops.max(x)) + 1 if x.size else 0
     return ops.segment_sum(weights, x, max(count, minlength))
 
@@ -150,14 +167,29 @@ def _bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -
     return ops.astype(edges, dtype, copy=False) if dtype_kind(dtype) == "f" else edges
 
 
-def _edges(a: Any, bins: Any, range: Any) -> Any:
+def _edges(a: Any, bins: Any, range: Any, name: str = "np.histogram") -> Any:
     if isinstance(bins, str):
         raise TypeError(f"np.histogram: bins={bins!r} of traced values; give their number or edges")
     if _several_bins(bins):
-        return arrays(a, bins)[1]
+        edges = arrays(a, bins)[1]
+        if edges.ndim != 1:
+            raise ValueError(f"{name}: edges {describe(edges)} must have one dimension")
+        if bool(ops.any(edges[:-1] > edges[1:])):
+            raise ValueError(f"{name}: edges must not decrease")
+        return edges
+    try:
+        bins = operator.index(bins)
+    except TypeError:
+        raise TypeError(f"{name}: bins is {bins!r}, neither an integer nor edges") from None
+    if bins < 1:
+        raise ValueError(f"{name}: bins is {bins}; it must be positive")
+    if range is not None and range[0] > range[1]:
+        raise ValueError(f"{name}: range is {range}; its end must not lie before its start")
     if range is None:
         range = (ops.min(a), ops.max(a)) if a.size else (0, 1)
     low, high = range[0] * 1.0, range[1] * 1.0  # of integers and truth values, too
+    if not bool(ops.isfinite(low) & ops.isfinite(high)):
+        raise ValueError(f"{name}: the range from {low} to {high} is not finite; give a range")
     if bool(low == high):
         low, high = low - 0.5, high + 0.5
     return ops.linspace(low, high, int(bins) + 1)

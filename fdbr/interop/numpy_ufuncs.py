@@ -10,6 +10,7 @@ from fdbr import ops
 from fdbr.array import ufuncs
 from fdbr.floats import dtype_kind, is_added
 from fdbr.interop.numpy_reductions import fmax, fmin
+from fdbr.messages import describe
 from fdbr.ops.dtypes import is_complex, is_number
 from fdbr.ops.kinds import constant, elementwise
 
@@ -107,10 +108,20 @@ def _logaddexp2(xp: Any, x: Any, y: Any) -> Any:
 
 
 def _matvec(x1: Any, x2: Any) -> Any:
+    _check_core("matvec", x1, x2, 2, 1)
     return ops.matmul(x1, ops.expand_dims(x2, axis=-1))[..., 0]
 
 
+def _check_core(name: str, x1: Any, x2: Any, first: int, second: int) -> None:
+    if np.ndim(x1) < first or np.ndim(x2) < second:
+        raise ValueError(
+            f"np.{name}: x1 must have {first} dimensions or more, and x2 {second}, but they are "
+            f"{describe(x1)} and {describe(x2)}"
+        )
+
+
 def _vecmat(x1: Any, x2: Any) -> Any:
+    _check_core("vecmat", x1, x2, 1, 2)
     return ops.matmul(ops.expand_dims(ops.conj(x1), axis=-2), x2)[..., 0, :]
 
 

@@ -5,15 +5,19 @@ have a meaning for traced values.  `bound` puts NumPy's signature before it: an 
 does not take is dropped where it changes nothing, and refused by name where it would.
 """
 
+import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.exceptions import AxisError
 
 from fdbr.array import functions
+from fdbr.core import Tracer
 
-__all__ = ["bound", "implements", "refuse"]
+__all__ = ["as_scalar", "bound", "implements", "numpys_error", "refuse", "scalars"]
 
 _HARMLESS = frozenset({"copy", "overwrite_input", "subok"})
 """Parameters that do not change values: how memory is used, and which class the result has."""
@@ -23,13 +27,16 @@ _REASONS = {
     "where": "elements left out would have no value. Use ops.where(condition, result, otherwise)",
     "writeable": "arrays are never written to here. Leave it out",
 }
+_COUNTING = frozenset({"axis", "axis1", "axis2", "source", "destination", "n", "repeats"})
 _NO_MEANING = "this has no meaning for traced values. Leave it out"
 
 
 def refuse(name: str, parameter: str, reason: str | None = None) -> NoReturn:
     """Raise the error for an argument of a NumPy function that traced values do not take."""
     reason = reason or _REASONS.get(parameter, _NO_MEANING)
-    raise TypeError(f"{name}(…, {parameter}=…) with a traced value: {reason}.")
+    error = TypeError(f"{name}(…, {parameter}=…) with a traced value: {reason}.")
+    vars(error)["refuses"] = parameter
+    raise error
 
 
 def implements(
@@ -47,6 +54,24 @@ def implements(
         return implementation
 
     return enter
+
+
+def scalars(implementation: Callable[..., Any]) -> Callable[..., Any]:
+    """Make results without dimensions scalars, as those of most of NumPy's functions are."""
+
+    @functools.wraps(implementation)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        out = implementation(*args, **kwargs)
+        if type(out) is tuple:
+            return tuple(map(as_scalar, out))
+        return as_scalar(out)
+
+    return plain
+
+
+def as_scalar(out: Any) -> Any:
+    """A result without dimensions as a scalar."""
+    return out[()] if issubclass(out.__class__, np.ndarray) and not out.ndim else out
 
 
 def bound(
@@ -74,9 +99,33 @@ def bound(
         # NumPy's own functions say it.
         if kwargs and any(value is np._NoValue for value in kwargs.values()):
             kwargs = {k: v for k, v in kwargs.items() if v is not np._NoValue}
-        if len(args) <= first and (not kwargs or kwargs.keys() <= names):
-            return implementation(*args, **kwargs)
-        return rebound(args, kwargs)
+        try:
+            if len(args) <= first and (not kwargs or kwargs.keys() <= names):
+                return implementation(*args, **kwargs)
+            return rebound(args, kwargs)
+        except Exception as error:
+            return settled(error, args, kwargs)
+
+    def settled(error: Exception, args: Any, kwargs: Any) -> Any:
+        try:
+            given = theirs.bind(*args, **kwargs).arguments
+        except TypeError:
+            raise error from None
+        if "refuses" in vars(error) or given.get("out") is not None:  # NumPy would write to it
+            raise error
+        found = numpys_error(function, error, args, kwargs)
+        first: Any = next(iter(given.values()), None)
+        if found is None and isinstance(error, AxisError) and not np.ndim(first):
+            # NumPy takes an array without dimensions as its one element, along axis 0 or -1.
+            return called_with({**given, "axis": None})
+        truths = {n: int(v) for n, v in given.items() if n in _COUNTING and isinstance(v, bool)}
+        if found is None and truths:  # some of NumPy's functions take them for integers
+            return called_with({**given, **truths})
+        raise error if found is None else found.with_traceback(error.__traceback__) from None
+
+    def called_with(arguments: dict[str, Any]) -> Any:
+        given = inspect.BoundArguments(theirs, arguments)
+        return rebound(given.args, given.kwargs)
 
     def rebound(args: Any, kwargs: Any) -> Any:
         try:
@@ -91,6 +140,38 @@ def bound(
     call.__signature__ = theirs  # type: ignore[attr-defined]
     call.implementation = implementation  # type: ignore[attr-defined]
     return call
+
+
+def numpys_error(function: Any, error: Exception, args: Any, kwargs: Any) -> Exception | None:
+    """Return ``error``, in the type that NumPy's function raises; `None` where it raises nothing.
+
+    NumPy's function is called on arrays of ones in the shapes and dtypes of the traced arguments,
+    so its answer holds for errors that depend on nothing else.  A call that calls its arguments
+    is not repeated.
+    """
+    if any(callable(v) and not isinstance(v, type) for v in [*args, *kwargs.values()]):
+        return error
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            function(*map(_ones_like, args), **{k: _ones_like(v) for k, v in kwargs.items()})
+    except Exception as theirs:
+        kind = next(
+            kind
+            for kind in type(theirs).__mro__
+            if kind.__module__ in ("builtins", "numpy.exceptions", "numpy.linalg")
+        )
+        return error if isinstance(error, kind) else kind(str(error))
+    return None
+
+
+def _ones_like(value: Any) -> Any:
+    if isinstance(value, Tracer):
+        like: Any = value
+        return np.ones(like.shape, like.dtype)[()]
+    if type(value) in (list, tuple):
+        return type(value)(map(_ones_like, value))
+    return value
 
 
 def signature_of(function: Any, otherwise: inspect.Signature) -> inspect.Signature:

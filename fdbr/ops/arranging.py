@@ -8,7 +8,7 @@ import numpy as np
 from fdbr import kernels
 from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.kernels.triangles import triangle
-from fdbr.messages import describe, integer
+from fdbr.messages import describe, index, integer
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.buffers import where_they_lie
 from fdbr.ops.creation import arrays, asarray
@@ -130,7 +130,8 @@ def repeat(x: Array, repeats: Array, /, *, axis: int | None = None) -> Any:
     each = getattr(repeats, "ndim", 1 if isinstance(repeats, list | tuple) else 0)
     if each and len(repeats) != 1:
         return _repeat_each(x, arrays(x, repeats)[1], axis)
-    number = int(repeats[0] if each else repeats)
+    repeats = repeats[0] if each else repeats
+    number = index(repeats) if isinstance(repeats, bool) else int(repeats)
     if number < 0:
         raise ValueError(f"fdbr.ops.repeat: repeats is {number}; it must not be negative")
     shape = [*x.shape[: axis + 1], number, *x.shape[axis + 1 :]]
@@ -229,7 +230,7 @@ def diff(
     """
     x = asarray(x)
     axis = normalize_axis(axis, x.ndim, "diff")
-    if n < 0:
+    if integer("fdbr.ops.diff", "n", n) < 0:
         raise ValueError(f"fdbr.ops.diff: n is {n}; it must not be negative")
     parts = [_border(part, x, axis) for part in (prepend, x, append) if part is not None]
     x = concat(parts, axis=axis) if n and len(parts) > 1 else x

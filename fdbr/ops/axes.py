@@ -1,9 +1,10 @@
 """Axes as callers give them, and as rules count them: from the front."""
 
-import operator
 from typing import Any
 
 from numpy.exceptions import AxisError
+
+from fdbr.messages import index
 
 __all__ = ["either_axis", "normalize_axes", "normalize_axis"]
 
@@ -12,7 +13,7 @@ _every = [tuple(range(ndim)) for ndim in range(9)]
 
 def normalize_axis(axis: Any, ndim: int, name: str) -> int:
     """An axis as a number from 0 up, or an error that names the function."""
-    number = axis if type(axis) is int else operator.index(axis)
+    number = axis if type(axis) is int else index(axis)
     if not -ndim <= number < ndim:
         # It is a ValueError and an IndexError: the standard asks now for the one, now the other.
         raise AxisError(f"fdbr.ops.{name}: axis {number} is out of range for {ndim} dimensions")

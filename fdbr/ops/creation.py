@@ -10,7 +10,7 @@ from fdbr.backend import Array
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
 from fdbr.kernels.copying import filled
-from fdbr.messages import describe, number_types
+from fdbr.messages import describe, integer, number_types
 from fdbr.ops.counting import counted
 from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short
@@ -149,6 +149,7 @@ def linspace(
     >>> ops.linspace(0.0, 1.0, 3)
     array([0. , 0.5, 1. ])
     """
+    num = integer("fdbr.ops.linspace", "num", num)
     if isinstance(start, Tracer) or isinstance(stop, Tracer):
         ends = [v for v in (start, stop) if not is_number(v)]
         exact = dtype_of_steps(*ends)

@@ -13,7 +13,7 @@ import numpy as np
 
 from fdbr.backend import Array, array_module
 from fdbr.floats import dtype_kind
-from fdbr.messages import describe
+from fdbr.messages import describe, index, integer
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, float_dtype
@@ -161,7 +161,8 @@ def _along(x: Any, n: int | None, axis: int, name: str) -> tuple[Any, int]:
     axis = normalize_axis(axis, x.ndim, f"fft.{name}")
     if n is None and x.shape[axis]:
         return x, axis
-    return _sized(x, (x.shape[axis] if n is None else n,), (axis,), name), axis
+    n = x.shape[axis] if n is None else integer(f"fdbr.ops.fft.{name}", "n", n)
+    return _sized(x, (n,), (axis,), name), axis
 
 
 def _lengths(
@@ -174,9 +175,9 @@ def _lengths(
     if s is not None and len(s) != len(places):
         raise ValueError(f"fdbr.ops.fft.{name}: {len(s)} lengths for {len(places)} axes")
     own = [x.shape[axis] for axis in places]
-    return (
-        own if s is None else [o if n == -1 else n for n, o in zip(s, own, strict=True)]
-    ), places
+    if s is None:
+        return own, places
+    return [o if n == -1 else index(n) for n, o in zip(s, own, strict=True)], places
 
 
 # --- complex numbers ----------------------------------------------------------------
@@ -338,7 +339,7 @@ def irfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: Norm = "ba
 
 
 def _from_half(x: Any, n: int | None, axis: int, norm: Norm, name: str) -> Any:
-    n = 2 * (x.shape[axis] - 1) if n is None else n
+    n = 2 * (x.shape[axis] - 1) if n is None else integer(f"fdbr.ops.fft.{name}", "n", n)
     if n < 1:
         raise ValueError(
             f"fdbr.ops.fft.{name}: the result of x {describe(x)} would be {n} long on axis {axis}; "

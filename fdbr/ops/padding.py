@@ -6,7 +6,7 @@ from typing import Any, Literal
 from fdbr.backend import Array, array_module
 from fdbr.core import is_differentiated
 from fdbr.floats import dtype_kind
-from fdbr.messages import describe
+from fdbr.messages import describe, index
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, is_traced
@@ -154,7 +154,7 @@ def _pairs(value: Any, ndim: int, name: str) -> list[Pair]:
 
 
 def _width(value: Any) -> int:
-    width = int(value)
+    width = index(value) if isinstance(value, bool) else int(value)
     if width != value or width < 0:
         raise ValueError(f"fdbr.ops.pad: a width is {value!r}; give integers from 0 up")
     return width

@@ -1,6 +1,5 @@
 """Arrays taken apart and put together by small compositions: parts, weighted means, strides."""
 
-import operator
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import Array
-from fdbr.messages import describe, integer
+from fdbr.messages import describe, index, integer
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import arrays, asarray, floating
 from fdbr.ops.devices import beside
@@ -51,7 +50,7 @@ def split(x: Array, indices_or_sections: int | Sequence[int], /, axis: int = 0) 
     place = normalize_axis(axis, x.ndim, "split")
     length = x.shape[place]
     if isinstance(indices_or_sections, list | tuple | np.ndarray):
-        inner = [operator.index(i) for i in indices_or_sections]
+        inner = [index(i) for i in indices_or_sections]
     else:
         count = integer("fdbr.ops.split", "indices_or_sections", indices_or_sections, least=1)
         if length % count:

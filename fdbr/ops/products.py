@@ -1,7 +1,6 @@
 """Products of matrices and tensors."""
 
 import math
-import operator
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from fdbr.backend import Array
 from fdbr.deferred import Deferred
 from fdbr.floats import dtype_kind, is_added
-from fdbr.messages import describe
+from fdbr.messages import describe, index
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.buffers import multiplied
 from fdbr.ops.creation import asarray
@@ -332,8 +331,8 @@ def _in_order(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _paired_axes(axes: Any, x: Any, y: Any) -> tuple[Sequence[int], Sequence[int]]:
-    if getattr(axes, "ndim", 1) == 0:
-        axes = operator.index(axes)
+    if isinstance(axes, bool) or getattr(axes, "ndim", 1) == 0:
+        axes = index(axes)
     if isinstance(axes, int):
         if not 0 <= axes <= min(x.ndim, y.ndim):
             raise ValueError(

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from fdbr.backend import Array, array_module
 from fdbr.kernels.copying import joined
-from fdbr.messages import integer
+from fdbr.messages import index, integer
 from fdbr.ops.axes import normalize_axes, normalize_axis
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import astype, is_number, result_type
@@ -64,7 +63,7 @@ def reshape(x: Array, /, shape: int | Sequence[int], *, copy: bool | None = None
     (2, 2)
     """
     if type(shape) is not tuple:
-        shape = (operator.index(shape),) if not isinstance(shape, Sequence) else tuple(shape)
+        shape = (index(shape),) if not isinstance(shape, Sequence) else tuple(shape)
     return _reshape(x, to=shape)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from fdbr.backend import Array, array_module, where_it_lies
 from fdbr.floats import dtype_kind
 from fdbr.kernels import LEAST
-from fdbr.messages import describe
+from fdbr.messages import describe, integer
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.creation import asarray
 from fdbr.ops.dtypes import is_traced
@@ -241,6 +241,7 @@ def top_k(x: Array, k: int, /, *, axis: int = -1) -> tuple[Any, Any]:
     """
     x = asarray(x)
     axis = normalize_axis(axis, x.ndim, "top_k")
+    k = integer("fdbr.ops.top_k", "k", k)
     if not 0 <= k <= x.shape[axis]:
         raise ValueError(
             f"fdbr.ops.top_k: k is {k}, but axis {axis} of {describe(x)} has {x.shape[axis]} "

@@ -206,7 +206,8 @@ def _between(ordered: Any, n: Any, q: Any, method: str) -> Any:
     below, above = (_taken(ordered, clip(k, 0, n - 1)) for k in (low, low + 1))
     if method in _OF_ELEMENTS:
         return where(share == 0, below, above)
-    line = below + (above - below) * share
+    width = above - below  # as NumPy counts from the nearer one, which tells beside infinities
+    line = where(share < 0.5, below + width * share, above - width * (1 - share))
     return line if method in _LINES else where(share == 0, below, where(share == 1, above, line))
 
 

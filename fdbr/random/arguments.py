@@ -3,7 +3,6 @@
 import functools
 import inspect
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from fdbr import ops
 from fdbr.backend import array_module, is_array, lock, on_device, several
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
-from fdbr.messages import describe
+from fdbr.messages import describe, index
 from fdbr.ops.devices import beside, to_device
 
 __all__ = [
@@ -75,8 +74,8 @@ def check_key(function: str, key: Any) -> None:
 def shape_of(function: str, shape: Shape) -> tuple[int, ...]:
     """An argument as a shape."""
     try:
-        sizes = tuple(shape) if isinstance(shape, Sequence) else (operator.index(shape),)
-        sizes = tuple(operator.index(size) for size in sizes)
+        sizes = tuple(shape) if isinstance(shape, Sequence) else (index(shape),)
+        sizes = tuple(index(size) for size in sizes)
     except TypeError:
         raise TypeError(
             f"fdbr.random.{function}: shape must be a tuple of integers, got {shape!r}"

@@ -127,7 +127,8 @@ def _true_elements(mask: Any, x: Any, axis: int) -> Sequence[Any]:
     """A mask as index arrays, one for each of its dimensions."""
     if mask.ndim == 0:
         raise _SingleTruth
-    if mask.shape != x.shape[axis : axis + mask.ndim]:  # the indices might fit by chance
+    # The indices might fit by chance.  NumPy takes a mask without elements for any axes.
+    if mask.size and mask.shape != x.shape[axis : axis + mask.ndim]:
         raise IndexError(
             f"fdbr.ops.getitem: the mask {describe(mask)} does not have the shape of the axes of "
             f"{describe(x)} from axis {axis} on"

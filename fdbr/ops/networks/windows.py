@@ -5,13 +5,12 @@ Arrays have a batch axis, a channel axis and then the spatial axes: ``(N, C, *sp
 
 import functools
 import itertools
-import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fdbr.backend import Array
 from fdbr.kernels.windows_text import Windows
-from fdbr.messages import describe
+from fdbr.messages import describe, index
 
 __all__ = [
     "Geometry",
@@ -114,7 +113,7 @@ def per_axis(function: str, name: str, value: Any, rank: int, least: int = 1) ->
         return (value,) * rank
     given = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * rank
     try:
-        sizes = tuple(operator.index(n) for n in given)
+        sizes = tuple(index(n) for n in given)
     except TypeError:
         sizes = ()
     if len(sizes) != rank or any(n < least for n in sizes):

@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr.backend import Array
 from fdbr.messages import integer
+from fdbr.ops.elementwise.arithmetic import floor
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.trigonometric import cos, sin
 from fdbr.ops.kinds import constant, elementwise
@@ -152,8 +153,8 @@ def polygamma(n: int, x: Array, /) -> Any:
 
 @elementwise(
     double=True,
-    a=lambda a, b, out: out * (digamma(a) - digamma(a + b)),
-    b=lambda a, b, out: out * (digamma(b) - digamma(a + b)),
+    a=lambda a, b, out: _beta_derivative(a, b, out),
+    b=lambda a, b, out: _beta_derivative(b, a, out),
 )
 def beta(xp: Any, a: Array, b: Array) -> Array:
     """The beta function ``gamma(a) * gamma(b) / gamma(a + b)``.
@@ -163,6 +164,21 @@ def beta(xp: Any, a: Array, b: Array) -> Array:
     0.083333
     """
     return scipy_special(xp, "beta", a, b)
+
+
+def _beta_derivative(a: Any, b: Any, out: Any) -> Any:
+    """The derivative of `beta` in ``a``.
+
+    It is ``out * (digamma(a) - digamma(a + b))``.  Where ``a + b`` is 0, -1, -2, …, `beta` is 0
+    and `digamma` has a pole; the product is finite, and follows from `rgamma`.
+    """
+    total = a + b
+    at_pole = (total <= 0) & (total == floor(total))
+    regular = out * (digamma(a) - digamma(where(at_pole, 1.0, total)))
+    a, b, total = (where(at_pole, x, 0.5) for x in (a, b, total))
+    inverse = rgamma(total)
+    rate = digamma(a) * inverse + _rgamma_slope(total, inverse)
+    return where(at_pole, gamma(a) * gamma(b) * rate, regular)
 
 
 @elementwise(

@@ -11,8 +11,9 @@ from fdbr.floats import dtype_kind
 from fdbr.ops.axes import either_axis, normalize_axes
 from fdbr.ops.creation import floating
 from fdbr.ops.dtypes import in_single
-from fdbr.ops.elementwise.arithmetic import clipped
-from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.arithmetic import ceil, clipped
+from fdbr.ops.elementwise.comparison import isfinite, where
+from fdbr.ops.elementwise.complex_parts import imag
 from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.kinds import elementwise, opaque, shifted
 from fdbr.ops.kinds.large import along_rows, by_rows
@@ -211,7 +212,8 @@ def logsumexp(
 ) -> Any:
     """The logarithm of a sum of exponentials over axes, without overflow.
 
-    Of no elements it is -inf.
+    Of no elements it is -inf.  Of complex numbers it is the principal value, whose imaginary part
+    lies above -pi and not above pi.
 
     >>> import numpy as np
     >>> from fdbr import ops
@@ -221,4 +223,8 @@ def logsumexp(
     x = floating(x)
     axes = normalize_axes(axis, x.ndim, "logsumexp")
     out = _logsumexp(x, axes=axes)
+    if out.dtype.kind == "c":
+        angle = imag(out)
+        turns = ceil(where(isfinite(angle), angle, 0.0) / (2 * math.pi) - 0.5)
+        out = out - 1j * (2 * math.pi * turns)
     return reshape(out, kept_shape(x.shape, axes)) if keepdims else out
