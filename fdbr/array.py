@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fdbr.core import Tracer, is_differentiated, stop_gradient
+from fdbr.core import Tracer, is_differentiated, own, stop_gradient
 from fdbr.messages import describe, refusal
 
 __all__ = [
@@ -232,8 +232,8 @@ def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
 
 install("__array__", _array)
 install("tolist", refusing(f"tolist() of {{}}: {_ADVICE}."))
-install("__copy__", lambda self: self)
-install("__deepcopy__", lambda self, memo: self)
+install("__copy__", own)
+install("__deepcopy__", lambda self, memo: own(self))
 for name in ("__reduce__", "__reduce_ex__", "__getstate__"):
     install(
         name,

@@ -377,6 +377,7 @@ class _Batch:
                 leaves[i] = trace.part.examples(leaves[i], self.size)
                 trace.borrow(leaves[i])
                 leaves[i] = BatchTracer(trace, leaves[i])
+                leaves[i]._base = trace
         args, kwargs = tree.unflatten(self.structure, leaves)
         if trace.part.mask is None:
             return run(trace, self.f, *args, **kwargs)

@@ -162,6 +162,7 @@ class ReverseTrace(Trace):
             self.borrow(value)
         tracer = _new(ReverseTracer)
         tracer._trace = self
+        tracer._base = self
         tracer.value = value
         tracer.node = (next(_count), (), "input")
         return tracer

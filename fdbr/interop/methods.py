@@ -258,7 +258,7 @@ def _transpose(x: Any, /, *axes: Any) -> Any:
 
 @_method("flatten")
 def _flatten(x: Any, /, order: str = "C") -> Any:
-    return functions[np.ravel](x, order)
+    return core.own(functions[np.ravel](x, order))
 
 
 @_method("astype")
@@ -290,7 +290,7 @@ def _clip(x: Any, /, min: Any = None, max: Any = None, **how: Any) -> Any:
 
 @_method("copy")
 def _copy(x: Any, /, order: str = "C") -> Any:
-    return x
+    return core.own(x)
 
 
 @_method("to_device")

@@ -11,6 +11,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import array_module, device_put
+from fdbr.core import own
 from fdbr.floats import dtype_kind, is_added
 from fdbr.interop.signatures import implements, refuse
 from fdbr.messages import describe
@@ -36,7 +37,7 @@ implements("ndim")(lambda a: a.ndim)
 implements("iscomplexobj")(lambda x: x.dtype.kind == "c")
 implements("isrealobj")(lambda x: x.dtype.kind != "c")
 implements("result_type")(ops.result_type)
-implements("copy")(lambda a, order="K": a)
+implements("copy")(lambda a, order="K": own(a))
 implements("real")(ops.real)
 implements("imag")(ops.imag)
 
@@ -104,7 +105,7 @@ def _array(
     ndmin: int = 0,
     device: Any = None,
 ) -> Any:
-    return _at_least(ops.asarray(a, dtype=dtype, device=device), ndmin)
+    return _at_least(ops.asarray(a, dtype=dtype, device=device, copy=copy), ndmin)
 
 
 @implements("ascontiguousarray", "asfortranarray")

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import Array
+from fdbr.core import own
 from fdbr.kernels.complexes import as_imaginary
 from fdbr.ops.creation import asarray, zeros_like
 from fdbr.ops.dtypes import is_complex
@@ -13,12 +14,14 @@ from fdbr.ops.kinds import aligned, fit, linear
 __all__ = ["conj", "imag", "real"]
 
 
-@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned)
+@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned, view="always")
 def _real(xp: Any, x: Array) -> Array:
     return x.real
 
 
-@linear(x=lambda ct, shape, dtype: fit(_imaginary(ct), (shape, dtype)), batch=aligned)
+@linear(
+    x=lambda ct, shape, dtype: fit(_imaginary(ct), (shape, dtype)), batch=aligned, view="always"
+)
 def _imag(xp: Any, x: Array) -> Array:
     return x.imag
 
@@ -69,4 +72,4 @@ def conj(x: Array, /) -> Any:
     >>> complex(ops.conj(1 + 2j))
     (1-2j)
     """
-    return _conj(x) if is_complex(x) else x
+    return _conj(x) if is_complex(x) else own(x)
