@@ -135,9 +135,9 @@ class Primitive:
         raises no error for some of them.  Linear and multilinear operations have, but for the
         integers among their operands, and so have folds; others say so.
     view
-        How NumPy's result shows the memory of the first operand: ``"always"``, ``"read-only"``,
-        ``"contiguous"`` where that operand's memory allows it; empty if it never does.  In-place
-        operators ask for it.
+        How NumPy's result shows the memory of the first operand: ``"always"``; ``"read-only"``;
+        ``"elements"``, unless one element is taken; ``"contiguous"``, where that memory allows
+        it; empty if it never does.  In-place operators ask for it.
 
     One that is not ``registered`` is no operation of the registry, but a part of programs alone.
     """
@@ -490,22 +490,21 @@ def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str,
         except EXPLAINED as error:
             raise primitive.explain(error, args) from error
     out = dispatch(primitive, args, params)
-    if isinstance(out, Tracer) and type(out.value) not in _SCALARS:
-        if primitive.view == "always":
-            out._base = x
-        elif primitive.view == "read-only":
+    if isinstance(out, Tracer):
+        view = primitive.view
+        if view == "elements":
+            if out.shape or _is_view(params["key"]):  # type: ignore[attr-defined]
+                out._base = x
+        elif view == "read-only":
             out._base = ReadOnly(x)
-        elif base_of(x) is None or _share(plain(out), plain(x)):
+        elif view == "always" or base_of(x) is None or owner(plain(out)) is owner(plain(x)):
             out._base = x
     return out
 
 
-_SCALARS = number_types | {np.float64, np.float32}
-
-
-def _share(view: Any, array: Any) -> bool:
-    """Whether an array shows the memory of another one, of which it was made."""
-    return owner(view) is owner(array)
+def _is_view(key: Any) -> bool:
+    """Whether NumPy gives a view without dimensions for a key, and no scalar."""
+    return key is ... or (type(key) is tuple and any(part is ... for part in key))
 
 
 def _as_arrays(args: tuple[Any, ...], where: str) -> tuple[Any, ...]:
