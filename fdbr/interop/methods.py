@@ -219,7 +219,8 @@ for name, instead in {
     "put": "x = x.at[key].set(value)",
     "resize": "x = np.resize(x, shape)",
 }.items():
-    install(name, refusing(f"{name}() of {{}}: traced values are immutable. Write {instead}."))
+    message = f"{name}() of {{}}: traced values are immutable. Write {instead}."
+    install(name, refusing(message, writes=True))
 
 # --- methods that are NumPy's functions ---------------------------------------------
 
