@@ -39,6 +39,7 @@ __all__ = [
     "ReadOnly",
     "Trace",
     "Tracer",
+    "as_view",
     "base_of",
     "below",
     "dispatch",
@@ -421,6 +422,13 @@ def base_of(tracer: Tracer) -> Any:
         return _base_of(tracer)
     except AttributeError:
         return None
+
+
+def as_view(value: Any, base: Any) -> Any:
+    """A traced value that NumPy has as a read-only view of another one.  Others stay themselves."""
+    if isinstance(value, Tracer):
+        value._base = ReadOnly(base)
+    return value
 
 
 def own(value: Any) -> Any:

@@ -155,7 +155,9 @@ class ReverseTrace(Trace):
         if type(value) is np.ndarray:
             if value.base is not None or value.flags.writeable:  # somebody may write to it
                 if value.nbytes <= _SMALL:
-                    value = value.copy()  # now, which is cheaper than to keep an eye on it
+                    # Now, which is cheaper than to keep an eye on it; as it lies in memory, which
+                    # decides what is a view of what.
+                    value = value.copy("K")
                 else:
                     self.borrow(value)
         elif type(value) not in number_types:

@@ -94,8 +94,8 @@ def _full_like(
 # With ``like=``, by which they come here, these are as traced values if they are made of any.
 
 
-@implements("array", "asarray", "asanyarray")
-def _array(
+@implements("asarray", "asanyarray")
+def _asarray(
     a: Any,
     /,
     dtype: Any = None,
@@ -111,6 +111,11 @@ def _array(
 @implements("ascontiguousarray", "asfortranarray")
 def _contiguous(a: Any, /, dtype: Any = None) -> Any:
     return _at_least(ops.asarray(a, dtype=dtype), 1)
+
+
+@implements("array")
+def _array(a: Any, /, *args: Any, copy: Any = True, **how: Any) -> Any:
+    return _asarray(a, *args, copy=copy, **how)
 
 
 def _made(name: str, make: Callable[..., Any]) -> None:
@@ -158,7 +163,7 @@ def _reversed(x: Any) -> Any:
 def _reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: Any = None) -> Any:
     a = ops.asarray(a)
     if checked_order(a, order, "np.reshape") == "C":
-        return ops.reshape(a, shape)
+        return ops.reshape(a, shape, copy=copy)
     return _reversed(ops.reshape(_reversed(a), as_tuple(shape)[::-1]))
 
 
@@ -185,7 +190,7 @@ implements("flip")(lambda m, axis=None: ops.flip(m, axis=axis))
 implements("fliplr")(lambda m: ops.flip(m, axis=1))
 implements("flipud")(lambda m: ops.flip(m, axis=0))
 implements("roll")(lambda a, shift, axis=None: ops.roll(a, shift, axis=axis))
-implements("tile")(lambda A, reps: ops.tile(A, as_tuple(reps)))
+implements("tile")(lambda A, reps: own(ops.tile(A, as_tuple(reps))))
 
 
 # --- joining and dividing -----------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.array import functions
 from fdbr.backend import array_module
-from fdbr.core import Tracer, whole
+from fdbr.core import Tracer, own, whole
 from fdbr.floats import dtype_kind
 from fdbr.interop.numpy_basics import as_tuple, within
 from fdbr.interop.signatures import implements
@@ -60,7 +60,7 @@ def _block(arrays: Any) -> Any:
 
     def joined(nest: Any, level: int) -> Any:
         if not isinstance(nest, list):
-            return _ending_in(nest, ndim)
+            return own(_ending_in(nest, ndim))
         return ops.concat([joined(part, level + 1) for part in nest], axis=level - depth)
 
     return joined(arrays, 0)
@@ -159,9 +159,11 @@ implements("triu_indices_from")(
 implements("diag_indices_from")(
     lambda arr: _all_beside(arr, np.diag_indices(arr.shape[0], arr.ndim))
 )
-implements("repeat")(lambda a, repeats, axis=None: ops.repeat(a, repeats, axis=axis))
+implements("repeat")(lambda a, repeats, axis=None: own(ops.repeat(a, repeats, axis=axis)))
 implements("meshgrid")(
-    lambda *xi, copy=True, sparse=False, indexing="xy": tuple(_meshgrid(xi, sparse, indexing))
+    lambda *xi, copy=True, sparse=False, indexing="xy": tuple(
+        own(part) if copy else part for part in _meshgrid(xi, sparse, indexing)
+    )
 )
 _OF_MODES = {
     "constant": "constant_values",

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import Array, array_module
-from fdbr.core import own
 from fdbr.kernels.copying import joined
 from fdbr.messages import integer
 from fdbr.ops.axes import normalize_axes, normalize_axis
@@ -67,7 +66,7 @@ def reshape(x: Array, /, shape: int | Sequence[int], *, copy: bool | None = None
     if type(shape) is not tuple:
         shape = (operator.index(shape),) if not isinstance(shape, Sequence) else tuple(shape)
     out = _reshape(x, to=shape)
-    return own(out) if copy else out
+    return out.copy() if copy else out
 
 
 def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -451,8 +450,9 @@ def tile(x: Array, repetitions: tuple[int, ...], /) -> Any:
     times = (1,) * (ndim - len(repetitions)) + tuple(repetitions)
     interleaved = tuple(n for pair in zip(times, lengths, strict=True) for n in pair)
     x = reshape(x, tuple(n for length in lengths for n in (1, length)))
-    shape = tuple(t * n for t, n in zip(times, lengths, strict=True))
-    return own(reshape(broadcast_to(x, interleaved), shape))
+    return reshape(
+        broadcast_to(x, interleaved), tuple(t * n for t, n in zip(times, lengths, strict=True))
+    )
 
 
 @linear(

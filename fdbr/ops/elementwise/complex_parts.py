@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from fdbr.backend import Array
-from fdbr.core import own
 from fdbr.kernels.complexes import as_imaginary
 from fdbr.ops.creation import asarray, zeros_like
 from fdbr.ops.dtypes import is_complex
@@ -72,4 +71,4 @@ def conj(x: Array, /) -> Any:
     >>> complex(ops.conj(1 + 2j))
     (1-2j)
     """
-    return _conj(x) if is_complex(x) else own(x)
+    return _conj(x) if is_complex(x) else x
