@@ -497,22 +497,32 @@ def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str,
             return primitive.value(np, x, **params)
         except EXPLAINED as error:
             raise primitive.explain(error, args) from error
-    out = dispatch(primitive, args, params)
-    if isinstance(out, Tracer):
-        view = primitive.view
-        if view == "elements":
-            if out.shape or _is_view(params["key"]):  # type: ignore[attr-defined]
-                out._base = x
-        elif view == "read-only":
-            out._base = ReadOnly(x)
-        elif view == "always" or base_of(x) is None or owner(plain(out)) is owner(plain(x)):
+    if not isinstance(x, Tracer):
+        return dispatch(primitive, args, params)
+    trace = x._trace
+    if not trace.running and ended(trace):
+        raise escaped(trace, f"fdbr.ops.{primitive.name}")
+    out = trace.process(primitive, args, params)
+    if type(out) is not type(x):  # the trace was cut
+        return out
+    view = primitive.view
+    if view == "elements":
+        key = params["key"]  # with ``...`` one element is a view, too, without dimensions
+        if out.shape or key is ... or (type(key) is tuple and ... in key):
             out._base = x
+    elif view == "read-only":
+        out._base = ReadOnly(x)
+    elif view == "always" or _shows(out.value, x.value) or base_of(x) is None:
+        out._base = x
     return out
 
 
-def _is_view(key: Any) -> bool:
-    """Whether NumPy gives a view without dimensions for a key, and no scalar."""
-    return key is ... or (type(key) is tuple and any(part is ... for part in key))
+def _shows(view: Any, array: Any) -> bool:
+    """Whether an array that was made of another one shows its memory."""
+    if type(view) is np.ndarray and type(array) is np.ndarray:
+        base = view.base
+        return base is array or (base is not None and base is array.base)
+    return owner(plain(view)) is owner(plain(array))
 
 
 def _as_arrays(args: tuple[Any, ...], where: str) -> tuple[Any, ...]:

@@ -114,7 +114,8 @@ def _seen(x: Any, y: Any, counts: tuple[int, int], frame: Any) -> str | None:
     more = counts[0] - _KNOWN["itself" if y is x else statement] - (through == 0)
     if more > 0:
         more -= x._trace.references(x) + _in_snapshot(x, frame) + _in_snapshot(x, frame.f_back)
-    return _SHARED if more > 0 or (_BORROWS and _has_callers(x, frame.f_back)) else None
+    borrowed = _BORROWS and statement == "local" and _has_callers(x, frame.f_back)
+    return _SHARED if more > 0 or borrowed else None
 
 
 def _bases(x: Any) -> tuple[list[Any], list[int], Any]:

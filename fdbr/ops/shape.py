@@ -77,9 +77,7 @@ def _batch_permuted(apply: Any, values: Any, batched: Any, size: int, params: An
     return apply(*values, axes=(0, *(axis + 1 for axis in params["axes"])))
 
 
-@linear(
-    x=lambda ct, axes: _permute(ct, axes=_inverse(axes)), batch=_batch_permuted, view="always"
-)
+@linear(x=lambda ct, axes: _permute(ct, axes=_inverse(axes)), batch=_batch_permuted, view="always")
 def _permute(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     return x.transpose(axes) if type(x) is np.ndarray else xp.transpose(x, axes)
 

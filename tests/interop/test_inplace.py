@@ -5,14 +5,15 @@ import functools
 import itertools
 import operator
 import re
+import sys
 import textwrap
-import threading
 
 import numpy as np
 import pytest
 
 import fdbr
 from fdbr import ops
+from fdbr.interop import inplace
 
 V = np.array([[1.5, -0.5, 2.0], [0.75, 1.25, -1.75]])
 W = np.array([[1.0, 2.0, 3.0], [-1.0, 0.5, 2.5]])
@@ -269,18 +270,29 @@ class Box:
 
 
 for _symbol in OPERATORS:
-    _name = "i" + {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "**": "pow", "@": "matmul"}[
-        _symbol[:-1]
-    ]
+    _name = (
+        "i"
+        + {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "**": "pow", "@": "matmul"}[
+            _symbol[:-1]
+        ]
+    )
     exec(
         f"def change(self, y):\n    self.w {_symbol} y\n    self.w {_symbol} y\n"
         f"Box.change_{_name} = change\ndel change"
     )
 
 
+@functools.cache
 def program(text, symbol):
     """The function of an array that a text is, with an operator."""
-    name = {"+=": "iadd", "-=": "isub", "*=": "imul", "/=": "itruediv", "**=": "ipow", "@=": "imatmul"}
+    name = {
+        "+=": "iadd",
+        "-=": "isub",
+        "*=": "imul",
+        "/=": "itruediv",
+        "**=": "ipow",
+        "@=": "imatmul",
+    }
     text = textwrap.dedent(text).strip().replace("; ", "\n").format(op=symbol, name=name[symbol])
     y = {"**=": "2.0", "@=": "M"}.get(symbol, "Y")
     text = re.sub(r"\by\b", y, text)
@@ -303,6 +315,7 @@ def program(text, symbol):
     return seen
 
 
+@functools.cache
 def numpys(f):
     """The value and gradient of a function of NumPy's arrays."""
     value, slope, h = f(V.copy()), np.zeros_like(V), 1e-6
@@ -314,9 +327,9 @@ def numpys(f):
 
 
 def by_columns(push):
-    return np.array(
-        [push(np.eye(V.size)[i].reshape(V.shape)) for i in range(V.size)]
-    ).reshape(V.shape)
+    return np.array([push(np.eye(V.size)[i].reshape(V.shape)) for i in range(V.size)]).reshape(
+        V.shape
+    )
 
 
 def by_vmap(f):
@@ -335,7 +348,7 @@ def by_vjp(f):
 
 
 def by_jit(f):
-    """All calls of a jitted function, which writes into its argument at each of them or at none."""
+    """All calls of a jitted function: it writes into its argument at each of them, or at none."""
     jitted = fdbr.jit(f, reproducible=True)
     found = []
     for _ in range(4):
@@ -395,8 +408,247 @@ def test_what_nothing_else_sees_is_computed_as_by_numpy(name, transform):
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("name", SEEN)
 def test_what_something_else_sees_is_never_another_answer(name, transform):
-    for symbol in OPERATORS if "{op}" in SEEN[name] or "{name}" in SEEN[name] else OPERATORS[:1]:
+    for symbol in OPERATORS if re.search(r"\{op\}|\{name\}", SEEN[name]) else OPERATORS[:1]:
         try:
             agree(program(SEEN[name], symbol), transform)
         except ERRORS as error:
             assert "write x = x" in str(error) or "read-only" in str(error)
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_something_else_sees_is_an_error_under_grad(name):
+    with pytest.raises(ERRORS, match="write x = x|read-only"):
+        fdbr.grad(program(SEEN[name], "+="))(V)
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_nothing_else_sees_is_traced_by_jit(name):
+    jitted = fdbr.jit(program(HARMLESS[name], "+="), reproducible=True)
+    jitted(V)
+    assert jitted.programs()
+
+
+def test_steps_that_jit_puts_off_are_no_other_names():
+    def f(v):
+        h = v * 2.0
+        g = np.tanh(h) + h
+        h += g
+        h *= np.tanh(h)
+        return h, g
+
+    v = np.linspace(0.0, 1.0, 600 * 600).reshape(600, 600)  # from 2**18 elements on
+    jitted = fdbr.jit(f, reproducible=True)
+    np.testing.assert_allclose(jitted(v), f(v), rtol=1e-12)
+    assert jitted.programs()
+
+
+# --- views and copies ---------------------------------------------------------------
+
+FROM_AN_ARRAY = """
+np.copy(x) | x.copy() | copy.deepcopy(x) | x.flatten() | x.T.flatten() | x.T.copy() | +x | np.positive(x)
+x.astype(x.dtype) | x.astype(x.dtype, copy=False) | np.astype(x, x.dtype) | np.astype(x, x.dtype, copy=False)
+np.array(x, like=x) | np.asarray(x, like=x) | np.ascontiguousarray(x) | np.conj(x) | x.conj() | x.real
+np.ravel(x) | np.ravel(x, order="F") | x.T.ravel() | x.reshape(4) | x.T.reshape(4) | np.reshape(x, (4,), order="F")
+np.reshape(x, (4,), copy=True) | ops.reshape(x, (4,), copy=True) | x[:1, :1].reshape(()) | x[0, 0, ...] | x[()]
+x.T | x.mT | np.transpose(x) | np.swapaxes(x, 0, 1) | np.moveaxis(x, 0, 1) | np.rollaxis(x, 1)
+np.permute_dims(x, (1, 0)) | np.linalg.matrix_transpose(x) | ops.matrix_transpose(x) | np.squeeze(x)
+np.atleast_1d(x) | np.atleast_2d(x) | np.atleast_3d(x) | np.expand_dims(x, 0) | np.expand_dims(x, (0, 2))
+np.flip(x) | np.fliplr(x) | np.flipud(x) | np.rot90(x) | np.rot90(x, 0) | np.rot90(x, 2) | np.real(x)
+np.diagonal(x) | np.diag(x) | np.diag(x[0]) | np.linalg.diagonal(x) | x.diagonal()[:1] | np.real_if_close(x)
+np.split(x, 2)[0] | np.hsplit(x, 2)[1] | np.vsplit(x, 2)[1] | np.array_split(x, 2)[1] | np.unstack(x)[0]
+np.broadcast_to(x, (3, 2, 2)) | ops.broadcast_to(x, (2, 2)) | np.broadcast_arrays(x, np.ones((2, 2)))[0]
+np.tile(x, 1) | np.tile(x, (1, 2)) | ops.tile(x, (1,)) | np.repeat(x, 1) | np.repeat(x, 2) | x.repeat(1) | np.roll(x, 0)
+np.concatenate([x]) | np.stack([x])[0] | np.vstack([x]) | np.block(x) | np.block([[x]]) | np.append(x, [])
+np.meshgrid(x[0], x[1])[0] | np.meshgrid(x[0])[0] | np.pad(x, 0) | np.delete(x, [], axis=0) | np.trim_zeros(x[0])
+np.einsum("ij->ji", x) | np.einsum("ij->ij", x) | np.einsum("ij->i", x) | np.diff(x, n=0) | np.diff(x)
+np.lib.stride_tricks.sliding_window_view(x, 2, axis=0) | np.full((3, 2), x[0], like=x) | ops.full((3, 2), x[0])
+np.sum(x, axis=()) | np.sum(x[:1], axis=0) | np.max(x[:1], axis=0) | np.clip(x, -9, 9) | np.where(True, x, x)
+x[:] | x[...] | x[None] | x[0] | x[::-1] | x[[0, 1]] | x[[0, 1], :] | x[np.array([True, True])] | next(iter(x))
+np.take(x, [0, 1], axis=0) | np.compress([True, True], x, axis=0) | np.take_along_axis(x, np.zeros((2, 2), int), 0)
+x + 0.0 | x * 1.0 | x**1 | np.maximum(x, x) | np.linalg.matrix_power(x, 1) | np.sort(x, axis=0) | np.cumsum(x, axis=0)
+fdbr.tree.map(lambda leaf: leaf, x) | ops.conj(x) | ops.real(x) | ops.asarray(x, copy=True) | ops.unstack(x)[0]
+np.apply_along_axis(lambda row: row, 0, x) | x[0, 1] | x.sum() | np.sum(x) | np.dot(x[0], x[1]) | np.max(x)
+"""
+
+
+@pytest.mark.parametrize("text", re.split(r"\s+\|\s+|\n", FROM_AN_ARRAY.strip()))
+def test_an_array_is_a_view_a_copy_or_a_scalar_as_in_numpy(text):
+    make = eval(f"lambda x: {text}", dict(globals()))
+    before = np.arange(1.0, 5.0).reshape(2, 2)
+    made = make(before)
+    expected = "written"
+    if isinstance(made, np.ndarray) and not made.flags.writeable:
+        expected = "error"
+    elif isinstance(made, np.ndarray) and np.shares_memory(made, before):
+        expected = "error"
+    found = []
+
+    def f(x):
+        h = x * 1.0
+        made = make(h)
+        try:
+            made += 1.0
+            found.append("written")
+        except ERRORS:
+            found.append("error")
+        return (h * 1.0).sum()
+
+    fdbr.grad(f)(before)
+    fdbr.jvp(f, (before,), (before,))
+    fdbr.vmap(f)(np.stack([before, before]))
+    fdbr.vmap(fdbr.grad(f))(np.stack([before, before]))
+    assert found == [expected] * len(found)
+
+
+# --- dtypes, shapes and NumPy's errors ----------------------------------------------
+
+DTYPES = [np.float32, np.float64, np.complex64, np.int32, np.uint8, np.bool_]
+OTHERS = [2, 2.5, 300, -1, 1j, True, [1, 2, 3], None, "a"]
+SHAPES = [(), (3,), (1,), (2, 3), (3, 3), (0,), (4,)]
+
+
+def outcome(run):
+    """What an in-place operator gives: dtype, shape and elements, or the error's class."""
+    try:
+        out = run()
+    except (TypeError, ValueError, OverflowError) as error:
+        return type(error).__name__ if "UFunc" in type(error).__name__ else error_of(error)
+    out = np.asarray(out)
+    return out.dtype.name, out.shape, out.tolist()
+
+
+def error_of(error):
+    return next(k.__name__ for k in (TypeError, OverflowError, ValueError) if isinstance(error, k))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("symbol", [s for s in inplace._UFUNCS])
+def test_an_array_keeps_its_dtype_and_shape_and_numpys_errors_come(symbol):
+    scope: dict = {}
+    exec(f"def change(x, y):\n    h = x.copy()\n    h {symbol} y\n    return h", scope)
+    change = scope["change"]
+    others = [np.ones(s, d) * d(2) for d in DTYPES for s in SHAPES] + OTHERS
+    xs = [np.ones(s, d) * d(1) for d in DTYPES for s in [(3,), (3, 3), (1, 3)]]
+    for x, y in itertools.product(xs, others):
+        expected = outcome(lambda: change(x, y))
+        jitted = fdbr.jit(lambda x: change(x, y), reproducible=True)
+        assert outcome(lambda: jitted(x)) == expected
+        found = outcome(lambda: fdbr.vmap(lambda x: change(x, y))(x[None])[0])
+        assert found == expected, (symbol, x, y)
+
+
+def test_a_scalar_is_always_rebound():
+    def f(x):
+        s, t, u = x, x * 2.0, (x,)
+        s *= 3.0
+        x += 1.0
+        for v in u:
+            v -= t
+        return s * x * t + u[0]
+
+    expected = f(0.7)
+    assert fdbr.value_and_grad(f)(0.7)[0] == pytest.approx(expected)
+    assert fdbr.vmap(f)(np.array([0.7, 0.7]))[1] == pytest.approx(expected)
+    assert fdbr.grad(lambda v: f(v[0]))(np.array([0.7]))[0] == pytest.approx(
+        (f(0.7 + 1e-6) - f(0.7 - 1e-6)) / 2e-6
+    )
+    with pytest.raises(TypeError, match="an argument of f"):
+        fdbr.grad(f)(np.array(0.7))
+
+
+# --- what else writes ---------------------------------------------------------------
+
+WRITES = """
+v += 1 | v[0] += 1 | v[...] = v + 1 | np.add(v, 1, out=v) | v.fill(v[0, 0] + 1) | v.sort(axis=0); v[...] = v[::-1]
+w = v[1:]; w *= 3 | d = {'a': v}; d['a'] += 1 | np.copyto(v, v + 1) | v.real = v + 1 | np.put(v, 0, v[0, 0] + 1)
+v.put(0, v[0, 0] + 1) | np.putmask(v, v > 0, 0.5 * v) | np.add.at(v, [0], 1.0) | np.clip(v, 0.0, 0.9 * v[0, 0], out=v)
+np.place(v, v > 0, [v[0, 0] * 2]) | np.fill_diagonal(v, v[0, 0] + 1)
+"""
+ALL_WRITES = [part for part in re.split(r"\s+\|\s+|\n", WRITES.strip()) if part]
+
+
+def writing(text):
+    scope = {"np": np}
+    lines = "\n    ".join(text.split("; "))
+    exec(f"def f(v):\n    {lines}\n    return np.tanh(np.sin(v) * v).sum()", scope)
+    return scope["f"]
+
+
+@pytest.mark.parametrize("text", ALL_WRITES)
+def test_a_jitted_function_writes_to_its_argument_at_every_call(text):
+    f = writing(text)
+    for how in ({}, {"reproducible": True}):
+        jitted, v = fdbr.jit(f, **how), np.linspace(0.1, 2.0, 1600).reshape(40, 40)
+        w = v.copy()
+        for _ in range(150):
+            assert jitted(v) == pytest.approx(f(w))
+            assert np.array_equal(v, w)
+            v, w = v * 0.9 + 0.1, w * 0.9 + 0.1
+
+
+@pytest.mark.parametrize("text", ALL_WRITES)
+@pytest.mark.parametrize("transform", ["grad", "jvp", "vmap", "grad of jit"])
+def test_a_traced_function_that_writes_to_its_argument_is_an_error(text, transform):
+    with pytest.raises(ERRORS, match="[Ww]rite"):
+        TRANSFORMS[transform](writing(text))
+
+
+@pytest.mark.parametrize("transform", ["grad", "vjp", "jvp", "vmap", "grad of jit"])
+def test_a_custom_function_cannot_write_to_the_arrays_of_the_tape(transform):
+    @fdbr.custom_vjp
+    def square(x):
+        x += 1.0
+        return x * x
+
+    @fdbr.custom_vjp
+    def twice(x):
+        return 2.0 * x
+
+    def back(kept, ct):
+        ct *= 2.0
+        return (ct,)
+
+    square.defvjp(lambda x: (square(x), x), lambda x, ct: (2.0 * x * ct,))
+    twice.defvjp(lambda x: (2.0 * x, None), back)
+
+    def f(v):
+        h = np.exp(v)
+        return (3.0 * h).sum() + square(h).sum()
+
+    with pytest.raises(ERRORS, match="read-only|write x = x"):
+        TRANSFORMS[transform](f)
+    with pytest.raises(ERRORS, match="read-only|write x = x"):
+        fdbr.grad(lambda v: (twice(v) + twice(v) * 1.0 + 3.0 * v).sum())(V)
+
+
+# --- how references are counted -----------------------------------------------------
+
+
+def test_where_parameters_borrow_references_the_callers_names_are_searched(monkeypatch):
+    """As in Python 3.14, where such a parameter adds nothing to the count."""
+    known = inplace._KNOWN
+    monkeypatch.setattr(inplace, "_BORROWS", True)
+    for name in HARMLESS:
+        agree(program(HARMLESS[name], "+="), "grad")
+    monkeypatch.setattr(inplace, "_KNOWN", known | {"local": known["local"] + 1})
+    for name in ("an outer name", "an outer name by keyword"):
+        with pytest.raises(TypeError, match="another name, a container, or a caller"):
+            fdbr.grad(program(SEEN[name], "+="))(V)
+
+
+def test_where_references_cannot_be_counted_every_array_may_be_seen(monkeypatch):
+    monkeypatch.setattr(inplace, "_KNOWN", dict.fromkeys(inplace._KNOWN, -1))
+    with pytest.raises(TypeError, match="something else"):
+        fdbr.grad(program(HARMLESS["a result"], "+="))(V)
+
+
+def test_a_debugger_does_not_change_what_an_operator_does():
+    """Its trace function is given dicts of all variables, which stay with the frames."""
+    f = program(HARMLESS["a loop"], "+=")
+    before = sys.gettrace()
+    sys.settrace(lambda frame, event, arg: lambda frame, event, arg: None)
+    try:
+        found = fdbr.grad(f)(V)
+    finally:
+        sys.settrace(before)
+    np.testing.assert_array_equal(found, fdbr.grad(f)(V))

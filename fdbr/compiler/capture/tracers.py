@@ -320,7 +320,9 @@ class CaptureTrace(Trace):
         before = sys.getrefcount(tracer)
         self.places.release()
         gone = before - sys.getrefcount(tracer)
-        waiting = [x.known for ref in self.pending if (x := ref()) is not None and type(x.known) is Pending]
+        waiting = [
+            x.known for ref in self.pending if (x := ref()) is not None and type(x.known) is Pending
+        ]
         return gone + sum(arg is tracer for step in waiting for arg in step.operands)
 
     def _put_off(self, primitive: Primitive, args: tuple[Any, ...]) -> CaptureTracer | None:
