@@ -371,7 +371,7 @@ class Tracer:
 
     ``_base`` is set where NumPy's array would not be memory of its own, which in-place operators
     ask for: the traced value of which it is a view (`ReadOnly` where the view is), or for an
-    argument of the transformed function its trace.
+    argument of the transformed function its trace, or in words what else has the array.
     """
 
     __slots__ = ("__weakref__", "_base", "_trace", "value")

@@ -83,7 +83,7 @@ def _is_immutable(x: Any) -> bool:
     """Whether NumPy has a number or an array scalar there, which operators never write to."""
     value = plain(x)
     if type(value) is np.ndarray and value.shape and not x.shape:  # a batch, of scalars
-        return base_of(x) is None  # or of views without dimensions
+        return not isinstance(base_of(x), Tracer)  # or of views without dimensions
     return not hasattr(value, "__setitem__")
 
 
@@ -101,6 +101,8 @@ def _seen(x: Any, y: Any, counts: tuple[int, int], frame: Any) -> str | None:
     if isinstance(end, Trace):
         which = "a view of an argument" if bases else "an argument"
         return f"which is {which} of {end.origin[1]}, whose caller has the array"
+    if isinstance(end, str):
+        return f"whose array is {end}, too"
     if end is not None:
         return _READ_ONLY
     through = _reached(y, [x, *bases], counts[1])
