@@ -56,7 +56,7 @@ def _operator(symbol: str, compute: Callable[..., Any], written: Callable[..., A
 
 
 def _written(symbol: str, x: Any, y: Any, out: Any, counts: tuple[int, int], frame: Any) -> Any:
-    """The new traced value, or NumPy's error for this result, or ours where something sees ``x``."""
+    """The new traced value; NumPy's error for the result; or ours where something sees ``x``."""
     if out is NotImplemented or _is_immutable(x):
         return out
     if out.dtype != x.dtype:

@@ -34,10 +34,15 @@ HARMLESS = {
     "a flat copy": "h = v.flatten().reshape(2, 3); h {op} y; return h, v",
     "a fancy index": "h = v[np.array([0, 1])]; h {op} y; return h, v",
     "a mask": "h = v[np.array([True, True])]; h {op} y; return h, v",
-    "a view of a result that is gone": "h = (v * 2.0).reshape(3, 2).reshape(2, 3); h {op} y; return h",
+    "a view of a result that is gone": (
+        "h = (v * 2.0).reshape(3, 2).reshape(2, 3); h {op} y; return h"
+    ),
     "a transpose of a result that is gone": "h = (v.T * 2.0).T; h {op} y; return h",
     "a part of a result that is gone": "h = np.concatenate([v, v * 2.0])[1:3]; h {op} y; return h",
-    "heads merged": "a = v.reshape(2, 3, 1).transpose(1, 0, 2); h = a.reshape(2, 3); h {op} y; return h, a.sum()",
+    "heads merged": (
+        "a = v.reshape(2, 3, 1).transpose(1, 0, 2); h = a.reshape(2, 3); h {op} y; "
+        "return h, a.sum()"
+    ),
     "a loop": """
         h = np.zeros((2, 3)) + v
         for i in range(3):
@@ -58,7 +63,9 @@ HARMLESS = {
                 t = total
                 total *= 1.5
         return total + t + v * 1.0""",
-    "scalars with other names": "s = v.sum(); t = s; s += 1.0; s *= t; e = v[0, 1]; e += s; return s + t + e + v",
+    "scalars with other names": (
+        "s = v.sum(); t = s; s += 1.0; s *= t; e = v[0, 1]; e += s; return s + t + e + v"
+    ),
     "an element of a list": "l = [v * 2.0, v]; l[0] {op} y; return l[0]",
     "an element of a dict": "d = {{'a': v * 2.0}}; d['a'] {op} y; return d['a']",
     "an element of two containers": "d = {{'a': [v * 2.0]}}; d['a'][0] {op} y; return d['a'][0]",
@@ -221,11 +228,19 @@ SEEN = {
     "reduce": "l = [v * 2.0, y]; s = functools.reduce(operator.{name}, l); return l[0], s",
     "a stopped gradient": "h = v * 2.0; s = fdbr.stop_gradient(h); h {op} y; return h, 0.0 * s",
     "a transposed part of a view": "h = v * 2.0; g = h.T[1:]; k = g.T; g += 1.0; return h, k",
-    "a view of a view that is gone": "h = v * 2.0; g = h.reshape(6)[1:].reshape(5, 1); g += 1.0; return h",
-    "two views of a result that is gone": "a, b = [g[:] for g in [v * 2.0] for i in range(2)]; a {op} y; return a, b",
-    "a view with a name in the operand": "h = v @ v.T; t = h.T; h += t; return h.sum() + t[0, 1] + v",
+    "a view of a view that is gone": (
+        "h = v * 2.0; g = h.reshape(6)[1:].reshape(5, 1); g += 1.0; return h"
+    ),
+    "two views of a result that is gone": (
+        "a, b = [g[:] for g in [v * 2.0] for i in range(2)]; a {op} y; return a, b"
+    ),
+    "a view with a name in the operand": (
+        "h = v @ v.T; t = h.T; h += t; return h.sum() + t[0, 1] + v"
+    ),
     "a view that an element keeps": "h = v * 2.0; l = [h[0]]; h {op} y; return h, l[0]",
-    "a broadcast view": "h = v * 2.0; b = np.broadcast_to(h, (2, 2, 3)); h {op} y; return h, b[0], b[1]",
+    "a broadcast view": (
+        "h = v * 2.0; b = np.broadcast_to(h, (2, 2, 3)); h {op} y; return h, b[0], b[1]"
+    ),
     "a view without dimensions": "h = v * 2.0; e = h[0, 1, ...]; e += 1.0; return h",
     "a shape without dimensions": "h = v[:1, :1] * 2.0; e = h.reshape(()); e += 1.0; return h + v",
     "a checkpoint's argument": """
@@ -409,7 +424,8 @@ def test_what_something_else_sees_is_never_another_answer(name, transform):
         try:
             agree(program(SEEN[name], symbol), transform)
         except ERRORS as error:
-            assert "write x = x" in str(error) or "read-only" in str(error)
+            if not re.search("write x = x|read-only", str(error)):
+                raise
 
 
 @pytest.mark.parametrize("name", SEEN)
@@ -442,42 +458,142 @@ def test_steps_that_jit_puts_off_are_no_other_names():
 # --- views and copies ---------------------------------------------------------------
 
 FROM_AN_ARRAY = """
-np.copy(x) | x.copy() | copy.deepcopy(x) | x.flatten() | x.T.flatten() | x.T.copy() | +x | np.positive(x)
-x.astype(x.dtype) | x.astype(x.dtype, copy=False) | np.astype(x, x.dtype) | np.astype(x, x.dtype, copy=False)
-np.array(x, like=x) | np.asarray(x, like=x) | np.conj(x) | x.conj() | x.real
-np.ravel(x) | np.ravel(x, order="F") | x.T.ravel() | x.reshape(4) | x.T.reshape(4) | np.reshape(x, (4,), order="F")
-np.reshape(x, (4,), copy=True) | ops.reshape(x, (4,), copy=True) | x[:1, :1].reshape(()) | x[0, 0, ...] | x[()]
-x.T | x.mT | np.transpose(x) | np.swapaxes(x, 0, 1) | np.moveaxis(x, 0, 1) | np.rollaxis(x, 1)
-np.permute_dims(x, (1, 0)) | np.linalg.matrix_transpose(x) | ops.matrix_transpose(x) | np.squeeze(x)
-np.atleast_1d(x) | np.atleast_2d(x) | np.atleast_3d(x) | np.expand_dims(x, 0) | np.expand_dims(x, (0, 2))
-np.flip(x) | np.fliplr(x) | np.flipud(x) | np.rot90(x) | np.rot90(x, 0) | np.rot90(x, 2) | np.real(x)
-np.diagonal(x) | np.diag(x) | np.diag(x[0]) | np.linalg.diagonal(x) | x.diagonal()[:1] | np.real_if_close(x)
-np.split(x, 2)[0] | np.hsplit(x, 2)[1] | np.vsplit(x, 2)[1] | np.array_split(x, 2)[1] | np.unstack(x)[0]
-np.broadcast_to(x, (3, 2, 2)) | ops.broadcast_to(x, (2, 2)) | np.broadcast_arrays(x, np.ones((2, 2)))[0]
-np.tile(x, 1) | np.tile(x, (1, 2)) | ops.tile(x, (1,)) | np.repeat(x, 1) | np.repeat(x, 2) | x.repeat(1) | np.roll(x, 0)
-np.concatenate([x]) | np.stack([x])[0] | np.vstack([x]) | np.block(x) | np.block([[x]]) | np.append(x, [])
-np.meshgrid(x[0], x[1])[0] | np.meshgrid(x[0])[0] | np.pad(x, 0) | np.delete(x, [], axis=0) | np.trim_zeros(x[0])
-np.einsum("ij->ji", x) | np.einsum("ij->ij", x) | np.einsum("ij->i", x) | np.diff(x, n=0) | np.diff(x)
-np.lib.stride_tricks.sliding_window_view(x, 2, axis=0) | np.full((3, 2), x[0], like=x) | ops.full((3, 2), x[0])
-np.sum(x, axis=()) | np.sum(x[:1], axis=0) | np.max(x[:1], axis=0) | np.clip(x, -9, 9) | np.where(True, x, x)
-x[:] | x[...] | x[None] | x[0] | x[::-1] | x[[0, 1]] | x[[0, 1], :] | x[np.array([True, True])] | next(iter(x))
-np.take(x, [0, 1], axis=0) | np.compress([True, True], x, axis=0) | np.take_along_axis(x, np.zeros((2, 2), int), 0)
-x + 0.0 | x * 1.0 | x**1 | np.maximum(x, x) | np.linalg.matrix_power(x, 1) | np.sort(x, axis=0) | np.cumsum(x, axis=0)
-fdbr.tree.map(lambda leaf: leaf, x) | ops.conj(x) | ops.real(x) | ops.asarray(x, copy=True) | ops.unstack(x)[0]
-np.apply_along_axis(lambda row: row, 0, x) | x[0, 1] | x.sum() | np.sum(x) | np.dot(x[0], x[1]) | np.max(x)
+np.copy(x)
+x.copy()
+copy.deepcopy(x)
+x.flatten()
+x.T.flatten()
+x.T.copy()
++x
+np.positive(x)
+x.astype(x.dtype)
+x.astype(x.dtype, copy=False)
+np.astype(x, x.dtype)
+np.astype(x, x.dtype, copy=False)
+np.array(x, like=x)
+np.asarray(x, like=x)
+np.conj(x)
+x.conj()
+x.real
+np.ravel(x)
+np.ravel(x, order="F")
+x.T.ravel()
+x.reshape(4)
+x.T.reshape(4)
+np.reshape(x, (4,), order="F")
+np.reshape(x, (4,), copy=True)
+ops.reshape(x, (4,), copy=True)
+x[:1, :1].reshape(())
+x[0, 0, ...]
+x[()]
+x.T
+x.mT
+np.transpose(x)
+np.swapaxes(x, 0, 1)
+np.moveaxis(x, 0, 1)
+np.rollaxis(x, 1)
+np.permute_dims(x, (1, 0))
+np.linalg.matrix_transpose(x)
+ops.matrix_transpose(x)
+np.squeeze(x)
+np.atleast_1d(x)
+np.atleast_2d(x)
+np.atleast_3d(x)
+np.expand_dims(x, 0)
+np.expand_dims(x, (0, 2))
+np.flip(x)
+np.fliplr(x)
+np.flipud(x)
+np.rot90(x)
+np.rot90(x, 0)
+np.rot90(x, 2)
+np.real(x)
+np.diagonal(x)
+np.diag(x)
+np.diag(x[0])
+np.linalg.diagonal(x)
+x.diagonal()[:1]
+np.real_if_close(x)
+np.split(x, 2)[0]
+np.hsplit(x, 2)[1]
+np.vsplit(x, 2)[1]
+np.array_split(x, 2)[1]
+np.unstack(x)[0]
+np.broadcast_to(x, (3, 2, 2))
+ops.broadcast_to(x, (2, 2))
+np.broadcast_arrays(x, np.ones((2, 2)))[0]
+np.tile(x, 1)
+np.tile(x, (1, 2))
+ops.tile(x, (1,))
+np.repeat(x, 1)
+np.repeat(x, 2)
+x.repeat(1)
+np.roll(x, 0)
+np.concatenate([x])
+np.stack([x])[0]
+np.vstack([x])
+np.block(x)
+np.block([[x]])
+np.append(x, [])
+np.meshgrid(x[0], x[1])[0]
+np.meshgrid(x[0])[0]
+np.pad(x, 0)
+np.delete(x, [], axis=0)
+np.trim_zeros(x[0])
+np.einsum("ij->ji", x)
+np.einsum("ij->ij", x)
+np.einsum("ij->i", x)
+np.diff(x, n=0)
+np.diff(x)
+np.lib.stride_tricks.sliding_window_view(x, 2, axis=0)
+np.full((3, 2), x[0], like=x)
+ops.full((3, 2), x[0])
+np.sum(x, axis=())
+np.sum(x[:1], axis=0)
+np.max(x[:1], axis=0)
+np.clip(x, -9, 9)
+np.where(True, x, x)
+x[:]
+x[...]
+x[None]
+x[0]
+x[::-1]
+x[[0, 1]]
+x[[0, 1], :]
+x[np.array([True, True])]
+next(iter(x))
+np.take(x, [0, 1], axis=0)
+np.compress([True, True], x, axis=0)
+np.take_along_axis(x, np.zeros((2, 2), int), 0)
+x + 0.0
+x * 1.0
+x**1
+np.maximum(x, x)
+np.linalg.matrix_power(x, 1)
+np.sort(x, axis=0)
+np.cumsum(x, axis=0)
+fdbr.tree.map(lambda leaf: leaf, x)
+ops.conj(x)
+ops.real(x)
+ops.asarray(x, copy=True)
+ops.unstack(x)[0]
+np.apply_along_axis(lambda row: row, 0, x)
+x[0, 1]
+x.sum()
+np.sum(x)
+np.dot(x[0], x[1])
+np.max(x)
 """
 
 
-@pytest.mark.parametrize("text", re.split(r"\s+\|\s+|\n", FROM_AN_ARRAY.strip()))
+@pytest.mark.parametrize("text", FROM_AN_ARRAY.strip().split("\n"))
 def test_an_array_is_a_view_a_copy_or_a_scalar_as_in_numpy(text):
     make = eval(f"lambda x: {text}", dict(globals()))
     before = np.arange(1.0, 5.0).reshape(2, 2)
     made = make(before)
-    expected = "written"
-    if (isinstance(made, np.ndarray) and not made.flags.writeable) or (
-        isinstance(made, np.ndarray) and np.shares_memory(made, before)
-    ):
-        expected = "error"
+    shown = isinstance(made, np.ndarray) and np.shares_memory(made, before)
+    fixed = isinstance(made, np.ndarray) and not made.flags.writeable
+    expected = "error" if shown or fixed else "written"
     found = []
 
     def f(x):
@@ -571,12 +687,25 @@ def test_a_scalar_is_always_rebound():
 # --- what else writes ---------------------------------------------------------------
 
 WRITES = """
-v += 1 | v[0] += 1 | v[...] = v + 1 | np.add(v, 1, out=v) | v.fill(v[0, 0] + 1) | v.sort(axis=0); v[...] = v[::-1]
-w = v[1:]; w *= 3 | d = {'a': v}; d['a'] += 1 | np.copyto(v, v + 1) | v.real = v + 1 | np.put(v, 0, v[0, 0] + 1)
-v.put(0, v[0, 0] + 1) | np.putmask(v, v > 0, 0.5 * v) | np.add.at(v, [0], 1.0) | np.clip(v, 0.0, 0.9 * v[0, 0], out=v)
-np.place(v, v > 0, [v[0, 0] * 2]) | np.fill_diagonal(v, v[0, 0] + 1)
+v += 1
+v[0] += 1
+v[...] = v + 1
+np.add(v, 1, out=v)
+v.fill(v[0, 0] + 1)
+v.sort(axis=0); v[...] = v[::-1]
+w = v[1:]; w *= 3
+d = {'a': v}; d['a'] += 1
+np.copyto(v, v + 1)
+v.real = v + 1
+np.put(v, 0, v[0, 0] + 1)
+v.put(0, v[0, 0] + 1)
+np.putmask(v, v > 0, 0.5 * v)
+np.add.at(v, [0], 1.0)
+np.clip(v, 0.0, 0.9 * v[0, 0], out=v)
+np.place(v, v > 0, [v[0, 0] * 2])
+np.fill_diagonal(v, v[0, 0] + 1)
 """
-ALL_WRITES = [part for part in re.split(r"\s+\|\s+|\n", WRITES.strip()) if part]
+ALL_WRITES = WRITES.strip().split("\n")
 
 
 def writing(text):
