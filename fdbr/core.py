@@ -502,7 +502,7 @@ def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str,
     trace = x._trace
     if not trace.running and ended(trace):
         raise escaped(trace, f"fdbr.ops.{primitive.name}")
-    out = trace.process(primitive, args, params)
+    out: Any = trace.process(primitive, args, params)
     if type(out) is not type(x):  # the trace was cut
         return out
     view = primitive.view

@@ -241,8 +241,9 @@ def _measured() -> tuple[dict[str, int], bool]:
     attribute: Any = _Probe()
     attribute.itself = _Probe()
     attribute.itself += 0
-    alias = named = _Probe()
-    alias += 0  # type: ignore[operator]
+    named: Any = _Probe()
+    alias = named
+    alias += 0
     known = {
         "local": local.counts[0],
         "operand": local.counts[1],

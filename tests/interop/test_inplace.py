@@ -1,7 +1,9 @@
 """In-place operators on traced arrays: what NumPy gives, or an error; never another answer."""
 
+import copy
 import functools
 import itertools
+import operator
 import re
 import sys
 import textwrap
@@ -308,7 +310,10 @@ def program(text, symbol):
     text = textwrap.dedent(text).strip().replace("; ", "\n").format(op=symbol, name=name[symbol])
     y = {"**=": "2.0", "@=": "M"}.get(symbol, "Y")
     text = re.sub(r"\by\b", y, text)
-    scope = dict(globals()) | {"M": np.array([[1.0, 2.0, 0.5], [0.0, 1.0, 1.0], [0.5, 0.0, 2.0]])}
+    scope = {"np": np, "fdbr": fdbr, "copy": copy, "functools": functools, "operator": operator}
+    scope |= {"Box": Box, "Y": Y} | {
+        "M": np.array([[1.0, 2.0, 0.5], [0.0, 1.0, 1.0], [0.5, 0.0, 2.0]])
+    }
     exec("def f(v):\n" + textwrap.indent(text, "    "), scope)
     f = scope["f"]
 
