@@ -508,7 +508,8 @@ def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str,
     view = primitive.view
     if view == "elements":
         key = params["key"]  # with ``...`` one element is a view, too, without dimensions
-        if out.shape or key is ... or (type(key) is tuple and ... in key):
+        sized = out.shape  # type: ignore[attr-defined]
+        if sized or key is ... or (type(key) is tuple and ... in key):
             out._base = x
     elif view == "read-only":
         out._base = ReadOnly(x)
