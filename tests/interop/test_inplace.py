@@ -685,7 +685,7 @@ def test_a_scalar_is_always_rebound():
     assert fdbr.grad(lambda v: f(v[0]))(np.array([0.7]))[0] == pytest.approx(
         (f(0.7 + 1e-6) - f(0.7 - 1e-6)) / 2e-6
     )
-    with pytest.raises(TypeError, match="an argument of f"):
+    with pytest.raises(TypeError, match=r"an argument of .*f, whose caller"):
         fdbr.grad(f)(np.array(0.7))
 
 
