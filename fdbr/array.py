@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fdbr.core import Tracer, is_differentiated, stop_gradient
+from fdbr.core import Tracer, is_differentiated, own, stop_gradient
 from fdbr.messages import describe, refusal
 
 __all__ = [
@@ -51,11 +51,18 @@ def install(name: str, member: Any) -> None:
     setattr(Tracer, name, member)
 
 
-def refusing(message: str, kind: type[Exception] = TypeError) -> Callable[..., NoReturn]:
-    """A function that raises an error; ``{}`` in the message stands for its first argument."""
+def refusing(
+    message: str, kind: type[Exception] = TypeError, writes: bool = False
+) -> Callable[..., NoReturn]:
+    """A function that raises an error; ``{}`` in the message stands for its first argument.
+
+    With ``writes``, what is refused writes to an array, which a function may do that is not traced:
+    a jitted one then runs as it is, at every call, as it did before it was traced.
+    """
 
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        raise refusal(kind(message.format(*map(_name, args))))
+        error = kind(message.format(*map(_name, args)))
+        raise error if writes else refusal(error)
 
     return refuse
 
@@ -81,6 +88,7 @@ def fixed(name: str, instead: str) -> Callable[..., NoReturn]:
     return refusing(
         f"assignment to the {name} of {{}}: traced values are immutable. Write x = {instead}.",
         AttributeError,
+        writes=True,
     )
 
 
@@ -232,8 +240,8 @@ def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
 
 install("__array__", _array)
 install("tolist", refusing(f"tolist() of {{}}: {_ADVICE}."))
-install("__copy__", lambda self: self)
-install("__deepcopy__", lambda self, memo: self)
+install("__copy__", own)
+install("__deepcopy__", lambda self, memo: own(self))
 for name in ("__reduce__", "__reduce_ex__", "__getstate__"):
     install(
         name,
@@ -244,7 +252,8 @@ for name in ("__reduce__", "__reduce_ex__", "__getstate__"):
     )
 _refuse_to_change = refusing(
     "assignment into {}: traced values are immutable. Write x = x.at[key].set(value), or "
-    "x.at[key].add(value) for +=."
+    "x.at[key].add(value) for +=.",
+    writes=True,
 )
 
 

@@ -418,6 +418,7 @@ class _Batch:
                 leaves[i] = trace.part.examples(leaves[i], self.size)
                 trace.borrow(leaves[i])
                 leaves[i] = BatchTracer(trace, leaves[i])
+                leaves[i]._base = trace
         args, kwargs = tree.unflatten(self.structure, leaves)
         token = batches.set((*batches.get(), trace))
         try:

@@ -19,7 +19,7 @@ from fdbr.core import Trace, Tracer, below, ended, escaped, reopened, running
 from fdbr.dividing import Part, joined
 from fdbr.forward import ForwardTrace
 from fdbr.messages import refusal
-from fdbr.ownership import apart, retain
+from fdbr.ownership import apart, retain, unwritable
 from fdbr.reverse import ReverseTrace, keep_result, known_result
 from fdbr.transforms import vjp
 
@@ -175,8 +175,12 @@ def _applied_to(call: Call, leaves: Leaves, top: Any) -> tuple[Any, ...]:
         outs = apply(_batched(call, leaves, mine, top), values)
         _check_arguments(call, top, outs)
         return tuple(BatchTracer(top, out) for out in outs)
+    values = [unwritable(value) if own else value for value, own in zip(values, mine, strict=True)]
     if isinstance(top, ForwardTrace):
-        tangents = [leaf.tangent if own else None for leaf, own in zip(leaves, mine, strict=True)]
+        tangents = [
+            unwritable(leaf.tangent) if own else None
+            for leaf, own in zip(leaves, mine, strict=True)
+        ]
         outs, slopes = (_pushed_back if call.bwd else _pushed)(call, top, values, tangents)
         _check_arguments(call, top, (outs, slopes))
         return tuple(map(top.output, outs, slopes))
@@ -229,7 +233,7 @@ def _pulled(call: Call, top: Trace, values: Leaves, mine: Sequence[bool]) -> Any
     zeros = [Zero(out) for out in outs]
 
     def pull(cotangents: list[Any]) -> list[Any]:
-        full = [z.fill(ct) for ct, z in zip(cotangents, zeros, strict=True)]
+        full = [unwritable(z.fill(ct)) for ct, z in zip(cotangents, zeros, strict=True)]
         found = apart(call.bwd(mine, residuals, full), full)
         return [ct for ct, own in zip(found, mine, strict=True) if own]
 

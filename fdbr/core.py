@@ -36,15 +36,20 @@ __all__ = [
     "EXPLAINED",
     "EscapedTracerError",
     "Primitive",
+    "ReadOnly",
     "Trace",
     "Tracer",
+    "as_view",
+    "base_of",
     "below",
     "dispatch",
+    "dispatch_view",
     "follow_runs",
     "follows_runs",
     "host_types",
     "learning",
     "next_level",
+    "own",
     "registry",
     "run",
     "running",
@@ -131,6 +136,10 @@ class Primitive:
         Whether it has a value for whatever numbers operands of such shapes and dtypes hold: it
         raises no error for some of them.  Linear and multilinear operations have, but for the
         integers among their operands, and so have folds; others say so.
+    view
+        How NumPy's result shows the memory of the first operand: ``"always"``; ``"read-only"``;
+        ``"elements"``, unless one element is taken; ``"contiguous"``, where that memory allows
+        it; empty if it never does.  In-place operators ask for it.
 
     One that is not ``registered`` is no operation of the registry, but a part of programs alone.
     """
@@ -150,7 +159,7 @@ class Primitive:
             "shorthand",
             "total",
         ),
-        *("kind", "name", "rules", "value"),
+        *("kind", "name", "rules", "value", "view"),
     )
 
     def __init__(
@@ -173,6 +182,7 @@ class Primitive:
         total: bool = False,
         registered: bool = True,
         meeting: bool = False,
+        view: str = "",
     ) -> None:
         registered = registered and not effect
         if registered and name in registry:
@@ -193,6 +203,7 @@ class Primitive:
         self.exact = exact
         self.total = total
         self.meeting = meeting
+        self.view = view
         if registered:
             registry[name] = self
 
@@ -278,6 +289,10 @@ class Trace:
         """The plain value of a traced value, of which text is made."""
         return shown(tracer.value)
 
+    def references(self, tracer: "Tracer") -> int:
+        """How many references to a traced value the trace itself keeps."""
+        return 0
+
     def borrow(self, value: Any) -> None:
         """Note that ``value`` came from the caller, who may write to it."""
         while isinstance(value, Tracer):
@@ -356,10 +371,16 @@ def below(trace: Trace) -> Iterator[None]:
 
 
 class Tracer:
-    """A value on its way through a transformation; it behaves as an array (see `array`)."""
+    """A value on its way through a transformation; it behaves as an array (see `array`).
 
-    __slots__ = ("__weakref__", "_trace", "value")
+    ``_base`` is set where NumPy's array would not be memory of its own, which in-place operators
+    ask for: the traced value of which it is a view (`ReadOnly` where the view is), or for an
+    argument of the transformed function its trace, or in words what else has the array.
+    """
 
+    __slots__ = ("__weakref__", "_base", "_trace", "value")
+
+    _base: Any
     _trace: Any
     value: Any
 
@@ -385,6 +406,48 @@ class Tracer:
 
 
 see_through(Tracer)
+
+
+class ReadOnly:
+    """The base of a traced value that is a read-only view in NumPy."""
+
+    __slots__ = ("base",)
+
+    def __init__(self, base: Tracer) -> None:
+        self.base = base
+
+
+_base_of = vars(Tracer)["_base"].__get__  # does not ask `__getattr__` where there is none
+
+
+def base_of(tracer: Tracer) -> Any:
+    """The base of a traced value (see `Tracer`); `None` if its memory is its own."""
+    try:
+        return _base_of(tracer)
+    except AttributeError:
+        return None
+
+
+def as_view(value: Any, base: Any) -> Any:
+    """A traced value that NumPy has as a read-only view of another one.  Others stay themselves."""
+    if isinstance(value, Tracer):
+        value._base = ReadOnly(base)
+    return value
+
+
+def own(value: Any) -> Any:
+    """A traced value with the same elements, in memory of its own: what a copy is in NumPy.
+
+    No element is copied, because traced values are never written to.  Other values stay themselves.
+    """
+    if not isinstance(value, Tracer):
+        return value
+    kind = type(value)
+    copy = object.__new__(kind)
+    copy._trace, copy.value = value._trace, value.value
+    for name in kind.__slots__:
+        setattr(copy, name, getattr(value, name))
+    return copy
 
 
 def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -428,6 +491,43 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
         return primitive.value(array_module(*args), *args, **params)
     except EXPLAINED as error:
         raise primitive.explain(error, args) from error
+
+
+def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """`dispatch` for an operation with a `view`: a traced result refers to its base."""
+    x = args[0]
+    if type(x) in host_types:
+        try:
+            return primitive.value(np, x, **params)
+        except EXPLAINED as error:
+            raise primitive.explain(error, args) from error
+    if not isinstance(x, Tracer):
+        return dispatch(primitive, args, params)
+    trace = x._trace
+    if not trace.running and ended(trace):
+        raise escaped(trace, f"fdbr.ops.{primitive.name}")
+    out: Any = trace.process(primitive, args, params)
+    if type(out) is not type(x):  # the trace was cut
+        return out
+    view = primitive.view
+    if view == "elements":
+        key = params["key"]  # with ``...`` one element is a view, too, without dimensions
+        sized = out.shape  # type: ignore[attr-defined]
+        if sized or key is ... or (type(key) is tuple and ... in key):
+            out._base = x
+    elif view == "read-only":
+        out._base = ReadOnly(x)
+    elif view == "always" or _shows(out.value, x.value) or base_of(x) is None:
+        out._base = x
+    return out
+
+
+def _shows(view: Any, array: Any) -> bool:
+    """Whether an array that was made of another one shows its memory."""
+    if type(view) is np.ndarray and type(array) is np.ndarray:
+        base = view.base
+        return base is array or (base is not None and base is array.base)
+    return owner(plain(view)) is owner(plain(array))
 
 
 def _as_arrays(args: tuple[Any, ...], where: str) -> tuple[Any, ...]:
@@ -500,6 +600,8 @@ def stop_gradient(value: Any) -> Any:
         lowered = value._trace.lower(value)
         if lowered is value:
             return value
+        if isinstance(lowered, Tracer) and lowered is not value.value:
+            lowered._base = value
         value = lowered
     return value
 

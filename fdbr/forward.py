@@ -136,6 +136,7 @@ def _dual(trace: ForwardTrace, primal: Any, tangent: Any, number: int) -> Any:
             trace.borrow(leaf)
             trace.borrow(slope)
             leaf = ForwardTracer(trace, leaf, slope)
+            leaf._base = trace
         traced.append(leaf)
     return tree.unflatten(structure, traced)
 

@@ -12,7 +12,7 @@ from fdbr.backend import keep, lock, owner, protect
 from fdbr.core import Trace, Tracer
 from fdbr.locking import record_locked
 
-__all__ = ["apart", "publish", "release", "retain", "retain_from"]
+__all__ = ["apart", "publish", "release", "retain", "retain_from", "unwritable"]
 
 _IMMUTABLE = frozenset({float, complex, np.float64, np.float32, np.bool_})
 
@@ -53,6 +53,14 @@ def publish(trace: Trace, value: Any) -> Any:
     if trace.borrowed and id(owner(value)) in trace.borrowed:
         return protect(value)
     return lock(value)
+
+
+def unwritable(value: Any) -> Any:
+    """A value for a user's function: of an array that may be written to, a read-only view."""
+    if type(value) is np.ndarray and value.flags.writeable:
+        value = value.view()
+        value.setflags(write=False)
+    return value
 
 
 def release(trace: Trace, value: Any) -> Any:

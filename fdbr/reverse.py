@@ -156,13 +156,16 @@ class ReverseTrace(Trace):
             locked = locked_arrays.get(id(value))
             if value.flags.writeable or locked is None or locked() is not value:
                 if value.nbytes <= SMALL:
-                    value = value.copy()  # now, which is cheaper than to keep an eye on it
+                    # Now, which is cheaper than to keep an eye on it; as it lies in memory, which
+                    # decides what is a view of what.
+                    value = value.copy("K")
                 else:
                     self.borrow(value)
         elif type(value) not in number_types:
             self.borrow(value)
         tracer = _new(ReverseTracer)
         tracer._trace = self
+        tracer._base = self
         tracer.value = value
         tracer.node = (next(_count), (), "input")
         return tracer

@@ -46,8 +46,15 @@ def stop_gradient(values: Any) -> Any:
     np.float64(3.0)
     """
     if isinstance(values, Tracer):
-        return core.stop_gradient(values)
-    return tree.map(core.stop_gradient, values)
+        return _stopped(values)
+    return tree.map(_stopped, values)
+
+
+def _stopped(value: Any) -> Any:
+    found = core.stop_gradient(value)
+    if isinstance(value, Tracer) and not isinstance(found, Tracer):
+        value._base = "shown by what fdbr.stop_gradient gave"  # which has the same memory
+    return found
 
 
 # --- gradients ----------------------------------------------------------------------

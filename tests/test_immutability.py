@@ -427,12 +427,22 @@ def test_augmented_assignment_to_a_part_says_what_to_write_instead():
 
 def test_augmented_assignment_to_a_name_makes_a_new_value():
     def f(x):
-        y = x
+        y = 1.0 * x
         y += x
         y *= x
         return (y + x).sum()
 
     assert fdbr.grad(f)(np.full(2, 3.0)).tolist() == [13.0, 13.0]
+
+
+def test_augmented_assignment_to_an_argument_says_what_to_write_instead():
+    def f(x):
+        y = x
+        y += x
+        return y.sum()
+
+    with pytest.raises(TypeError, match=r"an argument of .*f, .* write x = x \+ y"):
+        fdbr.grad(f)(np.full(2, 3.0))
 
 
 def test_deleting_from_a_traced_array_is_refused():

@@ -128,6 +128,8 @@ def rehearse(
     """
     trace = _Rehearsing(f, examples)
     inputs = [CaptureTracer(trace, leaf, Variable(kind_of(leaf))) for leaf in leaves]
+    for tracer in inputs:
+        tracer._base = trace
     token = capturing.set(trace)
     try:
         with np.errstate(all="ignore"), effects.refusing_effects(_refuse_effect):

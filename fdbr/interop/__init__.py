@@ -5,6 +5,7 @@ Importing it gives traced values their operators and methods, and enters NumPy's
 
 from fdbr.interop import (
     assignment,
+    inplace,
     methods,
     numpy_basics,
     numpy_bits,

@@ -219,7 +219,8 @@ for name, instead in {
     "put": "x = x.at[key].set(value)",
     "resize": "x = np.resize(x, shape)",
 }.items():
-    install(name, refusing(f"{name}() of {{}}: traced values are immutable. Write {instead}."))
+    message = f"{name}() of {{}}: traced values are immutable. Write {instead}."
+    install(name, refusing(message, writes=True))
 
 # --- methods that are NumPy's functions ---------------------------------------------
 
@@ -258,7 +259,7 @@ def _transpose(x: Any, /, *axes: Any) -> Any:
 
 @_method("flatten")
 def _flatten(x: Any, /, order: str = "C") -> Any:
-    return functions[np.ravel](x, order)
+    return core.own(functions[np.ravel](x, order))
 
 
 @_method("astype")
@@ -290,7 +291,7 @@ def _clip(x: Any, /, min: Any = None, max: Any = None, **how: Any) -> Any:
 
 @_method("copy")
 def _copy(x: Any, /, order: str = "C") -> Any:
-    return x
+    return core.own(x)
 
 
 @_method("to_device")

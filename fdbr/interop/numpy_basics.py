@@ -11,6 +11,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import array_module, device_put
+from fdbr.core import own
 from fdbr.floats import dtype_kind, is_added
 from fdbr.interop.signatures import implements, refuse, scalars
 from fdbr.messages import describe
@@ -37,7 +38,7 @@ implements("ndim")(lambda a: a.ndim)
 implements("iscomplexobj")(lambda x: x.dtype.kind == "c")
 implements("isrealobj")(lambda x: x.dtype.kind != "c")
 implements("result_type")(ops.result_type)
-implements("copy")(lambda a, order="K": a)
+implements("copy")(lambda a, order="K": own(a))
 implements("real")(ops.real)
 implements("imag")(ops.imag)
 
@@ -94,8 +95,8 @@ def _full_like(
 # With ``like=``, by which they come here, these are as traced values if they are made of any.
 
 
-@implements("array", "asarray", "asanyarray")
-def _array(
+@implements("asarray", "asanyarray")
+def _asarray(
     a: Any,
     /,
     dtype: Any = None,
@@ -105,12 +106,17 @@ def _array(
     ndmin: int = 0,
     device: Any = None,
 ) -> Any:
-    return _at_least(ops.asarray(a, dtype=dtype, device=device), ndmin)
+    return _at_least(ops.asarray(a, dtype=dtype, device=device, copy=copy), ndmin)
 
 
 @implements("ascontiguousarray", "asfortranarray")
 def _contiguous(a: Any, /, dtype: Any = None) -> Any:
     return _at_least(ops.asarray(a, dtype=dtype), 1)
+
+
+@implements("array")
+def _array(a: Any, /, *args: Any, copy: Any = True, **how: Any) -> Any:
+    return _asarray(a, *args, copy=copy, **how)
 
 
 def _made(name: str, make: Callable[..., Any]) -> None:
@@ -158,7 +164,7 @@ def _reversed(x: Any) -> Any:
 def _reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: Any = None) -> Any:
     a = ops.asarray(a)
     if checked_order(a, order, "np.reshape") == "C":
-        return ops.reshape(a, shape)
+        return ops.reshape(a, shape, copy=copy)
     return _reversed(ops.reshape(_reversed(a), as_tuple(shape)[::-1]))
 
 
@@ -184,7 +190,7 @@ implements("broadcast_arrays")(lambda *args: tuple(map(array_of, ops.broadcast_a
 implements("flip")(lambda m, axis=None: ops.flip(m, axis=axis))
 implements("fliplr")(lambda m: ops.flip(m, axis=1))
 implements("flipud")(lambda m: ops.flip(m, axis=0))
-implements("tile")(lambda A, reps: ops.tile(A, as_tuple(reps)))
+implements("tile")(lambda A, reps: own(ops.tile(A, as_tuple(reps))))
 
 
 def array_of(x: Any) -> Any:
@@ -196,14 +202,14 @@ def array_of(x: Any) -> Any:
 def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     a = ops.asarray(a)
     if axis is None:  # NumPy shifts the elements in a row by the sum of all shifts
-        return ops.reshape(_roll(ops.reshape(a, -1), shift, 0), a.shape)
+        return own(ops.reshape(_roll(ops.reshape(a, -1), shift, 0), a.shape))
     shifts, axes = np.broadcast_arrays(shift, _normalize_each(axis, a.ndim, "roll"))
     if shifts.ndim > 1:
         raise ValueError("np.roll: shift and axis must be numbers or sequences of numbers")
     total = dict.fromkeys(axes.ravel().tolist(), 0)
     for by, i in zip(shifts.ravel().tolist(), axes.ravel().tolist(), strict=True):
         total[i] += int(by)
-    return ops.roll(a, tuple(total.values()), axis=tuple(total)) if total else a
+    return ops.roll(a, tuple(total.values()), axis=tuple(total)) if total else own(a)
 
 
 def _normalize_each(axis: Any, ndim: int, name: str) -> list[int]:

@@ -13,7 +13,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.array import functions
 from fdbr.backend import array_module
-from fdbr.core import Tracer, whole
+from fdbr.core import Tracer, own, whole
 from fdbr.floats import dtype_kind
 from fdbr.interop.numpy_basics import as_tuple, within
 from fdbr.interop.signatures import implements
@@ -62,7 +62,7 @@ def _block(arrays: Any) -> Any:
 
     def joined(nest: Any, level: int) -> Any:
         if not isinstance(nest, list):
-            return _ending_in(nest, ndim)
+            return own(_ending_in(nest, ndim))
         return ops.concat([joined(part, level + 1) for part in nest], axis=level - depth)
 
     return joined(arrays, 0)
@@ -182,12 +182,12 @@ for _name in ("tril_indices_from", "triu_indices_from", "diag_indices_from"):
 
 @implements("repeat")
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    return ops.repeat(ops.asarray(a), repeats, axis=axis)
+    return own(ops.repeat(ops.asarray(a), repeats, axis=axis))
 
 
 implements("meshgrid")(
     lambda *xi, copy=True, sparse=False, indexing="xy": (list if sparse and not copy else tuple)(
-        _meshgrid(xi, sparse, indexing)
+        own(part) if copy else part for part in _meshgrid(xi, sparse, indexing)
     )
 )
 _OF_MODES = {

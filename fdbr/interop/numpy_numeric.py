@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import ops
+from fdbr import core, ops
 from fdbr.batching import vmap
 from fdbr.floats import dtype_kind
 from fdbr.interop.numpy_basics import array_of, in_numpys, in_their_dtype, of_parts
@@ -359,7 +359,7 @@ def _apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: An
     own = out.ndim - 1
     out = ops.reshape(out, (*around, *out.shape[1:]))
     last = tuple(range(out.ndim - own, out.ndim))
-    return ops.moveaxis(out, last, tuple(range(axis, axis + own))) if own else out
+    return core.own(ops.moveaxis(out, last, tuple(range(axis, axis + own))) if own else out)
 
 
 @implements("apply_over_axes")

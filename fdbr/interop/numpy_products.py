@@ -11,6 +11,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.backend import array_module
+from fdbr.core import as_view
 from fdbr.interop.numpy_basics import array_of, as_tuple, cast, in_their_dtype
 from fdbr.interop.signatures import implements
 from fdbr.ops.axes import normalize_axis
@@ -105,7 +106,7 @@ def _windows(x: Any, window_shape: Any, axis: Any = None) -> Any:
             )
         xp = array_module(x)
         places = xp.arange(count)[:, None] + xp.arange(n)
-        x = ops.moveaxis(ops.take(x, places, axis=i), i + 1, -1)
+        x = as_view(ops.moveaxis(ops.take(x, places, axis=i), i + 1, -1), x)
     return x
 
 

@@ -45,5 +45,6 @@ for _name, _instead in {
     "putmask": "a = ops.where(mask, values, a)",
 }.items():
     functions[getattr(np, _name)] = refusing(
-        f"np.{_name} with a traced value: arrays are never written to here. Write {_instead}."
+        f"np.{_name} with a traced value: arrays are never written to here. Write {_instead}.",
+        writes=True,
     )

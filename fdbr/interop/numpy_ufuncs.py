@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.array import ufuncs
+from fdbr.core import own
 from fdbr.floats import dtype_kind, is_added
 from fdbr.interop.numpy_reductions import fmax, fmin
 from fdbr.messages import describe
@@ -169,7 +170,7 @@ _OWN = {
     "arctanh": ops.atanh,
     "absolute": ops.abs,
     "bitwise_count": _bitwise_count,
-    "conjugate": ops.conj,
+    "conjugate": lambda x: own(ops.conj(x)),
     "deg2rad": lambda x: x * (np.pi / 180),
     "degrees": lambda x: x * (180 / np.pi),
     "divmod": lambda x, y: (ops.floor_divide(x, y), ops.remainder(x, y)),

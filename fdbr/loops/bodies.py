@@ -276,6 +276,8 @@ def stage(f: Callable[[list[Any]], list[Any]], leaves: Sequence[Any]) -> Body:
     with np.errstate(all="ignore"):  # the first turn will warn
         trace = StageTrace(f)
         inputs = [CaptureTracer(trace, leaf, Variable(kind_of(leaf))) for leaf in leaves]
+        for tracer in inputs:
+            tracer._base = trace
         try:
             with effects.refusing_effects(_refuse_effect):
                 out = core.run(trace, f, inputs)

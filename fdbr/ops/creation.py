@@ -7,7 +7,7 @@ import numpy as np
 
 from fdbr import backend
 from fdbr.backend import Array
-from fdbr.core import Tracer
+from fdbr.core import Tracer, own
 from fdbr.floats import dtype_kind
 from fdbr.kernels.copying import filled
 from fdbr.messages import describe, integer, number_types
@@ -78,7 +78,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
 
         value = fill_value if dtype is None else astype(fill_value, dtype)
         single = isinstance(shape, int) or getattr(shape, "ndim", 1) == 0
-        return broadcast_to(value, (shape,) if single else tuple(shape))
+        return own(broadcast_to(value, (shape,) if single else tuple(shape)))
     _check_numbers(fill_value)
     xp = backend.array_module(fill_value) if device is None else backend.module_for(device)
     if xp is np and type(fill_value) in number_types:
@@ -269,8 +269,11 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
         obj = stack([asarray(p) if _is_nest(p) else p for p in obj])
     if isinstance(obj, Tracer):
         if dtype is None and not is_number(obj):
-            return obj if device is None else to_device(obj, device)
-        return astype(obj, dtype_of(obj) if dtype is None else dtype, device=device)
+            obj = obj if device is None else to_device(obj, device)
+        else:
+            to = dtype_of(obj) if dtype is None else dtype
+            obj = astype(obj, to, copy=False, device=device)
+        return own(obj) if copy else obj
     _check_numbers(obj)
     xp = backend.array_module(obj) if device is None else backend.module_for(device)
     if device is not None:

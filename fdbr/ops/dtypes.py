@@ -9,7 +9,7 @@ import numpy as np
 
 from fdbr import floats, kernels
 from fdbr.backend import Array, array_module
-from fdbr.core import Tracer
+from fdbr.core import Tracer, own
 from fdbr.floats import dtype_kind
 from fdbr.messages import describe, refusal
 from fdbr.ops.devices import to_device
@@ -90,7 +90,9 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
             "fdbr.stop_gradient(x)"
         )
     if getattr(x, "dtype", None) == to and (not copy or isinstance(x, Tracer)):
-        return x if not is_number(x) else _astype_inexact(x, to=to)
+        if is_number(x):
+            return _astype_inexact(x, to=to)
+        return own(x) if copy else x
     return (_astype_inexact if dtype_kind(to) in "fc" else _astype_exact)(x, to=to)
 
 

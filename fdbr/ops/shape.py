@@ -49,7 +49,7 @@ def _batch_reshaped(apply: Any, values: Any, batched: Any, size: int, params: An
     return apply(*values, to=(size, *to))
 
 
-@linear(x=lambda ct, shape: reshape(ct, shape), batch=_batch_reshaped)
+@linear(x=lambda ct, shape: reshape(ct, shape), batch=_batch_reshaped, view="contiguous")
 def _reshape(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
     return x.reshape(to) if type(x) is np.ndarray else xp.reshape(x, to)
 
@@ -64,7 +64,8 @@ def reshape(x: Array, /, shape: int | Sequence[int], *, copy: bool | None = None
     """
     if type(shape) is not tuple:
         shape = (index(shape),) if not isinstance(shape, Sequence) else tuple(shape)
-    return _reshape(x, to=shape)
+    out = _reshape(x, to=shape)
+    return out.copy() if copy else out
 
 
 def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -75,7 +76,7 @@ def _batch_permuted(apply: Any, values: Any, batched: Any, size: int, params: An
     return apply(*values, axes=(0, *(axis + 1 for axis in params["axes"])))
 
 
-@linear(x=lambda ct, axes: _permute(ct, axes=_inverse(axes)), batch=_batch_permuted)
+@linear(x=lambda ct, axes: _permute(ct, axes=_inverse(axes)), batch=_batch_permuted, view="always")
 def _permute(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     return x.transpose(axes) if type(x) is np.ndarray else xp.transpose(x, axes)
 
@@ -96,7 +97,7 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Any:
     return _permute(x, axes=normal)
 
 
-@linear(x=lambda ct: _matrix_transpose(ct), batch=aligned)
+@linear(x=lambda ct: _matrix_transpose(ct), batch=aligned, view="always")
 def _matrix_transpose(xp: Any, x: Array) -> Array:
     return x.swapaxes(-1, -2)
 
@@ -158,7 +159,9 @@ def _batch_broadcast(apply: Any, values: Any, batched: Any, size: int, params: A
     return apply(*align(values, batched, len(to)), to=(size, *to))
 
 
-@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=_batch_broadcast)
+@linear(
+    x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=_batch_broadcast, view="read-only"
+)
 def _broadcast_to(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
     if math.prod(to) > _SMALL:
         if type(x) is np.ndarray and x.flags.c_contiguous and x.dtype.char in _PLAIN:
@@ -260,7 +263,7 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Any:
     return _reshape(x, to=tuple([n for i, n in enumerate(shape) if i not in gone]))
 
 
-@linear(x=lambda ct, axes: _flip(ct, axes=axes), batch=shifted("axes"))
+@linear(x=lambda ct, axes: _flip(ct, axes=axes), batch=shifted("axes"), view="always")
 def _flip(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
     turned = slice(None, None, -1)
     return x[tuple([turned if axis in axes else slice(None) for axis in range(x.ndim)])]
@@ -452,7 +455,11 @@ def tile(x: Array, repetitions: tuple[int, ...], /) -> Any:
     )
 
 
-@linear(x=lambda ct, shape, offset: _embed_diagonal(ct, shape=shape, offset=offset), batch=aligned)
+@linear(
+    x=lambda ct, shape, offset: _embed_diagonal(ct, shape=shape, offset=offset),
+    batch=aligned,
+    view="read-only",
+)
 def _diagonal(xp: Any, x: Array, *, offset: int) -> Array:
     return x.diagonal(offset, -2, -1) if type(x) is np.ndarray else xp.diagonal(x, offset, -2, -1)
 

@@ -269,7 +269,7 @@ def test_expressions_differentiate(f):
 
 def test_augmented_assignment_makes_a_new_value():
     def f(x):
-        y = x
+        y = x + 0.0
         y += 1.0
         y *= x
         y **= 2

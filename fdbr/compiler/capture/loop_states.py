@@ -6,6 +6,7 @@ next can depend on nothing else than these and the answers that they give: the n
 last one, and whatever follows the loop is the same after any number of turns.
 """
 
+import contextlib
 import dis
 import functools
 import inspect
@@ -59,6 +60,14 @@ class Places:
         """Let frames go: the function has returned."""
         self._frames.clear()
         self._held.clear()
+
+    def release(self) -> None:
+        """Let go what variables of functions that have returned refer to."""
+        for frame in list(self._frames.values()):
+            if not frame.f_code.co_flags & _GENERATING:  # these may go on
+                with contextlib.suppress(RuntimeError):  # it is running
+                    frame.clear()
+                    _ = frame.f_locals  # whose dict, up to Python 3.12, is as of the last reading
 
     def see(self, frame: Any) -> None:
         """Note that a question was asked below a frame."""

@@ -3,6 +3,7 @@
 import operator
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NoReturn
@@ -180,6 +181,8 @@ class CaptureTrace(Trace):
         Whether not even this run gives what the function gives.
     unrolled
         Why loops among the steps are not one step each.
+    pending
+        References to the values whose steps were put off.
     others
         The threads that were there before, and may find traced values around the function.
     closed
@@ -192,7 +195,7 @@ class CaptureTrace(Trace):
 
     __slots__ = (
         *("_errors", "abandoned", "answers", "closed", "constants", "cut", "limit", "obstacle"),
-        *("others", "places", "steps", "unrolled"),
+        *("others", "pending", "places", "steps", "unrolled"),
     )
 
     records = True
@@ -210,6 +213,7 @@ class CaptureTrace(Trace):
         self.limit = min(limit, _MOST)
         self.steps: list[Step] = []
         self.answers: list[Any] = []
+        self.pending: list[weakref.ref[CaptureTracer]] = []
         self.places = Places()
         self.constants = Constants(known)
         self.obstacle = ""
@@ -311,6 +315,16 @@ class CaptureTrace(Trace):
             return None
         return tuple(CaptureTracer(self, *pair) for pair in zip(out, outs, strict=True))
 
+    def references(self, tracer: Tracer) -> int:
+        """How many references to a traced value are the trace's own, or were: some of them go."""
+        before = sys.getrefcount(tracer)
+        self.places.release()
+        gone = before - sys.getrefcount(tracer)
+        waiting = [
+            x.known for ref in self.pending if (x := ref()) is not None and type(x.known) is Pending
+        ]
+        return gone + sum(arg is tracer for step in waiting for arg in step.operands)
+
     def _put_off(self, primitive: Primitive, args: tuple[Any, ...]) -> CaptureTracer | None:
         """The result of an elementwise step that need not be taken yet; `None` if it must be.
 
@@ -349,7 +363,9 @@ class CaptureTrace(Trace):
         ]
         operands = narrowed(operands) if len(operands) > 1 else operands
         self.steps.append(Instruction(primitive, tuple(operands), {}, (out,), False, replay()))
-        return CaptureTracer(self, Pending(primitive, args, depth), out)
+        traced = CaptureTracer(self, Pending(primitive, args, depth), out)
+        self.pending.append(weakref.ref(traced))
+        return traced
 
     def _check(self, errors: Any) -> None:
         """See whether what goes on can be replayed at all."""

@@ -76,6 +76,8 @@ def capture(
         trace.borrow(leaf)
     inputs = tuple(Variable(kind_of(leaf)) for leaf in leaves)
     traced = [CaptureTracer(trace, *pair) for pair in zip(leaves, inputs, strict=True)]
+    for tracer in traced:
+        tracer._base = trace
     token = capturing.set(trace)
     try:
         out = core.run(trace, f, traced)

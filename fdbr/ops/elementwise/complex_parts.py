@@ -13,12 +13,14 @@ from fdbr.ops.kinds import aligned, fit, linear
 __all__ = ["conj", "imag", "real"]
 
 
-@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned)
+@linear(x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=aligned, view="always")
 def _real(xp: Any, x: Array) -> Array:
     return x.real
 
 
-@linear(x=lambda ct, shape, dtype: fit(_imaginary(ct), (shape, dtype)), batch=aligned)
+@linear(
+    x=lambda ct, shape, dtype: fit(_imaginary(ct), (shape, dtype)), batch=aligned, view="always"
+)
 def _imag(xp: Any, x: Array) -> Array:
     return x.imag
 

@@ -133,7 +133,7 @@ def _side_by_side(terms: Sequence[tuple[Any, tuple[int, ...], Any]]) -> Any:
     return joined([part for _, _, part in places], axis)
 
 
-@linear(x=_slice_pull, batch=_batch_slice)
+@linear(x=_slice_pull, batch=_batch_slice, view="elements")
 def _slice(xp: Any, x: Array, *, key: Any) -> Array:
     return x[key]
 

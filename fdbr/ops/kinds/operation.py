@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from fdbr.core import Primitive, dispatch
+from fdbr.core import Primitive, dispatch, dispatch_view
 from fdbr.ops.kinds.rules import Function
 
 __all__ = ["Declaration", "Operation", "facts_in", "operands_of", "operation"]
@@ -34,7 +34,7 @@ def operands_of(value: Function) -> tuple[str, ...]:
 
 
 FACTS = frozenset(
-    {"compound", "cost", "elementwise", "exact", "fold", "fresh", "shorthand", "total"}
+    {"compound", "cost", "elementwise", "exact", "fold", "fresh", "shorthand", "total", "view"}
 )
 """The facts that declarations may state beside derivatives: see `Primitive`."""
 
@@ -61,7 +61,8 @@ def operation(
     facts.setdefault("fresh", own)
     primitive = Primitive(value.__name__.strip("_"), kind, value, rules, forward, batch, **facts)
     parameters = list(inspect.signature(value).parameters.values())[1:]
-    scope = {"dispatch": dispatch, "primitive": primitive, "none": {}}
+    apply = dispatch_view if primitive.view else dispatch
+    scope = {"dispatch": apply, "primitive": primitive, "none": {}}
     scope |= {f"default_{p.name}": p.default for p in parameters}
     function = eval(_call_source(parameters), scope)
     function.__name__ = function.__qualname__ = value.__name__
