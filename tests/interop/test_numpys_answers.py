@@ -33,7 +33,8 @@ OF_LAPACK = {"cholesky", "det", "eigh", "eigvalsh", "inv", "matrix_power", "qr",
 STEPS = {"average", "cov", "corrcoef", "geomspace", "interp", "logspace", "polydiv", "polyval",
          "trapezoid", "unwrap", "gradient", "histogram2d",
          "histogramdd", "histogram", "histogram_bin_edges", "linspace", "var", "std", "nanvar",
-         "nanstd", "roots", "poly", "digitize", "power", "logn", "multi_dot", "fftn", "piecewise"}  # fmt: skip
+         "nanstd", "roots", "poly", "digitize", "power", "logn", "multi_dot", "fftn",
+         "piecewise"}  # fmt: skip
 """Functions of many steps, which fdbr takes in another order: infinities cancel elsewhere."""
 
 
