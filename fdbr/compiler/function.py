@@ -5,6 +5,7 @@ import functools
 import inspect
 import sys
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -26,10 +27,10 @@ from fdbr.compiler.ir.program import Program
 from fdbr.compiler.outputs import published
 from fdbr.compiler.pullback import Differentiated, Form
 from fdbr.compiler.report import Report, report_of
-from fdbr.compiler.specializations import EARLY, Specialization
+from fdbr.compiler.specializations import EARLY, TWICE, Specialization
 from fdbr.compiler.tiers import Code
 from fdbr.core import Tracer, follows_runs, running
-from fdbr.effects import noting_effects, without_effects
+from fdbr.effects import Callbacks, without_effects
 from fdbr.meetings import log_of_meetings, rewind
 from fdbr.reverse import entries
 
@@ -40,6 +41,7 @@ R = TypeVar("R")
 
 _disabled: ContextVar[bool] = ContextVar("disabled", default=False)
 _NOTHING: Any = (NEVER, None, None)
+_ERRORS = 64  # that are known to be a function's own
 _LITTLE = 0.01  # of a call: what looking up may take
 
 
@@ -257,6 +259,8 @@ class Jitted(Generic[P, R]):
 
         Where looking for that counts, the next calls are not looked up.
         """
+        if entry.runs_traced and entry.obstacle != TWICE:
+            return self._as_captured(entry, call)
         if self._donation.argnums:
             # What is given up has nodes of its own, which the result may have, too.
             return self._timed(entry, *put_together(call.structure, call.leaves))
@@ -319,47 +323,85 @@ class Jitted(Generic[P, R]):
             return found
 
         failure: Exception | None = None
-        with (
-            contextlib.nullcontext() if runs and not self._waits else without_effects(),
-            noting_effects() as had,
-        ):
+        with Callbacks() as callbacks, contextlib.nullcontext() if runs else without_effects():
             try:
                 found = self._cache.capture(entry, run, leaves, structure, limit)
             except Exception as error:
-                if had or not runs or is_meant(error):
+                if not runs or is_meant(error):
                     raise
                 failure = error
-        if failure is not None:
-            try:
-                return self._untraced(entry, call, failure)
-            finally:
-                del failure  # which refers to this frame
-        if found is None:
-            return self._eagerly(call) if runs else None
-        captured, captures = found
-        if not captured.obstacle:
-            places = range(len(leaves)) if entry.moving is None else entry.moving
-            pairs = zip(places, captured.program.inputs, strict=False)
-            given = frozenset(v for i, v in pairs if i in donated)
-            captured.program = attrs.evolve(captured.program, donated=given)
-            code = self._code(captured.program, alone=False)
-            entry.add(CompiledTrace(captured, code, captures, form, why))
-            if runs and self._waits:
-                with contextlib.suppress(Exception):  # the function itself raises it better
+            if failure is not None:
+                callbacks.begin_anew()
+                try:
+                    return self._untraced(entry, call, failure)
+                finally:
+                    del failure  # which refers to this frame
+            if found is None:
+                callbacks.begin_anew()
+                return self._eagerly(call) if runs else None
+            captured, captures = found
+            if not captured.obstacle or captured.is_setup:
+                places = range(len(leaves)) if entry.moving is None else entry.moving
+                pairs = zip(places, captured.program.inputs, strict=False)
+                given = frozenset(v for i, v in pairs if i in donated)
+                captured.program = attrs.evolve(captured.program, donated=given)
+                code = self._code(captured.program, alone=False)
+                if not captured.obstacle:
+                    entry.add(CompiledTrace(captured, code, captures, form, why))
+                if runs and self._waits:
                     moving = entry.chosen(leaves)
                     rewind()
-                    return tree.unflatten(form, published(code.run(*moving), moving))
-        if runs and self._waits:
-            return self._eagerly(call)
-        return tree.unflatten(form, captured.result)
+                    callbacks.begin_anew()
+                    # If it fails, it will for the same arguments, and the function run as here.
+                    with contextlib.suppress(Exception):
+                        return tree.unflatten(form, published(code.run_or_step(*moving), moving))
+            entry.runs_traced = self._waits
+            return tree.unflatten(form, captured.result)
+
+    def _as_captured(self, entry: Specialization, call: _Call) -> Any:
+        """Run the function as it is run where it is captured, for the same bits as then."""
+        form: Any = None
+
+        def run(traced: list[Any]) -> list[Any]:
+            nonlocal form
+            found, form = tree.flatten(
+                self._cache.called(entry.filled(call.leaves, traced), call.structure)
+            )
+            return found
+
+        leaves = call.leaves
+        moving = leaves if entry.moving is None else [leaves[i] for i in entry.moving]
+        failure: Exception | None = None
+        with Callbacks() as callbacks:
+            try:
+                result = self._cache.run_traced(run, moving)
+            except Exception as error:
+                if is_meant(error):
+                    raise
+                failure = error
+            if failure is not None:
+                callbacks.begin_anew()
+                try:
+                    return self._untraced(entry, call, failure)
+                finally:
+                    del failure  # which refers to this frame
+        return tree.unflatten(form, result)
 
     def _untraced(self, entry: Specialization, call: _Call, error: Exception) -> Any:
-        """The function's own result, or error, where a run that was traced has raised one."""
-        why = failure_of(error)
+        """The function's own result, or error, where a run that was traced has raised one.
+
+        An error is its own if it has raised it before, from the same lines.
+        """
+        why, raised = failure_of(error), _raised(error)
+        if raised in entry.errors:
+            raise error
         try:
             result = self._eagerly(call)
         except Exception as own:
             if isinstance(error, type(own)):
+                if len(entry.errors) >= _ERRORS:
+                    entry.errors.clear()
+                entry.errors.add(raised)
                 raise error from None  # which says more
             raise
         finally:
@@ -376,7 +418,8 @@ class Jitted(Generic[P, R]):
     def compile(self, *args: Any, **kwargs: Any) -> "Jitted":
         """Compile for such arguments ahead of calls, and wait for it.
 
-        The function is run once with them, unless that has been traced.  Nothing is given up.
+        The function is run once with them, unless that has been traced; and once more, if the
+        first run has set up something around it.  Nothing is given up.
 
         Returns
         -------
@@ -417,6 +460,8 @@ class Jitted(Generic[P, R]):
             trace, why = entry.replay(moving, self._cache.bound, rehearses=True)[1:]
         if trace is None and why:
             self._capture(entry, call, why, runs=False)
+            if entry.was_set_up:  # there is something to be read now
+                self._capture(entry, call, why, runs=False)
             trace = entry.traces[0] if entry.traces else None
         return entry, trace, call.leaves, call.structure
 
@@ -469,6 +514,12 @@ def disable_jit() -> Iterator[None]:
         yield
     finally:
         _disabled.reset(token)
+
+
+def _raised(error: Exception) -> tuple[Any, ...]:
+    """The type of an error, and the lines through which it came."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return (type(error), *((frame.f_code, line) for frame, line in frames))
 
 
 def _sees_order(f: Callable[..., Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backends.interface import Run, backend_of
+from fdbr.compiler.backends.interface import RefusedError, Run, backend_of
 from fdbr.compiler.backends.stepwise import stepwise
 from fdbr.compiler.budget import Budget, compiling, passing, patience, set_patience
 from fdbr.compiler.collecting import collecting_seldom
@@ -106,9 +106,9 @@ class Code:
     """
 
     __slots__ = (
-        *("_alone", "_bodies", "_left", "_passes", "_products", "_run", "_runs", "_steps"),
-        *("_steps_pace", "defect", "kernels", "memory", "optimised", "pace", "program", "run"),
-        *("__weakref__", "seconds", "settled", "sources"),
+        *("_alone", "_bodies", "_captured", "_left", "_passes", "_products", "_refuses"),
+        *("_run", "_runs", "_steps", "_steps_pace", "defect", "kernels", "memory", "optimised"),
+        *("__weakref__", "pace", "program", "run", "seconds", "settled", "sources"),
     )
 
     run: Run
@@ -127,11 +127,12 @@ class Code:
                 if may_open(program):  # it is to hold for other numbers of turns now
                     program = roll_loops(program)
         self.program = program
+        self._captured = _Steps(program)
         self._passes = PASSES if passes is None else passes
         self._products = products
         self._alone = alone
         self._bodies = _bodies(program)
-        self.optimised = self.settled = False
+        self.optimised = self.settled = self._refuses = False
         self._steps: _Steps | None = None
         self._runs, self.pace = 0, math.inf
         self._steps_pace, self._left = math.inf, math.inf
@@ -149,7 +150,30 @@ class Code:
     def _start(self, run: Run) -> None:
         """Have something run from now on."""
         self._runs, self.pace = 0, math.inf
+        if self._alone and self._refuses:
+            run = self._never_refusing(run)
         self.run = self._accounting(run) if self._alone and not self.settled else run
+
+    def run_or_step(self, *leaves: Any) -> tuple[Any, ...]:
+        """Run the program, step by step as it was captured where a kernel refuses the numbers.
+
+        That is before it has overwritten an input, and before it has had an effect.
+        """
+        try:
+            return self.run(*leaves)
+        except RefusedError:
+            return self._captured(*leaves)
+
+    def _never_refusing(self, run: Run) -> Run:
+        captured = self._captured
+
+        def refusing_nothing(*leaves: Any) -> tuple[Any, ...]:
+            try:
+                return run(*leaves)
+            except RefusedError:
+                return captured(*leaves)
+
+        return refusing_nothing
 
     @property
     def running(self) -> Program:
@@ -241,6 +265,7 @@ class Code:
             return
         self.program, self.optimised = program, True
         self.sources, self.memory = code.sources, code.memory
+        self._refuses = code.refuses
         self.kernels = [] if waits else [kernel for kernel in code.kernels if not kernel.settled]
         self._steps_pace, self._run = self.pace, code
         if self.kernels and self._runs > _TRIED:  # NumPy in the place of all kernels is no faster
@@ -313,7 +338,8 @@ class Code:
                 run = stepwise(left.inputs, left.steps, left.outputs)
             else:
                 run = backend_of(left).generate(left, self._products, waits=self.settled)
-        run(*leaves)
+        with contextlib.suppress(RefusedError):  # there are steps for that
+            run(*leaves)
         return ()
 
 

@@ -6,7 +6,7 @@ A program holds as long as they are what they were.
 import operator
 import random
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CellType
 from typing import Any
 
@@ -34,6 +34,7 @@ from fdbr.core import Tracer
 __all__ = ["Captures", "ImpureError", "RandomStates"]
 
 
+_NUMBERS = frozenset({int, float, complex})
 _NOTES = frozenset({"__annotations__", "__doc__", "__warningregistry__"})  # which Python adds
 
 
@@ -258,14 +259,21 @@ class Captures:
 
     def rebound(self, kind: type = object) -> str | None:
         """The name of the first variable that is bound to something else of a kind now."""
+        return next((name for name, _, now in self._rebound() if isinstance(now, kind)), None)
+
+    def counts(self) -> bool:
+        """Whether all that was bound anew are numbers, each in the place of a number."""
+        return all(type(old) in _NUMBERS and type(now) in _NUMBERS for _, old, now in self._rebound())
+
+    def _rebound(self) -> Iterator[tuple[str, Any, Any]]:
+        """The names of variables that were bound anew, with what they were and are bound to."""
         now = [get(name, MISSING) for get, name, _ in self._variables]
         now += [_contents(cell) for cell, _ in self._cells]
         before = [value for _, _, value in self._variables]
         before += [value for _, value in self._cells]
         for name, value, old in zip(self._names, now, before, strict=True):
-            if value is not old and isinstance(value, kind):
-                return name
-        return None
+            if value is not old:
+                yield name, old, value
 
     def change(self) -> str:
         """Describe the first check that fails, for reports."""

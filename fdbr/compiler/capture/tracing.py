@@ -29,12 +29,15 @@ class Captured:
         Why the program cannot be run again; empty if it can.
     unrolled
         Why loops in it are not one step each.
+    is_setup
+        Whether that is only that the run has set up something, which later ones may read.
     cut
         After how many steps it was cut off, if that was done; it has no program then.
     """
 
     __slots__ = (
-        *("answers", "constants", "cut", "obstacle", "program", "repeats", "result", "unrolled"),
+        *("answers", "constants", "cut", "is_setup", "obstacle", "program", "repeats", "result"),
+        "unrolled",
     )
 
     def __init__(self, trace: CaptureTrace, program: Program, result: list[Any]) -> None:
@@ -43,6 +46,7 @@ class Captured:
         self.answers = tuple(trace.answers)
         self.constants = trace.constants
         self.obstacle = trace.obstacle
+        self.is_setup = False
         self.unrolled = tuple(trace.unrolled)
         self.cut = trace.cut and trace.limit
         self.repeats = trace.places.repeat
