@@ -1,6 +1,5 @@
 """Batches of examples in the place of one, and control flow on which they disagree."""
 
-import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -19,7 +18,7 @@ from fdbr.backend import (
 from fdbr.core import Primitive, Trace, Tracer, run, stop_gradient
 from fdbr.dividing import Part, joined, spread, take_examples
 from fdbr.effects import refusing_effects
-from fdbr.messages import describe, integer, name_of
+from fdbr.messages import describe, integer, name_of, named_as
 from fdbr.ownership import release
 
 __all__ = [
@@ -266,7 +265,7 @@ def vectorised(
 ) -> Callable[P, R]:
     """`vmap`, which has the batch along an axis of what `f` marks, or in none of it."""
 
-    @functools.wraps(f, updated=())
+    @named_as(f)
     def vectorised(*args: Any, **kwargs: Any) -> Any:
         if not marks.are_collected():
             return _Batch(f, args, kwargs, in_axes, size).run(out_axes, max_paths)

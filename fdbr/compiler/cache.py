@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from fdbr.backend import has_method
 from fdbr.compiler.capture.captures import Captures, ImpureError, RandomStates
 from fdbr.compiler.capture.paths import exact, held_weakly, one_level
 from fdbr.compiler.capture.places import Key, Place
@@ -72,7 +73,7 @@ class Cache:
         """The traces for arguments of a signature."""
         try:
             entry = self.specializations.get(key)
-        except TypeError as error:
+        except Exception as error:
             raise self._unhashable(leaves, structure) from error
         if entry is None:
             positions = [i for i, leaf in enumerate(leaves) if is_moving(leaf)]
@@ -257,7 +258,7 @@ class Cache:
         except TypeError as error:
             raise self._unhashable(leaves, structure) from error
         for i, leaf in enumerate(leaves):
-            if hasattr(leaf, "__next__"):
+            if has_method(type(leaf), "__next__"):
                 path = paths(structure)[i]
                 raise TypeError(
                     f"fdbr.jit: {self.name}: the argument at {path} is a {type(leaf).__name__}, "
@@ -268,7 +269,7 @@ class Cache:
         for leaf, path in zip(leaves, paths(structure), strict=True):
             try:
                 hash(None if is_moving(leaf) else exact(leaf))
-            except TypeError:
+            except Exception:
                 return TypeError(
                     f"fdbr.jit: {self.name}: the leaf at {path} is a {type(leaf).__name__}, "
                     "neither array nor number; such leaves are static and must be hashable"

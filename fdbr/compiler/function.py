@@ -1,7 +1,6 @@
 """A function that captures programs of another, and replays them."""
 
 import contextlib
-import functools
 import inspect
 import sys
 import time
@@ -32,6 +31,7 @@ from fdbr.compiler.tiers import Code
 from fdbr.core import Tracer, follows_runs, running
 from fdbr.effects import Callbacks, without_effects
 from fdbr.meetings import log_of_meetings, rewind
+from fdbr.messages import named_as
 from fdbr.reverse import entries
 
 __all__ = ["Jitted", "disable_jit"]
@@ -89,7 +89,7 @@ class Jitted(Generic[P, R]):
         donate_argnums: tuple[int, ...] = (),
         reproducible: bool = False,
     ) -> None:
-        functools.update_wrapper(self, f, updated=())
+        named_as(f)(self)
         self._f = f
         self._code = code
         self._waits = reproducible
@@ -137,6 +137,8 @@ class Jitted(Generic[P, R]):
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result for arguments of any kind."""
+        if sys.is_finalizing():  # modules that a capture would import are not found any more
+            return self._f(*args, **kwargs)
         if not follows_runs():
             return self._looked_up(args, kwargs)
         with log_of_meetings():  # for what runs in the place of what does not hold

@@ -80,7 +80,7 @@ class Differentiated:
         self.entry: Specialization | None = None
         self.compiler = compiler
         self.structure = structure
-        self.mine = tuple(isinstance(leaf, Tracer) for leaf in leaves)
+        self.mine = tuple(issubclass(type(leaf), Tracer) for leaf in leaves)
         self.tracers = [leaf for leaf, mine in zip(leaves, self.mine, strict=True) if mine]
         self.trace: Any = self.tracers[0]._trace
         self.leaves = leaves
@@ -130,10 +130,11 @@ class Differentiated:
 
     def _kept(self, leaf: Any) -> Any:
         """The value of a leaf, kept as it is until the backward pass."""
-        if isinstance(leaf, ReverseTracer):
+        kind = type(leaf)
+        if issubclass(kind, ReverseTracer):
             leaf.value = retain_from(self.trace, leaf.value)
             return leaf.value
-        return protect(leaf) if isinstance(leaf, np.ndarray) else leaf
+        return protect(leaf) if issubclass(kind, np.ndarray) else leaf
 
     def _capture(self, entry: Specialization, used: Any, why: str) -> CompiledTrace | None:
         structure: Any = None

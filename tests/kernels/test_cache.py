@@ -1,4 +1,4 @@
-"""Files in the cache of kernels are taken for what they are: the kernel of their name, or nothing."""
+"""A file in the cache of kernels is the kernel of its name, or nothing."""
 
 import os
 import subprocess

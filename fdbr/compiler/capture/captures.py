@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import tree
-from fdbr.backend import is_locked
+from fdbr.backend import is_a, is_locked
 from fdbr.compiler.capture.constants import first_changed, snapshot
 from fdbr.compiler.capture.containers import parts_of
 from fdbr.compiler.capture.free_variables import GENERATORS, FreeVariables
@@ -123,7 +123,7 @@ class Captures:
         self.generators = [value for value in free.values if _is_generator(value)]
         self._known = set(free.arrays) if free.identity else None
         self.obstacle = free.obstacle
-        self.traced = any(isinstance(value, Tracer) for value in free.values)
+        self.traced = any(is_a(value, Tracer) for value in free.values)
 
     def holds(self) -> bool:
         """Whether all is bound as it was, and the containers hold what they held."""
@@ -249,7 +249,7 @@ class Captures:
         counts, lasts = name(self._counts), name(self._lasts)
         for i, (own, _) in enumerate(self._objects):
             found.append(f"len({name(own)}) != {counts}[{i}]")
-            if isinstance(own, dict):
+            if is_a(own, dict):
                 found.append(f"next(reversed({name(own)}), None) is not {lasts}[{i}]")
         if self._containers or self._locked or self._buffers:
             found.append(f"not {name(self.contains)}()")
@@ -259,11 +259,13 @@ class Captures:
 
     def rebound(self, kind: type = object) -> str | None:
         """The name of the first variable that is bound to something else of a kind now."""
-        return next((name for name, _, now in self._rebound() if isinstance(now, kind)), None)
+        return next((name for name, _, now in self._rebound() if is_a(now, kind)), None)
 
     def counts(self) -> bool:
         """Whether all that was bound anew are numbers, each in the place of a number."""
-        return all(type(old) in _NUMBERS and type(now) in _NUMBERS for _, old, now in self._rebound())
+        return all(
+            type(old) in _NUMBERS and type(now) in _NUMBERS for _, old, now in self._rebound()
+        )
 
     def _rebound(self) -> Iterator[tuple[str, Any, Any]]:
         """The names of variables that were bound anew, with what they were and are bound to."""
@@ -305,7 +307,7 @@ class Captures:
         """The name of a variable or container that holds a traced value only now."""
         name = self.rebound(Tracer)
         if name is None and any(
-            isinstance(part, Tracer) and not any(part is one for one in before)
+            is_a(part, Tracer) and not any(part is one for one in before)
             for value, before in self._containers
             for part in self._parts(value)
         ):
@@ -376,7 +378,7 @@ def _is_called(name: str) -> bool:
 
 def _is_generator(value: Any) -> bool:
     """Whether it is a random generator with a state; the system's has none."""
-    return isinstance(value, GENERATORS) and not isinstance(value, random.SystemRandom)
+    return is_a(value, GENERATORS) and not is_a(value, random.SystemRandom)
 
 
 class RandomStates:
@@ -411,15 +413,15 @@ class RandomStates:
 
 
 def _state(generator: Any) -> Any:
-    if isinstance(generator, random.Random):
+    if is_a(generator, random.Random):
         return generator.getstate()
-    if isinstance(generator, np.random.RandomState):
+    if is_a(generator, np.random.RandomState):
         return _plain(generator.get_state(legacy=False))
     return _plain(getattr(generator, "bit_generator", generator).state)
 
 
 def _plain(state: Any) -> Any:
     """A nest of dicts with arrays, as a value that can be compared."""
-    if isinstance(state, dict):
+    if is_a(state, dict):
         return {name: _plain(part) for name, part in state.items()}
-    return state.tobytes() if isinstance(state, np.ndarray) else state
+    return state.tobytes() if is_a(state, np.ndarray) else state

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fdbr import core
+from fdbr.backend import has_method
 from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureTracer, capturing
 from fdbr.compiler.ir.program import Program, Variable, kind_of
 from fdbr.messages import refusal
@@ -110,8 +111,9 @@ def capture(
 
 def _refuse_state(leaf: Any, trace: CaptureTrace) -> None:
     """An error for a result that is a run still going on, as a generator is."""
-    if hasattr(leaf, "__next__") or hasattr(leaf, "__await__"):
-        if hasattr(leaf, "close"):
+    kind = type(leaf)
+    if has_method(kind, "__next__") or has_method(kind, "__await__"):
+        if has_method(kind, "close"):
             leaf.close()
         error = TypeError(
             f"fdbr.jit: {trace.origin[1]} returned a {type(leaf).__name__}, which runs on after it "
