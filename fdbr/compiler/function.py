@@ -1,7 +1,9 @@
 """A function that captures programs of another, and replays them."""
 
+import atexit
 import contextlib
 import inspect
+import logging
 import sys
 import time
 import traceback
@@ -40,6 +42,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _disabled: ContextVar[bool] = ContextVar("disabled", default=False)
+_log = logging.getLogger("fdbr.jit")
 _NOTHING: Any = (NEVER, None, None)
 _ERRORS = 64  # that are known to be a function's own
 _LITTLE = 0.01  # of a call: what looking up may take
@@ -79,6 +82,8 @@ class Jitted(Generic[P, R]):
         From a program to what runs it.
     max_traces, donate_argnums, reproducible
         See `jit`.
+    now
+        Whether it is compiled in the first call.
     """
 
     def __init__(
@@ -88,16 +93,18 @@ class Jitted(Generic[P, R]):
         max_traces: int,
         donate_argnums: tuple[int, ...] = (),
         reproducible: bool = False,
+        now: bool = False,
     ) -> None:
         named_as(f)(self)
         self._f = f
         self._code = code
-        self._waits = reproducible
+        self._waits, self._now = reproducible, reproducible or now
         self._cache = Cache(f, max_traces, learns=not reproducible)
         self._donation = Donation(self._cache.name, donate_argnums)
         self._last: Any = _NOTHING
         self._ordered = _sees_order(f)
-        self._settings = max_traces, donate_argnums, reproducible
+        self._settings = max_traces, donate_argnums, reproducible, now
+        _known.add(self)
         self._marked: Any = None  # what is called where marks are collected
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -151,9 +158,7 @@ class Jitted(Generic[P, R]):
             self._cache.use(self._last[1])  # which stubs do not note
         call = self._taken_apart(args, kwargs, start)
         if call.traced:
-            inside = Differentiated(
-                self._cache, self._code, call.leaves, call.structure, self._waits
-            )
+            inside = Differentiated(self._cache, self._code, call.leaves, call.structure, self._now)
             result = inside.result()
             if result is NotImplemented:  # the transformation around it goes on inside
                 return self._timed(inside.entry, args, kwargs)
@@ -221,7 +226,7 @@ class Jitted(Generic[P, R]):
         if entry.traces:
             budget.spend(time.perf_counter() - call.start)
         heavy = entry.heavy and not entry.traces
-        limit = ANY if self._waits or heavy else budget.steps_to_capture()
+        limit = ANY if self._now or heavy else budget.steps_to_capture()
         if why and not limit and self._cache.learns:
             limit = entry.probe()
         if not (why and limit):
@@ -349,6 +354,8 @@ class Jitted(Generic[P, R]):
                 captured.program = attrs.evolve(captured.program, donated=given)
                 code = self._code(captured.program, alone=False)
                 if not captured.obstacle:
+                    steps = len(captured.program.steps)
+                    _log.info("%s: traced %d steps; %s", self._cache.name, steps, code.state)
                     entry.add(CompiledTrace(captured, code, captures, form, why))
                 if runs and self._waits:
                     moving = entry.chosen(leaves)
@@ -516,6 +523,19 @@ def disable_jit() -> Iterator[None]:
         yield
     finally:
         _disabled.reset(token)
+
+
+_known: weakref.WeakSet[Jitted[..., Any]] = weakref.WeakSet()
+
+
+@atexit.register
+def _tell() -> None:
+    """Log which functions end before compiled code has taken over."""
+    if _log.isEnabledFor(logging.INFO):
+        for jitted in list(_known):
+            report = jitted.report()
+            if report.eager + len(report.traces) and not report.is_compiled:
+                _log.info("the process ends before compiled code is in use for %s", report)
 
 
 def _raised(error: Exception) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import math
+import sys
 import time
 import warnings
 import weakref
@@ -197,6 +198,17 @@ class Code:
 
         return accounted
 
+    @property
+    def state(self) -> str:
+        """How it runs at present, for logs."""
+        if self.defect:
+            return "it runs step by step for ever"
+        if self.settled:
+            return "compiled code is in use"
+        if not self.optimised:
+            return "it runs step by step until compiling it pays"
+        return f"{len(self.kernels)} kernels are compiled in the background as they pay"
+
     def took(self, seconds: float) -> None:
         """Note how long a run took, all around it included."""
         self._runs += 1
@@ -274,6 +286,8 @@ class Code:
             self._start(code)
         self._settle()
         self.seconds = time.perf_counter() - start
+        if not (waits or self._alone or self.settled):  # which tells of itself
+            _log.info("%s: passes took %.2g s; %s", program.name, self.seconds, self.state)
         if not waits:
             passing.saw(steps, self.seconds)
 
@@ -291,6 +305,8 @@ class Code:
         """See whether all kernels are there."""
         if not self.defect and not self.kernels and all(body.settled for body in self._bodies):
             self.settled, self._steps = True, None
+            if not self._alone:
+                _log.info("%s: compiled code is in use", self.program.name)
             self._start(self._run)
 
     def _choose(self) -> None:
@@ -409,8 +425,16 @@ def _tell(program: Program, error: _DefectError) -> None:
         "right; this is a defect of fdbr. Please report it, with what logging under the name "
         "fdbr.jit tells at the level DEBUG; fdbr.disable_jit() does without programs",
         RuntimeWarning,
-        stacklevel=2,
+        stacklevel=_depth_of_user(),
     )
+
+
+def _depth_of_user() -> int:
+    """How far the innermost line that is not fdbr's is from the caller of this, for warnings."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "fdbr":
+        depth, frame = depth + 1, frame.f_back
+    return depth
 
 
 def _passed(program: Program, passes: Sequence[Callable[[Program], Program]]) -> Program:
