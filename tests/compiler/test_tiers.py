@@ -391,10 +391,12 @@ def test_compile_now_compiles_in_the_first_call_and_waits():
 
 
 def test_when_to_compile_is_one_of_two_words():
-    with pytest.raises(ValueError, match="fdbr.jit: compile must be 'when it pays' or 'now', not"):
+    with pytest.raises(
+        ValueError, match=r"fdbr\.jit: compile must be 'when it pays' or 'now', not"
+    ):
         fdbr.jit(np.sin, compile="soon")
     for wrong in (None, True, 3):
-        with pytest.raises(TypeError, match="fdbr.jit: compile must be a string"):
+        with pytest.raises(TypeError, match=r"fdbr\.jit: compile must be a string"):
             fdbr.jit(np.sin, compile=wrong)
 
 
