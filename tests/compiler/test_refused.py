@@ -48,7 +48,7 @@ COMPOSED = [_loop, _python_loop, _scan, _while, _update]
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("size", [3, 100, 5000, 100_000])
+@pytest.mark.parametrize("size", [3, 5000, 100_000])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_far_angles_have_numpys_answer_eagerly_jitted_and_compiled(name, size, dtype):
     function = FUNCTIONS[name]
