@@ -146,9 +146,19 @@ def _ask(kind: type, value: Any) -> Any:
         return np
     if root == "cupy":
         return libraries.accelerator()
-    if hasattr(kind, "__array_namespace__"):
+    if has_method(kind, "__array_namespace__"):
         return value.__array_namespace__()
     return None
+
+
+def is_a(value: Any, kinds: Any) -> bool:
+    """Whether a value is of a class, by its type: objects of users may lie of their class."""
+    return issubclass(type(value), kinds)
+
+
+def has_method(kind: type, name: str) -> bool:
+    """Whether a class defines a method: no ``__getattr__`` of it, or of its class, is asked."""
+    return any(name in vars(base) for base in type.mro(kind))
 
 
 def is_array(value: Any) -> bool:

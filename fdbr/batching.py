@@ -1,6 +1,5 @@
 """Batches of examples in the place of one, and control flow on which they disagree."""
 
-import functools
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
@@ -19,7 +18,7 @@ from fdbr.backend import (
 from fdbr.core import Primitive, Trace, Tracer, run, stop_gradient
 from fdbr.dividing import Part, joined, spread, take_examples
 from fdbr.effects import refusing_effects
-from fdbr.messages import describe, index, integer, name_of
+from fdbr.messages import describe, index, integer, name_of, named_as
 from fdbr.ownership import release
 
 __all__ = [
@@ -304,7 +303,7 @@ def vectorised(
     ``within`` is the run whose examples the batch consists of, and which of them, if there is one.
     """
 
-    @functools.wraps(f, updated=())
+    @named_as(f)
     def vectorised(*args: Any, **kwargs: Any) -> Any:
         if not marks.are_collected():
             return _Batch(f, args, kwargs, in_axes, size).run(out_axes, max_paths, within)

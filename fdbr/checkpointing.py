@@ -12,7 +12,7 @@ from fdbr import marks, tree
 from fdbr.batching import BatchTracer
 from fdbr.core import Trace, Tracer, replaying, running
 from fdbr.forward import ForwardTracer
-from fdbr.messages import describe, name_of
+from fdbr.messages import describe, name_of, named_as
 from fdbr.ops.kinds.large import sparing
 from fdbr.reverse import (
     Again,
@@ -64,7 +64,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     if not callable(f):
         raise TypeError(f"fdbr.checkpoint: f must be a function, not {describe(f)}")
 
-    @functools.wraps(f, updated=())
+    @named_as(f)
     def block(*args: Any, **kwargs: Any) -> Any:
         run = _as_it_is(f)
         if marks.are_collected():

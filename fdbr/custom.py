@@ -9,7 +9,7 @@ from fdbr import tree
 from fdbr.calls import Call, apply, innermost, zero_like
 from fdbr.cotangents import Kind, fitted
 from fdbr.floats import dtype_kind, is_added
-from fdbr.messages import describe, integers
+from fdbr.messages import describe, integers, named_as
 
 __all__ = ["custom_jvp", "custom_vjp"]
 
@@ -28,7 +28,7 @@ class _Custom:
         numbers = integers(name, "nondiff_argnums", nondiff_argnums)
         self.nondiff_argnums = (numbers,) if isinstance(numbers, int) else numbers
         self.__name__ = getattr(f, "__name__", type(f).__name__)
-        functools.update_wrapper(cast(Any, self), f, updated=())
+        named_as(f)(self)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(cast(Any, self), instance)

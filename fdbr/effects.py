@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 __all__ = [
+    "Callbacks",
     "before_effect",
+    "callback_is_due",
     "effects_are_had",
-    "noting_effects",
     "refusing_effects",
     "without_effects",
 ]
@@ -30,6 +31,50 @@ def effects_are_had() -> bool:
     return not _silent.get()
 
 
+class Callbacks:
+    """The callbacks that a run has made, which a run of the same after it does not make again.
+
+    It is a context: in its block a function is run, and perhaps once more from its beginning.
+    """
+
+    __slots__ = ("_around", "_made", "_passed", "_token")
+
+    def __init__(self) -> None:
+        self._made = self._passed = 0
+        self._around: Callbacks | None = None
+
+    def __enter__(self) -> "Callbacks":
+        self._around = _callbacks.get()
+        self._token = _callbacks.set(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _callbacks.reset(self._token)
+
+    def begin_anew(self) -> None:
+        """Note that the next run is one of the same."""
+        self._passed = 0
+
+    def is_due(self) -> bool:
+        """Whether the callback that a run has come to has not been made yet."""
+        self._passed += 1
+        if self._passed <= self._made:
+            return False
+        self._made = self._passed
+        return self._around is None or self._around.is_due()
+
+
+_callbacks: ContextVar[Callbacks | None] = ContextVar("callbacks", default=None)
+
+
+def callback_is_due() -> bool:
+    """Whether a callback is to be made now; it counts as made then."""
+    if _silent.get():
+        return False
+    callbacks = _callbacks.get()
+    return callbacks is None or callbacks.is_due()
+
+
 _refusal: ContextVar[Callable[[], None] | None] = ContextVar("refusal", default=None)
 
 
@@ -41,22 +86,6 @@ def refusing_effects(refuse: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         _refusal.reset(token)
-
-
-@contextlib.contextmanager
-def noting_effects() -> Iterator[list[None]]:
-    """Note effects that are had: the list that is given has an entry for each so far."""
-    refuse = _refusal.get()
-    had: list[None] = []
-
-    def note() -> None:
-        if refuse is not None:
-            refuse()
-        if effects_are_had():
-            had.append(None)
-
-    with refusing_effects(note):
-        yield had
 
 
 def before_effect() -> None:

@@ -1,6 +1,5 @@
 """Jacobians, Hessians and their products with vectors, out of `vjp`, `jvp` and `vmap`."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, ParamSpec
 
@@ -10,7 +9,7 @@ from fdbr.backend import array_module
 from fdbr.batching import vectorised, vmap
 from fdbr.cotangents import Kind
 from fdbr.forward import check_sequences, fitted_tangent, jvp
-from fdbr.messages import describe, integers, name_of
+from fdbr.messages import describe, integers, name_of, named_as
 from fdbr.ops.dtypes import is_complex
 from fdbr.transforms import grad, vjp
 
@@ -163,7 +162,7 @@ def jacfwd(
     """
     argnums = _argnums("jacfwd", f, argnums)
 
-    @functools.wraps(f, updated=())
+    @named_as(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen, inner = _in_arguments("jacfwd", f, args, kwargs, argnums)
         leaves, structure = tree.flatten(tree.trainable(chosen))
@@ -209,7 +208,7 @@ def jacrev(
     argnums = _argnums("jacrev", f, argnums)
     wants_zeros("jacrev", unused)
 
-    @functools.wraps(f, updated=())
+    @named_as(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         chosen, inner = _in_arguments("jacrev", f, args, kwargs, argnums)
         _check(tree.leaves(tree.trainable(chosen)), f, "jacrev", "argument", holomorphic)

@@ -58,7 +58,7 @@ def scipy_of(xp: Any, name: str) -> Any:
 
 def cuda_of(xp: Any) -> Any:
     """The device interface of an array module, such as CuPy's; `None` where there is none."""
-    return getattr(xp, "cuda", None)
+    return None if xp is np else getattr(xp, "cuda", None)
 
 
 @functools.cache

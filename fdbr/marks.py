@@ -17,7 +17,7 @@ from fdbr import core, ops, tree
 from fdbr.backend import lock
 from fdbr.core import Tracer
 from fdbr.forward import ForwardTracer
-from fdbr.messages import describe
+from fdbr.messages import describe, named_as
 from fdbr.reverse import ReverseTracer
 from fdbr.whereabouts import layer_path
 
@@ -252,7 +252,7 @@ def harvest(f: Callable[..., Any], *, cotangents: bool = False) -> Callable[...,
         )
     gathering = alone(f, cotangents)
 
-    @functools.wraps(f, updated=())
+    @named_as(f)
     def harvested(*args: Any, **kwargs: Any) -> Any:
         out, (values, known) = gathering(*args, **kwargs)
         values = tree.map(_published, values)
@@ -266,7 +266,7 @@ def harvest(f: Callable[..., Any], *, cotangents: bool = False) -> Callable[...,
 def alone(f: Callable[..., Any], watched: bool) -> Callable[..., Any]:
     """A function that returns what ``f`` returns, and what it gathers; see `harvest`."""
 
-    @functools.wraps(f, updated=())
+    @named_as(f)
     def gathering(*args: Any, **kwargs: Any) -> tuple[Any, Gathered]:
         level = core.next_level()
         found = _Found(level, level if watched else None)
@@ -342,7 +342,7 @@ def _inner(f: Any, outer: _Found, cells: dict[str, Any], parts: str = "") -> Cal
     ``cells`` get the cotangents that are still to come when it has returned, in whatever run.
     """
 
-    @functools.wraps(f, updated=())
+    @named_as(f)
     def gathering(*args: Any, **kwargs: Any) -> tuple[Any, Gathered]:
         found = _Found(core.next_level(), outer.watched)
         out, gathered = _run(found, f, args, kwargs), found.gathered()

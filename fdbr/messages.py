@@ -1,5 +1,6 @@
 """Names of functions and values in messages, and what these say of arguments that are none."""
 
+import functools
 import operator
 from typing import Any
 
@@ -13,6 +14,7 @@ __all__ = [
     "integers",
     "is_refusal",
     "name_of",
+    "named_as",
     "number_types",
     "refusal",
     "refuse_other_kinds",
@@ -24,7 +26,30 @@ number_types = frozenset({float, int, bool, complex})
 
 def name_of(function: Any) -> str:
     """The name of a function in messages."""
-    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+    found = getattr(function, "__qualname__", None)
+    return found if found and isinstance(found, str) else str(type(function).__qualname__)
+
+
+_ATTRIBUTES = {
+    "__name__": str,
+    "__qualname__": str,
+    "__annotations__": dict,
+    "__type_params__": tuple,
+}
+
+
+def named_as(f: Any) -> Any:
+    """Decorate a function to look like ``f``, as `functools.wraps` does.
+
+    Attributes that are of another type than a function's, as where ``__getattr__`` of a callable
+    object answers every name, are left out.
+    """
+    wanted = [
+        name
+        for name in functools.WRAPPER_ASSIGNMENTS
+        if isinstance(getattr(f, name, None), _ATTRIBUTES.get(name, object))
+    ]
+    return functools.wraps(f, assigned=wanted, updated=())
 
 
 def describe(value: Any) -> str:
@@ -95,6 +120,8 @@ def integers(function: str, name: str, value: Any) -> int | tuple[int, ...]:
 
 def refuse_other_kinds(value: Any, where: str) -> None:
     """The error for arrays whose operators mean other things than those of arrays."""
+    if type(value) is np.ndarray:
+        return
     if issubclass(type(value), np.matrix | np.ma.MaskedArray):
         advice = "x.filled(value)" if isinstance(value, np.ma.MaskedArray) else "np.asarray(x)"
         raise TypeError(

@@ -23,7 +23,7 @@ from fdbr.backend import (
 from fdbr.core import Tracer, run
 from fdbr.cotangents import Kind, fitted
 from fdbr.floats import dtype_kind
-from fdbr.messages import describe, integers
+from fdbr.messages import describe, integers, named_as
 from fdbr.reverse import Awaited, Node, ReverseTrace, ReverseTracer, backward, ends
 
 __all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp", "with_gradient"]
@@ -148,7 +148,7 @@ def with_gradient(
     zeros = wants_zeros(name, unused)
     with_value = name == "value_and_grad"
 
-    @functools.wraps(f, updated=())
+    @named_as(f)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         trace = ReverseTrace(name, f)
         inputs, traced = trace_arguments(trace, args, argnums)

@@ -4,12 +4,14 @@ import contextlib
 import functools
 import itertools
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
+from fdbr.backend import has_method
 from fdbr.compiler.capture.captures import Captures, ImpureError, RandomStates
 from fdbr.compiler.capture.paths import exact, held_weakly, one_level
 from fdbr.compiler.capture.places import Key, Place
@@ -71,7 +73,7 @@ class Cache:
         """The traces for arguments of a signature."""
         try:
             entry = self.specializations.get(key)
-        except TypeError as error:
+        except Exception as error:
             raise self._unhashable(leaves, structure) from error
         if entry is None:
             positions = [i for i, leaf in enumerate(leaves) if is_moving(leaf)]
@@ -145,7 +147,9 @@ class Cache:
                 with contextlib.suppress(Exception):
                     whole = entry.with_inputs(run)
                     found = self._captured(entry, whole, leaves, structure, limit)
-                    if found is not None and (found[0].cut == limit or not found[0].obstacle):
+                    if found is not None:
+                        if found[0].cut != limit and found[0].obstacle:
+                            entry.withdraw_inputs()
                         return self._noted(entry, found, limit)
                 entry.withdraw_inputs()
             found = self._captured(entry, run, leaves, structure, limit)
@@ -165,6 +169,9 @@ class Cache:
         if found[0].cut == limit:
             entry.cut(limit, found[0].repeats)
             entry.skip(EARLY)
+        elif found[0].is_setup:
+            entry.eager += 1
+            entry.waste(found[0].obstacle)
         elif why := found[0].obstacle:
             entry.repeats |= bool(found[0].cut) and found[0].repeats
             entry.waste(why)
@@ -182,42 +189,44 @@ class Cache:
     ) -> tuple[Captured, Captures] | None:
         """Capture a run.
 
-        What it finds bound anew after a first run may have been made for all later ones, so it
-        is run once more then.
+        What it finds bound anew after a first run may have been made for all later ones, so that is
+        an error only if the next run that is captured does it, too.
         """
         moving = entry.chosen(list(leaves))
         roots = [self.f, *(leaf for leaf in leaves if not is_moving(leaf))]
         for node in nodes(put_together(structure, leaves)):
             roots += (type(node), *_static_fields(node))
-        impurity = None
-        for _ in range(2):
-            captures = entry.captures or Captures(roots, entry.inputs)
-            if captures.obstacle:
-                entry.refuse(captures.obstacle)
-                return None
-            if captures.has_twice(moving):
-                entry.skip(TWICE)
-                return None
-            states = RandomStates(captures.generators)
-            others = frozenset(sys._current_frames()) if entry.inputs else frozenset()
-            kind = functools.partial(CaptureTrace, others=others, limit=limit)
-            rewind()
-            token = learning.set(entry.learner() if self.learns else None)
-            try:
-                captured = capture(run, self.f, moving, captures.arrays, kind)
-                self._check_kept(captures)
-            except Exception:
-                if entry.inputs:
-                    captures.untrace()
-                raise
-            finally:
-                learning.reset(token)
-            impurity = _impurity(captures, states)
-            if impurity is None:
-                break
+        captures = entry.captures or Captures(roots, entry.inputs)
+        if captures.obstacle:
+            entry.refuse(captures.obstacle)
+            return None
+        if captures.has_twice(moving):
+            entry.skip(TWICE)
+            return None
+        alone = not _has_other_threads()
+        states = RandomStates(captures.generators)
+        others = frozenset(sys._current_frames()) if entry.inputs else frozenset()
+        kind = functools.partial(CaptureTrace, others=others, limit=limit)
+        rewind()
+        token = learning.set(entry.learner() if self.learns else None)
+        try:
+            captured = capture(run, self.f, moving, captures.arrays, kind)
+            self._check_kept(captures)
+        except Exception:
+            if entry.inputs:
+                captures.untrace()
+            raise
+        finally:
+            learning.reset(token)
+        impurity = _impurity(captures, states, alone)
+        known, entry.was_set_up = entry.was_set_up, impurity is not None
+        if impurity is not None:
             entry.forget()
-        else:
-            raise ImpureError(f"fdbr.jit: {self.name} {impurity}")
+            act, is_setup = impurity
+            if known or not is_setup:
+                raise ImpureError(f"fdbr.jit: {self.name} {act}")
+            captured.is_setup = not captured.obstacle
+            captured.obstacle = captured.obstacle or f"it {act}"
         if captures.rewritten():  # a replay would not, and what it has read is no more
             entry.forget()
             captured.obstacle = "it changes a list or dict around it, which it reads"
@@ -225,6 +234,15 @@ class Cache:
         if captures.traced:
             captured.obstacle = "it sees a traced value that is no argument"
         return captured, captures
+
+    def run_traced(self, run: Callable[[list[Any]], list[Any]], moving: Sequence[Any]) -> list[Any]:
+        """The result of a run that is captured, for its bits alone."""
+        rewind()
+        token = learning.set(None)
+        try:
+            return capture(run, self.f, moving).result
+        finally:
+            learning.reset(token)
 
     def _check_kept(self, captures: Captures) -> None:
         if (keeper := captures.keeper()) is not None:
@@ -240,7 +258,7 @@ class Cache:
         except TypeError as error:
             raise self._unhashable(leaves, structure) from error
         for i, leaf in enumerate(leaves):
-            if hasattr(leaf, "__next__"):
+            if has_method(type(leaf), "__next__"):
                 path = paths(structure)[i]
                 raise TypeError(
                     f"fdbr.jit: {self.name}: the argument at {path} is a {type(leaf).__name__}, "
@@ -251,7 +269,7 @@ class Cache:
         for leaf, path in zip(leaves, paths(structure), strict=True):
             try:
                 hash(None if is_moving(leaf) else exact(leaf))
-            except TypeError:
+            except Exception:
                 return TypeError(
                     f"fdbr.jit: {self.name}: the leaf at {path} is a {type(leaf).__name__}, "
                     "neither array nor number; such leaves are static and must be hashable"
@@ -280,16 +298,28 @@ def _static_fields(node: Any) -> tuple[Any, ...]:
     return fixed
 
 
-def _impurity(captures: Captures, states: RandomStates) -> str | None:
-    """Describe an impure act of a run; `None` if there was none."""
+def _impurity(captures: Captures, states: RandomStates, alone: bool) -> tuple[str, bool] | None:
+    """Describe an impure act of a run; `None` if there was none.  It was ``alone``, or in a thread.
+
+    The second part of the result is whether that may have been done once for all later runs: a
+    number bound instead of another one, as by ``n += 1``, is done by each.
+    """
     if (name := states.changed()) is not None:
-        return (
+        act = (
             f"drew from {name}, which is not an argument: a replay would give the same numbers "
             "again. Pass a key, and use fdbr.random (or, if another thread drew from it, a "
             "generator of its own there)"
         )
+        return act, not alone
     if (name := captures.rebound()) is not None:
-        return f"binds {name} anew, which a replay would not do; return the value instead"
-    if captures.changed_array() is not None:
-        return "changes an array that is no argument, which a replay would not do"
+        act = f"binds {name} anew, which a replay would not do; return the value instead"
+        return act, not captures.counts()
+    if (array := captures.changed_array()) is not None:
+        return "changes an array that is no argument, which a replay would not do", array.size > 1
     return None
+
+
+def _has_other_threads() -> bool:
+    """Whether there are threads beside this one and fdbr's own."""
+    own = threading.get_ident()
+    return any(t.ident != own and not t.name.startswith("fdbr-") for t in threading.enumerate())

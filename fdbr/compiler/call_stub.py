@@ -272,7 +272,7 @@ class _Writer:
         for out, output in zip(outs, program.outputs, strict=True):
             anyhow = f"{out}, = published(({out},), given)"
             if not is_variable(output):
-                if hasattr(output, "dtype") and not isinstance(output, np.generic):
+                if is_array(output) and not isinstance(output, np.generic):
                     self.lines.append(anyhow)
             elif output.kind.type is not np.ndarray:
                 kind = self.scope.name(output.kind.type)

@@ -15,6 +15,7 @@ __all__ = ["jit"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_WHEN = "when it pays", "now"
 _LATER: Any = object()  # stands for the function that a decorator with options will be given
 
 
@@ -25,6 +26,7 @@ def jit(
     donate_argnums: int | Sequence[int] = (),
     max_traces: int = 64,
     reproducible: bool = False,
+    compile: str = "when it pays",
 ) -> Jitted[P, R]: ...
 
 
@@ -34,6 +36,7 @@ def jit(
     donate_argnums: int | Sequence[int] = (),
     max_traces: int = 64,
     reproducible: bool = False,
+    compile: str = "when it pays",
 ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 
 
@@ -43,6 +46,7 @@ def jit(
     donate_argnums: int | Sequence[int] = (),
     max_traces: int = 64,
     reproducible: bool = False,
+    compile: str = "when it pays",
 ) -> Any:
     """A function that traces ``f``, and replays the trace faster.
 
@@ -80,6 +84,10 @@ def jit(
         trace is replayed step by step, until it pays for the passes; and its kernels are taken
         up one by one as they come from a process in the background.  So the last bits of results
         depend on when a call is made.
+    compile
+        ``"now"``, to trace and compile in the first call with arguments of a kind, which waits for
+        it: for a function that is known to be called often, and for measuring how fast it gets.
+        Nothing is promised of the last bits.
 
     Returns
     -------
@@ -97,7 +105,8 @@ def jit(
         If ``f`` is no function or returns a generator, a static leaf cannot be hashed, or
         ``donate_argnums`` are no integers; by the call, if there are no arguments there.
     ValueError
-        If ``donate_argnums`` are negative or not different, or ``max_traces`` is less than 1.
+        If ``donate_argnums`` are negative or not different, ``max_traces`` is less than 1, or
+        ``compile`` is neither ``"when it pays"`` nor ``"now"``.
 
     >>> import fdbr, numpy as np
     >>> @fdbr.jit(reproducible=True)
@@ -122,6 +131,7 @@ def jit(
             donate_argnums=donate_argnums,
             max_traces=max_traces,
             reproducible=reproducible,
+            compile=compile,
         )
     if not callable(f):
         raise TypeError(f"fdbr.jit: f must be a function, not {describe(f)}")
@@ -137,5 +147,9 @@ def jit(
         raise TypeError(
             f"fdbr.jit: reproducible must be True or False, not {describe(reproducible)}"
         )
-    waits = bool(reproducible)
-    return Jitted(f, functools.partial(Code, waits=waits), bound, given, waits)
+    if compile not in _WHEN:
+        raise ValueError(
+            f"fdbr.jit: compile must be {' or '.join(map(repr, _WHEN))}, not {compile!r}"
+        )
+    waits, now = bool(reproducible), compile == "now"
+    return Jitted(f, functools.partial(Code, waits=waits or now), bound, given, waits, now)

@@ -1,10 +1,12 @@
 """A function that captures programs of another, and replays them."""
 
+import atexit
 import contextlib
-import functools
 import inspect
+import logging
 import sys
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -26,11 +28,12 @@ from fdbr.compiler.ir.program import Program
 from fdbr.compiler.outputs import published
 from fdbr.compiler.pullback import Differentiated, Form
 from fdbr.compiler.report import Report, report_of
-from fdbr.compiler.specializations import EARLY, Specialization
+from fdbr.compiler.specializations import EARLY, TWICE, Specialization
 from fdbr.compiler.tiers import Code
 from fdbr.core import Tracer, follows_runs, running
-from fdbr.effects import noting_effects, without_effects
+from fdbr.effects import Callbacks, without_effects
 from fdbr.meetings import log_of_meetings, rewind
+from fdbr.messages import named_as
 from fdbr.reverse import entries
 
 __all__ = ["Jitted", "disable_jit"]
@@ -39,7 +42,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _disabled: ContextVar[bool] = ContextVar("disabled", default=False)
+_log = logging.getLogger("fdbr.jit")
 _NOTHING: Any = (NEVER, None, None)
+_ERRORS = 64  # that are known to be a function's own
 _LITTLE = 0.01  # of a call: what looking up may take
 
 
@@ -77,6 +82,8 @@ class Jitted(Generic[P, R]):
         From a program to what runs it.
     max_traces, donate_argnums, reproducible
         See `jit`.
+    now
+        Whether it is compiled in the first call.
     """
 
     def __init__(
@@ -86,16 +93,18 @@ class Jitted(Generic[P, R]):
         max_traces: int,
         donate_argnums: tuple[int, ...] = (),
         reproducible: bool = False,
+        now: bool = False,
     ) -> None:
-        functools.update_wrapper(self, f, updated=())
+        named_as(f)(self)
         self._f = f
         self._code = code
-        self._waits = reproducible
+        self._waits, self._now = reproducible, reproducible or now
         self._cache = Cache(f, max_traces, learns=not reproducible)
         self._donation = Donation(self._cache.name, donate_argnums)
         self._last: Any = _NOTHING
         self._ordered = _sees_order(f)
-        self._settings = max_traces, donate_argnums, reproducible
+        self._settings = max_traces, donate_argnums, reproducible, now
+        _known.add(self)
         self._marked: Any = None  # what is called where marks are collected
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -135,6 +144,8 @@ class Jitted(Generic[P, R]):
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result for arguments of any kind."""
+        if sys.is_finalizing():  # modules that a capture would import are not found any more
+            return self._f(*args, **kwargs)
         if not follows_runs():
             return self._looked_up(args, kwargs)
         with log_of_meetings():  # for what runs in the place of what does not hold
@@ -147,9 +158,7 @@ class Jitted(Generic[P, R]):
             self._cache.use(self._last[1])  # which stubs do not note
         call = self._taken_apart(args, kwargs, start)
         if call.traced:
-            inside = Differentiated(
-                self._cache, self._code, call.leaves, call.structure, self._waits
-            )
+            inside = Differentiated(self._cache, self._code, call.leaves, call.structure, self._now)
             result = inside.result()
             if result is NotImplemented:  # the transformation around it goes on inside
                 return self._timed(inside.entry, args, kwargs)
@@ -217,7 +226,7 @@ class Jitted(Generic[P, R]):
         if entry.traces:
             budget.spend(time.perf_counter() - call.start)
         heavy = entry.heavy and not entry.traces
-        limit = ANY if self._waits or heavy else budget.steps_to_capture()
+        limit = ANY if self._now or heavy else budget.steps_to_capture()
         if why and not limit and self._cache.learns:
             limit = entry.probe()
         if not (why and limit):
@@ -257,6 +266,8 @@ class Jitted(Generic[P, R]):
 
         Where looking for that counts, the next calls are not looked up.
         """
+        if entry.runs_traced and entry.obstacle != TWICE:
+            return self._as_captured(entry, call)
         if self._donation.argnums:
             # What is given up has nodes of its own, which the result may have, too.
             return self._timed(entry, *put_together(call.structure, call.leaves))
@@ -319,47 +330,87 @@ class Jitted(Generic[P, R]):
             return found
 
         failure: Exception | None = None
-        with (
-            contextlib.nullcontext() if runs and not self._waits else without_effects(),
-            noting_effects() as had,
-        ):
+        with Callbacks() as callbacks, contextlib.nullcontext() if runs else without_effects():
             try:
                 found = self._cache.capture(entry, run, leaves, structure, limit)
             except Exception as error:
-                if had or not runs or is_meant(error):
+                if not runs or is_meant(error):
                     raise
                 failure = error
-        if failure is not None:
-            try:
-                return self._untraced(entry, call, failure)
-            finally:
-                del failure  # which refers to this frame
-        if found is None:
-            return self._eagerly(call) if runs else None
-        captured, captures = found
-        if not captured.obstacle:
-            places = range(len(leaves)) if entry.moving is None else entry.moving
-            pairs = zip(places, captured.program.inputs, strict=False)
-            given = frozenset(v for i, v in pairs if i in donated)
-            captured.program = attrs.evolve(captured.program, donated=given)
-            code = self._code(captured.program, alone=False)
-            entry.add(CompiledTrace(captured, code, captures, form, why))
-            if runs and self._waits:
-                with contextlib.suppress(Exception):  # the function itself raises it better
+            if failure is not None:
+                callbacks.begin_anew()
+                try:
+                    return self._untraced(entry, call, failure)
+                finally:
+                    del failure  # which refers to this frame
+            if found is None:
+                callbacks.begin_anew()
+                return self._eagerly(call) if runs else None
+            captured, captures = found
+            if not captured.obstacle or captured.is_setup:
+                places = range(len(leaves)) if entry.moving is None else entry.moving
+                pairs = zip(places, captured.program.inputs, strict=False)
+                given = frozenset(v for i, v in pairs if i in donated)
+                captured.program = attrs.evolve(captured.program, donated=given)
+                code = self._code(captured.program, alone=False)
+                if not captured.obstacle:
+                    steps = len(captured.program.steps)
+                    _log.info("%s: traced %d steps; %s", self._cache.name, steps, code.state)
+                    entry.add(CompiledTrace(captured, code, captures, form, why))
+                if runs and self._waits:
                     moving = entry.chosen(leaves)
                     rewind()
-                    return tree.unflatten(form, published(code.run(*moving), moving))
-        if runs and self._waits:
-            return self._eagerly(call)
-        return tree.unflatten(form, captured.result)
+                    callbacks.begin_anew()
+                    # If it fails, it will for the same arguments, and the function run as here.
+                    with contextlib.suppress(Exception):
+                        return tree.unflatten(form, published(code.run_or_step(*moving), moving))
+            entry.runs_traced = self._waits
+            return tree.unflatten(form, captured.result)
+
+    def _as_captured(self, entry: Specialization, call: _Call) -> Any:
+        """Run the function as it is run where it is captured, for the same bits as then."""
+        form: Any = None
+
+        def run(traced: list[Any]) -> list[Any]:
+            nonlocal form
+            found, form = tree.flatten(
+                self._cache.called(entry.filled(call.leaves, traced), call.structure)
+            )
+            return found
+
+        leaves = call.leaves
+        moving = leaves if entry.moving is None else [leaves[i] for i in entry.moving]
+        failure: Exception | None = None
+        with Callbacks() as callbacks:
+            try:
+                result = self._cache.run_traced(run, moving)
+            except Exception as error:
+                if is_meant(error):
+                    raise
+                failure = error
+            if failure is not None:
+                callbacks.begin_anew()
+                try:
+                    return self._untraced(entry, call, failure)
+                finally:
+                    del failure  # which refers to this frame
+        return tree.unflatten(form, result)
 
     def _untraced(self, entry: Specialization, call: _Call, error: Exception) -> Any:
-        """The function's own result, or error, where a run that was traced has raised one."""
-        why = failure_of(error)
+        """The function's own result, or error, where a run that was traced has raised one.
+
+        An error is its own if it has raised it before, from the same lines.
+        """
+        why, raised = failure_of(error), _raised(error)
+        if raised in entry.errors:
+            raise error
         try:
             result = self._eagerly(call)
         except Exception as own:
             if isinstance(error, type(own)):
+                if len(entry.errors) >= _ERRORS:
+                    entry.errors.clear()
+                entry.errors.add(raised)
                 raise error from None  # which says more
             raise
         finally:
@@ -376,7 +427,8 @@ class Jitted(Generic[P, R]):
     def compile(self, *args: Any, **kwargs: Any) -> "Jitted":
         """Compile for such arguments ahead of calls, and wait for it.
 
-        The function is run once with them, unless that has been traced.  Nothing is given up.
+        The function is run once with them, unless that has been traced; and once more, if the
+        first run has set up something around it.  Nothing is given up.
 
         Returns
         -------
@@ -417,6 +469,8 @@ class Jitted(Generic[P, R]):
             trace, why = entry.replay(moving, self._cache.bound, rehearses=True)[1:]
         if trace is None and why:
             self._capture(entry, call, why, runs=False)
+            if entry.was_set_up:  # there is something to be read now
+                self._capture(entry, call, why, runs=False)
             trace = entry.traces[0] if entry.traces else None
         return entry, trace, call.leaves, call.structure
 
@@ -469,6 +523,25 @@ def disable_jit() -> Iterator[None]:
         yield
     finally:
         _disabled.reset(token)
+
+
+_known: weakref.WeakSet[Jitted[..., Any]] = weakref.WeakSet()
+
+
+@atexit.register
+def _tell() -> None:
+    """Log which functions end before compiled code has taken over."""
+    if _log.isEnabledFor(logging.INFO):
+        for jitted in list(_known):
+            report = jitted.report()
+            if report.eager + len(report.traces) and not report.is_compiled:
+                _log.info("the process ends before compiled code is in use for %s", report)
+
+
+def _raised(error: Exception) -> tuple[Any, ...]:
+    """The type of an error, and the lines through which it came."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return (type(error), *((frame.f_code, line) for frame, line in frames))
 
 
 def _sees_order(f: Callable[..., Any]) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import is_locked, lock, owner, protect
+from fdbr.backend import is_array, is_locked, lock, owner, protect
 from fdbr.locking import record_locked
 
 __all__ = ["published"]
@@ -23,7 +23,7 @@ def published(outs: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
             else:
                 out.setflags(write=False)
                 record_locked(out)
-        elif hasattr(out, "dtype") and not isinstance(out, np.generic) and not is_locked(out):
+        elif is_array(out) and not isinstance(out, np.generic) and not is_locked(out):
             if owners is None:
                 owners = {id(owner(leaf)) for leaf in leaves}
             out = protect(out) if id(owner(out)) in owners else lock(out)

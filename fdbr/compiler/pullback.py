@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from fdbr.compiler.budget import ANY
 from fdbr.compiler.cache import Cache, failure_of, is_meant
 from fdbr.compiler.capture.signature import put_together, sign
 from fdbr.compiler.compiled_trace import CompiledTrace
-from fdbr.compiler.ir.program import Kind
+from fdbr.compiler.ir.program import Kind, Program
 from fdbr.compiler.outputs import published
 from fdbr.compiler.partition import Partition
 from fdbr.compiler.specializations import EARLY, Specialization
@@ -79,7 +80,7 @@ class Differentiated:
         self.entry: Specialization | None = None
         self.compiler = compiler
         self.structure = structure
-        self.mine = tuple(isinstance(leaf, Tracer) for leaf in leaves)
+        self.mine = tuple(issubclass(type(leaf), Tracer) for leaf in leaves)
         self.tracers = [leaf for leaf, mine in zip(leaves, self.mine, strict=True) if mine]
         self.trace: Any = self.tracers[0]._trace
         self.leaves = leaves
@@ -111,14 +112,13 @@ class Differentiated:
         outs, compiled, why = entry.replay(moving, self.cache.bound)
         if compiled is None and why:
             budget = self.entry.budget
-            limit = ANY if self.waits else budget.steps_to_capture()
-            if not limit:
+            if not (self.waits or budget.steps_to_capture()):
                 entry.skip(EARLY)
                 return NotImplemented
-            compiled = self._capture(entry, used, why, limit)
+            compiled = self._capture(entry, used, why)
             moving = [self._kept(value) for value in entry.chosen(values)]
             try:
-                outs = compiled and compiled.run(*moving)
+                outs = compiled and compiled.code.run_or_step(*moving)
             except Exception as error:  # a kernel may round otherwise; or the function raises it
                 entry.skip(f"a replay raised {type(error).__name__}")
                 return NotImplemented
@@ -130,14 +130,13 @@ class Differentiated:
 
     def _kept(self, leaf: Any) -> Any:
         """The value of a leaf, kept as it is until the backward pass."""
-        if isinstance(leaf, ReverseTracer):
+        kind = type(leaf)
+        if issubclass(kind, ReverseTracer):
             leaf.value = retain_from(self.trace, leaf.value)
             return leaf.value
-        return protect(leaf) if isinstance(leaf, np.ndarray) else leaf
+        return protect(leaf) if issubclass(kind, np.ndarray) else leaf
 
-    def _capture(
-        self, entry: Specialization, used: Any, why: str, limit: int
-    ) -> CompiledTrace | None:
+    def _capture(self, entry: Specialization, used: Any, why: str) -> CompiledTrace | None:
         structure: Any = None
 
         def flat(leaves: list[Any]) -> list[Any]:
@@ -157,7 +156,7 @@ class Differentiated:
                     lambda traced: partition.capture(entry.filled(self.values, traced)),
                     self.values,
                     self.structure,
-                    limit,
+                    ANY,  # a run that is cut off would have to be made once more
                 )
             except Exception as error:
                 if is_meant(error):
@@ -168,7 +167,7 @@ class Differentiated:
         if captured is None:
             return None
         found, captures = captured
-        if found.obstacle:
+        if found.cut or (found.obstacle and _has_tracers(found.program)):
             return None
         programs = partition.divided(found.program)
         if programs is None:
@@ -176,10 +175,12 @@ class Differentiated:
             entry.skip(entry.obstacle)
             return None
         found.program = programs[0]
-        form = Form(partition, structure, self.compiler(programs[1]))
-        code = self.compiler(programs[0], alone=False)
+        compiler = partial(Code, waits=False) if found.obstacle else self.compiler
+        form = Form(partition, structure, compiler(programs[1]))
+        code = compiler(programs[0], alone=False)
         compiled = CompiledTrace(found, code, captures, form, why)
-        entry.add(compiled)
+        if not found.obstacle:  # else it is for this call alone: what the run did is done
+            entry.add(compiled)
         return compiled
 
     def _traced(self, outs: tuple[Any, ...], form: Form) -> Any:
@@ -240,6 +241,12 @@ class Differentiated:
         primals = [value for value, mine in zip(self.values, self.mine, strict=True) if mine]
         slopes = vjp(flat, *primals)[1](cotangents)
         return [slopes[i] for i in partition.places]
+
+
+def _has_tracers(program: Program) -> bool:
+    """Whether a program uses traced values as constants."""
+    operands = [o for step in program.steps for o in getattr(step, "operands", ())]
+    return any(isinstance(operand, Tracer) for operand in (*operands, *program.outputs))
 
 
 def _seed(cotangent: Any, kind: Kind) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fdbr.compiler.compiled_trace import CompiledTrace
 from fdbr.compiler.ir.program import Program
-from fdbr.compiler.specializations import Specialization
+from fdbr.compiler.specializations import EARLY, Specialization
 
 __all__ = ["Kept", "Report", "report_of"]
 
@@ -87,6 +87,11 @@ class Report:
     eager: int
     obstacles: tuple[str, ...]
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether one of the programs runs with all its kernels compiled."""
+        return any(kept.compiled and not kept.waiting for kept in self.traces)
+
     def __str__(self) -> str:
         lines = [f"{self.name}: {_count(len(self.traces), 'trace')}"]
         for number, kept in enumerate(self.traces, 1):
@@ -106,6 +111,11 @@ class Report:
         if self.eager:
             lines.append(f"run without a trace {_count(self.eager, 'time')}:")
             lines += [f"   {obstacle}" for obstacle in self.obstacles]
+        if EARLY in self.obstacles and not self.is_compiled:
+            lines.append(
+                "compiled code is not in use yet: fdbr.jit(f, compile='now') compiles in the "
+                "first call"
+            )
         return "\n".join(lines)
 
 

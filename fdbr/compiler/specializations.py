@@ -50,6 +50,8 @@ class Specialization:
         How often the function was run without a trace.
     obstacle
         Why, the last time.
+    errors
+        The errors that the function itself has raised where a traced run had: types, and lines.
     heavy
         Whether arguments are given up that are so large that the function, which has them twice,
         is not to run as it is; `None` if that is not known yet.
@@ -69,6 +71,11 @@ class Specialization:
         What may be spent on traces and their compilation.
     told
         The reasons for running the function as it is that `logging` has been told.
+    runs_traced
+        Whether the function, where it is run as it is, is run as it was when a capture of it was no
+        program: the results of that were other in the last bits.
+    was_set_up
+        Whether its last capture has bound something around it that later ones may only read.
     wanted
         Of a function that is differentiated: which results have had cotangents, if not all
         have.
@@ -84,6 +91,7 @@ class Specialization:
         "_wasted",
         "budget",
         "eager",
+        "errors",
         "heavy",
         "inputs",
         "known",
@@ -93,10 +101,12 @@ class Specialization:
         "obstacle",
         "references",
         "repeats",
+        "runs_traced",
         "told",
         "traces",
         "used",
         "wanted",
+        "was_set_up",
     )
 
     def __init__(self, name: str, moving: list[int] | None) -> None:
@@ -105,6 +115,7 @@ class Specialization:
         self.traces: tuple[CompiledTrace, ...] = ()
         self.budget = Budget()
         self.eager = 0
+        self.errors: set[tuple[Any, ...]] = set()
         self.heavy: bool | None = None
         self.obstacle = ""
         self.used = 0
@@ -118,6 +129,7 @@ class Specialization:
         self._luck = 1.0  # how often a trace has held, of late
         self._pause, self._rested = _REST, 0  # calls until the next trial, and since the last one
         self.told: set[str] = set()
+        self.runs_traced = self.was_set_up = False
         self.references: list[Any] = []
         self.inputs: tuple[Place, ...] = ()
         self.known: dict[Key, Place | None] = {}
@@ -224,6 +236,7 @@ class Specialization:
 
     def refuse(self, why: str) -> None:
         """Note that the function is run as it is, and will be."""
+        self.runs_traced = False
         self.give_up(why)
         self.skip(why)
 
@@ -370,7 +383,7 @@ class Specialization:
                 raise self._changed(array)
             rewind()
             try:
-                run = trace.code.rehearse if rehearses else trace.run
+                run = trace.code.rehearse if rehearses else trace.code.run_or_step
                 outs = run(*leaves)
             except GuardFailure as failure:
                 why = why or f"guard {failure.index} was {failure.answer!r} for the first time"

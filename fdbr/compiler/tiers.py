@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import math
+import sys
 import time
 import warnings
 import weakref
@@ -11,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backends.interface import Run, backend_of
+from fdbr.compiler.backends.interface import RefusedError, Run, backend_of
 from fdbr.compiler.backends.stepwise import stepwise
 from fdbr.compiler.budget import Budget, compiling, passing, patience, set_patience
 from fdbr.compiler.collecting import collecting_seldom
@@ -106,9 +107,9 @@ class Code:
     """
 
     __slots__ = (
-        *("_alone", "_bodies", "_left", "_passes", "_products", "_run", "_runs", "_steps"),
-        *("_steps_pace", "defect", "kernels", "memory", "optimised", "pace", "program", "run"),
-        *("__weakref__", "seconds", "settled", "sources"),
+        *("_alone", "_bodies", "_captured", "_left", "_passes", "_products", "_refuses"),
+        *("_run", "_runs", "_steps", "_steps_pace", "defect", "kernels", "memory", "optimised"),
+        *("__weakref__", "pace", "program", "run", "seconds", "settled", "sources"),
     )
 
     run: Run
@@ -127,11 +128,12 @@ class Code:
                 if may_open(program):  # it is to hold for other numbers of turns now
                     program = roll_loops(program)
         self.program = program
+        self._captured = _Steps(program)
         self._passes = PASSES if passes is None else passes
         self._products = products
         self._alone = alone
         self._bodies = _bodies(program)
-        self.optimised = self.settled = False
+        self.optimised = self.settled = self._refuses = False
         self._steps: _Steps | None = None
         self._runs, self.pace = 0, math.inf
         self._steps_pace, self._left = math.inf, math.inf
@@ -149,7 +151,30 @@ class Code:
     def _start(self, run: Run) -> None:
         """Have something run from now on."""
         self._runs, self.pace = 0, math.inf
+        if self._alone and self._refuses:
+            run = self._never_refusing(run)
         self.run = self._accounting(run) if self._alone and not self.settled else run
+
+    def run_or_step(self, *leaves: Any) -> tuple[Any, ...]:
+        """Run the program, step by step as it was captured where a kernel refuses the numbers.
+
+        That is before it has overwritten an input, and before it has had an effect.
+        """
+        try:
+            return self.run(*leaves)
+        except RefusedError:
+            return self._captured(*leaves)
+
+    def _never_refusing(self, run: Run) -> Run:
+        captured = self._captured
+
+        def refusing_nothing(*leaves: Any) -> tuple[Any, ...]:
+            try:
+                return run(*leaves)
+            except RefusedError:
+                return captured(*leaves)
+
+        return refusing_nothing
 
     @property
     def running(self) -> Program:
@@ -172,6 +197,17 @@ class Code:
             return outs
 
         return accounted
+
+    @property
+    def state(self) -> str:
+        """How it runs at present, for logs."""
+        if self.defect:
+            return "it runs step by step for ever"
+        if self.settled:
+            return "compiled code is in use"
+        if not self.optimised:
+            return "it runs step by step until compiling it pays"
+        return f"{len(self.kernels)} kernels are compiled in the background as they pay"
 
     def took(self, seconds: float) -> None:
         """Note how long a run took, all around it included."""
@@ -241,6 +277,7 @@ class Code:
             return
         self.program, self.optimised = program, True
         self.sources, self.memory = code.sources, code.memory
+        self._refuses = code.refuses
         self.kernels = [] if waits else [kernel for kernel in code.kernels if not kernel.settled]
         self._steps_pace, self._run = self.pace, code
         if self.kernels and self._runs > _TRIED:  # NumPy in the place of all kernels is no faster
@@ -249,6 +286,8 @@ class Code:
             self._start(code)
         self._settle()
         self.seconds = time.perf_counter() - start
+        if not (waits or self._alone or self.settled):  # which tells of itself
+            _log.info("%s: passes took %.2g s; %s", program.name, self.seconds, self.state)
         if not waits:
             passing.saw(steps, self.seconds)
 
@@ -266,6 +305,8 @@ class Code:
         """See whether all kernels are there."""
         if not self.defect and not self.kernels and all(body.settled for body in self._bodies):
             self.settled, self._steps = True, None
+            if not self._alone:
+                _log.info("%s: compiled code is in use", self.program.name)
             self._start(self._run)
 
     def _choose(self) -> None:
@@ -313,7 +354,8 @@ class Code:
                 run = stepwise(left.inputs, left.steps, left.outputs)
             else:
                 run = backend_of(left).generate(left, self._products, waits=self.settled)
-        run(*leaves)
+        with contextlib.suppress(RefusedError):  # there are steps for that
+            run(*leaves)
         return ()
 
 
@@ -383,8 +425,16 @@ def _tell(program: Program, error: _DefectError) -> None:
         "right; this is a defect of fdbr. Please report it, with what logging under the name "
         "fdbr.jit tells at the level DEBUG; fdbr.disable_jit() does without programs",
         RuntimeWarning,
-        stacklevel=2,
+        stacklevel=_depth_of_user(),
     )
+
+
+def _depth_of_user() -> int:
+    """How far the innermost line that is not fdbr's is from the caller of this, for warnings."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "fdbr":
+        depth, frame = depth + 1, frame.f_back
+    return depth
 
 
 def _passed(program: Program, passes: Sequence[Callable[[Program], Program]]) -> Program:

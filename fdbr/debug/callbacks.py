@@ -15,7 +15,7 @@ __all__ = ["callback", "print"]
 
 
 def _call(xp: Any, *values: Any, function: Callable[..., object]) -> None:
-    if effects.effects_are_had():
+    if effects.callback_is_due():
         function(*values)
 
 
@@ -74,7 +74,7 @@ def callback(function: Callable[..., object], *args: Any, **kwargs: Any) -> None
         _primitive.apply(*(leaves[i] for i in places), function=call)
     elif trace is not None:  # a step of the program, though it depends on nothing in it
         trace.process(_primitive, (), {"function": call})
-    elif effects.effects_are_had():
+    elif effects.callback_is_due():
         call()
 
 

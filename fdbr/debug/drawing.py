@@ -12,7 +12,7 @@ from fdbr.core import Tracer
 from fdbr.debug.graph import Edge, Graph, Node
 from fdbr.debug.hooks import annotate
 from fdbr.debug.tape import Label, is_joint, parts
-from fdbr.messages import describe, name_of
+from fdbr.messages import describe, name_of, named_as
 from fdbr.reverse import Node as Entry
 from fdbr.reverse import _place
 from fdbr.transforms import Pullback, vjp
@@ -68,7 +68,7 @@ def draw(f: Any, /, *args: Any) -> Graph:
             "arrays of floating or complex numbers"
         )
 
-    @functools.wraps(f, updated=())
+    @named_as(f)
     def of_chosen(*given: Any) -> Any:
         full = list(args)
         for i, value in zip(chosen, given, strict=True):

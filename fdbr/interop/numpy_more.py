@@ -418,9 +418,9 @@ def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
             f"np.digitize: x and bins must be real, not {describe(x)} and {describe(bins)}"
         )
     steps = bins[1:], bins[:-1]
-    if bool(ops.all(steps[0] >= steps[1])):
+    if not bool(ops.any(steps[0] < steps[1])):  # which NaN does not tell
         return ops.searchsorted(bins, x, side=side)
-    if not bool(ops.all(steps[0] <= steps[1])):
+    if bool(ops.any(steps[0] > steps[1])):
         raise ValueError("np.digitize: bins must increase or decrease")
     if bins.size:
         return bins.size - ops.searchsorted(ops.flip(bins), x, side=side)

@@ -262,6 +262,8 @@ def _histogram2d(
     density: bool | None = None,
     weights: Any = None,
 ) -> Any:
+    if np.ndim(x) > 1 or np.ndim(y) > 1:
+        raise ValueError(f"np.histogram2d: x {describe(x)} and y {describe(y)} must be rows")
     if len(x) != len(y):
         raise ValueError(f"np.histogram2d: {len(x)} x and {len(y)} y; give as many of both")
     if _several_bins(bins) and len(bins) > 2:

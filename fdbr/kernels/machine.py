@@ -10,6 +10,7 @@ import functools
 import hashlib
 import itertools
 import os
+import stat
 import tempfile
 import weakref
 from collections.abc import Callable
@@ -24,10 +25,11 @@ __all__ = [
     "vector_bytes",
 ]
 
-_FORMAT = b"fdbr kernel 3\n"
+_FORMAT = b"fdbr kernel 4\n"
 _LOADING = 0.05
 _MOST = 1 << 29  # bytes that are kept on disk
 _OFTEN = 256  # kernels that are written until the next look at them
+_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _writings = itertools.count()
 
 
@@ -252,7 +254,7 @@ def _this_machine() -> Any:
 def _write(path: Path, name: str, code: bytes) -> None:
     """Keep machine code: written aside and renamed, so that nobody reads half of it."""
     body = f"{name}\n".encode() + code
-    text = _FORMAT + hashlib.sha256(body).digest() + body
+    text = _FORMAT + _checksum(path, body) + body
     aside = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -266,6 +268,23 @@ def _write(path: Path, name: str, code: bytes) -> None:
         if aside is not None:
             with contextlib.suppress(OSError):
                 os.unlink(aside)
+
+
+def _checksum(path: Path, body: bytes) -> bytes:
+    """The checksum of a file of machine code, which is right under its own name alone."""
+    return hashlib.sha256(path.name.encode() + b"\0" + body).digest()
+
+
+def _contents(path: Path) -> bytes:
+    """The bytes of a file; an `OSError` for all else, as a pipe, which would be waited for."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(f"{path} is no file")
+    # What it is may change after that: pipes are not waited for, and of a file no more is read.
+    with open(os.open(path, os.O_RDONLY | _FLAGS), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST:
+            raise OSError(f"{path} is no file of a kernel")
+        return file.read(_MOST)
 
 
 def _prune(folder: Path, most: int = _MOST) -> None:
@@ -288,12 +307,12 @@ def _prune(folder: Path, most: int = _MOST) -> None:
 def _read(path: Path) -> tuple[str, bytes] | None:
     """Kept machine code and its name; `None` if there is none, or it is damaged."""
     try:
-        text = path.read_bytes()
+        text = _contents(path)
     except OSError:
         return None
     start = len(_FORMAT) + 32
     body = text[start:]
-    if text[:start] != _FORMAT + hashlib.sha256(body).digest():
+    if text[:start] != _FORMAT + _checksum(path, body):
         return None
     with contextlib.suppress(OSError):
         os.utime(path)  # it is of use

@@ -1,6 +1,5 @@
 """The search for a solution, and the check whether what was found is one."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ from fdbr.backend import array_module
 from fdbr.forward import jvp
 from fdbr.jacobians import jacfwd
 from fdbr.libraries import scipy_of
-from fdbr.messages import describe, integer, name_of
+from fdbr.messages import describe, integer, name_of, named_as
 from fdbr.solvers.host import on_host, plain
 from fdbr.solvers.implicit import DENSE, depending, symmetric_solution
 from fdbr.solvers.unknowns import Unknowns
@@ -228,7 +227,7 @@ def guarded(solve: Callable[..., Any], residual: Callable[[Vector], Any], start:
     """
     raised: list[BaseException] = []
 
-    @functools.wraps(residual, updated=())
+    @named_as(residual)
     def watched(x: Vector) -> Any:
         try:
             return residual(x)

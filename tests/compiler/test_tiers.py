@@ -364,3 +364,66 @@ def test_so_does_code_that_cannot_be_generated(monkeypatch):
 
 def jitted_program(jitted: Any, x: Any) -> Any:
     return jitted.compile(x).programs()[0]
+
+
+# --- what is said of it ---------------------------------------------------------------
+
+
+def test_compile_now_compiles_in_the_first_call_and_waits():
+    def f(x):
+        return np.tanh(x) * 2 + np.exp(x)
+
+    before = tiers.set_patience(1.0)
+    try:
+        jitted = fdbr.jit(f, compile="now")
+        x = np.linspace(0.0, 1.0, 20_000)
+        np.testing.assert_allclose(jitted(x), f(x), rtol=1e-13)
+        (kept,) = jitted.report().traces
+        assert kept.compiled
+        assert kept.waiting == 0
+        jitted(x)
+        assert jitted.report().traces[0].runs == 1
+        slope = fdbr.jit(lambda x: f(x).sum(), compile="now")
+        np.testing.assert_allclose(fdbr.grad(slope)(x), 2 / np.cosh(x) ** 2 + np.exp(x), rtol=1e-12)
+        assert slope.report().traces[0].compiled
+    finally:
+        tiers.set_patience(before)
+
+
+def test_when_to_compile_is_one_of_two_words():
+    with pytest.raises(
+        ValueError, match=r"fdbr\.jit: compile must be 'when it pays' or 'now', not"
+    ):
+        fdbr.jit(np.sin, compile="soon")
+    for wrong in (None, True, 3):
+        with pytest.raises(TypeError, match=r"fdbr\.jit: compile must be a string"):
+            fdbr.jit(np.sin, compile=wrong)
+
+
+def test_the_log_says_when_a_function_is_traced_and_compiled(caplog):
+    with caplog.at_level("INFO", "fdbr.jit"):
+        fdbr.jit(lambda x: np.tanh(x) * 2, compile="now")(np.ones(5))
+    said = [record.getMessage() for record in caplog.records]
+    assert any("traced 2 steps" in text for text in said)
+    assert any("compiled code is in use" in text for text in said)
+    assert all(record.levelname == "INFO" for record in caplog.records)
+
+
+_ENDS = """
+import logging, numpy as np, fdbr
+if {told}:
+    logging.basicConfig(level=logging.INFO)
+f = fdbr.jit(lambda x: np.sin(x) * 2)
+f(np.ones(3))
+"""
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_the_log_says_at_the_end_that_compiled_code_was_not_in_use(told):
+    code = _ENDS.format(told=told)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    if told:
+        assert "the process ends before compiled code is in use for <lambda>" in done.stderr
+    else:
+        assert done.stderr == ""

@@ -20,6 +20,7 @@ __all__ = [
     "Compiled",
     "Costs",
     "Kernel",
+    "RefusedError",
     "Run",
     "backend_of",
     "is_busy",
@@ -28,6 +29,13 @@ __all__ = [
 
 Run = Callable[..., tuple[Any, ...]]
 """From the inputs of a program to its outputs."""
+
+
+class RefusedError(Exception):
+    """A kernel does not compute with the numbers that it got.
+
+    Its formula does not hold for them, or the function that was captured raises an error for them.
+    """
 
 
 class Kernel(Protocol):
@@ -75,15 +83,24 @@ class Compiled(Protocol):
         The sources of all its kernels.
     memory
         Bytes that its results take while it runs.
+    refuses
+        Whether it can raise a `RefusedError`.
     """
 
     source: str
     kernels: Sequence[Kernel]
     sources: set[str]
     memory: int
+    refuses: bool
 
     def __call__(self, *leaves: Any) -> tuple[Any, ...]:
-        """The outputs for the leaves of the arguments."""
+        """The outputs for the leaves of the arguments.
+
+        Raises
+        ------
+        RefusedError
+            If a kernel refuses the numbers that it got.
+        """
 
 
 @attrs.frozen
@@ -190,6 +207,7 @@ class Backend:
         """
         run: Any = stepwise(program.inputs, unfused(program.steps), program.outputs)
         run.source, run.kernels, run.sources, run.memory = str(program), [], set(), 0
+        run.refuses = False
         compiled: Compiled = run
         return compiled
 

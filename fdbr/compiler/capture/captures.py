@@ -6,14 +6,14 @@ A program holds as long as they are what they were.
 import operator
 import random
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CellType
 from typing import Any
 
 import numpy as np
 
 from fdbr import tree
-from fdbr.backend import is_locked
+from fdbr.backend import is_a, is_locked
 from fdbr.compiler.capture.constants import first_changed, snapshot
 from fdbr.compiler.capture.containers import parts_of
 from fdbr.compiler.capture.free_variables import GENERATORS, FreeVariables
@@ -34,6 +34,7 @@ from fdbr.core import Tracer
 __all__ = ["Captures", "ImpureError", "RandomStates"]
 
 
+_NUMBERS = frozenset({int, float, complex})
 _NOTES = frozenset({"__annotations__", "__doc__", "__warningregistry__"})  # which Python adds
 
 
@@ -122,7 +123,7 @@ class Captures:
         self.generators = [value for value in free.values if _is_generator(value)]
         self._known = set(free.arrays) if free.identity else None
         self.obstacle = free.obstacle
-        self.traced = any(isinstance(value, Tracer) for value in free.values)
+        self.traced = any(is_a(value, Tracer) for value in free.values)
 
     def holds(self) -> bool:
         """Whether all is bound as it was, and the containers hold what they held."""
@@ -248,7 +249,7 @@ class Captures:
         counts, lasts = name(self._counts), name(self._lasts)
         for i, (own, _) in enumerate(self._objects):
             found.append(f"len({name(own)}) != {counts}[{i}]")
-            if isinstance(own, dict):
+            if is_a(own, dict):
                 found.append(f"next(reversed({name(own)}), None) is not {lasts}[{i}]")
         if self._containers or self._locked or self._buffers:
             found.append(f"not {name(self.contains)}()")
@@ -258,14 +259,23 @@ class Captures:
 
     def rebound(self, kind: type = object) -> str | None:
         """The name of the first variable that is bound to something else of a kind now."""
+        return next((name for name, _, now in self._rebound() if is_a(now, kind)), None)
+
+    def counts(self) -> bool:
+        """Whether all that was bound anew are numbers, each in the place of a number."""
+        return all(
+            type(old) in _NUMBERS and type(now) in _NUMBERS for _, old, now in self._rebound()
+        )
+
+    def _rebound(self) -> Iterator[tuple[str, Any, Any]]:
+        """The names of variables that were bound anew, with what they were and are bound to."""
         now = [get(name, MISSING) for get, name, _ in self._variables]
         now += [_contents(cell) for cell, _ in self._cells]
         before = [value for _, _, value in self._variables]
         before += [value for _, value in self._cells]
         for name, value, old in zip(self._names, now, before, strict=True):
-            if value is not old and isinstance(value, kind):
-                return name
-        return None
+            if value is not old:
+                yield name, old, value
 
     def change(self) -> str:
         """Describe the first check that fails, for reports."""
@@ -297,7 +307,7 @@ class Captures:
         """The name of a variable or container that holds a traced value only now."""
         name = self.rebound(Tracer)
         if name is None and any(
-            isinstance(part, Tracer) and not any(part is one for one in before)
+            is_a(part, Tracer) and not any(part is one for one in before)
             for value, before in self._containers
             for part in self._parts(value)
         ):
@@ -368,7 +378,7 @@ def _is_called(name: str) -> bool:
 
 def _is_generator(value: Any) -> bool:
     """Whether it is a random generator with a state; the system's has none."""
-    return isinstance(value, GENERATORS) and not isinstance(value, random.SystemRandom)
+    return is_a(value, GENERATORS) and not is_a(value, random.SystemRandom)
 
 
 class RandomStates:
@@ -403,15 +413,15 @@ class RandomStates:
 
 
 def _state(generator: Any) -> Any:
-    if isinstance(generator, random.Random):
+    if is_a(generator, random.Random):
         return generator.getstate()
-    if isinstance(generator, np.random.RandomState):
+    if is_a(generator, np.random.RandomState):
         return _plain(generator.get_state(legacy=False))
     return _plain(getattr(generator, "bit_generator", generator).state)
 
 
 def _plain(state: Any) -> Any:
     """A nest of dicts with arrays, as a value that can be compared."""
-    if isinstance(state, dict):
+    if is_a(state, dict):
         return {name: _plain(part) for name, part in state.items()}
-    return state.tobytes() if isinstance(state, np.ndarray) else state
+    return state.tobytes() if is_a(state, np.ndarray) else state

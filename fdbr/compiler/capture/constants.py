@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import is_locked, keep, lock, number_of, on_device, owner
+from fdbr.backend import is_a, is_array, is_locked, keep, lock, number_of, on_device, owner
 
 __all__ = ["Constants", "first_changed", "narrowed", "same_elements", "snapshot"]
 
@@ -17,7 +17,7 @@ _LARGE = 4096  # bytes
 
 def snapshot(array: Any) -> Any:
     """A read-only copy of an array, laid out as it is."""
-    return lock(array.copy(order="K")) if isinstance(array, np.ndarray) else keep(array)
+    return lock(array.copy(order="K")) if is_a(array, np.ndarray) else keep(array)
 
 
 class Constants:
@@ -41,7 +41,7 @@ class Constants:
         """The operand that represents a value in the program."""
         if type(value) is list or type(value) is tuple:
             return lock(np.array(value))
-        if not hasattr(value, "dtype") or isinstance(value, type) or is_locked(value):
+        if not is_array(value) or is_locked(value):
             return value
         known = self._copies.get(id(value)) or self._known.get(id(value))
         if known is not None and same_elements(value, known[1]):
@@ -116,7 +116,7 @@ def first_changed(pairs: Iterable[tuple[Any, Any]]) -> Any:
     """
     there: dict[int | None, list[tuple[Any, Any]]] = {}
     for array, copy in pairs:
-        if not isinstance(array, np.ndarray):
+        if not is_a(array, np.ndarray):
             there.setdefault(number_of(array), []).append((array, copy))
         elif not same_elements(array, copy):
             return array
@@ -128,7 +128,7 @@ def first_changed(pairs: Iterable[tuple[Any, Any]]) -> Any:
 
 def same_elements(array: Any, copy: Any) -> bool:
     """Whether an array still is as its copy, bit by bit: -0.0 is not 0.0, and NaN is NaN."""
-    if not isinstance(array, np.ndarray):
+    if not is_a(array, np.ndarray):
         return _all_same([(array, copy)])
     if array.shape != copy.shape or array.dtype != copy.dtype:
         return False

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.backend import is_a
 from fdbr.compiler.capture.places import Key, items_of
 from fdbr.compiler.capture.spaces import MISSING
 from fdbr.core import Tracer
@@ -32,25 +33,25 @@ def parts_of(container: Any, inputs: Collection[Key] = ()) -> list[Any]:
     if inputs:
         for position, (name, _) in enumerate(items_of(container, found)):
             if (id(container), name) in inputs:
-                found[position + (len(found) // 2 if isinstance(container, dict) else 0)] = MISSING
+                found[position + (len(found) // 2 if is_a(container, dict) else 0)] = MISSING
     return found
 
 
 def _parts(container: Any) -> list[Any]:
-    if isinstance(container, collections.OrderedDict):
+    if is_a(container, collections.OrderedDict):
         order = collections.OrderedDict
         return [*order.keys(container), *order.values(container)]
-    if isinstance(container, dict):
+    if is_a(container, dict):
         return [*dict.keys(container), *dict.values(container)]
-    if isinstance(container, list):
+    if is_a(container, list):
         return list(list.__iter__(container))
-    if isinstance(container, set):
+    if is_a(container, set):
         return list(set.__iter__(container))
-    if isinstance(container, collections.deque):
+    if is_a(container, collections.deque):
         return list(collections.deque.__iter__(container))
-    if isinstance(container, MappingProxyType):
+    if is_a(container, MappingProxyType):
         return [*container, *container.values()]
-    if isinstance(container, np.ndarray):
+    if is_a(container, np.ndarray):
         found: list[Any] = container.ravel().tolist()  # of objects
         return found
     return list(container)

@@ -32,7 +32,7 @@ import attrs
 import numpy as np
 import optree
 
-from fdbr.backend import is_array
+from fdbr.backend import has_method, is_a, is_array
 from fdbr.classes import NAMESPACE
 from fdbr.compiler.capture.containers import CONTAINERS, ENDS, UNCHANGING, parts_of
 from fdbr.compiler.capture.mentions import ASKING, Mentions, mentions
@@ -46,7 +46,7 @@ from fdbr.compiler.capture.origins import (
 )
 from fdbr.compiler.capture.places import Key, key_of
 from fdbr.compiler.capture.signature import is_special
-from fdbr.compiler.capture.spaces import MISSING, REGISTRATIONS, Space, asked, slots_of
+from fdbr.compiler.capture.spaces import MISSING, REGISTRATIONS, Space, asked, dict_of, slots_of
 from fdbr.compiler.capture.unsteady import unsteady_function, unsteady_method
 
 __all__ = ["GENERATORS", "FreeVariables"]
@@ -61,10 +61,10 @@ _KEPT = 64  # results of a memoised function that are looked at
 
 def _is_called(part: Any) -> bool:
     """Whether an entry of a class is a method of the user's, and not one that attrs has made."""
-    if isinstance(part, FunctionType):
+    if is_a(part, FunctionType):
         made = part.__code__.co_filename.startswith("<attrs generated")
         return not made and not is_library(part.__globals__)
-    return isinstance(part, staticmethod | classmethod | property)
+    return is_a(part, staticmethod | classmethod | property)
 
 
 @attrs.define
@@ -169,34 +169,34 @@ class FreeVariables:
             return
         self._seen.add(id(value))
         self.values.append(value)
-        if isinstance(value, ENDS) or value is MISSING:
+        if is_a(value, ENDS) or value is MISSING:
             return
-        if isinstance(value, np.ndarray):
+        if is_a(value, np.ndarray):
             self._visit_array(value)
         elif is_array(value):
             pass  # of another array module: it is compared with a copy
-        elif isinstance(value, FunctionType):
+        elif is_a(value, FunctionType):
             self._visit_function(value)
-        elif isinstance(value, type):
+        elif is_a(value, type):
             self._visit_class(value)
-        elif isinstance(value, MethodType):
+        elif is_a(value, MethodType):
             self._waiting += (value.__func__, value.__self__)
-        elif isinstance(value, BuiltinFunctionType):
+        elif is_a(value, BuiltinFunctionType):
             self._visit_builtin(value)
-        elif isinstance(value, functools.partial):
+        elif is_a(value, functools.partial):
             self._waiting += (value.func, value.args, value.keywords, vars(value))
-        elif isinstance(value, property | staticmethod | classmethod | functools.cached_property):
+        elif is_a(value, property | staticmethod | classmethod | functools.cached_property):
             made_of = (getattr(value, name, None) for name in ("fget", "__func__", "func"))
             self._waiting += filter(None, made_of)
-        elif isinstance(value, ModuleType):
+        elif is_a(value, ModuleType):
             self._visit_module(value)
-        elif isinstance(value, GENERATORS):
+        elif is_a(value, GENERATORS):
             pass  # whether it was drawn from is looked at
         elif (found := asked(value)) is not None:
             space, names = found
             self._open.append(_Open(f"{type(value).__name__}.", space, names or self.names))
             self.names.update(names)
-            self._waiting.append(value() if isinstance(value, weakref.ref) else type(value))
+            self._waiting.append(value() if is_a(value, weakref.ref) else type(value))
         else:
             self._visit_object(value)
 
@@ -212,7 +212,7 @@ class FreeVariables:
     def _visit_builtin(self, value: Any) -> None:
         """A function in C; `time.time` and its like, and the readings of an object of C's."""
         self._refuse(unsteady_function(value.__module__ or "", value.__name__))
-        if not isinstance(value.__self__, ModuleType):
+        if not is_a(value.__self__, ModuleType):
             self._waiting.append(value.__self__)
 
     def _visit_module(self, value: ModuleType) -> None:
@@ -253,7 +253,7 @@ class FreeVariables:
         if not found.variables.isdisjoint(ASKING):
             self.objects.append(own)
         builtin = space.get("__builtins__", {})
-        builtin = vars(builtin) if isinstance(builtin, ModuleType) else builtin
+        builtin = vars(builtin) if is_a(builtin, ModuleType) else builtin
         for name in found.variables:
             self._watch("", space, name)
             if name not in space:
@@ -291,16 +291,16 @@ class FreeVariables:
         found = mentions(function.__code__)
         for name in found.variables:
             value = space.get(name)
-            if isinstance(value, BuiltinFunctionType) or type(value) is type(os.environ):
+            if is_a(value, BuiltinFunctionType) or type(value) is type(os.environ):
                 self._waiting.append(value)
-            elif isinstance(value, ModuleType):  # as os.path asks os
+            elif is_a(value, ModuleType):  # as os.path asks os
                 parts = vars(value)
                 called = (parts.get(name) for name in found.attributes)
-                self._waiting += [f for f in called if isinstance(f, BuiltinFunctionType)]
+                self._waiting += [f for f in called if is_a(f, BuiltinFunctionType)]
 
     def _visit_class(self, cls: type) -> None:
         """Its attributes, and the methods that Python calls by itself."""
-        if isinstance(cls, abc.ABCMeta):
+        if is_a(cls, abc.ABCMeta):
             self._watch("", REGISTRATIONS, "what counts as of an abstract class")
         if is_library_class(cls):
             self._refuse(unsteady_method(cls, self.names))
@@ -325,34 +325,34 @@ class FreeVariables:
                         self._watch(f"{base.__name__}.", space, name)
                     elif watched:
                         self._waiting.append(part)
-                    elif isinstance(part, FunctionType) and base is not object:
+                    elif is_a(part, FunctionType) and base is not object:
                         self._mention(mentions(part.__code__), sets=False)
 
     def _visit_object(self, value: Any) -> None:
         cls = type(value)
         self._waiting.append(cls)
-        if isinstance(value, CONTAINERS):
+        if is_a(value, CONTAINERS):
             self.containers.append(value)
             self._waiting += parts_of(value, self._inputs)
             self._waiting.append(getattr(value, "default_factory", None))
-        elif isinstance(value, UNCHANGING):
+        elif is_a(value, UNCHANGING):
             self._waiting += value
-        elif isinstance(value, _BUFFERS):
+        elif is_a(value, _BUFFERS):
             self.buffers.append(value)
-        elif isinstance(value, collections.abc.MappingView):
+        elif is_a(value, collections.abc.MappingView):
             known: Any = value
             self._waiting.append(known.mapping if hasattr(known, "mapping") else known._mapping)
         elif not optree.tree_is_leaf(value, namespace=NAMESPACE):
             self._waiting += optree.tree_flatten_one_level(value, namespace=NAMESPACE)[0]
-            self._waiting += getattr(value, "__dict__", {}).values()
+            self._waiting += (dict_of(value) or {}).values()
             slots: Any = slots_of(value) or {}
             self._waiting += [slots.get(name) for name in slots]
             return
         if cls.__module__ == "builtins" or is_ours({"__name__": cls.__module__}):
-            if hasattr(value, "__next__"):
+            if has_method(cls, "__next__"):
                 self._refuse(f"it can read from a {cls.__name__}, which is used up")
             # What wraps a function, as `jit` does, shows it here.
-            self._waiting += filter(inspect.isroutine, getattr(value, "__dict__", {}).values())
+            self._waiting += filter(inspect.isroutine, (dict_of(value) or {}).values())
         elif is_library_class(cls):
             self._visit_library_object(value)
         else:
@@ -362,8 +362,7 @@ class FreeVariables:
         cls = type(value)
         label = f"{cls.__name__}."
         self.instances.append(value)
-        if hasattr(value, "__dict__"):
-            own = vars(value)
+        if (own := dict_of(value)) is not None:
             # An attribute may hide that of the class.
             names = {*own, *(name for base in cls.__mro__ for name in vars(base))}
             self._open.append(_Open(label, own, names, whole=True))
@@ -375,22 +374,21 @@ class FreeVariables:
     def _visit_library_object(self, value: Any) -> None:
         """An object of a library's class, whose methods may read any of its attributes."""
         cls = type(value)
-        if isinstance(value, functools._lru_cache_wrapper):
+        if is_a(value, functools._lru_cache_wrapper):
             self._visit_memory(value)
-        elif isinstance(value, operator.attrgetter | operator.methodcaller):
+        elif is_a(value, operator.attrgetter | operator.methodcaller):
             for text in value.__reduce__()[1]:
                 self.names.update(str(text).split("."))
-        elif isinstance(value, io.IOBase):
+        elif is_a(value, io.IOBase):
             if not value.closed and value.readable():
                 self._refuse(f"it can read from a file ({cls.__name__})")
-        elif hasattr(cls, "__next__"):
+        elif has_method(cls, "__next__"):
             self._refuse(f"it can read from a {cls.__name__}, which is used up")
         elif not any(
             inspect.isfunction(part) for base in cls.__mro__ for part in vars(base).values()
         ):
             self._visit_own_object(value)  # it has no method in Python
-        elif hasattr(value, "__dict__"):
-            own = vars(value)
+        elif (own := dict_of(value)) is not None:
             self.containers.append(own)
             self._waiting += [part for part in own.values() if not is_library_object(part)]
 

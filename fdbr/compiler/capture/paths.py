@@ -82,11 +82,11 @@ def details(node: Any, at: str, scope: Scope) -> Iterator[str]:
 def exact(value: Any) -> Any:
     """A key that equals another value's only if both are the same in value and type."""
     kind = type(value)
-    if isinstance(value, float | complex | np.generic):
+    if issubclass(kind, float | complex | np.generic):
         return kind, repr(value)  # -0.0 is not 0.0, and NaN is NaN
-    if isinstance(value, tuple):
+    if issubclass(kind, tuple):
         return kind, tuple(map(exact, value))
-    if isinstance(value, frozenset):
+    if issubclass(kind, frozenset):
         return kind, frozenset(map(exact, value))
     if kind is slice:  # slices have had a hash since Python 3.12 only
         return kind, exact((value.start, value.stop, value.step))
@@ -101,6 +101,6 @@ def held_weakly(value: Any) -> Any:
     kind = type(value)
     if kind.__eq__ is not object.__eq__ or kind.__hash__ is not object.__hash__:
         return None
-    if isinstance(value, type | FunctionType) or not kind.__weakrefoffset__:
+    if issubclass(kind, type | FunctionType) or not kind.__weakrefoffset__:
         return None
     return weakref.ref(value)

@@ -8,7 +8,9 @@ from contextvars import ContextVar
 from types import MemberDescriptorType
 from typing import Any
 
-__all__ = ["MISSING", "REGISTRATIONS", "Slots", "Space", "asked", "slots_of"]
+from fdbr.backend import is_a
+
+__all__ = ["MISSING", "REGISTRATIONS", "Slots", "Space", "asked", "dict_of", "slots_of"]
 
 
 class _Missing:
@@ -62,6 +64,15 @@ def slots_of(value: Any) -> Slots | None:
             if type(part) is MemberDescriptorType:
                 members.setdefault(name, part)
     return Slots(value, members) if members else None
+
+
+def dict_of(value: Any) -> dict[str, Any] | None:
+    """The attributes of an object itself; `None` if it has none, whatever its class answers."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except Exception:  # a property of that name, which is the user's
+        return None
+    return found if is_a(found, dict) else None
 
 
 class _Local:
@@ -121,10 +132,10 @@ def asked(value: Any) -> tuple[Space, list[str]] | None:
 
     There are no names where any may be asked for.
     """
-    if isinstance(value, threading.local):
+    if is_a(value, threading.local):
         return _Local(value), []
-    if isinstance(value, ContextVar):
+    if is_a(value, ContextVar):
         return _Context(value), [value.name]
-    if isinstance(value, weakref.ref):
+    if is_a(value, weakref.ref):
         return _Referent(value), ["what is referred to"]
     return None

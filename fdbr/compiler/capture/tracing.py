@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fdbr import core
+from fdbr.backend import has_method
 from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureTracer, capturing
 from fdbr.compiler.ir.program import Program, Variable, kind_of
 from fdbr.messages import refusal
@@ -29,12 +30,15 @@ class Captured:
         Why the program cannot be run again; empty if it can.
     unrolled
         Why loops in it are not one step each.
+    is_setup
+        Whether that is only that the run has set up something, which later ones may read.
     cut
         After how many steps it was cut off, if that was done; it has no program then.
     """
 
     __slots__ = (
-        *("answers", "constants", "cut", "obstacle", "program", "repeats", "result", "unrolled"),
+        *("answers", "constants", "cut", "is_setup", "obstacle", "program", "repeats", "result"),
+        "unrolled",
     )
 
     def __init__(self, trace: CaptureTrace, program: Program, result: list[Any]) -> None:
@@ -43,6 +47,7 @@ class Captured:
         self.answers = tuple(trace.answers)
         self.constants = trace.constants
         self.obstacle = trace.obstacle
+        self.is_setup = False
         self.unrolled = tuple(trace.unrolled)
         self.cut = trace.cut and trace.limit
         self.repeats = trace.places.repeat
@@ -108,8 +113,9 @@ def capture(
 
 def _refuse_state(leaf: Any, trace: CaptureTrace) -> None:
     """An error for a result that is a run still going on, as a generator is."""
-    if hasattr(leaf, "__next__") or hasattr(leaf, "__await__"):
-        if hasattr(leaf, "close"):
+    kind = type(leaf)
+    if has_method(kind, "__next__") or has_method(kind, "__await__"):
+        if has_method(kind, "close"):
             leaf.close()
         error = TypeError(
             f"fdbr.jit: {trace.origin[1]} returned a {type(leaf).__name__}, which runs on after it "

@@ -43,7 +43,7 @@ def sigmoid(xp: Any, x: Array) -> Array:
     if type(x) is np.ndarray:
         if x.size < _FEW and x.dtype.char in "fd":
             return scipy_of(np, "special").expit(x)
-    elif hasattr(xp, "fma"):  # kernels have it
+    elif xp is not np and hasattr(xp, "fma"):  # kernels have it
         return xp.expit(x)
     with np.errstate(over="ignore"):  # far below 0 the exponential is infinite
         if is_complex(x):

@@ -55,7 +55,7 @@ class Pool:
             return False
         # There is no public way to ask for them; without, the caller has to make the next one.
         names = ("_max_workers", "_mp_context", "_initializer", "_initargs")
-        settings = {name[1:]: getattr(old, name, None) for name in names}
+        settings: dict[str, Any] = {name[1:]: getattr(old, name, None) for name in names}
         if settings["mp_context"] is None:
             return False
         if (most := getattr(old, "_max_tasks_per_child", None)) is not None:

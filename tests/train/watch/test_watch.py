@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from fdbr import train
 from fdbr.train.watch.runs import Runs, _Curve
 
-finite = st.floats(-1e9, 1e9)
-
 pytest.importorskip("bottle", reason="the page is served by bottle")
 from fdbr.train.watch.server import serve
+
+finite = st.floats(-1e9, 1e9)
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154"

@@ -67,7 +67,7 @@ class _Writer:
         self.places = memory.places
         self.inside = memory.inside
         self.waits = waits
-        self.has_block = False
+        self.has_block = self.refuses = False
         self.kernels: dict[str, Any] = {}  # those that are not compiled yet
         self.sources: set[str] = set()  # of all
         self.lines: list[str] = []
@@ -201,7 +201,7 @@ def generate(
     run = writer.scope.pop("run")  # which has the scope, and would keep itself
     run.source, run.kernels = source, [*writer.kernels.values(), *code.waiting.values()]
     run.sources = {*writer.sources, *(one for one in code.numbers if type(one) is str)}
-    run.memory = memory.size
+    run.memory, run.refuses = memory.size, writer.refuses
     return run
 
 
@@ -211,6 +211,7 @@ def _turn(writer: _Writer, loop: Loop, products: bool) -> Any:
     name = f"turn {len(writer.kernels)}"
     writer.kernels.update({f"{name}.{i}": kernel for i, kernel in enumerate(run.kernels)})
     writer.sources |= run.sources
+    writer.refuses |= run.refuses
     return run
 
 

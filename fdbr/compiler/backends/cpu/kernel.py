@@ -16,6 +16,7 @@ from fdbr.compiler.backends.cpu.background import (
 )
 from fdbr.compiler.backends.cpu.launching import function_at, launch
 from fdbr.compiler.backends.cpu.written import Output, Written
+from fdbr.compiler.backends.interface import RefusedError
 from fdbr.compiler.backends.stepwise import stepwise, unboxed
 from fdbr.compiler.ir.blocks import in_blocks, unlocked
 from fdbr.compiler.ir.program import Instruction, is_variable, kind_of
@@ -25,10 +26,6 @@ __all__ = ["Kernel", "RefusedError", "by_numpy", "joined_parts", "native", "othe
 
 Call = Callable[..., None]
 """A callable that takes the operands and the outputs of a kernel."""
-
-
-class RefusedError(Exception):
-    """A kernel found what the function that was captured raises an error for."""
 
 
 class Kernel(Awaited):

@@ -64,7 +64,8 @@ def call_lines(writer: Any, step: Step, written: Written, ordered: set[Variable]
     run = writer.kernel(written, threads, lambda: by_numpy(parts_of(step), written, threads))
     lines.append(f"{run}({', '.join(names)})")
     if written.refuses:
-        lines.append(f"if {made[-1]}[0]: raise RefusedError")  # the function raises it better
+        writer.refuses = True
+        lines.append(f"if {made[-1]}[0]: raise RefusedError")  # NumPy computes it, or raises
         writer.scope["RefusedError"] = RefusedError
     joined = {i for join in written.joins for i in join.parts}
     for i, (name, output) in enumerate(zip(made, written.outputs, strict=True)):

@@ -59,6 +59,7 @@ class Sequences:
     ) -> list[str]:
         """The statements that run a sequence."""
         built = self.built[run]
+        writer.refuses |= any(type(r) is Call and r.refuses for r in built.records)
         roots = [root for root in built.roots().values() if self._is_real(root)]
         given = [root for root in roots if root not in memory.places]
         lines: list[str] = []

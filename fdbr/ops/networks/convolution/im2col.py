@@ -47,6 +47,7 @@ __all__ = ["axes", "correlate", "correlate_kernel", "correlate_transposed"]
 _WORTH = 1 << 22  # multiplications for which a kernel is worth being made
 _INPUTS = 32  # channels of a group, up to which products are computed one by one
 _FEW = 4  # the same, where elements of neighbouring windows do not lie side by side
+_MOST = 1 << 28  # bytes that stay in all, whatever threads come and go, beside what was used last
 _KEPT = 1 << 24  # bytes of memory that stays, at most, for each use
 _BLOCK = 1 << 22  # bytes of columns at a time on a CPU
 _LARGE_BLOCK = 1 << 28  # and elsewhere, where launching an operation costs more
@@ -363,8 +364,26 @@ class _Scratch:
             found = self._buffers[use] = np.empty(size, np.uint8)
         return found[:size].view(dtype).reshape(shape)
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it keeps."""
+        return sum(len(buffer) for buffer in list(self._buffers.values()))
 
-_idle: list[_Scratch] = []  # each is used by one call at a time
+
+_idle: list[_Scratch] = []  # each is used by one call at a time; the one used last is the last
+
+
+def _give(scratch: _Scratch) -> None:
+    """Take scratch back, and let go what was used least recently of more than is kept.
+
+    Nothing waits, as in `fdbr.compiler.backends.cpu.workspaces`: other threads may do the same.
+    """
+    _idle.append(scratch)
+    while len(_idle) > 1 and sum([one.nbytes for one in _idle[:-1]]) > _MOST:
+        try:
+            _idle.pop(0)
+        except IndexError:  # another thread was faster
+            break
 
 
 @contextlib.contextmanager
@@ -380,4 +399,4 @@ def _scratch(xp: Any) -> Iterator[Any]:
     try:
         yield scratch
     finally:
-        _idle.append(scratch)
+        _give(scratch)

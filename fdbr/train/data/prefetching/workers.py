@@ -115,7 +115,8 @@ class _Ending:
 def _serve(connection: Any, ending: _Ending) -> None:
     places: deque[int] = deque()
     source: Any = None
-    ticket, read = 0, _no_epoch
+    ticket = 0
+    read: Callable[[int], Any] = _no_epoch
     accepts = True
     while accepts or places:
         told = ending.was_told
