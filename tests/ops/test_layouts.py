@@ -119,6 +119,7 @@ def test_an_operation_divided_among_threads_gives_the_same_in_every_layout(name,
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # a product of equal numbers overflows
 @pytest.mark.parametrize(
     ("size", "dtype", "jitted"),
     [(24_000, "f", True), (300_000, "f", False), (300_000, "d", False)],
