@@ -106,7 +106,8 @@ def expm1(x: Node) -> Node:
     # 2**k * (r + rest) + (2**k - 1); at the upper end 2**k itself would be infinite.
     half = _power_of_two(integers("isub", k, 1), x.dtype)
     value = 2 * (half * rest + (half * r + (half - 0.5)))
-    return where(x == 0, x, value)
+    # Of tiny numbers the half would lose the last digit, and of zero the sign.
+    return where(absolute(x) < 2.0 ** -(shift + 2), x, value)
 
 
 def fourth_of_expm1(x: Node) -> Node:

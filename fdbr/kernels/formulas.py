@@ -28,7 +28,10 @@ def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
         dtype = result_type(*operands)
         if dtype not in FLOATS:
             raise InexpressibleError("functions of integers")
-        wide = [x.astype(np.float64) if isinstance(x, Node) else x for x in operands]
+        # Numbers are rounded to the dtype of the others, as NumPy has them.
+        wide = [
+            x.astype(np.float64) if isinstance(x, Node) else dtype.type(x).item() for x in operands
+        ]
         return function(*wide).astype(dtype)
 
     return of_single

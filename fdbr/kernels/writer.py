@@ -51,12 +51,11 @@ _WHOLE = {
     "ne": "icmp ne",
     **{op: f"icmp s{op}" for op in ("lt", "le", "gt", "ge")},
 }
+_ORDERS = {"maximum": "ogt", "minimum": "olt"}
 _CALLS = {
     "abs": "fabs",
     "sqrt": "sqrt",
     "fma": "fma",
-    "maximum": "maximum",
-    "minimum": "minimum",
     "floor": "floor",
     "ceil": "ceil",
     "trunc": "trunc",
@@ -165,6 +164,8 @@ class Writer:
             if how.startswith("fcmp") and node.args[0].dtype not in FLOATS:
                 how = _WHOLE[node.op]
             return self.add(f"{how} {given} {args[0]}, {args[1]}")
+        if node.op in _ORDERS:
+            return self._extreme(_ORDERS[node.op], node.dtype, *args)
         if node.op in _CALLS:
             return self.intrinsic(_CALLS[node.op], node.dtype, *args)
         if node.op == "neg":
@@ -185,6 +186,17 @@ class Writer:
         else:
             how = "zext" if node.op == "cast" else "sext" if given.itemsize == 4 else "trunc"
         return self.add(f"{how} {self.vector(given)} {args[0]} to {kind}")
+
+    def _extreme(self, order: str, dtype: Any, x: str, y: str) -> str:
+        """The larger or smaller one: NaN if one is, and as NumPy has it the second of equal ones.
+
+        `llvm.maximum` and `llvm.minimum` order zeros by their signs.
+        """
+        kind, flags = self.vector(dtype), f"<{self.lanes} x i1>"
+        beyond = self.add(f"fcmp {order} {kind} {x}, {y}")
+        none = self.add(f"fcmp uno {kind} {x}, {x}")
+        taken = self.add(f"or {flags} {beyond}, {none}")
+        return self.add(f"select {flags} {taken}, {kind} {x}, {kind} {y}")
 
     def _spread(self, number: str, kind: str) -> str:
         """A vector with one number everywhere."""

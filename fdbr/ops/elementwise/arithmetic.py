@@ -480,8 +480,8 @@ def clipped(xp: Any, x: Any, low: float, high: float) -> Any:
         return _clip(x, low, high)  # in a fifth of the time
     low, high = (as_weak(bound, x) for bound in (low, high))
     if low != -math.inf:
-        x = xp.maximum(x, low)
-    return x if high == math.inf else xp.minimum(x, high)
+        x = xp.maximum(low, x)  # which is x where they are equal, as above: zeros keep their sign
+    return x if high == math.inf else xp.minimum(high, x)
 
 
 def _is_plain_bound(bound: Any) -> bool:

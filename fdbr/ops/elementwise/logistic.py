@@ -42,7 +42,10 @@ def sigmoid(xp: Any, x: Array) -> Array:
     """
     if type(x) is np.ndarray:
         if x.size < _FEW and x.dtype.char in "fd":
-            return scipy_of(np, "special").expit(x)
+            out = scipy_of(np, "special").expit(x)
+            if np.count_nonzero(out) < x.size:  # SciPy's is 0 as soon as exp(-x) overflows
+                return np.where(out == 0, np.exp(x), out)[()]
+            return out
     elif xp is not np and hasattr(xp, "fma"):  # kernels have it
         return xp.expit(x)
     with np.errstate(over="ignore"):  # far below 0 the exponential is infinite

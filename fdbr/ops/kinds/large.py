@@ -196,7 +196,11 @@ def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = No
     if place is None or x.nbytes < _LONG:
         return function(axes, *operands)
     front = (slice(None),) * place
-    first = function(axes, *(operand[(*front, slice(0, 1))] for operand in operands))
+
+    def part_of(operand: Any, piece: slice) -> Any:
+        return operand if operand.shape[place] == 1 else operand[(*front, piece)]
+
+    first = function(axes, *(part_of(operand, slice(0, 1)) for operand in operands))
     several = type(first) is tuple
     length = x.shape[place]
     outs = [
@@ -205,7 +209,7 @@ def by_rows(function: Any, axes: tuple[int, ...], *operands: Any, name: Any = No
     ]
 
     def work(piece: slice) -> None:
-        made = function(axes, *(operand[(*front, piece)] for operand in operands))
+        made = function(axes, *(part_of(operand, piece) for operand in operands))
         for out, part in zip(outs, made if several else (made,), strict=True):
             out[(*front, piece)] = part
 

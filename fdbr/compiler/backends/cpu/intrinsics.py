@@ -50,6 +50,24 @@ def _of_reals(name: str) -> Any:
     return intrinsic(write)
 
 
+def _of_two(order: str) -> Any:
+    """NumPy's larger or smaller one: NaN if one is, and the second of equal ones.
+
+    `llvm.maximum` and `llvm.minimum` order zeros by their signs.
+    """
+
+    def write(builder: Builder, x: Value, y: Value) -> Value:
+        x, y = builder.alike(x, y)
+        if x.type not in ("f4", "f8"):
+            raise KernelError(f"no extreme is of {x.type} and {y.type}")
+        beyond = builder.like(x, f"fcmp o{order} {x.typed}, {y.text}", "b1")
+        none = builder.like(x, f"fcmp uno {x.typed}, {x.text}", "b1")
+        taken = builder.like(x, f"or {beyond.typed}, {none.text}", "b1")
+        return builder.select(taken, x, y)
+
+    return intrinsic(write)
+
+
 @function()
 def isfinite(x):
     return x - x == 0
@@ -105,8 +123,8 @@ NAMES = {
     "larger": _extreme("gt"),
     "smaller": _extreme("lt"),
     "fma": _of_reals("fma"),
-    "maximum": _of_reals("maximum"),
-    "minimum": _of_reals("minimum"),
+    "maximum": _of_two("gt"),
+    "minimum": _of_two("lt"),
     **{name: of_real(name) for name in ("sqrt", "floor", "ceil", "trunc", "rint")},
     "inf": inf,
     "nan": nan,

@@ -61,7 +61,8 @@ def _called(scalar: str, operands: tuple[Any, ...]) -> Node:
     if dtype not in FLOATS:
         raise InexpressibleError("functions of integers")
     wide = [
-        x.astype(_DOUBLE) if isinstance(x, Node) else graph.constant(x, _DOUBLE) for x in operands
+        x.astype(_DOUBLE) if isinstance(x, Node) else graph.constant(dtype.type(x), _DOUBLE)
+        for x in operands
     ]
     return graph.node("scalar", _DOUBLE, tuple(wide), scalar).astype(dtype)
 

@@ -36,8 +36,9 @@ def relu(xp: Any, x: Array) -> Array:
     >>> ops.relu(-1.0), ops.relu(2.0)
     (0.0, 2.0)
     """
-    if getattr(x, "size", _LARGE) < _LARGE:
-        return xp.maximum(x, xp.zeros(x.shape, dtype=x.dtype))  # NumPy is slower with a number
+    if getattr(x, "size", _LARGE) < _LARGE and x.itemsize > 2:
+        # NumPy is slower with a number.  Of zeros of both signs it gives the second, as `clipped`.
+        return xp.maximum(xp.zeros(x.shape, dtype=x.dtype), x)
     return clipped(xp, x, 0, inf)
 
 

@@ -261,12 +261,12 @@ def prelu(x: Array, weight: Array, /) -> Any:
 
 def _swish_slope(x: Any, beta: Any) -> Any:
     share = beta * x
-    return sigmoid(share) + share * sigmoid_slope(share)
+    return sigmoid(share) + x * (beta * sigmoid_slope(share))  # where the share is infinite, too
 
 
 @elementwise(
     x=_swish_slope,
-    beta=lambda x, beta: x * x * sigmoid_slope(beta * x),
+    beta=lambda x, beta: x * (x * sigmoid_slope(beta * x)),
     heavy=True,
     compound=True,
 )
@@ -311,8 +311,8 @@ def swish(x: Array, beta: Array = 1.0, /) -> Any:
     compound=True,
 )
 def _squareplus(xp: Any, x: Array, root: Array) -> Array:
-    far = xp.hypot(x, root) + xp.abs(x)
-    return xp.where(x > 0, 0.5 * far, 0.5 * root * root / far)
+    half = 0.5 * xp.hypot(x, root) + 0.5 * xp.abs(x)  # the whole would overflow before the result
+    return xp.where(x > 0, half, 0.25 * root * root / half)
 
 
 @in_single

@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 from fdbr.backend import Array
-from fdbr.ops.dtypes import astype, in_single, result_type
-from fdbr.ops.elementwise.arithmetic import abs, clipped
+from fdbr.ops.dtypes import astype, in_single, is_complex, result_type
+from fdbr.ops.elementwise.arithmetic import abs, clipped, square
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.kinds import elementwise
@@ -141,25 +141,42 @@ def soft_shrink(x: Array, /, lambd: float = 0.5) -> Any:
     return _soft_shrink(x, lambd=_not_negative("soft_shrink", "lambd", lambd))
 
 
+# The coefficients of (x cosh(x) - sinh(x)) / x**3 in x**2, as many as double precision needs.
+_SHRUNK = tuple(2 * k / math.factorial(2 * k + 1) for k in range(13, 0, -1))
+_SHRUNK_END = 2.0  # from where on the difference itself has all its digits
+
+
+@elementwise(x=lambda x: square(tanh(x)), heavy=True, compound=True)
+def _tanh_shrink(xp: Any, x: Array) -> Array:
+    near = clipped(xp, x, -_SHRUNK_END, _SHRUNK_END)
+    square = near * near
+    series = 0.0 * square
+    for coefficient in _SHRUNK:
+        series = series * square + coefficient
+    series = series * square * near / xp.cosh(near)
+    return xp.where(xp.abs(x) < _SHRUNK_END, series, x - xp.tanh(x))
+
+
+@in_single
 def tanh_shrink(x: Array, /) -> Any:
-    """``x - tanh(x)``.
+    """``x - tanh(x)``, without loss of digits near 0.
 
     >>> from fdbr import ops
     >>> round(ops.tanh_shrink(1.0), 6)
     0.238406
     """
-    return x - tanh(x)
+    return x - tanh(x) if is_complex(x) else _tanh_shrink(x)
 
 
 @in_single
 def threshold(x: Array, /, threshold: float, value: float) -> Any:
-    """``x`` where it is larger than ``threshold``, and ``value`` elsewhere.
+    """``x`` where it is larger than ``threshold``, and ``value`` elsewhere; NaN stays.
 
     >>> from fdbr import ops
     >>> float(ops.threshold(0.5, 0.1, 20.0)), float(ops.threshold(0.0, 0.1, 20.0))
     (0.5, 20.0)
     """
-    return where(x > threshold, x, float(value))
+    return where(x <= threshold, float(value), x)
 
 
 # --- smooth for once ----------------------------------------------------------------
@@ -168,7 +185,7 @@ def threshold(x: Array, /, threshold: float, value: float) -> Any:
 @elementwise(x=lambda x: _hard_sigmoid(x, slope=0.5), heavy=True, compound=True)
 def _sparse_plus(xp: Any, x: Array) -> Array:
     bent = clipped(xp, x, -1, 1)
-    return (bent + 1) * (bent + 1) * 0.25 + (x - clipped(xp, x, -math.inf, 1))
+    return (bent + 1) * (bent + 1) * 0.25 + (clipped(xp, x, 1, math.inf) - 1)
 
 
 @in_single
