@@ -74,7 +74,8 @@ def partition(transforms: Mapping[Hashable, Optimizer], param_labels: Any) -> Op
             if not isinstance(label, Hashable) or label not in transforms:
                 raise ValueError(
                     f"fdbr.train.optim.partition: {path or 'the leaf'} has the label "
-                    f"{brief(label)}, for which there is no transformation; there are {list(transforms)}"
+                    f"{brief(label)}, for which there is no transformation; "
+                    f"there are {list(transforms)}"
                 )
         shape = tree.structure(params)
         return {
