@@ -18,7 +18,7 @@ from fdbr.backend import (
 from fdbr.core import Primitive, Trace, Tracer, run, stop_gradient
 from fdbr.dividing import Part, joined, spread, take_examples
 from fdbr.effects import refusing_effects
-from fdbr.messages import describe, index, integer, name_of, named_as
+from fdbr.messages import brief, describe, index, integer, name_of, named_as
 from fdbr.ownership import release
 
 __all__ = [
@@ -504,12 +504,14 @@ def _prefix(axes: Any, values: Any, where: str) -> list[Any]:
     except ValueError as error:
         raise ValueError(
             f"fdbr.vmap: the {where} must be an integer, None, or a tree of these that is a prefix "
-            f"of {tree.structure(values)}; it is {axes!r}"
+            f"of {brief(tree.structure(values))}; it is {brief(axes)}"
         ) from error
     try:
         return [None if axis is None else index(axis) for axis in spread]
     except TypeError:
-        raise TypeError(f"fdbr.vmap: the {where} must be integers or None, not {axes!r}") from None
+        raise TypeError(
+            f"fdbr.vmap: the {where} must be integers or None, not {brief(axes)}"
+        ) from None
 
 
 def _argument(path: str) -> str:

@@ -9,7 +9,7 @@ from fdbr import tree
 from fdbr.calls import Call, apply, innermost, zero_like
 from fdbr.cotangents import Kind, fitted
 from fdbr.floats import dtype_kind, is_added
-from fdbr.messages import describe, integers, named_as
+from fdbr.messages import brief, describe, integers, named_as
 
 __all__ = ["custom_jvp", "custom_vjp"]
 
@@ -316,7 +316,8 @@ def _fitted_tree(given: Any, like: Any, where: str) -> list[Any]:
         found = structure.flatten_up_to(given)
     except ValueError as error:
         raise ValueError(
-            f"{where} must have the structure {structure}, not {tree.structure(given)}"
+            f"{where} must have the structure {brief(structure)}, not "
+            f"{brief(tree.structure(given))}"
         ) from error
     checked = []
     for ct, leaf, path in zip(found, leaves, tree.paths_of(structure), strict=True):

@@ -8,7 +8,7 @@ from fdbr.arguments import pair
 from fdbr.backend import on_device, several
 from fdbr.core import Primitive, Trace, Tracer, dispatch, run
 from fdbr.cotangents import Kind, fitted
-from fdbr.messages import describe
+from fdbr.messages import brief, describe
 from fdbr.ops.kinds.unbroadcast import zeros_of
 from fdbr.ownership import publish, release
 
@@ -156,7 +156,7 @@ def fitted_tangent(
     except ValueError as error:
         raise ValueError(
             f"fdbr.{origin[0]}: the tangent of {argument} of {origin[1]} must have the structure "
-            f"of the primal, {structure}, not {tree.structure(tangent)}"
+            f"of the primal, {brief(structure)}, not {brief(tree.structure(tangent))}"
         ) from error
     outside = tree.outside_buffers(structure)
     paths = tree.paths_of(structure)

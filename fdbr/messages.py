@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "brief",
     "describe",
     "differences",
     "index",
@@ -18,6 +19,7 @@ __all__ = [
     "number_types",
     "refusal",
     "refuse_other_kinds",
+    "shortened",
 ]
 
 number_types = frozenset({float, int, bool, complex})
@@ -59,6 +61,22 @@ def describe(value: Any) -> str:
     if type(value) in number_types:
         return f"{type(value).__name__} {value!r}"
     return type(value).__name__
+
+
+_LONGEST = 200  # characters of a value that a message shows
+
+
+def brief(value: Any) -> str:
+    """The text of a value, or its beginning and end where it is as long as a model's."""
+    return shortened(repr(value))
+
+
+def shortened(text: str) -> str:
+    """A text, or its beginning and end if it is long."""
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return f"{text[:half]} … {text[-half:]}"
 
 
 def differences(lists: dict[str, list[str]], most: int = 20) -> str:
@@ -114,7 +132,7 @@ def integers(function: str, name: str, value: Any) -> int | tuple[int, ...]:
         return tuple(map(index, value))
     except TypeError:
         raise TypeError(
-            f"{function}: {name} must be an integer or a sequence of integers, not {value!r}"
+            f"{function}: {name} must be an integer or a sequence of integers, not {brief(value)}"
         ) from None
 
 

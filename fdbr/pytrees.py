@@ -12,6 +12,7 @@ import optree
 
 from fdbr.classes import NAMESPACE, in_buffer, own
 from fdbr.floats import dtype_kind
+from fdbr.messages import shortened
 from fdbr.remembered import recall, remember
 
 __all__ = [
@@ -190,7 +191,8 @@ def _difference(ours: Structure, theirs: Structure, accessors: list[Any], depth:
         return ""
     if ours.one_level() != theirs.one_level():
         path = accessors[0][:depth].codify("").removeprefix(".") if accessors else ""
-        return f"at {path or 'its root'} that has {_node_text(ours)}, and this {_node_text(theirs)}"
+        texts = shortened(_node_text(ours)), shortened(_node_text(theirs))
+        return f"at {path or 'its root'} that has {texts[0]}, and this {texts[1]}"
     first = 0
     for mine, other in zip(ours.children(), theirs.children(), strict=True):
         end = first + mine.num_leaves

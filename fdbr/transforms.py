@@ -23,7 +23,7 @@ from fdbr.backend import (
 from fdbr.core import Tracer, run
 from fdbr.cotangents import Kind, fitted
 from fdbr.floats import dtype_kind
-from fdbr.messages import describe, integers, named_as
+from fdbr.messages import brief, describe, integers, named_as
 from fdbr.reverse import Awaited, Node, ReverseTrace, ReverseTracer, backward, ends
 
 __all__ = ["Pullback", "grad", "stop_gradient", "value_and_grad", "vjp", "with_gradient"]
@@ -270,7 +270,7 @@ class Pullback:
         except ValueError as error:
             raise ValueError(
                 f"fdbr.vjp: the cotangent must have the structure of the output of {self._name}, "
-                f"{self._structure}, not {tree.structure(cotangent)}"
+                f"{brief(self._structure)}, not {brief(tree.structure(cotangent))}"
             ) from error
 
     def __repr__(self) -> str:

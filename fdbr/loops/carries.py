@@ -6,7 +6,7 @@ from typing import Any
 from fdbr import ops, tree
 from fdbr.backend import array_module, is_array, protect
 from fdbr.core import Tracer, plain
-from fdbr.messages import describe, number_types
+from fdbr.messages import brief, describe, number_types
 
 __all__ = ["check_carry", "first_carry", "is_weak", "kept", "settled"]
 
@@ -44,7 +44,7 @@ def check_carry(function: str, body: str, old: Any, new: Any) -> None:
     if other != structure:
         raise TypeError(
             f"fdbr.{function}: {body} must return a carry of the structure of the one that it got, "
-            f"{structure}, not {other}"
+            f"{brief(structure)}, not {brief(other)}"
         )
     for i, (leaf, made) in enumerate(zip(leaves, found, strict=True)):
         if _kind(leaf) != _kind(made):

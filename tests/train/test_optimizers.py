@@ -256,13 +256,6 @@ def test_a_gradient_of_another_shape_is_named_by_its_path(name):
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != "empty chain"])
-def test_a_gradient_of_another_dtype_is_named_by_its_path(name):
-    params = layers()
-    with pytest.raises(ValueError, match=r"layers\[0\]\.weight .*float64\[3,2\].*float32\[3,2\]"):
-        ALL[name].update(layers(dtype="float64"), ALL[name].init(params), params)
-
-
-@pytest.mark.parametrize("name", [name for name in ALL if name != "empty chain"])
 def test_a_gradient_of_another_structure_is_named_by_its_path(name):
     params = {"a": np.ones(2), "b": np.ones(2)}
     with pytest.raises(ValueError, match=r"\['c'\]"):

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.messages import name_of
+from fdbr.messages import brief, name_of
 from fdbr.tree import frozen, static
 
 __all__ = ["EmptyState", "GradientTransformation", "Optimizer", "chain", "identity"]
@@ -137,7 +137,8 @@ def chain(*transformations: Optimizer) -> Optimizer:
         if not isinstance(state, tuple) or len(state) != len(transformations):
             raise ValueError(
                 f"fdbr.train.optim.chain: the state must be a tuple of {len(transformations)} "
-                f"states, got {state!r}; make one with optimizer.init(params)"
+                f"states, got {brief(state)}; make one with optimizer.init(params), and call "
+                "update(grads, state, params)"
             )
         states = []
         for part, own in zip(transformations, state, strict=True):

@@ -10,6 +10,7 @@ from fdbr import ops, tree
 from fdbr.backend import is_array, keep, lock, where_it_lies
 from fdbr.core import Tracer
 from fdbr.floats import dtype_kind
+from fdbr.messages import brief
 from fdbr.ops.dtypes import is_short
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.fitting import Parameters, check_params, check_state
@@ -258,7 +259,7 @@ def _stepped(
     if type(new) is not tuple or len(new) != len(own):
         raise TypeError(
             "fdbr.train.optim.leafwise: update must return (change, own), and own must be a tuple "
-            f"of {len(own)}, as init returns it; got {new!r}"
+            f"of {len(own)}, as init returns it; got {brief(new)}"
         )
     new = tuple(
         _handed_out(_like(part, old), g, p)

@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr.backend import array_module
 from fdbr.core import Tracer
+from fdbr.messages import brief
 
 __all__ = ["LearningRate", "check_decays", "check_positive", "learning_rate_of", "rate_at"]
 
@@ -49,7 +50,7 @@ def _number(function: str, value: Any) -> Any:
     except (TypeError, ValueError):
         raise TypeError(
             f"fdbr.train.optim.{function}: the learning rate must be a number or a function that "
-            f"returns one, got {value!r}"
+            f"returns one, got {brief(value)}"
         ) from None
     if not rate >= 0:
         raise ValueError(

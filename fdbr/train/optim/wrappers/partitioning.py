@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from fdbr import tree
-from fdbr.messages import describe
+from fdbr.messages import brief, describe
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state
 from fdbr.train.optim.masking import check_inner, labels_of, mask_of, masked, merged, part_of
@@ -73,8 +73,9 @@ def partition(transforms: Mapping[Hashable, Optimizer], param_labels: Any) -> Op
         for path, label in zip(tree.paths(params), labels, strict=True):
             if not isinstance(label, Hashable) or label not in transforms:
                 raise ValueError(
-                    f"fdbr.train.optim.partition: {path or 'the leaf'} has the label {label!r}, "
-                    f"for which there is no transformation; there are {list(transforms)}"
+                    f"fdbr.train.optim.partition: {path or 'the leaf'} has the label "
+                    f"{brief(label)}, for which there is no transformation; "
+                    f"there are {list(transforms)}"
                 )
         shape = tree.structure(params)
         return {
