@@ -13,6 +13,7 @@ from fdbr.custom import custom_vjp
 from fdbr.floats import dtype_kind
 from fdbr.forward import jvp
 from fdbr.jacobians import jacfwd
+from fdbr.loops import scan
 from fdbr.messages import describe, integer
 from fdbr.solvers.host import checked, plain
 from fdbr.solvers.running import check_captured, choose, compute
@@ -20,12 +21,13 @@ from fdbr.solvers.stepping import (
     FAILURES,
     SCIPY,
     Control,
-    advance,
+    Interval,
+    along,
     dense,
     dormand_prince,
     failure_of,
+    first_size,
     scipy_steps,
-    within,
 )
 from fdbr.solvers.unknowns import Unknowns, inexact, real_vector
 from fdbr.transforms import stop_gradient, vjp
@@ -197,7 +199,8 @@ def _solved(system: _System, y0: Any, times: Any, moved: Any, still: Any) -> Any
 
     def forward(y0: Any, times: Any, moved: Any, still: Any) -> Any:
         # Not by the function above, which refers to this one and would not be freed at once.
-        return _solved(system, y0, times, moved, still), (y0, times, moved, still)
+        rows = _solved(system, y0, times, moved, still)
+        return rows, (y0, times, moved, still, rows)
 
     def backward(kept: Any, ct: Any, *, wanted: Any) -> Any:
         found = _pulled(system, *kept, ct, (bool(wanted[1]), any(wanted[2])))
@@ -208,31 +211,33 @@ def _solved(system: _System, y0: Any, times: Any, moved: Any, still: Any) -> Any
 
 
 def _pulled(
-    system: _System, y0: Any, times: Any, moved: Any, still: Any, ct: Any, wanted: Any
+    system: _System, y0: Any, times: Any, moved: Any, still: Any, rows: Any, ct: Any, wanted: Any
 ) -> Any:
-    """The cotangents of start, times and arguments; zeros where they are not ``wanted``."""
+    """The cotangents of start, times and arguments; zeros where they are not ``wanted``.
+
+    The solution ``rows`` is a function of these, and nothing to differentiate by itself.
+    """
 
     @custom_vjp
-    def odeint_vjp(y0: Any, times: Any, moved: Any, still: Any, ct: Any) -> Any:
-        return _adjoint(system, y0, times, moved, still, ct, wanted)
+    def odeint_vjp(y0: Any, times: Any, moved: Any, still: Any, rows: Any, ct: Any) -> Any:
+        return _adjoint(system, times, moved, still, rows, ct, wanted)
 
-    def forward(y0: Any, times: Any, moved: Any, still: Any, ct: Any) -> Any:
-        found = _pulled(system, y0, times, moved, still, ct, wanted)
-        return found, (y0, times, moved, still, ct)
+    def forward(*operands: Any) -> Any:
+        return _pulled(system, *operands, wanted), operands
 
     def backward(kept: Any, given: Any, *, wanted: Any) -> Any:
-        *point, still, ct = kept
+        *point, still, _, ct = kept
 
         def push(point: Any) -> Any:
             return _pushed(system, *point, still, given)
 
         if not any(tree.leaves(wanted[:3])):
-            return None, None, None, None, push(point)
+            return None, None, None, None, None, push(point)
         pushed, pull = vjp(push, tuple(point))
-        return *pull(ct)[0], None, pushed
+        return *pull(ct)[0], None, None, pushed
 
     odeint_vjp.defvjp(forward, backward)
-    return odeint_vjp(y0, times, moved, still, ct)
+    return odeint_vjp(y0, times, moved, still, rows, ct)
 
 
 def _pushed(system: _System, y0: Any, times: Any, moved: Any, still: Any, tangents: Any) -> Any:
@@ -272,14 +277,15 @@ def _found(system: _System, y0: Any, times: Any, moved: Any, still: Any) -> Any:
 
 
 def _adjoint(
-    system: _System, y0: Any, times: Any, moved: Any, still: Any, ct: Any, wanted: Any
+    system: _System, times: Any, moved: Any, still: Any, rows: Any, ct: Any, wanted: Any
 ) -> Any:
     """The cotangents of start, times and arguments, on arrays that are not differentiated.
 
-    Between two steps, the adjoint equation is solved backward in time along the solution, which
-    is a polynomial there.  Computed backward itself, what dies out would grow, with its errors.
+    The adjoint equation is solved backward in time along the solution, which is computed again
+    from each time to the next, as polynomials.  Backward in time what dies out would grow, with
+    its errors.
     """
-    control, size = system.control, y0.shape[0]
+    control, size = system.control, rows.shape[1]
     some, count = wanted[1] and bool(moved), len(moved)
     form = Unknowns("odeint", "args", moved) if some else None
 
@@ -294,72 +300,82 @@ def _adjoint(
         return ops.concat([-of_y, -real_vector(of_args)])
 
     @custom_vjp
-    def attach(y: Any, total: Any, failed: Any, new: Any, step: Any, moved: Any, still: Any) -> Any:
+    def attach(y: Any, total: Any, failed: Any, new: Any, *known: Any) -> Any:
         return new
 
     def forward(y: Any, total: Any, failed: Any, new: Any, *known: Any) -> Any:
         return new, (total, *known)
 
-    def backward(known: Any, a: Any) -> Any:
-        total, step, moved, still = known
-        _, start, length, _ = step
-        along = within(step)
+    def backward(kept: Any, a: Any) -> Any:
+        total, pieces, start, sign, moved, still = kept
+        path = along(pieces, sign)
 
         def field(state: Any, t: Any) -> Any:
-            return adjoint(along(t), t, state, moved, still)
+            return adjoint(path(t), t, state, moved, still)
 
-        state, stop = ops.concat([a, ops.zeros_like(total)]), start + length
+        starts, lengths, _ = pieces
+        state, stop = ops.concat([a, ops.zeros_like(total)]), starts[-1] + lengths[-1]
         rate = field(state, stop)
-        fine = ops.all(ops.isfinite(rate)) | (length == 0)
-        reach = choose(fine, abs(length), 0.0)
-        sign = -ops.sign(length)
-        state, _, _, code, _ = advance(
-            *(field, state, rate, stop, start, reach, sign, abs(length), control),
-            (step, moved, still),
-        )
+        fine = ops.all(ops.isfinite(rate))
+        interval = Interval(field, stop, starts[0], -sign, control, (kept, a), fine)
+        # What the adjoint allows is seldom more than half of what the solution does.
+        guess = 0.5 * ops.max(abs(lengths))
+        state, _, _, code, _ = interval.solved(state, rate, guess)
         code = choose(fine, code, FAILURES[0])
         codes = ops.stack([ops.astype(code == one, float) for one in FAILURES])
-        return state[:size], state[size:], codes, None, None, None, None
+        return state[:size], state[size:], codes, *[None] * (len(kept))
 
     attach.defvjp(forward, backward)
-    extra = form.size if form else 0
 
-    def run(y0: Any, times: Any, ct: Any, *leaves: Any) -> tuple[Any, ...]:
+    def run(rows: Any, times: Any, ct: Any, *leaves: Any) -> tuple[Any, ...]:
         moved, still = leaves[:count], leaves[count:]
 
         def field(y: Any, t: Any) -> Any:
             return system.field(y, t, moved, still)
 
-        check_captured("odeint", field(y0, times[0]), (y0, times, ct, leaves))
+        check_captured("odeint", field(rows[0], times[0]), (rows, times, ct, leaves))
+        total = ops.zeros_like(real_vector(moved) if some else times[:0])
+        failed = ops.zeros_like(ops.broadcast_to(times[:1], (len(FAILURES),)))
+        sign = choose(times[-1] >= times[0], 1.0, -1.0)
 
-        def solve(y0: Any, total: Any, failed: Any) -> Any:
-            def attached(y: Any, new: Any, step: Any) -> Any:
-                return attach(y, total, failed, new, step, moved, still)
+        def back(carry: Any, interval: Any) -> Any:
+            y, start, stop, ct = interval
+            slope = field(y, start)
+            first = first_size(field, y, slope, start, sign, control)
 
-            return dormand_prince(field, y0, times, control, leaves, attached)
+            def solve(y: Any, total: Any, failed: Any) -> Any:
+                def attached(y: Any, new: Any, pieces: Any) -> Any:
+                    return attach(y, total, failed, new, pieces, start, sign, moved, still)
 
-        if control.method != "dopri5":
-            rows, of_y, total = _back_by_scipy(
-                *(field, lambda *at: adjoint(*at, moved, still), control, y0, times, ct, extra)
+                interval = Interval(field, start, stop, sign, control, leaves)
+                return interval.attached(y, slope, first, attached)[0]
+
+            _, pull = vjp(solve, y, total, failed)
+            of_y, more, codes = pull(carry[0])
+            return (of_y + ct, carry[1] + more, carry[2] + codes), None
+
+        if control.method == "dopri5":
+            rest = rows[:-1], times[:-1], times[1:], ct[:-1]
+            of_y = ct[-1]
+            if times.shape[0] > 1:
+                carry = of_y, total, failed
+                (of_y, total, failed), _ = scan(back, carry, rest, reverse=True)
+            code = choose(ops.any(failed > 0), FAILURES[0] + ops.argmax(failed > 0), 0.0)
+            of_y = checked(control.check, of_y, code)
+        else:
+            of_y, total = _back_by_scipy(
+                *(field, lambda *at: adjoint(*at, moved, still), control, rows[0], times, ct, total)
             )
-        else:
-            total = ops.zeros_like(real_vector(moved) if some else times[:0])
-            failed = ops.zeros_like(ops.broadcast_to(times[:1], (len(FAILURES),)))
-            (rows, code, at), pull = vjp(solve, y0, total, failed)
-            of_y, total, failed = pull((ct, None, None))
-            code = choose(ops.any(failed > 0), FAILURES[0] + ops.argmax(failed > 0), code)
-            of_y = checked(control.check, of_y, code, at)
-        if wanted[0]:
-            rates = vmap(field)(rows, times)
-            of_times = ops.sum(ct * rates, axis=1)
-            first = -ops.sum((of_y - ct[0]) * rates[0])
-            of_times = ops.concat([ops.reshape(first, (1,)), of_times[1:]])
-        else:
-            of_times = ops.zeros_like(times)
-        return of_y, of_times, total
+        if not wanted[0]:
+            return of_y, ops.zeros_like(times), total
+        rates = vmap(field)(rows, times)
+        first = -ops.sum((of_y - ct[0]) * rates[0])
+        rest = ops.sum(ct[1:] * rates[1:], axis=1)
+        return of_y, ops.concat([ops.reshape(first, (1,)), rest]), total
 
+    extra = form.size if form else 0
     outs = [((size,), "float64"), (times.shape, "float64"), ((extra,), "float64")]
-    operands = [y0, times, ct, *moved, *still]
+    operands = [rows, times, ct, *moved, *still]
     of_y, of_times, total = compute(run, operands, outs, control.method == "dopri5")
     if form is None:
         return of_y, of_times, [ops.zeros_like(leaf) for leaf in moved]
@@ -393,23 +409,23 @@ def _by_scipy(field: Any, control: Control, y0: Any, times: Any) -> Any:
 
 
 def _back_by_scipy(
-    field: Any, adjoint: Any, control: Control, y0: Any, times: Any, ct: Any, extra: int
-) -> tuple[Any, Any, Any]:
-    """The solution, and the cotangents of its start and of the arguments."""
+    field: Any, adjoint: Any, control: Control, y0: Any, times: Any, ct: Any, total: Any
+) -> tuple[Any, Any]:
+    """The cotangents of the start and of the arguments."""
     xp, size = array_module(y0), y0.shape[0]
     plainly = _Plain(field, xp)
     y0, times, ct = plain("odeint", y0), plain("odeint", times), plain("odeint", ct)
     control.check(failure_of(times))
     moves = times[0] != times[-1]
-    along = dense(plainly, plainly.matrix, y0, times, control) if moves else lambda t: y0
-    back = _Plain(lambda state, t: adjoint(xp.asarray(along(t)), t, state), xp)
-    state = np.concatenate([ct[-1], np.zeros(extra)])
+    path = dense(plainly, plainly.matrix, y0, times, control) if moves else lambda t: y0
+    back = _Plain(lambda state, t: adjoint(xp.asarray(path(t)), t, state), xp)
+    rest = plain("odeint", total)
+    state = np.concatenate([ct[-1], rest])
     for i in range(len(times) - 1, 0, -1):
         ends = times[i : i - 2 : -1] if i > 1 else times[1::-1]
         state = scipy_steps(back, back.matrix, state, ends, control)[1]
-        state = state + np.concatenate([ct[i - 1], np.zeros(extra)])
-    rows = np.stack([along(t) for t in times])
-    return xp.asarray(rows), xp.asarray(state[:size]), xp.asarray(state[size:])
+        state = state + np.concatenate([ct[i - 1], rest])
+    return xp.asarray(state[:size]), xp.asarray(state[size:])
 
 
 # --- arguments ----------------------------------------------------------------------

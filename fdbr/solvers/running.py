@@ -14,7 +14,7 @@ from fdbr.messages import refusal
 from fdbr.ops import where
 from fdbr.solvers.host import on_host
 
-__all__ = ["check_captured", "choose", "compute", "loop"]
+__all__ = ["check_captured", "choose", "compute", "is_captured", "loop"]
 
 
 def compute(
@@ -33,7 +33,7 @@ def compute(
     top = innermost(operands)
     if top is None:
         return run(*operands)
-    if looped and any(map(_is_captured, operands)):
+    if looped and is_captured(list(operands)):
         try:
             return run(*operands)
         except NoBodyError:
@@ -62,7 +62,7 @@ def loop(
         In a jitted function, if the functions cannot be captured.
     """
     leaves, structure = tree.flatten(carry)
-    if not any(map(_is_captured, (*leaves, *tree.leaves(captured)))):
+    if not is_captured((leaves, captured)):
         while cond(carry):
             carry = body(carry)
         return carry
@@ -95,6 +95,11 @@ def check_captured(function: str, result: Any, operands: Any) -> None:
             "value)"
         )
         raise refusal(error)
+
+
+def is_captured(values: Any) -> bool:
+    """Whether any leaf of a tree is captured, below whatever other transformation."""
+    return any(map(_is_captured, tree.leaves(values)))
 
 
 def _is_captured(leaf: Any) -> bool:

@@ -14,12 +14,27 @@ from fdbr import ops
 from fdbr.core import Tracer
 from fdbr.libraries import scipy_of
 from fdbr.loops import scan
-from fdbr.solvers.running import choose, loop
+from fdbr.solvers.running import choose, is_captured, loop
 from fdbr.transforms import stop_gradient
 
-__all__ = ["FAILURES", "SCIPY", "Control", "advance", "dense", "dormand_prince", "failure_of", "scipy_steps", "within"]
+__all__ = [
+    "FAILURES",
+    "SCIPY",
+    "Control",
+    "Interval",
+    "along",
+    "dense",
+    "dormand_prince",
+    "failure_of",
+    "first_size",
+    "scipy_steps",
+]
 
 Field = Callable[[Any, Any], Any]  # (y, t) -> dy/dt
+
+# How many steps of a loop in a program have their derivative together: the adjoint equation ends a
+# step at the beginning of each such block.  A program has each of them by itself, so they are few.
+_BLOCK = 4
 
 SCIPY = "RK23", "DOP853", "Radau", "BDF", "LSODA"
 
@@ -102,32 +117,27 @@ def failure_of(times: Any) -> Any:
 
 
 def dormand_prince(
-    field: Field, y: Any, times: Any, control: Control, captured: Any, attach: Any = None
+    field: Field, y: Any, times: Any, control: Control, captured: Any
 ) -> tuple[Any, Any, Any]:
     """Compute the solution at each time by the method of Dormand and Prince of order 5(4).
 
-    Each time is the end of a step.  ``attach(y, new, step)``, where there is one, is the new state
-    after a step from ``y`` with its derivative; the steps are constants then.  ``captured`` holds
-    the values that ``field`` uses.  The results are the solution, shape ``(n, size)``, the code of
-    a failure, and its time.
+    Each time is the end of a step.  ``captured`` holds the values that ``field`` uses.  The results
+    are the solution, shape ``(n, size)``, the code of a failure, and its time.
     """
     known = stop_gradient(times)
-    slope = field(stop_gradient(y) if attach else y, times[0])
+    slope = field(y, times[0])
     code = failure_of(known)
     nan = ~ops.all(ops.isfinite(stop_gradient(slope)))
     code = choose((code == FINE) & nan, NAN, code)
     if times.shape[0] == 1:
         return ops.reshape(y, (1, -1)), code, known[0]
     sign = choose(known[-1] >= known[0], 1.0, -1.0)
-    size = _first_size(field, y, slope, known[0], sign, control)
+    size = first_size(field, y, slope, known[0], sign, control)
 
     def one(carry: Any, ends: Any) -> Any:
         y, slope, size, code, at = carry
-        start, stop = ends
-        reach = choose(code == FINE, abs(stop_gradient(stop - start)), 0.0)
-        y, slope, size, failed, t = advance(
-            *(field, y, slope, start, stop, reach, sign, size, control, captured, attach)
-        )
+        interval = Interval(field, *ends, sign, control, captured, code == FINE)
+        y, slope, size, failed, t = interval.solved(y, slope, size)
         at = choose(code == FINE, t, at)
         return (y, slope, size, choose(code == FINE, failed, code), at), y
 
@@ -135,57 +145,113 @@ def dormand_prince(
     return ops.concat([ops.reshape(y, (1, -1)), rows]), code, at
 
 
-def advance(
-    field: Field,
-    y: Any,
-    slope: Any,
-    start: Any,
-    stop: Any,
-    length: Any,
-    sign: Any,
-    size: Any,
-    control: Control,
-    captured: Any,
-    attach: Any = None,
-) -> tuple[Any, ...]:
-    """Step over an interval of some length: see `dormand_prince`.
+class Interval:
+    """The steps from one time to another; there are none unless it is ``taken``."""
 
-    The results are the solution at its end, its derivative there, the size of the next step, the
-    code of a failure, and its time.
-    """
-    first, most = stop_gradient(start), float(control.mxstep)
+    def __init__(
+        self,
+        field: Field,
+        start: Any,
+        stop: Any,
+        sign: Any,
+        control: Control,
+        captured: Any,
+        taken: Any = True,
+    ) -> None:
+        self.field, self.start, self.stop, self.sign = field, start, stop, sign
+        self.control, self.captured = control, (captured, start, stop)
+        self.length = choose(taken, abs(stop_gradient(stop - start)), 0.0)
+        self.most = float(control.mxstep)
 
-    def unfinished(carry: Any) -> Any:
-        _, _, done, size, count = carry
-        t = abs(first + sign * done)
-        return (done < length) & (count < most) & (t + size > t)
+    def solved(self, y: Any, slope: Any, size: Any) -> tuple[Any, ...]:
+        """The solution at the end, from the state, its derivative and the size of the first step.
 
-    def step(carry: Any) -> Any:
-        y, slope, done, size, count = carry
-        known = stop_gradient(y) if attach else y
-        t = start + sign * done
-        last = size >= length - done
+        The results are that, its derivative, the size of the next step, the code of a failure,
+        and its time.
+        """
+        carry = y, slope, size, 0.0, 0.0
+        carry = loop(self._unfinished, lambda carry: self._step(carry)[0], carry, self.captured)
+        return *carry[:3], *self._outcome(carry)
+
+    def attached(self, y: Any, slope: Any, size: Any, attach: Any) -> tuple[Any, Any, Any]:
+        """The solution at the end with a derivative of its own, and the outcome as in `solved`.
+
+        ``attach(y, new, pieces)`` is the state ``new`` after some steps from ``y`` on, with its
+        derivative; the pieces are what `along` takes.
+        """
+        captured = is_captured((y, self.captured))
+
+        def steps(carry: Any) -> Any:
+            y = carry[0]
+            carry = (stop_gradient(y), *carry[1:])
+            pieces = []
+            for _ in range(_BLOCK):
+                active = self._unfinished(carry)
+                if not captured and not active:
+                    break
+                new, piece = self._step(carry, active)
+                pieces.append(piece)
+                carry = tuple(choose(active, a, b) for a, b in zip(new, carry, strict=True))
+            pieces = tuple(map(ops.stack, zip(*pieces, strict=True)))
+            return attach(y, carry[0], pieces), *carry[1:]
+
+        carry = loop(self._unfinished, steps, (y, slope, size, 0.0, 0.0), self.captured)
+        return carry[0], *self._outcome(carry)
+
+    def _unfinished(self, carry: Any) -> Any:
+        _, _, size, done, count = carry
+        t = abs(stop_gradient(self.start) + self.sign * done)
+        return (done < self.length) & (count < self.most) & (t + size > t)
+
+    def _outcome(self, carry: Any) -> tuple[Any, Any]:
+        *_, done, count = carry
+        code = choose(done < self.length, choose(count >= self.most, MANY, SMALL), FINE)
+        return code, stop_gradient(self.start) + self.sign * done
+
+    def _step(self, carry: Any, active: Any = None) -> Any:
+        """The state after a step, or with a smaller step; and what `along` takes of it."""
+        y, slope, size, done, count = carry
+        control, sign = self.control, self.sign
+        t = self.start + sign * done
+        last = size >= self.length - done
         # The last step is the rest of the interval, which moves with the times.
-        h = choose(last, stop - start - sign * done, sign * size)
-        after, slopes, error = _step(field, known, slope, t, h)
-        ratio = _ratio(error, known, after, control)
-        # NaN and infinity of the error shorten the step as much as is allowed.
+        h = choose(last, self.stop - self.start - sign * done, sign * size)
+        after, slopes, error = _step(self.field, y, slope, t, h)
+        ratio = _ratio(error, y, after, control)
+        # NaN and infinity shorten the step as much as is allowed.
         ratio = choose(ratio < np.inf, ratio, np.inf)
         factor = ops.minimum(ops.maximum(0.9 * ops.maximum(ratio, 1e-10) ** -0.2, 0.2), 10.0)
         made = ratio <= 1.0
-        grown = ops.minimum(abs(stop_gradient(h)) * factor, control.hmax)
+        reach = abs(stop_gradient(h))
+        grown = ops.minimum(reach * factor, control.hmax)
         # A step that was cut off at a time says little about how long a step may be.
         size = choose(made & last, ops.maximum(grown, size), grown)
-        new, slope = choose(made, after, known), choose(made, slopes[-1], slope)
-        if attach:
-            new = attach(y, new, (known, t, choose(made, h, 0.0), slopes))
-        done = choose(made, choose(last, length, done + stop_gradient(abs(h))), done)
-        return new, slope, done, size, count + 1.0
+        new = choose(made, after, y), choose(made, slopes[-1], slope)
+        piece = None
+        if active is not None:
+            known = made & active
+            within = ops.stack([y, *(h * _combined(slopes, weights) for weights in _WITHIN)])
+            # A step that was not made is none of the solution: it may be NaN.
+            piece = t, choose(known, h, 0.0), choose(known, within, ops.stack([y] + [0 * y] * 4))
+        done = choose(made, choose(last, self.length, done + reach), done)
+        return (*new, size, done, count + 1.0), piece
 
-    carry = y, slope, 0.0, size, 0.0
-    y, slope, done, size, count = loop(unfinished, step, carry, (captured, start, length))
-    code = choose(done < length, choose(count >= most, MANY, SMALL), FINE)
-    return y, slope, size, code, first + sign * done
+
+def along(pieces: Any, sign: Any) -> Field:
+    """The solution as a function of time, from the pieces of its steps."""
+    starts, lengths, factors = pieces
+
+    def at(t: Any) -> Any:
+        index = ops.maximum(ops.sum(sign * (t - starts) >= 0) - 1, 0)
+        y, *powers = factors[index]
+        length = lengths[index]
+        part = (t - starts[index]) / choose(length == 0, 1.0, length)
+        total = powers[-1]
+        for power in powers[-2::-1]:
+            total = power + part * total
+        return y + part * total
+
+    return at
 
 
 def _step(field: Field, y: Any, slope: Any, t: Any, h: Any) -> tuple[Any, Any, Any]:
@@ -195,22 +261,6 @@ def _step(field: Field, y: Any, slope: Any, t: Any, h: Any) -> tuple[Any, Any, A
         after = y + h * _combined(slopes, weights)
         slopes.append(field(after, t + node * h))
     return after, slopes, stop_gradient(h * _combined(slopes, _ERROR))
-
-
-def within(step: Any) -> Callable[[Any], Any]:
-    """Make the function of time that the solution is within a step."""
-    y, start, length, slopes = step
-    powers = [_combined(slopes, weights) for weights in _WITHIN]
-    whole = choose(length == 0, 1.0, length)
-
-    def at(t: Any) -> Any:
-        part = (t - start) / whole
-        total = powers[-1]
-        for power in powers[-2::-1]:
-            total = power + part * total
-        return y + (length * part) * total
-
-    return at
 
 
 def _combined(slopes: Sequence[Any], weights: Sequence[float]) -> Any:
@@ -232,7 +282,7 @@ def _rms(x: Any) -> Any:
     return ops.sqrt(ops.sum(x * x) / max(x.size, 1))
 
 
-def _first_size(field: Field, y: Any, slope: Any, t: Any, sign: Any, control: Control) -> Any:
+def first_size(field: Field, y: Any, slope: Any, t: Any, sign: Any, control: Control) -> Any:
     """The size of the first step (Hairer, Nørsett & Wanner, *Solving ODEs I*, II.4)."""
     y, slope, t = (stop_gradient(value) for value in (y, slope, t))
     scale = control.atol + control.rtol * abs(y)
