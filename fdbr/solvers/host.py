@@ -67,7 +67,9 @@ def _checked_batch(apply: Any, values: Any, batched: Any, size: int, params: Any
     return apply(*given, **params)
 
 
-_checked = _Host("checked", "constant", _checked_value, Rules(lambda index: None), None, _checked_batch)
+_checked = _Host(
+    "checked", "constant", _checked_value, Rules(lambda index: None), None, _checked_batch
+)
 
 
 def checked(check: Callable[..., None], x: Any, *numbers: Any) -> Any:

@@ -307,7 +307,7 @@ def _adjoint(
         return new, (total, *known)
 
     def backward(kept: Any, a: Any) -> Any:
-        total, pieces, start, sign, moved, still = kept
+        total, pieces, sign, moved, still = kept
         path = along(pieces, sign)
 
         def field(state: Any, t: Any) -> Any:
@@ -323,7 +323,7 @@ def _adjoint(
         state, _, _, code, _ = interval.solved(state, rate, guess)
         code = choose(fine, code, FAILURES[0])
         codes = ops.stack([ops.astype(code == one, float) for one in FAILURES])
-        return state[:size], state[size:], codes, *[None] * (len(kept))
+        return state[:size], state[size:], codes, *[None] * len(kept)
 
     attach.defvjp(forward, backward)
 
@@ -345,7 +345,7 @@ def _adjoint(
 
             def solve(y: Any, total: Any, failed: Any) -> Any:
                 def attached(y: Any, new: Any, pieces: Any) -> Any:
-                    return attach(y, total, failed, new, pieces, start, sign, moved, still)
+                    return attach(y, total, failed, new, pieces, sign, moved, still)
 
                 interval = Interval(field, start, stop, sign, control, leaves)
                 return interval.attached(y, slope, first, attached)[0]

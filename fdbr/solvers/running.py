@@ -1,13 +1,14 @@
 """Where a solver's iterations run: as a loop of Python, a loop in a program, or on the host."""
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from fdbr import tree
 from fdbr.backend import array_module
 from fdbr.calls import innermost
 from fdbr.compiler.capture.tracers import CaptureTrace
-from fdbr.core import Tracer
+from fdbr.core import Tracer, stop_gradient
 from fdbr.loops.bodies import NoBodyError
 from fdbr.loops.while_programs import While, apply
 from fdbr.messages import refusal
@@ -15,6 +16,10 @@ from fdbr.ops import where
 from fdbr.solvers.host import on_host
 
 __all__ = ["check_captured", "choose", "compute", "is_captured", "loop"]
+
+
+_hosted: ContextVar[bool] = ContextVar("hosted", default=False)
+"""Whether a computation runs on the host where it is no program."""
 
 
 def compute(
@@ -25,19 +30,22 @@ def compute(
 ) -> tuple[Any, ...]:
     """``run(*operands)``, a computation with loops, on plain, captured or batched leaves.
 
-    In a jitted function its loops become loops of the program; if its functions decide on values,
-    the program calls it with plain arrays instead, as it does unless it is ``looped``.  Outside of jitted functions the examples of a
-    batch run one by one, so that each takes the time that it needs.  ``outs`` are the shapes and
-    dtypes of its results.
+    In a jitted function its loops become loops of the program.  If its functions decide on values,
+    or it is not ``looped``, the program calls it with plain arrays instead.  Outside of jitted
+    functions the examples of a batch run one by one, so that each takes the time that it needs.
+    ``outs`` are the shapes and dtypes of its results.
     """
     top = innermost(operands)
     if top is None:
         return run(*operands)
     if looped and is_captured(list(operands)):
+        token = _hosted.set(True)
         try:
             return run(*operands)
         except NoBodyError:
             pass
+        finally:
+            _hosted.reset(token)
     arrays = [i for i, leaf in enumerate(operands) if hasattr(leaf, "dtype")]
 
     def whole(*given: Any) -> tuple[Any, ...]:
@@ -50,22 +58,34 @@ def compute(
 
 
 def loop(
-    cond: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any, captured: Any = ()
+    cond: Callable[[Any], Any],
+    body: Callable[[Any], Any],
+    carry: Any,
+    captured: Any = (),
+    *,
+    constant: bool = False,
 ) -> Any:
     """Run ``body`` on a tree of arrays for as long as ``cond`` holds.
 
-    ``captured`` is a tree with the traced values that the functions use beside the carry.
+    ``captured`` is a tree with the traced values that the functions use beside the carry.  They
+    are not differentiated by if the loop is ``constant``.
 
-    Raises
-    ------
-    NoBodyError
-        In a jitted function, if the functions cannot be captured.
+    In a jitted function it is a loop of the program.  Where its functions decide on values, the
+    iterations are traced one by one, or, within `compute`, the whole computation runs on the host.
     """
     leaves, structure = tree.flatten(carry)
-    if not is_captured((leaves, captured)):
-        while cond(carry):
-            carry = body(carry)
-        return carry
+    if is_captured((leaves, captured)):
+        try:
+            return _loop_of_program(cond, body, leaves, structure, constant)
+        except NoBodyError:
+            if _hosted.get():
+                raise
+    while cond(carry):
+        carry = body(carry)
+    return carry
+
+
+def _loop_of_program(cond: Any, body: Any, leaves: Any, structure: Any, constant: bool) -> Any:
     xp = array_module(*leaves)
     leaves = [xp.asarray(leaf)[()] if type(leaf) is float else leaf for leaf in leaves]
     iteration = While(
@@ -73,7 +93,8 @@ def loop(
         lambda leaves: tree.leaves(body(tree.unflatten(structure, leaves))),
         *(leaves, ()),
     )
-    found = apply(iteration, [*leaves, *iteration.found])
+    seen = map(stop_gradient, iteration.found) if constant else iteration.found
+    found = apply(iteration, [*leaves, *seen])
     iteration.forget()
     return tree.unflatten(structure, found)
 

@@ -77,10 +77,7 @@ class Unknowns:
                 part = vector[..., start:middle] + 1j * vector[..., middle:stop]
             else:
                 part = vector if stop - start == self.size else vector[..., start:stop]
-            if shape or lead:
-                part = ops.reshape(part, (*lead, *shape))
-            else:
-                part = part[0]
+            part = ops.reshape(part, (*lead, *shape)) if shape or lead else part[0]
             if not exact and dtype is not None and part.dtype != dtype:
                 part = ops.astype(part, dtype)
             leaves.append(part)
