@@ -26,7 +26,7 @@ def fdbr(np: Any, fdbr: Any, random: Any, sizes: Sizes) -> Any:
     """With `fdbr.while_loop`, or a loop of Python."""
 
     def solve(w: Any, b: Any) -> Any:
-        loop = python_loop if isinstance(b, numpy.ndarray) else fdbr.while_loop
+        loop = python_loop if type(b) is numpy.ndarray else fdbr.while_loop
         return iterated(np, loop, lambda x: layer(np, x, w, b), 0 * b)
 
     return value_step(solve, np)

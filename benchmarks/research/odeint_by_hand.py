@@ -21,7 +21,7 @@ def python_loop(more: Any, body: Any, carry: Any) -> Any:
 
 def _loss(np: Any, while_loop: Any, sizes: Sizes) -> Any:
     def loss(parameters: Any, y: Any, times: Any) -> Any:
-        loop = python_loop if isinstance(parameters, numpy.ndarray) else while_loop
+        loop = python_loop if type(parameters) is numpy.ndarray else while_loop
         total, h, slope = np.sum(y**2), np.asarray(1e-3), rates(np, y, parameters)
 
         def body(carry: Any) -> Any:

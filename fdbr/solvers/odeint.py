@@ -122,7 +122,7 @@ def odeint(
     start = protect(real_vector(y0))
     if backward == "recorded":
         rows, code, at = dormand_prince(
-            lambda y, t: system.field(y, t, moved, still), start, times, control, (moved, still)
+            system.bound(moved, still), start, times, control, (moved, still)
         )
         code, at = stop_gradient(code), stop_gradient(at)
         rows = rows + checked(control.check, ops.zeros_like(at), code, at)
@@ -150,18 +150,27 @@ class _System:
 
     def field(self, y: Any, t: Any, moved: Any, still: Any) -> Any:
         """The derivative by time, from the leaves of arguments that are differentiated or not."""
+        return self.bound(moved, still)(y, t)
+
+    def bound(self, moved: Any, still: Any) -> Any:
+        """The derivative by time as a function of state and time."""
         mine, rest = iter(moved), iter(still)
         count = len(still) - (len(self.inside) - len(moved))
         others = [next(rest) for _ in range(count)]
-        args = [next(mine) if own else next(rest) for own in self.inside]
-        state = self.unknowns.tree(y, others)
-        found = real_vector(self.func(state, t, *tree.unflatten(self.structure, args)))
-        if found.shape[0] != self.unknowns.size:
-            raise ValueError(
-                f"fdbr.odeint: func must return as many floating numbers as move in y0, "
-                f"{self.unknowns.size}, and it returns {found.shape[0]}"
-            )
-        return found
+        leaves = [next(mine) if own else next(rest) for own in self.inside]
+        args = tree.unflatten(self.structure, leaves)
+
+        def field(y: Any, t: Any) -> Any:
+            found = real_vector(self.func(self.unknowns.tree(y, others), t, *args))
+            return found if found.shape[0] == self.unknowns.size else self._refused(found)
+
+        return field
+
+    def _refused(self, found: Any) -> Any:
+        raise ValueError(
+            f"fdbr.odeint: func must return as many floating numbers as move in y0, "
+            f"{self.unknowns.size}, and it returns {found.shape[0]}"
+        )
 
     @property
     def tangent(self) -> "_System":
@@ -175,11 +184,17 @@ class _Tangent(_System):
     def __init__(self, base: _System) -> None:
         self.base, self.control = base, base.control
 
-    def field(self, y: Any, t: Any, moved: Any, still: Any) -> Any:
-        size, count = y.shape[0] // 2, len(moved) // 2
-        point, along = (y[:size], moved[:count]), (y[size:], moved[count:])
-        found = jvp(lambda x: self.base.field(x[0], t, x[1], still), (point,), (along,))
-        return ops.concat(found)
+    def bound(self, moved: Any, still: Any) -> Any:
+        """The derivative by time as a function of state with tangent, and time."""
+        count = len(moved) // 2
+
+        def field(y: Any, t: Any) -> Any:
+            size = y.shape[0] // 2
+            point, along = (y[:size], moved[:count]), (y[size:], moved[count:])
+            both = jvp(lambda x: self.base.field(x[0], t, x[1], still), (point,), (along,))
+            return ops.concat(both)
+
+        return field
 
 
 # --- the solution, and its derivatives -----------------------------------------------
@@ -243,11 +258,7 @@ def _pulled(
 def _pushed(system: _System, y0: Any, times: Any, moved: Any, still: Any, tangents: Any) -> Any:
     """The tangent of the solution."""
     of_y, of_times, of_moved = tangents
-    size = y0.shape[0]
-
-    def field(y: Any, t: Any) -> Any:
-        return system.field(y, t, moved, still)
-
+    size, field = y0.shape[0], system.bound(moved, still)
     start = ops.concat([y0, of_y - of_times[0] * field(y0, times[0])])
     both = _solved(system.tangent, start, times, [*moved, *of_moved], still)
     rates = vmap(field)(both[:, :size], times)
@@ -261,12 +272,8 @@ def _found(system: _System, y0: Any, times: Any, moved: Any, still: Any) -> Any:
 
     def run(y0: Any, times: Any, *leaves: Any) -> tuple[Any]:
         moved, still = leaves[:count], leaves[count:]
-        operands = (y0, times, leaves)
-
-        def field(y: Any, t: Any) -> Any:
-            return system.field(y, t, moved, still)
-
-        check_captured("odeint", field(y0, times[0]), operands)
+        field = system.bound(moved, still)
+        check_captured("odeint", field(y0, times[0]), (y0, times, leaves))
         if control.method != "dopri5":
             return (_by_scipy(field, control, y0, times),)
         rows, code, at = dormand_prince(field, y0, times, control, leaves)
@@ -329,10 +336,7 @@ def _adjoint(
 
     def run(rows: Any, times: Any, ct: Any, *leaves: Any) -> tuple[Any, ...]:
         moved, still = leaves[:count], leaves[count:]
-
-        def field(y: Any, t: Any) -> Any:
-            return system.field(y, t, moved, still)
-
+        field = system.bound(moved, still)
         check_captured("odeint", field(rows[0], times[0]), (rows, times, ct, leaves))
         total = ops.zeros_like(real_vector(moved) if some else times[:0])
         failed = ops.zeros_like(ops.broadcast_to(times[:1], (len(FAILURES),)))

@@ -113,8 +113,7 @@ def find(problem: Problem, search: Any, *, looped: bool = False) -> tuple[Any, A
         else:
             x, iterations, known = search(residual, plain(problem.name, start))
             x = residual.xp.asarray(x)
-        x, converged = _polished(residual, x, _norm(initial), known)
-        error = _norm(residual.at(x))
+        x, error, converged = _polished(residual, x, _norm(initial), known)
         if isinstance(x, Tracer):
             iterations, converged = ops.astype(iterations, "int64"), ops.asarray(converged)
         else:
@@ -217,9 +216,10 @@ def iterated(residual: Residual, x: Vector, most: int) -> tuple[Vector, Any, Any
     return x, count, state == 1.0
 
 
-def _polished(residual: Residual, x: Vector, first: Any, known: Any) -> tuple[Vector, Any]:
-    """A solution after some steps of Newton's method, and whether it is one within the tolerance.
+def _polished(residual: Residual, x: Vector, first: Any, known: Any) -> tuple[Vector, Any, Any]:
+    """A solution after some steps of Newton's method.
 
+    The results are that, the norm of its residual, and whether it is one within the tolerance.
     What is left is the length of Newton's next step, whatever the units of the residual.  Nothing
     is done for what is ``known`` to be a solution.
     """
@@ -228,7 +228,8 @@ def _polished(residual: Residual, x: Vector, first: Any, known: Any) -> tuple[Ve
     if x.shape[0] > DENSE:
         if problem.objective is not None:
             x, r = map(residual.xp.asarray, _approached(residual, x, r, first))
-        return x, _norm(r) <= problem.tol * ops.maximum(first, 1.0)
+        error = _norm(r)
+        return x, error, error <= problem.tol * ops.maximum(first, 1.0)
 
     def improving(carry: Any) -> Any:
         return carry[-1]
@@ -245,12 +246,13 @@ def _polished(residual: Residual, x: Vector, first: Any, known: Any) -> tuple[Ve
     carry = x, r, 0.0 * x, 0.0, 0.0, choose(known, False, True)
     x, r, step, unexplained, *_ = loop(improving, improve, carry, (residual.args, known))
     near = _norm(step) <= problem.tol * (1.0 + _norm(x))
-    solved = (_norm(r) == 0.0) | (near & (unexplained <= problem.tol * first))
+    error = _norm(r)
+    solved = (error == 0.0) | (near & (unexplained <= problem.tol * first))
     solved = solved & ops.all(ops.isfinite(r))
     if problem.objective is not None and x.shape[0]:
         curvatures = ops.linalg.eigvalsh(ops.where(solved, residual.slope(x), 0.0))
         solved = solved & ops.all(curvatures >= -1e-8 * ops.max(abs(curvatures)))
-    return x, solved
+    return x, error, solved
 
 
 def _approached(residual: Residual, x: Vector, r: Vector, first: float) -> tuple[Vector, Vector]:

@@ -11,11 +11,10 @@ import attrs
 import numpy as np
 
 from fdbr import ops
-from fdbr.core import Tracer
+from fdbr.core import Tracer, stop_gradient
 from fdbr.libraries import scipy_of
 from fdbr.loops import scan
 from fdbr.solvers.running import choose, is_captured, loop
-from fdbr.transforms import stop_gradient
 
 __all__ = [
     "FAILURES",

@@ -100,8 +100,8 @@ def inexact(values: Any) -> list[bool]:
 
 def real_vector(values: Any) -> Any:
     """The floating elements of a tree, as a vector of float64; complex ones count twice."""
-    if getattr(values, "dtype", None) == np.float64:
-        return _parts(values)[0]
+    if type(values) is np.ndarray and values.dtype == np.float64:
+        return values.copy().reshape(-1)  # as below, for a tenth of the time in every step
     leaves = itertools.compress(tree.leaves(values), inexact(values))
     parts = [part for leaf in leaves for part in _parts(ops.asarray(leaf))]
     if not parts:

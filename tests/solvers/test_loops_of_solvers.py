@@ -218,14 +218,13 @@ def test_examples_take_the_iterations_that_each_needs():
 
 
 def test_what_is_no_contraction_is_found_by_newtons_method():
-    """The iteration runs away from the fixed point, or comes near to it by steps too small."""
-    for slope in (3.0, 0.9999):
+    """The iteration jumps to and fro, or comes near to the fixed point by steps too small."""
+    for slope in (-1.0, 0.9999):
         f = lambda a, slope=slope: fdbr.fixed_point(lambda x, a: slope * (x - a) + a, 5.0, a).x
-        with np.errstate(over="ignore"):
-            for g in (f, fdbr.jit(f)):
-                assert_allclose(g(2.0), 2.0, rtol=1e-9)
-            for g in (fdbr.grad(f), fdbr.jit(fdbr.grad(f))):
-                assert_allclose(g(2.0), 1.0, rtol=1e-9)
+        for g in (f, fdbr.jit(f)):
+            assert_allclose(g(2.0), 2.0, rtol=1e-9)
+        for g in (fdbr.grad(f), fdbr.jit(fdbr.grad(f))):
+            assert_allclose(g(2.0), 1.0, rtol=1e-9)
 
 
 def test_a_jitted_search_that_fails_is_an_error_or_says_so():
