@@ -1,6 +1,5 @@
 """Roots, fixed points and minima of functions of trees."""
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -133,7 +132,7 @@ def root(
     problem = Problem("root", f, x0, args, tol, maxiter, throw)
     method = problem.method(method, _ROOT, "hybr", "krylov")
 
-    asked = copy.copy(problem)  # which does not refer to the function below
+    asked = problem.bare()  # which does not refer to the function below
 
     def residual(x: Any, args: Any) -> Any:
         return _as_many(asked, asked.at(x, args))
@@ -158,8 +157,9 @@ def fixed_point(
     f
         A pure function, which returns a tree in the form of ``x0``.
     method
-        ``"iteration"``, the default, which applies ``f`` until nothing changes; or one of those
-        of `root`, for ``f(x) - x``.
+        ``"iteration"``, the default, which applies ``f`` until nothing changes, and if that does
+        not happen goes on from there by Newton's method (up to 500 unknowns); or one of those of
+        `root`, for ``f(x) - x``.
     maxiter
         How many iterations there may be; 1000 by default.
     x0, args, tol, throw
@@ -172,7 +172,7 @@ def fixed_point(
     problem = Problem("fixed_point", f, x0, args, tol, maxiter, throw)
     method = problem.method(method, ("iteration", *_ROOT), "iteration", "iteration")
 
-    asked = copy.copy(problem)  # which does not refer to the function below
+    asked = problem.bare()  # which does not refer to the function below
 
     def residual(x: Any, args: Any) -> Any:
         return _as_many(asked, asked.at(x, args)) - x
@@ -225,7 +225,7 @@ def minimize(
     problem = Problem("minimize", f, x0, args, tol, maxiter, throw)
     method = problem.method(method, _MINIMIZE, "BFGS", "L-BFGS-B")
 
-    asked = copy.copy(problem)  # which does not refer to the function below
+    asked = problem.bare()  # which does not refer to the function below
 
     def objective(x: Any, args: Any) -> Any:
         value = asked.at(x, args)

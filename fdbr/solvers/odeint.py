@@ -75,7 +75,8 @@ def odeint(
     backward
         ``"adjoint"``: the derivative is the solution of another differential equation, backward in
         time (Pontryagin et al., 1962; Chen et al., *Neural ordinary differential equations*,
-        2018).  It needs no memory for the steps, and is as accurate as the tolerances have it.
+        2018).  It needs memory for the steps between two times alone, and is as accurate as the
+        tolerances say.
         ``"recorded"``: the steps themselves are differentiated.  It is exact, and needs memory
         for each step; under `vmap` examples that differ in their steps run one by one.
 

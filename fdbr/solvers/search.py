@@ -1,5 +1,6 @@
 """The search for a solution, and the check whether what was found is one."""
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -50,9 +51,9 @@ class Problem:
             raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
         self.name, self.f, self.throw = name, f, throw
         self.unknowns = Unknowns(name, "x0", x0)
-        self.others = self.unknowns.others(x0)
+        self.others: Any = self.unknowns.others(x0)
         self.start = protect(real_vector(x0))
-        self.args = self.others, args
+        self.args: Any = (self.others, args)
         self.tol = float(np.sqrt(self.unknowns.eps))
         if tol is not None:
             if isinstance(tol, bool) or not isinstance(tol, int | float) or not 0 < tol < np.inf:
@@ -62,6 +63,12 @@ class Problem:
         self.contracting = False
         self.residual: Callable[[Vector, Any], Vector]
         self.objective: Callable[[Vector, Any], Any] | None = None
+
+    def bare(self) -> "Problem":
+        """The problem without values and functions of them, which a program may keep."""
+        new = copy.copy(self)
+        new.start = new.args = new.others = None
+        return new
 
     def at(self, vector: Vector, args: Any) -> Any:
         """The result of the user's function."""
@@ -102,6 +109,7 @@ def find(problem: Problem, search: Any, *, looped: bool = False) -> tuple[Any, A
     """
     operands, shape = tree.flatten((problem.start, problem.args))
     operands = [stop_gradient(leaf) for leaf in operands]
+    check = problem.bare().check
 
     def run(*leaves: Any) -> tuple[Any, ...]:
         start, args = tree.unflatten(shape, leaves)
@@ -122,7 +130,7 @@ def find(problem: Problem, search: Any, *, looped: bool = False) -> tuple[Any, A
                 numbers = tuple(map(residual.xp.asarray, numbers))
             converged, iterations, error = numbers
         if problem.throw:
-            x = checked(problem.check, x, converged, iterations, error)
+            x = checked(check, x, converged, iterations, error)
         return x, converged, iterations, error
 
     outs = [((problem.unknowns.size,), "float64"), ((), "bool"), ((), "int64"), ((), "float64")]
