@@ -219,41 +219,43 @@ def _solved(system: _System, y0: Any, times: Any, moved: Any, still: Any) -> Any
         return rows, (y0, times, moved, still, rows)
 
     def backward(kept: Any, ct: Any, *, wanted: Any) -> Any:
-        found = _pulled(system, *kept, ct, (bool(wanted[1]), any(wanted[2])))
+        chosen = bool(wanted[1]), any(wanted[2])
+        found = _pulled(system, kept, ct, chosen)
         return *found, None
 
     odeint.defvjp(forward, backward)
     return odeint(y0, times, moved, still)
 
 
-def _pulled(
-    system: _System, y0: Any, times: Any, moved: Any, still: Any, rows: Any, ct: Any, wanted: Any
-) -> Any:
-    """The cotangents of start, times and arguments; zeros where they are not ``wanted``.
+def _pulled(system: _System, point: Any, ct: Any, chosen: tuple[bool, bool]) -> Any:
+    """The cotangents of start, times and arguments; zeros where they are not ``chosen``.
 
-    The solution ``rows`` is a function of these, and nothing to differentiate by itself.
+    The point ends with the solution, which is a function of the others, and nothing to
+    differentiate by itself.
     """
 
     @custom_vjp
-    def odeint_vjp(y0: Any, times: Any, moved: Any, still: Any, rows: Any, ct: Any) -> Any:
-        return _adjoint(system, times, moved, still, rows, ct, wanted)
+    def odeint_vjp(point: Any, ct: Any) -> Any:
+        _, times, moved, still, rows = point
+        return _adjoint(system, times, moved, still, rows, ct, chosen)
 
-    def forward(*operands: Any) -> Any:
-        return _pulled(system, *operands, wanted), operands
+    def forward(point: Any, ct: Any) -> Any:
+        return _pulled(system, point, ct, chosen), (point, ct)
 
     def backward(kept: Any, given: Any, *, wanted: Any) -> Any:
-        *point, still, _, ct = kept
+        (y0, times, moved, still, _), ct = kept
 
         def push(point: Any) -> Any:
-            return _pushed(system, *point, still, given)
+            y0, times, moved = point
+            return _pushed(system, y0, times, moved, still, given)
 
-        if not any(tree.leaves(wanted[:3])):
-            return None, None, None, None, None, push(point)
-        pushed, pull = vjp(push, tuple(point))
-        return *pull(ct)[0], None, None, pushed
+        if not any(tree.leaves(wanted[0])):
+            return None, push((y0, times, moved))
+        pushed, pull = vjp(push, (y0, times, moved))
+        return (*pull(ct)[0], tree.map(lambda leaf: None, still), None), pushed
 
     odeint_vjp.defvjp(forward, backward)
-    return odeint_vjp(y0, times, moved, still, rows, ct)
+    return odeint_vjp(point, ct)
 
 
 def _pushed(system: _System, y0: Any, times: Any, moved: Any, still: Any, tangents: Any) -> Any:
@@ -331,7 +333,7 @@ def _adjoint(
         state, _, _, code, _ = interval.solved(state, rate, guess)
         code = choose(fine, code, FAILURES[0])
         codes = ops.stack([ops.astype(code == one, float) for one in FAILURES])
-        return state[:size], state[size:], codes, *[None] * len(kept)
+        return state[:size], state[size:], codes, *(None for _ in kept)
 
     attach.defvjp(forward, backward)
 
@@ -368,9 +370,11 @@ def _adjoint(
             code = choose(ops.any(failed > 0), FAILURES[0] + ops.argmax(failed > 0), 0.0)
             of_y = checked(control.check, of_y, code)
         else:
-            of_y, total = _back_by_scipy(
-                *(field, lambda *at: adjoint(*at, moved, still), control, rows[0], times, ct, total)
-            )
+
+            def back_by(y: Any, t: Any, state: Any) -> Any:
+                return adjoint(y, t, state, moved, still)
+
+            of_y, total = _back_by_scipy(field, back_by, control, rows[0], times, ct, total)
         if not wanted[0]:
             return of_y, ops.zeros_like(times), total
         rates = vmap(field)(rows, times)

@@ -135,7 +135,8 @@ def dormand_prince(
 
     def one(carry: Any, ends: Any) -> Any:
         y, slope, size, code, at = carry
-        interval = Interval(field, *ends, sign, control, captured, code == FINE)
+        start, stop = ends
+        interval = Interval(field, start, stop, sign, control, captured, code == FINE)
         y, slope, size, failed, t = interval.solved(y, slope, size)
         at = choose(code == FINE, t, at)
         return (y, slope, size, choose(code == FINE, failed, code), at), y
@@ -191,8 +192,8 @@ class Interval:
                 new, piece = self._step(carry, active)
                 pieces.append(piece)
                 carry = tuple(choose(active, a, b) for a, b in zip(new, carry, strict=True))
-            pieces = tuple(map(ops.stack, zip(*pieces, strict=True)))
-            return attach(y, carry[0], pieces), *carry[1:]
+            stacked = tuple(map(ops.stack, zip(*pieces, strict=True)))
+            return attach(y, carry[0], stacked), *carry[1:]
 
         carry = loop(self._unfinished, steps, (y, slope, size, 0.0, 0.0), self.captured)
         return carry[0], *self._outcome(carry)
@@ -236,7 +237,7 @@ class Interval:
         return (*new, size, done, count + 1.0), piece
 
 
-def along(pieces: Any, sign: Any) -> Field:
+def along(pieces: Any, sign: Any) -> Callable[[Any], Any]:
     """The solution as a function of time, from the pieces of its steps."""
     starts, lengths, factors = pieces
 
