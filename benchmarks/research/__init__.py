@@ -26,6 +26,8 @@ __all__ = ["NAMES", "load"]
 NAMES = (
     *("maml", "runge_kutta", "runge_kutta_batched", "pinn", "gaussian_process", "vae", "hmc"),
     *("realnvp", "lstm", "natural_gradient", "kalman", "heat", "adam"),
+    *("odeint", "odeint_gradient", "odeint_by_hand"),
+    *("fixed_point", "fixed_point_gradient", "fixed_point_by_hand"),
 )
 
 

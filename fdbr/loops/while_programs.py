@@ -387,18 +387,20 @@ def _batch_back(
     """Of each example its own cotangents, also of what all examples share."""
     count = len(wanted)
     flags = [own or one for own, one in zip(mine[:count], wanted, strict=True)]
+    active = [i for i in range(loop.carried) if is_inexact(values[i])]
+    for i, had in zip(active, mine[count:], strict=True):
+        flags[i] = (
+            flags[i] or had
+        )  # a batch of cotangents, as of a Jacobian, makes one of the carry
     full = [
         for_each(v, top.size) if one and not own else v
         for v, one, own in zip(values, flags, mine, strict=False)
     ]
     new, given, own = _batched(loop, top.size, full, flags)
-    active = [i for i in range(loop.carried) if is_inexact(values[i])]
     slopes = [
         for_each(s, top.size) if own[i] and not had else s
         for s, had, i in zip(values[count:], mine[count:], active, strict=True)
     ]
-    if any(had and not own[i] for had, i in zip(mine[count:], active, strict=True)):
-        raise NoBodyError("a batch of cotangents goes through a loop that is none")
     found = _pulled(new, (*wanted, *(False for _ in new.found)), [*given, *slopes])
     return [BatchTracer(top, out) for out in found]
 

@@ -13,6 +13,7 @@ from fdbr.messages import describe, integer
 from fdbr.ops.kinds.batches import spread
 from fdbr.pytrees import paths_of
 from fdbr.reverse import ReverseTrace
+from fdbr.solvers.running import loop
 
 __all__ = ["cg"]
 
@@ -294,10 +295,15 @@ def _iterated(
     x = [ops.astype(leaf, like.dtype) for leaf, like in zip(x, away, strict=True)]
     enough = ops.maximum(tol**2 * _dot(b, b, lead), atol**2)
     z = M(away) if M else away
-    p, size, gamma = z, _dot(away, away, lead), _dot(away, z, lead)
-    active = size > enough
-    count = 0
-    while count < most and bool(ops.any(active)):
+    size, gamma = _dot(away, away, lead), _dot(away, z, lead)
+
+    def unfinished(carry: Any) -> Any:
+        *_, size, count = carry
+        return (count < most) & ops.any(size > enough)
+
+    def iterate(carry: Any) -> Any:
+        x, away, p, gamma, size, count = carry
+        active = size > enough
         q = A(p)
         curvature = _dot(p, q, lead)
         step = ops.where(active, gamma / ops.where(active, curvature, 1), 0)
@@ -305,7 +311,12 @@ def _iterated(
         z = M(away) if M else away
         before, gamma = gamma, _dot(away, z, lead)
         p = _step(z, ops.where(active, gamma / ops.where(active, before, 1), 0), p)
-        size = _dot(away, away, lead)
-        active = active & (size > enough)
-        count += 1
-    return x, ops.where(size <= enough, 0, max(count, 1))
+        # An example that has converged stays as it is.
+        size = ops.where(active, _dot(away, away, lead), size)
+        return x, away, p, gamma, size, count + 1.0
+
+    carry = x, away, z, gamma, size, 0.0
+    # The functions may capture what is differentiated, whose derivative is stated above.
+    x, _, _, _, size, count = loop(unfinished, iterate, carry, enough, constant=True)
+    count = max(int(count), 1) if type(count) is float else ops.astype(count, "int64")
+    return x, ops.where(size <= enough, 0, ops.maximum(count, 1))

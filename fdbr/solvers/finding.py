@@ -1,6 +1,5 @@
 """Roots, fixed points and minima of functions of trees."""
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ from fdbr.libraries import scipy_of
 from fdbr.messages import describe
 from fdbr.solvers.host import plain
 from fdbr.solvers.implicit import DENSE, lowest
-from fdbr.solvers.search import Problem, find, guarded
+from fdbr.solvers.search import Problem, find, guarded, iterated
 from fdbr.solvers.unknowns import real_vector
 from fdbr.transforms import grad, value_and_grad
 from fdbr.tree import frozen
@@ -133,13 +132,13 @@ def root(
     problem = Problem("root", f, x0, args, tol, maxiter, throw)
     method = problem.method(method, _ROOT, "hybr", "krylov")
 
-    asked = copy.copy(problem)  # which does not refer to the function below
+    asked = problem.bare()  # which does not refer to the function below
 
     def residual(x: Any, args: Any) -> Any:
         return _as_many(asked, asked.at(x, args))
 
     problem.residual = residual
-    return _solution(problem, lambda r, start: _search(problem, r, start, method))
+    return _solution(problem, lambda r, start: _search(problem, r, start, method), False)
 
 
 def fixed_point(
@@ -158,8 +157,9 @@ def fixed_point(
     f
         A pure function, which returns a tree in the form of ``x0``.
     method
-        ``"iteration"``, the default, which applies ``f`` until nothing changes; or one of those
-        of `root`, for ``f(x) - x``.
+        ``"iteration"``, the default, which applies ``f`` until nothing changes, and if that does
+        not happen goes on from there by Newton's method (up to 500 unknowns); or one of those of
+        `root`, for ``f(x) - x``.
     maxiter
         How many iterations there may be; 1000 by default.
     x0, args, tol, throw
@@ -172,18 +172,19 @@ def fixed_point(
     problem = Problem("fixed_point", f, x0, args, tol, maxiter, throw)
     method = problem.method(method, ("iteration", *_ROOT), "iteration", "iteration")
 
-    asked = copy.copy(problem)  # which does not refer to the function below
+    asked = problem.bare()  # which does not refer to the function below
 
     def residual(x: Any, args: Any) -> Any:
         return _as_many(asked, asked.at(x, args)) - x
 
-    def search(r: Any, start: Any) -> tuple[Any, int]:
+    def search(r: Any, start: Any) -> tuple[Any, Any, Any]:
         if method != "iteration":
             return _search(problem, r, start, method)
-        return _iterated(r, start, 1000 if problem.maxiter is None else problem.maxiter)
+        return iterated(r, start, 1000 if problem.maxiter is None else problem.maxiter)
 
     problem.residual = residual
-    return _solution(problem, search)
+    problem.contracting = True
+    return _solution(problem, search, method == "iteration")
 
 
 def minimize(
@@ -224,7 +225,7 @@ def minimize(
     problem = Problem("minimize", f, x0, args, tol, maxiter, throw)
     method = problem.method(method, _MINIMIZE, "BFGS", "L-BFGS-B")
 
-    asked = copy.copy(problem)  # which does not refer to the function below
+    asked = problem.bare()  # which does not refer to the function below
 
     def objective(x: Any, args: Any) -> Any:
         value = asked.at(x, args)
@@ -237,13 +238,13 @@ def minimize(
     problem.objective = objective
     problem.residual = grad(objective)
     x, *report = find(problem, lambda r, start: _descend(problem, objective, r, start, method))
-    where = problem.unknowns.tree(x, x0, exact=False)
+    where = problem.unknowns.tree(x, problem.others, exact=False)
     return Minimum(where, lowest(f, where, report[0], args), *report)
 
 
-def _solution(problem: Problem, search: Any) -> Solution:
-    x, *report = find(problem, search)
-    return Solution(problem.unknowns.tree(x, problem.x0, exact=False), *report)
+def _solution(problem: Problem, search: Any, looped: bool) -> Solution:
+    x, *report = find(problem, search, looped=looped)
+    return Solution(problem.unknowns.tree(x, problem.others, exact=False), *report)
 
 
 def _as_many(problem: Problem, found: Any) -> Any:
@@ -260,7 +261,7 @@ def _as_many(problem: Problem, found: Any) -> Any:
 # --- by SciPy, on plain vectors -----------------------------------------------------
 
 
-def _search(problem: Problem, residual: Any, start: Any, method: str) -> tuple[Any, int]:
+def _search(problem: Problem, residual: Any, start: Any, method: str) -> tuple[Any, int, bool]:
     exact = {"jac": residual.matrix} if method in ("hybr", "lm") else {}
     counter = {"hybr": "maxfev", "df-sane": "maxfev"}.get(method, "maxiter")
     options = {} if problem.maxiter is None else {counter: problem.maxiter}
@@ -273,41 +274,26 @@ def _search(problem: Problem, residual: Any, start: Any, method: str) -> tuple[A
     return _found(guarded(solve, residual, start), start)
 
 
-def _iterated(residual: Any, x: Any, most: int) -> tuple[Any, int]:
-    """Apply the function until what changes is rounding, or it does not come to rest."""
-    best, count = np.inf, 0
-    while count < most:
-        count += 1
-        change = residual(x)
-        size = np.abs(change).max()
-        if not np.isfinite(size) or size == 0.0:
-            break
-        if size <= 1e-12 * (1 + np.abs(x).max()) and size >= best:
-            break
-        x, best = x + change, min(best, size)
-    return x, count
-
-
 def _descend(
     problem: Problem, objective: Any, gradient: Any, start: Any, method: str
-) -> tuple[Any, int]:
+) -> tuple[Any, int, bool]:
     options = {} if problem.maxiter is None else {"maxiter": problem.maxiter}
     xp, args = gradient.xp, gradient.args
     exact: dict[str, Any] = {}
     if method in _PRODUCTS:
         exact["hessp"] = lambda x, p: plain(
             "minimize",
-            hvp(lambda x: objective(x, args), (xp.asarray(x),), (xp.asarray(p),)),
+            hvp(lambda x: objective(x, args), (xp.asarray(x.copy()),), (xp.asarray(p.copy()),)),
         )
     elif method == "trust-exact":
         exact["hess"] = gradient.matrix
 
     def value_and_slope(x: Any) -> tuple[float, Any]:
-        value, slope = value_and_grad(objective)(xp.asarray(x), args)
+        value, slope = value_and_grad(objective)(xp.asarray(x.copy()), args)
         return float(plain("minimize", value)), plain("minimize", slope)
 
     def value_alone(x: Any) -> float:
-        return float(plain("minimize", objective(xp.asarray(x), args)))
+        return float(plain("minimize", objective(xp.asarray(x.copy()), args)))
 
     direct = method in ("Nelder-Mead", "Powell")
     if not direct:
@@ -324,9 +310,9 @@ def _descend(
     return _found(guarded(solve, value_alone if direct else value_and_slope, start), start)
 
 
-def _found(result: Any, start: Any) -> tuple[Any, int]:
+def _found(result: Any, start: Any) -> tuple[Any, int, bool]:
     """The vector of a result of SciPy, and how many iterations it took."""
     if result is None:
-        return start, 0
+        return start, 0, False
     count = result.get("nit", result.get("nfev", 0))
-    return np.asarray(result.x, dtype=float).reshape(start.shape), int(count)
+    return np.asarray(result.x, dtype=float).reshape(start.shape), int(count), False

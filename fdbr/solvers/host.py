@@ -3,13 +3,16 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fdbr import ops
 from fdbr.backend import array_module, to_numpy
 from fdbr.core import Primitive, Tracer
 from fdbr.messages import refusal
+from fdbr.ops.kinds.batches import spread
 from fdbr.ops.kinds.rules import Rules
 
-__all__ = ["on_host", "plain"]
+__all__ = ["checked", "on_host", "plain"]
 
 
 class _Host(Primitive):
@@ -50,6 +53,34 @@ def on_host(
     ``outs`` are the shapes and dtypes of what it returns.
     """
     return _host.apply(*operands, run=run, outs=tuple(outs))
+
+
+def _checked_value(xp: Any, x: Any, *numbers: Any, check: Callable[..., None]) -> Any:
+    rows = np.broadcast_arrays(*map(to_numpy, numbers))
+    for row in zip(*(numbers.flat for numbers in rows), strict=True):
+        check(*row)
+    return x
+
+
+def _checked_batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    given = [spread(ops.asarray(v), own, size) for v, own in zip(values, batched, strict=True)]
+    return apply(*given, **params)
+
+
+_checked = _Host(
+    "checked", "constant", _checked_value, Rules(lambda index: None), None, _checked_batch
+)
+
+
+def checked(check: Callable[..., None], x: Any, *numbers: Any) -> Any:
+    """A constant ``x`` for whose numbers ``check(*numbers)`` raises no error.
+
+    In a program, the error is raised where it runs; of a batch, for the first such example.
+    """
+    if any(isinstance(value, Tracer) for value in (x, *numbers)):
+        return _checked.apply(x, *numbers, check=check)
+    check(*numbers)
+    return x
 
 
 def plain(function: str, value: Any) -> Any:

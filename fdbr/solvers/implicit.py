@@ -16,12 +16,14 @@ from fdbr.backend import array_module
 from fdbr.custom import custom_vjp
 from fdbr.jacobians import jacfwd
 from fdbr.libraries import scipy_of
-from fdbr.solvers.host import on_host, plain
+from fdbr.solvers.host import plain
+from fdbr.solvers.running import choose, compute, loop
 from fdbr.transforms import stop_gradient, vjp
 
 __all__ = ["DENSE", "depending", "lowest", "symmetric_solution"]
 
 DENSE = 500  # unknowns up to which the matrix of an equation is formed
+_CONTRACTIONS = 1000  # of the iteration of a derivative, as many as `fixed_point` makes by itself
 _EXACT = 1e-8  # the relative error up to which linear equations are solved
 
 Residual = Callable[[Any, Any], Any]
@@ -35,6 +37,7 @@ def depending(
     args: Any,
     *,
     symmetric: bool = False,
+    contracting: bool = False,
 ) -> Any:
     """A solution as a function of the arguments on which it depends.
 
@@ -52,6 +55,8 @@ def depending(
         A tree.
     symmetric
         Whether the derivative of the residual by ``x`` is, as that of a gradient.
+    contracting
+        Whether ``x + residual(x, args)`` is expected to be nearer to the solution than ``x``.
     """
     if not tree.leaves(tree.trainable(args)):
         return x
@@ -63,13 +68,15 @@ def depending(
     def forward(x: Any, converged: Any, args: Any) -> Any:
         # It depends on outer transformations.  Not by the function above, which refers to this one
         # and would not be freed at once.
-        x = depending(function, residual, x, converged, args, symmetric=symmetric)
+        x = depending(
+            *(function, residual, x, converged, args), symmetric=symmetric, contracting=contracting
+        )
         return x, (x, converged, args)
 
     def backward(kept: Any, ct: Any) -> Any:
         x, converged, args = kept
         side = ops.where(converged, -ct, np.nan)
-        weight = _transposed_solve(function, residual, x, args, side, symmetric)
+        weight = _transposed_solve(function, residual, x, args, side, (symmetric, contracting))
         _, pull = vjp(lambda args: residual(x, args), args)
         return None, None, pull(weight)[0]
 
@@ -117,36 +124,57 @@ def lowest(f: Any, where: Any, converged: Any, args: Any) -> Any:
 
 
 def _transposed_solve(
-    function: str, residual: Residual, x: Any, args: Any, ct: Any, symmetric: bool
+    function: str, residual: Residual, x: Any, args: Any, ct: Any, kind: tuple[bool, bool]
 ) -> Any:
-    """The solution of the transposed equations that are linear in the change of ``x``."""
-    if x.shape[0] > DENSE:
+    """The solution of the transposed equations that are linear in the change of ``x``.
+
+    ``kind`` tells whether they are symmetric, and whether the residual is contracting.
+    """
+    if x.shape[0] > DENSE or kind[1]:
 
         def transposed(at: Any, v: Any) -> Any:
             x, args = at
             return vjp(lambda x: residual(x, args), x)[1](v)[0]
 
-        return _iterative_solve(function, transposed, (x, args), ct, symmetric)
-    matrix = jacfwd(lambda x: residual(x, args))(x)
+        return _iterative_solve(function, transposed, (x, args), ct, kind)
+    return _dense_solve(jacfwd(lambda x: residual(x, args))(x).mT, ct)
+
+
+def _dense_solve(matrix: Any, b: Any) -> Any:
+    """The solution of linear equations, NaN where their matrix is singular."""
     singular = ops.linalg.slogdet(stop_gradient(matrix))[0] == 0
-    return ops.linalg.solve(ops.where(singular, np.nan, matrix).mT, ct)
+    return ops.linalg.solve(ops.where(singular, np.nan, matrix), b)
 
 
-def _iterative_solve(function: str, product: Residual, at: Any, b: Any, symmetric: bool) -> Any:
+def _iterative_solve(
+    function: str, product: Residual, at: Any, b: Any, kind: tuple[bool, bool]
+) -> Any:
     """The solution ``v`` of ``product(at, v) = b``, where the product is linear in ``v``."""
 
     @custom_vjp
     def solution(at: Any, b: Any) -> Any:
         leaves, shape = tree.flatten((at, b))
+        outs = [(b.shape, "float64")]
+
+        def by_host(*leaves: Any) -> tuple[Any]:
+            at, b = tree.unflatten(shape, leaves)
+            return (_solved(function, lambda v: product(at, v), b, kind[0]),)
 
         def run(*leaves: Any) -> tuple[Any]:
             at, b = tree.unflatten(shape, leaves)
-            return (_solved(function, lambda v: product(at, v), b, symmetric),)
+            v, left = _contracted(lambda v: product(at, v), b, leaves)
 
-        return on_host(run, leaves, [(b.shape, "float64")])[0]
+            def directly(carry: Any) -> Any:
+                if b.shape[0] > DENSE:
+                    return compute(by_host, leaves, outs, False)[0], False
+                return _dense_solve(jacfwd(lambda v: product(at, v))(ops.zeros_like(b)), b), False
+
+            return (loop(lambda carry: carry[1], directly, (v, left), leaves)[0],)
+
+        return compute(run if kind[1] else by_host, leaves, outs, kind[1])[0]
 
     def forward(at: Any, b: Any) -> Any:
-        v = solution(at, b)
+        v = _iterative_solve(function, product, at, b, kind)
         return v, (v, at)
 
     def backward(kept: Any, ct: Any) -> Any:
@@ -156,12 +184,39 @@ def _iterative_solve(function: str, product: Residual, at: Any, b: Any, symmetri
             # Wherever it is taken: it is linear.  At ``v`` it would hold on to a traced value.
             return vjp(lambda v: product(at, v), ops.zeros_like(w))[1](w)[0]
 
-        w = _iterative_solve(function, transposed, at, ct, symmetric)
+        w = _iterative_solve(function, transposed, at, ct, kind)
         _, pull = vjp(lambda at: product(at, v), at)
         return tree.scale(-1.0, pull(w)[0]), w
 
     solution.defvjp(forward, backward)
     return solution(at, b)
+
+
+def _contracted(product: Callable[[Any], Any], b: Any, captured: Any) -> tuple[Any, Any]:
+    """The solution of ``product(v) = b`` by the iteration ``v + product(v) - b``.
+
+    It converges as that of the fixed point itself does.  The second result is whether the solution
+    is still to be found, because it does not converge.
+    """
+
+    def moving(carry: Any) -> Any:
+        return carry[-1] == 0.0
+
+    def step(carry: Any) -> Any:
+        v, best, count, _ = carry
+        change = product(v) - b
+        size = ops.max(abs(change))
+        ends = (size >= best) & (size <= 1e-12 * ops.max(abs(v)))
+        rests = ends | (size == 0.0)
+        # NaN, and an iteration that converges too slowly, are left to the direct solution.
+        lost = choose(size < np.inf, count >= _CONTRACTIONS, True)
+        state = choose(rests, 1.0, choose(lost, 2.0, 0.0))
+        return choose(rests, v, v + change), ops.minimum(best, size), count + 1.0, state
+
+    if not b.shape[0]:
+        return b, False
+    v, _, _, state = loop(moving, step, (ops.zeros_like(b), np.inf, 0.0, 0.0), captured)
+    return v, state == 2.0
 
 
 def _solved(function: str, product: Callable[[Any], Any], b: Any, symmetric: bool) -> Any:

@@ -1,20 +1,35 @@
 """Initial value problems, and the derivatives of their solutions."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import array_module
+from fdbr.backend import array_module, protect
 from fdbr.batching import vmap
 from fdbr.custom import custom_vjp
 from fdbr.floats import dtype_kind
+from fdbr.forward import jvp
 from fdbr.jacobians import jacfwd
+from fdbr.loops import scan
 from fdbr.messages import describe, integer
-from fdbr.solvers.host import on_host, plain
-from fdbr.solvers.stepping import SCIPY, Control, dense, dormand_prince, scipy_steps
-from fdbr.solvers.unknowns import Unknowns, real_vector
+from fdbr.solvers.host import checked, plain
+from fdbr.solvers.running import check_captured, choose, compute
+from fdbr.solvers.stepping import (
+    FAILURES,
+    SCIPY,
+    Control,
+    Interval,
+    along,
+    dense,
+    dormand_prince,
+    failure_of,
+    first_size,
+    scipy_steps,
+)
+from fdbr.solvers.unknowns import Unknowns, inexact, real_vector
 from fdbr.transforms import stop_gradient, vjp
 
 __all__ = ["odeint"]
@@ -60,7 +75,8 @@ def odeint(
     backward
         ``"adjoint"``: the derivative is the solution of another differential equation, backward in
         time (Pontryagin et al., 1962; Chen et al., *Neural ordinary differential equations*,
-        2018).  It needs no memory for the steps, and is as accurate as the tolerances have it.
+        2018).  It needs memory for the steps between two times alone, and is as accurate as the
+        tolerances say.
         ``"recorded"``: the steps themselves are differentiated.  It is exact, and needs memory
         for each step; under `vmap` examples that differ in their steps run one by one.
 
@@ -96,168 +112,329 @@ def odeint(
             'backward="adjoint"'
         )
     unknowns = Unknowns("odeint", "y0", y0)
+    system = _System(func, unknowns, tree.structure(args), inexact(args), control)
     times = _times(t)
-
-    def field(y: Any, t: Any, args: Any) -> Any:
-        slope = real_vector(func(unknowns.tree(y, y0), t, *args))
-        if slope.shape[0] != unknowns.size:
-            raise ValueError(
-                f"fdbr.odeint: func must return as many floating numbers as move in y0, "
-                f"{unknowns.size}, and it returns {slope.shape[0]}"
-            )
-        return slope
-
-    start = real_vector(y0)
+    leaves = tree.leaves(args)
+    moved = list(itertools.compress(leaves, system.inside))
+    still = [
+        *unknowns.others(y0),
+        *(leaf for leaf, own in zip(leaves, system.inside, strict=True) if not own),
+    ]
+    start = protect(real_vector(y0))
     if backward == "recorded":
-        _check_order(times)
-        times = [times[i] for i in range(times.shape[0])]
-        rows = ops.stack(dormand_prince(lambda y, t: field(y, t, args), start, times, control))
+        rows, code, at = dormand_prince(
+            system.bound(moved, still), start, times, control, (moved, still)
+        )
+        code, at = stop_gradient(code), stop_gradient(at)
+        rows = rows + checked(control.check, ops.zeros_like(at), code, at)
     else:
-        rows = _solved(field, start, times, args, control)
-    moving = vmap(lambda y: tree.trainable(unknowns.tree(y, y0, exact=False)))(rows)
-    return tree.map(lambda leaf, found: leaf if found is None else found, y0, moving)
+        rows = _solved(system, start, times, moved, still)
+    return unknowns.tree(rows, unknowns.others(y0), exact=False)
 
 
-def _solved(
-    field: Any, y0: Any, times: Any, args: Any, control: Control, back: Any = None, end: Any = None
-) -> Any:
-    """The solution at each time, shape ``(n, size)``, with its derivative by the adjoint.
+class _System:
+    """A system of differential equations, as a function of vectors.
 
-    Of an adjoint, ``back`` is the field of what it is adjoint to, whose end is known.
+    Attributes
+    ----------
+    control
+        The bounds of the steps.
+    inside
+        Which leaves of the further arguments are differentiated.
+    """
+
+    def __init__(
+        self, func: Any, unknowns: Any, structure: Any, inside: list[bool], control: Control
+    ) -> None:
+        self.func, self.unknowns, self.structure = func, unknowns, structure
+        self.inside, self.control = inside, control
+
+    def field(self, y: Any, t: Any, moved: Any, still: Any) -> Any:
+        """The derivative by time, from the leaves of arguments that are differentiated or not."""
+        return self.bound(moved, still)(y, t)
+
+    def bound(self, moved: Any, still: Any) -> Any:
+        """The derivative by time as a function of state and time."""
+        mine, rest = iter(moved), iter(still)
+        count = len(still) - (len(self.inside) - len(moved))
+        others = [next(rest) for _ in range(count)]
+        leaves = [next(mine) if own else next(rest) for own in self.inside]
+        args = tree.unflatten(self.structure, leaves)
+
+        def field(y: Any, t: Any) -> Any:
+            found = real_vector(self.func(self.unknowns.tree(y, others), t, *args))
+            return found if found.shape[0] == self.unknowns.size else self._refused(found)
+
+        return field
+
+    def _refused(self, found: Any) -> Any:
+        raise ValueError(
+            f"fdbr.odeint: func must return as many floating numbers as move in y0, "
+            f"{self.unknowns.size}, and it returns {found.shape[0]}"
+        )
+
+    @property
+    def tangent(self) -> "_System":
+        """The system of a state and its tangent, with the tangents of the arguments."""
+        return _Tangent(self)
+
+
+class _Tangent(_System):
+    """The equations of variation beside those of which they are the derivative."""
+
+    def __init__(self, base: _System) -> None:
+        self.base, self.control = base, base.control
+
+    def bound(self, moved: Any, still: Any) -> Any:
+        """The derivative by time as a function of state with tangent, and time."""
+        count = len(moved) // 2
+
+        def field(y: Any, t: Any) -> Any:
+            size = y.shape[0] // 2
+            point, along = (y[:size], moved[:count]), (y[size:], moved[count:])
+            both = jvp(lambda x: self.base.field(x[0], t, x[1], still), (point,), (along,))
+            return ops.concat(both)
+
+        return field
+
+
+# --- the solution, and its derivatives -----------------------------------------------
+#
+# The vjp rule of a solution solves the adjoint equation; the vjp rule of that is the solution of
+# the equations of variation (the solution is linear in cotangents), and the adjoint of those.  So
+# there are derivatives of every order, and each is one more differential equation, which runs in
+# the direction of its own time with its error in check.
+
+
+def _solved(system: _System, y0: Any, times: Any, moved: Any, still: Any) -> Any:
+    """The solution at each time, shape ``(n, size)``, with its derivative by the adjoint."""
+
+    @custom_vjp
+    def odeint(y0: Any, times: Any, moved: Any, still: Any) -> Any:
+        return _found(system, y0, times, moved, still)
+
+    def forward(y0: Any, times: Any, moved: Any, still: Any) -> Any:
+        # Not by the function above, which refers to this one and would not be freed at once.
+        rows = _solved(system, y0, times, moved, still)
+        return rows, (y0, times, moved, still, rows)
+
+    def backward(kept: Any, ct: Any, *, wanted: Any) -> Any:
+        chosen = bool(wanted[1]), any(wanted[2])
+        found = _pulled(system, kept, ct, chosen)
+        return *found, None
+
+    odeint.defvjp(forward, backward)
+    return odeint(y0, times, moved, still)
+
+
+def _pulled(system: _System, point: Any, ct: Any, chosen: tuple[bool, bool]) -> Any:
+    """The cotangents of start, times and arguments; zeros where they are not ``chosen``.
+
+    The point ends with the solution, which is a function of the others, and nothing to
+    differentiate by itself.
     """
 
     @custom_vjp
-    def odeint(y0: Any, times: Any, args: Any, end: Any) -> Any:
-        return _found(field, y0, times, args, control, back, end)
+    def odeint_vjp(point: Any, ct: Any) -> Any:
+        _, times, moved, still, rows = point
+        return _adjoint(system, times, moved, still, rows, ct, chosen)
 
-    def forward(y0: Any, times: Any, args: Any, end: Any) -> Any:
-        # Not by the function above, which refers to this one and would not be freed at once.
-        rows = _solved(field, y0, times, args, control, back, end)
-        return rows, (rows, times, args)
+    def forward(point: Any, ct: Any) -> Any:
+        return _pulled(system, point, ct, chosen), (point, ct)
 
-    def backward(kept: Any, ct: Any) -> Any:
-        rows, times, args = kept
-        return *_pulled(field, rows, times, args, ct, control), None
+    def backward(kept: Any, given: Any, *, wanted: Any) -> Any:
+        (y0, times, moved, still, _), ct = kept
 
-    odeint.defvjp(forward, backward)
-    return odeint(y0, times, args, end)
+        def push(point: Any) -> Any:
+            y0, times, moved = point
+            return _pushed(system, y0, times, moved, still, given)
+
+        if not any(tree.leaves(wanted[0])):
+            return None, push((y0, times, moved))
+        pushed, pull = vjp(push, (y0, times, moved))
+        return (*pull(ct)[0], tree.map(lambda leaf: None, still), None), pushed
+
+    odeint_vjp.defvjp(forward, backward)
+    return odeint_vjp(point, ct)
 
 
-def _found(
-    field: Any, y0: Any, times: Any, args: Any, control: Control, back: Any, end: Any
-) -> Any:
-    """The solution, computed on plain arrays."""
-    operands, shape = tree.flatten((y0, times, args, end))
-    operands = [stop_gradient(leaf) for leaf in operands]
-    arrays = [i for i, leaf in enumerate(operands) if hasattr(leaf, "dtype")]
+def _pushed(system: _System, y0: Any, times: Any, moved: Any, still: Any, tangents: Any) -> Any:
+    """The tangent of the solution."""
+    of_y, of_times, of_moved = tangents
+    size, field = y0.shape[0], system.bound(moved, still)
+    start = ops.concat([y0, of_y - of_times[0] * field(y0, times[0])])
+    both = _solved(system.tangent, start, times, [*moved, *of_moved], still)
+    rates = vmap(field)(both[:, :size], times)
+    return both[:, size:] + rates * ops.reshape(of_times, (-1, 1))
 
-    def run(*given: Any) -> tuple[Any]:
-        leaves = list(operands)
-        for i, leaf in zip(arrays, given, strict=True):
-            leaves[i] = leaf
-        y, times, args, end = tree.unflatten(shape, leaves)
-        xp = array_module(*given)
-        times, y = plain("odeint", times), plain("odeint", y)
-        _check_order(times)
-        plainly = _Plain(field, args, xp)
-        if end is None:
-            rows = _rows(plainly, y, times, control)
-        else:
-            rows = _adjoint_rows(plainly, _Plain(back, args, xp), y, times, control, end)
-        return (xp.asarray(np.stack(rows)),)
+
+def _found(system: _System, y0: Any, times: Any, moved: Any, still: Any) -> Any:
+    """The solution, computed on arrays that are not differentiated."""
+    control = system.control
+    count = len(moved)
+
+    def run(y0: Any, times: Any, *leaves: Any) -> tuple[Any]:
+        moved, still = leaves[:count], leaves[count:]
+        field = system.bound(moved, still)
+        check_captured("odeint", field(y0, times[0]), (y0, times, leaves))
+        if control.method != "dopri5":
+            return (_by_scipy(field, control, y0, times),)
+        rows, code, at = dormand_prince(field, y0, times, control, leaves)
+        return (checked(control.check, rows, code, at),)
 
     outs = [((times.shape[0], y0.shape[0]), "float64")]
-    return on_host(run, [operands[i] for i in arrays], outs)[0]
+    return compute(run, [y0, times, *moved, *still], outs, control.method == "dopri5")[0]
+
+
+def _adjoint(
+    system: _System, times: Any, moved: Any, still: Any, rows: Any, ct: Any, wanted: Any
+) -> Any:
+    """The cotangents of start, times and arguments, on arrays that are not differentiated.
+
+    The adjoint equation is solved backward in time along the solution, which is computed again
+    from each time to the next, as polynomials.  Backward in time what dies out would grow, with
+    its errors.
+    """
+    control, size = system.control, rows.shape[1]
+    some, count = wanted[1] and bool(moved), len(moved)
+    form = Unknowns("odeint", "args", moved) if some else None
+
+    def adjoint(y: Any, t: Any, state: Any, moved: Any, still: Any) -> Any:
+        """The derivative by time of the adjoint, and of the integral for the arguments."""
+        a = state[:size]
+        if not some:
+            _, pull = vjp(lambda y: system.field(y, t, moved, still), y)
+            return -pull(a)[0]
+        _, pull = vjp(lambda x: system.field(x[0], t, x[1], still), (y, list(moved)))
+        of_y, of_args = pull(a)[0]
+        return ops.concat([-of_y, -real_vector(of_args)])
+
+    @custom_vjp
+    def attach(y: Any, total: Any, failed: Any, new: Any, *known: Any) -> Any:
+        return new
+
+    def forward(y: Any, total: Any, failed: Any, new: Any, *known: Any) -> Any:
+        return new, (total, *known)
+
+    def backward(kept: Any, a: Any) -> Any:
+        total, pieces, sign, moved, still = kept
+        path = along(pieces, sign)
+
+        def field(state: Any, t: Any) -> Any:
+            return adjoint(path(t), t, state, moved, still)
+
+        starts, lengths, _ = pieces
+        state, stop = ops.concat([a, ops.zeros_like(total)]), starts[-1] + lengths[-1]
+        rate = field(state, stop)
+        fine = ops.all(ops.isfinite(rate))
+        interval = Interval(field, stop, starts[0], -sign, control, (kept, a), fine)
+        # What the adjoint allows is seldom more than half of what the solution does.
+        guess = 0.5 * ops.max(abs(lengths))
+        state, _, _, code, _ = interval.solved(state, rate, guess)
+        code = choose(fine, code, FAILURES[0])
+        codes = ops.stack([ops.astype(code == one, float) for one in FAILURES])
+        return state[:size], state[size:], codes, *(None for _ in kept)
+
+    attach.defvjp(forward, backward)
+
+    def run(rows: Any, times: Any, ct: Any, *leaves: Any) -> tuple[Any, ...]:
+        moved, still = leaves[:count], leaves[count:]
+        field = system.bound(moved, still)
+        check_captured("odeint", field(rows[0], times[0]), (rows, times, ct, leaves))
+        total = ops.zeros_like(real_vector(moved) if some else times[:0])
+        failed = ops.zeros_like(ops.broadcast_to(times[:1], (len(FAILURES),)))
+        sign = choose(times[-1] >= times[0], 1.0, -1.0)
+
+        def back(carry: Any, interval: Any) -> Any:
+            y, start, stop, ct = interval
+            slope = field(y, start)
+            first = first_size(field, y, slope, start, sign, control)
+
+            def solve(y: Any, total: Any, failed: Any) -> Any:
+                def attached(y: Any, new: Any, pieces: Any) -> Any:
+                    return attach(y, total, failed, new, pieces, sign, moved, still)
+
+                interval = Interval(field, start, stop, sign, control, leaves)
+                return interval.attached(y, slope, first, attached)[0]
+
+            _, pull = vjp(solve, y, total, failed)
+            of_y, more, codes = pull(carry[0])
+            return (of_y + ct, carry[1] + more, carry[2] + codes), None
+
+        if control.method == "dopri5":
+            rest = rows[:-1], times[:-1], times[1:], ct[:-1]
+            of_y = ct[-1]
+            if times.shape[0] > 1:
+                carry = of_y, total, failed
+                (of_y, total, failed), _ = scan(back, carry, rest, reverse=True)
+            code = choose(ops.any(failed > 0), FAILURES[0] + ops.argmax(failed > 0), 0.0)
+            of_y = checked(control.check, of_y, code)
+        else:
+
+            def back_by(y: Any, t: Any, state: Any) -> Any:
+                return adjoint(y, t, state, moved, still)
+
+            of_y, total = _back_by_scipy(field, back_by, control, rows[0], times, ct, total)
+        if not wanted[0]:
+            return of_y, ops.zeros_like(times), total
+        rates = vmap(field)(rows, times)
+        first = -ops.sum((of_y - ct[0]) * rates[0])
+        rest = ops.sum(ct[1:] * rates[1:], axis=1)
+        return of_y, ops.concat([ops.reshape(first, (1,)), rest]), total
+
+    extra = form.size if form else 0
+    outs = [((size,), "float64"), (times.shape, "float64"), ((extra,), "float64")]
+    operands = [rows, times, ct, *moved, *still]
+    of_y, of_times, total = compute(run, operands, outs, control.method == "dopri5")
+    if form is None:
+        return of_y, of_times, [ops.zeros_like(leaf) for leaf in moved]
+    return of_y, of_times, form.tree(total, exact=False)
+
+
+# --- methods of SciPy ---------------------------------------------------------------
 
 
 class _Plain:
-    """A field on plain arrays, and its matrix."""
+    """A field on arrays of NumPy, for SciPy, and its matrix."""
 
-    def __init__(self, field: Any, args: Any, xp: Any) -> None:
-        self.field, self.args, self.xp = field, args, xp
+    def __init__(self, field: Any, xp: Any) -> None:
+        self.field, self.xp = field, xp
 
     def __call__(self, y: Any, t: Any) -> Any:
-        xp = self.xp
-        return plain("odeint", self.field(xp.asarray(y), xp.asarray(t)[()], self.args))
+        return plain("odeint", self.field(self.xp.asarray(y.copy()), self.xp.asarray(t)[()]))
 
     def matrix(self, y: Any, t: Any) -> Any:
         """The derivative by ``y``."""
-        xp = self.xp
-        found = jacfwd(lambda y: self.field(y, xp.asarray(t)[()], self.args))(xp.asarray(y))
+        found = jacfwd(lambda y: self.field(y, self.xp.asarray(t)[()]))(self.xp.asarray(y.copy()))
         return plain("odeint", found)
 
 
-def _rows(field: _Plain, y: Any, times: Any, control: Control) -> list[Any]:
-    if control.method == "dopri5":
-        return dormand_prince(field, y, times, control)
-    return scipy_steps(field, field.matrix, y, times, control)
+def _by_scipy(field: Any, control: Control, y0: Any, times: Any) -> Any:
+    xp = array_module(y0)
+    plainly = _Plain(field, xp)
+    y0, times = plain("odeint", y0), plain("odeint", times)
+    control.check(failure_of(times))
+    return xp.asarray(np.stack(scipy_steps(plainly, plainly.matrix, y0, times, control)))
 
 
-def _adjoint_rows(
-    field: _Plain, back: _Plain, state: Any, times: Any, control: Control, end: Any
-) -> list[Any]:
-    """The adjoint along the solution itself, which is computed again in its own direction.
-
-    Backward in time what dies out would grow, with its errors.
-    """
-    end = plain("odeint", end)
-    size = len(end)
-    if times[0] == times[1]:
-        return [state, state]
-    along = dense(back, back.matrix, end, times[::-1], control)
-    gap = np.abs(along(times[0]) - state[:size])
-    if not (gap <= 1e4 * (control.atol + control.rtol * np.abs(state[:size]))).all():
-        raise control.failure(
-            f"the solution is not found again for its derivative (it is off by {gap.max():.2g}); "
-            'say backward="recorded"',
-            times[0],
-        )
-
-    class Along(_Plain):
-        """The adjoint alone."""
-
-        def __call__(self, w: Any, t: Any) -> Any:
-            return field(np.concatenate([along(t), w]), t)[size:]
-
-        def matrix(self, w: Any, t: Any) -> Any:
-            return field.matrix(np.concatenate([along(t), w]), t)[size:, size:]
-
-    rest = _rows(Along(None, None, None), state[size:], times, control)[1]
-    return [state, np.concatenate([end, rest])]
-
-
-def _pulled(field: Any, rows: Any, times: Any, args: Any, ct: Any, control: Control) -> Any:
-    """The cotangents of start, times and arguments: the adjoint equations, backward in time."""
-    size, count = rows.shape[1], times.shape[0]
-    some = bool(tree.leaves(tree.trainable(args)))
-    form = Unknowns("odeint", "args", args) if some else None
-
-    def adjoint(state: Any, t: Any, args: Any) -> Any:
-        y, a = state[:size], state[size : 2 * size]
-        if not some:
-            slope, pull = vjp(lambda y: field(y, t, args), y)
-            return ops.concat([slope, -pull(a)[0]])
-        slope, pull = vjp(lambda y, args: field(y, t, args), y, args)
-        of_y, of_args = pull(a)
-        return ops.concat([slope, -of_y, -real_vector(of_args)])
-
-    a = ct[count - 1]
-    total = a[:0] if form is None else 0.0 * form.vector(args)
-    of_times = [ops.sum(ct[i] * field(rows[i], times[i], args)) for i in range(1, count)]
-    for i in range(count - 1, 0, -1):
-        state = ops.concat([rows[i], a, total])
-        ends = ops.stack([times[i], times[i - 1]])
-        end = _solved(adjoint, state, ends, args, control, field, rows[i - 1])[1]
-        a, total = end[size : 2 * size], end[2 * size :]
-        if i > 1:
-            a = a + ct[i - 1]
-    if count > 1:
-        of_times.insert(0, -ops.sum(a * field(rows[0], times[0], args)))
-        a = a + ct[0]
-    else:
-        of_times = [0.0 * times[0]]
-    of_args = None if form is None else tree.trainable(form.tree(total, args, exact=False))
-    return a, ops.stack(of_times), of_args
+def _back_by_scipy(
+    field: Any, adjoint: Any, control: Control, y0: Any, times: Any, ct: Any, total: Any
+) -> tuple[Any, Any]:
+    """The cotangents of the start and of the arguments."""
+    xp, size = array_module(y0), y0.shape[0]
+    plainly = _Plain(field, xp)
+    y0, times, ct = plain("odeint", y0), plain("odeint", times), plain("odeint", ct)
+    control.check(failure_of(times))
+    moves = times[0] != times[-1]
+    path = dense(plainly, plainly.matrix, y0, times, control) if moves else lambda t: y0
+    back = _Plain(lambda state, t: adjoint(xp.asarray(path(t)), t, state), xp)
+    rest = plain("odeint", total)
+    state = np.concatenate([ct[-1], rest])
+    for i in range(len(times) - 1, 0, -1):
+        ends = times[i : i - 2 : -1] if i > 1 else times[1::-1]
+        state = scipy_steps(back, back.matrix, state, ends, control)[1]
+        state = state + np.concatenate([ct[i - 1], rest])
+    return xp.asarray(state[:size]), xp.asarray(state[size:])
 
 
 # --- arguments ----------------------------------------------------------------------
@@ -283,15 +460,3 @@ def _times(t: Any) -> Any:
             f"fdbr.odeint: t must be a vector of at least one real time, not {describe(times)}"
         )
     return ops.astype(times, "float64")
-
-
-def _check_order(times: Any) -> None:
-    values = stop_gradient(times)
-    steps = values[1:] - values[:-1]
-    if not bool(ops.all(steps >= 0)) and not bool(ops.all(steps <= 0)):
-        raise ValueError(
-            "fdbr.odeint: t must ascend or descend, without NaN; sort it, and take the results in "
-            "the order that is wanted"
-        )
-    if not bool(ops.all(ops.isfinite(values))):
-        raise ValueError("fdbr.odeint: t must be finite")

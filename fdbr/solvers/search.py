@@ -1,22 +1,25 @@
 """The search for a solution, and the check whether what was found is one."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fdbr import tree
-from fdbr.backend import array_module
+from fdbr import ops, tree
+from fdbr.backend import array_module, protect
+from fdbr.core import Tracer
 from fdbr.forward import jvp
 from fdbr.jacobians import jacfwd
 from fdbr.libraries import scipy_of
 from fdbr.messages import describe, integer, name_of, named_as
-from fdbr.solvers.host import on_host, plain
+from fdbr.solvers.host import checked, plain
 from fdbr.solvers.implicit import DENSE, depending, symmetric_solution
-from fdbr.solvers.unknowns import Unknowns
+from fdbr.solvers.running import check_captured, choose, compute, loop
+from fdbr.solvers.unknowns import Unknowns, real_vector
 from fdbr.transforms import stop_gradient
 
-__all__ = ["Problem", "find", "guarded"]
+__all__ = ["Problem", "Residual", "find", "guarded", "iterated"]
 
 Vector = Any
 _STEPS = 8  # of Newton's method, at the most, after the search
@@ -33,6 +36,11 @@ class Problem:
         ``residual(vector, args)``, which is 0 at the solution.
     objective
         ``objective(vector, args)``, of which that is the gradient, if a minimum is wanted.
+    start, args
+        The vector to start from, and the leaves of the tree that are no unknowns with the
+        arguments of the user.
+    contracting
+        Whether ``x + residual(x)`` is expected to be nearer to the solution than ``x``.
     """
 
     def __init__(
@@ -40,20 +48,31 @@ class Problem:
     ) -> None:
         if not callable(f):
             raise TypeError(f"fdbr.{name}: f must be a function, not {describe(f)}")
-        self.name, self.f, self.x0, self.args, self.throw = name, f, x0, args, throw
+        self.name, self.f, self.throw = name, f, throw
         self.unknowns = Unknowns(name, "x0", x0)
+        self.others: Any = self.unknowns.others(x0)
+        self.start = protect(real_vector(x0))
+        self.args: Any = (self.others, args)
         self.tol = float(np.sqrt(self.unknowns.eps))
         if tol is not None:
             if isinstance(tol, bool) or not isinstance(tol, int | float) or not 0 < tol < np.inf:
                 raise ValueError(f"fdbr.{name}: tol must be a positive number, not {tol!r}")
             self.tol = float(tol)
         self.maxiter = None if maxiter is None else integer(f"fdbr.{name}", "maxiter", maxiter, 1)
+        self.contracting = False
         self.residual: Callable[[Vector, Any], Vector]
         self.objective: Callable[[Vector, Any], Any] | None = None
 
+    def bare(self) -> "Problem":
+        """The problem without values and functions of them, which a program may keep."""
+        new = copy.copy(self)
+        new.start = new.args = new.others = None
+        return new
+
     def at(self, vector: Vector, args: Any) -> Any:
         """The result of the user's function."""
-        return self.f(self.unknowns.tree(vector, self.x0), *args)
+        others, further = args
+        return self.f(self.unknowns.tree(vector, others), *further)
 
     def method(self, given: Any, known: tuple[str, ...], small: str, large: str) -> str:
         """The method to search by."""
@@ -65,6 +84,11 @@ class Problem:
             )
         return given
 
+    def check(self, converged: Any, iterations: Any, error: Any) -> None:
+        """Raise the error for what is no solution."""
+        if not converged:
+            raise self.unsolved(int(iterations), float(error))
+
     def unsolved(self, iterations: int, error: float) -> RuntimeError:
         """The error for a solution that was not found."""
         return RuntimeError(
@@ -75,41 +99,46 @@ class Problem:
         )
 
 
-def find(problem: Problem, search: Any) -> tuple[Any, Any, Any, Any]:
+def find(problem: Problem, search: Any, *, looped: bool = False) -> tuple[Any, Any, Any, Any]:
     """The solution of a problem, whether it is one, the iterations, and the residual's norm.
 
-    ``search(residual, start)`` gives a plain vector and a number of iterations, for a function of
-    plain vectors.
+    ``search(residual, start)`` gives a vector, a number of iterations, and whether that is known to
+    be a solution.  It is a loop of operations if it is ``looped``, and is given NumPy's vectors
+    otherwise.
     """
-    operands, shape = tree.flatten((problem.x0, problem.args))
+    operands, shape = tree.flatten((problem.start, problem.args))
     operands = [stop_gradient(leaf) for leaf in operands]
-    arrays = [i for i, leaf in enumerate(operands) if hasattr(leaf, "dtype")]
+    check = problem.bare().check
 
-    def run(*given: Any) -> tuple[Any, ...]:
-        leaves = list(operands)
-        for i, leaf in zip(arrays, given, strict=True):
-            leaves[i] = leaf
-        x0, args = tree.unflatten(shape, leaves)
-        start = plain(problem.name, problem.unknowns.vector(x0))
-        xp = array_module(*given)
-        residual = _Residual(problem, args, xp)
-        x, iterations = search(residual, start)
-        first = _norm(residual(start))
-        x, converged = _judged(problem, residual, first, *_polished(residual, x, first))
-        error = _norm(residual(x))
-        if problem.throw and not converged:
-            raise problem.unsolved(iterations, error)
-        numbers = np.bool_(converged), np.int64(iterations), np.float64(error)
-        return xp.asarray(x), *(numbers if xp is np else map(xp.asarray, numbers))
+    def run(*leaves: Any) -> tuple[Any, ...]:
+        start, args = tree.unflatten(shape, leaves)
+        residual = Residual(problem, args, array_module(start))
+        initial = residual.at(start)
+        check_captured(problem.name, initial, leaves)
+        if looped:
+            x, iterations, known = search(residual, start)
+        else:
+            x, iterations, known = search(residual, plain(problem.name, start))
+            x = residual.xp.asarray(x)
+        x, error, converged = _polished(residual, x, _norm(initial), known)
+        if isinstance(x, Tracer):
+            iterations, converged = ops.astype(iterations, "int64"), ops.asarray(converged)
+        else:
+            numbers = np.bool_(bool(converged)), np.int64(int(iterations)), np.float64(float(error))
+            if residual.xp is not np:
+                numbers = tuple(map(residual.xp.asarray, numbers))
+            converged, iterations, error = numbers
+        if problem.throw:
+            x = checked(check, x, converged, iterations, error)
+        return x, converged, iterations, error
 
-    size = problem.unknowns.size
-    outs = [((size,), "float64"), ((), "bool"), ((), "int64"), ((), "float64")]
-    given = [stop_gradient(operands[i]) for i in arrays]
-    x, converged, iterations, error = on_host(run, given, outs)
+    outs = [((problem.unknowns.size,), "float64"), ((), "bool"), ((), "int64"), ((), "float64")]
+    x, converged, iterations, error = compute(run, operands, outs, looped)
     return (
         depending(
             *(problem.name, problem.residual, x, converged, problem.args),
             symmetric=problem.objective is not None,
+            contracting=problem.contracting,
         ),
         converged,
         iterations,
@@ -117,31 +146,32 @@ def find(problem: Problem, search: Any) -> tuple[Any, Any, Any, Any]:
     )
 
 
-def _is_operand(leaf: Any) -> bool:
-    return hasattr(leaf, "dtype") or isinstance(leaf, int | float | complex)
-
-
-class _Residual:
-    """The residual as a function of plain vectors, and its matrix."""
+class Residual:
+    """The residual of a problem with given arguments: on vectors, or for SciPy on NumPy's."""
 
     def __init__(self, problem: Problem, args: Any, xp: Any) -> None:
         self.problem, self.args, self.xp = problem, args, xp
 
+    def at(self, x: Vector) -> Vector:
+        """The residual."""
+        return self.problem.residual(x, self.args)
+
+    def slope(self, x: Vector) -> Any:
+        """Its derivative, a matrix."""
+        return jacfwd(lambda x: self.problem.residual(x, self.args))(x)
+
     def __call__(self, x: Vector) -> Vector:
-        problem = self.problem
-        return plain(problem.name, problem.residual(self.xp.asarray(x), self.args))
+        return plain(self.problem.name, self.at(self.xp.asarray(x.copy())))
 
     def matrix(self, x: Vector) -> Any:
-        """The derivative of the residual."""
-        problem = self.problem
-        found = jacfwd(lambda x: problem.residual(x, self.args))(self.xp.asarray(x))
-        return plain(problem.name, found)
+        """The derivative for SciPy."""
+        return plain(self.problem.name, self.slope(self.xp.asarray(x.copy())))
 
     def value(self, x: Vector) -> float:
         """The function of which a minimum is sought."""
         problem = self.problem
         assert problem.objective is not None
-        return float(plain(problem.name, problem.objective(self.xp.asarray(x), self.args)))
+        return float(plain(problem.name, problem.objective(self.xp.asarray(x.copy()), self.args)))
 
     def step_by_products(self, x: Vector, r: Vector) -> Vector:
         """Newton's step to a minimum, without the matrix."""
@@ -152,37 +182,94 @@ class _Residual:
 
         return symmetric_solution(problem.name, product, self.xp, -r)
 
-    def step(self, x: Vector, r: Vector) -> tuple[Vector, float]:
-        """Newton's step, and what of the residual no step explains."""
-        matrix = self.matrix(x)
-        if not np.isfinite(matrix).all() or not np.isfinite(r).all():
-            return np.full(x.shape, np.nan), np.inf
-        step = np.linalg.lstsq(matrix, -r, rcond=None)[0]
-        return step, _norm(matrix @ step + r)
+    def step(self, x: Vector, r: Vector) -> tuple[Vector, Any]:
+        """Newton's step, and the norm of what of the residual no step explains."""
+        matrix = self.slope(x)
+        finite = ops.all(ops.isfinite(matrix)) & ops.all(ops.isfinite(r))
+        matrix, r = ops.where(finite, matrix, 0.0), ops.where(finite, r, 0.0)
+        step = ops.linalg.lstsq(matrix, -r).solution
+        unexplained = _norm(matrix @ step + r)
+        return ops.where(finite, step, np.nan), choose(finite, unexplained, np.inf)
 
 
-def _polished(residual: _Residual, x: Vector, first: float) -> tuple[Vector, Vector, Any]:
-    """A solution after some steps of Newton's method, its residual, and the next step."""
-    r = residual(x)
-    if x.size > DENSE:
-        return *_approached(residual, x, r, first), None
-    step = residual.step(x, r)
-    for _ in range(_STEPS):
-        after = residual(x + step[0])
-        if not _norm(after) < _norm(r):
-            break
-        x, r = x + step[0], after
-        step = residual.step(x, r)
-    return x, r, step
+def iterated(residual: Residual, x: Vector, most: int) -> tuple[Vector, Any, Any]:
+    """Apply ``x + residual(x)`` until what changes is rounding, or it does not come to rest.
+
+    The results are the last vector, the number of iterations, and whether it came to rest.
+    """
+    if not x.shape[0]:
+        return x, 0, True
+
+    def moving(carry: Any) -> Any:
+        *_, count, state = carry
+        return (state == 0.0) & (count < most)
+
+    def step(carry: Any) -> Any:
+        x, first, best, count, _ = carry
+        change = residual.at(x)
+        size = ops.max(abs(change))
+        ends = (size >= best) & (size <= 1e-12 * (1.0 + ops.max(abs(x))))
+        first = choose(count == 0.0, size, first)
+        # What does not become smaller from the first iteration on is no contraction.
+        rests = (ends & (best < first)) | (size == 0.0)
+        best = ops.minimum(best, size)
+        fine = size < np.inf
+        x = choose(rests | ends, x, choose(fine, x + change, x))
+        state = choose(rests, 1.0, choose(ends, 2.0, choose(fine, 0.0, 2.0)))
+        return x, first, best, count + 1.0, state
+
+    carry = x, 0.0, np.inf, 0.0, 0.0
+    x, _, _, count, state = loop(moving, step, carry, residual.args)
+    return x, count, state == 1.0
 
 
-def _approached(residual: _Residual, x: Vector, r: Vector, first: float) -> tuple[Vector, Vector]:
+def _polished(residual: Residual, x: Vector, first: Any, known: Any) -> tuple[Vector, Any, Any]:
+    """A solution after some steps of Newton's method.
+
+    The results are that, the norm of its residual, and whether it is one within the tolerance.
+    What is left is the length of Newton's next step, whatever the units of the residual.  Nothing
+    is done for what is ``known`` to be a solution.
+    """
+    problem = residual.problem
+    r = residual.at(x)
+    if x.shape[0] > DENSE:
+        if problem.objective is not None:
+            x, r = map(residual.xp.asarray, _approached(residual, x, r, first))
+        error = _norm(r)
+        return x, error, error <= problem.tol * ops.maximum(first, 1.0)
+
+    def improving(carry: Any) -> Any:
+        return carry[-1]
+
+    def improve(carry: Any) -> Any:
+        x, r, _, _, count, _ = carry
+        step, unexplained = residual.step(x, r)
+        new = x + step
+        after = residual.at(new)
+        better = (_norm(after) < _norm(r)) & (count < _STEPS)
+        x, r = choose(better, new, x), choose(better, after, r)
+        return x, r, step, unexplained, count + 1.0, better
+
+    carry = x, r, 0.0 * x, 0.0, 0.0, choose(known, False, True)
+    x, r, step, unexplained, *_ = loop(improving, improve, carry, (residual.args, known))
+    near = _norm(step) <= problem.tol * (1.0 + _norm(x))
+    error = _norm(r)
+    solved = (error == 0.0) | (near & (unexplained <= problem.tol * first))
+    solved = solved & ops.all(ops.isfinite(r))
+    if problem.objective is not None and x.shape[0]:
+        curvatures = ops.linalg.eigvalsh(ops.where(solved, residual.slope(x), 0.0))
+        solved = solved & ops.all(curvatures >= -1e-8 * ops.max(abs(curvatures)))
+    return x, error, solved
+
+
+def _approached(residual: Residual, x: Vector, r: Vector, first: float) -> tuple[Vector, Vector]:
     """A minimum of many unknowns, and its gradient, where the search ended a little before it.
 
     Nearer than the root of its precision no search comes by values of a function alone.
     """
     problem = residual.problem
-    if problem.objective is None or not np.isfinite(r).all():
+    x, r = plain(problem.name, x), plain(problem.name, r)
+    if not np.isfinite(r).all():
         return x, r
     value = residual.value(x)
     for _ in range(_STEPS):
@@ -196,28 +283,9 @@ def _approached(residual: _Residual, x: Vector, r: Vector, first: float) -> tupl
     return x, r
 
 
-def _judged(
-    problem: Problem, residual: _Residual, first: float, x: Vector, r: Vector, step: Any
-) -> tuple[Vector, bool]:
-    """A solution, and whether it is one within the tolerance.
-
-    What is left to go is the length of Newton's step, whatever the units of the residual.
-    """
-    size = _norm(r)
-    if step is None:
-        return x, bool(size <= problem.tol * max(1.0, first))
-    left, unexplained = _norm(step[0]), step[1]
-    near = left <= problem.tol * (1.0 + _norm(x))
-    solved = size == 0.0 or (near and unexplained <= problem.tol * first)
-    if solved and problem.objective is not None:
-        curvatures = np.linalg.eigvalsh(residual.matrix(x))
-        solved = (curvatures >= -1e-8 * np.abs(curvatures).max(initial=0.0)).all()
-    return x, bool(solved)
-
-
-def _norm(x: Vector) -> float:
+def _norm(x: Vector) -> Any:
     with np.errstate(over="ignore"):
-        return float(np.linalg.norm(x))
+        return ops.sqrt(ops.sum(x * x))
 
 
 def guarded(solve: Callable[..., Any], residual: Callable[[Vector], Any], start: Vector) -> Any:
