@@ -19,6 +19,7 @@ from fdbr.core import Trace, Tracer, below, ended, escaped, reopened, running
 from fdbr.dividing import Part, joined
 from fdbr.forward import ForwardTrace
 from fdbr.messages import refusal
+from fdbr.ops.kinds.unbroadcast import shape_of
 from fdbr.ownership import apart, retain, unwritable
 from fdbr.reverse import ReverseTrace, keep_result, known_result
 from fdbr.transforms import vjp
@@ -118,7 +119,7 @@ def _applied(call: Call, leaves: Leaves, top: Any) -> tuple[Any, ...]:
         # For another batch, and for the transpose of a rule, captured examples are constants: they
         # are examples beside operands that are such, too.
         leaves = [
-            BatchTracer(captured, ops.broadcast_to(leaf, (captured.size, *np.shape(leaf))))
+            BatchTracer(captured, ops.broadcast_to(leaf, (captured.size, *shape_of(leaf))))
             if isinstance(leaf, Tracer)
             else leaf
             for leaf in leaves

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 import fdbr
 from benchmarks.operations.measuring import programs
@@ -19,6 +20,8 @@ from ops.layouts import LAYOUTS, REPEATED
 PROGRAMS = {name: program for name, program in programs().items() if program.alike}
 TOLERANCE = {"f": 1e-4, "d": 1e-10}  # of the largest element: sums have other orders
 EVERY = {**LAYOUTS, **REPEATED}
+SHARE = 1 if settings.default.max_examples > 100 else 8
+"""One program in so many runs at large sizes; the thorough profile has all, for half an hour."""
 
 
 def function_of(program: Program, args: Any) -> Callable[..., Any]:
@@ -124,7 +127,7 @@ def test_an_operation_divided_among_threads_gives_the_same_in_every_layout(name,
     ("size", "dtype", "jitted"),
     [(24_000, "f", True), (300_000, "f", False), (300_000, "d", False)],
 )
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", list(PROGRAMS)[::SHARE])
 def test_a_large_operation_gives_the_same_in_every_layout(name, size, dtype, jitted):
     names = EVERY if dtype == "d" else LAYOUTS  # equal numbers have variances of roundings alone
     check(PROGRAMS[name], size, dtype, names, jitted)

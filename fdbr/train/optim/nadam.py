@@ -74,7 +74,10 @@ def _scale_by_nadam(
 
 
 def _moments(
-    function: str, moments: tuple[Any, ...], nesterov: bool, momentum_decay: float | None
+    function: str,
+    moments: tuple[float, float, float, float, Any],
+    nesterov: bool,
+    momentum_decay: float | None,
 ) -> Optimizer:
     if momentum_decay is None:
         return scale_by_adam(*moments, nesterov=nesterov)
