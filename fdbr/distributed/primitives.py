@@ -143,8 +143,6 @@ def _met(call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds) -> 
 
     def meet() -> list[Any] | None:
         outs = exchange(asked, comm, arrays)
-        if call.backward and any(array_module(part).any(part) for part in outs or arrays or ()):
-            meetings.note_cotangents()
         if outs is None:
             return None
         pairs = zip(arrays or (), outs, strict=True) if call.masked else ()
@@ -153,6 +151,8 @@ def _met(call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds) -> 
 
     kinds = None if arrays is None else tuple([(a.shape, a.dtype) for a in arrays])
     outs: list[Any] | None = meetings.met(_Key(call, id(comm), kinds), meet)
+    if call.backward and any(array_module(part).any(part) for part in outs or arrays or ()):
+        meetings.note_cotangents()  # also where a run that begins anew is given what it had
     return outs
 
 

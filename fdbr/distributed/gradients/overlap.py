@@ -146,7 +146,9 @@ class _Scaled:
         if not is_inexact(value) or (self._has_aux and value is out):
             return out  # which is an error, and says so
         factor = self._factor
-        if hasattr(value, "dtype"):
+        if not isinstance(factor, Tracer):
+            factor = float(factor)  # which goes with any dtype and any device
+        elif hasattr(value, "dtype"):
             factor = ops.astype(factor, value.dtype)
         return ops.multiply(value, factor), out
 

@@ -212,6 +212,7 @@ PARAMS = {
     "polygamma": {"n": 0},
     "soft_shrink": {"lambd": 0.5},
     "sinc": {"order": 0},
+    "softplus": {"beta": 2.0},
 }
 
 REASONS = {
