@@ -223,7 +223,7 @@ REASONS = {
     **dict.fromkeys(("ldexp", "eval_hermite", "eval_hermitenorm"), "an operand is an integer"),
     "exponent": "an integer of a floating number",
     **dict.fromkeys(("hankel1", "hankel2", "hankel1e", "hankel2e", "wofz"), "complex values"),
-    "lambertw": "complex values",
+    **dict.fromkeys(("lambertw", "of_parts"), "complex values"),
     **dict.fromkeys(("spherical_in", "spherical_jn", "spherical_kn", "spherical_yn"), "orders"),
     **dict.fromkeys(("betainc_by", "gammainc_by", "carlson", "log_moment"), "quadratures"),
     "smirnov_by": "as many terms as the largest element says",
