@@ -45,7 +45,7 @@ def _by(number: int) -> Any:
 
 @elementwise(double=True, x=_by(0), y=_by(1), z=_by(2), p=_by(3))
 def _carlson(xp: Any, x: Array, y: Array, z: Array, p: Array, *, n: int, powers: Any) -> Array:
-    """The integral, of ``powers``: infinite where it diverges, NaN where an argument is negative."""
+    """The integral, of ``powers``: infinite where it diverges, NaN where one is negative."""
     dtype = float_dtype(x, y, z, p)
     values = xp.broadcast_arrays(*(xp.asarray(v, dtype=float) for v in (x, y, z, p)))
     valid, at_zero = True, n + 1.0
