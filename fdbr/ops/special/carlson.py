@@ -16,6 +16,7 @@ over equal steps is exact to the last digits.
 -0.103305
 """
 
+import functools
 import math
 from typing import Any
 
@@ -44,34 +45,28 @@ def _by(number: int) -> Any:
 
 @elementwise(double=True, x=_by(0), y=_by(1), z=_by(2), p=_by(3))
 def _carlson(xp: Any, x: Array, y: Array, z: Array, p: Array, *, n: int, powers: Any) -> Array:
-    """The integral, of ``powers``, with NaN where an argument is negative."""
+    """The integral, of ``powers``: infinite where it diverges, NaN where one is negative."""
     dtype = float_dtype(x, y, z, p)
     values = xp.broadcast_arrays(*(xp.asarray(v, dtype=float) for v in (x, y, z, p)))
-    valid, positive = values[0] >= 0, []
-    for v in values:
+    valid, at_zero = True, n + 1.0
+    for v, power in zip(values, powers, strict=True):
         valid = valid & (v >= 0) & (v < math.inf)
-        positive.append(xp.where(v > 0, v, 1.0))
-    low, high = positive[0], positive[0]
-    for v in positive[1:]:
-        low, high = xp.minimum(low, v), xp.maximum(high, v)
+        at_zero = at_zero - xp.where(v == 0, power, 0.0)
+    positive = [xp.where(valid & (v > 0), v, 1.0) for v in values]
+    low, high = functools.reduce(xp.minimum, positive), functools.reduce(xp.maximum, positive)
     first = xp.log(low) - _REACH
-    total, count = 0.0, _steps(xp, low, high)
-    step = (xp.log(high) + _REACH - first) / count
-    for i in range(count + 1):
-        t = xp.exp(first + i * step)
+    # The step is the same for all, and each has its own last one: no value depends on others.
+    last = xp.ceil((xp.log(high) + _REACH - first) / _STEP)
+    total = 0.0
+    for i in range(int(xp.max(last)) + 1 if last.size else 0):
+        t = xp.exp(first + i * _STEP)
         term = t ** (n + 1)
         for v, power in zip(values, powers, strict=True):
             if power:
                 term = term * (t + v) ** -power
-        total = total + term
-    return xp.where(valid, total * step, math.nan).astype(dtype)[()]
-
-
-def _steps(xp: Any, low: Any, high: Any) -> int:
-    """The number of steps that are needed where the arguments are farthest apart."""
-    spread = float(xp.max(high / low)) if low.size else 1.0
-    spread = math.log(spread) if spread < math.inf else 700.0
-    return math.ceil((spread + 2 * _REACH) / _STEP)
+        total = total + xp.where(i <= last, term, 0.0)
+    out = xp.where(at_zero > 0, total * _STEP, math.inf)
+    return xp.where(valid, out, math.nan).astype(dtype)[()]
 
 
 # --- Carlson's functions ------------------------------------------------------------

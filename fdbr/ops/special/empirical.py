@@ -19,6 +19,7 @@ from fdbr.ops.special.library import scipy_function, scipy_special, unknown
 __all__ = ["kolmogi", "kolmogorov", "smirnov", "smirnovi"]
 
 _TERMS = 5
+_MOST = 2.0**31  # beyond SciPy's numbers of draws
 
 
 def _kolmogorov_slope(y: Any) -> Any:
@@ -54,12 +55,15 @@ def _smirnov_by(xp: Any, n: Any, d: Any, *, order: int) -> Array:
     """The derivative of some order of `smirnov` by ``d``, term by term.
 
     The function is the sum over ``j <= n * (1 - d)`` of ``binom(n, j) * d * a**(j - 1) *
-    b**(n - j)`` with ``a = d + j / n`` and ``b = 1 - a``.
+    b**(n - j)`` with ``a = d + j / n`` and ``b = 1 - a``.  SciPy rounds ``n`` down, and gives
+    NaN where one of the two is out of range; so does this.
     """
     dtype = float_dtype(n, d)
     n, d = xp.broadcast_arrays(xp.asarray(n, dtype=float), xp.asarray(d, dtype=float))
-    total = xp.zeros(n.shape)
-    for j in range(int(n.max()) + 1 if n.size else 0):
+    valid = (n >= 1) & (n < _MOST) & (d >= 0) & (d <= 1)
+    n, d = xp.where(valid, xp.floor(n), 1.0), xp.where(valid, d, 0.0)
+    total = xp.where(valid, 0.0, math.nan)
+    for j in range(int(n.max()) + 1 if n.size else 0):  # terms beyond an element's own n are 0
         a = d + j / n
         inside = (a > 0) & (a < 1) & (j <= n)
         a = xp.where(inside, a, 0.5)
