@@ -115,9 +115,7 @@ def test_an_element_of_a_special_function_does_not_depend_on_its_neighbours(name
 FEW = ("elliprc", "elliprd", "elliprj", "ive", "j0", "kve", "smirnov", "spence")
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
-)
+@pytest.mark.parametrize("name", FEW)
 def test_an_element_of_a_jitted_special_function_does_not_depend_on_its_neighbours(name):
     check(name, fdbr.jit(with_derivatives(name), reproducible=True))
 

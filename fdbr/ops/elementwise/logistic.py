@@ -44,7 +44,7 @@ def sigmoid(xp: Any, x: Array) -> Array:
         if x.size < _FEW and x.dtype.char in "fd":
             out = scipy_of(np, "special").expit(x)
             if np.count_nonzero(out) < x.size:  # SciPy's is 0 as soon as exp(-x) overflows
-                return np.where(out == 0, np.exp(x), out)[()]
+                return np.where(out == 0, np.exp(np.minimum(x, 0)), out)[()]
             return out
     elif xp is not np and hasattr(xp, "fma"):  # kernels have it
         return xp.expit(x)
