@@ -17,6 +17,7 @@ from fdbr.messages import describe, refusal
 
 __all__ = [
     "decided",
+    "explain",
     "fixed",
     "functions",
     "install",
@@ -67,10 +68,11 @@ def refusing(
     return refuse
 
 
-def _explain(value: Any) -> None:
-    for explain in conversions:
+def explain(value: Any) -> None:
+    """Raise the error of another library's function that asks for plain values, if one does."""
+    for conversion in conversions:
         try:
-            explain(value)
+            conversion(value)
         except Exception as error:
             raise refusal(error)  # noqa: B904
 
@@ -191,7 +193,7 @@ refuse_item = refusing(f"item() of {{}}: {_ADVICE}.")
 def number(self: Any, kind: type, refuse: Callable[..., NoReturn]) -> Any:
     """A floating number, where no derivative is lost with it, is a decision as others are."""
     if self.size != 1 or is_differentiated(self):
-        _explain(self)
+        explain(self)
         refuse(self)
     return self._trace.decide(self, kind)
 
@@ -233,7 +235,7 @@ def decided(self: Any, dtype: Any = None) -> Any:
 def _array(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
     found = decided(self, dtype)
     if found is None:
-        _explain(self)
+        explain(self)
         _refuse_array(self)
     return found
 
@@ -258,7 +260,7 @@ _refuse_to_change = refusing(
 
 
 def _set_item(self: Any, key: Any, value: Any) -> NoReturn:
-    _explain(self)
+    explain(self)
     _refuse_to_change(self)
 
 

@@ -150,7 +150,7 @@ def _closed_over(values: Any, seen: set[int]) -> Iterator[Tracer]:
 
 
 def _parts(function: Any) -> Any:
-    """What a function is made of that may be, or close over, a traced value."""
+    """The parts of a function that may be a traced value, or close over one."""
     if isinstance(function, functools.partial):
         return function.func, function.args, function.keywords
     if isinstance(function, MethodType):

@@ -290,7 +290,7 @@ class Trace:
         return shown(tracer.value)
 
     def references(self, tracer: "Tracer") -> int:
-        """How many references to a traced value the trace itself keeps."""
+        """The number of references to a traced value that the trace itself keeps."""
         return 0
 
     def borrow(self, value: Any) -> None:

@@ -113,11 +113,12 @@ def anonymous_map():
 ARRAYS = {
     "an array": (lambda tmp: np.ones(3), False),
     "a view": (lambda tmp: np.ones(6)[::2], False),
-    "a read-only array": (lambda tmp: read_only(np.ones(3)), True),
+    "an array that its owner locked": (lambda tmp: read_only(np.ones(3)), False),
+    "a read-only array": (lambda tmp: lock(np.ones(3)), True),
     "a read-only view": (lambda tmp: read_only(np.ones(6)[::2]), False),
-    "a view of a read-only array": (lambda tmp: read_only(np.ones(6))[::2], True),
+    "a view of a read-only array": (lambda tmp: lock(np.ones(6))[::2], True),
     "a broadcast array": (lambda tmp: np.broadcast_to(np.ones(1), 3), False),
-    "a broadcast read-only array": (lambda t: np.broadcast_to(read_only(np.ones(1)), 3), True),
+    "a broadcast read-only array": (lambda t: np.broadcast_to(lock(np.ones(1)), 3), True),
     "a 0-d array": (lambda tmp: np.array(1.0), False),
     "a scalar": (lambda tmp: np.float32(1), True),
     "over bytes": (lambda tmp: np.frombuffer(bytes(24)), True),
@@ -132,7 +133,7 @@ ARRAYS = {
     ),
     "over a memoryview of an array": (lambda tmp: np.asarray(memoryview(np.ones(3))), False),
     "over a memoryview of a read-only array": (
-        lambda tmp: np.asarray(memoryview(read_only(np.ones(3)))),
+        lambda tmp: np.asarray(memoryview(lock(np.ones(3)))),
         True,
     ),
     "over an anonymous map": (lambda tmp: anonymous_map(), False),
@@ -204,14 +205,17 @@ class Model:
 
 
 def test_a_round_trip_over_the_cpu_keeps_everything():
-    t = {"model": Model(np.ones((2, 3), np.float32), np.arange(3)), "step": 3, "text": "s"}
+    weight = np.ones((2, 3), np.float32)
+    t = {"model": [weight, Model(weight, np.arange(3))], "step": 3, "text": "s"}
     there = device_put(t, "cpu")
-    assert there == t
-    assert device_get(there) == t
-    assert not there["model"].weight.flags.writeable
-    assert t["model"].weight.flags.writeable
-    t["model"].weight[...] = 7
-    assert (there["model"].weight == 1).all()
+    for moved in (there, device_get(there)):
+        assert (moved["model"][0] == weight).all()
+        assert moved["model"][1] == t["model"][1]
+        assert (moved["step"], moved["text"]) == (3, "s")
+    assert not there["model"][0].flags.writeable
+    assert weight.flags.writeable
+    weight[...] = 7
+    assert (there["model"][0] == 1).all()
 
 
 def test_what_is_read_only_already_is_not_copied():

@@ -138,7 +138,7 @@ def test_every_primitive_of_any_number_of_operands_is_among_those():
         "region",
         "last_named",
     }  # one an axis
-    of_users = {"on_host", "reduce"}  # whose work is that of the user's own function
+    of_users = {"on_host", "checked", "reduce"}  # whose work is that of the user's own function
     assert many - of_indices == {"stack", "concat"} | of_users
 
 

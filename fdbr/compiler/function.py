@@ -403,7 +403,10 @@ class Jitted(Generic[P, R]):
         """
         why, raised = failure_of(error), _raised(error)
         if raised in entry.errors:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # whose traceback refers to this frame
         try:
             result = self._eagerly(call)
         except Exception as own:

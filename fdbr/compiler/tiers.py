@@ -200,7 +200,7 @@ class Code:
 
     @property
     def state(self) -> str:
-        """How it runs at present, for logs."""
+        """The way in which it runs at present, for logs."""
         if self.defect:
             return "it runs step by step for ever"
         if self.settled:
@@ -430,7 +430,7 @@ def _tell(program: Program, error: _DefectError) -> None:
 
 
 def _depth_of_user() -> int:
-    """How far the innermost line that is not fdbr's is from the caller of this, for warnings."""
+    """The number of frames up to the innermost line that is not fdbr's, for warnings."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "fdbr":
         depth, frame = depth + 1, frame.f_back

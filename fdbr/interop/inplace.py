@@ -23,7 +23,7 @@ import numpy as np
 
 import fdbr.interop.methods  # noqa: F401  # traced values have their usual operators from there
 from fdbr import ops
-from fdbr.array import install
+from fdbr.array import explain, install
 from fdbr.core import ReadOnly, Trace, Tracer, base_of, plain
 from fdbr.messages import describe
 
@@ -71,6 +71,7 @@ def _written(symbol: str, x: Any, y: Any, out: Any, counts: tuple[int, int], fra
     why = _seen(x, y, counts, frame)
     if why is None:
         return out
+    explain(x)  # where SciPy asks for it
     kind = ValueError if why is _READ_ONLY else TypeError
     raise kind(
         f"{symbol} on a traced {describe(x)} of {x._trace}, {why}. Traced values are immutable: "
@@ -96,7 +97,7 @@ _CALLED = "by a call and no statement, so that nothing takes its result"
 
 
 def _seen(x: Any, y: Any, counts: tuple[int, int], frame: Any) -> str | None:
-    """What else would see the change in NumPy, in words; `None` if nothing would."""
+    """The other owner that would see the change in NumPy, in words; `None` if there is none."""
     bases, references, end = _bases(x)
     if isinstance(end, Trace):
         which = "a view of an argument" if bases else "an argument"
@@ -155,7 +156,7 @@ def _reached(y: Any, arrays: list[Any], count: int) -> int | None:
 
 
 def _statement(frame: Any) -> str | None:
-    """What an in-place statement that a frame runs binds: a local name, or something else."""
+    """The target that an in-place statement of a frame binds: a local name, or something else."""
     code, place = frame.f_code.co_code, frame.f_lasti
     if code[place] != _BINARY_OP or code[place + 1] not in _IN_PLACE:
         return None  # the operator was called, as by `functools.reduce`

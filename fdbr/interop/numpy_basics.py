@@ -203,6 +203,9 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     a = ops.asarray(a)
     if axis is None:  # NumPy shifts the elements in a row by the sum of all shifts
         return own(ops.reshape(_roll(ops.reshape(a, -1), shift, 0), a.shape))
+    if not isinstance(shift, tuple | list) and not getattr(shift, "shape", ()):
+        if not isinstance(axis, tuple | list):
+            return ops.roll(a, shift, axis=axis)
     shifts, axes = np.broadcast_arrays(shift, _normalize_each(axis, a.ndim, "roll"))
     if shifts.ndim > 1:
         raise ValueError("np.roll: shift and axis must be numbers or sequences of numbers")
@@ -278,7 +281,7 @@ def _atleast_2d(*arys: Any) -> Any:
 
 
 def _sections(given: Any) -> Any:
-    """Where an array is split, or into how many parts: NumPy cuts off a number's fraction."""
+    """The indices or the number of parts of a split: NumPy cuts off a number's fraction."""
     return given if hasattr(given, "__len__") and np.ndim(given) else int(given)
 
 

@@ -114,7 +114,7 @@ def _matvec(x1: Any, x2: Any) -> Any:
 
 
 def _check_core(name: str, x1: Any, x2: Any, first: int, second: int) -> None:
-    if np.ndim(x1) < first or np.ndim(x2) < second:
+    if getattr(x1, "ndim", 0) < first or getattr(x2, "ndim", 0) < second:
         raise ValueError(
             f"np.{name}: x1 must have {first} dimensions or more, and x2 {second}, but they are "
             f"{describe(x1)} and {describe(x2)}"

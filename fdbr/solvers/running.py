@@ -1,4 +1,4 @@
-"""Where a solver's iterations run: as a loop of Python, a loop in a program, or on the host."""
+"""The iterations of a solver: a loop of Python, a loop in a program, or a search on the host."""
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar

@@ -314,6 +314,14 @@ for op, f, g in (
         function=lambda x, y, f=f: f(x + 1j * y),
         setting="complex",
     )
+binary(
+    "real",
+    ANY,
+    ANY,
+    lambda x, y: x + 2 * y,
+    function=lambda x, y: ops.real(np.nan_to_num(x + 1j * y) * (1 - 2j)),
+    setting="of a number made of its parts",
+)
 for op in ("real", "conj"):
     unary(op, ANY, lambda x: x, setting="of real numbers")
 

@@ -13,7 +13,7 @@ from fdbr.ops.indexing.keys import split
 from fdbr.ops.indexing.places import within
 from fdbr.ops.networks.attention.pieces import How
 from fdbr.ops.networks.windows import Geometry
-from fdbr.solvers.host import on_host
+from fdbr.solvers.host import checked, on_host
 
 X = np.array([[-1.25, 0.5], [2.0, -0.75]])
 WINDOWS = np.array([[[0, 1], [0, 2]]])
@@ -67,6 +67,10 @@ WITHOUT_DERIVATIVE: dict[str, tuple[str, Any]] = {
     "within": (PLACES, lambda x: within(_places(x), least=0, count=1 << 40, name="getitem")),
     "argmax": (PLACES, lambda x: ops.argmax(x, axis=0)),
     "argmin": (PLACES, lambda x: ops.argmin(x, axis=0)),
+    "numpys_order": (PLACES, lambda x: np.argsort(x, axis=0)),
+    "numpys_parts": (PLACES, lambda x: np.argpartition(x, 0, axis=0)),
+    "partition": (PLACES, lambda x: registry["partition"].apply(x, kth=(0,), axis=0)),
+    "checked": (TRUTH, lambda x: checked(lambda *_: None, ops.any(x > 0, axis=0), ops.sum(x))),
     "count_nonzero": (PLACES, lambda x: ops.count_nonzero(x > 0, axis=0)),
     "bitwise_and": (EXACT, lambda x: ops.bitwise_and(x > 0, FLAGS)),
     "bitwise_or": (EXACT, lambda x: ops.bitwise_or(x > 1, FLAGS)),

@@ -25,6 +25,7 @@ PARAMS = {
     "elu": {"above": 1.0, "scale": 1.5, "alpha": 2.0},
     "gaussian": {"rate": 0.5},
     "leaky_relu": {"slope": 0.25},
+    "softplus": {"beta": 1.0},
 }
 HEAVY = [
     *("elu", "erf", "gaussian", "gelu", "gelu_share", "gelu_tanh", "hypot", "leaky_relu"),

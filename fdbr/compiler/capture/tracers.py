@@ -316,7 +316,7 @@ class CaptureTrace(Trace):
         return tuple(CaptureTracer(self, *pair) for pair in zip(out, outs, strict=True))
 
     def references(self, tracer: Tracer) -> int:
-        """How many references to a traced value are the trace's own, or were: some of them go."""
+        """The number of references to a traced value that are the trace's own; it drops some of them."""
         before = sys.getrefcount(tracer)
         self.places.release()
         gone = before - sys.getrefcount(tracer)

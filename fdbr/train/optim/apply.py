@@ -7,7 +7,6 @@ import numpy as np
 from fdbr import ops
 from fdbr.backend import lock, where_it_lies
 from fdbr.floats import dtype_kind
-from fdbr.locking import record_locked
 from fdbr.train.optim.fitting import Parameters
 
 __all__ = ["apply_updates"]
@@ -44,9 +43,7 @@ def apply_updates(params: Any, updates: Any) -> Any:
     for index, (leaf, step) in enumerate(zip(parameters.leaves, found)):  # noqa: B905
         if type(leaf) is type(step) is np.ndarray and _alike(leaf, step):  # the usual case
             total = leaf + step
-            total.setflags(write=False)
-            record_locked(total)
-            new.append(total)
+            new.append(lock(total))
         else:
             new.append(leaf if step is None else lock(_sum(parameters, index, leaf, step)))
     return parameters.unflatten(new)

@@ -98,7 +98,7 @@ class Runs:
 
 @attrs.frozen
 class _Look:
-    """What a log told at one moment: its last report, and its curves."""
+    """The content of a log at one moment: its last report, and its curves."""
 
     last: dict[str, Any]
     curves: dict[str, list[list[float]]]
