@@ -188,7 +188,8 @@ def _edges(a: Any, bins: Any, range: Any, name: str = "np.histogram") -> Any:
     if range is None:
         range = (ops.min(a), ops.max(a)) if a.size else (0, 1)
     low, high = range[0] * 1.0, range[1] * 1.0  # of integers and truth values, too
-    if bool(~(ops.isfinite(low) & ops.isfinite(high))):  # which no example of an empty batch is
+    finite = ops.logical_and(ops.isfinite(low), ops.isfinite(high))
+    if bool(ops.logical_not(finite)):  # which no example of an empty batch is
         raise ValueError(f"{name}: the range from {low} to {high} is not finite; give a range")
     if bool(low == high):
         low, high = low - 0.5, high + 0.5

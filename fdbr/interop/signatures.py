@@ -107,21 +107,25 @@ def bound(
             return settled(error, args, kwargs)
 
     def settled(error: Exception, args: Any, kwargs: Any) -> Any:
+        found = None
         try:
-            given = theirs.bind(*args, **kwargs).arguments
-        except TypeError:
-            raise error from None
-        if "refuses" in vars(error) or given.get("out") is not None:  # NumPy would write to it
-            raise error
-        found = numpys_error(function, error, args, kwargs)
-        first: Any = next(iter(given.values()), None)
-        if found is None and isinstance(error, AxisError) and not np.ndim(first):
-            # NumPy takes an array without dimensions as its one element, along axis 0 or -1.
-            return called_with({**given, "axis": None})
-        truths = {n: int(v) for n, v in given.items() if n in _COUNTING and isinstance(v, bool)}
-        if found is None and truths:  # some of NumPy's functions take them for integers
-            return called_with({**given, **truths})
-        raise error if found is None else found.with_traceback(error.__traceback__) from None
+            try:
+                given = theirs.bind(*args, **kwargs).arguments
+            except TypeError:
+                raise error from None
+            if "refuses" in vars(error) or given.get("out") is not None:  # NumPy would write to it
+                raise error
+            found = numpys_error(function, error, args, kwargs)
+            first: Any = next(iter(given.values()), None)
+            if found is None and isinstance(error, AxisError) and not np.ndim(first):
+                # NumPy takes an array without dimensions as its one element, along axis 0 or -1.
+                return called_with({**given, "axis": None})
+            truths = {n: int(v) for n, v in given.items() if n in _COUNTING and isinstance(v, bool)}
+            if found is None and truths:  # some of NumPy's functions take them for integers
+                return called_with({**given, **truths})
+            raise error if found is None else found.with_traceback(error.__traceback__) from None
+        finally:
+            del error, found  # whose tracebacks refer to this frame
 
     def called_with(arguments: dict[str, Any]) -> Any:
         given = inspect.BoundArguments(theirs, arguments)
