@@ -203,9 +203,8 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     a = ops.asarray(a)
     if axis is None:  # NumPy shifts the elements in a row by the sum of all shifts
         return own(ops.reshape(_roll(ops.reshape(a, -1), shift, 0), a.shape))
-    if not isinstance(shift, tuple | list) and not getattr(shift, "shape", ()):
-        if not isinstance(axis, tuple | list):
-            return ops.roll(a, shift, axis=axis)
+    if not isinstance(shift, tuple | list) and not getattr(shift, "shape", ()):  # an integer
+        return ops.roll(a, shift, axis=axis)
     shifts, axes = np.broadcast_arrays(shift, _normalize_each(axis, a.ndim, "roll"))
     if shifts.ndim > 1:
         raise ValueError("np.roll: shift and axis must be numbers or sequences of numbers")

@@ -316,7 +316,7 @@ class CaptureTrace(Trace):
         return tuple(CaptureTracer(self, *pair) for pair in zip(out, outs, strict=True))
 
     def references(self, tracer: Tracer) -> int:
-        """The number of references to a traced value that are the trace's own; it drops some of them."""
+        """The number of references that the trace itself has to a value; some of them go."""
         before = sys.getrefcount(tracer)
         self.places.release()
         gone = before - sys.getrefcount(tracer)
