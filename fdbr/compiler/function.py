@@ -329,14 +329,18 @@ class Jitted(Generic[P, R]):
             found, form = tree.flatten(self._cache.called(entry.filled(leaves, traced), structure))
             return found
 
+        # Where ranks communicate, the program's own run asks them, for the bits of later calls.
+        rehearsed = runs and self._waits and follows_runs()
+        has_effects = runs and not rehearsed
         failure: Exception | None = None
-        with Callbacks() as callbacks, contextlib.nullcontext() if runs else without_effects():
-            try:
-                found = self._cache.capture(entry, run, leaves, structure, limit)
-            except Exception as error:
-                if not runs or is_meant(error):
-                    raise
-                failure = error
+        with Callbacks() as callbacks:
+            with contextlib.nullcontext() if has_effects else without_effects():
+                try:
+                    found = self._cache.capture(entry, run, leaves, structure, limit)
+                except Exception as error:
+                    if not runs or is_meant(error):
+                        raise
+                    failure = error
             if failure is not None:
                 callbacks.begin_anew()
                 try:
@@ -364,6 +368,8 @@ class Jitted(Generic[P, R]):
                     # If it fails, it will for the same arguments, and the function run as here.
                     with contextlib.suppress(Exception):
                         return tree.unflatten(form, published(code.run_or_step(*moving), moving))
+            if rehearsed:
+                return self._eagerly(call)
             entry.runs_traced = self._waits
             return tree.unflatten(form, captured.result)
 
