@@ -168,6 +168,16 @@ WAYS["in a gradient"] = lambda f: _in_gradient(f, True)
 WAYS["in a gradient, by default"] = lambda f: _in_gradient(f, False)
 
 
+@pytest.fixture
+def alone(monkeypatch):
+    """A process without ranks, whatever the tests before have made in it.
+
+    Where ranks communicate, a reproducible first call runs twice, as docs/jit.md says.
+    """
+    monkeypatch.setattr(core, "_followed", False)
+
+
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_call_runs_the_function_twice(name, way, monkeypatch):
@@ -187,6 +197,7 @@ def test_no_call_runs_the_function_twice(name, way, monkeypatch):
 CHANGING = "gets_with_locks pops pops_left grows counts counts_on draws reads".split()
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("reproducible", [True, False])
 @pytest.mark.parametrize("name", CHANGING)
 def test_what_each_call_changes_is_as_without_jit(name, reproducible):
