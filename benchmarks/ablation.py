@@ -14,7 +14,7 @@ from benchmarks import libraries, research, workloads
 from benchmarks.research import running
 from benchmarks.timing import interleaved
 from fdbr.compiler import Jitted
-from fdbr.compiler.tiers import PASSES, Code
+from fdbr.compiler.engine.tiers import PASSES, Code
 
 __all__ = ["main"]
 

@@ -28,7 +28,7 @@ SIDE, CROP, CLASSES = 80, 64, 10
 def write_images(folder: Path, count: int) -> None:
     """Write JPEG files of coloured noise that is smooth enough to look like pictures to a coder."""
     generator = np.random.default_rng(0)
-    from_array = fdbr.libraries.optional("benchmarks.input", "PIL.Image", "data").fromarray
+    from_array = fdbr.core.devices.optional("benchmarks.input", "PIL.Image", "data").fromarray
     for number in range(count):
         place = folder / f"class{number % CLASSES}"
         place.mkdir(parents=True, exist_ok=True)

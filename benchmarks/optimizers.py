@@ -65,7 +65,7 @@ def measure(name: str, size: int, rounds: int) -> tuple[int, float, float]:
 
 
 def _copied(target: Any, source: Any) -> None:
-    from fdbr.kernels.copying import copied_into
+    from fdbr.backends.cpu.library.copy import copied_into
 
     copied_into(target, source)
 

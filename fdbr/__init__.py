@@ -3,23 +3,26 @@
 import importlib
 import typing
 
-import fdbr.flow
+import fdbr.control_flow.traced
 import fdbr.interop  # noqa: F401  # gives traced values their operators and methods
-from fdbr import allocation, backend, boundary, ops, random, tree
-from fdbr.backend import device_get, device_put
-from fdbr.batching import vmap
-from fdbr.checkpointing import checkpoint
+from fdbr import ops, random, tree
 from fdbr.compiler import DonatedError, ImpureError, disable_jit, jit
-from fdbr.core import EscapedTracerError
-from fdbr.custom import custom_jvp, custom_vjp
-from fdbr.forward import jvp
-from fdbr.jacobians import hessian, hvp, jacfwd, jacrev, linearize
-from fdbr.loops import fori_loop, scan, while_loop
-from fdbr.marks import harvest, mark
+from fdbr.control_flow import fori_loop, scan, while_loop
+from fdbr.core import array_modules as backend
+from fdbr.core.array_modules import device_get, device_put
+from fdbr.core.tracer import EscapedTracerError
+from fdbr.core.util import allocation
+from fdbr.errors import public
 from fdbr.ops.indexing.writing import Place, at
-from fdbr.signatures import typed
+from fdbr.ops.typed import typed
 from fdbr.solvers import Minimum, Solution, fixed_point, minimize, odeint, root
-from fdbr.transforms import grad, stop_gradient, value_and_grad, vjp
+from fdbr.transforms.checkpoint import checkpoint
+from fdbr.transforms.custom_rules import custom_jvp, custom_vjp
+from fdbr.transforms.harvest import harvest, mark
+from fdbr.transforms.jacobians import hessian, hvp, jacfwd, jacrev, linearize
+from fdbr.transforms.jvp import jvp
+from fdbr.transforms.vjp import grad, stop_gradient, value_and_grad, vjp
+from fdbr.transforms.vmap import vmap
 from fdbr.tree import buffer, frozen, static
 
 if typing.TYPE_CHECKING:
@@ -79,12 +82,12 @@ __version__ = "0.1.0"
 
 allocation.keep_freed_memory()
 
-boundary.guard("fdbr")
-boundary.guard("fdbr.backend")
+public.guard("fdbr")
+public.guard("fdbr.core.array_modules", "fdbr.backend")
 for name in ("fdbr.ops", "fdbr.ops.fft", "fdbr.ops.linalg", "fdbr.tree"):
-    boundary.guard(name, checked=False)  # they check their operands themselves
-boundary.guard_methods(at, "fdbr.ops.at", "__getitem__")
-boundary.guard_methods(Place, "fdbr.ops.at", "get", "set", "add")
+    public.guard(name, checked=False)  # they check their operands themselves
+public.guard_methods(at, "fdbr.ops.at", "__getitem__")
+public.guard_methods(Place, "fdbr.ops.at", "get", "set", "add")
 del name
 
 

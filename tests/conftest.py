@@ -30,10 +30,13 @@ import shadow
 from garbage import set_aside
 from hypothesis import HealthCheck, settings
 
-from fdbr import backend, kernels, libraries
-from fdbr.compiler.budget import ANY, Budget
-from fdbr.kernels import matrices, reducing
-from fdbr.ops.kinds import choosing, large
+from fdbr import backend
+from fdbr.backends.cpu import kernels
+from fdbr.backends.cpu.library.reduce import reduce
+from fdbr.backends.cpu.library.small_linalg import matrices
+from fdbr.compiler.engine.budget import ANY, Budget
+from fdbr.core import devices
+from fdbr.ops.declare import large, select
 
 # Hypothesis reads the source of a test for each of its parameters, twice.
 hypothesis.core.function_digest = functools.cache(hypothesis.core.function_digest)
@@ -41,7 +44,7 @@ hypothesis.core.function_digest = functools.cache(hypothesis.core.function_diges
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-libraries.beside[shadow.module.__name__] = shadow.beside
+devices.beside[shadow.module.__name__] = shadow.beside
 
 # The same examples on every run and every machine: a red test is red for everybody.
 settings.register_profile(
@@ -82,8 +85,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--jit"):
         os.environ["FDBR_TEST_JIT"] = "1"  # for ops/cases.py, also in the workers of xdist
     if config.getoption("--kernels"):
-        large.LEAST = choosing.LEAST = kernels.LEAST = 0
-        reducing._SHORTEST = reducing._NARROW = matrices.MANY = 1
+        large.LEAST = select.LEAST = kernels.LEAST = 0
+        reduce._SHORTEST = reduce._NARROW = matrices.MANY = 1
 
 
 def pytest_collection_finish() -> None:
@@ -109,7 +112,7 @@ def xp(request: pytest.FixtureRequest) -> Iterator[Any]:
         return
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "shadow":
-            patch.setattr(libraries, "accelerator", lambda: shadow.module)
+            patch.setattr(devices, "accelerator", lambda: shadow.module)
         yield {"numpy": np, "shadow": shadow.module}[request.param]
 
 

@@ -1,7 +1,8 @@
 """The polynomials of special functions in kernels: ``python -m benchmarks.accuracy.fitting``.
 
 Each function is interpolated at Chebyshev's points with 60 digits, the series cut where the rest is
-too small to count, and turned into powers.  What is printed is `fdbr.kernels.coefficients`.
+too small to count, and turned into powers.  What is printed is the module
+`fdbr.backends.cpu.codegen.math.coefficients`.
 """
 
 from collections.abc import Callable

@@ -13,8 +13,8 @@ import numpy as np
 
 import fdbr
 from fdbr import ops
-from fdbr.core import registry
-from fdbr.ops.kinds import Unknown
+from fdbr.core.primitive import registry
+from fdbr.ops.declare import Unknown
 
 __all__ = ["LARGE", "OF_VALUES", "REASONS", "Row", "in_large", "losses", "others"]
 

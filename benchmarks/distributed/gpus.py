@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fdbr import distributed, libraries
+from fdbr import distributed
+from fdbr.core import devices
 from fdbr.distributed.transports.choosing import with_devices
 
 __all__ = ["main", "missing"]
@@ -16,10 +17,10 @@ SIZES = (1_000, 100_000, 10_000_000, 100_000_000)  # bytes
 def missing() -> str:
     """Why there is nothing to measure on this machine; empty if there is something."""
     try:
-        cupy = libraries.accelerator()
+        cupy = devices.accelerator()
     except ImportError:
         return "CuPy is not installed"
-    if not libraries.devices_of(cupy):
+    if not devices.devices_of(cupy):
         return "there is no GPU"
     return "" if cupy.cuda.nccl.available else "CuPy finds no NCCL"
 
@@ -32,8 +33,8 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks distributed --backend nccl")
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
-    cupy = libraries.accelerator()
-    size = libraries.devices_of(cupy)
+    cupy = devices.accelerator()
+    size = devices.devices_of(cupy)
     key = cupy.cuda.nccl.get_unique_id()
     print(f"{size} GPU{'s' * (size > 1)}; milliseconds, best of many, interleaved")
     print("| bytes | NCCL alone | all_reduce | ratio | wire='float16' |\n|---|---|---|---|---|")

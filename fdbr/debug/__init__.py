@@ -10,7 +10,6 @@ They see what their own thread or task does in the block, under all transformati
 nothing where there is no such block.
 """
 
-from fdbr.boundary import guard
 from fdbr.debug.callbacks import callback, print
 from fdbr.debug.drawing import draw
 from fdbr.debug.graph import Edge, Graph, Node
@@ -20,6 +19,7 @@ from fdbr.debug.nans import NaNError, nan_check
 from fdbr.debug.observing import Application
 from fdbr.debug.sources import Source
 from fdbr.debug.tables import Row, Table
+from fdbr.errors.public import guard
 
 __all__ = [
     "Application",

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import core, effects, tree
+from fdbr import tree
 from fdbr.compiler.capture.tracers import capturing
-from fdbr.core import Primitive, Tracer
-from fdbr.messages import describe
+from fdbr.core import effects
+from fdbr.core.primitive import Primitive
+from fdbr.core.tracer import Tracer, replay, whole
+from fdbr.errors.checks import describe
 
 __all__ = ["callback", "print"]
 
@@ -55,11 +57,11 @@ def callback(function: Callable[..., object], *args: Any, **kwargs: Any) -> None
         raise TypeError(
             f"fdbr.debug.callback: function must be a function, not {describe(function)}"
         )
-    if core.replay():
+    if replay():
         return
     effects.before_effect()
     found, structure = tree.flatten((args, kwargs))
-    leaves = [_read_only(core.whole(leaf)) for leaf in found]
+    leaves = [_read_only(whole(leaf)) for leaf in found]
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tracer)]
 
     def call(*values: Any) -> None:

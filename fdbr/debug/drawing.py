@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import tree
-from fdbr.backend import owner
-from fdbr.core import Tracer
+from fdbr.core.array_modules import owner
+from fdbr.core.tape import Node as Entry
+from fdbr.core.tape import _place
+from fdbr.core.tracer import Tracer
 from fdbr.debug.graph import Edge, Graph, Node
 from fdbr.debug.hooks import annotate
 from fdbr.debug.tape import Label, is_joint, parts
-from fdbr.messages import describe, name_of, named_as
-from fdbr.reverse import Node as Entry
-from fdbr.reverse import _place
-from fdbr.transforms import Pullback, vjp
+from fdbr.errors.checks import describe, name_of, named_as
+from fdbr.transforms.vjp import Pullback, vjp
 
 __all__ = ["draw"]
 

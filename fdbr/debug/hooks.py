@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from fdbr.backend import array_module, owner
-from fdbr.core import registry
+from fdbr.core.array_modules import array_module, owner
+from fdbr.core.devices import cuda_of
+from fdbr.core.primitive import registry
 from fdbr.debug.installing import observing
 from fdbr.debug.observing import Application, Observer
 from fdbr.debug.tables import Row, Table, Tally
 from fdbr.debug.tape import parts
-from fdbr.libraries import cuda_of
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 
 __all__ = ["Profile", "annotate", "hook", "memory", "printing", "timer"]
 

@@ -12,14 +12,16 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from fdbr import batching, checkpointing, custom, forward, reverse, transforms
-from fdbr.compiler import Jitted, partition
-from fdbr.core import Primitive, registry
+from fdbr.compiler import Jitted
+from fdbr.compiler.engine import partition
+from fdbr.core import tape
+from fdbr.core.primitive import Primitive, registry
 from fdbr.debug.observing import Observer, Place, current, enter, leave, place, run, traced
 from fdbr.debug.programs import observed_call
 from fdbr.debug.tape import observed_backward, observed_trace
-from fdbr.ops.kinds import combining, operation
-from fdbr.ops.networks.recurrent import sequence_rules
+from fdbr.ops.declare import operation, user_reductions
+from fdbr.ops.nn.recurrent import sequence_rules
+from fdbr.transforms import checkpoint, custom_rules, jvp, vjp, vmap
 
 __all__ = ["observing"]
 
@@ -65,18 +67,18 @@ class _Installation:
         for primitive in list(registry.values()):
             self._watch(primitive)
         for module, name, kind in (
-            (transforms, "ReverseTrace", reverse.ReverseTrace),
-            (partition, "ReverseTrace", reverse.ReverseTrace),
-            (combining, "ReverseTrace", reverse.ReverseTrace),
-            (sequence_rules, "ReverseTrace", reverse.ReverseTrace),
-            (forward, "ForwardTrace", forward.ForwardTrace),
-            (batching, "BatchTrace", batching.BatchTrace),
+            (vjp, "ReverseTrace", tape.ReverseTrace),
+            (partition, "ReverseTrace", tape.ReverseTrace),
+            (user_reductions, "ReverseTrace", tape.ReverseTrace),
+            (sequence_rules, "ReverseTrace", tape.ReverseTrace),
+            (jvp, "ForwardTrace", jvp.ForwardTrace),
+            (vmap, "BatchTrace", vmap.BatchTrace),
         ):
             self._replace(module, name, functools.partial(observed_trace, kind))
-        run_backward = functools.partial(observed_backward, reverse.backward)
-        for module in (transforms, checkpointing, partition, combining, sequence_rules):
+        run_backward = functools.partial(observed_backward, tape.backward)
+        for module in (vjp, checkpoint, partition, user_reductions, sequence_rules):
             self._replace(module, "backward", run_backward)
-        self._replace(custom, "apply", functools.partial(_custom, custom.apply))
+        self._replace(custom_rules, "apply", functools.partial(_custom, custom_rules.apply))
         self._replace(operation, "Primitive", self._declared)
         self._replace(Jitted, "__call__", _jitted(Jitted.__call__))
 

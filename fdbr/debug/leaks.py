@@ -10,11 +10,11 @@ from typing import Any
 
 import attrs
 
-from fdbr.core import Trace, Tracer
+from fdbr.core.tracer import Trace, Tracer
 from fdbr.debug.installing import observing
 from fdbr.debug.observing import Observer
 from fdbr.debug.sources import Source, user_source
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 
 __all__ = ["Leak", "LeakCheck", "LeakError", "leak_check"]
 
@@ -176,7 +176,7 @@ def _needed(everything: list[Any]) -> set[int]:
             one
             for one in everything
             if type(one) is FunctionType
-            and one.__module__ == "fdbr.checkpointing"
+            and one.__module__ == "fdbr.transforms.checkpoint"
             and one.__name__ == "pull"
         ]
     )

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, to_numpy
+from fdbr.core.array_modules import array_module, to_numpy
 from fdbr.debug.installing import observing
 from fdbr.debug.observing import Application, Observer
 from fdbr.debug.sources import Source
 from fdbr.debug.tape import parts
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 
 __all__ = ["NaNError", "nan_check"]
 

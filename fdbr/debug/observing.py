@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from fdbr.core import Tracer
+from fdbr.core.tracer import Tracer
 from fdbr.debug.sources import Source, user_source
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 
 __all__ = [
     "Application",

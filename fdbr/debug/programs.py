@@ -9,11 +9,13 @@ import attrs
 
 from fdbr import tree
 from fdbr.compiler import Jitted
-from fdbr.compiler.backends.interface import backend_of
+from fdbr.compiler.backend import backend_of
 from fdbr.compiler.capture.signature import put_together
 from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.compiler.capture.tracing import capture
-from fdbr.compiler.compiled_trace import CompiledTrace
+from fdbr.compiler.engine.compiled_trace import CompiledTrace
+from fdbr.compiler.engine.outputs import published
+from fdbr.compiler.engine.specializations import Specialization
 from fdbr.compiler.ir.guards import same
 from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import (
@@ -27,12 +29,11 @@ from fdbr.compiler.ir.program import (
     is_variable,
     unfused,
 )
-from fdbr.compiler.outputs import published
-from fdbr.compiler.specializations import Specialization
-from fdbr.core import Primitive, Tracer
+from fdbr.core.effects import without_effects
+from fdbr.core.primitive import Primitive
+from fdbr.core.tracer import Tracer
 from fdbr.debug.observing import Observer, only, place, run
 from fdbr.debug.sources import Source
-from fdbr.effects import without_effects
 
 __all__ = ["observed_call"]
 

@@ -10,13 +10,13 @@ import attrs
 import numpy as np
 import optree
 
-from fdbr import core
+import fdbr
 
 __all__ = ["Source", "user_source"]
 
 # Frames of these packages are not the user's, nor is code that they make when they run.
 _PACKAGES = tuple(
-    os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep for module in (core, np, optree)
+    os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep for module in (fdbr, np, optree)
 )
 _GENERATED = ("<attrs generated", "<__array_function__")
 

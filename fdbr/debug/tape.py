@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.batching import BatchTrace
-from fdbr.core import Primitive, Trace, Tracer
+from fdbr.core.lazy_cotangents import settled
+from fdbr.core.primitive import Primitive
+from fdbr.core.tape import Node, ReverseTrace, ReverseTracer, _give, _pick, _place
+from fdbr.core.tracer import Trace, Tracer
 from fdbr.debug.observing import Application, Place, current, place, run, traced, within
 from fdbr.debug.sources import Source, user_source
-from fdbr.deferred import settled
-from fdbr.forward import ForwardTrace
-from fdbr.ops.kinds.unbroadcast import dtype_of, shape_of
-from fdbr.reverse import Node, ReverseTrace, ReverseTracer, _give, _pick, _place
+from fdbr.ops.declare.unbroadcast import dtype_of, shape_of
+from fdbr.transforms.jvp import ForwardTrace
+from fdbr.transforms.vmap import BatchTrace
 
 __all__ = ["Label", "is_joint", "observed_backward", "observed_trace"]
 

@@ -5,7 +5,6 @@ A script that runs alone runs on many processes by ``mpiexec -n 4 python script.
 its communicator from `world`.
 """
 
-from fdbr.boundary import guard
 from fdbr.distributed.collectives import (
     after,
     all_gather,
@@ -62,6 +61,7 @@ from fdbr.distributed.parallel.tensor import (
     TensorLinear,
     tensor_softmax_cross_entropy,
 )
+from fdbr.errors.public import guard
 
 __all__ = [
     "CollectiveTimeoutError",

@@ -4,7 +4,7 @@ from typing import Any
 
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.lines import caller
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
 
 __all__ = ["caller", "communicator_of", "op_of", "peer_of", "root_of", "wire_of"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.backend import number_of
+from fdbr.core.array_modules import number_of
 
 __all__ = ["Call", "Record"]
 

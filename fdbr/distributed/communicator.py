@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from fdbr.compiler.capture.loop_states import fixed
-from fdbr.core import follow_runs
+from fdbr.core.tracer import follow_runs
 from fdbr.distributed.errors import RankFailedError
 from fdbr.distributed.failures import install
 from fdbr.distributed.stopping import Stopping
@@ -18,7 +18,7 @@ from fdbr.distributed.transports.interface import Transport
 from fdbr.distributed.transports.mpi import MPITransport, meet
 from fdbr.distributed.transports.serial import SerialTransport
 from fdbr.distributed.transports.threads import Meeting, ThreadTransport
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
 from fdbr.train.loop.interrupts import stop_together
 
 __all__ = ["Communicator", "run_in_threads", "serial", "world"]

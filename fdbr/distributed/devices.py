@@ -8,20 +8,15 @@ from typing import Any
 
 import attrs
 
-from fdbr import libraries, ops, pytrees
-from fdbr.backend import (
-    device_get,
-    device_put,
-    is_array,
-    is_locked,
-    lock,
-    number_of,
-)
-from fdbr.core import Tracer
+from fdbr import ops
+from fdbr.core import devices as libraries
+from fdbr.core.array_modules import device_get, device_put, is_array, is_locked, lock, number_of
+from fdbr.core.tracer import Tracer
 from fdbr.distributed.communicator import Communicator, run_in_threads
 from fdbr.distributed.transports.staged import settle
-from fdbr.floats import dtype_kind, is_short
-from fdbr.messages import describe, index, name_of
+from fdbr.errors.checks import describe, index, name_of
+from fdbr.pytrees import structure as pytrees
+from fdbr.pytrees.dtypes import dtype_kind, is_short
 
 __all__ = ["data_parallel"]
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module
+from fdbr.core.array_modules import array_module
 from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.packing import Packing, from_wire, is_compressed, to_wire
 from fdbr.distributed.placement import by_place
 from fdbr.distributed.transports.interface import Transport
-from fdbr.floats import dtype_kind
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["check", "exchange", "shapes_after"]
 

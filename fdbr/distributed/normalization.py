@@ -9,15 +9,15 @@ import numpy as np
 import optree
 
 from fdbr import nn, ops, tree
-from fdbr.classes import NAMESPACE
 from fdbr.distributed.arguments import communicator_of, op_of
 from fdbr.distributed.collectives import all_reduce
 from fdbr.distributed.communicator import Communicator
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
+from fdbr.errors.layer_path import placed
 from fdbr.nn.normalization.batches import averaged
-from fdbr.pytrees import is_inexact, outside_buffers, settle
+from fdbr.pytrees.classes import NAMESPACE
+from fdbr.pytrees.structure import is_inexact, outside_buffers, settle
 from fdbr.tree import frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["SyncBatchNorm", "all_reduce_buffers", "sync_batch_norm"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module
-from fdbr.floats import dtype_kind
+from fdbr.core.array_modules import array_module
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["Packing", "dtype_named", "from_wire", "is_compressed", "to_wire"]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import libraries
-from fdbr.backend import module_of, number_of
+from fdbr.core import devices
+from fdbr.core.array_modules import module_of, number_of
 from fdbr.distributed.packing import dtype_named
 from fdbr.distributed.transports.interface import Transport
 
@@ -68,7 +68,7 @@ def _on_device(
     transport: Transport, kinds: list[Kind], arrays: list[Any] | None, move: Move
 ) -> list[Any] | None:
     first = None if arrays is None else arrays[0]
-    xp = libraries.accelerator() if arrays is None else module_of(type(first), first)
+    xp = devices.accelerator() if arrays is None else module_of(type(first), first)
     there = getattr(transport, "device", None)
     if there is None:
         there = xp.cuda.runtime.getDevice() if arrays is None else number_of(first)

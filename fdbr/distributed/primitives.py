@@ -16,20 +16,22 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr import effects, meetings, ops, tree
-from fdbr.backend import array_module, is_array, lock
-from fdbr.batching import BatchTrace, BatchTracer
-from fdbr.calls import Zero, innermost, taken_off, zero_like
+from fdbr import ops, tree
 from fdbr.compiler.capture.tracers import CaptureTrace, capturing
-from fdbr.core import Primitive, Trace, Tracer, ended, escaped, running
+from fdbr.core import collective_log, effects
+from fdbr.core.array_modules import array_module, is_array, lock
+from fdbr.core.ownership import publish
+from fdbr.core.primitive import Primitive
+from fdbr.core.tape import ReverseTrace, keep_result, known_result
+from fdbr.core.tracer import Trace, Tracer, ended, escaped, running
 from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.exchange import check, exchange, shapes_after
 from fdbr.distributed.packing import from_wire, is_compressed, to_wire
-from fdbr.forward import ForwardTrace
-from fdbr.messages import describe
-from fdbr.ownership import publish
-from fdbr.reverse import ReverseTrace, keep_result, known_result
+from fdbr.errors.checks import describe
+from fdbr.transforms.custom_call import Zero, innermost, taken_off, zero_like
+from fdbr.transforms.jvp import ForwardTrace
+from fdbr.transforms.vmap import BatchTrace, BatchTracer
 
 __all__ = ["RecordedError", "as_array", "communicate"]
 
@@ -99,7 +101,7 @@ def _begun(
     call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds = None
 ) -> list[Any] | None:
     effects.before_effect()
-    meetings.note_meeting()
+    collective_log.note_meeting()
     return _applied(call, comm, leaves, like, running.get())
 
 
@@ -150,9 +152,9 @@ def _met(call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds) -> 
         return list(map(_published, outs + masks))
 
     kinds = None if arrays is None else tuple([(a.shape, a.dtype) for a in arrays])
-    outs: list[Any] | None = meetings.met(_Key(call, id(comm), kinds), meet)
+    outs: list[Any] | None = collective_log.met(_Key(call, id(comm), kinds), meet)
     if call.backward and any(array_module(part).any(part) for part in outs or arrays or ()):
-        meetings.note_cotangents()  # also where a run that begins anew is given what it had
+        collective_log.note_cotangents()  # also where a run that begins anew is given what it had
     return outs
 
 
@@ -227,7 +229,7 @@ def _run(
     effects.before_effect()
     if running.get():
         raise RecordedError(f"fdbr.distributed.{call.name}: it is to be recorded")
-    meetings.note_meeting()
+    collective_log.note_meeting()
     if call.name == "to_shards":  # a program may use the memory of what it gave for something else
         leaves = tuple(array_module(leaf).array(leaf) for leaf in leaves)
     outs = _met(call, comm, leaves if gives else None, like)
@@ -253,7 +255,7 @@ def _captured(
     below: tuple[Trace, ...],
 ) -> list[Any] | None:
     """A step of the program."""
-    if meetings.meetings_are_refused():
+    if collective_log.meetings_are_refused():
         top.abandon("it communicates, and is differentiated from outside; jit what differentiates")
     values = None if leaves is None else taken_off(top, leaves)[0]
     outs = _applied(call, comm, values, like, below)
@@ -395,7 +397,7 @@ def _forwarded(
     if leaves is not None:
         given = [leaves[i].tangent if own[i] else zero_like(values[i]) for i in places]
         tangents = _of_batches(given, below)
-    meetings.note_meeting()
+    collective_log.note_meeting()
     if all_masks:
         masks = [all_masks[i] for i in places]
         slopes: Any = _shared(
@@ -472,7 +474,7 @@ def _transposed(
     """The cotangents of what a rank has given, of those of what it has got."""
     if masks is not None:
         effects.before_effect()
-        meetings.note_meeting()
+        collective_log.note_meeting()
         shares = _shared(call, comm, cts or (), masks, running.get(), backward=True)
         return [ops.where(mask, share, 0) for mask, share in zip(masks, shares, strict=True)]
     return _TRANSPOSES[call.name](call, comm, cts, kinds)

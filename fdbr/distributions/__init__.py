@@ -14,7 +14,6 @@ array([0.125, 0.5  ])
 array([1.5, 1. ])
 """
 
-from fdbr.boundary import guard
 from fdbr.distributions.discrete import (
     Bernoulli,
     Categorical,
@@ -29,6 +28,7 @@ from fdbr.distributions.location_scale import Cauchy, Gumbel, Laplace, Uniform
 from fdbr.distributions.normal import LogNormal, MultivariateNormal, Normal
 from fdbr.distributions.positive import Chi2, Exponential, Gamma, Pareto
 from fdbr.distributions.simplex import Beta, Dirichlet
+from fdbr.errors.public import guard
 
 __all__ = [
     "Bernoulli",

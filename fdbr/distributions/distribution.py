@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import array_module
-from fdbr.core import Tracer
+from fdbr.core.array_modules import array_module
+from fdbr.core.tracer import Tracer
 from fdbr.distributions.ranges import check_range, check_shapes
-from fdbr.floats import dtype_kind
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.ops.devices import beside
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = [
     "Distribution",

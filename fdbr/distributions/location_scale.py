@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.core import stop_gradient
+from fdbr.core.tracer import stop_gradient
 from fdbr.distributions.distribution import Distribution, broadcast, chance, inside
 from fdbr.distributions.ranges import check_shapes
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.tree import frozen
 
 __all__ = ["Cauchy", "Gumbel", "Laplace", "Uniform"]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.core import stop_gradient
-from fdbr.floats import dtype_kind
-from fdbr.messages import describe
+from fdbr.core.tracer import stop_gradient
+from fdbr.errors.checks import describe
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["RANGES", "check_range", "check_shapes"]
 

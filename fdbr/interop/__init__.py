@@ -29,6 +29,6 @@ from fdbr.interop import (
     scipy_refusals,
     texts,
 )
-from fdbr.pytrees import settle
+from fdbr.pytrees.structure import settle
 
 settle()  # libraries that are there already, whose methods somebody may hold on to

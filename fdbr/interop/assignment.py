@@ -12,8 +12,8 @@ import types
 from typing import Any
 
 from fdbr import ops
-from fdbr.array import install, number, refuse_float, refusing
-from fdbr.core import Tracer
+from fdbr.core.tracer import Tracer
+from fdbr.core.tracer_methods import install, number, refuse_float, refusing
 
 _STORING = dis.opmap["STORE_SUBSCR"]
 _set_class: Any = vars(object)["__class__"].__set__

@@ -23,9 +23,9 @@ import numpy as np
 
 import fdbr.interop.methods  # noqa: F401  # traced values have their usual operators from there
 from fdbr import ops
-from fdbr.array import explain, install
-from fdbr.core import ReadOnly, Trace, Tracer, base_of, plain
-from fdbr.messages import describe
+from fdbr.core.tracer import ReadOnly, Trace, Tracer, base_of, plain
+from fdbr.core.tracer_methods import explain, install
+from fdbr.errors.checks import describe
 
 _UFUNCS: dict[str, Any] = {
     "+=": np.add,

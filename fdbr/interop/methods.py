@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import core, ops
-from fdbr.array import fixed, functions, install, number, refuse_item, refusing
-from fdbr.backend import array_module, is_array
-from fdbr.core import Tracer
-from fdbr.floats import dtype_kind
+from fdbr import ops
+from fdbr.core.array_modules import array_module, is_array
+from fdbr.core.tape import ReverseTracer
+from fdbr.core.tracer import Tracer, own, stop_gradient
+from fdbr.core.tracer_methods import fixed, functions, install, number, refuse_item, refusing
+from fdbr.errors.checks import describe, number_types
 from fdbr.interop import numpy_basics, numpy_linalg, numpy_more, numpy_products, numpy_reductions  # noqa: F401
 from fdbr.interop.signatures import bound
-from fdbr.messages import describe, number_types
-from fdbr.ops.creation import holds_array
 from fdbr.ops.devices import to_device
 from fdbr.ops.inspection import check_version
-from fdbr.reverse import ReverseTracer
+from fdbr.ops.shape.creation import holds_array
+from fdbr.pytrees.dtypes import dtype_kind
 
 _BINARY: dict[str, Callable[..., Any]] = {
     "add": ops.add,
@@ -156,7 +156,7 @@ def _contains(x: Any, y: Any) -> bool:
 def _round(x: Any, digits: int | None = None) -> Any:
     if digits is None and issubclass(x.__class__, float | np.generic):
         return int(ops.round(x))
-    number = core.stop_gradient(x)  # the derivative is zero
+    number = stop_gradient(x)  # the derivative is zero
     if type(number) is float:
         return round(number, digits)
     return functions[np.round](x, digits or 0)
@@ -259,7 +259,7 @@ def _transpose(x: Any, /, *axes: Any) -> Any:
 
 @_method("flatten")
 def _flatten(x: Any, /, order: str = "C") -> Any:
-    return core.own(functions[np.ravel](x, order))
+    return own(functions[np.ravel](x, order))
 
 
 @_method("astype")
@@ -291,7 +291,7 @@ def _clip(x: Any, /, min: Any = None, max: Any = None, **how: Any) -> Any:
 
 @_method("copy")
 def _copy(x: Any, /, order: str = "C") -> Any:
-    return core.own(x)
+    return own(x)
 
 
 @_method("to_device")

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module, device_put
-from fdbr.core import own
-from fdbr.floats import dtype_kind, is_added
+from fdbr.core.array_modules import array_module, device_put
+from fdbr.core.tracer import own
+from fdbr.errors.checks import describe
 from fdbr.interop.signatures import implements, refuse, scalars
-from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axes, normalize_axis
-from fdbr.ops.creation import arrays
+from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import is_number
-from fdbr.ops.kinds import elementwise
+from fdbr.ops.shape.creation import arrays
+from fdbr.pytrees.dtypes import dtype_kind, is_added
 
 __all__ = [
     *("array_of", "as_tuple", "cast", "checked_order", "flattened", "in_numpys", "in_their_dtype"),

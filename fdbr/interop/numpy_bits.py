@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module
+from fdbr.core.array_modules import array_module
+from fdbr.errors.checks import describe
 from fdbr.interop.signatures import implements
-from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axis
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.array import ufunc_methods
-from fdbr.floats import dtype_kind
+from fdbr.core.tracer_methods import ufunc_methods
 from fdbr.interop.numpy_reductions import extreme_but_nan, reduced
 from fdbr.interop.numpy_ufuncs import ufuncs
 from fdbr.interop.signatures import as_scalar, refuse
 from fdbr.interop.ufunc_arguments import called
 from fdbr.ops.axes import normalize_axis
+from fdbr.pytrees.dtypes import dtype_kind
 
 _NOT_GIVEN = np._NoValue
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.array import functions
+from fdbr.core.tracer_methods import functions
+from fdbr.errors.checks import describe
 from fdbr.interop.numpy_basics import in_numpys, in_their_dtype
 from fdbr.interop.signatures import implements, refuse, scalars
-from fdbr.messages import describe
 from fdbr.ops import linalg
 from fdbr.ops.linalg.matrices import adjoint, matrices, mirrored, square_matrices
 from fdbr.ops.linalg.solving import inverse

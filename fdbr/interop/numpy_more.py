@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.array import functions
-from fdbr.backend import array_module
-from fdbr.core import Tracer, own, whole
-from fdbr.floats import dtype_kind
+from fdbr.core.array_modules import array_module
+from fdbr.core.tracer import Tracer, own, whole
+from fdbr.core.tracer_methods import functions
+from fdbr.errors.checks import describe
 from fdbr.interop.numpy_basics import as_tuple, within
 from fdbr.interop.signatures import implements
-from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axes, normalize_axis
-from fdbr.ops.creation import arrays
-from fdbr.ops.kinds import constant, shifted
-from fdbr.ops.shape import _embed_diagonal
+from fdbr.ops.declare import constant, shifted
+from fdbr.ops.shape.creation import arrays
+from fdbr.ops.shape.manipulation import _embed_diagonal
+from fdbr.pytrees.dtypes import dtype_kind
 
 _NOT_GIVEN = np._NoValue
 

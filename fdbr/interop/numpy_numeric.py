@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import core, ops
-from fdbr.batching import vmap
-from fdbr.floats import dtype_kind
+from fdbr import ops
+from fdbr.core import tracer
+from fdbr.errors.checks import describe
 from fdbr.interop.numpy_basics import array_of, in_numpys, in_their_dtype, of_parts
 from fdbr.interop.signatures import implements, refuse, scalars
-from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axes, normalize_axis
-from fdbr.ops.creation import arrays, dtype_of_steps
 from fdbr.ops.dtypes import as_weak, is_number, is_short
+from fdbr.ops.shape.creation import arrays, dtype_of_steps
+from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.transforms.vmap import vmap
 
 # --- numbers ------------------------------------------------------------------------
 
@@ -359,7 +360,7 @@ def _apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: An
     own = out.ndim - 1
     out = ops.reshape(out, (*around, *out.shape[1:]))
     last = tuple(range(out.ndim - own, out.ndim))
-    return core.own(ops.moveaxis(out, last, tuple(range(axis, axis + own))) if own else out)
+    return tracer.own(ops.moveaxis(out, last, tuple(range(axis, axis + own))) if own else out)
 
 
 @implements("apply_over_axes")

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.array import functions
-from fdbr.backend import array_module
+from fdbr.core.array_modules import array_module
+from fdbr.core.tracer_methods import functions
+from fdbr.errors.checks import describe
 from fdbr.interop.signatures import implements
-from fdbr.messages import describe
 from fdbr.ops import linalg
-from fdbr.ops.creation import arrays
+from fdbr.ops.shape.creation import arrays
 
 
 @implements("polyval")

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module
-from fdbr.core import as_view
+from fdbr.core.array_modules import array_module
+from fdbr.core.tracer import as_view
 from fdbr.interop.numpy_basics import array_of, as_tuple, cast, in_their_dtype
 from fdbr.interop.signatures import implements
 from fdbr.ops.axes import normalize_axis
-from fdbr.ops.creation import arrays
+from fdbr.ops.shape.creation import arrays
 
 # --- products -----------------------------------------------------------------------
 

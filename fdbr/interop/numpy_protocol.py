@@ -1,7 +1,7 @@
 """NumPy's protocols: what becomes of its functions and ufuncs when an argument is traced.
 
 NumPy hands its functions here through ``__array_ufunc__`` and ``__array_function__``.  The tables
-of `fdbr.array` say what each of them is.
+of `fdbr.core.tracer_methods` say what each of them is.
 """
 
 import sys
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.array import functions, install, ufunc_methods, ufunc_sources, ufuncs
-from fdbr.backend import is_array
+from fdbr.core.array_modules import is_array
+from fdbr.core.tracer_methods import functions, install, ufunc_methods, ufunc_sources, ufuncs
 from fdbr.interop.signatures import numpys_error, refuse
 from fdbr.interop.ufunc_arguments import called
 

@@ -5,13 +5,13 @@ import math
 from typing import Any
 
 from fdbr import ops
-from fdbr.floats import dtype_kind
 from fdbr.interop.numpy_basics import array_of
 from fdbr.interop.signatures import as_scalar, implements
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.dtypes import as_weak
-from fdbr.ops.reductions import kept_shape
-from fdbr.ops.statistics import parted
+from fdbr.ops.reductions.reduce import kept_shape
+from fdbr.ops.reductions.statistics import parted
+from fdbr.pytrees.dtypes import dtype_kind
 
 
 def _axes(axis: Any) -> Any:

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.floats import dtype_kind
+from fdbr.errors.checks import describe
 from fdbr.interop.signatures import as_scalar, implements, refuse, scalars
-from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axes
 from fdbr.ops.dtypes import as_weak, is_short
-from fdbr.ops.reductions import kept_shape, root_of_variance
+from fdbr.ops.reductions.reduce import kept_shape, root_of_variance
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["extreme_but_nan", "fmax", "fmin", "reduced"]
 

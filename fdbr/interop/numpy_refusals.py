@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fdbr.array import functions, refusing
+from fdbr.core.tracer_methods import functions, refusing
 
 _OUTSIDE = (
     "return the value (has_aux=True passes further results out) and {} what the transformation "

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.array import functions
-from fdbr.backend import array_module
-from fdbr.floats import dtype_kind
+from fdbr.core.array_modules import array_module
+from fdbr.core.tracer_methods import functions
 from fdbr.interop.numpy_basics import array_of
 from fdbr.interop.signatures import implements
 from fdbr.ops.axes import normalize_axis
-from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import is_number
+from fdbr.ops.shape.creation import arrays
+from fdbr.pytrees.dtypes import dtype_kind
 
 implements("unique_values")(ops.unique_values)
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.array import functions
-from fdbr.floats import dtype_kind, is_added
+from fdbr.core.tracer_methods import functions
+from fdbr.errors.checks import describe
 from fdbr.interop.numpy_basics import in_numpys
 from fdbr.interop.signatures import implements
-from fdbr.messages import describe
 from fdbr.ops.axes import normalize_axes
-from fdbr.ops.creation import arrays
 from fdbr.ops.dtypes import in_single
+from fdbr.ops.shape.creation import arrays
+from fdbr.pytrees.dtypes import dtype_kind, is_added
 
 # --- averages -----------------------------------------------------------------------
 

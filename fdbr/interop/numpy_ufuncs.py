@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.array import ufuncs
-from fdbr.core import own
-from fdbr.floats import dtype_kind, is_added
+from fdbr.core.tracer import own
+from fdbr.core.tracer_methods import ufuncs
+from fdbr.errors.checks import describe
 from fdbr.interop.numpy_reductions import fmax, fmin
-from fdbr.messages import describe
+from fdbr.ops.declare import constant, elementwise
 from fdbr.ops.dtypes import is_complex, is_number
-from fdbr.ops.kinds import constant, elementwise
+from fdbr.pytrees.dtypes import dtype_kind, is_added
 
 __all__ = ["ufuncs"]
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.core import Tracer, stop_gradient
-from fdbr.pytrees import settling
+from fdbr.core.tracer import Tracer, stop_gradient
+from fdbr.pytrees.structure import settling
 
 __all__: list[str] = []
 

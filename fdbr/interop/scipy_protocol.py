@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.array import ufunc_sources
+from fdbr.core.tracer_methods import ufunc_sources
 from fdbr.ops import special
 
 _BELOW: dict[str, Any] = {

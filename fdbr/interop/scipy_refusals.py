@@ -5,10 +5,10 @@ import traceback
 from typing import Any
 
 from fdbr import ops
-from fdbr.advice import advisers
-from fdbr.array import conversions
-from fdbr.core import Tracer
-from fdbr.messages import describe
+from fdbr.core.tracer import Tracer
+from fdbr.core.tracer_methods import conversions
+from fdbr.errors.checks import describe
+from fdbr.errors.hints import advisers
 from fdbr.ops import special
 
 __all__ = ["advise_on_scipy", "explain_scipy"]

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.exceptions import AxisError
 
-from fdbr.array import functions
-from fdbr.core import Tracer
+from fdbr.core.tracer import Tracer
+from fdbr.core.tracer_methods import functions
 
 __all__ = ["as_scalar", "bound", "implements", "numpys_error", "refuse", "scalars"]
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.array import install
-from fdbr.backend import to_numpy
-from fdbr.core import Tracer, shown
+from fdbr.core.array_modules import to_numpy
+from fdbr.core.tracer import Tracer, shown
+from fdbr.core.tracer_methods import install
 
 __all__: list[str] = []
 

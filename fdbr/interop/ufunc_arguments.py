@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.core import Tracer
+from fdbr.core.tracer import Tracer
 from fdbr.interop.signatures import refuse
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.dtypes import is_number

@@ -4,7 +4,7 @@ A layer is built by ``Layer.init(key, ...)``, called as ``y = layer(x)``, and in
 ``y, layer = layer.train(x, key=key)``, which returns its successor.
 """
 
-from fdbr.boundary import guard
+from fdbr.errors.public import guard
 from fdbr.nn import initializers, models
 from fdbr.nn.activations import Maxout, PReLU, RReLU, Swish
 from fdbr.nn.attention.blocks import DecoderBlock, GatedMLP, ViTBlock
@@ -44,6 +44,10 @@ from fdbr.nn.dropout import (
     StochasticDepth,
 )
 from fdbr.nn.features import mark_layers
+from fdbr.nn.formats.chainer_hdf5 import load_chainer_hdf5, save_chainer_hdf5
+from fdbr.nn.formats.chainer_state import load_chainer_npz, save_chainer_npz
+from fdbr.nn.formats.onnx_export import export_onnx, load_onnx
+from fdbr.nn.formats.torch_state import load_torch_state, save_torch_state
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.nn.losses.classifier import Classifier
@@ -103,10 +107,6 @@ from fdbr.nn.recurrent.tree_lstm import ChildSumTreeLSTM, NaryTreeLSTM
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.nn.small import Bias, Bilinear, Highway, Identity, Parameter, Scale
 from fdbr.nn.summaries import LayerSummary, Summary, summary
-from fdbr.nn.weights.chainer_hdf5 import load_chainer_hdf5, save_chainer_hdf5
-from fdbr.nn.weights.chainer_state import load_chainer_npz, save_chainer_npz
-from fdbr.nn.weights.onnx_export import export_onnx, load_onnx
-from fdbr.nn.weights.torch_state import load_torch_state, save_torch_state
 
 __all__ = [
     "AdaptiveAvgPool",

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops
-from fdbr.messages import integer
+from fdbr.errors.checks import integer
 from fdbr.nn import initializers
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer

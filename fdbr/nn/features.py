@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from fdbr import tree
-from fdbr.classes import fields_of
-from fdbr.marks import marked
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.nn.layer import Layer
 from fdbr.nn.parts import changed
+from fdbr.pytrees.classes import fields_of
+from fdbr.transforms.harvest import marked
 from fdbr.tree import frozen, static
 
 __all__ = ["mark_layers"]

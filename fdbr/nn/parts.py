@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import tree
-from fdbr.classes import fields_of
+from fdbr.pytrees.classes import fields_of
 
 __all__ = ["changed", "inside"]
 

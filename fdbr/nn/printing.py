@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from fdbr import tree
-from fdbr.classes import fields_of
-from fdbr.messages import describe, name_of
+from fdbr.errors.checks import describe, name_of
+from fdbr.pytrees.classes import fields_of
 
 __all__ = ["drawn"]
 

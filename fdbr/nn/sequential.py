@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self, overload
 
 from fdbr import random, tree
-from fdbr.backend import Array
-from fdbr.messages import name_of
+from fdbr.core.array_modules import Array
+from fdbr.errors.checks import name_of
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen, static
 

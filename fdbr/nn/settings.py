@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
+from fdbr.errors.layer_path import placed
 from fdbr.tree import static
-from fdbr.whereabouts import placed
 
 __all__ = ["for_axes", "refuse_either", "setting"]
 

@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.backend import lock
-from fdbr.messages import integer, name_of
+from fdbr.core.array_modules import lock
+from fdbr.errors.checks import integer, name_of
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear

@@ -12,14 +12,14 @@ import attrs
 import numpy as np
 
 from fdbr import tree
-from fdbr.classes import fields_of
 from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir.program import Instruction, Program, Step, kind_of
+from fdbr.control_flow.scan_rules import SCAN
+from fdbr.core.effects import without_effects
 from fdbr.debug.tables import byte_text
-from fdbr.effects import without_effects
-from fdbr.loops.programs import SCAN
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
+from fdbr.pytrees.classes import fields_of
 
 __all__ = ["LayerSummary", "Summary", "summary"]
 

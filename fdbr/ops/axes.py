@@ -4,7 +4,7 @@ from typing import Any
 
 from numpy.exceptions import AxisError
 
-from fdbr.messages import index
+from fdbr.errors.checks import index
 
 __all__ = ["either_axis", "normalize_axes", "normalize_axis"]
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array, array_module, device_put, to_numpy
-from fdbr.core import Tracer
-from fdbr.ops.kinds import aligned, linear
+from fdbr.core.array_modules import Array, array_module, device_put, to_numpy
+from fdbr.core.tracer import Tracer
+from fdbr.ops.declare import aligned, linear
 
 __all__ = ["beside", "device_of", "to_device"]
 

@@ -7,13 +7,14 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fdbr import floats, kernels
-from fdbr.backend import Array, array_module
-from fdbr.core import Tracer, own
-from fdbr.floats import dtype_kind
-from fdbr.messages import describe, refusal
+from fdbr.backends.cpu import kernels
+from fdbr.core.array_modules import Array, array_module
+from fdbr.core.tracer import Tracer, own
+from fdbr.errors.checks import describe, refusal
+from fdbr.ops.declare import aligned, constant, fit, linear
 from fdbr.ops.devices import to_device
-from fdbr.ops.kinds import aligned, constant, fit, linear
+from fdbr.pytrees import dtypes
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = [
     "as_weak",
@@ -83,7 +84,7 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
             "by f'{{x:.3f}}'"
         )
         raise refusal(error)
-    if isinstance(x, Tracer) and floats.is_foreign(to):
+    if isinstance(x, Tracer) and dtypes.is_foreign(to):
         raise TypeError(
             f"fdbr.ops.astype: a traced {describe(x)} cannot become {to}, a dtype without a sign, "
             "a zero or a NaN, which can hold no derivative. Cast what the transformation gives, or "
@@ -119,7 +120,7 @@ def result_type(*operands: Any) -> Any:
     dtype('float32')
     """
     types = list(map(_type_of, operands))
-    if float in map(type, types) and any(map(floats.is_added, types)):
+    if float in map(type, types) and any(map(dtypes.is_added, types)):
         types = [np.dtype(np.float32) if type(kind) is float else kind for kind in types]
     return array_module(*operands).result_type(*types)
 
@@ -142,7 +143,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     >>> ops.isdtype(np.dtype("float32"), "real floating")
     True
     """
-    if floats.is_added(dtype):
+    if dtypes.is_added(dtype):
         return any(
             one in ("real floating", "numeric") if isinstance(one, str) else dtype == one
             for one in (kind if isinstance(kind, tuple) else (kind,))
@@ -175,7 +176,7 @@ def finfo(dtype: Any, /) -> FloatInfo:
     >>> ops.finfo("float64").eps
     2.220446049250313e-16
     """
-    return FloatInfo(floats.limits(array_module(dtype), np.dtype(_type_of(dtype))))
+    return FloatInfo(dtypes.limits(array_module(dtype), np.dtype(_type_of(dtype))))
 
 
 def iinfo(dtype: Any, /) -> Any:
@@ -235,7 +236,7 @@ def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(x, *args, **params)
         to = params.get("dtype")
         if to is not None:
-            own = floats.is_short(array_module(x).dtype(to))  # in which nothing is added up
+            own = dtypes.is_short(array_module(x).dtype(to))  # in which nothing is added up
             out = function(_wide(x), *args, **params | ({"dtype": None} if own else {}))
             return _rounded(out, to) if own else out
         operands = [x, *args, *params.values()]
@@ -272,7 +273,7 @@ def as_weak(number: Any, x: Array) -> Any:
 
     Of NumPy's own dtypes that is so anyway.
     """
-    if type(number) is not float or not hasattr(x, "dtype") or not floats.is_added(x.dtype):
+    if type(number) is not float or not hasattr(x, "dtype") or not dtypes.is_added(x.dtype):
         return number
     return x.dtype.type(number)
 
@@ -285,12 +286,12 @@ def rounded_like(out: Any, *operands: Any) -> Any:
     if out.dtype == operands[0].dtype:
         return out
     to = result_type(*operands)
-    return _rounded(out, to) if out.dtype != to and floats.is_short(to) else out
+    return _rounded(out, to) if out.dtype != to and dtypes.is_short(to) else out
 
 
 def is_short(x: Array) -> bool:
     """Whether an array is floating and of 16 bits, which are too few to add up in."""
-    return getattr(x, "itemsize", 8) <= 2 and hasattr(x, "shape") and floats.is_short(x.dtype)
+    return getattr(x, "itemsize", 8) <= 2 and hasattr(x, "shape") and dtypes.is_short(x.dtype)
 
 
 def _is_floating(x: Any) -> bool:

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fdbr import kernels
-from fdbr.backend import Array
-from fdbr.floats import is_added
-from fdbr.messages import describe
-from fdbr.ops.buffers import multiplied
-from fdbr.ops.creation import asarray
-from fdbr.ops.kinds import fit, multilinear
-from fdbr.ops.kinds.unbroadcast import accumulated
-from fdbr.ops.shape import broadcast_to, diagonal, moveaxis, permute_dims, reshape
+from fdbr.backends.cpu import kernels
+from fdbr.core.array_modules import Array
+from fdbr.errors.checks import describe
+from fdbr.ops.declare import fit, multilinear
+from fdbr.ops.declare.unbroadcast import accumulated
+from fdbr.ops.reductions.row_iteration import multiplied
+from fdbr.ops.shape.creation import asarray
+from fdbr.ops.shape.manipulation import broadcast_to, diagonal, moveaxis, permute_dims, reshape
+from fdbr.pytrees.dtypes import is_added
 
 __all__ = ["einsum", "inner_of_rows", "is_quick"]
 

@@ -11,17 +11,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdbr.backend import Array, array_module
-from fdbr.floats import dtype_kind
-from fdbr.messages import describe, index, integer
+from fdbr.core.array_modules import Array, array_module
+from fdbr.core.util.threads import available
+from fdbr.errors.checks import describe, index, integer
 from fdbr.ops.axes import normalize_axes, normalize_axis
-from fdbr.ops.creation import asarray
+from fdbr.ops.declare import fit, linear, shifted
 from fdbr.ops.dtypes import astype, float_dtype
 from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
-from fdbr.ops.kinds import fit, linear, shifted
-from fdbr.ops.padding import resize
-from fdbr.threads import available
+from fdbr.ops.shape.creation import asarray
+from fdbr.ops.shape.padding import resize
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = [
     "fft",

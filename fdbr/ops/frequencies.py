@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array, module_for
-from fdbr.kernels import arithmetic
-from fdbr.messages import integer
+from fdbr.backends.cpu.codegen.math import arithmetic
+from fdbr.core.array_modules import Array, module_for
+from fdbr.errors.checks import integer
 from fdbr.ops.axes import normalize_axes
-from fdbr.ops.counting import counted
-from fdbr.ops.creation import asarray
 from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import divide
-from fdbr.ops.shape import roll
+from fdbr.ops.shape.creation import asarray
+from fdbr.ops.shape.iota import counted
+from fdbr.ops.shape.manipulation import roll
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 

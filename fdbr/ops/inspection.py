@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import libraries
-from fdbr.backend import Array, device_put, module_for
-from fdbr.core import Tracer
+from fdbr.core import devices
+from fdbr.core.array_modules import Array, device_put, module_for
+from fdbr.core.tracer import Tracer
 
 __all__ = [
     "bool",
@@ -66,7 +66,7 @@ class NamespaceInfo:
     def devices(self) -> list[Any]:
         """``"cpu"``, and the numbers of the CUDA devices if CuPy is installed."""
         try:
-            runtime = libraries.accelerator().cuda.runtime
+            runtime = devices.accelerator().cuda.runtime
             return ["cpu", *range(runtime.getDeviceCount())]
         except (ImportError, RuntimeError):  # no CuPy, or no driver for it
             return ["cpu"]

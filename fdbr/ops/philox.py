@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array
-from fdbr.libraries import kernel
-from fdbr.ops.kinds import constant
-from fdbr.ops.kinds.batches import align
+from fdbr.core.array_modules import Array
+from fdbr.core.devices import kernel
+from fdbr.ops.declare import constant
+from fdbr.ops.declare.batches import align
 
 __all__ = ["random_words"]
 

@@ -7,20 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array
-from fdbr.deferred import Deferred
-from fdbr.floats import dtype_kind, is_added
-from fdbr.messages import describe, index
+from fdbr.core.array_modules import Array
+from fdbr.core.lazy_cotangents import Deferred
+from fdbr.core.util.threads import divide, slices
+from fdbr.errors.checks import describe, index
 from fdbr.ops.axes import normalize_axes, normalize_axis
-from fdbr.ops.buffers import multiplied
-from fdbr.ops.creation import asarray
+from fdbr.ops.declare import fit, multilinear, opaque
+from fdbr.ops.declare.batches import align, spread
 from fdbr.ops.dtypes import astype, in_single, result_type
 from fdbr.ops.einsums import _contract, einsum, inner_of_rows, is_quick
 from fdbr.ops.elementwise.arithmetic import multiply
-from fdbr.ops.kinds import fit, multilinear, opaque
-from fdbr.ops.kinds.batches import align, spread
-from fdbr.ops.shape import _matrix_transpose, expand_dims, moveaxis, permute_dims, reshape
-from fdbr.threads import divide, slices
+from fdbr.ops.reductions.row_iteration import multiplied
+from fdbr.ops.shape.creation import asarray
+from fdbr.ops.shape.manipulation import (
+    _matrix_transpose,
+    expand_dims,
+    moveaxis,
+    permute_dims,
+    reshape,
+)
+from fdbr.pytrees.dtypes import dtype_kind, is_added
 
 __all__ = ["dot", "einsum", "inner", "linear", "matmul", "outer", "tensordot", "vecdot"]
 

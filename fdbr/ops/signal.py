@@ -4,19 +4,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdbr.backend import Array, where_it_lies
-from fdbr.floats import dtype_kind
-from fdbr.messages import describe
-from fdbr.ops.creation import arrays
+from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.errors.checks import describe
+from fdbr.ops.declare import fit, leading, multilinear
 from fdbr.ops.dtypes import astype, float_dtype
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import conj
 from fdbr.ops.indexing.reading import pick
-from fdbr.ops.kinds import fit, leading, multilinear
-from fdbr.ops.searching import searchsorted
-from fdbr.ops.shape import concat, flip
-from fdbr.ops.sorting import argsort
-from fdbr.ops.statistics import plain
+from fdbr.ops.indexing.searching import searchsorted
+from fdbr.ops.indexing.sorting import argsort
+from fdbr.ops.reductions.statistics import plain
+from fdbr.ops.shape.creation import arrays
+from fdbr.ops.shape.manipulation import concat, flip
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["convolve", "correlate", "interp"]
 

@@ -22,7 +22,7 @@ alone.
 True
 """
 
-from fdbr.boundary import guard
+from fdbr.errors.public import guard
 from fdbr.random.continuous import (
     cauchy,
     exponential,

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module, is_array, lock, on_device, several
-from fdbr.core import Tracer
-from fdbr.floats import dtype_kind
-from fdbr.messages import describe, index
+from fdbr.core.array_modules import array_module, is_array, lock, on_device, several
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe, index
 from fdbr.ops.devices import beside, to_device
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = [
     "Shape",

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.core import stop_gradient
-from fdbr.floats import limits
+from fdbr.core.tracer import stop_gradient
+from fdbr.pytrees.dtypes import limits
 from fdbr.random.arguments import Shape, check_order, checked, drawing, give, parameter
 from fdbr.random.keys import bits
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module
-from fdbr.core import Tracer, stop_gradient
-from fdbr.messages import describe
+from fdbr.core.array_modules import array_module
+from fdbr.core.tracer import Tracer, stop_gradient
+from fdbr.errors.checks import describe
 from fdbr.random.arguments import (
     Shape,
     all_true,

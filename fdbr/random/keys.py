@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import lock
-from fdbr.core import Tracer
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import lock
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe, integer
 from fdbr.ops.philox import random_words
 from fdbr.random.arguments import Shape, check_key, drawing, shape_of
 

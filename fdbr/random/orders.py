@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import lock
-from fdbr.core import stop_gradient
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import lock
+from fdbr.core.tracer import stop_gradient
+from fdbr.errors.checks import describe, integer
 from fdbr.random.arguments import Shape, all_true, check_key, drawing, shape_of
 from fdbr.random.continuous import gumbel, uniform
 from fdbr.random.discrete import randint

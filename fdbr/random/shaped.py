@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.core import stop_gradient
-from fdbr.messages import describe
+from fdbr.core.tracer import stop_gradient
+from fdbr.errors.checks import describe
 from fdbr.ops import special
 from fdbr.random.arguments import Shape, all_true, checked, drawing, give, parameter, shape_of
 from fdbr.random.continuous import exponential, normal, open_unit

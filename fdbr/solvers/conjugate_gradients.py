@@ -5,15 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import ops, tree
-from fdbr.batching import BatchTrace, BatchTracer
-from fdbr.calls import innermost, taken_off
-from fdbr.core import Trace, Tracer, replaying, stop_gradient
-from fdbr.forward import ForwardTrace
-from fdbr.messages import describe, integer
-from fdbr.ops.kinds.batches import spread
-from fdbr.pytrees import paths_of
-from fdbr.reverse import ReverseTrace
+from fdbr.core.tape import ReverseTrace
+from fdbr.core.tracer import Trace, Tracer, replaying, stop_gradient
+from fdbr.errors.checks import describe, integer
+from fdbr.ops.declare.batches import spread
+from fdbr.pytrees.structure import paths_of
 from fdbr.solvers.running import loop
+from fdbr.transforms.custom_call import innermost, taken_off
+from fdbr.transforms.jvp import ForwardTrace
+from fdbr.transforms.vmap import BatchTrace, BatchTracer
 
 __all__ = ["cg"]
 

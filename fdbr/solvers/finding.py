@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.floats import dtype_kind
-from fdbr.jacobians import hvp
-from fdbr.libraries import scipy_of
-from fdbr.messages import describe
+from fdbr.core.devices import scipy_of
+from fdbr.errors.checks import describe
+from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.solvers.host import plain
 from fdbr.solvers.implicit import DENSE, lowest
 from fdbr.solvers.search import Problem, find, guarded, iterated
 from fdbr.solvers.unknowns import real_vector
-from fdbr.transforms import grad, value_and_grad
+from fdbr.transforms.jacobians import hvp
+from fdbr.transforms.vjp import grad, value_and_grad
 from fdbr.tree import frozen
 
 __all__ = ["Minimum", "Solution", "fixed_point", "minimize", "root"]

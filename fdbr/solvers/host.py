@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module, to_numpy
-from fdbr.core import Primitive, Tracer
-from fdbr.messages import refusal
-from fdbr.ops.kinds.batches import spread
-from fdbr.ops.kinds.rules import Rules
+from fdbr.core.array_modules import array_module, to_numpy
+from fdbr.core.primitive import Primitive
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import refusal
+from fdbr.ops.declare.batches import spread
+from fdbr.ops.declare.rules import Rules
 
 __all__ = ["checked", "on_host", "plain"]
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import array_module
-from fdbr.custom import custom_vjp
-from fdbr.jacobians import jacfwd
-from fdbr.libraries import scipy_of
+from fdbr.core.array_modules import array_module
+from fdbr.core.devices import scipy_of
 from fdbr.solvers.host import plain
 from fdbr.solvers.running import choose, compute, loop
-from fdbr.transforms import stop_gradient, vjp
+from fdbr.transforms.custom_rules import custom_vjp
+from fdbr.transforms.jacobians import jacfwd
+from fdbr.transforms.vjp import stop_gradient, vjp
 
 __all__ = ["DENSE", "depending", "lowest", "symmetric_solution"]
 

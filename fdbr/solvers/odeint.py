@@ -7,14 +7,10 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import array_module, protect
-from fdbr.batching import vmap
-from fdbr.custom import custom_vjp
-from fdbr.floats import dtype_kind
-from fdbr.forward import jvp
-from fdbr.jacobians import jacfwd
-from fdbr.loops import scan
-from fdbr.messages import describe, integer
+from fdbr.control_flow import scan
+from fdbr.core.array_modules import array_module, protect
+from fdbr.errors.checks import describe, integer
+from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.solvers.host import checked, plain
 from fdbr.solvers.running import check_captured, choose, compute
 from fdbr.solvers.stepping import (
@@ -30,7 +26,11 @@ from fdbr.solvers.stepping import (
     scipy_steps,
 )
 from fdbr.solvers.unknowns import Unknowns, inexact, real_vector
-from fdbr.transforms import stop_gradient, vjp
+from fdbr.transforms.custom_rules import custom_vjp
+from fdbr.transforms.jacobians import jacfwd
+from fdbr.transforms.jvp import jvp
+from fdbr.transforms.vjp import stop_gradient, vjp
+from fdbr.transforms.vmap import vmap
 
 __all__ = ["odeint"]
 

@@ -5,15 +5,15 @@ from contextvars import ContextVar
 from typing import Any
 
 from fdbr import tree
-from fdbr.backend import array_module
-from fdbr.calls import innermost
 from fdbr.compiler.capture.tracers import CaptureTrace
-from fdbr.core import Tracer, stop_gradient
-from fdbr.loops.bodies import NoBodyError
-from fdbr.loops.while_programs import While, apply
-from fdbr.messages import refusal
+from fdbr.control_flow.body_tracing import NoBodyError
+from fdbr.control_flow.while_rules import While, apply
+from fdbr.core.array_modules import array_module
+from fdbr.core.tracer import Tracer, stop_gradient
+from fdbr.errors.checks import refusal
 from fdbr.ops import where
 from fdbr.solvers.host import on_host
+from fdbr.transforms.custom_call import innermost
 
 __all__ = ["check_captured", "choose", "compute", "is_captured", "loop"]
 

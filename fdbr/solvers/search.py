@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import array_module, protect
-from fdbr.core import Tracer
-from fdbr.forward import jvp
-from fdbr.jacobians import jacfwd
-from fdbr.libraries import scipy_of
-from fdbr.messages import describe, integer, name_of, named_as
+from fdbr.core.array_modules import array_module, protect
+from fdbr.core.devices import scipy_of
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe, integer, name_of, named_as
 from fdbr.solvers.host import checked, plain
 from fdbr.solvers.implicit import DENSE, depending, symmetric_solution
 from fdbr.solvers.running import check_captured, choose, compute, loop
 from fdbr.solvers.unknowns import Unknowns, real_vector
-from fdbr.transforms import stop_gradient
+from fdbr.transforms.jacobians import jacfwd
+from fdbr.transforms.jvp import jvp
+from fdbr.transforms.vjp import stop_gradient
 
 __all__ = ["Problem", "Residual", "find", "guarded", "iterated"]
 

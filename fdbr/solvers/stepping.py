@@ -11,9 +11,9 @@ import attrs
 import numpy as np
 
 from fdbr import ops
-from fdbr.core import Tracer, stop_gradient
-from fdbr.libraries import scipy_of
-from fdbr.loops import scan
+from fdbr.control_flow import scan
+from fdbr.core.devices import scipy_of
+from fdbr.core.tracer import Tracer, stop_gradient
 from fdbr.solvers.running import choose, is_captured, loop
 
 __all__ = [

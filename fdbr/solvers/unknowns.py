@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import lock
-from fdbr.messages import describe
+from fdbr.core.array_modules import lock
+from fdbr.errors.checks import describe
 from fdbr.ops.dtypes import is_complex
-from fdbr.pytrees import is_inexact, outside_buffers
+from fdbr.pytrees.structure import is_inexact, outside_buffers
 
 __all__ = ["Unknowns", "inexact", "real_vector"]
 

@@ -6,7 +6,7 @@ which there are strategies of arrays, trees and keys: they need hypothesis, whic
 when one of them is called.
 """
 
-from fdbr.boundary import guard
+from fdbr.errors.public import guard
 from fdbr.testing.checking import check_grads
 from fdbr.testing.comparing import assert_allclose
 from fdbr.testing.numeric import numerical_grad

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import array_module
-from fdbr.forward import jvp
+from fdbr.core.array_modules import array_module
 from fdbr.testing.numeric import differentiated
-from fdbr.transforms import vjp
+from fdbr.transforms.jvp import jvp
+from fdbr.transforms.vjp import vjp
 
 __all__ = ["Link", "cotangents", "pulled", "pushed", "tangents", "weight"]
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from fdbr import tree
-from fdbr.backend import array_module, is_array, to_numpy
-from fdbr.forward import jvp
-from fdbr.messages import describe, name_of
+from fdbr.core.array_modules import array_module, is_array, to_numpy
+from fdbr.errors.checks import describe, name_of
 from fdbr.ops.dtypes import as_weak
 from fdbr.testing.chain import Link, cotangents, pulled, pushed, tangents
 from fdbr.testing.comparing import difference, element, tolerance
 from fdbr.testing.examples import SCALES, Batch, batches
 from fdbr.testing.numeric import columns, differentiated, slots
-from fdbr.transforms import vjp
+from fdbr.transforms.jvp import jvp
+from fdbr.transforms.vjp import vjp
 
 __all__ = ["check_grads"]
 

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import tree
-from fdbr.backend import is_array, to_numpy
-from fdbr.floats import dtype_kind, is_added, limits
-from fdbr.messages import describe
+from fdbr.core.array_modules import is_array, to_numpy
+from fdbr.errors.checks import describe
+from fdbr.pytrees.dtypes import dtype_kind, is_added, limits
 
 __all__ = ["assert_allclose", "difference", "tolerance"]
 

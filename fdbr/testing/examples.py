@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import tree
-from fdbr.backend import array_module, to_numpy
-from fdbr.batching import vmap
+from fdbr.core.array_modules import array_module, to_numpy
 from fdbr.testing.numeric import STEP, differentiated
+from fdbr.transforms.vmap import vmap
 
 __all__ = ["SCALES", "Batch", "batches"]
 

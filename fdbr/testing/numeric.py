@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import tree
-from fdbr.backend import array_module, to_numpy
-from fdbr.messages import describe, name_of
+from fdbr.core.array_modules import array_module, to_numpy
+from fdbr.errors.checks import describe, name_of
 
 __all__ = ["Direction", "columns", "differentiated", "numerical_grad"]
 

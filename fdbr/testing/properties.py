@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.messages import describe, name_of
+from fdbr.errors.checks import describe, name_of
 from fdbr.testing.checking import check_grads
 from fdbr.testing.strategies import hypothesis_module
 

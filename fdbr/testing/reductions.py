@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.messages import describe
-from fdbr.ops.kinds.combining import Combine
+from fdbr.errors.checks import describe
+from fdbr.ops.declare.user_reductions import Combine
 from fdbr.testing.comparing import assert_allclose
 
 __all__ = ["check_reduction"]
@@ -22,7 +22,7 @@ def check_reduction(
     Parameters
     ----------
     reduce
-        What `fdbr.ops.kinds.reduction` has made.
+        What `fdbr.ops.declare.reduction` has made.
     operands
         Arrays as it takes them, of a few elements.
     rtol, atol
@@ -39,7 +39,7 @@ def check_reduction(
         If ``reduce`` is no reduction.
 
     >>> import numpy as np
-    >>> from fdbr.ops.kinds import reduction
+    >>> from fdbr.ops.declare import reduction
     >>> check_reduction(reduction(lambda x: x, combine=lambda a, b: a + b - a * b), np.eye(2) / 3)
     >>> check_reduction(reduction(lambda x: x, combine=lambda a, b: (a + b) / 2), np.eye(2))
     Traceback (most recent call last):
@@ -51,7 +51,7 @@ def check_reduction(
     declared = getattr(reduce, "declared", None)
     if declared is None:
         raise TypeError(
-            "fdbr.testing.check_reduction: reduce must be made by fdbr.ops.kinds.reduction, not "
+            "fdbr.testing.check_reduction: reduce must be made by fdbr.ops.declare.reduction, not "
             f"{describe(reduce)}"
         )
     a = tuple([x.reshape(-1) for x in declared.states(operands, params)])

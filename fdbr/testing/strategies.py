@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import random
-from fdbr.floats import dtype_kind
-from fdbr.messages import describe, integer, integers
+from fdbr.errors.checks import describe, integer, integers
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["arrays", "broadcastable", "keys", "trees"]
 

@@ -4,7 +4,7 @@ The loop `fit` is a generator of frozen reports.  Stages turn an iterator of rep
 another one; `pipe` puts them together.
 """
 
-from fdbr.boundary import guard
+from fdbr.errors.public import guard
 from fdbr.train import augment, optim, sweeps
 from fdbr.train.data import (
     Batches,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 
 __all__ = ["number", "numbers", "text"]
 

@@ -9,8 +9,8 @@ differentiated is `None`, and `map` passes a `None` of its first tree by; in sum
 as zero.
 """
 
-from fdbr.classes import FrozenError, buffer, frozen, static
-from fdbr.pytrees import (
+from fdbr.pytrees.classes import FrozenError, buffer, frozen, static
+from fdbr.pytrees.structure import (
     Structure,
     broadcast_prefix,
     combine,

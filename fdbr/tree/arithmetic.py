@@ -12,11 +12,11 @@ from typing import Any
 import optree
 
 from fdbr import ops
-from fdbr.backend import is_array, lock
-from fdbr.core import Tracer
-from fdbr.floats import dtype_kind
-from fdbr.messages import describe
-from fdbr.pytrees import flatten, paths_of, rows_of, unflatten
+from fdbr.core.array_modules import is_array, lock
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe
+from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.structure import flatten, paths_of, rows_of, unflatten
 
 __all__ = [
     "add",

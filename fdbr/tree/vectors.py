@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import is_array, lock, protect
-from fdbr.core import Tracer
-from fdbr.floats import dtype_kind
-from fdbr.messages import describe
-from fdbr.pytrees import Structure, flatten, is_inexact, outside_buffers, unflatten
+from fdbr.core.array_modules import is_array, lock, protect
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe
+from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.pytrees.structure import Structure, flatten, is_inexact, outside_buffers, unflatten
 
 __all__ = ["ravel"]
 

@@ -8,8 +8,8 @@ import numpy as np
 import fdbr
 from fdbr import tree
 from fdbr.compiler import Jitted
+from fdbr.compiler.engine.tiers import Code
 from fdbr.compiler.passes import optimise
-from fdbr.compiler.tiers import Code
 
 ULPS = 8
 

@@ -1,28 +1,5 @@
-"""Programs are compiled at once here, so that kernels are tested and not what stands in for them.
+"""Programs are compiled before their first run here: see test_tiers.py for when they are else."""
 
-How they come to be compiled is what test_tiers.py is about.  Whatever a pass makes is checked.
-"""
+from compiling import at_once
 
-from collections.abc import Callable, Iterator
-
-import pytest
-
-from fdbr.compiler import tiers
-from fdbr.compiler.ir.check import check
-from fdbr.compiler.ir.program import Program
-
-
-def _checked(run: Callable[[Program], Program]) -> Callable[[Program], Program]:
-    def checked(program: Program) -> Program:
-        return check(run(program), program)
-
-    return checked
-
-
-@pytest.fixture(scope="package", autouse=True)
-def at_once() -> Iterator[None]:
-    before = tiers.set_patience(0.0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiers, "PASSES", tuple(map(_checked, tiers.PASSES)))
-        yield
-    tiers.set_patience(before)
+__all__ = ["at_once"]

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops, tree
-from fdbr.compiler.backends.cpu import buffer_assignment
-from fdbr.compiler.backends.cpu.backend import CPU
-from fdbr.compiler.backends.interface import Costs
+from fdbr.backends.cpu.backend import CPU
+from fdbr.backends.cpu.exec.memory import buffer_assignment
+from fdbr.compiler.backend import Costs
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir.interpreter import GuardFailure, interpret
-from fdbr.compiler.ir.numbers import apply
 from fdbr.compiler.ir.program import Fused, Guard, Program, Variable, kind_of
+from fdbr.compiler.ir.python_numbers import apply
 from fdbr.compiler.passes import optimise
 from fdbr.compiler.passes.decompose import decompose, expand
 from fdbr.compiler.passes.loop_fusion import fuse_loops

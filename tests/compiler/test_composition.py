@@ -10,7 +10,7 @@ import pytest
 import fdbr
 from compiler.comparing import assert_as_eager, assert_same
 from fdbr import ops
-from fdbr.compiler.backends.cpu import buffer_assignment
+from fdbr.backends.cpu.exec.memory import buffer_assignment
 
 X = np.array([1.0, -2.0, 3.0])
 BATCH = np.array([[1.0, -2.0], [0.5, 4.0], [-3.0, 1.0], [2.0, 2.0]])

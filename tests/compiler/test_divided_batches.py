@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_control_flow import SMOOTH
+from transforms.test_control_flow import SMOOTH
 
 import fdbr
 from compiler.comparing import ULPS, assert_same, optimised, plainly
 from fdbr import debug, ops
-from fdbr.compiler.budget import ANY, Budget
+from fdbr.compiler.engine.budget import ANY, Budget
 from fdbr.testing import assert_allclose
 
 FORMS = {

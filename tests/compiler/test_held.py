@@ -13,9 +13,9 @@ import pytest
 
 import fdbr
 from fdbr import ops
-from fdbr.compiler import tiers
-from fdbr.compiler.backends.cpu import compiling, workspaces
-from fdbr.kernels import machine
+from fdbr.backends.cpu.exec.memory import workspaces
+from fdbr.backends.cpu.runtime import compiling, machine
+from fdbr.compiler.engine import tiers
 
 W = np.random.default_rng(0).normal(size=(64, 64))
 W.flags.writeable = False

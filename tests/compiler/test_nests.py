@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops
-from fdbr.compiler.backends.cpu import kernel_calls, sequencing
+from fdbr.backends.cpu.exec import kernel_calls, sequencing
 
 LENGTHS = (
     *((8, 8, 9, 9), (64, 130), (33, 130), (3, 5, 17, 33), (2, 3, 5, 8, 33), (1, 33, 130)),

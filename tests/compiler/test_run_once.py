@@ -11,6 +11,7 @@ import pytest
 
 import fdbr
 from fdbr import ImpureError
+from fdbr.core import tracer
 
 X = np.array([1.0, -2.0, 3.0])
 CALLS = 12
@@ -174,7 +175,7 @@ def alone(monkeypatch):
 
     Where ranks communicate, a reproducible first call runs twice, as docs/jit.md says.
     """
-    monkeypatch.setattr(core, "_followed", False)
+    monkeypatch.setattr(tracer, "_followed", False)
 
 
 @pytest.mark.usefixtures("alone")

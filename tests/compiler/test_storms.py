@@ -7,8 +7,8 @@ import pytest
 
 import fdbr
 from compiler.comparing import assert_same
-from fdbr.compiler import budget
-from fdbr.compiler.specializations import STORM
+from fdbr.compiler.engine import budget
+from fdbr.compiler.engine.specializations import STORM
 
 DECISIONS = 12
 

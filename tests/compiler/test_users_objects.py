@@ -57,7 +57,7 @@ class OfAnsweringClass(metaclass=_AnsweringClass):
 KINDS = [
     *(AnswersNumbers, AnswersItself, AnswersFunctions, HasSlots, OfAnsweringClass, mock.Mock),
     *map(_raising, ["__eq__", "__bool__", "__len__", "__iter__", "__repr__", "__array__"]),
-    *map(_lying, [np.ndarray, float, dict, list, fdbr.core.Tracer]),
+    *map(_lying, [np.ndarray, float, dict, list, fdbr.core.tracer.Tracer]),
 ]
 
 

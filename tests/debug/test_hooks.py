@@ -13,7 +13,7 @@ import fdbr
 from fdbr import debug, nn, ops
 from fdbr.debug.installing import observing
 from fdbr.debug.observing import Observer, place, run
-from fdbr.ops.kinds import elementwise
+from fdbr.ops.declare import elementwise
 
 
 def seen_by_hook(thunk, nested=False):

@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr import batching, checkpointing, core, custom, debug, forward, ops, reverse, transforms
-from fdbr.compiler import partition
-from fdbr.ops.kinds import combining, elementwise, operation
-from fdbr.ops.networks.recurrent import sequence_rules
+from fdbr import debug, ops
+from fdbr.compiler.engine import partition
+from fdbr.core import primitive as primitives
+from fdbr.core import tape
+from fdbr.ops.declare import elementwise, operation, user_reductions
+from fdbr.ops.nn.recurrent import sequence_rules
+from fdbr.transforms import checkpoint, custom_rules, jvp, vjp, vmap
 
 BLOCKS = {
     "hook": debug.hook,
@@ -27,23 +30,23 @@ BLOCKS = {
 }
 
 
-TRACES = [reverse.ReverseTrace, forward.ForwardTrace, batching.BatchTrace]
+TRACES = [tape.ReverseTrace, jvp.ForwardTrace, vmap.BatchTrace]
 
 
-OPERATIONS = list(core.registry.values())  # those that other tests declare may come and go
+OPERATIONS = list(primitives.registry.values())  # those that other tests declare may come and go
 
 
 def engine():
     """Everything that observation may replace."""
     rules = [(p.name, p.value, p.forward, p.rules) for p in OPERATIONS]
     places = [
-        (transforms.ReverseTrace, transforms.backward, custom.apply, operation.Primitive),
+        (vjp.ReverseTrace, vjp.backward, custom_rules.apply, operation.Primitive),
         (partition.ReverseTrace, partition.backward),
-        (combining.ReverseTrace, combining.backward),
+        (user_reductions.ReverseTrace, user_reductions.backward),
         (sequence_rules.ReverseTrace, sequence_rules.backward),
-        (forward.ForwardTrace, batching.BatchTrace, checkpointing.backward, core.dispatch),
-        (reverse.ReverseTrace, reverse.ReverseTrace.outputs, reverse.backward),
-        (core.Primitive, core.Primitive.__init__, *(trace.process for trace in TRACES)),
+        (jvp.ForwardTrace, vmap.BatchTrace, checkpoint.backward, primitives.dispatch),
+        (tape.ReverseTrace, tape.ReverseTrace.outputs, tape.backward),
+        (primitives.Primitive, primitives.Primitive.__init__, *(trace.process for trace in TRACES)),
     ]
     return rules, places
 
@@ -62,10 +65,10 @@ def loss(x):
 
 
 def test_the_engine_is_its_own_after_import():
-    assert transforms.ReverseTrace is reverse.ReverseTrace
-    assert transforms.backward is checkpointing.backward is reverse.backward
-    assert operation.Primitive is core.Primitive
-    for primitive in core.registry.values():
+    assert vjp.ReverseTrace is tape.ReverseTrace
+    assert vjp.backward is checkpoint.backward is tape.backward
+    assert operation.Primitive is primitives.Primitive
+    for primitive in primitives.registry.values():
         for function in (primitive.value, primitive.forward):
             assert not getattr(function, "__module__", "").startswith("fdbr.debug")
 
@@ -134,7 +137,7 @@ def test_an_operation_declared_in_a_block_is_observed_and_then_restored():
             return x * x
 
         fdbr.jvp(squared_for_this_test, (np.ones(2),), (np.ones(2),))
-    primitive = core.registry.pop("squared_for_this_test")
+    primitive = primitives.registry.pop("squared_for_this_test")
     assert sorted(row.direction for row in times.rows) == ["forward", "tangent"]
     assert primitive.value.__name__ == "squared_for_this_test"
     assert "debug" not in primitive.forward.__module__

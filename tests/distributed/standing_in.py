@@ -7,7 +7,8 @@ import pytest
 import shadow
 from shadow import devices, nccl
 
-from fdbr import backend, libraries
+from fdbr import backend
+from fdbr.core import devices as libraries
 from fdbr.distributed import Communicator, run_in_threads
 from fdbr.distributed.transports.choosing import own_device, with_devices
 

@@ -4,14 +4,14 @@ import pytest
 from distributed.standing_in import several_devices
 
 from benchmarks.distributed import command, gpus
-from fdbr import libraries
+from fdbr.core import devices
 
 
 def test_it_is_skipped_with_a_reason_where_there_is_nothing_to_measure(capsys, monkeypatch):
     def none():
         raise ImportError("no cupy")
 
-    monkeypatch.setattr(libraries, "accelerator", none)
+    monkeypatch.setattr(devices, "accelerator", none)
     command.main(["--backend", "nccl", "--quick"])
     assert capsys.readouterr().out == "skipped: CuPy is not installed\n"
 

@@ -282,7 +282,7 @@ def test_a_gpu_without_cupy_is_an_error(monkeypatch):
     def none():
         raise ImportError("no cupy")
 
-    monkeypatch.setattr(fdbr.libraries, "accelerator", none)
+    monkeypatch.setattr(fdbr.core.devices, "accelerator", none)
     with pytest.raises(ImportError, match=r"data_parallel: devices\[1\] 0 is a GPU, which needs"):
         d.data_parallel(fdbr.grad(loss), ["cpu", 0])
 

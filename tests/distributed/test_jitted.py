@@ -12,7 +12,7 @@ from test_derivatives import agree, cases, loss, on_ranks, total
 import fdbr
 from fdbr import distributed as d
 from fdbr import ops
-from fdbr.compiler import tiers
+from fdbr.compiler.engine import tiers
 from fdbr.compiler.ir.check import check
 from fdbr.distributed import primitives
 

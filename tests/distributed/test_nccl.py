@@ -14,7 +14,7 @@ from shadow import devices, nccl
 
 import fdbr
 from fdbr import distributed as d
-from fdbr import libraries
+from fdbr.core import devices as libraries
 from fdbr.distributed import communicator
 from fdbr.distributed.transports.choosing import own_device, with_devices
 from fdbr.distributed.transports.cliques import Clique

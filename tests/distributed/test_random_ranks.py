@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import fdbr
 from fdbr import distributed as d
 from fdbr import ops
-from fdbr.compiler import tiers
+from fdbr.compiler.engine import tiers
 
 KEEPING = ("sum", "mean", "max", "broadcast", "ring", "all_to_all")
 

@@ -9,7 +9,8 @@ import shadow
 
 import fdbr
 from fdbr import distributed as d
-from fdbr import effects, ops
+from fdbr import ops
+from fdbr.core import effects
 from fdbr.distributed import primitives
 
 

@@ -111,7 +111,7 @@ def test_a_value_whose_assignment_failed_is_what_it_was():
         o, y = np.zeros(3), x[0]
         with pytest.raises(TypeError, match="assignment"):
             o[0] = y
-        assert isinstance(y, fdbr.core.Tracer)
+        assert isinstance(y, fdbr.core.tracer.Tracer)
         total = 2.0 + y
         with pytest.raises(TypeError, match="assignment"):
             o[0] = y

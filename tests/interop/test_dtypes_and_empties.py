@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr.array import ufunc_methods
+from fdbr.core.tracer_methods import ufunc_methods
 from fdbr.interop.numpy_ufuncs import ufuncs
 from interop.parameters import OWN, TRIED
 from interop.test_parameters import FUNCTIONS, REFUSES, Call, base, leaves, name_of
@@ -74,7 +74,7 @@ def variants(function: Any) -> Iterator[dict[str, Any]]:
 def traced_ways(call: Call) -> Iterator[Callable[[], Any]]:
     """The call on a traced value, in each way that its dtype allows."""
     x = call.x
-    if fdbr.floats.dtype_kind(x.dtype) in "fc":
+    if fdbr.pytrees.dtypes.dtype_kind(x.dtype) in "fc":
         yield lambda: fdbr.vjp(lambda x: (call(x), x), x)[0][0]
         yield lambda: fdbr.jvp(lambda x: (call(x), x), (x,), (np.ones_like(x),))[0][0]
     if call.function.__name__ not in DATA:

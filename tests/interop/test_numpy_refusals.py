@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr import array
+from fdbr.core import tracer_methods
 from interop.test_numpy_more import CALLS, A
 
 REFUSED: dict[str, dict[Any, Any]] = {
@@ -40,12 +40,12 @@ REFUSED: dict[str, dict[Any, Any]] = {
 
 def test_every_function_of_numpy_is_known():
     handed_over = {f for f in vars(np).values() if hasattr(f, "_implementation")}
-    assert handed_over <= set(array.functions)
+    assert handed_over <= set(tracer_methods.functions)
     assert {f for f in vars(np.fft).values() if hasattr(f, "_implementation")} <= set(CALLS)
 
 
 def test_every_function_of_numpy_that_is_refused_has_a_reason():
-    refused = {f for f, entry in array.functions.items() if entry.__name__ == "refuse"}
+    refused = {f for f, entry in tracer_methods.functions.items() if entry.__name__ == "refuse"}
     assert refused == {f for calls in REFUSED.values() for f in calls}
 
 

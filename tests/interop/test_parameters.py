@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr import array
+from fdbr.core import tracer_methods
 from fdbr.testing import assert_allclose
 from interop.parameters import ARGUMENTS, NEEDED, OWN, TRIED
 from interop.test_numpy_refusals import REFUSED
@@ -19,8 +19,10 @@ from interop.test_numpy_refusals import REFUSED
 WRITING = {f for calls in REFUSED.values() for f in calls}
 PRINTING = {np.array2string, np.array_repr, np.array_str}  # of a traced value they say so
 SYMMETRIC = {np.linalg.eigh, np.linalg.eigvalsh, np.linalg.cholesky}
-MAKING = {f for f in array.functions if "like" in inspect.signature(f).parameters}
-FUNCTIONS = [f for f in array.functions if f not in WRITING | PRINTING | MAKING | {np.empty_like}]
+MAKING = {f for f in tracer_methods.functions if "like" in inspect.signature(f).parameters}
+FUNCTIONS = [
+    f for f in tracer_methods.functions if f not in WRITING | PRINTING | MAKING | {np.empty_like}
+]
 
 
 def name_of(function: Any) -> str:

@@ -9,7 +9,7 @@ from ops.short import eps, every_short_dtype, wide
 
 import fdbr
 from fdbr import tree
-from fdbr.array import functions
+from fdbr.core.tracer_methods import functions
 
 MANY = 70_000  # more than float16 can count
 FEW = 8

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr import array
+from fdbr.core import tracer_methods
 from fdbr.testing import assert_allclose
 from interop.parameters import MASK, PLACES, A, B, S, V
 
-PLAIN = [u for u in array.ufuncs if u.signature is None and u.__module__ == "numpy"]
+PLAIN = [u for u in tracer_methods.ufuncs if u.signature is None and u.__module__ == "numpy"]
 BINARY = [u for u in PLAIN if u.nin == 2 and u.nout == 1]
 WHOLE = {"gcd", "lcm", "bitwise_count", "invert"} | {
     f"bitwise_{name}" for name in "and or xor".split()
@@ -83,7 +83,7 @@ def test_every_parameter_of_a_ufunc_works_as_in_numpy_or_is_refused_by_name(ufun
 @pytest.mark.parametrize("ufunc", BINARY, ids=lambda u: u.__name__)
 def test_every_method_of_a_ufunc_works_as_in_numpy_with_every_parameter(ufunc):
     x, y = operands(ufunc)
-    if (ufunc, "reduce") not in array.ufunc_methods or ufunc is np.ldexp:
+    if (ufunc, "reduce") not in tracer_methods.ufunc_methods or ufunc is np.ldexp:
         return  # comparisons: NumPy reduces truth values by them, and nothing else
     # NumPy's own loops of these two leave elements out along the last axis.
     wrong = ufunc in (np.arctan2, np.power)
@@ -116,7 +116,11 @@ IDEMPOTENT = {"maximum", "minimum", "fmax", "fmin"}
 @pytest.mark.parametrize("method", ["reduce", "accumulate", "reduceat"])
 @pytest.mark.parametrize("ufunc", BINARY, ids=lambda u: u.__name__)
 def test_methods_of_ufuncs_have_the_derivative_of_numpys_function(ufunc, method):
-    if (ufunc, method) not in array.ufunc_methods or ufunc.__name__ in {*WHOLE, *SHIFTS, "ldexp"}:
+    if (ufunc, method) not in tracer_methods.ufunc_methods or ufunc.__name__ in {
+        *WHOLE,
+        *SHIFTS,
+        "ldexp",
+    }:
         return
     extra = ([0, 1, 0],) if method == "reduceat" else ()
 
@@ -191,7 +195,10 @@ def test_methods_of_arrays_take_the_parameters_of_numpys(name, how):
 
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "take", "cumsum", "argsort", "clip"])
 def test_methods_and_functions_are_the_same(name):
-    assert getattr(fdbr.core.Tracer, name) is array.functions[getattr(np, name)] or name == "clip"
+    assert (
+        getattr(fdbr.core.tracer.Tracer, name) is tracer_methods.functions[getattr(np, name)]
+        or name == "clip"
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 import fdbr
 from fdbr import nn, ops, random, tree
-from fdbr.ops.networks.attention import pieces as attention_pieces
+from fdbr.ops.nn.attention import pieces as attention_pieces
 from fdbr.testing import assert_allclose
 
 KEY = random.key(3)

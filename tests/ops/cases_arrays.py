@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import numpy as np
 
 from fdbr import ops
-from fdbr.core import dispatch, registry
+from fdbr.core.primitive import dispatch, registry
 from fdbr.ops.devices import device_of
 from ops.cases import (
     ANY,

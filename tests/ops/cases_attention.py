@@ -7,7 +7,7 @@ import numpy as np
 import scipy.special as sp
 
 from fdbr import ops
-from fdbr.backend import array_module
+from fdbr.core.array_modules import array_module
 from ops.cases import ANY, CASES, _array, case, grid, integers
 from ops.cases_networks import KEY, attended, dropped
 from ops.seeds import several

@@ -14,7 +14,7 @@ import scipy.linalg
 
 import fdbr
 from fdbr import ops
-from fdbr.backend import array_module
+from fdbr.core.array_modules import array_module
 from fdbr.ops import linalg
 from ops.cases import Function, Strategy, case
 

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.special as sp
 
 from fdbr import ops
-from fdbr.backend import array_module
+from fdbr.core.array_modules import array_module
 from ops.cases import CASES, case
 from ops.seeds import seeded
 

@@ -10,7 +10,7 @@ import scipy.special as sp
 
 import fdbr
 from fdbr import ops
-from fdbr.backend import array_module
+from fdbr.core.array_modules import array_module
 from ops.cases import (
     ANY,
     CASES,

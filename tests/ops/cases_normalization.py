@@ -5,7 +5,7 @@ import scipy.linalg
 import scipy.special as sp
 
 from fdbr import ops
-from fdbr.backend import array_module
+from fdbr.core.array_modules import array_module
 from ops.cases import case
 from ops.cases_networks import KEY
 from ops.seeds import several

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module
+from fdbr.core.array_modules import array_module
 from ops.cases import ANY, POSITIVE, array, arrays, case, grid
 
 

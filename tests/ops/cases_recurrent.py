@@ -5,15 +5,12 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.ops.networks.recurrent.recurrences import linear_recurrence, transposed_recurrence
-from fdbr.ops.networks.recurrent.reset_recurrences import (
-    reset_recurrence,
-    transposed_reset_recurrence,
-)
-from fdbr.ops.networks.recurrent.reset_sequence import reset_sequence
-from fdbr.ops.networks.recurrent.sequence_rules import in_one_dtype
-from fdbr.ops.networks.recurrent.steps import Steps
-from fdbr.ops.networks.recurrent.units import real
+from fdbr.ops.nn.recurrent.recurrences import linear_recurrence, transposed_recurrence
+from fdbr.ops.nn.recurrent.reset_recurrences import reset_recurrence, transposed_reset_recurrence
+from fdbr.ops.nn.recurrent.reset_sequence import reset_sequence
+from fdbr.ops.nn.recurrent.sequence_rules import in_one_dtype
+from fdbr.ops.nn.recurrent.steps import Steps
+from fdbr.ops.nn.recurrent.units import real
 from ops.cases import CASES, case
 from ops.seeds import seeded, several
 

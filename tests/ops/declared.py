@@ -3,7 +3,7 @@
 import numpy as np
 
 from fdbr import ops
-from fdbr.ops.kinds import reduction
+from fdbr.ops.declare import reduction
 
 
 def join_exponentials(a, b):

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.core import dispatch, registry
+from fdbr.core.primitive import dispatch, registry
 from fdbr.ops.indexing.keys import split
-from fdbr.ops.indexing.places import within
-from fdbr.ops.networks.attention.pieces import How
-from fdbr.ops.networks.windows import Geometry
+from fdbr.ops.indexing.positions import within
+from fdbr.ops.nn.attention.pieces import How
+from fdbr.ops.nn.windows import Geometry
 from fdbr.solvers.host import checked, on_host
 
 X = np.array([[-1.25, 0.5], [2.0, -0.75]])

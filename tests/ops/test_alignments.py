@@ -7,7 +7,7 @@ import pytest
 
 import fdbr
 from fdbr import ops
-from fdbr.ops.networks.losses.alignments import NEVER, carried, reached
+from fdbr.ops.nn.losses.alignments import NEVER, carried, reached
 from fdbr.testing import check_grads
 
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import ops
-from fdbr.ops.networks.convolution import im2col
+from fdbr.ops.nn.convolution import im2col
 from fdbr.testing import assert_allclose
 from ops.cases_networks import correlated, spread
 

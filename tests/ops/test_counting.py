@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fdbr import ops
-from fdbr.ops import counting
+from fdbr.ops.shape import iota
 
 LONG = st.integers(1 << 17, (1 << 17) + 3000)
 ENDS = st.floats(-1e300, 1e300) | st.integers(-9, 9)
@@ -34,8 +34,8 @@ def test_frequencies_are_numpys(n, d):
 
 @pytest.mark.parametrize("count", [1 << 17, 200_001])
 def test_what_is_counted_can_be_written_to_and_lies_in_a_row(count):
-    found = counting.counted(abs, count)
+    found = iota.counted(abs, count)
     assert found.flags.c_contiguous
     assert found.flags.writeable
     assert (found == np.arange(count)).all()
-    assert counting.counted(abs, 10) is None
+    assert iota.counted(abs, 10) is None

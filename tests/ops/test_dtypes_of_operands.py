@@ -11,8 +11,8 @@ from hypothesis import given
 
 import fdbr
 from fdbr import ops
-from fdbr.core import registry
-from fdbr.ops.kinds import Unknown
+from fdbr.core.primitive import registry
+from fdbr.ops.declare import Unknown
 from ops.cases import CASES, Case, few, jitted_if_asked
 from ops.cases_scipy import SPECIAL
 from ops.reasons import WITHOUT_DERIVATIVE

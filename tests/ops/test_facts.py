@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from fdbr.core import registry
+from fdbr.core.primitive import registry
 from ops.cases import CASES, Case
 
 OWN = [p for p in registry.values() if p.value.__module__.startswith("fdbr.")]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdbr.ops.networks.convolution import im2col
-from fdbr.ops.networks.windows import Geometry
+from fdbr.ops.nn.convolution import im2col
+from fdbr.ops.nn.windows import Geometry
 from fdbr.testing import assert_allclose
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 
 import fdbr
 from fdbr import ops
-from fdbr.ops.indexing.flat_places import add_at, added_at, read_at, region_shape
+from fdbr.ops.indexing.flat_index import add_at, added_at, read_at, region_shape
 
 R = np.random.default_rng(0)
 MANY = 5000

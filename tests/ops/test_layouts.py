@@ -13,8 +13,9 @@ from hypothesis import settings
 import fdbr
 from benchmarks.operations.measuring import programs
 from benchmarks.operations.program import Draw, Program
-from fdbr import kernels, ops
-from fdbr.ops.kinds import large
+from fdbr import ops
+from fdbr.backends.cpu import kernels
+from fdbr.ops.declare import large
 from ops.layouts import LAYOUTS, REPEATED
 
 PROGRAMS = {name: program for name, program in programs().items() if program.alike}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops, tree
-from fdbr.kernels import matrices as kernels
+from fdbr.backends.cpu.library.small_linalg import matrices as kernels
 from fdbr.ops import linalg
 from fdbr.ops.linalg import solving
 from fdbr.testing import assert_allclose, check_grads

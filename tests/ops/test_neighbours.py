@@ -13,8 +13,8 @@ import scipy.special
 
 import fdbr
 from benchmarks.accuracy.others import WHOLE
-from fdbr.core import registry
-from fdbr.ops.kinds import Unknown
+from fdbr.core.primitive import registry
+from fdbr.ops.declare import Unknown
 from ops.test_special_values import derived, special
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops, testing
-from fdbr.ops.networks import one_hot as module
+from fdbr.ops.nn import one_hot as module
 
 
 @given(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import ops
-from fdbr.ops import orders, searching, sorting
+from fdbr.ops.indexing import argsort, searching, sorting
 
 DTYPES = [
     *("float32", ">f4", "float16", "float64", "complex64", "bool"),
@@ -18,9 +18,9 @@ DTYPES = [
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Few elements are many, and worth several threads."""
-    for module in (orders, sorting, searching):
+    for module in (argsort, sorting, searching):
         monkeypatch.setattr(module, "_MANY", 1)
-    monkeypatch.setattr(orders, "_SHARE", 8)
+    monkeypatch.setattr(argsort, "_SHARE", 8)
     for module in (sorting, searching):
         monkeypatch.setattr(module, "LEAST", 0)
 

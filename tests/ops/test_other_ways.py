@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fdbr
 from fdbr import ops
-from fdbr.ops.buffers import multiplied, where_they_lie
+from fdbr.ops.reductions.row_iteration import multiplied, where_they_lie
 
 SEEDS = st.integers(0, 1000)
 

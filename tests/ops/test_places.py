@@ -163,7 +163,7 @@ def test_the_host_waits_once_where_places_are_read_and_not_for_the_derivative(na
         pullback(out * 0 + 1)
     assert tally.waits == 0
     with pytest.MonkeyPatch.context() as patch, shadow.counting() as tally:
-        patch.setattr(fdbr.libraries, "accelerator", lambda: shadow.module)
+        patch.setattr(fdbr.core.devices, "accelerator", lambda: shadow.module)
         fdbr.vjp(lambda x: READING[name](x, i), x)  # what comes from the host is known there
     assert tally.waits == 0
 

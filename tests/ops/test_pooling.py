@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 import fdbr
 from fdbr import ops
-from fdbr.ops.networks.pooling import windowed
+from fdbr.ops.nn.pooling import windowed
 from fdbr.testing import assert_allclose
 from ops.cases_networks import pooled
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr import kernels, nn, ops, random, tree
+from fdbr import nn, ops, random, tree
+from fdbr.backends.cpu import kernels
 
 LAYERS = {
     "RNN": lambda key: nn.RNN.init(key, 5, 19),

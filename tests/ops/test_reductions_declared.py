@@ -11,7 +11,7 @@ from hypothesis import given
 
 import fdbr
 from fdbr import ops
-from fdbr.ops.kinds import reduction
+from fdbr.ops.declare import reduction
 from fdbr.testing import assert_allclose, check_grads
 from ops.cases import few
 from ops.declared import first_largest, join_moments, log_sum, product, variance

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 
 import fdbr
-from fdbr import kernels, ops
-from fdbr.core import Primitive, registry
-from fdbr.ops.kinds import Unknown
+from fdbr import ops
+from fdbr.backends.cpu import kernels
+from fdbr.core.primitive import Primitive, registry
+from fdbr.ops.declare import Unknown
 from fdbr.testing import assert_allclose
 from ops import reasons
 from ops.cases import CASES, Case, bent, few

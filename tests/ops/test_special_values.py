@@ -15,8 +15,8 @@ import pytest
 import fdbr
 from benchmarks.accuracy.others import PARAMETERS, WHOLE
 from fdbr import ops
-from fdbr.core import registry
-from fdbr.ops.kinds import Unknown
+from fdbr.core.primitive import registry
+from fdbr.ops.declare import Unknown
 from ops.short import SHORT
 
 inf, nan = math.inf, math.nan
@@ -156,7 +156,7 @@ ELEMENTWISE = [
     for name, primitive in registry.items()
     if primitive.kind == "elementwise"
     # SciPy's special functions have other methods for single numbers, and far out.
-    and primitive.value.__module__.startswith(("fdbr.ops.elementwise.", "fdbr.ops.networks."))
+    and primitive.value.__module__.startswith(("fdbr.ops.elementwise.", "fdbr.ops.nn."))
 ]
 ABSOLUTE = {
     "logaddexp": "terms of two signs cancel",

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 import fdbr
-from fdbr import kernels, ops
+from fdbr import ops
+from fdbr.backends.cpu import kernels
 from fdbr.testing import check_grads
 
 PROGRAMS = {
@@ -27,10 +28,10 @@ PROGRAMS = {
 @pytest.fixture(params=[True, False], ids=["large", "small"])
 def large(request, monkeypatch):
     """Arrays of any size are large, or none is."""
-    from fdbr.ops.kinds import choosing, large
+    from fdbr.ops.declare import large, select
 
     least = 0 if request.param else 1 << 60
-    for module in (large, choosing, kernels):
+    for module in (large, select, kernels):
         monkeypatch.setattr(module, "LEAST", least)
     monkeypatch.setattr(kernels.reducing, "_SHORTEST", 2)
     monkeypatch.setattr(kernels.reducing, "_NARROW", 2)

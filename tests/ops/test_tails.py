@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr.core import registry
+from fdbr.core.primitive import registry
 from ops.cases import jitted_if_asked
 
 _MAGNITUDES = np.concatenate([np.geomspace(1e-37, 1e38, 151), np.linspace(0.03, 40.0, 161)])

@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 
 import fdbr
-from fdbr import kernels, ops, threads
-from fdbr.core import registry
+from fdbr import ops
+from fdbr.backends.cpu import kernels
+from fdbr.core.primitive import registry
+from fdbr.core.util import threads
+from fdbr.core.util.threads import available, divide
 from fdbr.ops import products
+from fdbr.ops.declare import large
 from fdbr.ops.elementwise import logistic
-from fdbr.ops.kinds import large
-from fdbr.ops.networks.activations import nonlinearities
-from fdbr.ops.networks.losses import softmax_losses as losses
-from fdbr.threads import available, divide
+from fdbr.ops.nn.activations import nonlinearities
+from fdbr.ops.nn.losses import softmax_losses as losses
 
 PARAMS = {
     "elu": {"above": 1.0, "scale": 1.5, "alpha": 2.0},
@@ -361,7 +363,7 @@ def test_per_example_gradients_are_the_same_from_many_threads_at_once(four, smal
 
 
 def test_scratch_of_convolutions_has_a_bound_whatever_threads_come_and_go(monkeypatch):
-    from fdbr.ops.networks.convolution import im2col
+    from fdbr.ops.nn.convolution import im2col
 
     monkeypatch.setattr(im2col, "_idle", [])
     monkeypatch.setattr(im2col, "_MOST", 1 << 20)

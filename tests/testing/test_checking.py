@@ -5,7 +5,7 @@ import pytest
 
 import fdbr
 from fdbr import ops
-from fdbr.ops.kinds import aligned, fit, leading, linear, multilinear, opaque, shifted
+from fdbr.ops.declare import aligned, fit, leading, linear, multilinear, opaque, shifted
 from fdbr.testing import check_grads
 
 X = np.array([[0.5, 1.25, 2.0], [0.75, 0.25, 1.5]])

@@ -5,7 +5,7 @@ import pytest
 from ops.declared import first_largest, log_sum, product, variance
 
 from fdbr import ops
-from fdbr.ops.kinds import reduction
+from fdbr.ops.declare import reduction
 from fdbr.testing import check_reduction
 
 X = np.linspace(-1.0, 2.0, 7)

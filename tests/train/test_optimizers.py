@@ -396,7 +396,7 @@ def test_a_step_of_adam_launches_three_kernels_a_leaf_and_waits_for_none():
 
 
 def test_leaves_on_different_devices_are_trained_where_they_lie(monkeypatch):
-    monkeypatch.setattr(fdbr.libraries, "accelerator", lambda: shadow.module)
+    monkeypatch.setattr(fdbr.core.devices, "accelerator", lambda: shadow.module)
     params = [fdbr.device_put(np.ones(3), number) for number in (0, 1)]
     for make in OPTIMIZERS.values():
         optimizer = make()

@@ -16,9 +16,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.backend import is_locked
 from fdbr.compiler.ir.program import Variable, kind_of
-from fdbr.core import Trace, Tracer, plain
+from fdbr.core.array_modules import is_locked
+from fdbr.core.tracer import Trace, Tracer, plain
 
 __all__ = ["Places", "Sight", "UnknownError", "decides", "outside"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import optree
 
-from fdbr.classes import NAMESPACE, fields_of
+from fdbr.pytrees.classes import NAMESPACE, fields_of
 
 __all__ = ["Scope", "children", "details", "exact", "held_weakly", "is_leaf", "one_level"]
 

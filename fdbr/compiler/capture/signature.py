@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import tree
-from fdbr.backend import is_array, number_of
 from fdbr.compiler.capture.paths import Scope, details, exact, is_leaf, one_level
-from fdbr.core import Tracer
+from fdbr.core.array_modules import is_array, number_of
+from fdbr.core.tracer import Tracer
 
 __all__ = [
     "is_moving",

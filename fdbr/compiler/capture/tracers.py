@@ -11,15 +11,12 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy._core import _ufunc_config
 
-from fdbr import core
-from fdbr.array import decided, refusing
-from fdbr.compiler.budget import ANY
-from fdbr.compiler.capture.constants import Constants, narrowed
 from fdbr.compiler.capture.loop_states import Places, outside
 from fdbr.compiler.capture.signature import is_special
+from fdbr.compiler.capture.watch.constants import Constants, narrowed
+from fdbr.compiler.engine.budget import ANY
 from fdbr.compiler.ir.blocks import ALONE, in_blocks, is_room, unlocked
 from fdbr.compiler.ir.guards import EACH, to_list
-from fdbr.compiler.ir.numbers import apply
 from fdbr.compiler.ir.program import (
     Guard,
     Instruction,
@@ -28,7 +25,10 @@ from fdbr.compiler.ir.program import (
     Variable,
     kind_of,
 )
-from fdbr.core import EXPLAINED, Primitive, Trace, Tracer, host_types, number_types, replay
+from fdbr.compiler.ir.python_numbers import apply
+from fdbr.core.primitive import EXPLAINED, Primitive, host_types
+from fdbr.core.tracer import Trace, Tracer, ended, escaped, number_types, replay, stop_gradient
+from fdbr.core.tracer_methods import decided, refusing
 
 __all__ = [
     "AbandonedError",
@@ -42,7 +42,7 @@ _LARGE = 1 << 18  # elements of an array from which on it is put off
 _DEEPEST = 16  # steps of which each is put off because of the one before
 _MOST = 50_000  # steps of a program: Python takes 0.2 ms to compile one
 learners: list[Callable[[], Any]] = []
-"""What makes something that learns the control flow of functions (see `fdbr.flow`)."""
+"""Factories of what discovers control flow across runs: see `fdbr.control_flow.traced`."""
 
 capturing: ContextVar["CaptureTrace | None"] = ContextVar("capturing", default=None)
 """The trace that captures here, if one does."""
@@ -225,7 +225,7 @@ class CaptureTrace(Trace):
         """Whether another thread has found a traced value of this, which it goes on without."""
         if threading.get_ident() not in self.others:
             if self.closed:
-                raise core.escaped(self, "fdbr.jit")
+                raise escaped(self, "fdbr.jit")
             return False
         self.obstacle = "another thread uses what is around it at the same time"
         return True
@@ -402,7 +402,7 @@ class CaptureTrace(Trace):
         return value
 
     def lower(self, tracer: Any) -> Any:
-        below = core.stop_gradient(tracer.value)  # there may be a transformation around
+        below = stop_gradient(tracer.value)  # there may be a transformation around
         if below is tracer.value:
             return tracer
         return CaptureTracer(self, below, tracer.variable)
@@ -410,8 +410,8 @@ class CaptureTrace(Trace):
     def decide(self, tracer: Any, kind: Callable[[Any], Any]) -> Any:
         if self.others and self._is_elsewhere():
             return kind(tracer.value)
-        if core.ended(self):
-            raise core.escaped(self, f"fdbr.jit: {kind.__name__}()")
+        if ended(self):
+            raise escaped(self, f"fdbr.jit: {kind.__name__}()")
         try:
             answer = kind(tracer.value)
         except Exception:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fdbr import core
-from fdbr.backend import has_method
 from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureTracer, capturing
 from fdbr.compiler.ir.program import Program, Variable, kind_of
-from fdbr.messages import refusal
-from fdbr.ownership import release
+from fdbr.core.array_modules import has_method
+from fdbr.core.ownership import release
+from fdbr.core.tracer import run
+from fdbr.errors.checks import refusal
 
 __all__ = ["Captured", "capture"]
 
@@ -85,7 +85,7 @@ def capture(
         tracer._base = trace
     token = capturing.set(trace)
     try:
-        out = core.run(trace, f, traced)
+        out = run(trace, f, traced)
     except Exception as error:
         if trace.abandoned and not isinstance(error, AbandonedError):
             raise AbandonedError(trace.obstacle) from error

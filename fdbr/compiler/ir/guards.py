@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.dividing import distinct, spread
+from fdbr.transforms.vmap_divergence import distinct, spread
 
 __all__ = ["EACH", "EXACT", "GuardFailure", "same", "to_list"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from fdbr.compiler.ir.guards import GuardFailure, same
 from fdbr.compiler.ir.loops import loop_of
-from fdbr.compiler.ir.numbers import apply
 from fdbr.compiler.ir.program import Guard, Program, is_variable, unfused
+from fdbr.compiler.ir.python_numbers import apply
 
 __all__ = ["GuardFailure", "interpret", "same"]
 

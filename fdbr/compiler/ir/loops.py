@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from fdbr.compiler.ir.guards import GuardFailure
 from fdbr.compiler.ir.program import Guard, Instruction, Kind, Program, Step, kind_of
-from fdbr.core import Primitive, registry
+from fdbr.core.primitive import Primitive, registry
 
 __all__ = [
     "ADD_PARTS",

@@ -4,7 +4,7 @@ What holds for all operations of a kind follows from their declarations: see `Pr
 """
 
 from fdbr import ops  # noqa: F401, which declares them
-from fdbr.core import registry
+from fdbr.core.primitive import registry
 
 ADD = registry["add"]
 ADD_ROWS = registry["add_rows"]

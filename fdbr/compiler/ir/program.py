@@ -13,9 +13,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.backend import is_array, module_at, module_of, number_of
-from fdbr.core import Primitive
-from fdbr.messages import describe
+from fdbr.core.array_modules import is_array, module_at, module_of, number_of
+from fdbr.core.primitive import Primitive
+from fdbr.errors.checks import describe
 
 __all__ = [
     "Fused",

@@ -12,7 +12,7 @@ def batch_matmuls(program: Program) -> Program:
 
     - A sum of products ``a1.T @ b1 + a2.T @ b2 + …``, as the gradient of a weight that is used
       at each step of a sequence, becomes the product of joined matrices; so do the sums of their
-      rows, tables of rows, and parts among zeros: see `fdbr.compiler.passes.term_forms`.
+      rows, tables of rows, and parts among zeros: see `fdbr.compiler.passes.sum_patterns`.
     - Products ``x1 @ w, x2 @ w, …`` of which none depends on another become one, and their
       results slices of it: at one thread, in float32, 35 of 20 rows with a weight of
       ``(200, 800)`` take 0.75 of the time, of 20 rows with ``(200, 10000)`` 0.6, of 64 rows with

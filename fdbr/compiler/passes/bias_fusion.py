@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backends.interface import Backend, backend_of
+from fdbr.compiler.backend import Backend, backend_of
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import (
     Instruction,

@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import is_locked, lock, owner
 from fdbr.compiler.ir.guards import same
-from fdbr.compiler.ir.numbers import apply
 from fdbr.compiler.ir.program import (
     Guard,
     Instruction,
@@ -18,7 +16,9 @@ from fdbr.compiler.ir.program import (
     is_variable,
     kind_of,
 )
+from fdbr.compiler.ir.python_numbers import apply
 from fdbr.compiler.passes.steps import renamed, renamed_outputs
+from fdbr.core.array_modules import is_locked, lock, owner
 
 __all__ = ["fold_constants"]
 

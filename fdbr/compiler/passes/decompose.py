@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.compiler.backends.interface import Backend, backend_of
+from fdbr.compiler.backend import Backend, backend_of
 from fdbr.compiler.capture.tracing import capture
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import (
@@ -20,7 +20,7 @@ from fdbr.compiler.ir.program import (
     Variable,
     kind_of,
 )
-from fdbr.compiler.passes.nested_groups import can_nest
+from fdbr.compiler.passes.reduction_fusion import can_nest
 from fdbr.compiler.passes.steps import renamed, renamed_all, renamed_outputs
 
 __all__ = ["decompose", "expand"]

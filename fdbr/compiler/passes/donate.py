@@ -6,11 +6,11 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backends.interface import Backend, backend_of
+from fdbr.compiler.backend import Backend, backend_of
 from fdbr.compiler.ir import op
-from fdbr.compiler.ir.folds import fold_of
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, is_variable
-from fdbr.compiler.passes.certainty import uncertain_first
+from fdbr.compiler.ir.reductions import fold_of
+from fdbr.compiler.passes.cannot_fail import uncertain_first
 from fdbr.compiler.passes.steps import readers_of
 
 __all__ = ["donate", "is_long"]

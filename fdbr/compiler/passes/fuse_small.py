@@ -3,7 +3,7 @@
 from itertools import chain
 from typing import Any
 
-from fdbr.compiler.backends.interface import Backend, backend_of
+from fdbr.compiler.backend import Backend, backend_of
 from fdbr.compiler.ir.program import Fused, Program, Small, Step, Variable
 
 __all__ = ["fuse_small"]

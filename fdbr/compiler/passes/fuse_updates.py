@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fdbr.compiler.backends.interface import Backend, backend_of
+from fdbr.compiler.backend import Backend, backend_of
 from fdbr.compiler.ir.program import Fused, Instruction, Program, Step, Variable, kind_of
 from fdbr.compiler.passes.donate import donate, is_long
 from fdbr.compiler.passes.steps import readers_of

@@ -7,10 +7,7 @@ from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import with_keywords
 from fdbr.compiler.ir.program import Guard, Instruction, Step, Variable, kind_of
 from fdbr.compiler.passes.cse import Identities
-from fdbr.compiler.passes.loop_sums import PartsSum, sums_of
-from fdbr.compiler.passes.open_loops import opened
-from fdbr.compiler.passes.sequences import longest, runs
-from fdbr.compiler.passes.wiring import (
+from fdbr.compiler.passes.loop_dataflow import (
     FROM,
     INSIDE,
     SAME,
@@ -21,6 +18,9 @@ from fdbr.compiler.passes.wiring import (
     steps_of,
     values_of,
 )
+from fdbr.compiler.passes.loop_sums import PartsSum, sums_of
+from fdbr.compiler.passes.open_loops import opened
+from fdbr.compiler.passes.sequences import longest, runs
 
 __all__ = ["Body", "body_of"]
 

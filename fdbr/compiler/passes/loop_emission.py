@@ -9,11 +9,11 @@ from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import LOOP, PARTS, ROW, Loop, stack_kind
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, kind_of
 from fdbr.compiler.passes.loop_bodies import Body, body_of
+from fdbr.compiler.passes.loop_dataflow import Turns
 from fdbr.compiler.passes.rules.views import full_key, view_of
 from fdbr.compiler.passes.sequences import Run, runs
 from fdbr.compiler.passes.steps import renamed
-from fdbr.compiler.passes.wiring import Turns
-from fdbr.core import Primitive
+from fdbr.core.primitive import Primitive
 
 __all__ = ["Emission", "Rolled"]
 

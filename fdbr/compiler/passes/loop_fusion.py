@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fdbr.compiler.backends.interface import Backend, backend_of
+from fdbr.compiler.backend import Backend, backend_of
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.broadcast_layout import best_split, splits
-from fdbr.compiler.ir.folds import fold_of, join_of
 from fdbr.compiler.ir.program import Fused, Instruction, Nest, Program, Step, Variable, kind_of
-from fdbr.compiler.passes.nested_groups import NestedGroup, Nests
+from fdbr.compiler.ir.reductions import fold_of, join_of
+from fdbr.compiler.passes.reduction_fusion import NestedGroup, Nests
 from fdbr.compiler.passes.steps import readers_of
 
 __all__ = ["VIEWS", "fuse_loops", "is_candidate"]

@@ -13,8 +13,8 @@ import attrs
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.loops import ADD_PARTS
 from fdbr.compiler.ir.program import Instruction, Variable, kind_of
+from fdbr.compiler.passes.loop_dataflow import FROM, INSIDE, Turns, differs, steps_of
 from fdbr.compiler.passes.rules.views import full_key, view_of
-from fdbr.compiler.passes.wiring import FROM, INSIDE, Turns, differs, steps_of
 
 __all__ = ["PartsSum", "sums_of"]
 

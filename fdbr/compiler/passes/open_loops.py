@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fdbr.compiler.ir.program import Guard, Instruction, Program, Step, Variable, has_effect
-from fdbr.compiler.passes.wiring import Made, Turns, steps_of, wires_of
+from fdbr.compiler.passes.loop_dataflow import Made, Turns, steps_of, wires_of
 
 __all__ = ["may_open", "opened"]
 

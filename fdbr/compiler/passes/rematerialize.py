@@ -4,7 +4,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backends.interface import Backend, backend_of
+from fdbr.compiler.backend import Backend, backend_of
 from fdbr.compiler.ir.broadcast_layout import best_split, splits
 from fdbr.compiler.ir.program import (
     Fused,

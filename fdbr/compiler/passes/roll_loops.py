@@ -9,11 +9,11 @@ from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, has_effect, kind_of
 from fdbr.compiler.passes.cse import cse
 from fdbr.compiler.passes.dce import dce
+from fdbr.compiler.passes.loop_dataflow import Turns, turns_of
 from fdbr.compiler.passes.loop_emission import Emission
 from fdbr.compiler.passes.open_loops import may_open, opened
-from fdbr.compiler.passes.periods import Stretch, looks_of, stretches
+from fdbr.compiler.passes.repeat_detection import Stretch, looks_of, stretches
 from fdbr.compiler.passes.schedule_guards import schedule_guards
-from fdbr.compiler.passes.wiring import Turns, turns_of
 
 __all__ = ["LEAST", "roll_loops"]
 

@@ -11,7 +11,7 @@ from fdbr.compiler.passes.dce import dce
 from fdbr.compiler.passes.rules import Facts, Same, rules_for
 from fdbr.compiler.passes.rules.table import Rule
 from fdbr.compiler.passes.steps import count_reads, renamed, renamed_outputs
-from fdbr.core import Primitive
+from fdbr.core.primitive import Primitive
 
 __all__ = ["simplify"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.compiler.backends.interface import Backend
+from fdbr.compiler.backend import Backend
 from fdbr.compiler.ir.broadcast_layout import place
 from fdbr.compiler.ir.program import (
     Fused,

@@ -2,7 +2,7 @@
 
 import attrs
 
-from fdbr.compiler.backends.interface import backend_of
+from fdbr.compiler.backend import backend_of
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Program, Step, kind_of
 

@@ -13,7 +13,7 @@ from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Program, Step, Variable, is_variable, kind_of
 from fdbr.compiler.passes.dce import dce
 from fdbr.compiler.passes.steps import count_reads
-from fdbr.compiler.passes.term_forms import FORMS, Lookup, Merged
+from fdbr.compiler.passes.sum_patterns import FORMS, Lookup, Merged
 
 __all__ = ["merge_sums"]
 

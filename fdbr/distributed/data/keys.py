@@ -5,11 +5,11 @@ from typing import Any
 import attrs
 
 from fdbr import random, tree
-from fdbr.backend import is_array, lock
+from fdbr.core.array_modules import is_array, lock
 from fdbr.distributed.arguments import communicator_of, root_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.objects import broadcast_object
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.train.data.batches import Batches
 from fdbr.train.data.prefetching.prefetch import Ahead
 from fdbr.train.data.streams import Stream

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 from fdbr import random
-from fdbr.backend import lock
+from fdbr.core.array_modules import lock
 from fdbr.distributed.arguments import communicator_of, root_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.objects import all_gather_object, receive_object, send_object

@@ -6,12 +6,12 @@ from typing import Any
 import attrs
 
 from fdbr import tree
-from fdbr.backend import is_array, lock
+from fdbr.core.array_modules import is_array, lock
 from fdbr.distributed.arguments import communicator_of, root_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.errors import RankFailedError
 from fdbr.distributed.objects import broadcast_object
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
 from fdbr.train.data.parts import part_of
 from fdbr.train.loop.sources import Feed, feed_of
 

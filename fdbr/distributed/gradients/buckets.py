@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 
 __all__ = ["BUCKET_BYTES", "EARLY_BYTES", "bucket_bytes_of", "buckets", "buckets_of"]
 

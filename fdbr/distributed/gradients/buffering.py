@@ -5,14 +5,14 @@ from typing import Any
 
 import optree
 
-from fdbr.backend import lock
-from fdbr.classes import NAMESPACE
+from fdbr.core.array_modules import lock
 from fdbr.distributed.gradients.averaging import Averaging, averaged
 from fdbr.distributed.gradients.buckets import buckets
 from fdbr.distributed.gradients.steps import begin_bucket, begin_round, programs_around, wait_for
 from fdbr.distributed.gradients.weights import weight_of
 from fdbr.distributed.primitives import as_array
-from fdbr.pytrees import flatten, map, trainable, unflatten
+from fdbr.pytrees.classes import NAMESPACE
+from fdbr.pytrees.structure import flatten, map, trainable, unflatten
 from fdbr.train.optim.leafwise import zeros
 
 __all__ = ["Average", "begun", "nothing"]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fdbr.reverse import Node
+from fdbr.core.tape import Node
 
 __all__ = ["complete"]
 

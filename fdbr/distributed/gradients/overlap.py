@@ -5,12 +5,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fdbr import ops, transforms
-from fdbr.arguments import Inputs
+from fdbr import ops
 from fdbr.compiler.capture.tracers import CaptureTrace
-from fdbr.core import Tracer
-from fdbr.cotangents import Kind
-from fdbr.deferred import settled
+from fdbr.core.collective_log import meetings
+from fdbr.core.lazy_cotangents import settled
+from fdbr.core.tracer import Tracer
 from fdbr.distributed.arguments import communicator_of, wire_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.gradients.averaging import Averaging, averaged
@@ -19,10 +18,12 @@ from fdbr.distributed.gradients.buckets import EARLY_BYTES, bucket_bytes_of, buc
 from fdbr.distributed.gradients.early import complete
 from fdbr.distributed.gradients.steps import begin_bucket, begin_round, programs_around, wait_for
 from fdbr.distributed.gradients.weights import factor_of, weight_of
-from fdbr.meetings import meetings
-from fdbr.pytrees import flatten, is_inexact, structure, unflatten
-from fdbr.transforms import value_and_grad as value_and_own_grad
-from fdbr.transforms import with_gradient
+from fdbr.pytrees.structure import flatten, is_inexact, structure, unflatten
+from fdbr.transforms import vjp
+from fdbr.transforms.argnums import Inputs
+from fdbr.transforms.cotangent_avals import Kind
+from fdbr.transforms.vjp import value_and_grad as value_and_own_grad
+from fdbr.transforms.vjp import with_gradient
 
 __all__ = ["value_and_grad"]
 
@@ -215,7 +216,7 @@ def _sent_by(begun: _Begun) -> Any:
 
         numbers = [[places[place][2] for place in group] for group in groups]
         roots += complete(roots, numbers, ready)
-        transforms.backward(roots, cotangents=cotangents)  # which may be observed
+        vjp.backward(roots, cotangents=cotangents)  # which may be observed
         leaves = [[None] * len(argument.inputs) for argument in inputs]
         for group, (own, pending) in zip(groups, found, strict=True):
             for place, mean in zip(group, begun.end(pending, own), strict=True):

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, lock
+from fdbr.core.array_modules import array_module, lock
+from fdbr.core.collective_log import cotangents_were_exchanged
 from fdbr.distributed.calls import Call
 from fdbr.distributed.exchange import check, exchange
 from fdbr.distributed.gradients.averaging import Averaging
 from fdbr.distributed.gradients.background import Background, Pending
 from fdbr.distributed.gradients.weights import factor_out_of, weight_of, weighted_there
 from fdbr.distributed.primitives import as_array
-from fdbr.meetings import cotangents_were_exchanged
 
 __all__ = ["Round"]
 

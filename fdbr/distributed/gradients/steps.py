@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, copy_of, lock
-from fdbr.calls import taken_off
 from fdbr.compiler.capture.tracers import CaptureTrace
-from fdbr.core import Primitive, Trace, running
+from fdbr.core.array_modules import array_module, copy_of, lock
+from fdbr.core.collective_log import met, note_meeting
+from fdbr.core.effects import before_effect, effects_are_had
+from fdbr.core.primitive import Primitive
+from fdbr.core.tracer import Trace, running
 from fdbr.distributed.gradients.averaging import Averaging
 from fdbr.distributed.gradients.rounds import Round
 from fdbr.distributed.primitives import RecordedError
-from fdbr.effects import before_effect, effects_are_had
-from fdbr.meetings import met, note_meeting
+from fdbr.transforms.custom_call import taken_off
 
 __all__ = ["begin_bucket", "begin_round", "programs_around", "wait_for"]
 

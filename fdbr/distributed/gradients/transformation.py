@@ -8,7 +8,7 @@ from fdbr.distributed.gradients.averaging import Averaging, averaged
 from fdbr.distributed.gradients.background import Background
 from fdbr.distributed.gradients.buckets import BUCKET_BYTES, bucket_bytes_of
 from fdbr.distributed.gradients.buffering import Average, begun, nothing
-from fdbr.pytrees import flatten, unflatten
+from fdbr.pytrees.structure import flatten, unflatten
 from fdbr.train.optim.base import EmptyState, GradientTransformation
 from fdbr.train.optim.fitting import check_state
 from fdbr.tree import frozen

@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module, on_device, several, to_numpy
-from fdbr.core import Primitive, Tracer, dispatch
+from fdbr.core.array_modules import array_module, on_device, several, to_numpy
+from fdbr.core.collective_log import cotangents_were_exchanged
+from fdbr.core.effects import effects_are_had
+from fdbr.core.primitive import Primitive, dispatch
+from fdbr.core.tracer import Tracer
 from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.lines import caller
 from fdbr.distributed.primitives import communicate
-from fdbr.effects import effects_are_had
-from fdbr.meetings import cotangents_were_exchanged
-from fdbr.messages import describe
-from fdbr.ops.kinds.rules import stated_rule
+from fdbr.errors.checks import describe
+from fdbr.ops.declare.rules import stated_rule
 
 __all__ = ["factor_of", "factor_out_of", "weight_of", "weighted", "weighted_there"]
 

@@ -9,7 +9,7 @@ from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.loop.decisions import apart
 from fdbr.distributed.loop.means import plain, together
 from fdbr.distributed.objects import all_gather_object
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.averages import Sums, means, with_batch
 from fdbr.train.stages.keeping import due

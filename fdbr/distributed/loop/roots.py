@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from fdbr.distributed.arguments import root_of
 from fdbr.distributed.communicator import Communicator
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.piping import Stage, closing, pipe
 

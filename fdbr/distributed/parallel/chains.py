@@ -11,7 +11,7 @@ from fdbr.distributed.collectives import receive, send
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.objects import all_gather_object, receive_object, send_object
 from fdbr.distributed.parallel.forms import form_of, zeros_of
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.tree import frozen, static
 
 __all__ = ["MultiNodeSequential"]

@@ -7,7 +7,7 @@ import numpy as np
 from fdbr import tree
 from fdbr.distributed.parallel.parameters import Shard, shards
 from fdbr.distributed.parallel.parts import own_part
-from fdbr.floats import dtype_kind
+from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.train.optim.arithmetic import in_parts
 from fdbr.train.optim.base import Optimizer
 

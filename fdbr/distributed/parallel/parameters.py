@@ -5,10 +5,10 @@ from typing import Any
 import optree
 
 from fdbr import tree
-from fdbr.classes import NAMESPACE
 from fdbr.distributed.arguments import communicator_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.parallel.parts import all_of, own_part, whole_of
+from fdbr.pytrees.classes import NAMESPACE
 from fdbr.tree import frozen, static
 
 __all__ = ["Shard", "gather_params", "shard_params", "shards"]

@@ -7,7 +7,7 @@ from typing import Any
 from optree import PyTreeSpec
 
 from fdbr import ops
-from fdbr.backend import is_array, keep
+from fdbr.core.array_modules import is_array, keep
 from fdbr.distributed.arguments import caller
 from fdbr.distributed.calls import Call
 from fdbr.distributed.communicator import Communicator

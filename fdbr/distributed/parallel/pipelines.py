@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import fdbr.transforms as transforms
+import fdbr.transforms.vjp as transforms
 from fdbr import ops, tree
 from fdbr.distributed.arguments import communicator_of
 from fdbr.distributed.collectives import broadcast, receive, send
@@ -12,7 +12,7 @@ from fdbr.distributed.objects import receive_object, send_object
 from fdbr.distributed.parallel.forms import form_of, zeros_of
 from fdbr.distributed.parallel.schedules import FORWARD, Schedule, schedule
 from fdbr.distributed.parallel.shards import bounds
-from fdbr.messages import integer
+from fdbr.errors.checks import integer
 
 __all__ = ["pipeline"]
 

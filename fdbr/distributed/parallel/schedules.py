@@ -4,7 +4,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.messages import integer
+from fdbr.errors.checks import integer
 
 __all__ = ["Schedule", "Timeline", "schedule"]
 

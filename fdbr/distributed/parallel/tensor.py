@@ -8,12 +8,12 @@ from fdbr import nn, ops, random
 from fdbr.distributed.arguments import communicator_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.parallel.shards import bounds, cut, from_shards, joined, maximum, to_shards
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
+from fdbr.errors.layer_path import placed
 from fdbr.nn.attention.heads import heads_apart, heads_together
 from fdbr.nn.dropout import needed_key
-from fdbr.transforms import stop_gradient
+from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["TensorAttention", "TensorEmbed", "TensorLinear", "tensor_softmax_cross_entropy"]
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from fdbr import libraries
+from fdbr.core import devices
 from fdbr.distributed.errors import DistributedError
 from fdbr.distributed.transports.interface import Transport
 from fdbr.distributed.transports.nccl import NCCL
@@ -34,7 +34,7 @@ def with_devices(host: Transport, timeout: float, *, nccl: bool | None = None) -
     if nccl and lacking:
         raise DistributedError(f"fdbr.distributed.world: backend 'nccl' cannot be had: {lacking}")
     if not lacking and nccl is not False:
-        return PlacedTransport(host, NCCL(host, libraries.accelerator(), mine["number"], timeout))
+        return PlacedTransport(host, NCCL(host, devices.accelerator(), mine["number"], timeout))
     if not any(rank["count"] for rank in ranks):
         return host
     direct = all(rank["direct"] for rank in ranks)
@@ -55,10 +55,10 @@ def own_device(host: Transport) -> None:
 def _accelerator() -> tuple[Any, int]:
     """The array module of the devices, and how many there are; 0 where there is none."""
     try:
-        xp = libraries.accelerator()
+        xp = devices.accelerator()
     except ImportError:
         return None, 0
-    return xp, libraries.devices_of(xp)
+    return xp, devices.devices_of(xp)
 
 
 def _at_hand(host: Transport) -> dict[str, Any]:

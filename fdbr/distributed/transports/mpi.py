@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module
+from fdbr.core.array_modules import array_module
 from fdbr.distributed.agreement import GivenUp, blame, difference, digest
 from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.errors import (

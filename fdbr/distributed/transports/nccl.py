@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.backend import array_module
+from fdbr.core.array_modules import array_module
 from fdbr.distributed.calls import Record
 from fdbr.distributed.transports.channels import HEADER, Incoming, Outgoing, header_of
 from fdbr.distributed.transports.cliques import Clique
 from fdbr.distributed.transports.interface import Transport
 from fdbr.distributed.transports.staged import Staged
-from fdbr.floats import dtype_kind
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["NCCL"]
 

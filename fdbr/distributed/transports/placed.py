@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from fdbr.backend import number_of
+from fdbr.core.array_modules import number_of
 from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.transports.interface import Transport
 

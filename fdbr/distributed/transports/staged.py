@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, on_device, to_numpy
+from fdbr.core.array_modules import array_module, on_device, to_numpy
 from fdbr.distributed.calls import Record
 from fdbr.distributed.transports.interface import Transport
 

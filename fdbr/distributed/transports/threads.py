@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import Condition
 from typing import Any
 
-from fdbr.backend import array_module, module_of, number_of
+from fdbr.core.array_modules import array_module, module_of, number_of
 from fdbr.distributed.agreement import difference
 from fdbr.distributed.calls import Call, Record
 from fdbr.distributed.errors import CollectiveTimeoutError, MismatchError, RankFailedError

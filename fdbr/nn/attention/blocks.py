@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.messages import integer, name_of
+from fdbr.errors.checks import integer, name_of
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.grouped import GroupedQueryAttention
@@ -17,7 +17,7 @@ from fdbr.nn.dropout import Dropout
 from fdbr.nn.linear import Linear
 from fdbr.nn.normalization.layers import LayerNorm, RMSNorm
 from fdbr.nn.sequential import Sequential
-from fdbr.ops.networks.noise.dropout import proper_rate
+from fdbr.ops.nn.noise.dropout import proper_rate
 from fdbr.tree import frozen, static
 
 __all__ = ["DecoderBlock", "GatedMLP", "ViTBlock"]

@@ -5,12 +5,12 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import array_module, lock
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.ops.dtypes import is_traced
-from fdbr.ops.networks.attention.weights import joined_masks
+from fdbr.ops.nn.attention.weights import joined_masks
 from fdbr.tree import buffer, frozen
-from fdbr.whereabouts import placed
 
 __all__ = ["KeyValueCache"]
 

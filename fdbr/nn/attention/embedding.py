@@ -5,13 +5,13 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module, lock
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.ops.dtypes import is_traced
 from fdbr.tree import buffer, frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["Embed", "PositionalEmbedding", "SinusoidalEmbedding"]
 

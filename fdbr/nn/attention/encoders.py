@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from fdbr import random, tree
-from fdbr.messages import integer
+from fdbr.errors.checks import integer
 from fdbr.nn.attention.memories import DecoderCache
 from fdbr.nn.attention.transformer import TransformerDecoderLayer, TransformerEncoderLayer
 from fdbr.nn.composite import Composite

@@ -7,15 +7,15 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, random, tree
-from fdbr.backend import array_module
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import array_module
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn.attention.blocks import GatedMLP
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.ops.dtypes import is_traced
-from fdbr.transforms import stop_gradient
+from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["MixtureOfExperts"]
 

@@ -5,7 +5,8 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.heads import checked_heads, heads_apart, heads_together
@@ -13,9 +14,8 @@ from fdbr.nn.composite import Composite
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.linear import Linear
 from fdbr.nn.normalization.layers import RMSNorm
-from fdbr.ops.networks.noise.dropout import proper_rate
+from fdbr.ops.nn.noise.dropout import proper_rate
 from fdbr.tree import frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["GroupedQueryAttention"]
 

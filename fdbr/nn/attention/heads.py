@@ -3,7 +3,7 @@
 from typing import Any
 
 from fdbr import ops
-from fdbr.messages import integer
+from fdbr.errors.checks import integer
 
 __all__ = ["checked_heads", "heads_apart", "heads_together"]
 

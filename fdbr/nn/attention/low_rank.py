@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from fdbr import ops, random, tree
-from fdbr.backend import lock
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import lock
+from fdbr.errors.checks import describe, integer
 from fdbr.nn import initializers
 from fdbr.nn.attention.multi_head import MultiHeadAttention
 from fdbr.nn.dropout import needed_key
@@ -13,7 +13,7 @@ from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.nn.parts import changed, inside
 from fdbr.ops.dtypes import rounded_like
-from fdbr.ops.networks.noise.dropout import proper_rate
+from fdbr.ops.nn.noise.dropout import proper_rate
 from fdbr.tree import buffer, frozen, static
 
 __all__ = ["LoRA", "lora", "merge_lora"]

@@ -3,12 +3,12 @@
 from typing import Any
 
 from fdbr import ops
-from fdbr.backend import array_module, lock
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.heads import heads_apart, heads_together
 from fdbr.tree import frozen
-from fdbr.whereabouts import placed
 
 __all__ = ["DecoderCache", "decoder_cache", "recalled"]
 

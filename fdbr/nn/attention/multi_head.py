@@ -5,7 +5,8 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.heads import checked_heads, heads_apart, heads_together
@@ -13,10 +14,9 @@ from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.ops.dtypes import rounded_like
-from fdbr.ops.networks.attention.weights import attention_weights, joined_masks
-from fdbr.ops.networks.noise.dropout import proper_rate
+from fdbr.ops.nn.attention.weights import attention_weights, joined_masks
+from fdbr.ops.nn.noise.dropout import proper_rate
 from fdbr.tree import frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["MultiHeadAttention"]
 

@@ -6,15 +6,15 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.messages import integer, name_of
+from fdbr.errors.checks import integer, name_of
+from fdbr.errors.layer_path import placed
 from fdbr.nn.attention.memories import DecoderCache, decoder_cache, recalled
 from fdbr.nn.attention.multi_head import MultiHeadAttention
 from fdbr.nn.composite import Composite
 from fdbr.nn.linear import Linear
 from fdbr.nn.normalization.layers import LayerNorm
-from fdbr.ops.networks.noise.dropout import proper_rate
+from fdbr.ops.nn.noise.dropout import proper_rate
 from fdbr.tree import frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["TransformerDecoderLayer", "TransformerEncoderLayer"]
 

@@ -5,7 +5,8 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -14,7 +15,6 @@ from fdbr.nn.linear import Linear
 from fdbr.nn.normalization.layers import LayerNorm
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen
-from fdbr.whereabouts import placed
 
 __all__ = ["ConvNeXtBlock"]
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.messages import integer
+from fdbr.errors.checks import integer
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv

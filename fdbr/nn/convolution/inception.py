@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, random, tree
-from fdbr.messages import integer, name_of
+from fdbr.errors.checks import integer, name_of
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv

@@ -18,7 +18,7 @@ from fdbr.nn.convolution.settings import (
     settled,
 )
 from fdbr.nn.layer import Layer
-from fdbr.ops.networks.windows import geometry_of
+from fdbr.ops.nn.windows import geometry_of
 from fdbr.tree import frozen, static
 
 __all__ = [

@@ -6,12 +6,12 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module, lock
-from fdbr.messages import integer
+from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.checks import integer
 from fdbr.nn import initializers
 from fdbr.nn.convolution.settings import axes_of, kernel_of, parameters, settings_of, settled
 from fdbr.nn.layer import Layer
-from fdbr.ops.networks.windows import geometry_of
+from fdbr.ops.nn.windows import geometry_of
 from fdbr.tree import frozen, static
 
 __all__ = ["DepthwiseConv", "LocalConv"]

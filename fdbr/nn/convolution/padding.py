@@ -3,12 +3,12 @@
 from typing import Any
 
 from fdbr import ops
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn.convolution.settings import MODES, check_room
 from fdbr.nn.layer import Layer
 from fdbr.nn.settings import refuse_either
 from fdbr.tree import frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["Pad"]
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fdbr import random
-from fdbr.messages import describe, integer, integers
+from fdbr.errors.checks import describe, integer, integers
+from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
-from fdbr.whereabouts import placed
 
 __all__ = [
     "MODES",

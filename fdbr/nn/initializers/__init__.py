@@ -10,7 +10,7 @@ Weights are laid out as in PyTorch, ``(out, in, *kernel)``: ``fan_in`` is
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.boundary import guard, guard_methods
+from fdbr.errors.public import guard, guard_methods
 from fdbr.nn.initializers.bilinear_filters import (
     LinearFilter,
     downsampling_conv_filter,

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, lock
+from fdbr.core.array_modules import array_module, lock
 from fdbr.tree import frozen, static
 
 __all__ = ["LinearFilter", "downsampling_conv_filter", "upsampling_deconv_filter"]

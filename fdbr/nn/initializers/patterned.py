@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import random
-from fdbr.backend import array_module, lock
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.checks import describe, integer
 from fdbr.nn.initializers.random import fans, lecun_normal, one_of, positive
 from fdbr.ops.dtypes import rounded_like
 from fdbr.tree import frozen, static

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import random
-from fdbr.backend import lock
+from fdbr.core.array_modules import lock
 from fdbr.ops.dtypes import rounded_like
 from fdbr.tree import frozen, static
 

@@ -6,14 +6,14 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module
-from fdbr.messages import integer
+from fdbr.core.array_modules import array_module
+from fdbr.errors.checks import integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.losses.sampling import WalkerAlias
 from fdbr.nn.losses.trees import tree_paths
 from fdbr.tree import buffer, frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["BinaryHierarchicalSoftmax", "BlackOut", "NegativeSampling"]
 

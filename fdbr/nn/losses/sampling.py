@@ -5,8 +5,8 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.backend import Array, array_module, lock, to_numpy
-from fdbr.messages import describe
+from fdbr.core.array_modules import Array, array_module, lock, to_numpy
+from fdbr.errors.checks import describe
 from fdbr.tree import buffer, frozen
 
 __all__ = ["WalkerAlias"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import lock
+from fdbr.core.array_modules import lock
 
 __all__ = ["huffman_tree", "tree_paths"]
 

@@ -1,6 +1,6 @@
 """Models of known shapes, under torchvision's and Hugging Face's names."""
 
-from fdbr.boundary import guard
+from fdbr.errors.public import guard
 from fdbr.nn.models.bert import (
     BERT,
     BERTAttention,

@@ -5,7 +5,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
+from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.attention.embedding import Embed
 from fdbr.nn.attention.multi_head import heads_apart, heads_together
@@ -17,7 +18,6 @@ from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.models.network import Network
 from fdbr.nn.normalization.layers import LayerNorm
 from fdbr.tree import frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["BERT", "BERTAttention", "BERTLayer", "BERTOutputs"]
 

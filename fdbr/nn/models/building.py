@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.backend import array_module, lock
-from fdbr.messages import integer
+from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.checks import integer
 from fdbr.nn import initializers
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.convolution.squeeze_excitation import SqueezeExcitation

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from fdbr import ops, random
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
 
 __all__ = ["generate", "sample"]
 

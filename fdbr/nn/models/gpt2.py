@@ -5,8 +5,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import array_module, lock
-from fdbr.messages import describe
+from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.checks import describe
+from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.embedding import Embed
@@ -18,7 +19,6 @@ from fdbr.nn.models.building import Builder, positive
 from fdbr.nn.models.network import Network
 from fdbr.nn.normalization.layers import LayerNorm
 from fdbr.tree import frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["GPT2", "Conv1D", "GPT2Attention", "GPT2Block"]
 

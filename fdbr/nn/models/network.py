@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from fdbr import ops, tree
-from fdbr.classes import fields_of
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
+from fdbr.errors.layer_path import placed
 from fdbr.nn.composite import Composite
 from fdbr.nn.sequential import Lambda, Sequential
+from fdbr.pytrees.classes import fields_of
 from fdbr.tree import frozen
-from fdbr.whereabouts import placed
 
 __all__ = ["ImageNetwork", "Network"]
 

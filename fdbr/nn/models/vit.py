@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
+from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.attention.blocks import ViTBlock
 from fdbr.nn.attention.multi_head import MultiHeadAttention
@@ -19,7 +20,6 @@ from fdbr.nn.models.network import ImageNetwork
 from fdbr.nn.normalization.layers import LayerNorm
 from fdbr.nn.sequential import Sequential
 from fdbr.tree import frozen
-from fdbr.whereabouts import placed
 
 __all__ = [
     "ViT",

@@ -6,14 +6,14 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.normalization.layers import Init, affine_parameters, check_channels
 from fdbr.ops.dtypes import astype, rounded_like
-from fdbr.transforms import stop_gradient
+from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import buffer, frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["BatchNorm", "InstanceNorm"]
 

@@ -5,11 +5,11 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["GroupNorm", "LayerNorm", "RMSNorm"]
 

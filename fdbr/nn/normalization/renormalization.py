@@ -6,8 +6,9 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import lock
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import lock
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.normalization.batches import (
@@ -19,7 +20,6 @@ from fdbr.nn.normalization.batches import (
 )
 from fdbr.nn.normalization.layers import Init, affine_parameters
 from fdbr.tree import buffer, frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["BatchRenorm", "DecorrelatedBatchNorm"]
 

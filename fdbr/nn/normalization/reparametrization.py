@@ -6,13 +6,13 @@ Each wraps a layer.  `plain` gives the layer back, with the weight as it is at p
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from fdbr import ops, random, tree
-from fdbr.backend import lock
-from fdbr.floats import dtype_kind
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import lock
+from fdbr.errors.checks import describe, integer
 from fdbr.nn.convolution.layers import ConvTranspose
 from fdbr.nn.layer import Layer
 from fdbr.ops.dtypes import is_short, rounded_like
-from fdbr.transforms import stop_gradient
+from fdbr.pytrees.dtypes import dtype_kind
+from fdbr.transforms.vjp import stop_gradient
 from fdbr.tree import buffer, frozen, static
 
 __all__ = ["SpectralNorm", "WeightNorm", "WeightStandardization"]

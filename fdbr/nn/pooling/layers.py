@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from fdbr import ops
-from fdbr.backend import array_module
-from fdbr.messages import describe
+from fdbr.core.array_modules import array_module
+from fdbr.errors.checks import describe
+from fdbr.errors.layer_path import placed
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
 from fdbr.nn.settings import for_axes, setting
 from fdbr.tree import frozen
-from fdbr.whereabouts import placed
 
 __all__ = [
     "AdaptiveAvgPool",

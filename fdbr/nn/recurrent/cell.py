@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from fdbr import ops, random
-from fdbr.backend import array_module, lock
 from fdbr.compiler.capture.tracers import capturing
-from fdbr.loops.scanning import scan as scan_rows
-from fdbr.messages import describe, integer
+from fdbr.control_flow.scan import scan as scan_rows
+from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
-from fdbr.ops.networks.recurrent.cells import Kind, Weights
-from fdbr.ops.networks.recurrent.steps import Steps
-from fdbr.whereabouts import placed
+from fdbr.ops.nn.recurrent.cells import Kind, Weights
+from fdbr.ops.nn.recurrent.steps import Steps
 
 __all__ = ["Initializer", "RecurrentCell", "drawn", "initial", "made", "promoted"]
 

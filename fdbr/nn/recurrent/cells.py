@@ -4,19 +4,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from fdbr.backend import lock
-from fdbr.messages import integer
+from fdbr.core.array_modules import lock
+from fdbr.errors.checks import integer
 from fdbr.nn.recurrent.cell import Initializer, RecurrentCell, drawn, initial, made
-from fdbr.ops.networks.recurrent.cells import (
-    GRU,
-    GRU_RESET_FIRST,
-    LSTM,
-    MGU,
-    RELU,
-    TANH,
-    Kind,
-    Weights,
-)
+from fdbr.ops.nn.recurrent.cells import GRU, GRU_RESET_FIRST, LSTM, MGU, RELU, TANH, Kind, Weights
 from fdbr.tree import frozen, static
 
 __all__ = ["GRUCell", "LSTMCell", "MGUCell", "RNNCell"]

@@ -5,14 +5,14 @@ from typing import Any, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.backend import array_module, lock
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn.layer import Layer
 from fdbr.nn.recurrent.cell import Initializer, RecurrentCell, promoted
 from fdbr.nn.recurrent.cells import GRUCell, LSTMCell, RNNCell
-from fdbr.ops.networks.recurrent.n_step import check_rate, check_states, n_step
+from fdbr.ops.nn.recurrent.n_step import check_rate, check_states, n_step
 from fdbr.tree import frozen, static
-from fdbr.whereabouts import placed
 
 __all__ = ["GRU", "LSTM", "RNN"]
 

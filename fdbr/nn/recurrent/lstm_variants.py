@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops, random
-from fdbr.messages import integer
+from fdbr.errors.checks import integer
 from fdbr.nn.recurrent.cell import Initializer, RecurrentCell, drawn, initial, made
-from fdbr.ops.networks.recurrent.cells import LSTM, Kind
+from fdbr.ops.nn.recurrent.cells import LSTM, Kind
 from fdbr.tree import frozen, static
 
 __all__ = ["PeepholeLSTMCell", "ZoneoutLSTMCell"]

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import random, tree
-from fdbr.loops.scanning import scan as scan_rows
-from fdbr.messages import describe
+from fdbr.control_flow.scan import scan as scan_rows
+from fdbr.errors.checks import describe
 from fdbr.nn.recurrent.cell import RecurrentCell
 
 __all__ = ["scan"]

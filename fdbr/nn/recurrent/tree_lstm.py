@@ -5,12 +5,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module, lock
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.checks import describe, integer
+from fdbr.errors.layer_path import placed
 from fdbr.nn.layer import Layer
 from fdbr.nn.recurrent.cell import Initializer, drawn
 from fdbr.tree import frozen
-from fdbr.whereabouts import placed
 
 __all__ = ["ChildSumTreeLSTM", "NaryTreeLSTM"]
 

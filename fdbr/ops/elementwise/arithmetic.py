@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array
-from fdbr.floats import dtype_kind, is_added
-from fdbr.ops.creation import zeros_like
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import aligned, dtype_of, elementwise, opaque
 from fdbr.ops.dtypes import as_weak, astype, is_complex, result_type
 from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.comparison import bitwise_or, greater, less, not_equal, where
 from fdbr.ops.elementwise.exponential import log
-from fdbr.ops.kinds import aligned, dtype_of, elementwise, opaque
+from fdbr.ops.shape.creation import zeros_like
+from fdbr.pytrees.dtypes import dtype_kind, is_added
 
 __all__ = [
     "abs",

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array
-from fdbr.ops.kinds import aligned, dtype_of, elementwise, fit, linear
-from fdbr.ops.kinds.choosing import choose
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import aligned, dtype_of, elementwise, fit, linear
+from fdbr.ops.declare.select import choose
 
 __all__ = [
     "bitwise_and",

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array
-from fdbr.kernels.complexes import as_imaginary
-from fdbr.ops.creation import asarray, zeros_like
+from fdbr.backends.cpu.codegen.math.complex_numbers import as_imaginary
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import aligned, fit, linear
 from fdbr.ops.dtypes import is_complex
-from fdbr.ops.kinds import aligned, fit, linear
+from fdbr.ops.shape.creation import asarray, zeros_like
 
 __all__ = ["conj", "imag", "real"]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array
-from fdbr.ops.kinds.elementwise import elementwise
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare.elementwise import elementwise
 
 __all__ = [
     "exp",

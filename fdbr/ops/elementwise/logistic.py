@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array
-from fdbr.floats import dtype_kind
-from fdbr.libraries import scipy_of
+from fdbr.core.array_modules import Array
+from fdbr.core.devices import scipy_of
+from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.trigonometric import falling, tanh
-from fdbr.ops.kinds import elementwise
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["logaddexp", "sigmoid", "sigmoid_slope"]
 

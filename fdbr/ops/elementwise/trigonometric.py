@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise.arithmetic import hypot, sqrt, square
-from fdbr.ops.kinds import elementwise
 
 __all__ = [
     "acos",

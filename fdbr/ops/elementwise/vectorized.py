@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array
-from fdbr.kernels.normal import ERF, ERF_END
-from fdbr.ops.kinds.choosing import choose
+from fdbr.backends.cpu.codegen.math.normal import ERF, ERF_END
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare.select import choose
 
 __all__ = [
     *("copysign", "erf", "expit", "floor_divide", "hypot", "logaddexp", "logit", "remainder"),

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array, array_module, is_array, keep, on_device
-from fdbr.core import Tracer
-from fdbr.messages import describe
+from fdbr.core.array_modules import Array, array_module, is_array, keep, on_device
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe
 from fdbr.ops.devices import beside
-from fdbr.ops.indexing.places import within
-from fdbr.ops.shape import reshape
+from fdbr.ops.indexing.positions import within
+from fdbr.ops.shape.manipulation import reshape
 
 __all__ = ["SLOT", "Key", "Slot", "in_range", "join", "split"]
 

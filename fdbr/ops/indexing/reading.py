@@ -6,23 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array, array_module
-from fdbr.core import Tracer, host_types
-from fdbr.deferred import Deferred
-from fdbr.floats import is_short
-from fdbr.kernels.copying import joined
-from fdbr.messages import describe
+from fdbr.backends.cpu.library.copy import joined
+from fdbr.core.array_modules import Array, array_module
+from fdbr.core.lazy_cotangents import Deferred
+from fdbr.core.primitive import host_types
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe
 from fdbr.ops.axes import normalize_axis
-from fdbr.ops.buffers import where_they_lie
-from fdbr.ops.creation import asarray, holds_array
+from fdbr.ops.declare import indexed, linear
 from fdbr.ops.dtypes import astype
-from fdbr.ops.indexing.along import read_along
+from fdbr.ops.indexing.axis_index import read_along
 from fdbr.ops.indexing.batches import batch_reading, batch_scatter
-from fdbr.ops.indexing.flat_places import add_at, added_at, read_at
+from fdbr.ops.indexing.flat_index import add_at, added_at, read_at
 from fdbr.ops.indexing.keys import Key, in_range, join, split
-from fdbr.ops.indexing.places import sums_at
-from fdbr.ops.kinds import indexed, linear
-from fdbr.ops.shape import reshape
+from fdbr.ops.indexing.positions import sums_at
+from fdbr.ops.reductions.row_iteration import where_they_lie
+from fdbr.ops.shape.creation import asarray, holds_array
+from fdbr.ops.shape.manipulation import reshape
+from fdbr.pytrees.dtypes import is_short
 
 __all__ = ["along_axis", "getitem", "pick", "take", "take_along_axis"]
 

@@ -5,25 +5,25 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fdbr.backend import Array, array_module, copy_of, where_it_lies
-from fdbr.core import is_differentiated
-from fdbr.floats import dtype_kind
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import Array, array_module, copy_of, where_it_lies
+from fdbr.core.tracer import is_differentiated
+from fdbr.errors.checks import describe, integer
 from fdbr.ops.axes import normalize_axis
-from fdbr.ops.creation import asarray, holds_array, ones_like, zeros_like
+from fdbr.ops.declare import opaque
+from fdbr.ops.declare.batches import spread
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, in_single
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.indexing.along import numbers_of_axis
+from fdbr.ops.indexing.axis_index import numbers_of_axis
 from fdbr.ops.indexing.keys import in_range
-from fdbr.ops.indexing.places import extremes_at, put_at
+from fdbr.ops.indexing.positions import extremes_at, put_at
 from fdbr.ops.indexing.reading import pick
 from fdbr.ops.indexing.table_rows import add_rows
 from fdbr.ops.indexing.writing import Place
-from fdbr.ops.kinds import opaque
-from fdbr.ops.kinds.batches import spread
-from fdbr.ops.reductions import max as _max
-from fdbr.ops.shape import broadcast_to
+from fdbr.ops.reductions.reduce import max as _max
+from fdbr.ops.shape.creation import asarray, holds_array, ones_like, zeros_like
+from fdbr.ops.shape.manipulation import broadcast_to
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["gather", "scatter", "segment_sum"]
 

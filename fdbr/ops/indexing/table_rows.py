@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array, array_module
-from fdbr.deferred import Deferred
-from fdbr.messages import describe
-from fdbr.ops.indexing.flat_places import read_at
-from fdbr.ops.indexing.places import sums_at
-from fdbr.ops.kinds import linear
-from fdbr.ops.kinds.batches import spread
-from fdbr.ops.shape import moveaxis, reshape
+from fdbr.core.array_modules import Array, array_module
+from fdbr.core.lazy_cotangents import Deferred
+from fdbr.errors.checks import describe
+from fdbr.ops.declare import linear
+from fdbr.ops.declare.batches import spread
+from fdbr.ops.indexing.flat_index import read_at
+from fdbr.ops.indexing.positions import sums_at
+from fdbr.ops.shape.manipulation import moveaxis, reshape
 
 __all__ = ["add_rows", "rows_at"]
 

@@ -4,20 +4,20 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array, array_module, copy_of, keep
-from fdbr.core import Tracer, is_differentiated
-from fdbr.floats import dtype_kind, is_short
-from fdbr.messages import describe
-from fdbr.ops.creation import asarray, holds_array
+from fdbr.core.array_modules import Array, array_module, copy_of, keep
+from fdbr.core.tracer import Tracer, is_differentiated
+from fdbr.errors.checks import describe
+from fdbr.ops.declare import constant, indexed
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.batches import batch_erase, batch_last_named, batch_reading, batch_replace
-from fdbr.ops.indexing.flat_places import add_at, region_shape
+from fdbr.ops.indexing.flat_index import add_at, region_shape
 from fdbr.ops.indexing.keys import Key, join, split
-from fdbr.ops.indexing.places import last_named, put_at, sums_at
+from fdbr.ops.indexing.positions import last_named, put_at, sums_at
 from fdbr.ops.indexing.reading import _gather
-from fdbr.ops.kinds import constant, indexed
-from fdbr.ops.shape import broadcast_to, reshape
+from fdbr.ops.shape.creation import asarray, holds_array
+from fdbr.ops.shape.manipulation import broadcast_to, reshape
+from fdbr.pytrees.dtypes import dtype_kind, is_short
 
 __all__ = ["Place", "at"]
 

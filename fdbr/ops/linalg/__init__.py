@@ -28,7 +28,7 @@ from fdbr.ops.linalg.solving import inv, solve
 from fdbr.ops.linalg.spectral import eig, eigh, eigvals, eigvalsh
 from fdbr.ops.linalg.triangular import solve_triangular
 from fdbr.ops.products import matmul, tensordot, vecdot
-from fdbr.ops.shape import diagonal, matrix_transpose
+from fdbr.ops.shape.manipulation import diagonal, matrix_transpose
 
 cg: Any  # of `fdbr.solvers`, which enters it here
 

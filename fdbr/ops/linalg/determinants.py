@@ -2,15 +2,15 @@
 
 from typing import Any, NamedTuple
 
-from fdbr.backend import Array
-from fdbr.ops.creation import zeros_like
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import aligned, fit, leading, opaque
 from fdbr.ops.dtypes import finfo
-from fdbr.ops.kinds import aligned, fit, leading, opaque
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import square_matrices
 from fdbr.ops.linalg.right_sides import same_leading
 from fdbr.ops.linalg.solving import inverse
-from fdbr.ops.shape import _matrix_transpose, diagonal
+from fdbr.ops.shape.creation import zeros_like
+from fdbr.ops.shape.manipulation import _matrix_transpose, diagonal
 
 __all__ = ["SlogdetResult", "det", "slogdet"]
 

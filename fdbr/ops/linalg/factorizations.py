@@ -5,11 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.backend import Array
-from fdbr.kernels import matrices as kernels
-from fdbr.ops.creation import zeros_like
+from fdbr.backends.cpu.library.small_linalg import matrices as kernels
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import aligned, opaque
 from fdbr.ops.elementwise.complex_parts import conj
-from fdbr.ops.kinds import aligned, opaque
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import (
     adjoint,
@@ -22,7 +21,8 @@ from fdbr.ops.linalg.matrices import (
     square_matrices,
 )
 from fdbr.ops.linalg.triangular import substitute
-from fdbr.ops.shape import _matrix_transpose, concat
+from fdbr.ops.shape.creation import zeros_like
+from fdbr.ops.shape.manipulation import _matrix_transpose, concat
 
 __all__ = ["QRResult", "cholesky", "qr"]
 

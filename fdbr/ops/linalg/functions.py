@@ -3,17 +3,17 @@
 import functools
 from typing import Any
 
-from fdbr.backend import Array, array_module
-from fdbr.core import stop_gradient
-from fdbr.messages import integer
-from fdbr.ops.creation import asarray, zeros_like
+from fdbr.core.array_modules import Array, array_module
+from fdbr.core.tracer import stop_gradient
+from fdbr.errors.checks import integer
+from fdbr.ops.declare import aligned, opaque
 from fdbr.ops.elementwise.arithmetic import abs
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.kinds import aligned, opaque
 from fdbr.ops.linalg.matrices import square_matrices
 from fdbr.ops.linalg.solving import inv
-from fdbr.ops.reductions import max, sum
-from fdbr.ops.shape import _matrix_transpose, broadcast_to, concat
+from fdbr.ops.reductions.reduce import max, sum
+from fdbr.ops.shape.creation import asarray, zeros_like
+from fdbr.ops.shape.manipulation import _matrix_transpose, broadcast_to, concat
 
 __all__ = ["expm", "matrix_power"]
 

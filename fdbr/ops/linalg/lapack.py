@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.kernels import matrices as kernels
-from fdbr.kernels.blas import alone
-from fdbr.libraries import strict as raising
-from fdbr.threads import available, divide, parts
+from fdbr.backends.cpu.library.small_linalg import matrices as kernels
+from fdbr.backends.cpu.runtime.blas import alone
+from fdbr.core.devices import strict as raising
+from fdbr.core.util.threads import available, divide, parts
 
 __all__ = ["lapack", "nan_where_impossible"]
 

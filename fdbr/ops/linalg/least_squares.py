@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import optree
 
-from fdbr.backend import Array, keep
-from fdbr.core import Tracer
-from fdbr.kernels import matrices as kernels
-from fdbr.ops.creation import asarray, zeros_like
+from fdbr.backends.cpu.library.small_linalg import matrices as kernels
+from fdbr.core.array_modules import Array, keep
+from fdbr.core.tracer import Tracer
+from fdbr.ops.declare import fit, leading, opaque
 from fdbr.ops.elementwise.complex_parts import conj, real
-from fdbr.ops.kinds import fit, leading, opaque
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import adjoint, matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
 from fdbr.ops.linalg.singular_values import rank_of, svdvals, tolerance
-from fdbr.ops.shape import _matrix_transpose, concat
-from fdbr.pytrees import NAMESPACE
+from fdbr.ops.shape.creation import asarray, zeros_like
+from fdbr.ops.shape.manipulation import _matrix_transpose, concat
+from fdbr.pytrees.structure import NAMESPACE
 
 __all__ = ["LstsqResult", "lstsq"]
 

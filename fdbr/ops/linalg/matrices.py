@@ -4,16 +4,16 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
-from fdbr.backend import Array
-from fdbr.core import stop_gradient
-from fdbr.messages import describe
-from fdbr.ops.arranging import triangles
-from fdbr.ops.creation import floating
+from fdbr.core.array_modules import Array
+from fdbr.core.tracer import stop_gradient
+from fdbr.errors.checks import describe
+from fdbr.ops.declare import aligned, linear
 from fdbr.ops.dtypes import finfo
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import conj
-from fdbr.ops.kinds import aligned, linear
-from fdbr.ops.shape import _matrix_transpose
+from fdbr.ops.shape.creation import floating
+from fdbr.ops.shape.layout import triangles
+from fdbr.ops.shape.manipulation import _matrix_transpose
 
 __all__ = [
     "adjoint",

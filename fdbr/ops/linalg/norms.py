@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
 from fdbr.ops.axes import normalize_axes
-from fdbr.ops.creation import floating
+from fdbr.ops.declare import opaque, shifted
+from fdbr.ops.declare.sums import MANY
 from fdbr.ops.dtypes import astype, finfo, in_single
 from fdbr.ops.elementwise.arithmetic import abs, power
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import conj, real
-from fdbr.ops.kinds import opaque, shifted
-from fdbr.ops.kinds.totals import MANY
 from fdbr.ops.linalg.matrices import matrices
 from fdbr.ops.linalg.singular_values import svdvals
-from fdbr.ops.reductions import kept_shape, max, min, sum
-from fdbr.ops.shape import expand_dims, moveaxis, reshape
+from fdbr.ops.reductions.reduce import kept_shape, max, min, sum
+from fdbr.ops.shape.creation import floating
+from fdbr.ops.shape.manipulation import expand_dims, moveaxis, reshape
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array
-from fdbr.messages import describe
+from fdbr.core.array_modules import Array
+from fdbr.errors.checks import describe
 from fdbr.ops.axes import normalize_axis
-from fdbr.ops.creation import asarray
+from fdbr.ops.declare import fit, leading, multilinear
 from fdbr.ops.einsums import _contract
-from fdbr.ops.kinds import fit, leading, multilinear
 from fdbr.ops.linalg.matrices import failure
 from fdbr.ops.products import matmul
 from fdbr.ops.products import outer as flattened_outer
-from fdbr.ops.reductions import sum
-from fdbr.ops.shape import diagonal, moveaxis, reshape
+from fdbr.ops.reductions.reduce import sum
+from fdbr.ops.shape.creation import asarray
+from fdbr.ops.shape.manipulation import diagonal, moveaxis, reshape
 
 __all__ = ["chain", "cross", "kron", "multi_dot", "outer", "trace"]
 

@@ -3,12 +3,12 @@
 import math
 from typing import Any
 
-from fdbr.backend import Array
-from fdbr.messages import describe
-from fdbr.ops.creation import floating
-from fdbr.ops.kinds.batches import align
+from fdbr.core.array_modules import Array
+from fdbr.errors.checks import describe
+from fdbr.ops.declare.batches import align
 from fdbr.ops.linalg.matrices import failure, matrices
-from fdbr.ops.shape import broadcast_shapes, expand_dims, moveaxis, reshape
+from fdbr.ops.shape.creation import floating
+from fdbr.ops.shape.manipulation import broadcast_shapes, expand_dims, moveaxis, reshape
 
 __all__ = ["batch_equation", "equation", "same_leading"]
 

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.backend import Array, array_module, to_numpy
-from fdbr.core import whole
-from fdbr.libraries import scipy_of
+from fdbr.core.array_modules import Array, array_module, to_numpy
+from fdbr.core.devices import scipy_of
+from fdbr.core.tracer import whole
+from fdbr.ops.declare import aligned, opaque
 from fdbr.ops.dtypes import astype, result_type
 from fdbr.ops.elementwise.comparison import isfinite, where
-from fdbr.ops.kinds import aligned, opaque
 from fdbr.ops.linalg.functions import expm
 from fdbr.ops.linalg.matrices import failure, sample, square_matrices
 from fdbr.ops.linalg.solving import inverse
 from fdbr.ops.linalg.sylvester import sylvester
-from fdbr.ops.shape import _matrix_transpose
+from fdbr.ops.shape.manipulation import _matrix_transpose
 
 __all__ = ["logm", "sqrtm"]
 

@@ -2,17 +2,17 @@
 
 from typing import Any, NamedTuple
 
-from fdbr.backend import Array
-from fdbr.core import stop_gradient
-from fdbr.ops.creation import zeros_like
+from fdbr.core.array_modules import Array
+from fdbr.core.tracer import stop_gradient
+from fdbr.ops.declare import aligned, fit, leading, opaque
 from fdbr.ops.dtypes import astype, finfo
 from fdbr.ops.elementwise.complex_parts import conj, real
-from fdbr.ops.kinds import aligned, fit, leading, opaque
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import adjoint, gaps, inverse_or_zero, matrices, negligible
 from fdbr.ops.linalg.products import chain
-from fdbr.ops.reductions import count_nonzero
-from fdbr.ops.shape import _diagonal, concat
+from fdbr.ops.reductions.reduce import count_nonzero
+from fdbr.ops.shape.creation import zeros_like
+from fdbr.ops.shape.manipulation import _diagonal, concat
 
 __all__ = [
     "SVDResult",

@@ -5,12 +5,12 @@ from typing import Any
 
 from numpy.linalg import LinAlgError
 
-from fdbr.backend import Array
-from fdbr.ops.kinds import aligned, fit, opaque
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import aligned, fit, opaque
 from fdbr.ops.linalg.lapack import lapack
 from fdbr.ops.linalg.matrices import failure, sample, square_matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
-from fdbr.ops.shape import _matrix_transpose
+from fdbr.ops.shape.manipulation import _matrix_transpose
 
 __all__ = ["inv", "inverse", "solve", "solve_matrices"]
 

@@ -2,13 +2,13 @@
 
 from typing import Any, NamedTuple
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import aligned, fit, opaque
 from fdbr.ops.elementwise.complex_parts import conj, real
-from fdbr.ops.kinds import aligned, fit, opaque
 from fdbr.ops.linalg.lapack import lapack, nan_where_impossible
 from fdbr.ops.linalg.matrices import adjoint, folded, gaps, mirrored, square_matrices
 from fdbr.ops.linalg.solving import solve_matrices
-from fdbr.ops.shape import _diagonal, _matrix_transpose
+from fdbr.ops.shape.manipulation import _diagonal, _matrix_transpose
 
 __all__ = ["EighResult", "EigResult", "eig", "eigh", "eigh_upper", "eigvals", "eigvalsh"]
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.backend import Array, to_numpy
-from fdbr.libraries import scipy_of
-from fdbr.ops.kinds import fit, leading, opaque
+from fdbr.core.array_modules import Array, to_numpy
+from fdbr.core.devices import scipy_of
+from fdbr.ops.declare import fit, leading, opaque
 from fdbr.ops.linalg.lapack import lapack
-from fdbr.ops.shape import _matrix_transpose, broadcast_shapes
+from fdbr.ops.shape.manipulation import _matrix_transpose, broadcast_shapes
 
 __all__ = ["sylvester"]
 

@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from fdbr.backend import Array
-from fdbr.kernels import matrices as kernels
-from fdbr.libraries import scipy_of
-from fdbr.ops.arranging import tril, triu
+from fdbr.backends.cpu.library.small_linalg import matrices as kernels
+from fdbr.core.array_modules import Array
+from fdbr.core.devices import scipy_of
+from fdbr.ops.declare import fit, opaque
 from fdbr.ops.elementwise.complex_parts import conj
-from fdbr.ops.kinds import fit, opaque
 from fdbr.ops.linalg.lapack import nan_where_impossible
 from fdbr.ops.linalg.matrices import failure, sample, square_matrices
 from fdbr.ops.linalg.right_sides import batch_equation, equation, same_leading
-from fdbr.ops.shape import _matrix_transpose
+from fdbr.ops.shape.layout import tril, triu
+from fdbr.ops.shape.manipulation import _matrix_transpose
 
 __all__ = ["solve_triangular", "substitute"]
 

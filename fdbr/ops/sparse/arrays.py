@@ -10,17 +10,17 @@ from typing import Any, NoReturn
 
 import optree
 
-from fdbr.backend import Array, array_module, is_array
-from fdbr.classes import NAMESPACE
-from fdbr.core import Tracer
-from fdbr.messages import describe, number_types
-from fdbr.ops.creation import asarray
+from fdbr.core.array_modules import Array, array_module, is_array
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe, number_types
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.shape import broadcast_to, reshape
+from fdbr.ops.shape.creation import asarray
+from fdbr.ops.shape.manipulation import broadcast_to, reshape
 from fdbr.ops.sparse.pairs import product_of_patterns
 from fdbr.ops.sparse.patterns import FORMATS, Pattern, pattern_of
 from fdbr.ops.sparse.products import multiply_sparse
-from fdbr.pytrees import settling
+from fdbr.pytrees.classes import NAMESPACE
+from fdbr.pytrees.structure import settling
 
 __all__ = ["SparseArray", "is_sparse", "matmul", "sparse_array"]
 

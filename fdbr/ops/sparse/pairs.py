@@ -6,11 +6,11 @@ the elements of each matrix, by operations that are.
 
 from typing import Any
 
-from fdbr.backend import Array, array_module
-from fdbr.libraries import scipy_of
+from fdbr.core.array_modules import Array, array_module
+from fdbr.core.devices import scipy_of
 from fdbr.ops.indexing.reading import take
 from fdbr.ops.indexing.segments import segment_sum
-from fdbr.ops.shape import reshape
+from fdbr.ops.shape.manipulation import reshape
 from fdbr.ops.sparse.patterns import Pattern
 
 __all__ = ["product_of_patterns"]

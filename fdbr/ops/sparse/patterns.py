@@ -7,8 +7,8 @@ pattern and is of its format.
 
 from typing import Any
 
-from fdbr.backend import Array, array_module
-from fdbr.libraries import scipy_of
+from fdbr.core.array_modules import Array, array_module
+from fdbr.core.devices import scipy_of
 
 __all__ = ["FORMATS", "Pattern", "pattern_of"]
 

@@ -7,10 +7,10 @@ the places of the pattern, and the product with the turned pattern.  The second'
 import math
 from typing import Any
 
-from fdbr.backend import Array
-from fdbr.ops.kinds import fit, multilinear
-from fdbr.ops.kinds.batches import spread
-from fdbr.ops.shape import moveaxis, reshape
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import fit, multilinear
+from fdbr.ops.declare.batches import spread
+from fdbr.ops.shape.manipulation import moveaxis, reshape
 
 __all__ = ["multiply_sparse", "products_at"]
 

@@ -8,10 +8,10 @@ True
 
 from typing import Any
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import several
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.kinds import several
 from fdbr.ops.special.library import refuse_complex, scipy_functions, scipy_special
 
 __all__ = ["airy", "airye", "itairy"]

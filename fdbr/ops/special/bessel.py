@@ -13,9 +13,9 @@ these; those that are scaled by the size of a part of the argument are for real 
 
 from typing import Any
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise
 from fdbr.ops.elementwise.arithmetic import sign
-from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.far_out import FALLING, GROWING, hankel_slope, slope_far_out
 from fdbr.ops.special.library import (
     one_less,

@@ -20,11 +20,11 @@ import functools
 import math
 from typing import Any
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import float_dtype
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import refuse_complex, scipy_special
 
 __all__ = ["elliprc", "elliprd", "elliprf", "elliprg", "elliprj"]

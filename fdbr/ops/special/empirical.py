@@ -9,11 +9,11 @@
 import math
 from typing import Any
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import float_dtype
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp
-from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import scipy_function, scipy_special, unknown
 
 __all__ = ["kolmogi", "kolmogorov", "smirnov", "smirnovi"]

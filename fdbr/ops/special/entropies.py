@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import log, log1p
-from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import scipy_special
 
 __all__ = ["entr", "kl_div", "rel_entr", "xlog1py", "xlogy"]

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise
 from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import real
 from fdbr.ops.elementwise.exponential import exp, gaussian
-from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import scipy_special
 
 __all__ = ["erf", "erfc", "erfcinv", "erfcx", "erfinv", "log_ndtr", "ndtr", "ndtri"]

@@ -9,13 +9,13 @@
 import math
 from typing import Any
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import real
 from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.elementwise.trigonometric import cos, cosh
-from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import one_less, scipy_function, scipy_functions, scipy_special
 from fdbr.ops.special.others import sinc
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import is_complex
 from fdbr.ops.elementwise.arithmetic import abs, remainder, round, sign
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import imag, real
 from fdbr.ops.elementwise.exponential import exp
 from fdbr.ops.elementwise.trigonometric import sin
-from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import unknown
 
 __all__ = ["FALLING", "GROWING", "hankel_slope", "slope_far_out"]

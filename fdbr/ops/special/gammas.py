@@ -3,12 +3,12 @@
 import math
 from typing import Any
 
-from fdbr.backend import Array
-from fdbr.messages import integer
+from fdbr.core.array_modules import Array
+from fdbr.errors.checks import integer
+from fdbr.ops.declare import constant, elementwise
 from fdbr.ops.elementwise.arithmetic import floor
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.trigonometric import cos, sin
-from fdbr.ops.kinds import constant, elementwise
 from fdbr.ops.special.library import refuse_complex, scipy_function, scipy_special, unknown
 
 __all__ = [

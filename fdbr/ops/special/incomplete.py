@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fdbr import kernels
-from fdbr.backend import Array
+from fdbr.backends.cpu import kernels
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise, large
 from fdbr.ops.dtypes import float_dtype
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp, log, log1p
-from fdbr.ops.kinds import elementwise, large
 from fdbr.ops.special.entropies import xlog1py, xlogy
 from fdbr.ops.special.gammas import betaln, digamma, gammaln, polygamma, polygamma_value
 from fdbr.ops.special.library import scipy_special

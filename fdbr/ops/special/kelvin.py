@@ -13,7 +13,7 @@ import cmath
 import math
 from typing import Any
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.complex_parts import imag, real
 from fdbr.ops.special.bessel import i0, j0, jv, k0, kv, y0

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array, to_numpy
-from fdbr.kernels import LEAST
-from fdbr.libraries import scipy_of
-from fdbr.messages import describe, number_types
+from fdbr.backends.cpu.kernels import LEAST
+from fdbr.core.array_modules import Array, to_numpy
+from fdbr.core.devices import scipy_of
+from fdbr.errors.checks import describe, number_types
+from fdbr.ops.declare import Unknown, elementwise, several
+from fdbr.ops.declare.large import divided
 from fdbr.ops.dtypes import float_dtype, is_complex, is_number
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.kinds import Unknown, elementwise, several
-from fdbr.ops.kinds.large import divided
 
 __all__ = [
     "one_less",

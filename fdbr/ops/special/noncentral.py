@@ -13,10 +13,10 @@ True
 import math
 from typing import Any
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import float_dtype
 from fdbr.ops.elementwise.exponential import exp, log, log1p
-from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.entropies import xlog1py, xlogy
 from fdbr.ops.special.errors import ndtri
 from fdbr.ops.special.gammas import betaln, gammaln

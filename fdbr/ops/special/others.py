@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise
 from fdbr.ops.elementwise import vectorized
 from fdbr.ops.elementwise.exponential import exp
-from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import scipy_function, scipy_special
 
 __all__ = ["cbrt", "expit", "lambertw", "log_expit", "logit", "sinc", "softplus", "wrightomega"]

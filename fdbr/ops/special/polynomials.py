@@ -11,7 +11,7 @@ of Gegenbauer's or Jacobi's, of one degree less (https://dlmf.nist.gov/18.9).
 
 from typing import Any
 
-from fdbr.messages import number_types
+from fdbr.errors.checks import number_types
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.special.library import one_less, scipy_function

@@ -9,13 +9,13 @@
 import math
 from typing import Any
 
-from fdbr.backend import Array
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise
 from fdbr.ops.elementwise.arithmetic import abs as absolute
 from fdbr.ops.elementwise.arithmetic import sign, sqrt
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.elementwise.exponential import exp, log, log1p
 from fdbr.ops.elementwise.trigonometric import sin
-from fdbr.ops.kinds import elementwise
 from fdbr.ops.special.library import scipy_function, scipy_special
 
 __all__ = [

@@ -15,7 +15,7 @@ have the same dtype.  `fdbr.train.map_examples` gives each example of each epoch
 (4, 3, 32, 32)
 """
 
-from fdbr.boundary import guard
+from fdbr.errors.public import guard
 from fdbr.train.augment.colors import (
     color_jitter,
     grayscale,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import random
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.train.augment.pixels import draws, finish, image_of, span
 
 __all__ = ["color_jitter", "grayscale", "normalize", "random_erasing", "to_float"]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.libraries import scipy_of
+from fdbr.core.devices import scipy_of
 from fdbr.train.augment.pixels import draws, finish, image_of, pair, span
 
 __all__ = [

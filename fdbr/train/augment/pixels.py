@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import random
-from fdbr.backend import lock
-from fdbr.messages import describe
+from fdbr.core.array_modules import lock
+from fdbr.errors.checks import describe
 
 __all__ = ["draws", "finish", "image_of", "pair", "span"]
 

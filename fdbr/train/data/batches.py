@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import random, tree
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
 from fdbr.train.data.collation import collate_stack
 from fdbr.train.data.parts import bounds, collated, pair
 from fdbr.train.data.reading import count_of, examples_of, has_rows, in_epoch, length_of, take

@@ -7,9 +7,9 @@ import attrs
 import numpy as np
 
 from fdbr import tree
-from fdbr.backend import array_module, lock
-from fdbr.messages import integer
-from fdbr.pytrees import rows_of
+from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.checks import integer
+from fdbr.pytrees.structure import rows_of
 from fdbr.train.data.reading import refuse_mask
 
 __all__ = ["collate_padded", "collate_ragged", "collate_stack"]

@@ -6,10 +6,10 @@ from typing import Any
 import attrs
 import optree
 
-from fdbr.backend import is_array
-from fdbr.classes import NAMESPACE
-from fdbr.messages import describe, integer
-from fdbr.pytrees import settle
+from fdbr.core.array_modules import is_array
+from fdbr.errors.checks import describe, integer
+from fdbr.pytrees.classes import NAMESPACE
+from fdbr.pytrees.structure import settle
 from fdbr.train.loop.examples import examples_of
 from fdbr.train.loop.sources import feed_of
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import tree
-from fdbr.backend import array_module, is_array, lock
-from fdbr.messages import describe
+from fdbr.core.array_modules import array_module, is_array, lock
+from fdbr.errors.checks import describe
 
 __all__ = [
     "count_of",

@@ -12,8 +12,8 @@ import attrs
 import numpy as np
 
 from fdbr import random
-from fdbr.backend import lock
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import lock
+from fdbr.errors.checks import describe, integer
 
 __all__ = [
     "BucketSampler",

@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 
 from fdbr import random, tree
-from fdbr.backend import array_module, lock
-from fdbr.messages import describe
+from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.checks import describe
 from fdbr.train.data.collation import collate_stack
 from fdbr.train.data.reading import (
     count_of,

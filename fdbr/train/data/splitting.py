@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import random
-from fdbr.backend import lock
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import lock
+from fdbr.errors.checks import describe, integer
 from fdbr.train.data.reading import count_of
 from fdbr.train.data.samplers import spread
 from fdbr.train.data.sequences import Subset, subset

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from fdbr import random
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
 from fdbr.train.data.collation import collate_stack
 from fdbr.train.data.parts import bounds, collated, pair
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
 from fdbr.train.loop.endings import ended
 from fdbr.train.loop.examples import examples_of
 from fdbr.train.loop.interrupts import put_off

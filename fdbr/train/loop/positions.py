@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.tree import frozen, static
 
 __all__ = ["NOTHING", "Carried", "Position"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.train.loop.positions import Position
 from fdbr.tree import frozen
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from fdbr.backend import is_array
+from fdbr.core.array_modules import is_array
 
 __all__ = ["Feed", "Source", "explain_key", "feed_of"]
 

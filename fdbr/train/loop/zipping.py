@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.messages import integer
+from fdbr.errors.checks import integer
 from fdbr.train.data.parts import part_of
 from fdbr.train.loop.positions import Position
 from fdbr.train.loop.sources import Source

@@ -1,6 +1,6 @@
 """Optimizers: pairs of pure functions, and the gradient transformations they are chains of."""
 
-from fdbr.boundary import guard
+from fdbr.errors.public import guard
 from fdbr.train.optim.adam import (
     ScaleByAdamState,
     adam,

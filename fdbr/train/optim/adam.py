@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import array_module
-from fdbr.core import Tracer
-from fdbr.floats import dtype_kind
-from fdbr.libraries import kernel
+from fdbr.core.array_modules import array_module
+from fdbr.core.devices import kernel
+from fdbr.core.tracer import Tracer
+from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.train.optim.arithmetic import divided, plus, square
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.leafwise import leafwise, zeros

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.backend import lock, where_it_lies
-from fdbr.floats import dtype_kind
+from fdbr.core.array_modules import lock, where_it_lies
+from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.train.optim.fitting import Parameters
 
 __all__ = ["apply_updates"]

@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from fdbr import ops
-from fdbr.core import Tracer
-from fdbr.floats import dtype_kind
+from fdbr.core.tracer import Tracer
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["averaged", "divided", "in_parts", "norm", "of_all_parts", "plus", "square"]
 

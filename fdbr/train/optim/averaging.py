@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from fdbr import ops, tree
-from fdbr.backend import keep
+from fdbr.core.array_modules import keep
 from fdbr.train.optim.base import Optimizer, chain
 from fdbr.train.optim.fitting import check_params, check_state
 from fdbr.train.optim.leafwise import across, leafwise

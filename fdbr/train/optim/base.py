@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.messages import brief, name_of
+from fdbr.errors.checks import brief, name_of
 from fdbr.tree import frozen, static
 
 __all__ = ["EmptyState", "GradientTransformation", "Optimizer", "chain", "identity"]

@@ -5,9 +5,9 @@ from typing import Any
 import optree
 
 from fdbr import ops, tree
-from fdbr.classes import NAMESPACE
-from fdbr.floats import dtype_kind
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
+from fdbr.pytrees.classes import NAMESPACE
+from fdbr.pytrees.dtypes import dtype_kind
 
 __all__ = ["Parameters", "check_params", "check_state", "in_dtypes_of"]
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fdbr import ops, tree
-from fdbr.backend import keep, lock
+from fdbr.core.array_modules import keep, lock
 from fdbr.train.optim.base import Optimizer, chain, identity
 from fdbr.train.optim.fitting import Parameters, check_params, check_state
 from fdbr.train.optim.leafwise import zeros

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import lock
-from fdbr.loops import while_loop
+from fdbr.control_flow import while_loop
+from fdbr.core.array_modules import lock
 from fdbr.ops.dtypes import is_complex
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_params, check_state
@@ -16,7 +16,7 @@ from fdbr.train.optim.leafwise import zeros
 from fdbr.train.optim.numbers import check_positive
 from fdbr.train.optim.scale import scale
 from fdbr.train.optim.wrappers.states import tree_get
-from fdbr.transforms import value_and_grad
+from fdbr.transforms.vjp import value_and_grad
 from fdbr.tree import frozen
 
 __all__ = [

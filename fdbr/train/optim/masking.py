@@ -9,9 +9,9 @@ import numpy as np
 import optree
 
 from fdbr import tree
-from fdbr.classes import NAMESPACE
-from fdbr.messages import describe
-from fdbr.pytrees import broadcast_prefix, paths_of
+from fdbr.errors.checks import describe
+from fdbr.pytrees.classes import NAMESPACE
+from fdbr.pytrees.structure import broadcast_prefix, paths_of
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state
 from fdbr.tree import frozen

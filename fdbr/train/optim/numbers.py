@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from fdbr.backend import array_module
-from fdbr.core import Tracer
-from fdbr.messages import brief
+from fdbr.core.array_modules import array_module
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import brief
 
 __all__ = ["LearningRate", "check_decays", "check_positive", "learning_rate_of", "rate_at"]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import tree
-from fdbr.backend import keep
+from fdbr.core.array_modules import keep
 from fdbr.train.optim.apply import apply_updates
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_params, check_state

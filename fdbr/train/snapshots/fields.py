@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.classes import fields_of
+from fdbr.pytrees.classes import fields_of
 
 __all__ = ["static_fields"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.backend import is_array
-from fdbr.core import Tracer
-from fdbr.messages import describe
+from fdbr.core.array_modules import is_array
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe
 
 __all__ = [
     "PAIRS",

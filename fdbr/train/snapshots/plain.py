@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import is_array, lock, to_numpy
-from fdbr.messages import describe
+from fdbr.core.array_modules import is_array, lock, to_numpy
+from fdbr.errors.checks import describe
 from fdbr.train.snapshots.leaves import PLAIN
 
 __all__ = ["packed", "unpacked"]

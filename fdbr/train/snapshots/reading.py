@@ -10,10 +10,10 @@ import numpy as np
 import optree
 from safetensors import SafetensorError, safe_open
 
-from fdbr.backend import array_module, is_array, lock
-from fdbr.classes import NAMESPACE
-from fdbr.core import Tracer
-from fdbr.messages import describe, differences
+from fdbr.core.array_modules import array_module, is_array, lock
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe, differences
+from fdbr.pytrees.classes import NAMESPACE
 from fdbr.train.snapshots.fields import static_fields
 from fdbr.train.snapshots.header import ENTRY, DamagedError, Header, OtherVersionError, digest
 from fdbr.train.snapshots.leaves import PAIRS, PLAIN, Leaf, dtype_called, leaf_of, plain

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from fdbr.messages import integer
+from fdbr.errors.checks import integer
 from fdbr.train.loop.reports import Report
 from fdbr.train.snapshots.background import Background
 from fdbr.train.snapshots.folder import Retention

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fdbr.replacing import sync_folder
+from fdbr.core.util.atomic_write import sync_folder
 from fdbr.train.loop.reports import Report
 from fdbr.train.snapshots.background import Background
 from fdbr.train.snapshots.folder import (

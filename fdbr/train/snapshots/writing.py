@@ -13,10 +13,10 @@ import optree
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from fdbr.backend import protect, to_numpy
-from fdbr.classes import NAMESPACE
-from fdbr.pytrees import paths_of, settle
-from fdbr.replacing import replacing
+from fdbr.core.array_modules import protect, to_numpy
+from fdbr.core.util.atomic_write import replacing
+from fdbr.pytrees.classes import NAMESPACE
+from fdbr.pytrees.structure import paths_of, settle
 from fdbr.train.snapshots.fields import static_fields
 from fdbr.train.snapshots.header import ENTRY, Header, digest
 from fdbr.train.snapshots.leaves import Leaf, leaf_of

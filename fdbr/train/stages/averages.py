@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, is_array
-from fdbr.messages import describe
+from fdbr.core.array_modules import array_module, is_array
+from fdbr.errors.checks import describe
 from fdbr.train.loop.reports import Report
 from fdbr.train.metrics import number
 from fdbr.train.stages.keeping import due

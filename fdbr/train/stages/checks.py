@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fdbr import tree
-from fdbr.backend import array_module, is_array
-from fdbr.messages import describe
+from fdbr.core.array_modules import array_module, is_array
+from fdbr.errors.checks import describe
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, closing

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from fdbr.replacing import replacing
+from fdbr.core.util.atomic_write import replacing
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.json_lines import entries_of, set_aside
 

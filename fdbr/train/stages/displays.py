@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.train.loop.reports import Report
 from fdbr.train.metrics import number, text
 from fdbr.train.stages.keeping import due

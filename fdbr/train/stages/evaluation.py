@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.train.loop.examples import examples_of
 from fdbr.train.loop.reports import Report
 from fdbr.train.loop.sources import Feed, explain_key, feed_of

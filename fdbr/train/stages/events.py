@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fdbr.libraries import optional
-from fdbr.messages import describe
+from fdbr.core.devices import optional
+from fdbr.errors.checks import describe
 from fdbr.train.loop.reports import Report
 from fdbr.train.metrics import numbers
 from fdbr.train.stages.keeping import due

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import lock
+from fdbr.core.array_modules import lock
 
 __all__ = ["History", "with_value"]
 

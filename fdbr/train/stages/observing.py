@@ -6,7 +6,7 @@ from typing import Any
 
 from fdbr.debug.drawing import draw
 from fdbr.debug.graph import Graph
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.train.loop.reports import Report
 from fdbr.train.stages.keeping import due
 from fdbr.train.stages.piping import Stage, check_new, closing

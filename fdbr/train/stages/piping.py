@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from fdbr.messages import describe, name_of
+from fdbr.errors.checks import describe, name_of
 from fdbr.train.loop.reports import Report
 
 __all__ = ["Stage", "check_new", "closing", "pipe"]

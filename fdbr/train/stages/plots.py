@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fdbr.libraries import optional
-from fdbr.messages import describe
-from fdbr.replacing import replacing
+from fdbr.core.devices import optional
+from fdbr.core.util.atomic_write import replacing
+from fdbr.errors.checks import describe
 from fdbr.train.loop.reports import Report
 from fdbr.train.metrics import number
 from fdbr.train.stages.history import History, with_value

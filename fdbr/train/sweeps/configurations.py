@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import attrs
 
-from fdbr.libraries import optional
-from fdbr.messages import describe
+from fdbr.core.devices import optional
+from fdbr.errors.checks import describe
 
 __all__ = [
     "changed",

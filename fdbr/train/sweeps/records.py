@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.replacing import replacing
+from fdbr.core.util.atomic_write import replacing
 from fdbr.train.sweeps.configurations import fingerprint, plain
 
 __all__ = ["Record", "records"]

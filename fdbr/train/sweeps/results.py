@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
-from fdbr.libraries import optional
-from fdbr.messages import describe
+from fdbr.core.devices import optional
+from fdbr.errors.checks import describe
 from fdbr.train.sweeps.configurations import flat
 from fdbr.train.sweeps.records import Record, records
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
-from fdbr.libraries import optional
-from fdbr.messages import describe, integer
+from fdbr.core.devices import optional
+from fdbr.errors.checks import describe, integer
 
 __all__ = ["Search", "as_search", "optuna_search"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fdbr import random
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
 from fdbr.train.sweeps.configurations import changed
 
 __all__ = ["choice", "grid", "integers", "log_uniform", "random_search", "uniform"]

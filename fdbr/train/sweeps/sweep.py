@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
 from fdbr.train.loop.reports import Report
 from fdbr.train.sweeps.configurations import plain
 from fdbr.train.sweeps.pools import Pool

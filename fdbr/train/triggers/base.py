@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.messages import describe, name_of
+from fdbr.errors.checks import describe, name_of
 from fdbr.train.loop.reports import Report
 
 __all__ = ["Condition", "Trigger", "as_trigger", "condition_of", "stateless"]

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Collection
 from typing import Any
 
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
 from fdbr.train.loop.reports import Report
 from fdbr.train.triggers.base import Condition, Trigger, as_trigger, condition_of, stateless
 

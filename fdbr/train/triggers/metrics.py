@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
 from fdbr.train.loop.reports import Report
 from fdbr.train.metrics import number
 from fdbr.train.triggers.base import Condition, Trigger, as_trigger

@@ -7,7 +7,7 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from fdbr.libraries import optional
+from fdbr.core.devices import optional
 from fdbr.train.watch.runs import Runs
 
 __all__ = ["application", "serve"]

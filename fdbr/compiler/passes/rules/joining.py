@@ -7,7 +7,7 @@ from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, between, rule
 from fdbr.compiler.passes.rules.views import View, part_of, view_of
-from fdbr.core import Primitive
+from fdbr.core.primitive import Primitive
 
 
 @rule(op.CONCAT)

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fdbr.backend import lock
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, rule
 from fdbr.compiler.passes.rules.views import View, view_of
+from fdbr.core.array_modules import lock
 
 _LARGE = 1 << 20  # bytes from which on zeros are made when the program runs
 

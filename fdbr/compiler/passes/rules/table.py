@@ -13,7 +13,7 @@ import numpy as np
 
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, Kind, Variable
-from fdbr.core import Primitive
+from fdbr.core.primitive import Primitive
 
 __all__ = ["Facts", "Rule", "Same", "applied", "between", "instead", "rule", "rules_for"]
 

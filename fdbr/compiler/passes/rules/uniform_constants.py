@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import lock
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.program import Instruction, kind_of
 from fdbr.compiler.passes.rules.table import Facts, Found, Same, applied, instead, rule
+from fdbr.core.array_modules import lock
 
 _LARGE = 1 << 20  # bytes from which on an array is made when the program runs
 

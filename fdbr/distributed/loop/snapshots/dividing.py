@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.messages import differences
+from fdbr.errors.checks import differences
 from fdbr.train.snapshots.leaves import Leaf
 from fdbr.train.snapshots.reading import Expected, read_leaves
 from fdbr.train.snapshots.reports import kept_in

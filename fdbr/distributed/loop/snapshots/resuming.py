@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import array_module, is_array, lock, to_numpy
+from fdbr.core.array_modules import array_module, is_array, lock, to_numpy
 from fdbr.distributed.arguments import communicator_of
 from fdbr.distributed.collectives import broadcast
 from fdbr.distributed.communicator import Communicator

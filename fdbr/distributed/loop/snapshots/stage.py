@@ -7,7 +7,7 @@ from pathlib import Path
 from fdbr.distributed.arguments import communicator_of
 from fdbr.distributed.communicator import Communicator
 from fdbr.distributed.loop.snapshots.writing import Group
-from fdbr.messages import integer
+from fdbr.errors.checks import integer
 from fdbr.train.loop.interrupts import Terminated
 from fdbr.train.loop.reports import Report
 from fdbr.train.snapshots.folder import Retention

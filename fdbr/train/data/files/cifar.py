@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.backend import lock
+from fdbr.core.array_modules import lock
 from fdbr.train.data.files.finding import folder_of, from_archive
 from fdbr.train.data.files.pickles import plain_data
 

@@ -17,9 +17,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.backend import is_array, lock, to_numpy
-from fdbr.messages import describe
-from fdbr.replacing import replacing
+from fdbr.core.array_modules import is_array, lock, to_numpy
+from fdbr.core.util.atomic_write import replacing
+from fdbr.errors.checks import describe
 from fdbr.train.data.sequences import View
 
 __all__ = ["read_examples", "write_examples"]

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import lock
-from fdbr.messages import describe
+from fdbr.core.array_modules import lock
+from fdbr.errors.checks import describe
 from fdbr.train.data.files.finding import content_of, find, folder_of
 
 __all__ = ["fashion_mnist_labels", "kuzushiji_mnist_labels", "mnist", "read_idx"]

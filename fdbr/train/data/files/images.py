@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.backend import lock
-from fdbr.libraries import optional
-from fdbr.messages import describe
+from fdbr.core.array_modules import lock
+from fdbr.core.devices import optional
+from fdbr.errors.checks import describe
 from fdbr.train.data.files.archives import Member, members_of
 from fdbr.train.data.sequences import View
 

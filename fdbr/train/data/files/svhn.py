@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.backend import lock
-from fdbr.libraries import scipy_of
-from fdbr.messages import describe
+from fdbr.core.array_modules import lock
+from fdbr.core.devices import scipy_of
+from fdbr.errors.checks import describe
 from fdbr.train.data.files.finding import find, folder_of
 
 __all__ = ["svhn"]

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.backend import lock
-from fdbr.libraries import optional
+from fdbr.core.array_modules import lock
+from fdbr.core.devices import optional
 
 __all__ = ["hdf5", "read_table"]
 

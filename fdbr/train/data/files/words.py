@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.backend import lock
+from fdbr.core.array_modules import lock
 from fdbr.train.data.files.finding import find, folder_of
 from fdbr.train.data.sequences import View
 

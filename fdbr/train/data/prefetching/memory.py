@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from fdbr.backend import lock
+from fdbr.core.array_modules import lock
 
 __all__ = ["Packed", "flattened", "received", "unflattened"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from fdbr.messages import describe, integer
+from fdbr.errors.checks import describe, integer
 from fdbr.train.data.parts import part_of
 from fdbr.train.data.prefetching.processes import Processes
 from fdbr.train.data.prefetching.threads import by_threads

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops
-from fdbr.core import Tracer
-from fdbr.messages import describe, integer, name_of
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe, integer, name_of
 from fdbr.ops.dtypes import is_number
 from fdbr.tree import frozen, static
 

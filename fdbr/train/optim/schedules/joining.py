@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fdbr import ops
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.train.optim.schedules.base import Schedule, choose, number, steps
 from fdbr.train.optim.schedules.cosine import cosine_decay_schedule
 from fdbr.train.optim.schedules.decay import exponential_decay

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.train.optim.schedules.base import (
     Schedule,
     choose,

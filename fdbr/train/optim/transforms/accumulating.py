@@ -3,8 +3,8 @@
 from typing import Any
 
 from fdbr import ops
-from fdbr.core import Tracer
-from fdbr.messages import integer
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import integer
 from fdbr.ops.dtypes import is_number
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.leafwise import leafwise, zeros

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import ops, random
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.fitting import Parameters, check_state
 from fdbr.train.optim.leafwise import leafwise

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.ops.dtypes import in_single
 from fdbr.train.optim.arithmetic import of_all_parts
 from fdbr.train.optim.base import EmptyState, Optimizer

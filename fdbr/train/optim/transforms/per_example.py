@@ -3,8 +3,8 @@
 from typing import Any
 
 from fdbr import ops, tree
-from fdbr.backend import lock
-from fdbr.messages import describe
+from fdbr.core.array_modules import lock
+from fdbr.errors.checks import describe
 from fdbr.train.optim.numbers import check_positive
 
 __all__ = ["per_example_global_norm_clip"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import ops, tree
-from fdbr.backend import lock
+from fdbr.core.array_modules import lock
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.leafwise import leafwise
 

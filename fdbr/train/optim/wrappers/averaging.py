@@ -6,9 +6,9 @@ from typing import Any
 import optree
 
 from fdbr import ops, tree
-from fdbr.backend import lock
-from fdbr.classes import NAMESPACE
-from fdbr.pytrees import is_inexact
+from fdbr.core.array_modules import lock
+from fdbr.pytrees.classes import NAMESPACE
+from fdbr.pytrees.structure import is_inexact
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_params, check_state
 from fdbr.train.optim.leafwise import leafwise, zeros

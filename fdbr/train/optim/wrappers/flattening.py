@@ -6,8 +6,8 @@ import numpy as np
 import optree
 
 from fdbr import ops, tree
-from fdbr.backend import lock
-from fdbr.classes import NAMESPACE
+from fdbr.core.array_modules import lock
+from fdbr.pytrees.classes import NAMESPACE
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import in_dtypes_of
 from fdbr.train.optim.masking import check_inner

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fdbr import ops
-from fdbr.core import Tracer
-from fdbr.messages import describe
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state
 from fdbr.tree import frozen

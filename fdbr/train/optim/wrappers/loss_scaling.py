@@ -5,8 +5,8 @@ from typing import Any
 import optree
 
 from fdbr import ops
-from fdbr.classes import NAMESPACE
-from fdbr.messages import integer
+from fdbr.errors.checks import integer
+from fdbr.pytrees.classes import NAMESPACE
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.fitting import check_state
 from fdbr.train.optim.leafwise import leafwise

@@ -5,10 +5,10 @@ from typing import Any
 import optree
 
 from fdbr import ops, tree
-from fdbr.backend import lock
-from fdbr.classes import NAMESPACE
-from fdbr.messages import describe
-from fdbr.pytrees import paths_of
+from fdbr.core.array_modules import lock
+from fdbr.errors.checks import describe
+from fdbr.pytrees.classes import NAMESPACE
+from fdbr.pytrees.structure import paths_of
 from fdbr.train.optim.base import Optimizer
 from fdbr.tree import frozen, static
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fdbr import ops, tree
-from fdbr.messages import describe
+from fdbr.errors.checks import describe
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state
 from fdbr.train.optim.transforms.accumulating import ema

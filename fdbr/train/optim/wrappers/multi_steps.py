@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr import ops, tree
-from fdbr.backend import lock
-from fdbr.messages import describe, integer
+from fdbr.core.array_modules import lock
+from fdbr.errors.checks import describe, integer
 from fdbr.train.optim.base import Optimizer
 from fdbr.train.optim.fitting import check_state, in_dtypes_of
 from fdbr.train.optim.leafwise import leafwise, zeros

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from fdbr import ops, tree
-from fdbr.backend import array_module, lock
-from fdbr.core import Tracer
-from fdbr.messages import integer
+from fdbr.core.array_modules import array_module, lock
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import integer
 from fdbr.train.optim.base import EmptyState, Optimizer
 from fdbr.train.optim.fitting import check_state
 from fdbr.train.optim.leafwise import leafwise

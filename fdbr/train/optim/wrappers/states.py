@@ -5,7 +5,7 @@ from typing import Any
 
 import optree
 
-from fdbr.classes import NAMESPACE
+from fdbr.pytrees.classes import NAMESPACE
 
 __all__ = ["named_parts", "tree_get", "tree_set"]
 

@@ -1,0 +1,98 @@
+"""The CPU as passes see it: what its kernels can do, and what they cost."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from fdbr.backends.cpu.codegen import element_code, formulas
+from fdbr.backends.cpu.codegen.small_kernels import is_small
+from fdbr.backends.cpu.exec.block_log import Log
+from fdbr.backends.cpu.exec.control_flow import ControlFlow
+from fdbr.backends.cpu.exec.memory.buffer_assignment import is_large
+from fdbr.backends.cpu.exec.programs import generate
+from fdbr.backends.cpu.library.dispatch import VALUES
+from fdbr.backends.cpu.runtime import background, compiling, machine
+from fdbr.compiler.backend import Backend, Compiled
+from fdbr.compiler.ir import op
+from fdbr.compiler.ir.basic_blocks import BasicBlock
+from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, kind_of
+from fdbr.core.expr import FLOATS
+from fdbr.core.primitive import Primitive
+
+__all__ = ["CPU"]
+
+_TYPES = frozenset({np.ndarray, np.float32, np.float64, np.bool_, np.int64, float, int})
+_SLOW = 8  # additions that an element costs, from which on a kernel pays for one operation
+
+
+class _Cpu(Backend):
+    """NumPy's arrays: by NumPy, and by kernels that LLVM compiles."""
+
+    def holds(self, kind: Kind) -> bool:
+        return kind.type in _TYPES and kind.dtype in formulas.CODES
+
+    def is_elementwise(self, step: Instruction) -> bool:
+        return formulas.is_elementwise(step)
+
+    def is_total(self, step: Instruction) -> bool:
+        return formulas.is_total(step)
+
+    def is_by_row(self, step: Instruction) -> bool:
+        if step.primitive not in element_code.BY_ROW:
+            return False
+        x, taken, labels, out = (kind_of(o).dtype for o in (*step.operands, *step.outs))
+        return x == taken == out and x in FLOATS and formulas.CODES.get(labels) in ("i4", "i8")
+
+    def can_fold(self, kind: Kind) -> bool:
+        return kind.dtype in FLOATS
+
+    def can_join(self, step: Instruction) -> bool:
+        return formulas.joining_formulas(step) is not None
+
+    def is_small(self, step: Step) -> bool:
+        return is_small(step)
+
+    def is_large(self, variable: Variable) -> bool:
+        return is_large(variable)
+
+    def has_own(self, primitive: Primitive) -> bool:
+        return primitive is op.SUM_OF_ROWS or primitive in VALUES
+
+    def cost(self, step: Instruction) -> int:
+        return element_code.cost(step)
+
+    def pays_alone(self, step: Instruction) -> bool:
+        found = formulas.formula_of(step)
+        return found is not None and found.is_composed and found.cost >= _SLOW
+
+    def generate(self, program: Program, products: bool = False, waits: bool = True) -> Compiled:
+        compiled: Compiled = generate(program, products, waits)  # type: ignore[assignment]
+        return compiled
+
+    def control_flow(
+        self,
+        blocks: Sequence[BasicBlock | None],
+        keeps: bool,
+        shown: Sequence[tuple[int, Kind]],
+        waits: bool,
+        noted: int = 0,
+    ) -> ControlFlow:
+        return ControlFlow(blocks, keeps, shown, waits, noted)
+
+    def log(self) -> Log:
+        return Log()
+
+    def prepare(self) -> None:
+        machine.processor()
+
+    def takes_to_prepare(self) -> float:
+        return machine.takes_to_load()
+
+    def is_busy(self) -> bool:
+        return background.is_busy()
+
+    def measures(self, sources: Iterable[str]) -> tuple[int, float]:
+        return compiling.measures(sources)
+
+
+CPU = _Cpu(np)

@@ -1,0 +1,351 @@
+"""Functions of arrays, run as kernels."""
+
+import logging
+import math
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fdbr.backends.cpu.codegen import loops
+from fdbr.backends.cpu.codegen.math import functions
+from fdbr.backends.cpu.runtime.machine import address_of
+from fdbr.backends.cpu.runtime.pool import launch, part_count
+from fdbr.core.expr import FLOATS, Graph, InexpressibleError, Node, cost
+
+__all__ = ["LEAST", "Plan", "converted", "elementwise", "expected", "key_of", "planned", "traced"]
+
+LEAST = 1 << 20  # bytes of an array, from which on a kernel pays
+_GRAIN = 1 << 10  # elements
+_WORTH = 1 << 21  # additions that are worth a thread's waking
+_PART = 1 << 18  # additions of a part
+_NARROW = 64  # columns, below which vectors may not fit
+_BOOL = np.dtype(np.bool_)
+_MOST = 4096  # plans that are kept
+_UNSUITED = AttributeError, TypeError, ValueError, IndexError, KeyError, OverflowError
+_log = logging.getLogger("fdbr.backends.cpu.kernels")
+_VARIANTS = 32  # of one function, for different keywords
+_quiet = frozenset({"ignore", "warn", "print"})
+
+
+class Plan:
+    """The plan by which a kernel runs on operands of some dtypes, shapes and strides.
+
+    Attributes
+    ----------
+    address
+        Of the machine code.
+    outs
+        The shape and the dtype of each output.
+    several
+        Whether the function gives a tuple.
+    turned
+        Whether the axes are in the opposite order in memory.
+    single
+        The places of operands that show one element everywhere.
+    copied
+        The places of operands that have to be copied, and the dtype they then have.
+    lengths
+        The last entries of the table.
+    shares
+        How many rows or elements there are, the least number that belongs together, and how many
+        parts.
+    guarded
+        Whether the kernel says if the function's formulas do not hold for an element.
+    """
+
+    __slots__ = (
+        *("address", "copied", "guarded", "lengths", "outs", "several", "shares", "single"),
+        "turned",
+    )
+
+    address: int
+    outs: list[tuple[tuple[int, ...], Any]]
+    several: bool
+    turned: bool
+    single: list[int]
+    copied: list[tuple[int, Any]]
+    lengths: tuple[int, ...]
+    shares: tuple[int, int, int]
+    guarded: bool
+
+    def divide(self, flat: bool, rows: int, columns: int, inner: int, additions: int) -> None:
+        """Divide the work among threads, if it is worth that: so many additions an element."""
+        self.lengths = columns, inner
+        number, grain = (columns, _GRAIN) if flat else (rows, 1)
+        work = rows * columns * additions
+        parts = part_count(min(work // _PART, number // grain)) if work >= _WORTH else 1
+        self.shares = number, grain, parts
+
+    def run(self, operands: Sequence[Any]) -> Any:
+        """The outputs for some operands; `None` where the formulas do not hold for all of them."""
+        if self.turned or self.copied:
+            operands = [v.T if self.turned and hasattr(v, "T") else v for v in operands]
+            for i in self.single:
+                operands[i] = operands[i].flat[0]
+            for i, dtype in self.copied:
+                operands[i] = np.ascontiguousarray(operands[i], dtype)
+        outs = [np.empty(shape, dtype) for shape, dtype in self.outs]
+        words = [v.__array_interface__["data"][0] for v in operands]
+        words += [v.__array_interface__["data"][0] for v in outs]
+        table = array("q", words)
+        table.extend(self.lengths)
+        failed = array("q", (0,)) if self.guarded else None
+        if failed is not None:
+            table.append(failed.buffer_info()[0])
+        launch(self.address, table.buffer_info()[0], *self.shares)
+        if failed is not None and failed[0]:
+            return None
+        if self.turned:
+            outs = [out.T for out in outs]
+        return tuple(outs) if self.several else outs[0]
+
+
+_P = TypeVar("_P")
+_plans: dict[Any, Any] = {}
+_sources: dict[Any, dict[Any, tuple[str, list[Any], bool, bool]]] = {}
+
+
+def planned(key: Any, make: Callable[[], _P]) -> _P | None:
+    """The plan for a key; `None` if there can be none."""
+    try:
+        known: _P | None = _plans[key]
+        return known
+    except KeyError:
+        pass
+    except TypeError:  # a keyword that has no hash
+        return None
+    if len(_plans) >= _MOST:
+        _plans.clear()
+    found = None
+    try:
+        found = make()
+    except InexpressibleError:
+        pass  # NumPy does it, or says what is wrong
+    except RuntimeError as error:
+        _log.warning("LLVM cannot compile a kernel, so NumPy computes instead: %s", error)
+    _plans[key] = found
+    return found
+
+
+def traced(
+    name: Any,
+    function: Callable[..., Any],
+    operands: Sequence[tuple[Any, bool, str]],
+    layout: Any,
+    write: Callable[[Sequence[Node], int, Any, Sequence[Node]], str],
+) -> tuple[str, list[Node], bool, bool]:
+    """The source of the kernel of a function, its outputs, and whether they are a tuple.
+
+    And whether it says if the function's formulas do not hold, as `Graph.require` has it.  Of each
+    operand it takes the dtype, whether it varies along columns, and by what rows.  The layout says
+    how ``write`` goes through them.
+    """
+    settings = tuple(operands), layout
+    known = _sources.setdefault(name[0] if type(name) is tuple else name, {})
+    found = known.get((name, settings))
+    if found is None:
+        if sum(other != name for other, _ in known) >= _VARIANTS:
+            raise InexpressibleError("a keyword that changes from call to call")
+        graph = Graph(functions, guarded=True)
+        nodes = [
+            graph.node("operand", dtype, (), (i, varies, offset == "0"))
+            for i, (dtype, varies, offset) in enumerate(operands)
+        ]
+        try:
+            made = function(*nodes)
+        except _UNSUITED as error:
+            raise InexpressibleError(str(error)) from error
+        outs = list(made) if type(made) is tuple else [made]
+        if not all(isinstance(out, Node) for out in outs):
+            raise InexpressibleError("a constant")
+        if any(out.dtype not in FLOATS and out.dtype != _BOOL for out in outs):
+            raise InexpressibleError("results of integers")
+        conditions = graph.conditions or []
+        source = write(outs, len(operands), layout, conditions)
+        found = known[name, settings] = source, outs, type(made) is tuple, bool(conditions)
+    return found
+
+
+def key_of(operands: Sequence[Any]) -> Any:
+    """The key of a plan: dtypes, shapes and strides."""
+    return tuple(
+        [(v.dtype.char, v.shape, v.strides) if type(v) is np.ndarray else type(v) for v in operands]
+    )
+
+
+def expected() -> bool:
+    """Whether the caller wants no errors of NumPy's, which kernels do not raise."""
+    return _quiet.issuperset(np.geterr().values())
+
+
+# --- elementwise --------------------------------------------------------------------
+
+
+def elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """A function that acts on each element alone; `None` where no kernel can do it.
+
+    Parameters
+    ----------
+    name
+        What tells the function from others, and has a hash.
+    function
+        A function of nodes.
+    operands
+        Arrays of NumPy's, and numbers, that broadcast to each other.
+
+    Returns
+    -------
+    array or None
+        A new array, in C order, or in Fortran's if all operands of its shape are.
+    """
+    if not expected():
+        return None
+    plan = planned((name, key_of(operands)), lambda: _elementwise(name, function, operands))
+    return plan and plan.run(operands)
+
+
+def converted(x: Any, to: Any) -> Any:
+    """``x.astype(to)`` of an array of NumPy's, in a new array; of a large one by a kernel.
+
+    >>> converted(np.ones(2, np.float32), np.dtype(np.float64)).dtype
+    dtype('float64')
+    """
+    if x.nbytes >= LEAST and x.dtype in FLOATS and to in FLOATS and x.flags.forc:
+        found = elementwise(("astype", to), lambda node: node.astype(to), (x,))
+        if found is not None:
+            return found
+    return x.astype(to)
+
+
+def _elementwise(name: Any, function: Callable[..., Any], operands: Sequence[Any]) -> Plan:
+    for v in operands:
+        known = type(v) is np.ndarray or issubclass(type(v), np.generic)
+        if v.dtype not in FLOATS and v.dtype != _BOOL if known else type(v) not in (float, int):
+            raise InexpressibleError("other dtypes")
+    strong = [v.dtype for v in operands if hasattr(v, "dtype")]
+    if not strong or (_BOOL in strong and len(strong) < len(operands)):
+        raise InexpressibleError("numbers whose dtype depends on what they meet")
+    weak = np.result_type(*strong)
+    if weak not in FLOATS:
+        raise InexpressibleError("no floating numbers")
+    dtypes = [getattr(v, "dtype", weak) for v in operands]
+    try:
+        shape = np.broadcast_shapes(*(getattr(v, "shape", ()) for v in operands))
+    except ValueError as error:
+        raise InexpressibleError(str(error)) from error
+    plan = Plan()
+    plan.single = [i for i, v in enumerate(operands) if _is_single(v)]
+    shapes = [getattr(v, "shape", ()) for v in operands]
+    for i in plan.single:
+        shapes[i] = ()
+    if not any(shapes):
+        raise InexpressibleError("scalars")
+    whole = [v for v, s in zip(operands, shapes, strict=True) if s == shape]
+    orders = {(v.flags.c_contiguous, v.flags.f_contiguous) for v in whole}
+    plan.turned = orders == {(False, True)}
+    if plan.turned:
+        if any(s not in ((), shape) for s in shapes):
+            raise InexpressibleError("operands in several orders")
+        shape, shapes = shape[::-1], [s[::-1] for s in shapes]
+    stepped = {} if plan.turned else _stepped(operands, shapes, shape)
+    rows, columns, inner, patterns, steps = _patterns(shapes, shape, stepped)
+    if stepped and not steps:
+        rows, columns, inner, patterns, steps = _patterns(shapes, shape, {})
+    layout = loops.Layout(rows == 1, columns < _NARROW, tuple([offset for _, offset in patterns]))
+    kinds = [(dtype, *pattern) for dtype, pattern in zip(dtypes, patterns, strict=True)]
+    source, (out, *more), plan.several, plan.guarded = traced(
+        name, function, kinds, layout, loops.source
+    )
+    if more or not out.varies:
+        raise InexpressibleError("what is no function of each element")
+    plan.address = address_of(source)
+    plan.outs = [(shape, out.dtype)]
+    plan.copied = [
+        (i, dtype)
+        for i, (v, dtype) in enumerate(zip(operands, dtypes, strict=True))
+        if i in plan.single
+        or type(v) is not np.ndarray
+        or not (i in steps or (v.flags.f_contiguous if plan.turned else v.flags.c_contiguous))
+    ]
+    plan.divide(layout.flat, rows, columns, inner, cost([out]))
+    plan.lengths = *plan.lengths, *steps.values()
+    return plan
+
+
+def _stepped(
+    operands: Sequence[Any], shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]
+) -> dict[int, tuple[int, ...]]:
+    """The steps from element to element of operands whose rows are apart, by their places."""
+    return {
+        i: tuple([step // v.itemsize for step in v.strides])
+        for i, v in enumerate(operands)
+        if type(v) is np.ndarray
+        and shapes[i] == shape
+        and not v.flags.c_contiguous
+        and all(step % v.itemsize == 0 for step in v.strides)
+    }
+
+
+def _is_single(value: Any) -> bool:
+    """Whether an array shows one element everywhere, as the cotangents of what was added up do."""
+    return type(value) is np.ndarray and value.size > 1 and not any(value.strides)
+
+
+def _patterns(
+    shapes: Sequence[tuple[int, ...]],
+    shape: tuple[int, ...],
+    stepped: dict[int, tuple[int, ...]],
+) -> tuple[int, int, int, list[tuple[bool, str]], dict[int, int]]:
+    """The layouts of operands beside a matrix that has the elements of the result.
+
+    Returns
+    -------
+    rows, columns, inner
+        How many there are; and how long the inner one is of the axes that were joined to rows.
+    patterns
+        For each operand whether it varies along columns, and by what rows (see `loops.Layout`).
+    steps
+        How many elements the rows are apart of those operands of ``stepped`` whose rows are; none
+        if there is another one among them.
+    """
+    ndim = len(shape)
+    merged: list[tuple[int, tuple[bool, ...]]] = []
+    ends: list[int] = []  # the last axis of each
+    for axis, length in enumerate(shape):
+        if length == 1:
+            continue
+        here = [len(s) - ndim + axis for s in shapes]
+        mask = tuple([i >= 0 and s[i] != 1 for i, s in zip(here, shapes, strict=True)])
+        if (
+            merged
+            and merged[-1][1] == mask
+            and all(step[ends[-1]] == step[axis] * length for step in stepped.values())
+        ):
+            merged[-1] = merged[-1][0] * length, mask
+            ends[-1] = axis
+        else:
+            merged.append((length, mask))
+            ends.append(axis)
+    if not merged:
+        merged = [(1, (True,) * len(shapes))]
+    columns, across = merged[-1]
+    steps = {}
+    if len(merged) == 2 and columns >= _NARROW:
+        steps = {i: step[ends[0]] for i, step in stepped.items() if step[ends[1]] == 1}
+    if len(steps) < len(stepped):
+        return 0, 0, 0, [], {}
+    if len(merged) > 3:
+        raise InexpressibleError("too many axes that are broadcast")
+    outer = merged[:-1]
+    rows = math.prod(length for length, _ in outer)
+    inner = outer[-1][0] if outer else 1
+    patterns = []
+    for i, varies in enumerate(across):
+        has = [mask[i] for _, mask in outer]
+        offset = "0"
+        if any(has):
+            offset = "r" if all(has) else "m" if has[-1] else "d"
+        patterns.append((varies, f"s{i}" if i in steps else offset))
+    return rows, columns, inner, patterns, steps

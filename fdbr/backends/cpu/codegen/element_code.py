@@ -1,0 +1,190 @@
+"""Formulas of elements in the kernel language, which is Python with typed casts ``f4``, ``f8``.
+
+A formula of few operations is an expression where its element is computed; longer ones are
+functions of the kernel's source.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from fdbr.backends.cpu.codegen.formulas import CODES, formula_of, joining_formulas
+from fdbr.compiler.ir import op
+from fdbr.compiler.ir.program import Instruction
+from fdbr.compiler.ir.reductions import join_of
+from fdbr.core.expr import Node, every
+
+__all__ = ["BY_ROW", "Elements", "cast", "cost"]
+
+BY_ROW = frozenset({op.SUBTRACT_AT_LABELS})
+"""Primitives that act on a matrix by its column ``c``; other operands have one element a row."""
+
+_FEW = 4  # operations of an expression that is no function
+_INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+    "iadd": "+",
+    "isub": "-",
+    "imul": "*",
+    "iand": "&",
+    "ior": "|",
+    "ixor": "^",
+    "shl": "<<",
+    "ashr": ">>",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+}
+_CALLS = {"float": "number"}  # others have the same name
+
+
+def cost(step: Instruction) -> int:
+    """About how many additions an element costs."""
+    if join_of(step) is not None:
+        return sum(formula.cost for formula in joining_formulas(step) or ())
+    found = formula_of(step)
+    return 1 if found is None else found.cost
+
+
+def cast(text: str, code: str, to: str) -> str:
+    """A value of one dtype as one of another."""
+    if code == to:
+        return text
+    return f"({text} != 0)" if to == "b1" else f"{to}({text})"
+
+
+class Elements:
+    """The elements that one kernel computes, and the functions that it does it by.
+
+    Attributes
+    ----------
+    functions
+        The names of the functions, by their texts.
+    scalars
+        The functions that they call number by number.
+    refuses
+        Whether statements set ``bad`` where NumPy is to compute instead.
+    """
+
+    def __init__(self) -> None:
+        self.functions: dict[str, str] = {}
+        self.scalars: set[str] = set()
+        self.refuses = False
+
+    @property
+    def source(self) -> str:
+        """The functions."""
+        scalars = [f"{_scalar(name)} = scalar({name!r})\n" for name in sorted(self.scalars)]
+        return "".join([*scalars, *(f"def {name}({text}" for text, name in self.functions.items())])
+
+    def element(
+        self, step: Instruction, texts: Sequence[str], codes: Sequence[str], lines: list[str]
+    ) -> str:
+        """The expression for one element of a result, from expressions for the operands'.
+
+        Statements that have to come before it are added to ``lines``.
+        """
+        if step.primitive in BY_ROW:
+            taken = cast(texts[1], codes[1], CODES[step.outs[0].kind.dtype])
+            return f"select(c == {texts[2]}, {texts[0]} - {taken}, {texts[0]})"
+        formula = formula_of(step)
+        assert formula is not None, step.primitive.name
+        given = {
+            i: cast(text, code, CODES[dtype])
+            for i, (text, code, dtype) in enumerate(
+                zip(texts, codes, formula.operands, strict=True)
+            )
+            if dtype is not None
+        }
+        if formula.condition is not None:
+            self.refuses = True
+            lines.append(f"bad |= not {self._computed(formula.condition, given)}")
+        return self._computed(formula.root, given)
+
+    def joined(self, step: Instruction, a: Sequence[str], b: Sequence[str]) -> list[str]:
+        """The expressions for two states as one, from those for their parts."""
+        formulas = joining_formulas(step)
+        assert formulas is not None, step.params
+        given = dict(enumerate([*a, *b]))
+        return [self._computed(formula.root, given) for formula in formulas]
+
+    def _computed(self, root: Node, given: dict[int, str]) -> str:
+        nodes = every([root])
+        self.scalars.update(node.detail for node in nodes if node.op == "scalar")
+        if _is_short(nodes, given):
+            return _nested(root, given)
+        used = [i for i in given if any(_is_operand(node, i) for node in nodes)]
+        text = _body(nodes, used)
+        name = self.functions.setdefault(text, f"formula{len(self.functions)}")
+        return f"{name}({', '.join(given[i] for i in used)})"
+
+
+def _is_operand(node: Node, place: int) -> bool:
+    return node.op == "operand" and node.detail[0] == place
+
+
+def _is_short(nodes: Sequence[Node], given: dict[int, str]) -> bool:
+    """Whether nodes are a short expression, in which nothing is computed twice."""
+    if sum(bool(node.args) for node in nodes) > _FEW:
+        return False
+    uses = Counter(arg for node in nodes for arg in node.args)
+    for node in nodes:
+        named = node.op == "operand" and given[node.detail[0]].isidentifier()
+        if uses[node] > 1 and node.op != "constant" and not named:
+            return False
+    return True
+
+
+def _nested(node: Node, given: dict[int, str]) -> str:
+    if node.op == "operand":
+        return given[node.detail[0]]
+    return _written(node, [_nested(arg, given) for arg in node.args])
+
+
+def _body(nodes: Sequence[Node], used: Sequence[int]) -> str:
+    """A function's parameters and statements, one for each node; the last is the result."""
+    names: dict[Node, str] = {}
+    lines = [f"{', '.join(f'x{i}' for i in used)}):"]
+    for node in nodes:
+        if node.op == "operand":
+            names[node] = f"x{node.detail[0]}"
+            continue
+        text = _written(node, [names[arg] for arg in node.args])
+        if node.op == "constant":
+            names[node] = text
+        elif node is nodes[-1]:
+            lines.append(f"    return {text}")
+        else:
+            names[node] = f"t{len(lines)}"
+            lines.append(f"    {names[node]} = {text}")
+    return "\n".join([*lines, ""])
+
+
+def _written(node: Node, args: Sequence[str]) -> str:
+    """A node, as an expression of its arguments'."""
+    code = CODES[node.dtype]
+    if node.op == "constant":
+        number = node.detail[0]
+        return repr(bool(number)) if code == "b1" else f"{code}({number!r})"
+    if node.op in _INFIX:
+        return f"({args[0]} {_INFIX[node.op]} {args[1]})"
+    if node.op == "neg":
+        return f"(-{args[0]})"
+    if node.op == "not":
+        return f"(not {args[0]})"
+    if node.op in ("cast", "number"):
+        return f"{code}({args[0]})"
+    name = _scalar(node.detail) if node.op == "scalar" else _CALLS.get(node.op, node.op)
+    return f"{name}({', '.join(args)})"
+
+
+def _scalar(name: str) -> str:
+    """The name in a source of a function that is called number by number."""
+    return f"scalar_{name}"

@@ -1,0 +1,211 @@
+"""Formulas of elementwise operations: their own value functions, followed on nodes.
+
+`codegen.math.functions` works on arrays that are expressions.  A value function, applied to
+them, says what a kernel has to compute for each element: nothing about an operation is stated here.
+"""
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu.codegen.scalar_functions import MODULE
+from fdbr.compiler.ir.program import Instruction, Variable, kind_of
+from fdbr.core.expr import FLOATS, INTEGERS, Graph, InexpressibleError, Node, every
+from fdbr.ops.declare.user_reductions import Combine
+
+__all__ = ["CODES", "Formula", "formula_of", "is_elementwise", "is_total", "joining_formulas"]
+
+CODES = {
+    np.dtype(np.float32): "f4",
+    np.dtype(np.float64): "f8",
+    np.dtype(np.bool_): "b1",
+    np.dtype(np.int32): "i4",
+    np.dtype(np.int64): "i8",
+}
+"""The dtypes that kernels know, and what they are called there."""
+
+_LONG = 600  # nodes of a formula that is worth its time in the compiler
+_MOST = 4096  # formulas that are kept
+_SLOW = {"div": 32, "sqrt": 32, "scalar": 160}  # operations as long as so many additions
+_FEW = 4  # operations that count as an addition beside memory
+_WHOLE = frozenset({"reduced", "columns"})  # what is no function of each element
+_UNSUITED = AttributeError, TypeError, ValueError, IndexError, KeyError, ArithmeticError
+
+
+class Formula:
+    """The expression that an operation computes for each element.
+
+    Attributes
+    ----------
+    root
+        The node of the result.
+    nodes
+        All nodes, each after those that it depends on.
+    condition
+        The node of what has to be true, or else NumPy is to compute; `None` if it always does.
+    operands
+        The dtypes in which operands are taken; `None` for those that are numbers in the formula.
+    cost
+        About how many additions an element costs.
+    """
+
+    __slots__ = ("condition", "cost", "nodes", "operands", "root")
+
+    def __init__(self, root: Node, operands: Sequence[Any]) -> None:
+        self.root, self.nodes, self.operands = root, every([root]), operands
+        conditions = root.graph.conditions
+        self.condition = functools.reduce(operator.and_, conditions) if conditions else None
+        if len(self.nodes) > _LONG or any(node.op in _WHOLE for node in self.nodes):
+            raise InexpressibleError("what is no short function of each element")
+        parts = [node.op for node in self.nodes if node.args]
+        self.cost = max(1, sum(_SLOW.get(op, 1) for op in parts) // _FEW)
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether it is more than one operation."""
+        return sum(bool(node.args) for node in self.nodes) > 1
+
+
+def is_elementwise(step: Instruction) -> bool:
+    """Whether a kernel can do a step, element by element."""
+    return formula_of(step) is not None
+
+
+def is_total(step: Instruction) -> bool:
+    """Whether a kernel can do a step for whatever numbers it gets."""
+    found = formula_of(step)
+    return found is not None and found.condition is None
+
+
+def formula_of(step: Instruction) -> Formula | None:
+    """The formula of a step; `None` if that is not known."""
+    if step.several or len(step.outs) != 1 or not step.primitive.elementwise:
+        return None
+    out = step.outs[0].kind
+    if out.dtype not in CODES or out.is_number:
+        return None
+    try:
+        keys = tuple([_key(operand) for operand in step.operands])
+        return _formula(step.primitive, keys, tuple(step.params.items()), out.dtype)
+    except (InexpressibleError, TypeError):  # the latter of keywords that have no hash
+        return None
+
+
+def _key(operand: Any) -> Any:
+    """The part of an operand on which a formula depends: its dtype, or a number and its type."""
+    kind = kind_of(operand)
+    if kind.dtype not in CODES:
+        raise InexpressibleError(f"numbers of dtype {kind.dtype}")
+    if type(operand) is Variable or kind.size != 1:
+        return kind.dtype, kind.type if kind.is_number else None, None
+    number = operand if kind.is_number else operand.reshape(())[()]
+    return kind.dtype, kind.type, (repr(number), _Number(number))
+
+
+def joining_formulas(step: Instruction) -> tuple[Formula, ...] | None:
+    """The formulas by which a step joins two states: of the parts of the one, then the other's.
+
+    `None` if they are not known.
+    """
+    dtypes = tuple([kind_of(operand).dtype for operand in step.operands])
+    if any(dtype not in CODES for dtype in dtypes):
+        return None
+    combine = step.params["combine"]
+    if dtypes not in combine.found:
+        combine.found[dtypes] = _joining(combine, dtypes)
+    found: tuple[Formula, ...] | None = combine.found[dtypes]
+    return found
+
+
+def _joining(combine: Combine, dtypes: tuple[Any, ...]) -> tuple[Formula, ...] | None:
+    graph, count = Graph(MODULE), len(dtypes)
+    nodes = [
+        graph.node("operand", dtype, (), (i, True, False)) for i, dtype in enumerate(2 * dtypes)
+    ]
+    try:
+        with np.errstate(all="ignore"):
+            found: Any = (
+                combine.function(tuple(nodes[:count]), tuple(nodes[count:]))
+                if count > 1
+                else (combine.function(*nodes),)
+            )
+        return tuple(
+            [
+                Formula(_as_node(graph, part, dtype), 2 * dtypes)
+                for part, dtype in zip(found, dtypes, strict=True)
+            ]
+        )
+    except (InexpressibleError, *_UNSUITED):
+        return None
+
+
+class _Number:
+    """A number in a key: its text, which stands beside it, tells it from others."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Number
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@functools.lru_cache(_MOST)
+def _formula(primitive: Any, keys: Any, params: Any, dtype: Any) -> Formula | None:
+    try:
+        return _followed(primitive.value, keys, dict(params), dtype, None)
+    except InexpressibleError:
+        pass
+    if dtype not in FLOATS or any(kind in FLOATS for kind, _, _ in keys):
+        return None
+    try:  # functions of integers are those of floating numbers
+        return _followed(primitive.value, keys, dict(params), dtype, dtype)
+    except InexpressibleError:
+        return None
+
+
+def _followed(value: Any, keys: Any, params: dict[str, Any], dtype: Any, to: Any) -> Formula:
+    """The formula of a value function; of numbers in the dtype ``to``, if it is given."""
+    common = to or _common(keys)
+    graph = Graph(MODULE, guarded=True)
+    given: list[Any] = []
+    operands: list[Any] = []
+    for i, (own, kind, number) in enumerate(keys):
+        if number is not None:
+            given.append(number[1].value)
+            operands.append(None)
+            continue
+        operands.append(to or (own if kind is None else common))
+        given.append(graph.node("operand", operands[-1], (), (i, True, False)))
+    try:
+        with np.errstate(all="ignore"):
+            root = value(MODULE, *given, **params)
+    except _UNSUITED as error:
+        raise InexpressibleError(str(error)) from error
+    return Formula(_as_node(graph, root, dtype), operands)
+
+
+def _as_node(graph: Graph, root: Any, dtype: Any) -> Node:
+    """A result, which may be a number, as a node."""
+    if not isinstance(root, Node) and type(root) in (bool, int, float, np.float32, np.float64):
+        root = graph.constant(root, dtype)
+    if not isinstance(root, Node) or root.dtype != dtype:
+        raise InexpressibleError("a result of another dtype")
+    return root
+
+
+def _common(keys: Any) -> Any:
+    """The dtype to which Python's numbers come, of which nothing but the type is known."""
+    numbers = (bool, int, float)
+    kinds = [kind(0) if kind in numbers else own for own, kind, _ in keys]
+    dtype = np.result_type(*kinds)
+    if dtype in INTEGERS and dtype.itemsize < 8 and any(kind is int for _, kind, _ in keys):
+        raise InexpressibleError("an integer that may not fit")
+    return dtype

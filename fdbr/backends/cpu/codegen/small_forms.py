@@ -1,0 +1,230 @@
+"""Steps that kernels of small arrays do beside elementwise ones."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from fdbr.backends.cpu.codegen.matrix_forms import MATRIX_FORMS
+from fdbr.backends.cpu.codegen.small_writer import Writer, stored_from
+from fdbr.backends.cpu.codegen.written import stored
+from fdbr.backends.cpu.exec.views import Look, looked, sliced, steps_of
+from fdbr.compiler.ir import op
+from fdbr.compiler.ir.program import Instruction, kind_of
+from fdbr.compiler.ir.subarrays import placed
+from fdbr.compiler.passes.rules.views import view_of
+from fdbr.core.primitive import Primitive
+
+__all__ = ["Form", "form_of"]
+
+_LONGEST = 256  # elements up to which a sum one after the other is as exact as NumPy's
+_TINY = 256  # multiplications up to which the BLAS takes longer to begin than a loop to end
+_STEPS = {"sum": "plus", "mean": "plus", "max": "larger", "min": "smaller"}
+
+
+@attrs.frozen
+class Form:
+    """The way in which a kernel of small arrays does a step.
+
+    Attributes
+    ----------
+    fits
+        Whether it does a step, all of whose operands and results are small and have dtypes that
+        kernels know.
+    write
+        Writes the statements.
+    refuses
+        Whether they set ``bad`` where the function itself is to be run, for it raises an error.
+    """
+
+    fits: Callable[[Instruction], bool]
+    write: Callable[[Writer, Instruction], None]
+    refuses: bool = False
+
+
+def _is_copy(step: Instruction) -> bool:
+    first, *others = map(kind_of, (*step.operands, *step.outs))
+    if any(kind.dtype != first.dtype for kind in others):
+        return False
+    if step.primitive not in (op.SLICE, op.UNSLICE):
+        return True
+    shape = step.params.get("shape", kind_of(step.operands[0]).shape)
+    return view_of(shape, step.params["key"]) is not None
+
+
+def _is_reduction(step: Instruction) -> bool:
+    operand, out = kind_of(step.operands[0]), step.outs[0].kind
+    if operand.size > _LONGEST * out.size:
+        return False
+    return bool(operand.dtype == out.dtype and operand.dtype.kind == "f")
+
+
+def _is_lookup(step: Instruction) -> bool:
+    """Whether a step takes one element, or changes one, for each place of its index arrays."""
+    first, *rest, out = map(kind_of, (*step.operands, *step.outs))
+    if step.primitive is op.GATHER:
+        places, key = rest, step.params["key"]
+        plain = type(key) is tuple and len(key) == len(first.shape) and all(map(_is_slot, key))
+        if not plain or any(place.shape != out.shape for place in places):
+            return False
+    else:
+        values, label = rest
+        places = [label]
+        if len(first.shape) != 2 or not values.shape == label.shape == first.shape[:1]:
+            return False
+        if values.dtype != out.dtype:
+            return False
+    return first.dtype == out.dtype and all(place.dtype.kind == "i" for place in places)
+
+
+def _is_slot(part: Any) -> bool:
+    return part is not None and part is not Ellipsis and type(part) not in (int, slice)
+
+
+def _look(writer: Writer, step: Instruction) -> None:
+    out, source = step.outs[0], writer.look(step.operands[0])
+    found = looked(source, step)
+    if found is not None and out not in writer.small.outs:
+        writer.looks[out] = found
+    else:
+        writer.copy(found or source, writer.target(out), found is None)
+
+
+def _look_up(writer: Writer, step: Instruction) -> None:
+    source, *rest = map(writer.look, step.operands)
+    target = writer.target(step.outs[0])
+    if step.primitive is op.GATHER:
+
+        def taken(at: list[str]) -> list[str]:
+            lines, places = _checked(rest, source.shape, at)
+            return [*lines, stored_from(source, places, target.place(at))]
+
+        writer.loop(target.shape, taken)
+        return
+    values, labels = rest
+    writer.copy(source, target)
+
+    def changed(at: list[str]) -> list[str]:
+        lines, places = _checked([labels], source.shape[1:], at)
+        where = target.place([*at, *places])
+        return [*lines, f"{where} = {where} - {values.at(at, 1)}"]
+
+    writer.loop(labels.shape, changed)
+
+
+def _checked(looks: list[Look], shape: Sequence[int], at: list[str]) -> tuple[list[str], list[str]]:
+    """The statements that read indices into a shape, and see whether there are such places.
+
+    And the names of the indices, which are those of a place anyhow.
+    """
+    lines, names = [], []
+    for axis, (look, n) in enumerate(zip(looks, shape, strict=True)):
+        name = f"k{axis}"
+        lines += [
+            f"{name} = i8({look.at(at, len(at))})",
+            f"{name} = select({name} < 0, {name} + {n}, {name})",
+            f"bad |= ({name} < 0) | ({name} >= {n})",
+            f"{name} = min(max({name}, 0), {n - 1})",
+        ]
+        names.append(name)
+    return lines, names
+
+
+def _reduce(writer: Writer, step: Instruction) -> None:
+    name, out = step.primitive.fold, step.outs[0]
+    source = writer.look(step.operands[0])
+    code = source.code
+    target = writer.target(out)
+    axes = frozenset(step.params["axes"])
+    count = math.prod(source.shape[axis] for axis in axes)
+    kept = [axis for axis in range(len(source.shape)) if axis not in axes]
+    strides = dict(zip(kept, steps_of(tuple(source.shape[a] for a in kept)), strict=True))
+    outer = tuple(source.shape[axis] if axis in kept else 1 for axis in range(len(source.shape)))
+    inner = tuple(source.shape[axis] if axis in axes else 1 for axis in range(len(source.shape)))
+    begin = {"max": f"{code}(-inf)", "min": f"{code}(inf)"}.get(name, f"{code}(0)")
+
+    def body(at: list[str]) -> list[str]:
+        lines = [f"t = {begin}", "nan_in = False"]
+        indices, indent = list(at), ""
+        for axis, n in enumerate(inner):
+            if n != 1:
+                lines.append(f"{indent}for j{axis} in range({n}):")
+                indices[axis] = f"j{axis}"
+                indent += "    "
+        text = source.at(indices, len(indices))
+        lines.append(f"{indent}t = {_STEPS[name]}(t, {text})")
+        if name in ("max", "min"):
+            lines.append(f"{indent}nan_in |= {text} != {text}")
+        terms = [f"{at[axis]} * {strides[axis]}" for axis in kept if at[axis] != "0"]
+        where = f"{target.memory}[{' + '.join([*terms, str(target.start)])}]"
+        total = f"t / {code}({count})" if name == "mean" else "t"
+        if name in ("max", "min"):
+            total = f"select(nan_in, {code}(nan), t)"
+        return [*lines, f"{where} = {total}"]
+
+    writer.loop(outer, body)
+
+
+def _put_together(writer: Writer, step: Instruction) -> None:
+    out, looks = step.outs[0], [writer.look(operand) for operand in step.operands]
+    target = writer.target(out)
+    if step.primitive in op.EMBEDDINGS:
+        zero = f"{stored(out.kind.dtype)}(0)"
+        writer.loop(target.shape, lambda at: [f"{target.place(at)} = {zero}"])
+    for look, (_, key) in zip(looks, placed(step), strict=True):
+        writer.copy(look, sliced(target, key))
+
+
+def _pads(step: Instruction) -> bool:
+    return _is_copy(step) and all(min(pair) >= 0 for pair in step.params["widths"])
+
+
+def _is_tiny_product(step: Instruction) -> bool:
+    """Whether a product is of matrices or vectors for which the BLAS is too far away."""
+    a, b, out = map(kind_of, (*step.operands, *step.outs))
+    ranks = len(a.shape), len(b.shape)
+    if out.dtype.kind != "f" or not min(ranks) or (max(ranks) > 2 and min(ranks) < 2):
+        return False
+    each = math.prod(out.shape[-2:]) * a.shape[-1]  # multiplications for each of a stack
+    return bool(a.dtype == b.dtype == out.dtype and each <= _TINY)
+
+
+def _multiply(writer: Writer, step: Instruction) -> None:
+    a, b = map(writer.look, step.operands)
+    target = writer.target(step.outs[0])
+    depth, code = a.shape[-1], target.code
+    down, along = (1, 0) if step.primitive is op.MATMUL_TRANSPOSED else (0, 1)
+
+    def body(at: list[str]) -> list[str]:
+        lead = at[:-2] if min(len(a.shape), len(b.shape)) > 1 else []
+        row = [at[len(lead)]] if len(a.shape) > 1 else []
+        column = [at[-1]] if len(b.shape) > 1 else []
+        place = ["k", *column] if down < along else [*column, "k"]
+        left, right = [*lead, *row, "k"], [*lead, *place]
+        term = f"{a.at(left, len(left))} * {b.at(right, len(right))}"
+        return [
+            f"t = {code}(0)",
+            f"for k in range({depth}):",
+            f"    t = plus(t, {term})",
+            f"{target.place(at)} = t",
+        ]
+
+    writer.loop(target.shape, body)
+
+
+_FOLD = Form(_is_reduction, _reduce)
+_FORMS: dict[Primitive, Form] = {
+    **dict.fromkeys(op.VIEWS, Form(_is_copy, _look)),
+    **dict.fromkeys((*op.JOINS, op.UNSLICE), Form(_is_copy, _put_together)),
+    **dict.fromkeys((op.GATHER, op.SUBTRACT_AT_LABELS), Form(_is_lookup, _look_up, refuses=True)),
+    **dict.fromkeys(op.PRODUCTS - {op.AFFINE}, Form(_is_tiny_product, _multiply)),
+    op.PAD_ZEROS: Form(_pads, _put_together),
+    **{name: Form(*parts) for name, parts in MATRIX_FORMS.items()},
+}
+"""By primitives."""
+
+
+def form_of(step: Instruction) -> Form | None:
+    """The way in which such kernels do a step that is not elementwise, if there is one."""
+    return _FOLD if step.primitive.fold else _FORMS.get(step.primitive)

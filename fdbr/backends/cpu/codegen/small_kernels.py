@@ -1,0 +1,124 @@
+"""Kernels for small arrays: step after step, each a loop of constant length.
+
+NumPy spends its time on calls where arrays are small; here a step on ten numbers is ten
+operations.  What only looks at an array in another way (slices, reshapes, permutations,
+broadcasts) is no operation at all.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu.codegen.element_code import cost
+from fdbr.backends.cpu.codegen.formulas import CODES, is_elementwise
+from fdbr.backends.cpu.codegen.small_forms import form_of
+from fdbr.backends.cpu.codegen.small_writer import Writer
+from fdbr.backends.cpu.codegen.written import Output, Written, literal, store, stored
+from fdbr.backends.cpu.exec.views import Look, merged
+from fdbr.compiler.ir.program import Instruction, Small, Variable, kind_of
+
+__all__ = ["is_plain_loop", "is_small", "loop_weight", "write_small", "write_step"]
+
+_MOST = 1024  # elements of an array up to which it counts as small
+
+
+def is_small(step: Any) -> bool:
+    """Whether a kernel for small arrays can do a step."""
+    if type(step) is not Instruction or not step.outs:
+        return False
+    kinds = [kind_of(operand) for operand in (*step.operands, *step.outs)]
+    return all(kind.size <= _MOST for kind in kinds) and is_plain_loop(step)
+
+
+def is_plain_loop(step: Instruction) -> bool:
+    """Whether a kernel can do a step as it does small ones: by a loop of its own."""
+    kinds = [kind_of(operand) for operand in (*step.operands, *step.outs)]
+    if any(not kind.size or kind.dtype not in CODES for kind in kinds):
+        return False
+    if not all(kind.is_number or _is_numpy(kind) for kind in kinds):
+        return False
+    if any(out.kind.is_number for out in step.outs):
+        return False
+    form = form_of(step)
+    return is_elementwise(step) if form is None else form.fits(step)
+
+
+def _is_numpy(kind: Any) -> bool:
+    return kind.type is np.ndarray or issubclass(kind.type, np.generic)
+
+
+def write_small(small: Small, lying: Callable[[Variable], Look | None] | None = None) -> Written:
+    """The kernel for steps on small arrays; it has one row.
+
+    Where operands are no arrays in order, ``lying`` says how they lie in memory.
+    """
+    writer = Writer(small, lying)
+    for step in small.steps:
+        write_step(writer, step)
+    for code in writer.scratch:
+        dtype = next(d for d, name in CODES.items() if name == code)
+        writer.outputs.append(Output(None, (writer.scratch[code],), dtype, False, 1))
+    scratch = [f"s_{code}" for code in writer.scratch]
+    names = [name for name, _ in writer.inputs.values()]
+    count = len(writer.outputs) - len(scratch)
+    names += [f"o{i}" for i in range(count)] + scratch
+    dtypes = [kind_of(operand).dtype for _, operand in writer.inputs.values()]
+    dtypes += [output.dtype for output in writer.outputs]
+    heads = [
+        f"{name} = data(table, {i}, {stored(dtype)}(0))"
+        for i, (name, dtype) in enumerate(zip(names, dtypes, strict=True))
+    ]
+    refuses = writer.elements.refuses or any(_refuses(step) for step in small.steps)
+    if refuses:
+        heads.append(f"wrong = data(table, {len(names)}, u1(0))")
+        heads.append("bad = False")
+        writer.lines.append("wrong[0] = u1(bad)")
+        writer.outputs.append(Output(None, (1,), np.dtype(bool), False, 1))
+    text = "\n".join("    " + line for line in [*heads, *writer.lines])
+    inputs = tuple(operand for _, operand in writer.inputs.values())
+    source = f"{writer.elements.source}def kernel(table, start, stop, thread):\n{text}\n"
+    weight = loop_weight(small.steps)
+    return Written(source, inputs, tuple(writer.outputs), 1, weight, refuses)
+
+
+def write_step(writer: Writer, step: Instruction) -> None:
+    """The statements that do a step."""
+    form = form_of(step)
+    if form is None:
+        _elementwise(writer, step)
+    else:
+        form.write(writer, step)
+
+
+def loop_weight(steps: Sequence[Instruction]) -> int:
+    """About how many additions steps cost, each as a loop of its own."""
+    return sum(
+        cost(step) * max(kind_of(o).size for o in (*step.operands, *step.outs)) for step in steps
+    )
+
+
+def _elementwise(writer: Writer, step: Instruction) -> None:
+    out = step.outs[0]
+    looks: list[Any] = []
+    for operand in step.operands:
+        constant = type(operand) is not Variable and kind_of(operand).size == 1
+        looks.append(None if constant else writer.look(operand))
+    target, *looks = merged(writer.target(out), looks)
+
+    def body(at: list[str]) -> list[str]:
+        texts, codes = [], []
+        for operand, look in zip(step.operands, looks, strict=True):
+            code = CODES[kind_of(operand).dtype]
+            texts.append(literal(operand, code) if look is None else look.at(at, len(at)))
+            codes.append(code)
+        lines: list[str] = []
+        text = writer.elements.element(step, texts, codes, lines)
+        return [*lines, store(target.place(at), text, out.kind.dtype)]
+
+    writer.loop(target.shape, body)
+
+
+def _refuses(step: Instruction) -> bool:
+    form = form_of(step)
+    return form is not None and form.refuses

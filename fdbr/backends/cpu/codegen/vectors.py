@@ -1,0 +1,25 @@
+"""The vectors of this processor: how long they are, and how many of them its registers hold."""
+
+from fdbr.backends.cpu.runtime.machine import vector_bytes
+
+__all__ = ["product_tiles", "inner_tile", "lanes", "product_tile"]
+
+
+def product_tile() -> tuple[int, int]:
+    """The most rows and vectors of a tile of a matrix product."""
+    return (8, 2) if vector_bytes() == 64 else (4, 2)
+
+
+def product_tiles() -> tuple[tuple[int, int], ...]:
+    """The rows and vectors of tiles of products: with them, registers are full."""
+    return ((6, 4), (8, 3), (4, 4)) if vector_bytes() == 64 else ((3, 3), (4, 2), (2, 3))
+
+
+def inner_tile() -> tuple[int, int]:
+    """The rows and columns of tiles of inner products."""
+    return (4, 6) if vector_bytes() == 64 else (2, 4)
+
+
+def lanes(code: str) -> int:
+    """The number of elements of a dtype in a vector."""
+    return vector_bytes() // int(code[-1])

@@ -1,0 +1,1 @@
+"""Execution of a compiled program as a sequence of calls and kernels."""

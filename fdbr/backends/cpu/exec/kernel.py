@@ -1,0 +1,164 @@
+"""Kernels in compiled programs: by NumPy as long as their machine code is not there."""
+
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu.codegen.written import Output, Written
+from fdbr.backends.cpu.runtime.background import Awaited, NotCompiledError, go_on, impatient, wanted
+from fdbr.backends.cpu.runtime.launching import function_at, launch
+from fdbr.compiler.backend import RefusedError
+from fdbr.compiler.interpret import stepwise, unboxed
+from fdbr.compiler.ir.blocks import in_blocks, unlocked
+from fdbr.compiler.ir.program import Instruction, is_variable, kind_of
+from fdbr.ops.declare.user_reductions import Combine, combined
+
+__all__ = ["Kernel", "RefusedError", "by_numpy", "joined_parts", "native", "otherwise"]
+
+Call = Callable[..., None]
+"""A callable that takes the operands and the outputs of a kernel."""
+
+
+class Kernel(Awaited):
+    """A kernel that is not compiled yet: a function of its operands and outputs.
+
+    Parameters
+    ----------
+    scope, name
+        Where it stands, so that the compiled one can take its place.
+    source
+        The kernel's.
+    rows, threads
+        How many rows it has, on how many threads.
+    instead
+        What does the same.
+    """
+
+    __slots__ = ("instead", "name", "rows", "scope", "threads")
+
+    def __init__(
+        self, scope: dict[str, Any], name: str, source: str, rows: int, threads: int, instead: Call
+    ) -> None:
+        super().__init__(wanted(source))
+        self.scope, self.name, self.rows, self.threads = scope, name, rows, threads
+        self.instead = instead
+        scope[name] = self
+        if self.request.address is not None:
+            self.settle()
+
+    def __call__(self, *arrays: Any) -> None:
+        if self.request.address is None:
+            if self.request.asked:
+                go_on()
+            start = time.perf_counter()
+            self.instead(*arrays)
+            self.seconds += time.perf_counter() - start
+        else:
+            self.settle()(*arrays)
+
+    def settle(self) -> Call:
+        if self.scope[self.name] is self:
+            self.scope[self.name] = native(self.request.wait(), self.rows, self.threads)
+        found: Call = self.scope[self.name]
+        return found
+
+
+def native(address: int, rows: int, threads: int) -> Call:
+    """A compiled kernel as a function of arrays."""
+    if threads == 1:
+        function = function_at(address)
+
+        def run(*arrays: Any) -> None:
+            table = array("q", map(id, arrays))
+            function(table.buffer_info()[0], 0, rows, 0)
+
+    else:
+
+        def run(*arrays: Any) -> None:
+            table = array("q", map(id, arrays))
+            launch(address, table.buffer_info()[0], rows, threads)
+
+    return run
+
+
+def by_numpy(steps: Sequence[Instruction], written: Written, threads: int) -> Call:
+    """Run a kernel's work step by step."""
+    outputs = written.outputs
+    inputs = [(i, v) for i, v in enumerate(written.inputs) if is_variable(v)]
+    made = [output for output in outputs if output.variable is not None]
+    run = stepwise([v for _, v in inputs], steps, [output.variable for output in made])
+
+    overs = [output.over for output in outputs]
+    shapes = {kind_of(v).shape for v in (*written.inputs, *overs)} - {()}
+    if all(overs) and len(shapes) == 1:
+        targets = [written.inputs.index(over) for over in overs]
+
+        def write_over(*arrays: Any) -> None:
+            known = [unboxed(arrays[i], v.kind) for i, v in inputs]
+            given = [arrays[i] for i in targets]
+            with unlocked(given):
+                in_blocks(run, known, given)
+
+        return write_over
+
+    def call(*arrays: Any) -> None:
+        results = run(*(unboxed(arrays[i], v.kind) for i, v in inputs))
+        given = iter(arrays[len(written.inputs) :])
+        found = iter(results)
+        for output in outputs:
+            if output.over is not None:
+                _put_over(arrays[written.inputs.index(output.over)], next(found))
+            elif output.variable is None:
+                next(given)[...] = 0  # memory of the kernel's own, and whether an index was wrong
+            else:
+                _put(output, next(found), next(given), threads)
+
+    return call
+
+
+def _put_over(array: Any, result: Any) -> None:
+    """Write over what the caller gave up, as a kernel does: whether it is locked or not."""
+    with unlocked([array]):
+        np.copyto(array, result)
+
+
+def _put(output: Output, result: Any, out: Any, threads: int) -> None:
+    """Write a result as a kernel does: of a fold, each thread's part, before it is divided."""
+    if not output.per_thread:
+        np.copyto(out, np.reshape(result, out.shape))
+        return
+    if threads > 1:
+        out[...] = {"add": 0, "maximum": -np.inf, "minimum": np.inf}[output.joined]
+        out = out[0, ...]  # an array, of one number too
+    np.copyto(out, np.reshape(result, out.shape))
+    if output.divisor != 1:
+        np.multiply(out, output.divisor, out=out)
+
+
+def joined_parts(combine: Combine, found: Any, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The joined results of all threads; of what stood in for them, its one result."""
+    if not found[-1, 0]:
+        return tuple([part[0] for part in parts])
+    return combined(combine, parts, (0,))
+
+
+def otherwise(own: Callable[..., Any], value: Callable[..., Any]) -> Callable[..., Any]:
+    """Compute a primitive by kernels, or by its value as long as they are not compiled."""
+    there = False
+
+    def either(*operands: Any, **params: Any) -> Any:
+        nonlocal there
+        if there:
+            return own(*operands, **params)
+        try:
+            with impatient():
+                found = own(*operands, **params)
+        except NotCompiledError:
+            return value(*operands, **params)
+        there = True
+        return found
+
+    return either

@@ -1,0 +1,113 @@
+"""Steps as machine code: the one place that says which have it, and what it is.
+
+A step with a native form is a `Written`: a kernel's source, what it reads and writes, how many
+rows it has and what they cost.  Kernels of elementwise steps, of small arrays and single
+instructions are all the same to what calls them, and to NumPy, which does the same until they
+are compiled.
+"""
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from fdbr.backends.cpu.codegen.fused_kernels import write
+from fdbr.backends.cpu.codegen.loop_kernels import write_loop
+from fdbr.backends.cpu.codegen.nest_kernels import write_nest
+from fdbr.backends.cpu.codegen.small_kernels import write_small
+from fdbr.backends.cpu.codegen.written import Written
+from fdbr.compiler.ir.loops import LOOP
+from fdbr.compiler.ir.program import Fused, Guard, Instruction, Nest, Small, Step, Variable
+from fdbr.compiler.passes.cse import Identities
+from fdbr.core.primitive import Primitive
+
+__all__ = ["NATIVE", "NativeForms", "parts_of"]
+
+NATIVE: dict[Primitive, Callable[[Instruction], Written | None]] = {LOOP: write_loop}
+"""Writers of kernels of single instructions, by primitives; a writer may decline."""
+
+
+class NativeForms:
+    """The kernels of a program's steps.
+
+    Kernels that differ in nothing but the values they are given, as those of an unrolled loop's
+    turns do, are written once.
+
+    Parameters
+    ----------
+    passed_on
+        The results that are read soon, and stay in the processor's own memory.
+    gapped
+        The operands that are rows of larger arrays, whose elements may follow one another.
+    """
+
+    def __init__(self, passed_on: Container[Variable], gapped: Mapping[Variable, bool]) -> None:
+        self._passed_on, self._gapped = passed_on, gapped
+        self._identities = Identities()
+        self._forms: dict[Step, Written | None] = {}
+        self._written: dict[Any, tuple[list[Variable], Written]] = {}
+
+    def of(self, step: Step) -> Written | None:
+        """The kernel of a step; `None` if Python runs it."""
+        if step not in self._forms:
+            self._forms[step] = self._form(step)
+        return self._forms[step]
+
+    def _form(self, step: Step) -> Written | None:
+        if isinstance(step, Fused | Small):
+            numbers: dict[Variable, int] = {}
+            key = self._key(step, numbers)
+            if key not in self._written:
+                self._written[key] = list(numbers), self._new(step)
+            variables, written = self._written[key]
+            return _renamed(written, dict(zip(variables, numbers, strict=True)))
+        if isinstance(step, Guard) or step.primitive not in NATIVE:
+            return None
+        return NATIVE[step.primitive](step)
+
+    def _new(self, step: Fused | Small) -> Written:
+        if isinstance(step, Nest):
+            return write_nest(step)
+        if isinstance(step, Fused):
+            return write(step, self._passed_on, self._gapped)
+        return write_small(step)
+
+    def _key(self, step: Fused | Small, numbers: dict[Variable, int]) -> Any:
+        """The key of a kernel: variables in it are numbers, in the order of their mention."""
+        parts = [self._part(part, numbers) for part in step.steps]
+        kinds = [(v.kind, v in self._passed_on, self._gapped.get(v)) for v in numbers]
+        outs = tuple([numbers[v] for v in step.outs])
+        if isinstance(step, Small):
+            return tuple(parts), tuple(kinds), outs
+        over = tuple([(numbers[v], numbers[old]) for v, old in step.over.items()])
+        rows = step.kept if isinstance(step, Nest) else step.split
+        return tuple(parts), tuple(kinds), outs, step.domain, rows, over
+
+    def _part(self, step: Instruction, numbers: dict[Variable, int]) -> Any:
+        value = self._identities.of_value
+        operands = [
+            numbers.setdefault(x, len(numbers)) if type(x) is Variable else (value(x),)
+            for x in step.operands
+        ]
+        params = [(name, value(x)) for name, x in step.params.items()]
+        outs = [numbers.setdefault(x, len(numbers)) for x in step.outs]
+        return step.primitive, tuple(operands), tuple(params), tuple(outs)
+
+
+def _renamed(written: Written, names: Mapping[Variable, Variable]) -> Written:
+    """A kernel for other values."""
+
+    def renamed(values: Sequence[Any]) -> list[Any]:
+        return [names[v] if type(v) is Variable else v for v in values]
+
+    outputs = [
+        attrs.evolve(o, variable=variable, over=over)
+        for o, (variable, over) in ((o, renamed((o.variable, o.over))) for o in written.outputs)
+    ]
+    return attrs.evolve(written, inputs=tuple(renamed(written.inputs)), outputs=tuple(outputs))
+
+
+def parts_of(step: Step) -> tuple[Instruction, ...]:
+    """The instructions that a kernel does."""
+    assert not isinstance(step, Guard)
+    return (step,) if isinstance(step, Instruction) else step.steps

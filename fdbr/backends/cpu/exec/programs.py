@@ -1,0 +1,388 @@
+"""The NumPy back end: a program as the source of one function in Python.
+
+Each step is a call of the primitive's value on arrays, without the engine in between; values
+are let go after their last use.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu.codegen.loop_calls import loop_lines
+from fdbr.backends.cpu.exec.kernel import Kernel, native, otherwise
+from fdbr.backends.cpu.exec.kernel_calls import call_lines
+from fdbr.backends.cpu.exec.memory.buffer_assignment import Plan, is_join, plan
+from fdbr.backends.cpu.exec.memory.workspaces import give, taker
+from fdbr.backends.cpu.exec.sequence_building import Builder
+from fdbr.backends.cpu.exec.sequence_lines import Sequences
+from fdbr.backends.cpu.exec.sequencing import Natives, Run, gathered, is_look
+from fdbr.backends.cpu.library.conv.program_primitives import IN_ORDER
+from fdbr.backends.cpu.library.dispatch import VALUES
+from fdbr.backends.cpu.library.matmul.matmuls import is_threaded
+from fdbr.backends.cpu.library.matmul.small import product_lines
+from fdbr.backends.cpu.runtime.background import address_of
+from fdbr.compiler.interpret import is_direct
+from fdbr.compiler.ir import op
+from fdbr.compiler.ir.guards import EXACT, same
+from fdbr.compiler.ir.interpreter import GuardFailure
+from fdbr.compiler.ir.liveness import last_uses
+from fdbr.compiler.ir.loops import Loop, loop_of
+from fdbr.compiler.ir.program import (
+    Fused,
+    Guard,
+    Instruction,
+    Program,
+    Small,
+    Step,
+    Variable,
+    is_variable,
+    kind_of,
+)
+from fdbr.compiler.ir.python_numbers import exact
+from fdbr.compiler.ir.subarrays import placed
+from fdbr.compiler.passes.rules.views import view_of
+from fdbr.core.primitive import Primitive, dispatch
+from fdbr.ops.nn.losses.softmax_losses import take_at_labels
+
+__all__ = ["generate"]
+
+# The primitives whose results NumPy lays out in order, whatever the operands are.
+_ORDERED = op.PRODUCTS | IN_ORDER | {op.ADD_ROWS}
+
+# And those whose results it lays out as the operands are.
+_KEEPING = frozenset(
+    {op.ADD, op.SUBTRACT, op.MULTIPLY, op.DIVIDE, op.NEGATIVE, op.MAXIMUM, op.MINIMUM}
+)
+
+# What does the same in the memory of the first operand.
+_IN_PLACE = {op.SUBTRACT_AT_LABELS: take_at_labels}
+
+
+class _Writer:
+    """The lines of the function, and the values that they name."""
+
+    def __init__(self, memory: Plan, waits: bool) -> None:
+        self.places = memory.places
+        self.inside = memory.inside
+        self.waits = waits
+        self.has_block = self.refuses = False
+        self.kernels: dict[str, Any] = {}  # those that are not compiled yet
+        self.sources: set[str] = set()  # of all
+        self.lines: list[str] = []
+        self.defined: set[Variable] = set()  # what Python has a name for
+        self.exposed: dict[Variable, int] = {}  # what it has of the program's memory
+        self.gapped: set[Variable] = set()  # parts of arrays in order, which have gaps themselves
+        self.rooted: set[Variable] = set()  # in whose places sequences look for them
+        self.turned: set[str] = set()  # the names of matrices that were laid out in order
+        self.scope: dict[str, Any] = {
+            "np": np,
+            "GuardFailure": GuardFailure,
+            "same": same,
+            "dispatch": dispatch,
+        }
+        self._names: dict[Any, str] = {}
+        self._held: list[Any] = []
+
+    def variable(self, variable: Variable) -> str:
+        """The local variable that stands for a variable of the program."""
+        return self._names.setdefault(variable, f"v{len(self._names)}")
+
+    def memory(self, variable: Variable) -> str:
+        """The array that lies in the program's memory for a variable."""
+        return f"memory[{self.exposed.setdefault(variable, len(self.exposed))}]"
+
+    def instruction(self, step: Instruction) -> str:
+        """The statement that does a step by NumPy."""
+        _write_instruction(self, step, set())
+        return self.lines.pop()
+
+    def constant(self, value: Any, prefix: str = "c") -> str:
+        """An expression for a constant."""
+        if value is None or type(value) in (bool, int, str):
+            return repr(value)
+        key = id(value)
+        name = f"{prefix}{key:x}"
+        if name not in self.scope:
+            self.scope[name] = value
+        return name
+
+    def own(self, primitive: Primitive, value: Callable[..., Any]) -> str:
+        """An expression for what computes a primitive: its value, or the CPU's own."""
+        found = VALUES.get(primitive)
+        if found is not None and not self.waits:
+            found = otherwise(found, value)
+            self._held.append(found)  # its number is its name
+        return self.constant(value if found is None else found, "f")
+
+    def kernel(self, written: Any, threads: int, instead: Callable[[], Any]) -> str:
+        """The name of a kernel; ``instead`` makes what does the same until it is compiled."""
+        name = f"k{len(self.kernels)}"
+        self.sources.add(written.source)
+        found: Any = None
+        if self.waits:
+            found = native(address_of(written.source), written.rows, threads)
+            self.scope[name] = found
+        else:
+            found = Kernel(self.scope, name, written.source, written.rows, threads, instead())
+        self.kernels[name] = found
+        return name
+
+    def operand(self, operand: Any) -> str:
+        """An expression for an operand."""
+        return self.variable(operand) if is_variable(operand) else self.constant(operand)
+
+
+def generate(
+    program: Program, products: bool = False, waits: bool = True
+) -> Callable[..., tuple[Any, ...]]:
+    """A function from the inputs of a program to the tuple of its outputs.
+
+    It raises `GuardFailure` where a guard does not hold.  Its source is its attribute ``source``.
+    Small ``products`` may be done by kernels, and other steps that no pass has put in one: then
+    they are NumPy's but for the last bits.  If
+    it does not wait for kernels to be compiled, NumPy stands in for them; they are its attribute
+    ``kernels``.  Its ``sources`` are those of all kernels, its ``memory`` the bytes of results.
+
+    A program that writes over inputs takes a list besides.  It gets an item when the first of
+    them is about to be lost; without the list they are spared, and copies written over.
+    """
+    natives = Natives(program, products, _passed_on(program))
+    units = gathered(program, natives)
+    steps = [step for unit in units for step in _steps_of(unit)]
+    program = program.replace(steps)
+    builder = Builder(natives)
+    sequences = Sequences(units, program.outputs, builder)
+    memory = plan(program, builder.own, builder.looks, builder.scratch, builder.early)
+    code = sequences.code(memory, waits)
+    writer = _Writer(memory, waits)
+    writer.has_block = bool(memory.size or sequences.built)
+    writer.rooted = {v for unit in units if isinstance(unit, Run) for v in unit.roots}
+    heads = [writer.variable(variable) for variable in program.inputs]
+    writer.defined.update(program.inputs)
+    ordered = _order_inputs(writer, units, program.inputs)
+    ends = last_uses(units, program.outputs)  # type: ignore[arg-type]
+    reads = Counter(v for step in program.steps for v in step.reads)  # no view of it is left
+    lost = program.overwritten
+    begun = False
+    for position, unit in enumerate(units):
+        over = [v for step in _steps_of(unit) for v in _written_over(step)]
+        if over:
+            writer.lines += _begin(writer, over, begun)
+            begun = True
+        if isinstance(unit, Run):
+            writer.lines += sequences.lines(writer, unit, code, memory, ordered)
+        elif isinstance(unit, Guard):
+            _write_guard(writer, unit)
+        elif (form := natives.form(unit)) is not None:
+            writer.lines += call_lines(writer, unit, form, ordered)
+            writer.lines += [_unboxed(writer, out) for out in unit.outs if not out.kind.is_array]
+        elif (loop := loop_of(unit)) is not None:
+            writer.lines += loop_lines(writer, unit, loop, _turn(writer, loop, products))
+        else:
+            assert isinstance(unit, Instruction)
+            own = {v for v in ends.get(position, ()) if v in ordered and reads[v] == 1}
+            small = natives.is_small_product(unit)
+            _write_by_python(writer, unit, small, own, ordered)
+        if not isinstance(unit, Run):
+            writer.defined.update(unit.outs)
+        writer.lines += _deleted(writer, ends.get(position, ()))
+    outs = "".join(f"{writer.operand(output)}, " for output in program.outputs)
+    if writer.has_block:
+        shown = [memory.places[variable] for variable in writer.exposed]
+        writer.scope.update(take=taker(memory, shown, sequences.templates), give=give)
+        writer.lines[:0] = ["block = take()", "memory = block.arrays", "tables = block.tables"]
+        writer.lines.append("give(block)")
+    body = "\n ".join([*writer.lines, f"return ({outs})"])
+    heads += ["begun=None"] if lost else []
+    source = f"def run({', '.join(heads)}):\n {body}\n"
+    exec(compile(source, f"<fdbr.jit {program.name}>", "exec"), writer.scope)
+    run = writer.scope.pop("run")  # which has the scope, and would keep itself
+    run.source, run.kernels = source, [*writer.kernels.values(), *code.waiting.values()]
+    run.sources = {*writer.sources, *(one for one in code.numbers if type(one) is str)}
+    run.memory, run.refuses = memory.size, writer.refuses
+    return run
+
+
+def _turn(writer: _Writer, loop: Loop, products: bool) -> Any:
+    """A function for a turn of a loop."""
+    run: Any = generate(loop.body, products, writer.waits)
+    name = f"turn {len(writer.kernels)}"
+    writer.kernels.update({f"{name}.{i}": kernel for i, kernel in enumerate(run.kernels)})
+    writer.sources |= run.sources
+    writer.refuses |= run.refuses
+    return run
+
+
+def _steps_of(unit: Step | Run) -> tuple[Step, ...]:
+    return unit.steps if isinstance(unit, Run) else (unit,)
+
+
+def _written_over(step: Step) -> tuple[Variable, ...]:
+    return tuple(step.over.values()) if isinstance(step, Fused) else ()
+
+
+def _passed_on(program: Program) -> set[Variable]:
+    """The results that steps read, and that do not leave the program."""
+    leaving = {output for output in program.outputs if is_variable(output)}
+    for step in reversed(program.steps):
+        if is_look(step) and not leaving.isdisjoint(step.outs):
+            leaving.update(step.reads)
+    return {v for step in program.steps for v in step.reads} - leaving
+
+
+def _write_by_python(
+    writer: _Writer, step: Instruction, small: bool, own: set[Variable], ordered: set[Variable]
+) -> None:
+    """Write what NumPy does; ``own`` are arrays that the program made and needs no more."""
+    if step.outs[0] in writer.places:
+        if is_join(step):
+            _write_join(writer, step)
+        elif step.primitive is op.RESHAPE:
+            _write_copy(writer, step)
+        else:
+            _write_product(writer, step, small)
+        ordered.update(step.outs)
+        return
+    _write_instruction(writer, step, own)
+    if _is_ordered(step, ordered):
+        ordered.update(step.outs)
+    elif step.primitive is op.SLICE and step.operands[0] in ordered:
+        writer.gapped.update(step.outs)
+
+
+def _order_inputs(
+    writer: _Writer, units: Sequence[Step | Run], inputs: Sequence[Variable]
+) -> set[Variable]:
+    """Write what lays inputs out in order that kernels read; the set of those inputs."""
+    kernels = [unit for unit in units if isinstance(unit, Fused | Small)]
+    read = {v for step in kernels for v in step.reads}
+    read.update(v for unit in units if isinstance(unit, Run) for v in unit.roots)
+    found = [v for v in inputs if v in read and v.kind.is_array]
+    for name in map(writer.variable, found):
+        line = f"if not {name}.flags.c_contiguous: {name} = np.ascontiguousarray({name})"
+        writer.lines.append(line)
+    return set(found)
+
+
+def _begin(writer: _Writer, over: Sequence[Variable], begun: bool) -> list[str]:
+    """Write what comes before kernels that write over inputs, of which some may have ``begun``."""
+    copies = [f"{name} = {name}.copy()" for name in map(writer.variable, over)]
+    lines = [f"if begun is None: {'; '.join(copies)}"]
+    return lines if begun else [*lines, "else: begun.append(True)"]
+
+
+def _is_ordered(step: Instruction, ordered: set[Variable]) -> bool:
+    """Whether a step's result is known to be laid out in order."""
+    if step.primitive in (op.RESHAPE, op.SLICE):
+        x = step.operands[0]
+        whole = step.primitive is op.RESHAPE or _is_run(x, step.params["key"])
+        return whole and is_variable(x) and x in ordered
+    if step.primitive in _KEEPING:
+        shape = step.outs[0].kind.shape
+        full = [o for o in step.operands if kind_of(o).shape == shape]
+        rest = [o for o in step.operands if kind_of(o).shape != shape]
+        known = all(is_variable(o) and o in ordered for o in full)
+        return bool(full) and known and all(kind_of(o).size == 1 for o in rest)
+    return step.primitive in _ORDERED
+
+
+def _is_run(x: Any, key: Any) -> bool:
+    """Whether a key takes elements that follow one another in an array that is in order."""
+    shape = kind_of(x).shape
+    view = view_of(shape, key)
+    if view is None:
+        return False
+    pairs = list(zip(view.axes, shape, strict=True))
+    while pairs and (isinstance(pairs[0][0], int) or len(pairs[0][0]) == 1):
+        pairs.pop(0)
+    first = pairs[:1]
+    return all(isinstance(a, range) and a.step == 1 for a, _ in first) and all(
+        a == range(n) for a, n in pairs[1:]
+    )
+
+
+def _deleted(writer: _Writer, variables: Sequence[Variable]) -> list[str]:
+    """The statement that lets variables go."""
+    names = ", ".join(map(writer.variable, (v for v in variables if v in writer.defined)))
+    return [f"del {names}"] if names else []
+
+
+def _write_product(writer: _Writer, step: Instruction, small: bool) -> None:
+    """Write a product into the memory that is planned for it."""
+    out = step.outs[0]
+    name = writer.variable(out)
+    writer.lines.append(f"{name} = {writer.memory(out)}")
+    if small:
+        writer.lines += product_lines(writer, step, name)
+        return
+    a, b, *bias = map(writer.operand, step.operands)
+    b += "" if step.primitive is op.MATMUL else ".T"
+    function = np.dot if len(out.kind.shape) == 2 else np.matmul
+    if is_threaded(step):
+        own = writer.own(op.MATMUL, lambda xp, a, b, out: function(a, b, out=out))
+        writer.lines.append(f"{own}(np, {a}, {b}, {name})")
+    elif function is np.dot:
+        writer.lines.append(f"{a}.dot({b}, {name})")
+    else:
+        writer.lines.append(f"np.matmul({a}, {b}, out={name})")
+    writer.lines += [f"{name} += {part}" for part in bias]
+
+
+def _write_join(writer: _Writer, step: Instruction) -> None:
+    """Write what puts arrays one after the other, except for those that are there already."""
+    name = writer.variable(step.outs[0])
+    writer.lines.append(f"{name} = {writer.memory(step.outs[0])}")
+    for operand, (place,) in placed(step):
+        if not is_variable(operand) or writer.inside.get(operand) is not step.outs[0]:
+            text = f"{place.start}:{place.stop}" if isinstance(place, slice) else f"{place}"
+            writer.lines.append(f"{name}[{text}] = {writer.operand(operand)}")
+
+
+def _write_copy(writer: _Writer, step: Instruction) -> None:
+    """Write a change of shape that is a copy, into the memory that is planned for it."""
+    name, x = writer.variable(step.outs[0]), writer.operand(step.operands[0])
+    writer.lines.append(f"{name} = {writer.memory(step.outs[0])}")
+    writer.lines.append(f"{name}.reshape({kind_of(step.operands[0]).shape!r})[...] = {x}")
+
+
+def _unboxed(writer: _Writer, variable: Variable) -> str:
+    """Take a scalar of NumPy, or a number of Python, out of the array that a kernel made."""
+    name = writer.variable(variable)
+    return f"{name} = {name}{'.item()' if variable.kind.is_number else '[()]'}"
+
+
+def _write_guard(writer: _Writer, guard: Guard) -> None:
+    question = guard.question
+    asked = question.__name__ if isinstance(question, type) else writer.constant(question, "q")
+    value = f"{asked}({writer.operand(guard.operand)})"
+    answer = writer.constant(guard.answer)
+    other = f"a != {answer}" if question in EXACT else f"not same(a, {answer})"
+    back = "give(block); " if writer.has_block else ""  # the next run wants it
+    writer.lines.append(f"a = {value}\n if {other}: {back}raise GuardFailure({guard.index}, a)")
+
+
+def _write_instruction(writer: _Writer, step: Instruction, own: set[Variable]) -> None:
+    """Write a call; ``own`` are arrays which the program made and does not need any more."""
+    operands = [writer.operand(operand) for operand in step.operands]
+    left = ", ".join(writer.variable(v) for v in step.outs)
+    left += "," if step.several else ""
+    params = [f"{key}={writer.constant(value)}" for key, value in step.params.items()]
+    whole = exact(step.primitive, [kind_of(operand).type for operand in step.operands])
+    if whole is not None:
+        right = f"{writer.constant(whole, 'e')}({', '.join([*operands, *params])})"
+    elif step.primitive is op.PERMUTE and kind_of(step.operands[0]).is_array:
+        right = f"{operands[0]}.transpose({step.params['axes']!r})"
+    elif is_direct(step):
+        value = step.primitive.value
+        if is_variable(step.operands[0]) and step.operands[0] in own:
+            value = _IN_PLACE.get(step.primitive, value)
+        ours = step.primitive not in op.PRODUCTS or is_threaded(step)
+        function = writer.own(step.primitive, value) if ours else writer.constant(value, "f")
+        right = f"{function}({', '.join(['np', *operands, *params])})"
+    else:
+        primitive = writer.constant(step.primitive, "p")
+        keywords = f"dict({', '.join(params)})"
+        right = f"dispatch({primitive}, ({''.join(o + ', ' for o in operands)}), {keywords})"
+    writer.lines.append(f"{left} = {right}")

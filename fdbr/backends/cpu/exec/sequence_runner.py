@@ -1,0 +1,291 @@
+"""Kernels one after the other in one call: the machine code that calls them as tables say.
+
+The runner stops at a record that it cannot do: a kernel that is not compiled yet or that refuses,
+a check that fails, a log without room, a number that its table does not know.  It gives the
+record's number then (and `REFUSED`), and goes on where it is told.
+"""
+
+import functools
+from collections.abc import Callable
+
+from fdbr.backends.cpu.exec.sequence_tables import (
+    ADVANCE,
+    AIM,
+    BACK,
+    BEGIN,
+    DATA,
+    JUMPS,
+    LOG,
+    MOVE,
+    NOTE,
+    POP,
+    PUSH,
+    REFUSED,
+    REPEAT,
+    ROOM,
+    STOP,
+    WHEN,
+)
+from fdbr.backends.cpu.runtime.launching import method
+from fdbr.backends.cpu.runtime.machine import address_of
+
+__all__ = ["runner"]
+
+_RUNNER = f"""
+@_Py_NoneStruct = external global i8
+declare void @Py_IncRef(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define internal i64 @go(ptr %words, i64 %first) {{
+entry:
+  %count.at = getelementptr i64, ptr %words, i64 1
+  %count = load i64, ptr %count.at
+  %records.at = getelementptr i64, ptr %words, i64 5
+  %records = load ptr, ptr %records.at
+  %log.at = getelementptr i64, ptr %words, i64 {LOG}
+  %log.end.at = getelementptr i64, ptr %words, i64 {LOG + 1}
+  %jumps.at = getelementptr i64, ptr %words, i64 {JUMPS}
+  br label %next
+next:
+  %k = phi i64 [%first, %entry], [%k1, %step], [%c, %back], [%goal, %popped]
+  %any = icmp slt i64 %k, %count
+  br i1 %any, label %record, label %end
+record:
+  %offset = mul i64 %k, 4
+  %a.at = getelementptr i64, ptr %records, i64 %offset
+  %b.at = getelementptr i64, ptr %a.at, i64 1
+  %c.at = getelementptr i64, ptr %a.at, i64 2
+  %d.at = getelementptr i64, ptr %a.at, i64 3
+  %a = load ptr, ptr %a.at
+  %b = load ptr, ptr %b.at
+  %c = load i64, ptr %c.at
+  %d = load i64, ptr %d.at
+  %operation = ptrtoint ptr %a to i64
+  switch i64 %operation, label %kernel [i64 0, label %check
+                                        i64 {AIM}, label %aim
+                                        i64 {ADVANCE}, label %advance
+                                        i64 {BEGIN}, label %begin
+                                        i64 {REPEAT}, label %repeat
+                                        i64 {WHEN}, label %when
+                                        i64 {MOVE}, label %move
+                                        i64 {ROOM}, label %room
+                                        i64 {PUSH}, label %push
+                                        i64 {NOTE}, label %note
+                                        i64 {POP}, label %pop
+                                        i64 {BACK}, label %number
+                                        i64 {STOP}, label %stop]
+when:
+  %asked.at = getelementptr i64, ptr %b, i64 {DATA}
+  %asked = load ptr, ptr %asked.at
+  %said = load i8, ptr %asked
+  %said.long = zext i8 %said to i64
+  %holds = icmp eq i64 %said.long, %d
+  br i1 %holds, label %jump, label %step
+jump:
+  %jumps = load i64, ptr %jumps.at
+  %jumps.left = sub i64 %jumps, 1
+  %tired = icmp slt i64 %jumps.left, 0
+  br i1 %tired, label %stop, label %jumping
+jumping:
+  store i64 %jumps.left, ptr %jumps.at
+  br label %back
+move:
+  %moved.to.at = inttoptr i64 %c to ptr
+  %target.at = getelementptr i64, ptr %moved.to.at, i64 {DATA}
+  %source.at = getelementptr i64, ptr %b, i64 {DATA}
+  %target = load ptr, ptr %target.at
+  %source = load ptr, ptr %source.at
+  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %d, i1 false)
+  br label %step
+room:
+  %log.now = load i64, ptr %log.at
+  %log.then = add i64 %log.now, %c
+  %log.end = load i64, ptr %log.end.at
+  %full = icmp sgt i64 %log.then, %log.end
+  br i1 %full, label %stop, label %step
+push:
+  %pushed.at = getelementptr i64, ptr %b, i64 {DATA}
+  %pushed = load ptr, ptr %pushed.at
+  %top = load ptr, ptr %log.at
+  call void @llvm.memcpy.p0.p0.i64(ptr %top, ptr %pushed, i64 %c, i1 false)
+  %above = getelementptr i8, ptr %top, i64 %c
+  store ptr %above, ptr %log.at
+  br label %step
+note:
+  %noted = load ptr, ptr %log.at
+  store i64 %c, ptr %noted
+  %behind.note = getelementptr i64, ptr %noted, i64 1
+  store ptr %behind.note, ptr %log.at
+  br label %step
+pop:
+  %pop.end = load ptr, ptr %log.at
+  %pop.size = sub i64 0, %c
+  %pop.start = getelementptr i8, ptr %pop.end, i64 %pop.size
+  %pop.at = getelementptr i64, ptr %b, i64 {DATA}
+  %pop.to = load ptr, ptr %pop.at
+  call void @llvm.memcpy.p0.p0.i64(ptr %pop.to, ptr %pop.start, i64 %c, i1 false)
+  store ptr %pop.start, ptr %log.at
+  br label %step
+number:
+  %number.end = load ptr, ptr %log.at
+  %number.at = getelementptr i64, ptr %number.end, i64 -1
+  %number.log = load i64, ptr %number.at
+  %goal.at = getelementptr i64, ptr %b, i64 %number.log
+  %goal = load i64, ptr %goal.at
+  %lost = icmp slt i64 %goal, 0
+  br i1 %lost, label %stop, label %popping
+popping:
+  %pops = load i64, ptr %jumps.at
+  %pops.left = sub i64 %pops, 1
+  %pops.tired = icmp slt i64 %pops.left, 0
+  br i1 %pops.tired, label %stop, label %popped
+popped:
+  store i64 %pops.left, ptr %jumps.at
+  store ptr %number.at, ptr %log.at
+  br label %next
+aim:
+  %base = inttoptr i64 %c to ptr
+  %base.at = getelementptr i64, ptr %base, i64 {DATA}
+  %base.data = load i64, ptr %base.at
+  %aimed = add i64 %base.data, %d
+  %aimed.at = getelementptr i64, ptr %b, i64 {DATA}
+  store i64 %aimed, ptr %aimed.at
+  br label %step
+advance:
+  %moved.at = getelementptr i64, ptr %b, i64 {DATA}
+  %moved.from = load i64, ptr %moved.at
+  %moved = add i64 %moved.from, %c
+  store i64 %moved, ptr %moved.at
+  br label %step
+begin:
+  store i64 %c, ptr %b
+  br label %step
+repeat:
+  %turns = load i64, ptr %b
+  %left = sub i64 %turns, 1
+  store i64 %left, ptr %b
+  %again = icmp sgt i64 %left, 0
+  br i1 %again, label %back, label %step
+back:
+  br label %next
+kernel:
+  %code = load atomic ptr, ptr %a monotonic, align 8
+  %missing = icmp eq ptr %code, null
+  br i1 %missing, label %stop, label %there
+there:
+  %plain = icmp eq i64 %d, 0
+  br i1 %plain, label %run, label %careful
+run:
+  call void %code(ptr %b, i64 0, i64 %c, i64 0)
+  br label %step
+careful:
+  %place = inttoptr i64 %d to ptr
+  %byte.at = getelementptr i64, ptr %place, i64 {DATA}
+  %byte = load ptr, ptr %byte.at
+  store i8 0, ptr %byte
+  call void %code(ptr %b, i64 0, i64 %c, i64 0)
+  %refused = load i8, ptr %byte
+  %fine = icmp eq i8 %refused, 0
+  br i1 %fine, label %step, label %refused.stop
+check:
+  %value.at = getelementptr i64, ptr %b, i64 {DATA}
+  %value = load ptr, ptr %value.at
+  switch i64 %c, label %long [i64 1, label %byte.wide  i64 4, label %half]
+byte.wide:
+  %v1 = load i8, ptr %value
+  %v1.long = zext i8 %v1 to i64
+  br label %compare
+half:
+  %v4 = load i32, ptr %value
+  %v4.long = zext i32 %v4 to i64
+  br label %compare
+long:
+  %v8 = load i64, ptr %value
+  br label %compare
+compare:
+  %bits = phi i64 [%v1.long, %byte.wide], [%v4.long, %half], [%v8, %long]
+  %same = icmp eq i64 %bits, %d
+  br i1 %same, label %step, label %stop
+step:
+  %k1 = add i64 %k, 1
+  br label %next
+stop:
+  ret i64 %k
+refused.stop:
+  %marked = or i64 %k, {REFUSED}
+  ret i64 %marked
+end:
+  ret i64 -1
+}}
+
+define ptr @kernel(ptr %own, ptr %arguments, i64 %given) {{
+entry:
+  %object = load ptr, ptr %arguments
+  %words.at = getelementptr i64, ptr %object, i64 {DATA}
+  %words = load ptr, ptr %words.at
+  %first = load i64, ptr %words
+  store i64 0, ptr %words
+  %patches.at = getelementptr i64, ptr %words, i64 2
+  %patches = load i64, ptr %patches.at
+  %free.at = getelementptr i64, ptr %words, i64 3
+  %free = load i64, ptr %free.at
+  %list.at = getelementptr i64, ptr %words, i64 4
+  %list = load ptr, ptr %list.at
+  br label %next
+next:
+  %p = phi i64 [0, %entry], [%p1, %patch]
+  %more = icmp slt i64 %p, %patches
+  br i1 %more, label %patch, label %go
+patch:
+  %offset = mul i64 %p, 3
+  %number.at = getelementptr i64, ptr %list, i64 %offset
+  %number = load i64, ptr %number.at
+  %place.at = getelementptr i64, ptr %number.at, i64 1
+  %place = load ptr, ptr %place.at
+  %behind.at = getelementptr i64, ptr %number.at, i64 2
+  %behind = load i64, ptr %behind.at
+  %argument.at = getelementptr ptr, ptr %arguments, i64 %number
+  %argument = load ptr, ptr %argument.at
+  %data.at = getelementptr i64, ptr %argument, i64 {DATA}
+  %data = load i64, ptr %data.at
+  %there = add i64 %data, %behind
+  %to = getelementptr i64, ptr %place, i64 {DATA}
+  store i64 %there, ptr %to
+  %p1 = add i64 %p, 1
+  br label %next
+go:
+  %lets.go = icmp ne i64 %free, 0
+  br i1 %lets.go, label %apart, label %held
+apart:
+  %thread = call ptr @PyEval_SaveThread()
+  %apart.end = call i64 @go(ptr %words, i64 %first)
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %done
+held:
+  %held.end = call i64 @go(ptr %words, i64 %first)
+  br label %done
+done:
+  %end = phi i64 [%apart.end, %apart], [%held.end, %held]
+  %whole = icmp slt i64 %end, 0
+  br i1 %whole, label %none, label %stopped
+none:
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+stopped:
+  %result = call ptr @PyLong_FromLongLong(i64 %end)
+  ret ptr %result
+}}
+"""
+
+
+@functools.cache
+def runner() -> Callable[..., int | None]:
+    """A function of a sequence's tables and of its arguments, which runs it.
+
+    It gives `None`, or the number of the record at which it has stopped.
+    """
+    found: Callable[..., int | None] = method(address_of(_RUNNER))
+    return found

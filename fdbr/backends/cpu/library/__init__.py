@@ -1,0 +1,1 @@
+"""Implementations of single operations, used eagerly and by compiled programs."""

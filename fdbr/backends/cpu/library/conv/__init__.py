@@ -1,0 +1,1 @@
+"""Convolutions and windows on the CPU."""

@@ -1,0 +1,131 @@
+"""Primitives that programs alone have: passes make steps of them, and they have no rules.
+
+Their values say what they compute, by the primitives that they stand for.
+"""
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from fdbr.compiler.ir import op
+from fdbr.core.primitive import Primitive
+
+__all__ = [
+    "CONVOLUTIONS",
+    "EXAMPLES_LAST",
+    "IN_ORDER",
+    "PULLED",
+    "PUT_LAST",
+    "WITH_RELU",
+    "back",
+    "forward",
+    "last",
+    "to_last",
+]
+
+Value = Callable[..., Any]
+
+
+def _derived(primitive: Primitive, name: str, value: Value) -> Primitive:
+    made = copy.copy(primitive)
+    made.name, made.value, made.rules = name, value, None
+    made.kind, made.forward, made.batch, made.fresh = "constant", None, None, True
+    made.total = True
+    return made
+
+
+# --- with examples last -------------------------------------------------------------
+
+
+def forward(rank: int) -> tuple[int, ...]:
+    """The permutation by which the first axis becomes the last."""
+    return (*range(1, rank), 0)
+
+
+def back(rank: int) -> tuple[int, ...]:
+    """The permutation by which the last axis becomes the first."""
+    return (rank - 1, *range(rank - 1))
+
+
+EXAMPLES_LAST: dict[Primitive, tuple[tuple[int, ...], bool]] = {
+    op.CONV: ((0,), True),
+    op.CONV_BIASED: ((0,), True),
+    op.CONV_INPUT: ((0,), True),
+    op.CONV_KERNEL: ((0, 1), False),
+    op.MAX_WINDOWS: ((0,), True),
+    op.WINDOW_WINNERS: ((0, 1), True),
+    op.TO_WINNERS: ((0, 1), True),
+}
+"""The operands that have examples, and whether the result has."""
+
+
+def to_last(value: Value, turned: tuple[int, ...], whole: bool) -> Value:
+    """A value for operands that have examples last, and maybe such a result."""
+
+    @functools.wraps(value)
+    def value_last(xp: Any, *operands: Any, **params: Any) -> Any:
+        given = [
+            xp.transpose(x, back(x.ndim)) if i in turned else x for i, x in enumerate(operands)
+        ]
+        out = value(xp, *given, **params)
+        return xp.ascontiguousarray(xp.transpose(out, forward(out.ndim))) if whole else out
+
+    return value_last
+
+
+CONVOLUTIONS = frozenset({op.CONV, op.CONV_BIASED, op.CONV_INPUT, op.CONV_KERNEL})
+"""Those among them that are convolutions."""
+
+last: dict[Primitive, Primitive] = {
+    primitive: _derived(primitive, f"{primitive.name}_last", to_last(primitive.value, *how))
+    for primitive, how in EXAMPLES_LAST.items()
+}
+"""Primitives for arrays with examples last, by those for examples first."""
+
+
+def _put_last(xp: Any, x: Any) -> Any:
+    """An array with its first axis put last, laid out so in memory of its own."""
+    return xp.transpose(x, forward(x.ndim)).copy()
+
+
+PUT_LAST = _derived(op.PERMUTE, "put_last", _put_last)
+"""The primitive that moves examples from the first axis to the last one."""
+
+
+# --- several in one -----------------------------------------------------------------
+
+
+def _then_relu(primitive: Primitive) -> Primitive:
+    def value(xp: Any, *operands: Any, **params: Any) -> Any:
+        return op.RELU.value(xp, primitive.value(xp, *operands, **params))
+
+    return _derived(primitive, f"{primitive.name}_relu", value)
+
+
+WITH_RELU: dict[Primitive, Primitive] = {
+    primitive: _then_relu(primitive)
+    for primitive in (op.CONV, op.CONV_BIASED, last[op.CONV], last[op.CONV_BIASED])
+}
+"""`relu` of what a primitive gives."""
+
+
+def _pulled(xp: Any, ct: Any, x: Any, out: Any, *, geometry: Any, size: Any, positive: bool) -> Any:
+    """The cotangent of what `max_pool` took, or of what `relu` took that gave it."""
+    winners = op.WINDOW_WINNERS.value(xp, x, out, geometry=geometry)
+    found = op.TO_WINNERS.value(xp, ct, winners, geometry=geometry, size=size)
+    return found * (x > 0) if positive else found
+
+
+_PULLED = _derived(op.TO_WINNERS, "pulled_windows", _pulled)
+PULLED: dict[Primitive, Primitive] = {
+    op.TO_WINNERS: _PULLED,
+    last[op.TO_WINNERS]: _derived(
+        _PULLED, "pulled_windows_last", to_last(_pulled, (0, 1, 2), True)
+    ),
+}
+"""``to_winners`` together with ``window_winners``."""
+
+_LAST_WITH_RELU = [WITH_RELU[last[primitive]] for primitive in (op.CONV, op.CONV_BIASED)]
+IN_ORDER = frozenset({PUT_LAST, *last.values(), *_LAST_WITH_RELU, PULLED[last[op.TO_WINNERS]]})
+"""The primitives for examples last, whose results are laid out in order."""

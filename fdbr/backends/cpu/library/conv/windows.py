@@ -1,0 +1,99 @@
+"""Sums over the elements of windows, each product by itself: convolutions with few channels each.
+
+As products of matrices they would take more time to arrange than to compute.  Arrays are of shape
+``(N, C, *spatial)``; a vector has windows beside each other, and the last axis is the innermost.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu.codegen.eager_kernels import Plan, expected, key_of, planned
+from fdbr.backends.cpu.library.conv.windows_text import Windows, correlated, summed
+from fdbr.backends.cpu.runtime.machine import address_of
+from fdbr.core.expr import FLOATS, InexpressibleError
+
+__all__ = ["Windows", "by_position", "over_windows"]
+
+_POSITIONS = 64  # of a kernel, at most: each has instructions of its own
+_OUTPUTS = 4  # at most, that are computed of the same elements at once
+_ADDITIONS = 16  # that take as long as an element of a window
+_SHORTEST = 8  # windows beside each other, below which vectors are empty
+
+
+def over_windows(
+    x: Any, weight: Any, bias: Any, windows: Windows, counts: tuple[int, ...], groups: int
+) -> Any:
+    """For each window the sum of its elements times weights; `None` where no kernel can do it.
+
+    Parameters
+    ----------
+    x
+        Shape ``(N, C, *spatial)``.
+    weight
+        Shape ``(O, C // groups, *kernel)``.
+    bias
+        Shape ``(O,)``, or `None`.
+    windows, counts
+        How windows lie, and how many there are along each axis.
+    groups
+        Into how many parts the channels are divided.
+    """
+    if not expected():
+        return None
+    operands = [x, weight] if bias is None else [x, weight, bias]
+    key = "over windows", windows, counts, groups, key_of(operands)
+    outputs = weight.shape[0]
+    plan = planned(key, lambda: _plan(summed, operands, outputs, windows, counts, groups, _OUTPUTS))
+    return plan and plan.run(operands)
+
+
+def by_position(x: Any, y: Any, windows: Windows, inputs: int) -> Any:
+    """For each position of the kernel the sum of elements of ``x`` times those of ``y``.
+
+    ``y`` has an element for each window: shape ``(N, O, *counts)``; to each of its channels belong
+    ``inputs`` of ``x``.  The result has shape ``(N, O, inputs, *kernel)``.
+    """
+    if not expected():
+        return None
+    operands = [x, y]
+    key = "by position", windows, inputs, key_of(operands)
+    groups = x.shape[1] // inputs
+    plan = planned(
+        key,
+        lambda: _plan(correlated, operands, y.shape[1], windows, y.shape[2:], groups, 2),
+    )
+    return plan and plan.run(operands)
+
+
+def _plan(
+    write: Callable[..., str],
+    operands: Sequence[Any],
+    outputs: int,
+    windows: Windows,
+    counts: tuple[int, ...],
+    groups: int,
+    most: int,
+) -> Plan:
+    x, dtype = operands[0], operands[0].dtype
+    for v in operands:
+        if type(v) is not np.ndarray or v.dtype != dtype or not v.flags.c_contiguous:
+            raise InexpressibleError("other arrays")
+    if dtype not in FLOATS or math.prod(windows.kernel) > _POSITIONS or counts[-1] < _SHORTEST:
+        raise InexpressibleError("other windows")
+    if not all(v.size for v in operands):
+        raise InexpressibleError("no elements")
+    inputs, per = x.shape[1] // groups, outputs // groups
+    block = next(n for n in range(most, 0, -1) if per % n == 0)
+    plan = Plan()
+    plan.guarded = False
+    plan.address = address_of(write(dtype, windows, len(operands), block))
+    plan.turned, plan.single, plan.copied, plan.several = False, [], [], False
+    rest = counts if write is summed else (inputs, *windows.kernel)
+    plan.outs = [((x.shape[0], outputs, *rest), dtype)]
+    work = math.prod(counts) * inputs * math.prod(windows.kernel) * block
+    plan.divide(False, x.shape[0] * outputs // block, work, 1, _ADDITIONS)
+    plan.lengths = (outputs // block, per // block, inputs, *x.shape[2:], *counts)
+    return plan

@@ -1,0 +1,142 @@
+"""Copies of rows that lie apart in memory, and of one number to all of it, on all threads."""
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu.codegen.eager_kernels import LEAST
+from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
+from fdbr.backends.cpu.runtime.machine import address_of
+from fdbr.backends.cpu.runtime.pool import launch, part_count
+
+__all__ = ["copied_into", "filled", "joined"]
+
+_SHARE = 1 << 16  # bytes that are worth a thread's waking
+_FILL = 1 << 13  # bytes of a row with which an array is filled
+
+# Where to, where from, how far rows are apart in both, and how many bytes one has.  The first part
+# of a row goes to one thread, the next to another, where there is a single one.
+_TABLE = "to from to.step from.step bytes".split()
+_SOURCE = f"""
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)
+{HEAD}{words(_TABLE, ("to", "from"))}
+  %one = icmp eq i64 %bytes, 0
+  br i1 %one, label %piece, label %next
+piece:
+  %to.piece = getelementptr i8, ptr %to, i64 %start
+  %from.piece = getelementptr i8, ptr %from, i64 %start
+  %size = sub i64 %stop, %start
+  call void @llvm.memcpy.p0.p0.i64(ptr %to.piece, ptr %from.piece, i64 %size, i1 false)
+  ret void
+next:
+  %r = phi i64 [%start, %entry], [%r.next, %row]
+  %more = icmp slt i64 %r, %stop
+  br i1 %more, label %row, label %end
+row:
+  %to.far = mul i64 %r, %to.step
+  %from.far = mul i64 %r, %from.step
+  %to.row = getelementptr i8, ptr %to, i64 %to.far
+  %from.row = getelementptr i8, ptr %from, i64 %from.far
+  call void @llvm.memcpy.p0.p0.i64(ptr %to.row, ptr %from.row, i64 %bytes, i1 false)
+  %r.next = add i64 %r, 1
+  br label %next
+end:
+  ret void
+}}
+"""
+
+
+def copied_into(out: Any, x: Any) -> None:
+    """``out[...] = x`` for arrays of one shape and dtype, which do not overlap."""
+    if x.nbytes < LEAST or x.dtype.hasobject:
+        out[...] = x
+    elif not any(x.strides):
+        filled(out, x[(0,) * x.ndim])
+    elif (lines := _lines(out, x)) is not None:
+        _copy(out, x, *lines)
+    else:
+        out[...] = x
+
+
+def filled(out: Any, value: Any) -> Any:
+    """An array with one number in the place of all its elements.
+
+    >>> import numpy as np
+    >>> filled(np.empty((600, 500)), 2.0).min()
+    np.float64(2.0)
+    """
+    if out.nbytes < LEAST or out.dtype.hasobject or not out.flags.forc:
+        out[...] = value
+        return out
+    elements = out.reshape(-1, order="A")
+    row = np.full(_FILL // out.itemsize, value, out.dtype)
+    rows = len(elements) // len(row)
+    _copy(elements, row, rows, row.nbytes, 0, row.nbytes)
+    elements[rows * len(row) :] = value
+    return out
+
+
+def _copy(out: Any, x: Any, rows: int, out_step: int, x_step: int, size: int) -> None:
+    """Copy so many rows of ``size`` bytes."""
+    data = [v.__array_interface__["data"][0] for v in (out, x)]
+    table = array("q", [*data, out_step, x_step, 0 if rows == 1 else size])
+    number, grain = (size, 64) if rows == 1 else (rows, 1)
+    parts = part_count(min(rows * size // _SHARE, number))
+    launch(address_of(_SOURCE), table.buffer_info()[0], number, grain, parts)
+
+
+def _lines(out: Any, x: Any) -> tuple[int, int, int, int] | None:
+    """The number of rows, their distances in both arrays, and the bytes of each."""
+    rows, row, steps = 1, x.itemsize, (0, 0)
+    whole = True  # as far as the axes have been joined to one row
+    for axis in sorted(range(x.ndim), key=lambda i: (out.strides[i], -i)):
+        n, here = x.shape[axis], (out.strides[axis], x.strides[axis])
+        if n == 1:
+            continue
+        if whole and here == (row, row):
+            row *= n
+            continue
+        if whole:
+            whole, rows, steps = False, n, here
+            if row < _ROW:
+                return None
+        elif here == (steps[0] * rows, steps[1] * rows):
+            rows *= n
+        else:
+            return None
+    return (rows, *steps, row)
+
+
+_ROW = 1 << 8  # bytes of a row, below which NumPy is as good
+
+
+def joined(arrays: Sequence[Any], axis: int) -> Any:
+    """`numpy.concatenate` for large arrays of one dtype; `None` for others.
+
+    >>> import numpy as np
+    >>> joined([np.ones((1000, 200)), np.zeros((1000, 100))], 1).shape
+    (1000, 300)
+    """
+    first, size = arrays[0], 0
+    for part in arrays:
+        size += part.nbytes
+    if size < LEAST or any(
+        type(part) is not np.ndarray
+        or part.dtype != first.dtype
+        or not part.dtype.isnative
+        or part.ndim != first.ndim
+        or part.shape[:axis] != first.shape[:axis]
+        or part.shape[axis + 1 :] != first.shape[axis + 1 :]
+        for part in arrays
+    ):
+        return None
+    length = sum(part.shape[axis] for part in arrays)
+    out = np.empty((*first.shape[:axis], length, *first.shape[axis + 1 :]), first.dtype)
+    place = 0
+    for part in arrays:
+        end = place + part.shape[axis]
+        copied_into(out[(*(slice(None),) * axis, slice(place, end))], part)
+        place = end
+    return out

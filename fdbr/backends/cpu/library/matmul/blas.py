@@ -1,0 +1,210 @@
+"""The BLAS that NumPy calls, by the addresses of its functions: products without Python."""
+
+import ctypes
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fdbr.backends.cpu.codegen.formulas import CODES
+from fdbr.backends.cpu.codegen.language import HEAD
+from fdbr.backends.cpu.exec.native_copies import ordered_look
+from fdbr.backends.cpu.exec.sequence import Call, Slot
+from fdbr.backends.cpu.runtime.machine import address_of
+from fdbr.compiler.ir import op
+from fdbr.compiler.ir.program import Instruction, kind_of
+
+__all__ = ["has_blas", "is_blas_product", "product_call"]
+
+_PRODUCTS = op.PRODUCTS - {op.AFFINE}
+_ROWS, _PLAIN, _TURNED = 101, 111, 112  # the constants of CBLAS
+_NAMES = (("scipy_cblas_{}64_", "i64"), ("cblas_{}64_", "i64"), ("cblas_{}", "i32"))
+
+# The table: both operands and the result; and numbers: the address of a function of the BLAS, and
+# what it is called with; at last how many bytes lie between matrices that follow one another.
+_HEAD = f"""
+define internal i64 @number(ptr %numbers, i64 %i) alwaysinline {{
+  %at = getelementptr i64, ptr %numbers, i64 %i
+  %value = load i64, ptr %at
+  ret i64 %value
+}}
+
+define internal ptr @elements(ptr %table, i64 %i) alwaysinline {{
+  %at = getelementptr ptr, ptr %table, i64 %i
+  %object = load ptr, ptr %at
+  %data.at = getelementptr i8, ptr %object, i64 {HEAD}
+  %data = load ptr, ptr %data.at
+  ret ptr %data
+}}
+"""
+
+
+@functools.cache
+def _function(name: str) -> tuple[int, str] | None:
+    """The address of a function of NumPy's BLAS, and the type of its integers."""
+    try:
+        library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
+    except (AttributeError, OSError, TypeError):
+        return None
+    for pattern, integer in _NAMES:
+        found = getattr(library, pattern.format(name), None)
+        if found is not None:
+            address = ctypes.cast(found, ctypes.c_void_p).value
+            return (address, integer) if address else None
+    return None
+
+
+def has_blas() -> bool:
+    """Whether the functions of NumPy's BLAS are known."""
+    return all(_function(c + name) is not None for c in "sd" for name in ("gemm", "gemv"))
+
+
+@functools.cache
+def _machine_code(name: str, integer: str) -> int:
+    """A kernel that calls a function of the BLAS for one pair of matrices after the other."""
+    real, one, zero = ("float", "1.0", "0.0") if name[0] == "s" else ("double", "1.0", "0.0")
+    numbers = 8 if name.endswith("gemm") else 6
+    lines = [_HEAD, "define void @kernel(ptr %table, i64 %start, i64 %stop, i64 %thread) {"]
+    lines += ["entry:", "  %p = call ptr @elements(ptr %table, i64 3)"]
+    lines += [f"  %{x} = call ptr @elements(ptr %table, i64 {i})" for i, x in enumerate("abc")]
+    lines += ["  %f = load ptr, ptr %p"]
+    for i in range(1, numbers + 4):
+        lines.append(f"  %l{i} = call i64 @number(ptr %p, i64 {i})")
+        short = "i32" if (name.endswith("gemm") and i < 3) or i < 2 else integer
+        fast = short == "i64" or i > numbers
+        lines.append(f"  %n{i} = add i64 %l{i}, 0" if fast else f"  %n{i} = trunc i64 %l{i} to i32")
+    lines += [
+        "  br label %next",
+        "next:",
+        "  %r = phi i64 [%start, %entry], [%r1, %one]",
+        "  %more = icmp slt i64 %r, %stop",
+        "  br i1 %more, label %one, label %end",
+        "one:",
+    ]
+    for i, x in enumerate("abc"):
+        lines += [
+            f"  %{x}.step = mul i64 %r, %n{numbers + 1 + i}",
+            f"  %{x}.r = getelementptr i8, ptr %{x}, i64 %{x}.step",
+        ]
+    head = f"i32 {_ROWS}, i32 %n1, "
+    if name.endswith("gemm"):
+        given = f"{head}i32 %n2, {integer} %n3, {integer} %n4, {integer} %n5, {real} {one}, "
+        given += f"ptr %a.r, {integer} %n6, ptr %b.r, {integer} %n7, {real} {zero}, ptr %c.r, "
+        given += f"{integer} %n8"
+    else:
+        given = f"{head}{integer} %n2, {integer} %n3, {real} {one}, ptr %a.r, {integer} %n4, "
+        given += f"ptr %b.r, {integer} %n5, {real} {zero}, ptr %c.r, {integer} %n6"
+    lines += [f"  call void %f({given})", "  %r1 = add i64 %r, 1", "  br label %next"]
+    lines += ["end:", "  ret void", "}"]
+    return address_of("\n".join(lines))
+
+
+def is_blas_product(step: Instruction) -> bool:
+    """Whether a step is a product of floating matrices or vectors that the BLAS does."""
+    if step.primitive not in _PRODUCTS or not has_blas():
+        return False
+    kinds = [kind_of(operand) for operand in (*step.operands, *step.outs)]
+    out = kinds[-1]
+    if any(kind.dtype != out.dtype or not kind.size for kind in kinds):
+        return False
+    if CODES.get(out.dtype) not in ("f4", "f8") or not all(kind.is_array for kind in kinds[:2]):
+        return False
+    if any(len(kind.shape) < 1 for kind in kinds[:2]):
+        return False
+    lead = out.shape[:-2] if min(len(kinds[0].shape), len(kinds[1].shape)) > 1 else ()
+    if not lead:
+        return max(len(kind.shape) for kind in kinds[:2]) <= 2
+    return all(kind.shape[:-2] == lead or math.prod(kind.shape[:-2]) == 1 for kind in kinds[:2])
+
+
+@attrs.frozen
+class _Matrix:
+    """An operand: its elements, and the steps down and along, and to the next matrix."""
+
+    slot: Slot
+    shape: tuple[int, int]
+    down: int
+    along: int
+    next: int
+
+    def turned(self) -> "_Matrix":
+        return _Matrix(self.slot, self.shape[::-1], self.along, self.down, self.next)
+
+    def leading(self) -> tuple[bool, int] | None:
+        """Whether it lies transposed in memory, and the step between its rows there."""
+        rows, columns = self.shape
+        if (self.along == 1 or columns == 1) and (self.down >= columns or rows == 1):
+            return False, max(self.down if rows > 1 else columns, columns, 1)
+        if (self.down == 1 or rows == 1) and (self.along >= rows or columns == 1):
+            return True, max(self.along if columns > 1 else rows, rows, 1)
+        return None
+
+
+def product_call(step: Instruction, a: Slot, b: Slot, out: Slot, in_order: Any) -> Call:
+    """The call of the BLAS for a product; ``in_order`` lays an operand out in order."""
+    swapped = step.primitive is op.MATMUL_TRANSPOSED
+    one = _matrix(a, False, False, in_order)
+    other = _matrix(b, True, swapped, in_order)
+    (m, k), n = one.shape, other.shape[1]
+    count = max(1, math.prod(out.look.shape) // (m * n))
+    letter = "s" if out.dtype.itemsize == 4 else "d"
+    name = letter + ("gemv" if 1 in (m, n) else "gemm")
+    if n == 1 or m == 1:
+        matrix, vector = (one, other) if n == 1 else (other.turned(), one.turned())
+        turned, step_ = matrix.leading() or (False, 1)
+        rows, columns = matrix.shape[::-1] if turned else matrix.shape
+        increment = vector.down if vector.shape[0] > 1 else 1
+        numbers = [_TURNED if turned else _PLAIN, rows, columns, step_, increment, 1]
+        slots = matrix.slot, vector.slot, out
+        steps = matrix.next, vector.next, m * n
+    else:
+        found = [matrix.leading() or (False, 1) for matrix in (one, other)]
+        ways = [_TURNED if turned else _PLAIN for turned, _ in found]
+        numbers = [*ways, m, n, k, *(step_ for _, step_ in found), n]
+        slots = one.slot, other.slot, out
+        steps = one.next, other.next, m * n
+    function = _function(name)
+    assert function is not None
+    sizes = [step_ * out.dtype.itemsize for step_ in steps]
+    table = np.array([function[0], *numbers, *sizes], np.int64)
+    given = Slot(table, ordered_look(table.shape), table.dtype)
+    code = _machine_code(name, function[1])
+    return Call(code, (*slots, given), count, _unneeded, weight=count * m * n * k // 4 + 50)
+
+
+def _unneeded() -> Any:
+    raise AssertionError("machine code that is there stops nowhere")
+
+
+def _matrix(slot: Slot, second: bool, swapped: bool, in_order: Any) -> _Matrix:
+    """An operand as matrices, of which the BLAS knows how they lie; or else as a copy of it."""
+    found = _seen(slot, second, swapped)
+    if found is None or found.leading() is None:
+        found = _seen(in_order(slot), second, swapped)
+    assert found is not None
+    return found
+
+
+def _seen(slot: Slot, second: bool, swapped: bool) -> _Matrix | None:
+    shape, strides = slot.look.shape, slot.look.strides
+    if len(shape) == 1:
+        matrix = _Matrix(slot, (1, shape[0]), shape[0], strides[0], 0)
+        return matrix.turned() if second else matrix
+    following = _step(shape[:-2], strides[:-2])
+    if following is None:
+        return None
+    matrix = _Matrix(slot, (shape[-2], shape[-1]), strides[-2], strides[-1], following)
+    return matrix.turned() if swapped else matrix
+
+
+def _step(shape: Sequence[int], strides: Sequence[int]) -> int | None:
+    """The one step that leads through all axes; `None` if there is none."""
+    pairs = [(n, step) for n, step in zip(shape, strides, strict=True) if n != 1]
+    for (_, outer), (n, inner) in itertools.pairwise(pairs):
+        if outer != inner * n:
+            return None
+    return pairs[-1][1] if pairs else 0

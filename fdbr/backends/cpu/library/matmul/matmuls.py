@@ -1,0 +1,390 @@
+"""Products of matrices on the threads of kernels.
+
+The BLAS that NumPy uses has threads of its own.  They wait for each other within a product, so one
+that gets no processor, because another library's thread waits busily on it, holds up all; and they
+go on running for a while after a product, and take processors from the threads of kernels.  Here
+a product is divided into units, of which each thread takes the next one: a thread that is late
+makes nobody wait.  An element of the result is the same sum in the same order whoever computes it.
+"""
+
+import functools
+import math
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from fdbr.backends.cpu.codegen import vectors
+from fdbr.backends.cpu.kernels import LEAST
+from fdbr.backends.cpu.runtime.background import address_of
+from fdbr.backends.cpu.runtime.launching import launch_on, thread_count
+from fdbr.compiler.ir import op
+from fdbr.compiler.ir.program import Instruction, Step, kind_of
+from fdbr.core.expr import FLOATS
+from fdbr.core.primitive import Primitive
+
+__all__ = ["VALUES", "is_threaded", "is_worth_threads", "multiply"]
+
+_ALONE = 1 << 18  # multiplications up to which the BLAS uses one thread
+_ALONE_VECTOR = 9216  # and up to which it does with a vector
+_WORTH = 1_000_000  # multiplications from which on more threads than one pay
+_STEP = 4  # products that take as long as what a tile does besides, for each step of the sum
+_PANEL = 1 << 17  # bytes of the second operand that stay in a processor's cache
+_ROWS = 48, 256  # of a unit, at least and at most
+_UNITS = 2  # for each thread
+_KEPT = 1024  # ways to compute products that are known at a time
+
+# Words: the next unit, and their number; the arrays' objects; see `_product`.  The terms of a sum
+# are added up in parts, as many at a time as stay in the cache: what was added up before is in one
+# place of the unit's own and the new sum in another, so that tiles may lie over each other.
+_PRODUCT = """tile = product({code!r}, {high}, {wide})
+turn = turned({code!r})
+def kernel(table, start, stop, thread):
+    units, rows, columns, depth = word(table, 1), word(table, 6), word(table, 7), word(table, 8)
+    part, most, inner = word(table, 9), word(table, 10), word(table, 11)
+    a_row, a_step = word(table, 12), word(table, 13)
+    b_row, b_along = word(table, 14), word(table, 15)
+    zeros = (address(data(table, 5, u1(0))) + thread * word(table, 16) + 63) // 64 * 64
+    other = zeros + {line}
+    one = other + (part + {high}) * {line}
+    packed = one + (part + {high}) * {line}
+    if most == depth:
+        packed = other
+    zero = pointer(zeros, {code}(0))
+    for x in range({block}):
+        zero[x] = {code}(0)
+    across, downs = (columns + {block} - 1) // {block}, (rows + part - 1) // part
+    unit = take(table, 0)
+    while unit < units:
+        which = unit // (across * downs)
+        m, n = which // inner, which % inner
+        a = address(data(table, 2, u1(0))) + m * word(table, 17) + n * word(table, 18)
+        b0 = address(data(table, 3, u1(0))) + m * word(table, 19) + n * word(table, 20)
+        j = min(unit % across * {block}, columns - {block})
+        out = address(data(table, 4, u1(0))) + (which * rows * columns + j) * {size}
+        first = unit // across % downs * part
+        end = min(first + part, rows)
+        begin, begin_row = zeros, 0
+        k = 0
+        while k < depth:
+            span = min(most, depth - k)
+            b, b_step = b0 + j * b_along + k * b_row, b_row
+            if b_along != {size}:
+                y = 0
+                while y < span:
+                    y = min(y, span - {lanes})
+                    for w in range({wide}):
+                        from_w, to_w = b + w * {lanes} * b_along, packed + w * {lanes} * {size}
+                        turn(from_w + y * {size}, b_along, to_w + y * {line}, {line})
+                    y += {lanes}
+                b, b_step = packed, {line}
+            elif b_row != {line} and end - first >= {many}:
+                for y in range(span):
+                    at, there = b + y * b_row, packed + y * {line}
+                    from_y, to_y = pointer(at, {code}(0)), pointer(there, {code}(0))
+                    for x in range({block}):
+                        to_y[x] = from_y[x]
+                b, b_step = packed, {line}
+            to, to_row, lift = other, {line}, first - {high}
+            if k + span >= depth:
+                to, to_row, lift = out, columns * {size}, 0
+            i = first
+            while i < end:
+                i = min(i, rows - {high})
+                old, new = begin + (i - first + {high}) * begin_row, to + (i - lift) * to_row
+                tile(a + i * a_row, a_row, a_step, b, b_step, old, begin_row, new, to_row, span)
+                i += {high}
+            begin, begin_row = other, {line}
+            one, other = other, one
+            a += span * a_step
+            k += span
+        unit = take(table, 0)
+"""
+
+_INNER = """tile = inner({code!r}, {high}, {wide})
+def kernel(table, start, stop, thread):
+    units, rows, columns, depth = word(table, 1), word(table, 6), word(table, 7), word(table, 8)
+    a_row, b_row = word(table, 9), word(table, 10)
+    a, b = address(data(table, 2, u1(0))), address(data(table, 3, u1(0)))
+    out = address(data(table, 4, u1(0)))
+    scratch = address(data(table, 5, u1(0))) + thread * {high} * {wide} * {size}
+    found = pointer(scratch, {code}(0))
+    across = (columns + {wide} - 1) // {wide}
+    unit = take(table, 0)
+    while unit < units:
+        j = min(unit % across * {wide}, columns - {wide})
+        i = min(unit // across * {high}, rows - {high})
+        tile(a + i * a_row, a_row, b + j * b_row, b_row, scratch, depth)
+        total = pointer(out + (i * columns + j) * {size}, {code}(0))
+        for r in range({high}):
+            for c in range({wide}):
+                total[r * columns + c] = found[r * {wide} + c]
+        unit = take(table, 0)
+"""
+
+_TEXTS = {"product": _PRODUCT, "inner": _INNER}
+
+Way = Callable[[Any, Any, Any], None]
+"""What writes a product of arrays of known shapes and steps to a third one."""
+
+
+def multiply(a: Any, b: Any, out: Any = None) -> Any:
+    """``a @ b`` of matrices or stacks of them, written to ``out`` if that is given.
+
+    >>> multiply(np.eye(2), np.ones((2, 3))).shape
+    (2, 3)
+    """
+    key = a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype
+    way = _ways.get(key)
+    if way is None:
+        if len(_ways) >= _KEPT:
+            _ways.clear()
+        way = _ways[key] = _way_of(a, b)
+    if way is _by_numpy or (out is not None and not out.flags.c_contiguous):
+        return np.matmul(a, b, out=out) if a.ndim > 2 or b.ndim > 2 else np.dot(a, b, out=out)
+    if out is None:
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        out = np.empty((*lead, a.shape[-2], b.shape[-1]), a.dtype)
+    way(a, b, out)
+    return out
+
+
+_ways: dict[Any, Way] = {}
+
+
+def _by_numpy(a: Any, b: Any, out: Any) -> None:
+    np.matmul(a, b, out=out)
+
+
+def _way_of(a: Any, b: Any) -> Way:
+    """The fastest way to compute a product, by the shapes and steps of its operands."""
+    problem = _problem(a, b)
+    if problem is None or a.dtype != b.dtype or a.dtype.str not in ("<f4", "<f8"):
+        return _by_numpy
+    vector, size = vectors.lanes(a.dtype.str[1:]), a.itemsize
+    if problem.columns >= vector and b.strides[-1] == size:
+        return _product(problem)
+    single = a.ndim == b.ndim == 2
+    few = problem.rows < vectors.product_tiles()[0][0] or problem.columns < vector
+    if a.strides[-1] == b.strides[-2] == size and problem.depth >= vector:
+        if few:
+            return _inner(problem) if single else _by_numpy
+        return _product(problem)
+    if not single:
+        return _by_numpy
+    return _copied(problem, a, b)
+
+
+def _copied(problem: "_Problem", a: Any, b: Any) -> Way:
+    """The way that lays out anew what has the fewest elements: an operand, or the product."""
+    vector, size = vectors.lanes(problem.code), problem.size
+    ways: list[tuple[int, Callable[[], Way]]] = []
+    if b.strides[0] == size and problem.depth >= vector:
+        ways.append((a.size, lambda: _first_in_order(_way_of(np.empty(a.shape, a.dtype), b))))
+    if problem.columns >= vector:
+        ways.append((b.size, lambda: _second_in_order(_way_of(a, np.empty(b.shape, b.dtype)))))
+    if problem.rows >= vector and a.strides[0] == size:
+        product = problem.rows * problem.columns
+        ways.append((product, lambda: _turned(_way_of(b.T, a.T))))
+    return min(ways, key=lambda way: way[0])[1]() if ways else _by_numpy
+
+
+@attrs.frozen
+class _Problem:
+    """Matrices to be multiplied: how many of them there are, and how they lie in memory.
+
+    Attributes
+    ----------
+    counts
+        How often there are how many pairs.
+    a, b
+        The steps of the operands, in bytes: to the next pairs, down and along.
+    """
+
+    code: str
+    counts: tuple[int, int]
+    rows: int
+    depth: int
+    columns: int
+    a: tuple[int, int, int, int]
+    b: tuple[int, int, int, int]
+
+    @property
+    def size(self) -> int:
+        return int(self.code[1])
+
+    @property
+    def work(self) -> int:
+        return math.prod(self.counts) * self.rows * self.depth * self.columns
+
+
+def _problem(a: Any, b: Any) -> _Problem | None:
+    """The problem that two arrays state; `None` where their stacks lie too wildly, or are empty."""
+    rank = max(a.ndim, b.ndim) - 2
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    steps = [np.broadcast_to(x, (*lead, *x.shape[-2:])).strides[:rank] for x in (a, b)]
+    axes = _merged(lead, *steps)
+    if len(axes) > 2 or not a.size or not b.size:
+        return None
+    (m, *m_steps), (n, *n_steps) = [*[(1, 0, 0)] * (2 - len(axes)), *axes]
+    first, second = zip(m_steps, n_steps, strict=True)
+    sizes = a.shape[-2], a.shape[-1], b.shape[-1]
+    last = (*first, *a.strides[-2:]), (*second, *b.strides[-2:])
+    return _Problem(a.dtype.str[1:], (m, n), *sizes, *last)
+
+
+def _merged(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Axes with the steps of two arrays, of which those are one that can be gone through as one."""
+    found: list[tuple[int, int, int]] = []
+    for count, down, along in zip(shape, a, b, strict=True):
+        if found and found[-1][1:] == (count * down, count * along):
+            found[-1] = found[-1][0] * count, down, along
+        elif count != 1:
+            found.append((count, down, along))
+    return found
+
+
+def _product(problem: _Problem) -> Way:
+    """By tiles of vectors of the second operand's rows, which are laid out first if need be."""
+    p, lanes, threads = problem, vectors.lanes(problem.code), thread_count()
+    high, wide = _tile(p.rows, p.columns, lanes)
+    line = wide * lanes * p.size
+    across, count = -(-p.columns // (wide * lanes)), math.prod(p.counts)
+    downs = -(-_UNITS * threads // (across * count))
+    part = min(max(p.rows // downs, _ROWS[0]), _ROWS[1])
+    part = math.ceil(p.rows / math.ceil(p.rows / part) / high) * high  # all of about one length
+    most = math.ceil(p.depth / math.ceil(p.depth * line / _PANEL))
+    while 0 < p.depth % most < lanes:  # what is laid out has as many terms as vectors have numbers
+        most += 1
+    units = across * count * -(-p.rows // part)
+    adds = most < p.depth
+    room = (1 + 2 * adds * (part + high) + most) * line + 64
+    words = [p.rows, p.columns, p.depth, part, most, p.counts[1]]
+    words += [*p.a[2:], *p.b[2:], room, *p.a[:2], *p.b[:2]]
+    return _launcher("product", p, (high, wide), units, words, room)
+
+
+def _inner(problem: _Problem) -> Way:
+    """By inner products of rows, of one pair whose rows lie in order."""
+    p = problem
+    high, wide = map(min, vectors.inner_tile(), (p.rows, p.columns))
+    units = -(-p.rows // high) * -(-p.columns // wide)
+    words = [p.rows, p.columns, p.depth, p.a[2], p.b[3]]
+    return _launcher("inner", p, (high, wide), units, words, high * wide * p.size)
+
+
+def _turned(way: Way) -> Way:
+    """By the product of the transposed matrices in the other order."""
+
+    def run(a: Any, b: Any, out: Any) -> None:
+        turned = np.empty(out.shape[::-1], out.dtype)
+        way(b.T, a.T, turned)
+        out[...] = turned.T
+
+    return run
+
+
+def _first_in_order(way: Way) -> Way:
+    return lambda a, b, out: way(np.ascontiguousarray(a), b, out)
+
+
+def _second_in_order(way: Way) -> Way:
+    return lambda a, b, out: way(a, np.ascontiguousarray(b), out)
+
+
+def _launcher(
+    text: str, problem: _Problem, tile: tuple[int, int], units: int, words: list[int], room: int
+) -> Way:
+    """A way that is a kernel with its numbers, and bytes of memory for each thread."""
+    threads = min(thread_count(), units) if problem.work >= _WORTH else 1
+    kernel = _kernel(text, problem.code, *tile)
+    table = array("q", (0, units, 0, 0, 0, 0, *words))
+    syrk = problem.rows == problem.columns and problem.a[2:] == problem.b[:1:-1]
+
+    def run(a: Any, b: Any, out: Any) -> None:
+        if syrk and a.ctypes.data == b.ctypes.data:
+            np.matmul(a, b, out=out)  # half of the work
+            return
+        scratch = np.empty(threads * room, np.uint8)
+        given = table[:]
+        given[2], given[3], given[4], given[5] = id(a), id(b), id(out), id(scratch)
+        launch_on(threads, kernel, given.buffer_info()[0], threads)
+
+    return run
+
+
+@functools.cache
+def _kernel(text: str, code: str, high: int, wide: int) -> int:
+    """The address of a kernel with tiles of so many rows, and vectors or columns."""
+    lanes, size = vectors.lanes(code), np.dtype(code).itemsize
+    block = wide * lanes
+    names = {"code": code, "high": high, "wide": wide, "lanes": lanes, "size": size}
+    names["many"] = 8 * high  # rows for which it pays to lay out the second operand
+    return address_of(_TEXTS[text].format(**names, block=block, line=block * size))
+
+
+def _tile(rows: int, columns: int, lanes: int) -> tuple[int, int]:
+    """The tile that takes the least time, with what lies over the edges."""
+    tiles = vectors.product_tiles()
+    fitting = [(high, wide) for high, wide in tiles if high <= rows and wide * lanes <= columns]
+    if not fitting:
+        high = min(rows, tiles[0][0])
+        return high, min(columns // lanes, max(2, 16 // high), 8)
+
+    def time(tile: tuple[int, int]) -> int:
+        high, wide = tile
+        return -(-rows // high) * -(-columns // (wide * lanes)) * (high * wide + _STEP)
+
+    return min(fitting, key=time)
+
+
+# --- in programs --------------------------------------------------------------------
+
+
+def is_threaded(step: Step) -> bool:
+    """Whether a step is a product of floating matrices for which the BLAS would use its threads."""
+    if not isinstance(step, Instruction) or step.primitive not in op.PRODUCTS:
+        return False
+    first, second = map(kind_of, step.operands[:2])
+    out = step.outs[0].kind
+    if first.dtype != second.dtype or out.dtype not in FLOATS or first.dtype != out.dtype:
+        return False
+    if not (first.is_array and second.is_array) or min(len(first.shape), len(second.shape)) < 2:
+        return False
+    *_, rows, columns = out.shape
+    return is_worth_threads(rows, columns, first.shape[-1])
+
+
+def is_worth_threads(rows: int, columns: int, depth: int) -> bool:
+    """Whether it is one of so many rows, columns, and terms in each sum."""
+    return rows * columns * depth > (_ALONE if min(rows, columns) > 1 else _ALONE_VECTOR)
+
+
+def _matmul(xp: Any, x: Any, y: Any, out: Any = None) -> Any:
+    return multiply(x, y, out)
+
+
+def _matmul_transposed(xp: Any, x: Any, weight: Any, out: Any = None) -> Any:
+    return multiply(x, weight.swapaxes(-1, -2), out)
+
+
+def _affine(xp: Any, x: Any, weight: Any, bias: Any) -> Any:
+    return multiply(x, weight.T) + bias
+
+
+def _sum_of_rows(xp: Any, x: Any) -> Any:
+    """A row of ones times a matrix, as the value itself has it where kernels do not sum."""
+    if x.ndim == 2 and x.dtype in FLOATS and x.size > _ALONE_VECTOR and x.nbytes < LEAST:
+        return multiply(np.ones((1, len(x)), x.dtype), x)[0]
+    return op.SUM_OF_ROWS.value(xp, x)
+
+
+VALUES: dict[Primitive, Callable[..., Any]] = {
+    op.MATMUL: _matmul,
+    op.MATMUL_TRANSPOSED: _matmul_transposed,
+    op.AFFINE: _affine,
+    op.SUM_OF_ROWS: _sum_of_rows,
+}
+"""The CPU's own values of products, by primitives."""

@@ -1,0 +1,210 @@
+"""Pooling under `jit`: like the primitives of `fdbr.ops.nn.pooling.windowed`, on all cores.
+
+An array lies in memory as planes, one for each index of the axes before the spatial ones, in
+which each place has some numbers side by side: those of the axes after them, as the results of
+convolutions have their examples.  Loops go over these.
+"""
+
+import itertools
+import math
+from array import array
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu.library.conv.program_primitives import PULLED
+from fdbr.backends.cpu.runtime.background import address_of
+from fdbr.backends.cpu.runtime.launching import launch_on, thread_count
+from fdbr.compiler.ir import op
+from fdbr.core.primitive import Primitive
+from fdbr.ops.nn.windows import Geometry, Sizes
+
+__all__ = ["VALUES"]
+
+_FEWEST = 2  # numbers side by side, below which NumPy is as fast
+_TAPS = 16  # positions of a window that are worth a line each
+_WORTH = 200_000  # elements from which on more threads than one pay
+
+
+def _max_windows(xp: Any, x: Any, *, geometry: Geometry) -> Any:
+    order = _order(x, geometry)
+    if order is None:
+        return op.MAX_WINDOWS.value(xp, x, geometry=geometry)
+    size = x.shape[x.ndim - len(geometry.kernel) :]
+    out = _empty((*x.shape[: x.ndim - len(size)], *geometry.counts(size)), x.dtype, order)
+    _run("largest", geometry, order, x.shape, x, out)
+    return out
+
+
+def _pulled_windows(
+    xp: Any, ct: Any, x: Any, out: Any, *, geometry: Geometry, size: Sizes, positive: bool
+) -> Any:
+    order = _order(x, geometry)
+    if order is None or not ct.dtype == out.dtype == x.dtype:
+        return PULLED[op.TO_WINNERS].value(
+            xp, ct, x, out, geometry=geometry, size=size, positive=positive
+        )
+    found = _empty(x.shape, x.dtype, order)
+    ct, out = (_in_order(a, order) for a in (ct, out))
+    _run("positive" if positive else "pulled", geometry, order, x.shape, x, out, ct, found)
+    return found
+
+
+VALUES: dict[Primitive, Callable[..., Any]] = {
+    op.MAX_WINDOWS: _max_windows,
+    PULLED[op.TO_WINNERS]: _pulled_windows,
+}
+
+
+# --- in memory ----------------------------------------------------------------------
+
+
+def _order(x: Any, geometry: Geometry) -> Sizes | None:
+    """The axes of ``x`` as they lie in memory, if kernels can work with that."""
+    rank = len(geometry.kernel)
+    if x.dtype.str not in ("<f4", "<f8") or not x.size or math.prod(geometry.kernel) > _TAPS:
+        return None
+    order = tuple(sorted(range(x.ndim), key=lambda axis: -x.strides[axis]))
+    start = order.index(x.ndim - rank)
+    spatial = order[start : start + rank]
+    side = math.prod(x.shape[axis] for axis in order[start + rank :])
+    if rank > 2 or spatial != tuple(range(x.ndim - rank, x.ndim)) or side < _FEWEST:
+        return None
+    return order if x.transpose(order).flags.c_contiguous else None
+
+
+def _empty(shape: Sizes, dtype: Any, order: Sizes) -> Any:
+    """A new array whose axes lie in memory in this order."""
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return np.empty([shape[axis] for axis in order], dtype).transpose(back)
+
+
+def _in_order(x: Any, order: Sizes) -> Any:
+    """An array whose axes lie in memory in this order, without gaps."""
+    if x.transpose(order).flags.c_contiguous:
+        return x
+    found = _empty(x.shape, x.dtype, order)
+    found[...] = x
+    return found
+
+
+# --- kernels ------------------------------------------------------------------------
+
+
+def _run(kind: str, geometry: Geometry, order: Sizes, shape: Sizes, *arrays: Any) -> None:
+    """Run a kernel on the planes of arrays."""
+    rank = len(geometry.kernel)
+    start = order.index(len(shape) - rank)
+    planes = math.prod(shape[axis] for axis in order[:start])
+    side = math.prod(shape[axis] for axis in order[start + rank :])
+    geometry, size = _plane(geometry, tuple(shape[len(shape) - rank :]))
+    counts = geometry.counts(size)
+    padded = any(map(any, geometry.padding))
+    spaced = zip(geometry.stride, geometry.extents(), strict=True)
+    apart = not padded and all(step >= extent for step, extent in spaced)
+    whole = zip(geometry.kernel, counts, size, strict=True)
+    exact = apart and all(n * count == length for n, count, length in whole)
+    (above, _), (left, _) = geometry.padding
+    sizes = (*size, side, *counts)
+    steps = (*geometry.stride, above, left, *geometry.dilation)
+    code = arrays[0].dtype.str[1:]
+    kernel = address_of(_source(kind, code, geometry.kernel, sizes, steps, padded, apart, exact))
+    table = array("q", map(id, arrays))
+    threads = min(thread_count(), planes) if arrays[0].size >= _WORTH else 1
+    launch_on(threads, kernel, table.buffer_info()[0], planes)
+
+
+def _plane(geometry: Geometry, size: Sizes) -> tuple[Geometry, Sizes]:
+    """The same with two spatial axes."""
+    if len(size) == 2:
+        return geometry, size
+    kernel, stride, padding, dilation = geometry
+    one = Geometry((1, *kernel), (1, *stride), ((0, 0), *padding), (1, *dilation))
+    return one, (1, *size)
+
+
+_LOOPS = """
+def kernel(table, start, stop, thread):
+    rows, columns, side, down, across = {sizes}
+    step_down, step_across, above, left, apart_down, apart_across = {steps}
+    x, out = data(table, 0, {code}(0)), data(table, 1, {code}(0))
+    {operands}
+    zero, lowest = {code}(0), {code}(-inf)
+    for plane in range(start, stop):
+        first = plane * rows * columns * side
+        {clear}
+        for a in range(down):
+            for b in range(across):
+                h, w = a * step_down - above, b * step_across - left
+                t = ((plane * down + a) * across + b) * side
+                {places}
+                for i in range(side):
+                    {inner}
+"""
+
+
+@lru_cache(256)
+def _source(
+    kind: str,
+    code: str,
+    kernel: Sizes,
+    sizes: Sizes,
+    steps: Sizes,
+    padded: bool,
+    apart: bool,
+    exact: bool,
+) -> str:
+    """The source of a kernel.
+
+    Attributes
+    ----------
+    kind
+        Whether it finds the maxima, ``"largest"``, or the cotangent of what they were of,
+        ``"pulled"``; that of what `relu` took before is ``"positive"``.
+    kernel, sizes, steps
+        Numbers: the compiler needs them to see that no two positions have a place in common.
+    padded
+        Whether places of a window may lie outside: then they stand for the first place there is.
+    apart, exact
+        Whether no two windows have a place in common, and together they have all places.
+    """
+    taps = list(itertools.product(*map(range, kernel)))
+    places, values = [], []
+    for n, (i, j) in enumerate(taps):
+        places.append(f"h{n}, w{n} = h + {i} * apart_down, w + {j} * apart_across")
+        place = f"first + (h{n} * columns + w{n}) * side"
+        if padded:
+            places.append(f"v{n} = 0 <= h{n} < rows and 0 <= w{n} < columns")
+            place = f"{place} if v{n} else first"
+        places.append(f"s{n} = {place}")
+        values.append(f"select(v{n}, x[s{n} + i], lowest)" if padded else f"x[s{n} + i]")
+    if kind == "largest":
+        inner = [
+            f"m = {values[0]}",
+            *(f"m = maximum(m, {x})" for x in values[1:]),
+            "out[t + i] = m",
+        ]
+    else:
+        inner = ["m, c, lost = out[t + i], ct[t + i], True"]
+        inner += [f"x{n} = {value}" for n, value in enumerate(values)]
+        for n in range(len(taps)):
+            won = "lost" if n == len(taps) - 1 else f"lost & ((x{n} == m) | (x{n} != x{n}))"
+            inner += [f"won = {won}", "lost = lost & (not won)"]
+            given = f"won & v{n}" if padded else "won"
+            given += f" & (x{n} > zero)" if kind == "positive" else ""
+            inner += [f"d{n} = select({given}, c, zero)"]
+        inner += [f"dx[s{n} + i] {'=' if apart else '+='} d{n}" for n in range(len(taps))]
+    clear = ["for i in range(first, first + rows * columns * side):", "    dx[i] = zero"]
+    return _LOOPS.format(
+        code=code,
+        sizes=sizes,
+        steps=steps,
+        operands=""
+        if kind == "largest"
+        else f"ct, dx = data(table, 2, {code}(0)), data(table, 3, {code}(0))",
+        clear="" if kind == "largest" or exact else ("\n" + " " * 8).join(clear),
+        places=("\n" + " " * 16).join(places),
+        inner=("\n" + " " * 20).join(inner),
+    )

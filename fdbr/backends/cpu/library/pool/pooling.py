@@ -1,0 +1,131 @@
+"""The largest elements of windows, and what goes to their places or comes from there.
+
+Arrays have planes, of the spatial axes, one after the other; whatever is before these is a batch.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu.codegen.eager_kernels import LEAST, Plan, key_of, planned
+from fdbr.backends.cpu.library.conv.windows_text import Windows
+from fdbr.backends.cpu.library.pool import pooling_text
+from fdbr.backends.cpu.runtime.machine import address_of, vector_bytes
+from fdbr.core.expr import FLOATS, InexpressibleError
+
+__all__ = ["at_winners", "largest", "to_winners", "winners"]
+
+_POSITIONS = 128  # of a window, at most: their numbers are in bytes
+_WIDEST = 1 << 13  # elements of a row that threads have memory for
+_ADDITIONS = 4  # that take as long as an element
+
+
+def largest(x: Any, windows: Windows, counts: tuple[int, ...]) -> Any:
+    """The largest element of each window, or NaN; `None` where no kernel can do it.
+
+    Parameters
+    ----------
+    x
+        Its last axes are spatial.
+    windows, counts
+        How windows lie, and how many there are along each axis.
+    """
+    return _run("largest", windows, counts, x, x.dtype)
+
+
+def winners(x: Any, windows: Windows, counts: tuple[int, ...]) -> Any:
+    """The number of the first position in each window with its largest element, as uint8."""
+    return _run("winners", windows, counts, x, np.uint8)
+
+
+def _run(kind: str, windows: Windows, counts: tuple[int, ...], x: Any, dtype: Any) -> Any:
+    if type(x) is not np.ndarray or x.nbytes < LEAST:
+        return None
+    plan = planned(
+        (kind, windows, counts, key_of([x])),
+        lambda: _reading(kind == "winners", windows, counts, x, np.dtype(dtype)),
+    )
+    return plan and plan.run([x])
+
+
+def _reading(which: bool, windows: Windows, counts: tuple[int, ...], x: Any, dtype: Any) -> Plan:
+    _check(windows, x)
+    lanes = vector_bytes() // x.itemsize
+    while lanes > 4 and lanes >= 2 * counts[-1]:
+        lanes //= 2
+    size = x.shape[x.ndim - len(counts) :]
+    stride, dilation, low = windows.stride[-1], windows.dilation[-1], windows.padding[-1]
+    end = (counts[-1] + 3 * lanes) * stride + (windows.kernel[-1] - 1) * dilation
+    room = -(-max(low + size[-1] + lanes, end) // lanes) * lanes
+    if room > _WIDEST:
+        raise InexpressibleError("rows that are too long")
+    plan = _plan(
+        pooling_text.largest(x.dtype, windows, lanes, which), x.shape, size, counts, counts, dtype
+    )
+    plan.lengths = (*plan.lengths, room)
+    return plan
+
+
+def to_winners(x: Any, numbers: Any, windows: Windows, size: tuple[int, ...], apart: bool) -> Any:
+    """Zeros of lengths ``size`` with the element of each window at the position it has a number of.
+
+    Those for one place are added up.  ``apart`` says that there is but one for each.
+    """
+    return _moved(
+        x, numbers, windows, size, "to", lambda: pooling_text.to_winners(x.dtype, windows, apart)
+    )
+
+
+def at_winners(x: Any, numbers: Any, windows: Windows, size: tuple[int, ...]) -> Any:
+    """The element of ``x`` at the position of each window that it has a number of, or 0."""
+    return _moved(
+        x, numbers, windows, size, "at", lambda: pooling_text.at_winners(x.dtype, windows)
+    )
+
+
+def _moved(
+    x: Any, numbers: Any, windows: Windows, size: tuple[int, ...], kind: str, write: Any
+) -> Any:
+    arrays = [x, numbers]
+    planes = math.prod(x.shape[: x.ndim - len(size)])
+    if type(x) is not np.ndarray or planes * math.prod(size) * x.itemsize < LEAST:
+        return None
+
+    def make() -> Plan:
+        _check(windows, x)
+        if numbers.dtype != np.uint8 or not numbers.flags.c_contiguous or not numbers.size:
+            raise InexpressibleError("other numbers")
+        counts = numbers.shape[numbers.ndim - len(size) :]
+        rest = size if kind == "to" else counts
+        return _plan(write(), numbers.shape, size, counts, rest, x.dtype)
+
+    plan = planned((kind, windows, size, key_of(arrays)), make)
+    return plan and plan.run(arrays)
+
+
+def _check(windows: Windows, x: Any) -> None:
+    if x.dtype not in FLOATS or not x.flags.c_contiguous or not x.size:
+        raise InexpressibleError("other arrays")
+    if math.prod(windows.kernel) > _POSITIONS:
+        raise InexpressibleError("other windows")
+
+
+def _plan(
+    source: str,
+    shape: tuple[int, ...],
+    size: tuple[int, ...],
+    counts: tuple[int, ...],
+    rest: tuple[int, ...],
+    dtype: Any,
+) -> Plan:
+    """A plan that goes through planes, of ``size`` with ``counts`` windows."""
+    lead = shape[: len(shape) - len(size)]
+    plan = Plan()
+    plan.guarded, plan.turned, plan.several = False, False, False
+    plan.single, plan.copied = [], []
+    plan.address = address_of(source)
+    plan.outs = [((*lead, *rest), dtype)]
+    plan.divide(False, math.prod(lead), math.prod(size), 1, _ADDITIONS)
+    plan.lengths = (1, 1, 1, *size, *counts)
+    return plan

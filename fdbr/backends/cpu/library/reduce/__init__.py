@@ -1,0 +1,1 @@
+"""Reductions of large arrays on the CPU."""

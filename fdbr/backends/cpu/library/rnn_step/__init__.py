@@ -1,0 +1,1 @@
+"""Steps of recurrent cells on the CPU."""

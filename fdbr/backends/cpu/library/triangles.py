@@ -1,0 +1,117 @@
+"""Triangles of matrices: of each row one part is copied, and the other filled with zeros."""
+
+import functools
+from array import array
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu.codegen.eager_kernels import LEAST, elementwise
+from fdbr.backends.cpu.codegen.llvm_prelude import HEAD, words
+from fdbr.backends.cpu.codegen.math.arithmetic import where
+from fdbr.backends.cpu.runtime.machine import address_of
+from fdbr.backends.cpu.runtime.pool import launch, part_count
+
+__all__ = ["triangle"]
+
+_ROW = 1 << 8  # bytes of a row from which on parts of it are copied
+_SHARE = 1 << 16  # bytes that are worth a thread's waking
+
+# Where to, where from, how far rows are apart there, the bytes of a row and of an element, the rows
+# of a matrix, how many elements of its first row belong to the left part, and whether the right
+# part is copied.
+_TABLE = "to from step bytes size rows first right.copied".split()
+_SOURCE = f"""
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1 immarg)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg)
+declare i64 @llvm.smax.i64(i64, i64)
+declare i64 @llvm.smin.i64(i64, i64)
+{HEAD}{words(_TABLE, ("to", "from"))}
+  %upper = icmp ne i64 %right.copied, 0
+  br label %next
+next:
+  %r = phi i64 [%start, %entry], [%r.next, %done]
+  %more = icmp slt i64 %r, %stop
+  br i1 %more, label %row, label %end
+row:
+  %number = urem i64 %r, %rows
+  %place = add i64 %number, %first
+  %before = mul i64 %place, %size
+  %positive = call i64 @llvm.smax.i64(i64 %before, i64 0)
+  %left = call i64 @llvm.smin.i64(i64 %positive, i64 %bytes)
+  %right = sub i64 %bytes, %left
+  %to.far = mul i64 %r, %bytes
+  %to.left = getelementptr i8, ptr %to, i64 %to.far
+  %to.right = getelementptr i8, ptr %to.left, i64 %left
+  %from.far = mul i64 %r, %step
+  %from.left = getelementptr i8, ptr %from, i64 %from.far
+  %from.right = getelementptr i8, ptr %from.left, i64 %left
+  br i1 %upper, label %above, label %below
+above:
+  call void @llvm.memset.p0.i64(ptr %to.left, i8 0, i64 %left, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr %to.right, ptr %from.right, i64 %right, i1 false)
+  br label %done
+below:
+  call void @llvm.memcpy.p0.p0.i64(ptr %to.left, ptr %from.left, i64 %left, i1 false)
+  call void @llvm.memset.p0.i64(ptr %to.right, i8 0, i64 %right, i1 false)
+  br label %done
+done:
+  %r.next = add i64 %r, 1
+  br label %next
+end:
+  ret void
+}}
+"""
+
+
+def triangle(x: Any, k: int, upper: bool) -> Any:
+    """The triangles of large matrices above or below their ``k``-th diagonal, with that.
+
+    `None` where there is no kernel for it.
+
+    >>> import numpy as np
+    >>> triangle(np.ones((600, 600)), 1, upper=True).sum()
+    np.float64(179700.0)
+    """
+    if x.nbytes < LEAST or x.dtype.hasobject or not x.dtype.isnative:
+        return None
+    if _follows(x.swapaxes(-1, -2)) and not _follows(x):
+        found = triangle(x.swapaxes(-1, -2), -k, not upper)
+        return None if found is None else found.swapaxes(-1, -2)
+    rows, columns = x.shape[-2:]
+    size = x.itemsize
+    if columns * size < _ROW:
+        kept = _kept(rows, columns, min(max(k, -rows), columns), upper)
+        return elementwise("triangle", _chosen, (kept, x))
+    if not _follows(x):
+        x = np.ascontiguousarray(x)
+    out = np.empty(x.shape, x.dtype)
+    step = next((x.strides[i] for i in range(x.ndim - 2, -1, -1) if x.shape[i] > 1), 0)
+    first = min(max(k, -rows), columns) + (not upper)
+    data = [v.__array_interface__["data"][0] for v in (out, x)]
+    table = array("q", [*data, step, columns * size, size, rows, first, upper])
+    count = x.size // columns
+    parts = part_count(min(x.nbytes // _SHARE, count))
+    launch(address_of(_SOURCE), table.buffer_info()[0], count, 1, parts)
+    return out
+
+
+def _follows(x: Any) -> bool:
+    """Whether the rows of matrices are whole, and one is as far from the next as any other."""
+    step = None
+    for axis in range(x.ndim - 2, -1, -1):
+        if x.shape[axis] != 1:
+            if step is not None and x.strides[axis] != step:
+                return False
+            step = x.strides[axis] * x.shape[axis]
+    return bool(x.strides[-1] == x.itemsize or x.shape[-1] == 1)
+
+
+@functools.lru_cache(maxsize=16)
+def _kept(rows: int, columns: int, k: int, upper: bool) -> Any:
+    """The mask of a small triangle."""
+    return ~np.tri(rows, columns, k - 1, bool) if upper else np.tri(rows, columns, k, bool)
+
+
+def _chosen(kept: Any, x: Any) -> Any:
+    return where(kept, x, 0)

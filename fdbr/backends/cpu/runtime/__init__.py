@@ -1,0 +1,1 @@
+"""Threads, machine code, its cache, and compilation in the background."""

@@ -1,0 +1,136 @@
+"""From a kernel's source to the address of its machine code, which is kept as all kernels' is."""
+
+import functools
+import inspect
+import re
+import time
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from fdbr.backends.cpu.codegen import intrinsics, language, streaming
+from fdbr.backends.cpu.codegen.llvm_lowering import lower
+from fdbr.backends.cpu.library.matmul import register_tiles, tiles
+from fdbr.backends.cpu.runtime import machine
+from fdbr.backends.cpu.runtime.machine import (
+    Address,
+    code,
+    digest,
+    find,
+    optimized_code,
+    placed,
+    processor,
+)
+from fdbr.backends.cpu.runtime.machine import code_of as kept_code
+
+__all__ = ["address_of", "code_of", "find_address", "front_end", "load", "measures", "translated"]
+
+_LIBRARIES = tiles, language, intrinsics, register_tiles, streaming
+_IMPORT = re.compile(r"^from fdbr\.backends\.cpu\.([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
+_ROOT = Path(__file__).parents[1]  # the folder of `fdbr.backends.cpu`
+_RECENT = 64  # kernels that stay in memory though no program uses them
+
+
+# What owns kernels in memory, by their source: as long as an address is referred to, or longer.
+_loaded: WeakValueDictionary[str, Any] = WeakValueDictionary()
+_recent: deque[Any] = deque(maxlen=_RECENT)
+
+
+def address_of(source: str) -> Address:
+    """The address of a kernel's machine code.
+
+    It stays in memory as long as somebody refers to the address.
+    """
+    found = _in_memory(source)
+    if found is None:
+        start = time.perf_counter()
+        code = code_of(source)
+        found = load(source, code, time.perf_counter() - start)
+    return found
+
+
+def load(source: str, code: tuple[str, bytes], seconds: float = 0.0) -> Address:
+    """Bring a kernel's machine code into memory; its address there.
+
+    It has taken so many ``seconds`` to compile.
+    """
+    found = _in_memory(source)
+    if found is None:
+        found = placed(*code)
+        found.owner.seconds = seconds
+        _loaded[source] = found.owner
+        _recent.append(found.owner)
+    return found
+
+
+def measures(sources: Iterable[str]) -> tuple[int, float]:
+    """The bytes of machine code of those kernels that are in memory, and what they took."""
+    owners = [owner for source in sources if (owner := _loaded.get(source)) is not None]
+    return sum(owner.place[1] for owner in owners), sum(owner.seconds for owner in owners)
+
+
+def _in_memory(source: str) -> Address | None:
+    owner = _loaded.get(source)
+    return None if owner is None else Address(owner)
+
+
+def code_of(source: str) -> tuple[str, bytes]:
+    """The name of a kernel's function, and an object file that has it."""
+    return kept_code(_key(source), lambda: _compiled(source))
+
+
+def find_address(source: str) -> Address | None:
+    """The address of a kernel that is in memory or on disk; `None` if it has to be compiled."""
+    found = _in_memory(source)
+    if found is not None:
+        return found
+    code = find(_key(source))
+    return None if code is None else load(source, code)
+
+
+def _key(source: str) -> str:
+    return digest(source, _library_version(), processor())
+
+
+@functools.cache
+def _library_version() -> str:
+    """A digest of the functions that kernels call, and of what translates and compiles them."""
+    texts = front_end()
+    return digest(inspect.getsource(machine), *[texts[name] for name in sorted(texts)])
+
+
+def front_end() -> dict[str, str]:
+    """Return the sources of what translates kernels, by the names of their modules.
+
+    These are the modules below `fdbr.backends.cpu` that `codegen.llvm_lowering` and the libraries
+    import, directly or through others.
+    """
+    texts: dict[str, str] = {}
+    waiting = ["codegen.llvm_lowering"]
+    waiting += [module.__name__.removeprefix("fdbr.backends.cpu.") for module in _LIBRARIES]
+    while waiting:
+        name = waiting.pop()
+        path = _ROOT.joinpath(*name.split(".")).with_suffix(".py")
+        if name not in texts and path.exists():  # of an imported name there is no file
+            texts[name] = path.read_text()
+            for module, members in _IMPORT.findall(texts[name]):
+                waiting += [module, *(f"{module}.{part}" for part in re.findall(r"\w+", members))]
+    return texts
+
+
+def _compiled(source: str) -> tuple[str, bytes]:
+    text, final = translated(source)
+    return "kernel", code(text) if final else optimized_code(text)
+
+
+def translated(source: str) -> tuple[str, bool]:
+    """A kernel in LLVM's language, and whether it is for good: see `lower`."""
+    return lower(source, _scope())
+
+
+@functools.cache
+def _scope() -> dict[str, Any]:
+    """The names that kernels may use."""
+    return {name: made for module in _LIBRARIES for name, made in module.NAMES.items()}

@@ -1,0 +1,411 @@
+"""Find the variables and objects that functions can see, from their code.
+
+The search follows functions, descriptors, methods and classes of the user's own modules, and what
+they hold.  What installed libraries do inside is theirs.
+"""
+
+import abc
+import array
+import collections.abc
+import contextlib
+import functools
+import gc
+import importlib.util
+import inspect
+import io
+import operator
+import os
+import random
+import sys
+import weakref
+from collections.abc import Collection, Iterable, Mapping
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any
+
+import attrs
+import numpy as np
+import optree
+
+from fdbr.compiler.capture.signature import is_special
+from fdbr.compiler.capture.watch.captured_inputs import Key, key_of
+from fdbr.compiler.capture.watch.code_names import ASKING, Mentions, mentions
+from fdbr.compiler.capture.watch.containers import CONTAINERS, ENDS, UNCHANGING, parts_of
+from fdbr.compiler.capture.watch.impure_calls import unsteady_function, unsteady_method
+from fdbr.compiler.capture.watch.module_owner import (
+    home,
+    is_library,
+    is_library_class,
+    is_library_object,
+    is_ours,
+    is_standard,
+)
+from fdbr.compiler.capture.watch.namespaces import (
+    MISSING,
+    REGISTRATIONS,
+    Space,
+    asked,
+    dict_of,
+    slots_of,
+)
+from fdbr.core.array_modules import has_method, is_a, is_array
+from fdbr.pytrees.classes import NAMESPACE
+
+__all__ = ["GENERATORS", "FreeVariables"]
+
+GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+_BUFFERS = (bytearray, array.array, memoryview)
+
+# What makes new objects, of which nobody has read anything.
+_MAKING = frozenset({"__init__", "__getstate__", "__setstate__", "__reduce__", "__reduce_ex__"})
+_KEPT = 64  # results of a memoised function that are looked at
+
+
+def _is_called(part: Any) -> bool:
+    """Whether an entry of a class is a method of the user's, and not one that attrs has made."""
+    if is_a(part, FunctionType):
+        made = part.__code__.co_filename.startswith("<attrs generated")
+        return not made and not is_library(part.__globals__)
+    return is_a(part, staticmethod | classmethod | property)
+
+
+@attrs.define
+class _Open:
+    """A space whose attributes code may read, by the names that it mentions."""
+
+    label: str
+    space: Space
+    candidates: Iterable[str]
+    watched: bool = True
+    whole: bool = False  # whether code that looks for any attribute may find it here
+    asked: set[str] = attrs.field(factory=set)
+
+
+class FreeVariables:
+    """The variables and objects that some functions can see.
+
+    Attributes
+    ----------
+    spaces
+        Where variables and attributes live, by identity: what messages call it, the mapping, and
+        the names that code mentions.
+    cells
+        The cells of closures, by identity, with their variables' names.
+    values
+        The objects that were found.
+    arrays
+        Those that are NumPy's arrays, by identity.
+    functions, classes
+        The user's functions and classes.
+    objects
+        Dictionaries of objects and classes to which attributes may be added.
+    instances
+        The objects of the user's classes.
+    names, any_name
+        The attributes that code mentions, and whether it may read others, too.
+    containers, buffers
+        Containers that can change, and what holds bytes that can.
+    owners
+        The classes whose attributes spaces are, by the identity of the space.
+    identity
+        Whether code asks if two values are one object.
+    plain_only
+        Whether nothing around it may be traced: code asks for types, or remembers results.
+    obstacle
+        What cannot be watched, and why, in words; empty if there is nothing.
+    """
+
+    def __init__(self, roots: Iterable[Any], inputs: Collection[Key] = ()) -> None:
+        self._inputs = inputs
+        self.spaces: dict[int, tuple[str, Space, list[str]]] = {}
+        self.owners: dict[int, type] = {}
+        self.cells: dict[int, tuple[str, CellType]] = {}
+        self.values: list[Any] = []
+        self.arrays: dict[int, np.ndarray] = {}
+        self.functions: list[FunctionType] = []
+        self.classes: list[type] = []
+        self.objects: list[Any] = []
+        self.instances: list[Any] = []
+        self.containers: list[Any] = []
+        self.buffers: list[Any] = []
+        self.identity = False
+        self.plain_only = False
+        self.obstacle = ""
+        self.names: set[str] = set()  # the attributes that code mentions, of whatever it is
+        self.any_name = False  # whether it may mention others
+        self._open: list[_Open] = []
+        self._seen: set[int] = set()
+        self._waiting = list(roots)
+        self._home = home(self._waiting)
+        while self._waiting:
+            while self._waiting:
+                self._visit(self._waiting.pop())
+            for place in self._open:
+                self._look(place)
+
+    def _look(self, place: _Open) -> None:
+        names = self.names.intersection(place.candidates)
+        if self.any_name and place.whole:
+            names = set(place.candidates)
+        for name in names - place.asked:
+            place.asked.add(name)
+            if place.watched:
+                self._watch(place.label, place.space, name)
+            else:
+                self._waiting.append(place.space.get(name))
+
+    def _watch(self, label: str, space: Space, name: str) -> None:
+        if self._inputs and key_of(space, self.owners.get(id(space)), name) in self._inputs:
+            return
+        names = self.spaces.setdefault(id(space), (label, space, []))[2]
+        if name not in names:
+            names.append(name)
+            self._waiting.append(space.get(name))
+
+    def _refuse(self, why: str) -> None:
+        """Note what cannot be watched, if there is something."""
+        self.obstacle = self.obstacle or why
+
+    def _visit(self, value: Any) -> None:
+        if id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        self.values.append(value)
+        if is_a(value, ENDS) or value is MISSING:
+            return
+        if is_a(value, np.ndarray):
+            self._visit_array(value)
+        elif is_array(value):
+            pass  # of another array module: it is compared with a copy
+        elif is_a(value, FunctionType):
+            self._visit_function(value)
+        elif is_a(value, type):
+            self._visit_class(value)
+        elif is_a(value, MethodType):
+            self._waiting += (value.__func__, value.__self__)
+        elif is_a(value, BuiltinFunctionType):
+            self._visit_builtin(value)
+        elif is_a(value, functools.partial):
+            self._waiting += (value.func, value.args, value.keywords, vars(value))
+        elif is_a(value, property | staticmethod | classmethod | functools.cached_property):
+            made_of = (getattr(value, name, None) for name in ("fget", "__func__", "func"))
+            self._waiting += filter(None, made_of)
+        elif is_a(value, ModuleType):
+            self._visit_module(value)
+        elif is_a(value, GENERATORS):
+            pass  # whether it was drawn from is looked at
+        elif (found := asked(value)) is not None:
+            space, names = found
+            self._open.append(_Open(f"{type(value).__name__}.", space, names or self.names))
+            self.names.update(names)
+            self._waiting.append(value() if is_a(value, weakref.ref) else type(value))
+        else:
+            self._visit_object(value)
+
+    def _visit_array(self, value: np.ndarray) -> None:
+        if is_special(value):
+            self._refuse(f"it can see a {type(value).__name__}, which has operators of its own")
+        elif value.dtype.hasobject:
+            self.containers.append(value)
+            self._waiting += parts_of(value)
+        else:
+            self.arrays[id(value)] = value
+
+    def _visit_builtin(self, value: Any) -> None:
+        """A function in C; `time.time` and its like, and the readings of an object of C's."""
+        self._refuse(unsteady_function(value.__module__ or "", value.__name__))
+        if not is_a(value.__self__, ModuleType):
+            self._waiting.append(value.__self__)
+
+    def _visit_module(self, value: ModuleType) -> None:
+        space = vars(value)
+        self._open.append(_Open(f"{value.__name__}.", space, space))
+        if not is_library(space) and "__getattr__" in space:
+            self._waiting.append(space["__getattr__"])
+            self.objects.append(space)  # what is added is not asked of it any more
+
+    def _visit_function(self, function: FunctionType) -> None:
+        space = function.__globals__
+        foreign = space is not self._home and is_library(space)
+        if foreign:
+            self._waiting += (*(function.__defaults__ or ()),)
+        else:
+            self._waiting += (function.__defaults__, function.__kwdefaults__)
+        names = function.__code__.co_freevars
+        for name, cell in zip(names, function.__closure__ or (), strict=True):
+            if (id(cell), None) in self._inputs:
+                continue
+            with contextlib.suppress(ValueError):  # nothing is bound to it
+                held = cell.cell_contents
+                # A dict of ours is no user's; what it holds may be.
+                ours = type(held) is dict and is_ours(space)
+                self._waiting += held.values() if ours else (held,)
+            if not foreign:
+                self.cells[id(cell)] = name, cell
+        if foreign:
+            self._visit_foreign(function)
+            return
+        self.functions.append(function)
+        found = mentions(function.__code__)
+        self._mention(found, function.__name__ not in _MAKING)
+        if found.any_variable:
+            self._refuse(f"it looks for variables by name, with {found.any_variable}")
+        own = vars(function)
+        self._open.append(_Open(f"{function.__name__}.", own, own))
+        if not found.variables.isdisjoint(ASKING):
+            self.objects.append(own)
+        builtin = space.get("__builtins__", {})
+        builtin = vars(builtin) if is_a(builtin, ModuleType) else builtin
+        for name in found.variables:
+            self._watch("", space, name)
+            if name not in space:
+                self._watch("", builtin, name)
+        for name, level in found.modules:
+            self._import(name, level, space)
+
+    def _mention(self, found: Mentions, sets: bool = True) -> None:
+        self.names |= found.attributes
+        self.identity |= found.identity
+        self.plain_only |= "type" in found.variables
+        if sets:
+            self.any_name |= found.any_attribute
+            self.names |= found.set_attributes
+
+    def _import(self, name: str, level: int, space: Mapping[str, Any]) -> None:
+        """Watch a module that code imports."""
+        if level:
+            try:
+                name = importlib.util.resolve_name("." * level + name, space.get("__package__"))
+            except (ImportError, TypeError, ValueError):  # nor can it be imported
+                return
+        self._watch("module ", sys.modules, name)
+
+    def _visit_foreign(self, function: FunctionType) -> None:
+        """A function of a library: of what it is made of by the user, and what it asks itself."""
+        space = function.__globals__
+        self._waiting.append(getattr(function, "__wrapped__", None))
+        if is_ours(space):
+            return
+        module = str(space.get("__name__"))
+        self._refuse(unsteady_function(module, function.__name__))
+        if not is_standard(space):
+            return
+        found = mentions(function.__code__)
+        for name in found.variables:
+            value = space.get(name)
+            if is_a(value, BuiltinFunctionType) or type(value) is type(os.environ):
+                self._waiting.append(value)
+            elif is_a(value, ModuleType):  # as os.path asks os
+                parts = vars(value)
+                called = (parts.get(name) for name in found.attributes)
+                self._waiting += [f for f in called if is_a(f, BuiltinFunctionType)]
+
+    def _visit_class(self, cls: type) -> None:
+        """Its attributes, and the methods that Python calls by itself."""
+        if is_a(cls, abc.ABCMeta):
+            self._watch("", REGISTRATIONS, "what counts as of an abstract class")
+        if is_library_class(cls):
+            self._refuse(unsteady_method(cls, self.names))
+            return
+        self.classes.append(cls)
+        if type(cls) is not type:
+            self._waiting.append(type(cls))
+        names = {name for base in cls.__mro__ for name in vars(base)}
+        self.names.update(*[vars(base).get("__match_args__", ()) for base in cls.__mro__])
+        for base in cls.__mro__:
+            space = vars(base)
+            watched = not is_library_class(base)
+            if watched:
+                self.objects.append(space)
+                self.owners[id(space)] = base
+                self._open.append(_Open(f"{base.__name__}.", space, names))
+            elif base is not object and not is_ours({"__name__": base.__module__}):
+                self._open.append(_Open("", space, tuple(space), watched=False))
+            for name, part in space.items():
+                if name[:2] == "__" and name not in ("__dict__", "__weakref__"):
+                    if watched and _is_called(part):
+                        self._watch(f"{base.__name__}.", space, name)
+                    elif watched:
+                        self._waiting.append(part)
+                    elif is_a(part, FunctionType) and base is not object:
+                        self._mention(mentions(part.__code__), sets=False)
+
+    def _visit_object(self, value: Any) -> None:
+        cls = type(value)
+        self._waiting.append(cls)
+        if is_a(value, CONTAINERS):
+            self.containers.append(value)
+            self._waiting += parts_of(value, self._inputs)
+            self._waiting.append(getattr(value, "default_factory", None))
+        elif is_a(value, UNCHANGING):
+            self._waiting += value
+        elif is_a(value, _BUFFERS):
+            self.buffers.append(value)
+        elif is_a(value, collections.abc.MappingView):
+            known: Any = value
+            self._waiting.append(known.mapping if hasattr(known, "mapping") else known._mapping)
+        elif not optree.tree_is_leaf(value, namespace=NAMESPACE):
+            self._waiting += optree.tree_flatten_one_level(value, namespace=NAMESPACE)[0]
+            self._waiting += (dict_of(value) or {}).values()
+            slots: Any = slots_of(value) or {}
+            self._waiting += [slots.get(name) for name in slots]
+            return
+        if cls.__module__ == "builtins" or is_ours({"__name__": cls.__module__}):
+            if has_method(cls, "__next__"):
+                self._refuse(f"it can read from a {cls.__name__}, which is used up")
+            # What wraps a function, as `jit` does, shows it here.
+            self._waiting += filter(inspect.isroutine, (dict_of(value) or {}).values())
+        elif is_library_class(cls):
+            self._visit_library_object(value)
+        else:
+            self._visit_own_object(value)
+
+    def _visit_own_object(self, value: Any) -> None:
+        cls = type(value)
+        label = f"{cls.__name__}."
+        self.instances.append(value)
+        if (own := dict_of(value)) is not None:
+            # An attribute may hide that of the class.
+            names = {*own, *(name for base in cls.__mro__ for name in vars(base))}
+            self._open.append(_Open(label, own, names, whole=True))
+            self.objects.append(own)
+            self._waiting += filter(inspect.isroutine, own.values())
+        if (slots := slots_of(value)) is not None:
+            self._open.append(_Open(label, slots, slots, whole=True))
+
+    def _visit_library_object(self, value: Any) -> None:
+        """An object of a library's class, whose methods may read any of its attributes."""
+        cls = type(value)
+        if is_a(value, functools._lru_cache_wrapper):
+            self._visit_memory(value)
+        elif is_a(value, operator.attrgetter | operator.methodcaller):
+            for text in value.__reduce__()[1]:
+                self.names.update(str(text).split("."))
+        elif is_a(value, io.IOBase):
+            if not value.closed and value.readable():
+                self._refuse(f"it can read from a file ({cls.__name__})")
+        elif has_method(cls, "__next__"):
+            self._refuse(f"it can read from a {cls.__name__}, which is used up")
+        elif not any(
+            inspect.isfunction(part) for base in cls.__mro__ for part in vars(base).values()
+        ):
+            self._visit_own_object(value)  # it has no method in Python
+        elif (own := dict_of(value)) is not None:
+            self.containers.append(own)
+            self._waiting += [part for part in own.values() if not is_library_object(part)]
+
+    def _visit_memory(self, value: Any) -> None:
+        """A memoised function: what it remembers stays, or it is asked again."""
+        self._waiting.append(value.__wrapped__)
+        self.plain_only = True
+        for part in gc.get_referents(value):
+            if type(part) is dict and part is not vars(value):
+                self._open.append(_Open("the memory of ", part, (), watched=False))
+                names = list(part)[-_KEPT:]
+                self.spaces[id(part)] = f"{value.__name__}'s memory: ", part, names
+                self._waiting += [found for found in part.values() if not is_library_object(found)]

@@ -1,0 +1,55 @@
+"""Whose functions, classes and objects are: the user's, fdbr's, or other libraries'."""
+
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from fdbr.compiler.capture.watch.containers import CONTAINERS, ENDS, UNCHANGING
+
+__all__ = ["home", "is_library", "is_library_class", "is_library_object", "is_ours", "is_standard"]
+
+_LIBRARIES = sys.stdlib_module_names | {"fdbr"}
+_INSTALLED = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+
+
+def home(roots: Iterable[Any]) -> dict[str, Any] | None:
+    """The variables of the module that the function itself is in, be it a library or not."""
+    for root in roots:
+        while isinstance(root, MethodType | partial):
+            root = root.__func__ if isinstance(root, MethodType) else root.func
+        if isinstance(root, FunctionType) and not is_ours(root.__globals__):
+            return root.__globals__
+    return None
+
+
+def is_ours(space: Mapping[str, Any]) -> bool:
+    """Whether variables are of one of fdbr's modules."""
+    return str(space.get("__name__")).partition(".")[0] == "fdbr"
+
+
+def is_standard(space: Mapping[str, Any]) -> bool:
+    """Whether variables are of a module of fdbr's or of the standard library's."""
+    return str(space.get("__name__")).partition(".")[0] in _LIBRARIES
+
+
+def is_library(space: Mapping[str, Any]) -> bool:
+    """Whether variables are of a module of a library's."""
+    return is_standard(space) or str(space.get("__file__", "")).startswith(_INSTALLED)
+
+
+def is_library_class(cls: type) -> bool:
+    """Whether a class is of a library's."""
+    module = sys.modules.get(cls.__module__)
+    return is_library(vars(module) if module else {"__name__": cls.__module__})
+
+
+def is_library_object(value: Any) -> bool:
+    """Whether it is an object that is no container, of a library's class."""
+    if isinstance(value, (*ENDS, *CONTAINERS, *UNCHANGING, FunctionType, MethodType, type)):
+        return False
+    return not isinstance(value, np.ndarray) and is_library_class(type(value))

@@ -1,0 +1,1 @@
+"""When a jitted function is traced, compiled, replayed or run eagerly."""

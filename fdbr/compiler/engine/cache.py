@@ -1,0 +1,325 @@
+"""All traces of a function: how they are looked up, made and given up."""
+
+import contextlib
+import functools
+import itertools
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from fdbr.compiler.capture.paths import exact, held_weakly, one_level
+from fdbr.compiler.capture.signature import (
+    Reader,
+    contents,
+    is_moving,
+    is_special,
+    is_untouched,
+    nodes,
+    paths,
+    put_together,
+)
+from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, capturing
+from fdbr.compiler.capture.tracing import Captured, capture
+from fdbr.compiler.capture.watch.captured_inputs import Key, Place
+from fdbr.compiler.capture.watch.captures import Captures, ImpureError, RandomStates
+from fdbr.compiler.engine.garbage_collection import collecting_seldom
+from fdbr.compiler.engine.specializations import EARLY, TWICE, Specialization
+from fdbr.core.array_modules import has_method
+from fdbr.core.collective_log import meetings_are_refused, rewind
+from fdbr.core.effects import effects_are_had
+from fdbr.core.tracer import EscapedTracerError, learning
+from fdbr.errors.checks import is_refusal, name_of
+
+__all__ = ["Cache", "failure_of", "is_meant"]
+
+_clock = itertools.count(1)
+_LONGEST = 400  # letters of a reason: a message may have a whole array in it
+
+
+class Cache:
+    """The traces of a function, by the kinds of its arguments.
+
+    Attributes
+    ----------
+    f, name
+        The function, and what messages call it.
+    bound
+        How many kinds of arguments are kept, and how many traces for each.
+    learns
+        Whether control flow that has been seen in several calls may be put together, which may
+        change last bits.
+    specializations
+        Those that there are, by the keys of signatures.
+    readers
+        What reads the details of arguments, by their structure: see `taken_apart`.
+    known
+        The variables around the function that change from call to call, by their keys.
+    """
+
+    def __init__(self, f: Callable[..., Any], bound: int, learns: bool = True) -> None:
+        self.f, self.learns = f, learns
+        self.name = name_of(f)
+        self.bound = bound
+        self.specializations: dict[Any, Specialization] = {}
+        self.readers: dict[Any, Reader] = {}
+        self.known: dict[Key, Place | None] = {}
+        self._told: set[str] = set()
+
+    def entry(self, key: tuple[Any, ...], leaves: Sequence[Any], structure: Any) -> Specialization:
+        """The traces for arguments of a signature."""
+        try:
+            entry = self.specializations.get(key)
+        except Exception as error:
+            raise self._unhashable(leaves, structure) from error
+        if entry is None:
+            positions = [i for i, leaf in enumerate(leaves) if is_moving(leaf)]
+            self._check_static(leaves, structure)
+            entry = Specialization(self.name, None if len(positions) == len(leaves) else positions)
+            self.use(entry)
+            entry.told = self._told
+            for leaf in leaves:
+                if is_special(leaf):
+                    entry.give_up(f"a {type(leaf).__name__} has operators of its own")
+            self.specializations[key] = entry
+            if all(held_weakly(leaf) is None for leaf in leaves if not is_moving(leaf)):
+                entry.known = self.known  # else it is known as long as there is that leaf
+            entry.take_inputs()
+            entry.references = [self._dropping(key, leaf) for leaf in leaves if not is_moving(leaf)]
+            if len(self.specializations) > self.bound:
+                pairs = list(
+                    self.specializations.items()
+                )  # at once, for other threads may add some
+                self.specializations.pop(min(pairs, key=lambda pair: pair[1].used)[0], None)
+        self.use(entry)
+        return entry
+
+    def _dropping(self, key: tuple[Any, ...], leaf: Any) -> Any:
+        """Drop an entry when a leaf that it refers to weakly is gone; `None` if it keeps it."""
+        if held_weakly(leaf) is None:
+            return None
+        known = self.specializations
+        return weakref.ref(leaf, lambda _: known.pop(key, None))
+
+    @staticmethod
+    def use(entry: Specialization) -> None:
+        """Note that an entry has been used just now."""
+        entry.used = next(_clock)
+
+    def called(self, leaves: Sequence[Any], structure: Any) -> Any:
+        """Call the function on some leaves; it is an error if it writes into arguments."""
+        args, kwargs = put_together(structure, leaves)
+        before = contents(structure, args, kwargs)
+        learner = learning.get()
+        if learner is None:
+            result = self.f(*args, **kwargs)
+        else:
+            result = learner(capturing.get(), self.f, args, kwargs)
+        if not is_untouched(before, contents(structure, args, kwargs)):
+            raise ImpureError(
+                f"fdbr.jit: {self.name} assigns into a list or dict among its arguments, which a "
+                "replay would not do; return the value instead"
+            )
+        return result
+
+    def capture(
+        self,
+        entry: Specialization,
+        run: Callable[[list[Any]], list[Any]],
+        leaves: Sequence[Any],
+        structure: Any,
+        limit: int,
+    ) -> tuple[Captured, Captures] | None:
+        """Capture a run, of at most ``limit`` steps, and make sure that the function is pure.
+
+        That is as far as one can see.
+
+        `None` is the result where the run is not what it is without being captured.
+
+        What is around the function and changes from call to call is an input of the program, if it
+        can be: the run with traced values in its place may fail where the function itself does not.
+        """
+        try:
+            if entry.inputs:
+                with contextlib.suppress(Exception):
+                    whole = entry.with_inputs(run)
+                    found = self._captured(entry, whole, leaves, structure, limit)
+                    if found is not None:
+                        if found[0].cut != limit and found[0].obstacle:
+                            entry.withdraw_inputs()
+                        return self._noted(entry, found, limit)
+                entry.withdraw_inputs()
+            found = self._captured(entry, run, leaves, structure, limit)
+        except AbandonedError as error:
+            if effects_are_had() or meetings_are_refused():
+                entry.refuse(str(error))
+            else:  # it may be otherwise when it has them
+                entry.waste(str(error))
+                entry.skip(entry.obstacle)
+            return None
+        return None if found is None else self._noted(entry, found, limit)
+
+    def _noted(
+        self, entry: Specialization, found: tuple[Captured, Captures], limit: int
+    ) -> tuple[Captured, Captures]:
+        """Note why a capture is no program, if it is none, and hand it on."""
+        if found[0].cut == limit:
+            entry.cut(limit, found[0].repeats)
+            entry.skip(EARLY)
+        elif found[0].is_setup:
+            entry.eager += 1
+            entry.waste(found[0].obstacle)
+        elif why := found[0].obstacle:
+            entry.repeats |= bool(found[0].cut) and found[0].repeats
+            entry.waste(why)
+            entry.skip(why)
+        return found
+
+    @collecting_seldom()
+    def _captured(
+        self,
+        entry: Specialization,
+        run: Callable[[list[Any]], list[Any]],
+        leaves: Sequence[Any],
+        structure: Any,
+        limit: int,
+    ) -> tuple[Captured, Captures] | None:
+        """Capture a run.
+
+        What it finds bound anew after a first run may have been made for all later ones, so that is
+        an error only if the next run that is captured does it, too.
+        """
+        moving = entry.chosen(list(leaves))
+        roots = [self.f, *(leaf for leaf in leaves if not is_moving(leaf))]
+        for node in nodes(put_together(structure, leaves)):
+            roots += (type(node), *_static_fields(node))
+        captures = entry.captures or Captures(roots, entry.inputs)
+        if captures.obstacle:
+            entry.refuse(captures.obstacle)
+            return None
+        if captures.has_twice(moving):
+            entry.skip(TWICE)
+            return None
+        alone = not _has_other_threads()
+        states = RandomStates(captures.generators)
+        others = frozenset(sys._current_frames()) if entry.inputs else frozenset()
+        kind = functools.partial(CaptureTrace, others=others, limit=limit)
+        rewind()
+        token = learning.set(entry.learner() if self.learns else None)
+        try:
+            captured = capture(run, self.f, moving, captures.arrays, kind)
+            self._check_kept(captures)
+        except Exception:
+            if entry.inputs:
+                captures.untrace()
+            raise
+        finally:
+            learning.reset(token)
+        impurity = _impurity(captures, states, alone)
+        known, entry.was_set_up = entry.was_set_up, impurity is not None
+        if impurity is not None:
+            entry.forget()
+            act, is_setup = impurity
+            if known or not is_setup:
+                raise ImpureError(f"fdbr.jit: {self.name} {act}")
+            captured.is_setup = not captured.obstacle
+            captured.obstacle = captured.obstacle or f"it {act}"
+        if captures.rewritten():  # a replay would not, and what it has read is no more
+            entry.forget()
+            captured.obstacle = "it changes a list or dict around it, which it reads"
+        captures.settle()
+        if captures.traced:
+            captured.obstacle = "it sees a traced value that is no argument"
+        return captured, captures
+
+    def run_traced(self, run: Callable[[list[Any]], list[Any]], moving: Sequence[Any]) -> list[Any]:
+        """The result of a run that is captured, for its bits alone."""
+        rewind()
+        token = learning.set(None)
+        try:
+            return capture(run, self.f, moving).result
+        finally:
+            learning.reset(token)
+
+    def _check_kept(self, captures: Captures) -> None:
+        if (keeper := captures.keeper()) is not None:
+            raise ImpureError(
+                f"fdbr.jit: {self.name} keeps a traced value in {keeper}, where a replay would "
+                "put none; return it instead"
+            )
+
+    def _check_static(self, leaves: Sequence[Any], structure: Any) -> None:
+        try:
+            for node in nodes(put_together(structure, leaves)):
+                hash(_static_fields(node))
+        except TypeError as error:
+            raise self._unhashable(leaves, structure) from error
+        for i, leaf in enumerate(leaves):
+            if has_method(type(leaf), "__next__"):
+                path = paths(structure)[i]
+                raise TypeError(
+                    f"fdbr.jit: {self.name}: the argument at {path} is a {type(leaf).__name__}, "
+                    "which is used up as it is read; pass a list or an array"
+                )
+
+    def _unhashable(self, leaves: Sequence[Any], structure: Any) -> TypeError:
+        for leaf, path in zip(leaves, paths(structure), strict=True):
+            try:
+                hash(None if is_moving(leaf) else exact(leaf))
+            except Exception:
+                return TypeError(
+                    f"fdbr.jit: {self.name}: the leaf at {path} is a {type(leaf).__name__}, "
+                    "neither array nor number; such leaves are static and must be hashable"
+                )
+        return TypeError(
+            f"fdbr.jit: {self.name}: a static field in its arguments cannot be hashed; "
+            "declare it as data, or give it a hashable value"
+        )
+
+
+def is_meant(error: Exception) -> bool:
+    """Whether an error is for who has the function traced, whatever it gives without."""
+    return isinstance(error, ImpureError | EscapedTracerError) or is_refusal(error)
+
+
+def failure_of(error: Exception) -> str:
+    """Why a function is not traced that may not raise this error without being traced."""
+    return f"a run of it that is traced raises {type(error).__name__}: {error}"[:_LONGEST]
+
+
+def _static_fields(node: Any) -> tuple[Any, ...]:
+    """The values of a frozen object's static fields."""
+    if not attrs.has(type(node)):
+        return ()
+    fixed: Any = one_level(node)[1]
+    return fixed
+
+
+def _impurity(captures: Captures, states: RandomStates, alone: bool) -> tuple[str, bool] | None:
+    """Describe an impure act of a run; `None` if there was none.  It was ``alone``, or in a thread.
+
+    The second part of the result is whether that may have been done once for all later runs: a
+    number bound instead of another one, as by ``n += 1``, is done by each.
+    """
+    if (name := states.changed()) is not None:
+        act = (
+            f"drew from {name}, which is not an argument: a replay would give the same numbers "
+            "again. Pass a key, and use fdbr.random (or, if another thread drew from it, a "
+            "generator of its own there)"
+        )
+        return act, not alone
+    if (name := captures.rebound()) is not None:
+        act = f"binds {name} anew, which a replay would not do; return the value instead"
+        return act, not captures.counts()
+    if (array := captures.changed_array()) is not None:
+        return "changes an array that is no argument, which a replay would not do", array.size > 1
+    return None
+
+
+def _has_other_threads() -> bool:
+    """Whether there are threads beside this one and fdbr's own."""
+    own = threading.get_ident()
+    return any(t.ident != own and not t.name.startswith("fdbr-") for t in threading.enumerate())

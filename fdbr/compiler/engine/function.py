@@ -1,0 +1,563 @@
+"""A function that captures programs of another, and replays them."""
+
+import atexit
+import contextlib
+import inspect
+import logging
+import sys
+import time
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from types import MethodType
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import attrs
+
+from fdbr import tree
+from fdbr.compiler.backend import is_busy
+from fdbr.compiler.capture.signature import put_together, sign, taken_apart
+from fdbr.compiler.engine.budget import ANY
+from fdbr.compiler.engine.cache import Cache, failure_of, is_meant
+from fdbr.compiler.engine.call_stub import NEVER, NO_FIT, CallStub, call_stub_of
+from fdbr.compiler.engine.compiled_trace import CompiledTrace
+from fdbr.compiler.engine.donation import Donation
+from fdbr.compiler.engine.outputs import published
+from fdbr.compiler.engine.pullback import Differentiated, Form
+from fdbr.compiler.engine.report import Report, report_of
+from fdbr.compiler.engine.specializations import EARLY, TWICE, Specialization
+from fdbr.compiler.engine.tiers import Code
+from fdbr.compiler.ir.interpreter import GuardFailure
+from fdbr.compiler.ir.program import Program
+from fdbr.core.collective_log import log_of_meetings, rewind
+from fdbr.core.effects import Callbacks, without_effects
+from fdbr.core.tape import entries
+from fdbr.core.tracer import Tracer, follows_runs, running
+from fdbr.errors.checks import named_as
+from fdbr.transforms import harvest
+
+__all__ = ["Jitted", "disable_jit"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_disabled: ContextVar[bool] = ContextVar("disabled", default=False)
+_log = logging.getLogger("fdbr.jit")
+_NOTHING: Any = (NEVER, None, None)
+_ERRORS = 64  # that are known to be a function's own
+_LITTLE = 0.01  # of a call: what looking up may take
+
+
+@attrs.frozen(eq=False)
+class _Call:
+    """The arguments of a call, as they are and taken apart.
+
+    Attributes
+    ----------
+    signature
+        What they are the same kinds by.
+    traced
+        Whether a transformation traces one of them.
+    start
+        When the call began.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    leaves: list[Any]
+    structure: Any
+    signature: tuple[Any, ...]
+    traced: bool
+    start: float
+
+
+class Jitted(Generic[P, R]):
+    """The result of `jit`: a function that replays captured programs of another.
+
+    Parameters
+    ----------
+    f
+        The function.
+    code
+        From a program to what runs it.
+    max_traces, donate_argnums, reproducible
+        See `jit`.
+    now
+        Whether it is compiled in the first call.
+    """
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        code: Callable[..., Code],
+        max_traces: int,
+        donate_argnums: tuple[int, ...] = (),
+        reproducible: bool = False,
+        now: bool = False,
+    ) -> None:
+        named_as(f)(self)
+        self._f = f
+        self._code = code
+        self._waits, self._now = reproducible, reproducible or now
+        self._cache = Cache(f, max_traces, learns=not reproducible)
+        self._donation = Donation(self._cache.name, donate_argnums)
+        self._last: Any = _NOTHING
+        self._ordered = _sees_order(f)
+        self._settings = max_traces, donate_argnums, reproducible, now
+        _known.add(self)
+        self._marked: Any = None  # what is called where marks are collected
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if _disabled.get():
+            return self._f(*args, **kwargs)
+        if harvest.are_collected():
+            return self._marking(args, kwargs)
+        stub, entry, trace = self._last
+        result = stub(args, kwargs)
+        while type(result) is GuardFailure:  # what was right for the last call is not for this one
+            if result is not NO_FIT:
+                trace = trace.after(result, entry.traces)
+            if result is NO_FIT or trace not in entry.traces or trace.stub is None:
+                return self._called(args, kwargs)
+            entry.add(trace)
+            self._last = trace.stub, entry, trace
+            result = trace.stub(args, kwargs)
+        return result
+
+    def _marking(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result for a run whose marks are collected: programs that return them, too."""
+        watched = harvest.watched_level()
+        if watched is not None:
+            leaves = tree.leaves((args, kwargs))
+            if any(isinstance(leaf, Tracer) and leaf._trace.level > watched for leaf in leaves):
+                return self._f(*args, **kwargs)  # backward passes go on outside
+        if self._marked is None or (watched is not None) is not self._marked[0]:
+            f = harvest.alone(self._f, watched is not None)
+            self._marked = watched is not None, Jitted(f, self._code, *self._settings)
+        marked = self._marked[1]
+
+        def replayed(_: Any) -> Any:
+            with harvest.uncollected():
+                return marked(*args, **kwargs)
+
+        return harvest.through(replayed, self._f)
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result for arguments of any kind."""
+        if sys.is_finalizing():  # modules that a capture would import are not found any more
+            return self._f(*args, **kwargs)
+        if not follows_runs():
+            return self._looked_up(args, kwargs)
+        with log_of_meetings():  # for what runs in the place of what does not hold
+            return self._looked_up(args, kwargs)
+
+    def _looked_up(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        start = time.perf_counter()
+        self._donation.check(args)
+        if self._last is not _NOTHING:
+            self._cache.use(self._last[1])  # which stubs do not note
+        call = self._taken_apart(args, kwargs, start)
+        if call.traced:
+            inside = Differentiated(self._cache, self._code, call.leaves, call.structure, self._now)
+            result = inside.result()
+            if result is NotImplemented:  # the transformation around it goes on inside
+                return self._timed(inside.entry, args, kwargs)
+            return result
+        entry = self._cache.entry(call.signature, call.leaves, call.structure)
+        if entry.heavy is None:
+            entry.heavy = self._donation.is_large(args)
+        if entry.heavy and entry.traces:
+            result = self._written_over(entry, call)
+            if type(result) is not GuardFailure:
+                return result
+            call = self._taken_apart(args, kwargs, start)
+        if not (self._waits or entry.heavy) and entry.rests():
+            result = self._as_it_is(entry, call)
+        else:
+            result = self._replayed(entry, call)
+        self._donation.take(args)
+        return result
+
+    def _taken_apart(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], start: float = 0.0
+    ) -> _Call:
+        if not self._ordered:
+            kwargs = dict(sorted(kwargs.items()))
+        leaves, structure = taken_apart(args, kwargs, self._cache.readers)
+        return _Call(args, kwargs, leaves, structure, *sign(structure, leaves), start)
+
+    def _written_over(self, entry: Specialization, call: _Call) -> Any:
+        """The result by the program that ran last, written over what is given up.
+
+        A `GuardFailure` if it does not hold; then the arguments are as they were.
+        """
+        trace = entry.traces[0]
+        run = trace.run
+        if trace.over is None or trace.over[0] is not run:
+            stub = call_stub_of(trace, call.args, call.kwargs, self._ordered, self._donation)
+            trace.over = run, stub
+        stub = trace.over[1]
+        call.leaves.clear()  # so that nobody but the arguments refers to them
+        rewind()
+        result = stub(call.args, call.kwargs)
+        if type(result) is GuardFailure:
+            return result
+        if trace.stub is None and trace.code.is_best(entry.budget.eager):
+            trace.stub = self._remembering(stub) if trace.meets else stub
+        if trace.stub is not None:
+            self._last = trace.stub, entry, trace
+        entry.replayed(trace, time.perf_counter() - call.start)
+        return result
+
+    def _replayed(self, entry: Specialization, call: _Call) -> Any:
+        """The result of the trace that holds, or of a new one, or of the function itself."""
+        moving, budget = entry.chosen(call.leaves), entry.budget
+        outs, trace, why = entry.replay(moving, self._cache.bound)
+        if trace is not None:
+            if trace.stub is None and trace.code.is_best(budget.eager):
+                stub = call_stub_of(trace, call.args, call.kwargs, self._ordered, self._donation)
+                trace.stub = self._remembering(stub) if trace.meets else stub
+            if trace.stub is not None:
+                self._last = trace.stub, entry, trace
+            result = tree.unflatten(trace.form, published(outs, moving))
+            entry.replayed(trace, time.perf_counter() - call.start)
+            return result
+        self._last = _NOTHING
+        if entry.traces:
+            budget.spend(time.perf_counter() - call.start)
+        heavy = entry.heavy and not entry.traces
+        limit = ANY if self._now or heavy else budget.steps_to_capture()
+        if why and not limit and self._cache.learns:
+            limit = entry.probe()
+        if not (why and limit):
+            if why:
+                entry.skip(EARLY)
+            return self._as_it_is(entry, call)
+        start = time.perf_counter()
+        result = self._capture(entry, call, why, limit)
+        if heavy:
+            budget.ran(time.perf_counter() - start)
+        else:
+            entry.captured(time.perf_counter() - start)
+        return result
+
+    def _remembering(self, stub: CallStub) -> CallStub:
+        """A call stub for what other processes do, too: what does not fit does not meet them again.
+
+        Where it is for traces around it to know of that, it does not fit.
+        """
+        alive = weakref.ref(self)  # which refers to the stub
+
+        def remembering(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            jitted = alive()
+            if running.get() or jitted is None:
+                return NO_FIT
+            with log_of_meetings():
+                result = stub(args, kwargs)
+                if type(result) is GuardFailure:
+                    rewind()
+                    return jitted._called(args, kwargs)
+                return result
+
+        return remembering
+
+    def _as_it_is(self, entry: Specialization, call: _Call) -> Any:
+        """Run the function itself, and note how long it took.
+
+        Where looking for that counts, the next calls are not looked up.
+        """
+        if entry.runs_traced and entry.obstacle != TWICE:
+            return self._as_captured(entry, call)
+        if self._donation.argnums:
+            # What is given up has nodes of its own, which the result may have, too.
+            return self._timed(entry, *put_together(call.structure, call.leaves))
+        lookup = time.perf_counter() - call.start
+        result = self._timed(entry, call.args, call.kwargs)
+        eager, seconds = entry.budget.eager, entry.resting()
+        if lookup > _LITTLE * eager and seconds > eager:
+            entries = list(self._cache.specializations.values())
+            if not any(other.traces for other in entries if other is not entry):
+                self._last = self._resting(entry, seconds), entry, None
+        return result
+
+    def _timed(
+        self, entry: Specialization | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        rewind(last=True)
+        before, start = entries(), time.perf_counter()
+        result = self._f(*args, **kwargs)
+        if entry is not None:
+            seconds = time.perf_counter() - start
+            entry.budget.ran(seconds, entries() - before, disturbed=is_busy())
+        return result
+
+    def _resting(self, entry: Specialization, seconds: float) -> CallStub:
+        """A call stub that runs the function as it is for some seconds, and then fits no more."""
+        f, taken, runs = self._f, 0.0, 0
+
+        def stub(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            nonlocal taken, runs
+            if taken > seconds:
+                if runs:  # it may be asked once more
+                    entry.budget.ran(taken / runs, runs=runs, disturbed=is_busy())
+                    runs = 0
+                return NO_FIT
+            entry.eager += 1
+            start = time.perf_counter()
+            result = f(*args, **kwargs)
+            taken += time.perf_counter() - start
+            runs += 1
+            return result
+
+        return stub
+
+    def _capture(
+        self,
+        entry: Specialization,
+        call: _Call,
+        why: str,
+        limit: int = ANY,
+        runs: bool = True,
+    ) -> Any:
+        """Capture at most so many steps of a run; its result, if it ``runs`` for more than that."""
+        form: Any = None
+        leaves, structure = call.leaves, call.structure
+        donated = self._donation.positions(call.args)
+
+        def run(traced: list[Any]) -> list[Any]:
+            nonlocal form
+            found, form = tree.flatten(self._cache.called(entry.filled(leaves, traced), structure))
+            return found
+
+        # Where ranks communicate, the program's own run asks them, for the bits of later calls.
+        rehearsed = runs and self._waits and follows_runs()
+        has_effects = runs and not rehearsed
+        failure: Exception | None = None
+        with Callbacks() as callbacks:
+            with contextlib.nullcontext() if has_effects else without_effects():
+                try:
+                    found = self._cache.capture(entry, run, leaves, structure, limit)
+                except Exception as error:
+                    if not runs or is_meant(error):
+                        raise
+                    failure = error
+            if failure is not None:
+                callbacks.begin_anew()
+                try:
+                    return self._untraced(entry, call, failure)
+                finally:
+                    del failure  # which refers to this frame
+            if found is None:
+                callbacks.begin_anew()
+                return self._eagerly(call) if runs else None
+            captured, captures = found
+            if not captured.obstacle or captured.is_setup:
+                places = range(len(leaves)) if entry.moving is None else entry.moving
+                pairs = zip(places, captured.program.inputs, strict=False)
+                given = frozenset(v for i, v in pairs if i in donated)
+                captured.program = attrs.evolve(captured.program, donated=given)
+                code = self._code(captured.program, alone=False)
+                if not captured.obstacle:
+                    steps = len(captured.program.steps)
+                    _log.info("%s: traced %d steps; %s", self._cache.name, steps, code.state)
+                    entry.add(CompiledTrace(captured, code, captures, form, why))
+                if runs and self._waits:
+                    moving = entry.chosen(leaves)
+                    rewind()
+                    callbacks.begin_anew()
+                    # If it fails, it will for the same arguments, and the function run as here.
+                    with contextlib.suppress(Exception):
+                        return tree.unflatten(form, published(code.run_or_step(*moving), moving))
+            if rehearsed:
+                return self._eagerly(call)
+            entry.runs_traced = self._waits
+            return tree.unflatten(form, captured.result)
+
+    def _as_captured(self, entry: Specialization, call: _Call) -> Any:
+        """Run the function as it is run where it is captured, for the same bits as then."""
+        form: Any = None
+
+        def run(traced: list[Any]) -> list[Any]:
+            nonlocal form
+            found, form = tree.flatten(
+                self._cache.called(entry.filled(call.leaves, traced), call.structure)
+            )
+            return found
+
+        leaves = call.leaves
+        moving = leaves if entry.moving is None else [leaves[i] for i in entry.moving]
+        failure: Exception | None = None
+        with Callbacks() as callbacks:
+            try:
+                result = self._cache.run_traced(run, moving)
+            except Exception as error:
+                if is_meant(error):
+                    raise
+                failure = error
+            if failure is not None:
+                callbacks.begin_anew()
+                try:
+                    return self._untraced(entry, call, failure)
+                finally:
+                    del failure  # which refers to this frame
+        return tree.unflatten(form, result)
+
+    def _untraced(self, entry: Specialization, call: _Call, error: Exception) -> Any:
+        """The function's own result, or error, where a run that was traced has raised one.
+
+        An error is its own if it has raised it before, from the same lines.
+        """
+        why, raised = failure_of(error), _raised(error)
+        if raised in entry.errors:
+            try:
+                raise error
+            finally:
+                del error  # whose traceback refers to this frame
+        try:
+            result = self._eagerly(call)
+        except Exception as own:
+            if isinstance(error, type(own)):
+                if len(entry.errors) >= _ERRORS:
+                    entry.errors.clear()
+                entry.errors.add(raised)
+                raise error from None  # which says more
+            raise
+        finally:
+            del error  # which may refer to this frame
+        entry.refuse(why)
+        return result
+
+    def _eagerly(self, call: _Call) -> Any:
+        """Call the function itself with arguments that were taken apart."""
+        args, kwargs = put_together(call.structure, call.leaves)
+        rewind(last=True)
+        return self._f(*args, **kwargs)
+
+    def compile(self, *args: Any, **kwargs: Any) -> "Jitted":
+        """Compile for such arguments ahead of calls, and wait for it.
+
+        The function is run once with them, unless that has been traced; and once more, if the
+        first run has set up something around it.  Nothing is given up.
+
+        Returns
+        -------
+        Jitted
+            This function itself.
+
+        Raises
+        ------
+        RuntimeError
+            If the function cannot be traced with such arguments.
+
+        >>> import fdbr, numpy as np
+        >>> f = fdbr.jit(lambda x: np.sum(np.sin(x) ** 2)).compile(np.ones(3))
+        >>> float(f(np.zeros(3)))
+        0.0
+        """
+        entry, trace, leaves, _ = self.fitting(args, kwargs)
+        if trace is None:
+            raise RuntimeError(
+                f"fdbr.jit: {self._cache.name} cannot be compiled for these arguments, and runs "
+                f"as it is: {entry.obstacle}"
+            )
+        trace.code.finish()
+        with without_effects(), contextlib.suppress(GuardFailure):  # kernels may round otherwise
+            trace.code.rehearse(*entry.chosen(leaves))
+        return self
+
+    def fitting(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Specialization, CompiledTrace | None, list[Any], Any]:
+        """Find the program for such arguments, or capture one; and their leaves."""
+        call = self._taken_apart(args, kwargs)
+        if call.traced:
+            raise TypeError(f"fdbr.jit: {self._cache.name}: an argument is traced")
+        entry = self._cache.entry(call.signature, call.leaves, call.structure)
+        moving = entry.chosen(call.leaves)
+        with without_effects():
+            trace, why = entry.replay(moving, self._cache.bound, rehearses=True)[1:]
+        if trace is None and why:
+            self._capture(entry, call, why, runs=False)
+            if entry.was_set_up:  # there is something to be read now
+                self._capture(entry, call, why, runs=False)
+            trace = entry.traces[0] if entry.traces else None
+        return entry, trace, call.leaves, call.structure
+
+    def programs(self) -> tuple[Program, ...]:
+        """The programs that are replayed, after the passes; print one to read it."""
+        entries = list(self._cache.specializations.values())
+        traces = [trace for entry in entries for trace in entry.traces]
+        forms = [trace.form for trace in traces]
+        pullbacks = [form.code.program for form in forms if isinstance(form, Form)]
+        return (*(trace.program for trace in traces), *pullbacks)
+
+    def report(self) -> Report:
+        """Report on the captured programs; print it to read it."""
+        return report_of(self._cache.name, self._cache.specializations.values())
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        """Traces stay behind: a copy in another process makes its own."""
+        path = str(vars(self).get("__qualname__"))
+        found: Any = sys.modules.get(self.__module__)
+        for name in path.split("."):
+            found = getattr(found, name, None)
+        if found is self:  # it stands where its name says, as with the decorator
+            return path
+        return Jitted, (self._f, self._code, *self._settings)
+
+    def __repr__(self) -> str:
+        count = sum(len(entry.traces) for entry in list(self._cache.specializations.values()))
+        return f"<fdbr.jit of {self._cache.name}: {count} trace{'s' * (count != 1)}>"
+
+
+@contextlib.contextmanager
+def disable_jit() -> Iterator[None]:
+    """Have jitted functions run as they are, as long as the block lasts, in this thread or task.
+
+    So a debugger steps through them, and every line shows what it does.
+
+    >>> import fdbr
+    >>> f = fdbr.jit(lambda x: x + 1)
+    >>> with fdbr.disable_jit():
+    ...     f(1.0)
+    2.0
+    >>> len(f.programs())
+    0
+    """
+    token = _disabled.set(True)
+    try:
+        yield
+    finally:
+        _disabled.reset(token)
+
+
+_known: weakref.WeakSet[Jitted[..., Any]] = weakref.WeakSet()
+
+
+@atexit.register
+def _tell() -> None:
+    """Log which functions end before compiled code has taken over."""
+    if _log.isEnabledFor(logging.INFO):
+        for jitted in list(_known):
+            report = jitted.report()
+            if report.eager + len(report.traces) and not report.is_compiled:
+                _log.info("the process ends before compiled code is in use for %s", report)
+
+
+def _raised(error: Exception) -> tuple[Any, ...]:
+    """The type of an error, and the lines through which it came."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return (type(error), *((frame.f_code, line) for frame, line in frames))
+
+
+def _sees_order(f: Callable[..., Any]) -> bool:
+    """Whether a function may see in which order keywords are given."""
+    try:
+        parameters = inspect.signature(f, follow_wrapped=False).parameters.values()
+    except (TypeError, ValueError):  # it does not say
+        return True
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)

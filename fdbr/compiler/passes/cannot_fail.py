@@ -1,0 +1,82 @@
+"""Which steps of a program cannot fail, whatever numbers they get."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fdbr.compiler.backend import Backend
+from fdbr.compiler.ir.loops import is_guarded, loop_of
+from fdbr.compiler.ir.program import Instruction, Step, Variable, has_effect, kind_of
+
+__all__ = ["uncertain_first", "uncertain_steps"]
+
+_SMALL = 1 << 12  # bytes of a result that may be there longer than before
+
+
+def uncertain_steps(steps: Sequence[Step], backend: Backend) -> list[int]:
+    """The positions of steps that are guards, have an effect, or may fail.
+
+    What reads or writes places by numbers fails where there are no such places.  Its transpose,
+    with the same numbers for an array of the same shape, does not fail after it.
+    """
+    known: set[Any] = set()
+    found = []
+    for position, step in enumerate(steps):
+        named = _named_places(step)
+        if not (named in known if named else _is_certain(step, backend)):
+            found.append(position)
+        if named:
+            known.add(named)
+    return found
+
+
+def uncertain_first(steps: Sequence[Step], backend: Backend) -> tuple[list[Step], int]:
+    """The steps with those that may fail as early as can be, and the position of the last of them.
+
+    None moves in front of a guard, nor does one whose result takes much memory.
+    """
+    uncertain = set(uncertain_steps(steps, backend))
+    made: dict[Variable, float] = {}
+    keys: list[float] = []
+    guard = -1.0
+    for position, step in enumerate(steps):
+        key = float(position)
+        if position in uncertain:
+            if is_guarded(step) or has_effect(step):
+                guard = key
+            elif all(v.kind.nbytes <= _SMALL for v in step.outs):
+                key = max(guard, *(made.get(v, -1.0) for v in step.reads), -1.0) + 0.5
+        made.update(dict.fromkeys(step.outs, key))
+        keys.append(key)
+    order = sorted(range(len(steps)), key=keys.__getitem__)  # it is stable
+    last = max((place for place, i in enumerate(order) if i in uncertain), default=-1)
+    return [steps[i] for i in order], last
+
+
+def _is_certain(step: Step, backend: Backend) -> bool:
+    if is_guarded(step) or has_effect(step):
+        return False
+    loop = loop_of(step)
+    if loop is not None:
+        return not uncertain_steps(loop.body.steps, backend)
+    parts = (step,) if isinstance(step, Instruction) else step.steps  # type: ignore[union-attr]
+    return all(
+        part.primitive.total
+        or bool(part.primitive.fold)
+        or part.primitive.kind in ("linear", "multilinear")
+        or backend.is_total(part)
+        for part in parts
+    )
+
+
+def _named_places(step: Step) -> Any:
+    """The integers by which a step names places of arrays, and the kinds of these; or `None`."""
+    if type(step) is not Instruction or step.primitive.total or step.primitive.elementwise:
+        return None
+    if step.primitive.kind not in ("linear", "multilinear"):
+        return None
+    kinds = [(o, kind_of(o)) for o in step.operands[1:]]
+    whole = [o for o, kind in kinds if kind.is_array and kind.dtype.kind in "iub"]
+    if not whole:
+        return None
+    places = tuple(o if type(o) is Variable else id(o) for o in whole)
+    return places, frozenset({kind_of(step.operands[0]), step.outs[0].kind})

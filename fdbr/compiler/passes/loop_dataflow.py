@@ -1,0 +1,190 @@
+"""Whether a stretch of steps is a loop: what each turn reads, and where that comes from."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from fdbr.compiler.ir.program import Guard, Instruction, Step, Variable
+from fdbr.compiler.passes.cse import Identities
+from fdbr.compiler.passes.repeat_detection import Stretch
+
+__all__ = [
+    "FROM",
+    "INSIDE",
+    "SAME",
+    "VARIED",
+    "Made",
+    "Turns",
+    "differs",
+    "operands_of",
+    "steps_of",
+    "turns_of",
+    "values_of",
+    "wires_of",
+]
+
+INSIDE, SAME, FROM, VARIED = "inside", "same", "from", "varied"
+"""The role of an operand: of the same turn; the same in all; of so many turns ago; any other."""
+
+_FURTHEST = 6  # turns back that a value is read
+
+Made = Mapping[Variable, tuple[int, int]]
+"""The step that makes each variable, and which of its results it is."""
+
+
+@attrs.frozen
+class Turns:
+    """Turns that read the same things.
+
+    Attributes
+    ----------
+    start
+        The first step of the first turn.
+    period, count
+        How many steps a turn has, and how many turns there are.
+    wires
+        For each step of a turn, what each operand is: ``(INSIDE,)``, ``(SAME,)``,
+        ``(FROM, turns ago, step of the turn, result)`` or ``(VARIED,)``.
+    """
+
+    start: int
+    period: int
+    count: int
+    wires: tuple[tuple[Any, ...], ...]
+
+    @property
+    def stop(self) -> int:
+        """The step after the last."""
+        return self.start + self.period * self.count
+
+    def overlaps(self, other: "Turns") -> bool:
+        """Whether they have a step in common with others."""
+        return self.start < other.stop and other.start < self.stop
+
+    def without(self, first: int, last: int) -> "Turns":
+        """The turns but for some at the beginning and at the end."""
+        start = self.start + first * self.period
+        return attrs.evolve(self, start=start, count=self.count - first - last)
+
+
+def operands_of(step: Any) -> tuple[Any, ...]:
+    """The operands of a step, constants included."""
+    return (step.operand,) if type(step) is Guard else step.operands
+
+
+class _Reader:
+    """The operands of the turns of a stretch."""
+
+    def __init__(self, steps: Sequence[Step], made: Made, stretch: Stretch) -> None:
+        self.steps, self.made = steps, made
+        self.start, self.period = stretch.start, stretch.period
+        self._identities = Identities()
+
+    def wires(self, turn: int, count: int | None = None) -> tuple[tuple[Any, ...], ...]:
+        """The roles of the operands of a turn's steps, or of the first of them."""
+        base = self.start + turn * self.period
+        return tuple(
+            tuple(
+                self._wire(operand, place, number, base, turn)
+                for place, operand in enumerate(operands_of(self.steps[base + number]))
+            )
+            for number in range(self.period if count is None else count)
+        )
+
+    def _wire(self, operand: Any, place: int, number: int, base: int, turn: int) -> Any:
+        position, result = -1, 0
+        if type(operand) is Variable:
+            position, result = self.made.get(operand, (-1, 0))
+            if position >= base:
+                return INSIDE, position - base, result
+        if turn:
+            before = operands_of(self.steps[base - self.period + number])[place]
+            if self._same(operand, before):
+                return (SAME,)
+        if position >= self.start:
+            ago = turn - (position - self.start) // self.period
+            if ago <= _FURTHEST:
+                return FROM, ago, (position - self.start) % self.period, result
+        return (VARIED,)
+
+    def _same(self, a: Any, b: Any) -> bool:
+        if a is b:
+            return True
+        if type(a) is Variable or type(b) is Variable:
+            return False
+        return bool(self._identities.of_value(a) == self._identities.of_value(b))
+
+    def goes_before(self, turn: int, wires: tuple[tuple[Any, ...], ...]) -> bool:
+        """Whether a turn may be the first of those that read so."""
+        for mine, theirs in zip(self.wires(turn), wires, strict=True):
+            for own, other in zip(mine, theirs, strict=True):
+                if (own[0] is INSIDE or other[0] is INSIDE) and own != other:
+                    return False
+        return True
+
+    def is_outside(self, turns: Turns) -> bool:
+        """Whether all that is read otherwise is made before the first turn."""
+        for turn in range(turns.count):
+            base = turns.start + turn * self.period
+            for number, wires in enumerate(turns.wires):
+                for place, wire in enumerate(wires):
+                    if wire[0] is SAME or wire[0] is VARIED or (wire[0] is FROM and turn < wire[1]):
+                        operand = operands_of(self.steps[base + number])[place]
+                        if type(operand) is Variable and self.made.get(operand, (-1,))[0] >= (
+                            turns.start
+                        ):
+                            return False
+        return True
+
+
+def turns_of(steps: Sequence[Step], made: Made, stretch: Stretch) -> Turns | None:
+    """The most turns in a row of a stretch that read the same things; `None` if there are not two.
+
+    What the first turns take from turns before them comes from outside of the loop.
+    """
+    reader = _Reader(steps, made, stretch)
+    best = (0, 0)  # how many turns, and the last of them
+    wires: Any = None
+    here, last = 0, None
+    for turn in range(1, stretch.turns):
+        now = reader.wires(turn)
+        here = here + 1 if now == last else 1
+        last = now
+        if here > best[0]:
+            best, wires = (here, turn), now
+    count, end = best
+    if not count:
+        return None
+    first = end - count + 1
+    if reader.goes_before(first - 1, wires):
+        first, count = first - 1, count + 1
+    turns = Turns(stretch.start + first * stretch.period, stretch.period, count, wires)
+    return turns if count > 1 and reader.is_outside(turns) else None
+
+
+def wires_of(
+    steps: Sequence[Step], made: Made, turns: Turns, turn: int, count: int
+) -> tuple[tuple[Any, ...], ...]:
+    """The roles of the operands of the first steps of a turn."""
+    reader = _Reader(steps, made, Stretch(turns.start, turns.stop, turns.period))
+    return reader.wires(turn, count)
+
+
+def values_of(steps: Sequence[Step], turns: Turns, number: int, place: int) -> list[Any]:
+    """An operand in all turns."""
+    return [operands_of(step)[place] for step in steps_of(steps, turns, number)]
+
+
+def steps_of(steps: Sequence[Step], turns: Turns, number: int) -> list[Any]:
+    """A step in all turns."""
+    return list(steps[turns.start + number : turns.stop : turns.period])
+
+
+def differs(steps: Sequence[Step], turns: Turns, number: int) -> bool:
+    """Whether a step has not the same key in all turns."""
+    if type(steps[turns.start + number]) is not Instruction:
+        return False
+    first, *rest = [step.params.get("key") for step in steps_of(steps, turns, number)]
+    identity = Identities().of_value
+    return any(key is not first and identity(key) != identity(first) for key in rest)

@@ -1,0 +1,317 @@
+"""The body of a loop as a program: what is captured once, whatever the number of turns.
+
+A body is run on the values of the first turn, and its steps are noted.  Traced values that it sees
+from around it, and arrays that somebody can write to, become inputs of the program, so that
+transformations around the loop find them among its operands.  What a transformation around must
+know of (`stop_gradient`, custom derivatives, loops within) stays a step.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.compiler.backend import Run
+from fdbr.compiler.capture.tracers import AbandonedError, CaptureTrace, CaptureTracer
+from fdbr.compiler.capture.tracing import capture
+from fdbr.compiler.engine.budget import Budget
+from fdbr.compiler.engine.tiers import Code, block_passed
+from fdbr.compiler.interpret import stepwise
+from fdbr.compiler.ir.program import Instruction, Program, Variable, kind_of
+from fdbr.compiler.ir.python_numbers import exact
+from fdbr.core import effects
+from fdbr.core.array_modules import array_module, is_locked
+from fdbr.core.primitive import Primitive
+from fdbr.core.tracer import Tracer, run, stop_gradient
+from fdbr.ops.declare.rules import Rules, Unknown
+from fdbr.transforms import custom_call
+from fdbr.transforms.vmap import BatchTracer
+
+__all__ = [
+    "CALL",
+    "STOP",
+    "Body",
+    "NoBodyError",
+    "StageTrace",
+    "Step",
+    "evaluate",
+    "example",
+    "stage",
+]
+
+
+class NoBodyError(BaseException):
+    """A body is no program: it takes decisions, or does what a replay would not do.
+
+    It is no `Exception`, for code that is captured must not catch it.
+    """
+
+
+class Step(Primitive):
+    """A primitive of staged programs, which ``function`` applies to traced values of any kind."""
+
+    __slots__ = ("_function",)
+
+    def __init__(
+        self, name: str, value: Callable[..., Any], function: Callable[..., Any] | None = None
+    ) -> None:
+        refused = Unknown(f"fdbr.{name}: a program cannot be differentiated here")
+        rules = Rules(lambda index: refused)
+        super().__init__(name, "program", value, rules, None, None, registered=False)
+        self._function = function
+
+    def apply(self, *args: Any, **params: Any) -> Any:
+        if self._function is None:
+            return super().apply(*args, **params)
+        return self._function(*args, **params)
+
+    def explain(self, error: Exception, args: Any) -> Exception:
+        return error
+
+
+STOP = Step("stop_gradient", lambda xp, x: x, stop_gradient)
+CALL = Step(
+    "call",
+    lambda xp, *leaves, call: tuple(call.value(*leaves)),
+    lambda *leaves, call: custom_call.apply(call, leaves),
+)
+
+
+class StageTrace(CaptureTrace):
+    """The run of a body on example values."""
+
+    __slots__ = ("found", "lifted", "stopped")
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self.found: list[Any] = []  # what became an input,
+        self.lifted: dict[int, CaptureTracer] = {}  # and what stands for it
+        self.stopped: set[Variable] = set()
+
+    def process(self, primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        own = tuple(self.own(arg) if _is_outer(arg, self) else arg for arg in args)
+        out = super().process(primitive, own, params)
+        if self.obstacle:
+            raise NoBodyError(self.obstacle)
+        return out
+
+    def own(self, value: Any) -> CaptureTracer:
+        """The operand that represents a value from around the body."""
+        known = self.lifted.get(id(value))
+        if known is None:
+            shown = self.shown(value)
+            known = CaptureTracer(self, shown, Variable(kind_of(shown)))
+            self.lifted[id(value)] = known
+            self.found.append(value)
+        return known
+
+    def shown(self, value: Any) -> Any:
+        """A plain value for one from around the body."""
+        return example(value)
+
+    def lower(self, tracer: Any) -> Any:
+        if tracer.variable in self.stopped:
+            return tracer
+        made = CaptureTracer(self, tracer.value, Variable(tracer.variable.kind))
+        self.steps.append(Instruction(STOP, (tracer.variable,), {}, (made.variable,)))
+        self.stopped.add(made.variable)
+        return made
+
+    def call(self, call: Any, leaves: Sequence[Any]) -> Any:
+        """Note an operation whose derivative is stated."""
+        shown = [leaf.value if type(leaf) is CaptureTracer else leaf for leaf in leaves]
+        stage(lambda given: list(call.value(*given)), [example(leaf) for leaf in shown])
+        return self.process(CALL, tuple(leaves), {"call": call})
+
+    def decide(self, tracer: Any, kind: Callable[[Any], Any]) -> Any:
+        raise NoBodyError(
+            f"its body asks for {kind.__name__}() of a value that differs by the turn"
+        )
+
+    def show(self, tracer: Tracer) -> Any:
+        raise NoBodyError("its body makes text of a value")
+
+
+def _refuse_effect() -> None:
+    raise NoBodyError("its body has an effect")
+
+
+def _is_outer(arg: Any, trace: Any) -> bool:
+    """Whether an operand is to be an input: another trace's, or an array that may change."""
+    if isinstance(arg, Tracer):
+        return arg._trace is not trace
+    return hasattr(arg, "dtype") and hasattr(arg, "shape") and not is_locked(arg)
+
+
+def example(value: Any) -> Any:
+    """A plain value of the kind that a traced one has: of a batch, the first example's."""
+    while isinstance(value, Tracer):
+        if type(value) is BatchTracer:
+            first = example(value.value)
+            return first[0] if len(first) else first.sum(0)
+        value = value.value
+    if isinstance(value, np.ndarray) and not value.ndim:
+        return value[()]
+    return value
+
+
+def _like(value: Any) -> Any:
+    """A value of the same kind that takes no memory for its elements."""
+    if not getattr(value, "shape", ()):
+        return value
+    xp = array_module(value)
+    return xp.broadcast_to(xp.zeros((), value.dtype), value.shape)
+
+
+class Body:
+    """A body that was captured.
+
+    Attributes
+    ----------
+    program
+        Its inputs are those that it was given, and then what it found around it.
+    found
+        What that was.
+    outs
+        The results on the example values.
+    waits
+        Whether it is compiled before it runs.
+    back
+        What takes cotangents back over it, by which inputs are differentiated.
+    """
+
+    __slots__ = (
+        *("_captured", "_code", "_passed", "_steps"),
+        *("back", "found", "outs", "program", "waits"),
+    )
+
+    def __init__(self, program: Program, found: list[Any], outs: list[Any]) -> None:
+        self.program, self.found, self.outs = program, found, outs
+        self.waits = False
+        self._captured: Program | None = None
+        self._passed: Program | None = None
+        self._code: Code | None = None
+        self._steps: Run | None = None
+        self.back: dict[Any, Body] = {}
+
+    def forget(self) -> None:
+        """Give up the values of the first turn: a program that has the loop is kept for long."""
+        self.found = [None] * len(self.found)
+        self.outs = [_like(out) for out in self.outs]
+
+    def finish(self) -> None:
+        """Have everything compiled, and wait for it."""
+        self.waits = True
+        if self._code is not None:
+            self._code.finish()
+        for body in self.back.values():
+            body.finish()
+
+    def _codes(self) -> list[Code]:
+        codes = [body._code for body in (self, *self.back.values())]
+        return [code for code in codes if code is not None]
+
+    def waiting(self) -> int:
+        """The number of kernels that have not been compiled yet."""
+        return sum(code.waiting() for code in self._codes())
+
+    @property
+    def settled(self) -> bool:
+        """Whether it runs as it always will, as far as it has run."""
+        return all(code.settled for code in self._codes())
+
+    def advance(self, budget: Budget) -> None:
+        """Go on towards compiled code, as far as there is a budget for it."""
+        for code in self._codes():
+            code.advance(budget)
+
+    def captured(self, leaves: Sequence[Any] = ()) -> Program:
+        """It as a program of arrays and numbers; it is made with the leaves of a first run."""
+        if self._captured is None:
+            with np.errstate(all="ignore"):  # the turn that follows will warn
+                captured = capture(lambda given: evaluate(self.program, given), self, leaves)
+            if captured.obstacle or captured.answers:
+                raise RuntimeError(
+                    f"fdbr.jit: a loop's body cannot be captured: {captured.obstacle}"
+                )
+            self._captured = captured.program
+        return self._captured
+
+    @property
+    def has_run(self) -> bool:
+        """Whether it is known as a program of arrays and numbers."""
+        return self._captured is not None
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether that has gone through the passes."""
+        return self._passed is not None
+
+    def passed(self) -> Program:
+        """The program after the passes for blocks of a graph."""
+        if self._passed is None:
+            self._passed = block_passed(self.captured())
+        return self._passed
+
+    def steps(self, leaves: Sequence[Any]) -> Run:
+        """The function that runs it step by step."""
+        if self._steps is None:
+            program = self.captured(leaves)
+            self._steps = stepwise(program.inputs, program.steps, program.outputs)
+        return self._steps
+
+    def code(self, leaves: Sequence[Any]) -> Code:
+        """The compiled body."""
+        if self._code is None:
+            self._code = Code(self.captured(leaves), self.waits)
+        return self._code
+
+
+def stage(f: Callable[[list[Any]], list[Any]], leaves: Sequence[Any]) -> Body:
+    """Capture a body, a function of leaves, on example values.
+
+    Raises
+    ------
+    NoBodyError
+        If it cannot be captured.
+    """
+    with np.errstate(all="ignore"):  # the first turn will warn
+        trace = StageTrace(f)
+        inputs = [CaptureTracer(trace, leaf, Variable(kind_of(leaf))) for leaf in leaves]
+        for tracer in inputs:
+            tracer._base = trace
+        try:
+            with effects.refusing_effects(_refuse_effect):
+                out = run(trace, f, inputs)
+        except AbandonedError as error:
+            raise NoBodyError(str(error)) from None
+        outs = [trace.own(leaf) if _is_outer(leaf, trace) else leaf for leaf in out]
+    if trace.obstacle:
+        raise NoBodyError(trace.obstacle)
+    outputs, shown = [], []
+    for leaf in outs:
+        mine = type(leaf) is CaptureTracer
+        outputs.append(leaf.variable if mine else leaf)
+        shown.append(leaf.value if mine else leaf)
+    lifted = [trace.own(value) for value in trace.found]
+    heads = tuple(tracer.variable for tracer in (*inputs, *lifted))
+    trace.lifted.clear()  # these refer to the trace, which would not be freed at once
+    program = Program(trace.origin[1], heads, tuple(trace.steps), tuple(outputs))
+    return Body(program, trace.found, shown)
+
+
+def evaluate(program: Program, leaves: Sequence[Any]) -> list[Any]:
+    """The outputs of a staged program on arrays or traced values of any transformation."""
+    values: dict[Any, Any] = dict(zip(program.inputs, leaves, strict=True))
+
+    def value(operand: Any) -> Any:
+        return values[operand] if type(operand) is Variable else operand
+
+    for step in program.steps:
+        assert isinstance(step, Instruction)
+        args = tuple(map(value, step.operands))
+        whole = exact(step.primitive, map(type, args))
+        apply = step.primitive.apply if whole is None else whole
+        out = apply(*args, **step.params)
+        values.update(zip(step.outs, out if step.several else (out,), strict=True))
+    return [value(output) for output in program.outputs]

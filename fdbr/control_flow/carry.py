@@ -1,0 +1,106 @@
+"""The values carried from turn to turn: a tree whose structure, shapes and dtypes stay."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fdbr import ops, tree
+from fdbr.core.array_modules import array_module, is_array, protect
+from fdbr.core.tracer import Tracer, plain
+from fdbr.errors.checks import brief, describe, number_types
+
+__all__ = ["check_carry", "first_carry", "is_weak", "kept", "settled"]
+
+_ORDER = (bool, int, float, complex)
+_MOST = 4  # turns after which numbers in a carry have found their dtypes, or never will
+
+
+def is_weak(leaf: Any) -> bool:
+    """Whether a leaf is a number of Python, or a traced one."""
+    return type(plain(leaf)) in number_types
+
+
+def first_carry(function: str, name: str, value: Any) -> Any:
+    """A loop's first carry, which nobody can write to, or an error if it is none."""
+    leaves, structure = tree.flatten(value)
+    for leaf, path in zip(leaves, tree.paths_of(structure), strict=True):
+        if not isinstance(leaf, Tracer) and not is_array(leaf) and type(leaf) not in number_types:
+            raise TypeError(
+                f"fdbr.{function}: {name}{path and ' at ' + path} is {describe(leaf)}, neither an "
+                "array nor a number; what does not change in the loop is best seen by the function "
+                "from around it"
+            )
+    return tree.unflatten(structure, [kept(leaf) for leaf in leaves])
+
+
+def kept(leaf: Any) -> Any:
+    """A leaf that nobody can write to."""
+    return leaf if isinstance(leaf, Tracer) else protect(leaf)
+
+
+def check_carry(function: str, body: str, old: Any, new: Any) -> None:
+    """The error for a carry that does not have the structure, shapes and dtypes of the last one."""
+    leaves, structure = tree.flatten(old)
+    found, other = tree.flatten(new)
+    if other != structure:
+        raise TypeError(
+            f"fdbr.{function}: {body} must return a carry of the structure of the one that it got, "
+            f"{brief(structure)}, not {brief(other)}"
+        )
+    for i, (leaf, made) in enumerate(zip(leaves, found, strict=True)):
+        if _kind(leaf) != _kind(made):
+            path = tree.paths_of(structure)[i]
+            raise TypeError(
+                f"fdbr.{function}: {body} must return a carry of the shapes and dtypes of the one "
+                f"that it got, but{path and ' at ' + path} it got {describe(leaf)} and returned "
+                f"{describe(made)}; "
+                + (
+                    "begin with an array of the shape that it has later"
+                    if _kind(leaf)[0] != _kind(made)[0]
+                    else "begin with the dtype that it has later, or say ops.astype(…)"
+                )
+            )
+
+
+def settled(turn: Callable[[Any], Any], carry: Any) -> tuple[Any, Any]:
+    """A first carry whose numbers of Python have the dtypes that a turn gives them; and its turn.
+
+    A number of Python is weak: in ``scan(lambda c, x: (c + x, c), 0.0, xs)`` the carry takes the
+    dtype of ``xs``.  ``turn`` takes a carry to what one turn returns, of which the first is the
+    next carry; it is run again where a number has found its dtype.
+    """
+    out = turn(carry)
+    leaves, structure = tree.flatten(carry)
+    for _ in range(_MOST if any(map(is_weak, leaves)) else 0):
+        made, other = tree.flatten(out[0])
+        if other != structure:
+            break
+        fitted = [_fitted(leaf, new) for leaf, new in zip(leaves, made, strict=True)]
+        if all(new is leaf for new, leaf in zip(fitted, leaves, strict=True)):
+            break
+        leaves = fitted
+        carry = tree.unflatten(structure, leaves)
+        out = turn(carry)
+    return carry, out
+
+
+def _fitted(leaf: Any, new: Any) -> Any:
+    """A number of Python in the dtype of what it becomes, where that can hold it."""
+    if not is_weak(leaf) or getattr(new, "shape", ()) != () or _kind(leaf) == _kind(new):
+        return leaf
+    number = type(plain(new))
+    if number in number_types and not isinstance(leaf, Tracer):
+        return number(leaf) if _ORDER.index(type(leaf)) < _ORDER.index(number) else leaf
+    dtype = getattr(new, "dtype", None)
+    if dtype is None or ops.result_type(leaf, dtype) != dtype:
+        return leaf
+    if isinstance(leaf, Tracer):
+        return ops.astype(leaf, dtype)
+    return array_module(plain(new)).asarray(leaf, dtype=dtype)[()]
+
+
+def _kind(leaf: Any) -> Any:
+    """Shape and dtype; of a number of Python its type."""
+    shape = getattr(leaf, "shape", ())
+    if is_weak(leaf):
+        return shape, type(plain(leaf))
+    return shape, getattr(leaf, "dtype", type(leaf))

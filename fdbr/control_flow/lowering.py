@@ -1,0 +1,114 @@
+"""Scans of compiled programs as the loops that machine code knows.
+
+A scan is a step of its own as long as transformations may come.  Where a program is compiled there
+are none left: what a turn does is the body of a loop like those that were found in Python's.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fdbr.compiler.ir import op
+from fdbr.compiler.ir.loops import LOOP, LOWERED, Loop, stack_kind
+from fdbr.compiler.ir.program import Instruction, Kind, Program, Variable, is_variable, kind_of
+from fdbr.control_flow.body_tracing import CALL, STOP
+from fdbr.control_flow.scan_rules import SCAN, Scan
+
+__all__ = ["loop_of_scan"]
+
+
+def loop_of_scan(step: Instruction) -> tuple[Instruction, ...] | None:
+    """The steps that do what a scan does, by a loop; `None` if a turn changes kinds of values."""
+    scan: Scan = step.params["scan"]
+    found = _plain(scan.body.program)
+    if found is None:
+        return None
+    program, arrays = found
+    base, carry, xs, consts = scan.split(step.operands)
+    numbers, starts, rows, rest = scan.split(program.inputs)
+    consts = [*consts, *arrays]
+    pairs = [*zip(carry, starts, strict=True), *zip(consts, rest, strict=True)]
+    pairs += zip(program.outputs[: scan.carried], starts, strict=True)
+    if any(kind_of(value) != variable.kind for value, variable in pairs):
+        return None
+    if not all(map(is_variable, program.outputs)) or not all(map(_is_row, xs, rows)):
+        return None
+    read = {v for part in program.steps for v in part.reads} | set(program.outputs)
+    data: list[Sequence[Any]] = []
+    if read.isdisjoint(numbers):
+        numbers = []
+    elif scan.numbers is not None:
+        if is_variable(base[0]):
+            return None
+        data = [[base[0] + scan.numbers[index] for index in scan.order]]
+        if kind_of(data[0][0]) != numbers[0].kind:
+            return None
+    body = Program(program.name, (*starts, *rows, *numbers, *rest), program.steps, program.outputs)
+    way = (scan.length - 1, -1) if scan.reverse else (0, 1)
+    ways = (way,) * len(rows)
+    loop = Loop(body, scan.length, scan.carried, 0, ways, tuple(data))
+    last, stacks = step.outs[: scan.carried], step.outs[scan.carried :]
+    kinds = [stack_kind(v.kind, scan.length) for v in program.outputs[scan.carried :]]
+    if [v.kind for v in (*last, *stacks)] != [*(v.kind for v in starts), *kinds]:
+        return None
+    made = tuple([Variable(v.kind) for v in stacks]) if scan.reverse else stacks
+    turns = Instruction(
+        LOOP, (*carry, *xs, *consts), {"loop": loop}, (*last, *made), True, step.remat
+    )
+    return turns, *(
+        _reversed(a, b, step.remat) for a, b in zip(made, stacks, strict=True) if a is not b
+    )
+
+
+def _plain(program: Program) -> tuple[Program, list[Any]] | None:
+    """A body without the marks that transformations need; `None` if it states derivatives.
+
+    The arrays within it are inputs after the others.
+    """
+    names: dict[Any, Any] = {}
+    arrays: dict[int, tuple[Any, Variable]] = {}
+
+    def renamed(value: Any) -> Any:
+        if is_variable(value):
+            return names.get(value, value)
+        kind = kind_of(value)
+        if not kind.is_array or kind.size == 1:
+            return value
+        return arrays.setdefault(id(value), (value, Variable(kind)))[1]
+
+    steps: list[Instruction] = []
+    for step in program.steps:
+        if not isinstance(step, Instruction) or step.primitive is CALL:
+            return None
+        operands = tuple(map(renamed, step.operands))
+        if step.primitive is STOP:
+            names[step.outs[0]] = operands[0]
+        else:
+            outs, remat = step.outs, step.remat
+            steps.append(
+                Instruction(step.primitive, operands, step.params, outs, step.several, remat)
+            )
+    outputs = tuple(map(renamed, program.outputs))
+    inputs = (*program.inputs, *(variable for _, variable in arrays.values()))
+    found = Program(program.name, inputs, tuple(steps), outputs)
+    return found, [array for array, _ in arrays.values()]
+
+
+def _is_row(array: Any, row: Variable) -> bool:
+    """Whether a row of an array is what a turn takes."""
+    kind: Kind = kind_of(array)
+    return bool(
+        kind.is_array
+        and kind.module is not None
+        and (kind.shape[1:], kind.dtype) == (row.kind.shape, row.kind.dtype)
+        and (row.kind.is_array or not row.kind.shape)
+        and row.kind.is_array == bool(row.kind.shape)
+        and not row.kind.is_number
+    )
+
+
+def _reversed(stack: Variable, out: Variable, remat: int) -> Instruction:
+    """Turn round what the turns have stacked from the last row on."""
+    return Instruction(op.SLICE, (stack,), {"key": (slice(None, None, -1),)}, (out,), False, remat)
+
+
+LOWERED[SCAN] = loop_of_scan

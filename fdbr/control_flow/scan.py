@@ -1,0 +1,251 @@
+"""`scan` and `fori_loop`: loops whose number of turns is known before they begin."""
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from fdbr import tree
+from fdbr.compiler.capture.tracers import capturing
+from fdbr.control_flow.body_tracing import NoBodyError
+from fdbr.control_flow.capture import scan_staged
+from fdbr.control_flow.carry import first_carry, kept
+from fdbr.control_flow.eager import Counter, Numbered, Rows, pair, scan_turns, segments
+from fdbr.core.array_modules import is_array
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe, integer
+from fdbr.transforms import harvest
+
+__all__ = ["fori_loop", "scan", "segment_size"]
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    checkpoint: int | bool | None = None,
+) -> tuple[Any, Any]:
+    """Carry a value through a loop over the rows of arrays, and stack what the turns give.
+
+    It is this loop, with trees in the place of arrays::
+
+        def scan(f, init, xs):
+            carry, ys = init, []
+            for x in xs:
+                carry, y = f(carry, x)
+                ys.append(y)
+            return carry, np.stack(ys)
+
+    and a loop of Python is what it runs, under every transformation.
+
+    In a jitted function it is one instruction, whose body is traced once, whatever the number of
+    turns; so are its derivatives and batches.  Where the body takes a decision on a value of the
+    turn or has an effect, its turns are traced one by one instead, and `report` of the jitted
+    function says so.
+
+    Parameters
+    ----------
+    f
+        A pure function ``f(carry, x) -> (carry, y)`` of trees.  The carry that it returns has the
+        structure, shapes and dtypes of the one that it gets; every ``y`` has one structure and
+        the same shapes, or is `None`.
+    init
+        The first carry, a tree of arrays and numbers.  Numbers of Python are weak: they take the
+        dtype that the first turn gives them.
+    xs
+        A tree of arrays of one length; ``x`` is the tree of their rows along the first axis.
+        `None` if ``f`` needs none; then there must be a ``length``.
+    length
+        The number of turns, where ``xs`` does not tell.
+    reverse
+        Whether the loop begins with the last row.  ``ys`` lie as ``xs`` do all the same.
+    unroll
+        How many turns go through a jitted program at once: each is then traced by itself.  The
+        values do not depend on it, nor does anything outside of `jit`.
+    checkpoint
+        How much is kept for a backward pass.  With `None`, what `checkpoint` says around it, or
+        else everything; with an integer, the carries alone between segments of so many turns,
+        each of which runs again in the backward pass; `True` stands for segments of about the
+        square root of the number of turns, which take the least memory.
+
+    Returns
+    -------
+    carry
+        The last carry.
+    ys
+        What the turns gave, stacked along a new first axis.  Without a turn, ``f`` is run on rows
+        of zeros, to find out its shapes.
+
+    Raises
+    ------
+    TypeError
+        If ``f`` does not return a pair; if structure, shapes or dtypes of the carry change, or the
+        structure of ``y``; if a leaf is neither array nor number.
+    ValueError
+        If lengths differ, or none is told; if ``y`` changes its shape.
+
+    >>> import fdbr, numpy as np
+    >>> fdbr.scan(lambda c, x: (c + x, c * x), 0.0, np.array([1.0, 2.0, 3.0]))
+    (np.float64(6.0), array([0., 2., 9.]))
+    >>> fdbr.grad(lambda a: fdbr.scan(lambda c, _: (a * c, None), 1.0, length=3)[0])(2.0)
+    np.float64(12.0)
+    """
+    carry = first_carry("scan", "init", init)
+    rows = _rows(xs, length)
+    size = segment_size("scan", checkpoint, rows.length)
+    return _run("scan", f, carry, rows, reverse, size, _turns_at_once("scan", unroll))
+
+
+def _run(
+    function: str, f: Any, carry: Any, rows: Any, reverse: bool, size: int, unroll: int
+) -> Any:
+    """The loop: one instruction of what is captured, or else a loop of Python."""
+    if harvest.are_collected():
+        return _marking(function, f, carry, rows, reverse, size, unroll)
+    return _loop(function, f, carry, rows, reverse, size, unroll)
+
+
+def _marking(
+    function: str, f: Any, carry: Any, rows: Any, reverse: bool, size: int, unroll: int
+) -> Any:
+    """The loop whose turns give what they have marked beside their ``y``."""
+    watched = harvest.watched_level() is not None
+
+    def loop(turn: Any) -> Any:
+        def one(carry: Any, x: Any) -> Any:
+            (carry, y), found = turn(*x[:1], carry, x[1]) if watched else turn(carry, x)
+            return carry, (y, found)
+
+        if watched:  # each turn by itself, because cotangents come to each by itself
+            carry_, (ys, found) = scan_turns(function, one, carry, Numbered(rows), reverse)
+        else:
+            carry_, (ys, found) = _loop(function, one, carry, rows, reverse, size, unroll)
+        return (carry_, ys), found
+
+    def checked(carry: Any, x: Any) -> Any:
+        return pair(function, f(carry, x))
+
+    return (harvest.turn_by_turn if watched else harvest.through)(loop, checked)
+
+
+def _loop(
+    function: str, f: Any, carry: Any, rows: Any, reverse: bool, size: int, unroll: int
+) -> Any:
+    captured = capturing.get()
+    if captured is not None and rows.length:
+        try:
+            return scan_staged(function, f, carry, rows, reverse, size, unroll)
+        except NoBodyError as why:
+            captured.unrolled[f"fdbr.{function} is traced turn by turn: {why}"] = None
+    if size:
+        return segments(function, f, carry, rows, reverse, size)
+    return scan_turns(function, f, carry, rows, reverse)
+
+
+def fori_loop(
+    lower: int,
+    upper: int,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | bool = 1,
+    checkpoint: int | bool | None = None,
+) -> Any:
+    """Carry a value through a loop over integers.
+
+    It is this loop, and runs it, under every transformation::
+
+        def fori_loop(lower, upper, body_fun, init_val):
+            val = init_val
+            for i in range(lower, upper):
+                val = body_fun(i, val)
+            return val
+
+    In a jitted function it is one instruction, as `scan` is.
+
+    Parameters
+    ----------
+    lower, upper
+        The first integer, and the one before which the loop ends.
+    body_fun
+        A pure function ``body_fun(i, val) -> val`` of trees, whose result has the structure,
+        shapes and dtypes of ``val``.  Here ``i`` is an integer of Python, which is weak.
+    init_val
+        The first value, a tree of arrays and numbers; see `scan`.
+    unroll, checkpoint
+        As in `scan`.
+
+    Returns
+    -------
+    val
+        The last value.
+
+    Raises
+    ------
+    TypeError
+        If ``lower`` or ``upper`` is no integer, or the structure, shapes or dtypes of the value
+        change.
+
+    >>> import fdbr, numpy as np
+    >>> fdbr.fori_loop(1, 5, lambda i, product: i * product, 1)
+    24
+    >>> fdbr.grad(lambda x: fdbr.fori_loop(0, 3, lambda i, val: val * x + i, x))(2.0)
+    np.float64(33.0)
+    """
+    numbers = range(integer("fdbr.fori_loop", "lower", lower), _stop(upper))
+    carry = first_carry("fori_loop", "init_val", init_val)
+    at_once = _turns_at_once("fori_loop", unroll)
+    size = segment_size("fori_loop", checkpoint, len(numbers))
+
+    def turn(val: Any, i: Any) -> tuple[Any, Any]:
+        return body_fun(i, val), None
+
+    return _run("fori_loop", turn, carry, Counter(numbers), False, size, at_once)[0]
+
+
+def _stop(upper: Any) -> int:
+    return integer("fdbr.fori_loop", "upper", upper)
+
+
+# --- arguments ----------------------------------------------------------------------
+
+
+def _rows(xs: Any, length: Any) -> Rows:
+    """The rows to go over, or an error if there are none."""
+    leaves, structure = tree.flatten(xs)
+    lengths: dict[int, str] = {}
+    for leaf, path in zip(leaves, tree.paths_of(structure), strict=True):
+        shape = leaf.shape if isinstance(leaf, Tracer) or is_array(leaf) else ()
+        if not shape:
+            raise TypeError(
+                f"fdbr.scan: xs{path and ' at ' + path} is {describe(leaf)}, which has no rows; "
+                "what is the same at every turn is best seen by f from around it"
+            )
+        lengths.setdefault(shape[0], f"xs{path}")
+    if length is not None:
+        lengths.setdefault(integer("fdbr.scan", "length", length, least=0), "length")
+    if len(lengths) > 1:
+        found = ", ".join(f"{n} of {name}" for n, name in lengths.items())
+        raise ValueError(f"fdbr.scan: lengths differ: {found}")
+    if not lengths:
+        raise ValueError("fdbr.scan: xs has no array that tells the length; give length")
+    return Rows([kept(leaf) for leaf in leaves], structure, next(iter(lengths)))
+
+
+def _turns_at_once(function: str, unroll: Any) -> int:
+    """The number of turns that go into a program at once."""
+    if isinstance(unroll, bool):
+        return sys.maxsize if unroll else 1
+    return integer(f"fdbr.{function}", "unroll", unroll, least=1)
+
+
+def segment_size(function: str, checkpoint: Any, length: int) -> int:
+    """The number of turns in a segment; 0 if nothing is to run again."""
+    if checkpoint is None or checkpoint is False:
+        return 0
+    if checkpoint is True:
+        return max(1, math.isqrt(length))
+    return integer(f"fdbr.{function}", "checkpoint", checkpoint, least=1)

@@ -1,0 +1,410 @@
+"""A while loop in a program: one instruction, and what transformations make of it.
+
+In forward mode it carries tangents beside values; in a batch it goes on for as long as any example
+does, and those that have ended keep what they have.  In reverse mode a second instruction runs the
+loop once more, keeps the value of each turn, and goes back over them.  The number of turns is known
+to none of these programs.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr import ops
+from fdbr.compiler.capture.tracers import capturing
+from fdbr.control_flow.body_tracing import Body, NoBodyError, Step, evaluate, example, stage
+from fdbr.control_flow.operands import for_each, is_captured, own_memory, scalar, zero
+from fdbr.core.ownership import publish
+from fdbr.core.primitive import dispatch
+from fdbr.core.tape import ReverseTrace
+from fdbr.core.tracer import ended, escaped, stop_gradient
+from fdbr.pytrees.structure import is_inexact
+from fdbr.transforms.custom_call import innermost, taken_off
+from fdbr.transforms.jvp import ForwardTrace, jvp
+from fdbr.transforms.vjp import vjp
+from fdbr.transforms.vmap import BatchTrace, BatchTracer, on_batch
+
+__all__ = ["While", "apply"]
+
+Leaves = Sequence[Any]
+Function = Callable[[list[Any]], list[Any]]
+
+
+class While:
+    """A loop whose operands are ``(*carry, *consts)``.
+
+    Attributes
+    ----------
+    carried, shared
+        How many leaves are carried, and how many constants both functions take; those that only
+        the body takes come next, and then those of the condition.
+    cond, body
+        From ``(*carry, *consts)`` to a truth value, and to the next carry.
+    masked
+        Whether turns are also computed for examples of a batch that have ended.
+    """
+
+    __slots__ = ("body", "carried", "cond", "masked", "shared")
+
+    def __init__(
+        self,
+        cond: Function,
+        body: Function,
+        carry: Leaves,
+        consts: Leaves,
+        masked: bool = False,
+    ) -> None:
+        self.masked = masked
+        self.carried, self.shared = len(carry), len(consts)
+        shown = [example(leaf) for leaf in (*carry, *consts)]
+        self.cond, self.body = stage(cond, shown), stage(body, shown)
+
+    @property
+    def found(self) -> list[Any]:
+        """The operands that come after those which the loop was made with."""
+        return [*self.body.found, *self.cond.found]
+
+    def forget(self) -> None:
+        """Give up the values with which the bodies were captured."""
+        for body in self.bodies:
+            body.forget()
+
+    @property
+    def bodies(self) -> tuple[Body, ...]:
+        """The programs within."""
+        return self.cond, self.body
+
+    def watched(self) -> Any:
+        """A context for turns: nobody is warned of what becomes of examples that have ended."""
+        return np.errstate(all="ignore") if self.masked else contextlib.nullcontext()
+
+    def takes(self, operands: Leaves) -> tuple[Leaves, Leaves, Leaves]:
+        """The carry, and the constants of the body and of the condition."""
+        consts = operands[self.carried :]
+        cut = self.shared + len(self.body.found)
+        return (
+            operands[: self.carried],
+            consts[:cut],
+            [*consts[: self.shared], *consts[cut:]],
+        )
+
+    def goes_on(self, operands: Leaves) -> Any:
+        """Whether there is a next turn, on arrays or traced values."""
+        carry, _, consts = self.takes(operands)
+        return evaluate(self.cond.program, [*carry, *consts])[0]
+
+    def turn(self, operands: Leaves) -> list[Any]:
+        """The next carry."""
+        carry, consts, _ = self.takes(operands)
+        return evaluate(self.body.program, [*carry, *consts])
+
+    def unrolled(self, operands: Leaves) -> list[Any]:
+        """The loop as one of Python."""
+        carry, consts = list(operands[: self.carried]), operands[self.carried :]
+        while bool(self.goes_on([*carry, *consts])):
+            carry = self.turn([*carry, *consts])
+        return carry
+
+    def __repr__(self) -> str:
+        return f"<turns of {len(self.body.program.steps)} steps>"
+
+
+def apply(loop: While, operands: Leaves) -> tuple[Any, ...]:
+    """The last carry, on operands that may be traced."""
+    return _applied(loop, operands, _RULES, _WHILE, loop.unrolled)
+
+
+def _applied(
+    loop: While, operands: Leaves, rules: Any, step: Step, unrolled: Any, **params: Any
+) -> tuple[Any, ...]:
+    top: Any = innermost(operands)
+    if top is not None and ended(top):
+        raise escaped(top, "fdbr.while_loop")
+    rule = rules.get(type(top))
+    try:
+        if rule is not None:
+            return tuple(rule(loop, top, operands, *taken_off(top, operands), **params))
+        if top is None or is_captured(top, operands):
+            return tuple(dispatch(step, tuple(operands), {"loop": loop, **params}))
+        why = f"there is a {type(top).__name__} around its derivative"
+    except NoBodyError as error:
+        why = str(error)
+    captured = capturing.get()
+    if captured is not None:
+        captured.unrolled[f"fdbr.while_loop is traced turn by turn: {why}"] = None
+    return tuple(unrolled(operands))
+
+
+def _run(xp: Any, *operands: Any, loop: While) -> tuple[Any, ...]:
+    for carry in _carries(loop, operands):  # noqa: B007
+        pass
+    return own_memory(carry, operands)
+
+
+def _carries(loop: While, operands: Leaves) -> Any:
+    """The carry before each turn, and the last one."""
+    carry, consts, asked = loop.takes(operands)
+    carry = list(map(scalar, carry))
+    consts, asked = list(map(scalar, consts)), list(map(scalar, asked))
+    goes_on = loop.cond.code([*carry, *asked])
+    code: Any = None
+    while goes_on.run(*carry, *asked)[0]:
+        yield carry
+        code = code or loop.body.code([*carry, *consts])
+        with loop.watched():
+            carry = list(map(scalar, code.run(*carry, *consts)))
+    yield carry
+
+
+_WHILE = Step("while_loop", _run, lambda *operands, loop: apply(loop, operands))
+
+
+# --- reverse mode -------------------------------------------------------------------
+
+
+def _reverse(loop: While, top: Any, operands: Leaves, values: Leaves, mine: Sequence[bool]) -> Any:
+    outs = apply(loop, values)
+    parents = [leaf.node for leaf, own in zip(operands, mine, strict=True) if own]
+    wanted = tuple(mine)
+
+    def pull(cotangents: list[Any]) -> list[Any]:
+        slopes = [
+            (zero(out) if ct is None else ct)
+            for ct, out in zip(cotangents, outs, strict=True)
+            if is_inexact(out)
+        ]
+        return list(_pulled(loop, wanted, [*values, *slopes]))
+
+    return top.joint("while_loop", outs, parents, pull)
+
+
+def _pulled(loop: While, wanted: Any, operands: Leaves) -> tuple[Any, ...]:
+    """The cotangents of the wanted operands; those of the results come after the operands."""
+
+    def unrolled(operands: Leaves) -> list[Any]:
+        values, slopes = operands[: len(wanted)], operands[len(wanted) :]
+
+        def outs(*moved: Any) -> list[Any]:
+            new = iter(moved)
+            given = [next(new) if own else v for own, v in zip(wanted, values, strict=True)]
+            return [out for out in loop.unrolled(given) if is_inexact(out)]
+
+        return list(
+            vjp(outs, *(v for own, v in zip(wanted, values, strict=True) if own))[1](list(slopes))
+        )
+
+    return _applied(loop, operands, _RULES_BACK, _BACK, unrolled, wanted=wanted)
+
+
+def _run_back(xp: Any, *operands: Any, loop: While, wanted: tuple[bool, ...]) -> tuple[Any, ...]:
+    values, slopes = operands[: len(wanted)], list(map(scalar, operands[len(wanted) :]))
+    carry, consts, _ = loop.takes(values)
+    # what the condition alone takes has no derivative
+    own = wanted[loop.carried : loop.carried + len(consts)]
+    active = [is_inexact(leaf) for leaf in carry]
+    sums = [scalar(zero(value)) for value, one in zip(consts, own, strict=True) if one]
+    *turns, _ = _carries(loop, values)
+    if turns:
+        code = _back_of(loop, active, own, turns[0], consts, slopes, sums)
+        while turns:
+            with loop.watched():
+                found = code(*slopes, *sums, *turns.pop(), *map(scalar, consts))
+            slopes = list(map(scalar, found[: len(slopes)]))
+            sums = list(map(scalar, found[len(slopes) :]))
+    of_carry, of_consts = iter(slopes), iter(sums)
+    result = []
+    for one, mine in zip(active, wanted, strict=False):
+        slope = next(of_carry) if one else None
+        result += [slope] if mine else []
+    result += list(of_consts)
+    result += [zero(v) for v, one in zip(values, wanted, strict=True) if one][len(result) :]
+    return own_memory(result, operands)
+
+
+def _back_of(
+    loop: While,
+    active: Sequence[bool],
+    own: Sequence[bool],
+    carry: Leaves,
+    consts: Leaves,
+    slopes: Leaves,
+    sums: Leaves,
+) -> Callable[..., Any]:
+    """Make the pullback of a turn."""
+
+    def back(leaves: list[Any]) -> list[Any]:
+        given, added = leaves[: len(slopes)], leaves[len(slopes) : len(slopes) + len(sums)]
+        point = leaves[len(slopes) + len(sums) :]
+        flags = [*active, *own]
+
+        def turn(*moved: Any) -> list[Any]:
+            new = iter(moved)
+            full = [next(new) if one else v for one, v in zip(flags, point, strict=True)]
+            outs = evaluate(loop.body.program, full)
+            return [out for out, one in zip(outs, active, strict=True) if one]
+
+        found = vjp(turn, *(v for v, one in zip(point, flags, strict=True) if one))[1](given)
+        more = [a + b for a, b in zip(added, found[len(slopes) :], strict=True)]
+        return [*found[: len(slopes)], *more]
+
+    leaves = [*slopes, *sums, *carry, *map(scalar, consts)]
+    known = loop.body.back.get(tuple(own))
+    if known is None:
+        known = loop.body.back[tuple(own)] = stage(back, leaves)
+    body: Body = known
+    body.waits = loop.body.waits
+    code = body.code([*leaves, *body.found])
+    return lambda *leaves: code.run(*leaves, *body.found)
+
+
+_BACK = Step(
+    "while_loop_vjp",
+    _run_back,
+    lambda *operands, loop, wanted: _pulled(loop, wanted, operands),
+)
+
+
+# --- forward mode -------------------------------------------------------------------
+
+
+def _forward(loop: While, top: Any, operands: Leaves, values: Leaves, mine: Sequence[bool]) -> Any:
+    carry, consts = values[: loop.carried], values[loop.carried :]
+    active = [is_inexact(leaf) for leaf in carry]
+    flags = [*active, *mine[loop.carried :]]
+    tangents = [leaf.tangent if own else None for leaf, own in zip(operands, mine, strict=True)]
+    starts = [
+        zero(v) if t is None else t
+        for v, t, one in zip(carry, tangents, active, strict=False)
+        if one
+    ]
+    moved = [t for t in tangents[loop.carried :] if t is not None]
+    count, more = loop.carried, len(starts)
+
+    def plain(leaves: list[Any]) -> list[Any]:
+        return [*leaves[:count], *leaves[count + more : count + more + len(consts)]]
+
+    def cond(leaves: list[Any]) -> list[Any]:
+        return [loop.goes_on(plain(leaves))]
+
+    def body(leaves: list[Any]) -> list[Any]:
+        given = iter([*leaves[count : count + more], *leaves[count + more + len(consts) :]])
+        pushed = tuple(next(given) if one else None for one in flags)
+        out, slopes = jvp(lambda *full: loop.turn(full), tuple(plain(leaves)), pushed)
+        return [*out, *(s for s, one in zip(slopes, active, strict=True) if one)]
+
+    found = _looped(cond, body, [*carry, *starts], [*consts, *moved], loop.masked)
+    given = iter(found[count:])
+    slopes = [next(given) if one else None for one in active]
+    return map(top.output, found[:count], slopes)
+
+
+def _looped(
+    cond: Function, body: Function, carry: Leaves, consts: Leaves, masked: bool
+) -> tuple[Any, ...]:
+    new = While(cond, body, carry, consts, masked)
+    outs = apply(new, [*carry, *consts, *new.found])
+    new.forget()
+    return outs
+
+
+# --- batches ------------------------------------------------------------------------
+
+
+class _MoreInBatchError(Exception):
+    """A leaf of the carry that was the same for all examples differs after a turn."""
+
+
+def _batched(
+    loop: While, size: int, values: Leaves, mine: Sequence[bool]
+) -> tuple[While, list[Any], list[bool]]:
+    """The loop over a whole batch, its operands, and of which leaves there is a batch."""
+    own = list(mine)
+
+    def cond(leaves: list[Any]) -> list[Any]:
+        outs, mine = on_batch(lambda given: [loop.goes_on(given)], size, leaves, own)
+        return [ops.any(outs[0])] if mine[0] else outs
+
+    def body(leaves: list[Any]) -> list[Any]:
+        outs, mine = on_batch(functools.partial(_masked, loop), size, leaves, own)
+        for i, one in enumerate(mine):
+            if one and not own[i]:
+                own[i] = True
+                raise _MoreInBatchError
+            if own[i] and not one:
+                outs[i] = for_each(outs[i], size)
+        return outs
+
+    while True:
+        given = [
+            for_each(v, size) if one and not had else v
+            for v, one, had in zip(values, own, mine, strict=True)
+        ]
+        try:
+            new = While(cond, body, given[: loop.carried], given[loop.carried :], True)
+            return new, [*given, *new.found], own
+        except _MoreInBatchError:
+            continue
+
+
+def _masked(loop: While, leaves: Leaves) -> list[Any]:
+    """A turn after which an example that has ended has what it had.
+
+    No derivative comes out of the turn of such an example, be it infinite: what the turn is given
+    is a constant then.
+    """
+    goes_on = loop.goes_on(leaves)
+    if type(goes_on) is not BatchTracer:
+        return loop.turn(leaves)
+    given = [
+        ops.where(goes_on, leaf, stop_gradient(leaf))
+        if type(leaf) is BatchTracer and is_inexact(leaf)
+        else leaf
+        for leaf in leaves
+    ]
+    outs = loop.turn(given)
+    return [ops.where(goes_on, out, old) for out, old in zip(outs, leaves, strict=False)]
+
+
+def _batch(loop: While, top: Any, operands: Leaves, values: Leaves, mine: Sequence[bool]) -> Any:
+    new, given, own = _batched(loop, top.size, values, mine)
+    outs = apply(new, given)
+    return [
+        BatchTracer(top, out) if one else publish(top, out)
+        for out, one in zip(outs, own, strict=False)
+    ]
+
+
+def _batch_back(
+    loop: While,
+    top: Any,
+    operands: Leaves,
+    values: Leaves,
+    mine: Sequence[bool],
+    wanted: tuple[bool, ...],
+) -> Any:
+    """Of each example its own cotangents, also of what all examples share."""
+    count = len(wanted)
+    flags = [own or one for own, one in zip(mine[:count], wanted, strict=True)]
+    active = [i for i in range(loop.carried) if is_inexact(values[i])]
+    for i, had in zip(active, mine[count:], strict=True):
+        flags[i] = (
+            flags[i] or had
+        )  # a batch of cotangents, as of a Jacobian, makes one of the carry
+    full = [
+        for_each(v, top.size) if one and not own else v
+        for v, one, own in zip(values, flags, mine, strict=False)
+    ]
+    new, given, own = _batched(loop, top.size, full, flags)
+    slopes = [
+        for_each(s, top.size) if own[i] and not had else s
+        for s, had, i in zip(values[count:], mine[count:], active, strict=True)
+    ]
+    found = _pulled(new, (*wanted, *(False for _ in new.found)), [*given, *slopes])
+    return [BatchTracer(top, out) for out in found]
+
+
+_RULES: dict[Any, Any] = {ReverseTrace: _reverse, ForwardTrace: _forward, BatchTrace: _batch}
+_RULES_BACK: dict[Any, Any] = {BatchTrace: _batch_back}

@@ -1,0 +1,1 @@
+"""The engine: primitives, traced values, dispatch, the tape, array modules and devices."""

@@ -1,0 +1,262 @@
+"""Primitives, and their dispatch to the innermost trace of their operands."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fdbr.core.array_modules import array_module, on_device, owner, several
+from fdbr.core.tracer import ReadOnly, Tracer, base_of, ended, escaped, plain
+from fdbr.errors.checks import describe, number_types, refuse_other_kinds
+from fdbr.errors.layer_path import placed
+
+__all__ = ["EXPLAINED", "Primitive", "dispatch", "dispatch_view", "host_types", "registry"]
+
+
+host_types = frozenset({np.ndarray, np.float64, np.float32})
+
+EXPLAINED = (TypeError, ValueError, IndexError, OverflowError, AttributeError)
+"""The errors that array modules raise about operands that they cannot take."""
+
+_plain_errors = (TypeError, IndexError, np.linalg.LinAlgError, ValueError, OverflowError)
+
+registry: dict[str, "Primitive"] = {}
+"""Every primitive by name."""
+
+
+class Primitive:
+    """An operation that transformations know.
+
+    Operands are positional; everything that is structure (axes, shapes, dtypes) is a
+    keyword.
+
+    Attributes
+    ----------
+    name
+        Its name in the registry and in messages.
+    kind
+        The kind by which it was declared: it tells which rules it has and why.
+    value
+        ``value(xp, *operands, **params)``: the operation on arrays of the module ``xp``.
+    rules
+        ``rules[i]`` is the reverse rule of operand ``i``, `None` where the derivative is zero.
+    forward
+        ``forward(values, tangents, out, params)`` is the output's tangent; `None` where the
+        derivative is zero.
+    batch
+        ``batch(apply, values, batched, size, params)`` is the operation on a batch.
+    effect
+        Whether it does something beside what it gives: such steps of a program are neither
+        dropped nor merged, and keep their order.  It is no operation of the registry then.
+    elementwise
+        Whether each element of its value depends on nothing but the elements of the operands at
+        the same place, after broadcasting.
+    fresh
+        Whether its value never shares memory with an operand.
+    compound
+        Whether a compiler may follow its value function, and join the operations that it is made
+        of with others.
+    shorthand
+        Whether its value applies other operations to traced operands: a compiler takes those in
+        its place, which is faster than they are one by one.
+    fold
+        How it combines the elements along ``axes``: ``"sum"``, ``"mean"``, ``"max"``, ``"min"``, or
+        not at all.
+    cost
+        About how many additions NumPy takes for an element, where it has a loop faster than any
+        formula; 0 where nobody said so.
+    exact
+        The function of Python's numbers that it stands for, which is not rounded.
+    meeting
+        Whether all processes of a run do it together, which is an effect: each has to do it as
+        often as the others and in the same order, and what it gives may be read.
+    total
+        Whether it has a value for whatever numbers operands of such shapes and dtypes hold: it
+        raises no error for some of them.  Linear and multilinear operations have, but for the
+        integers among their operands, and so have folds; others say so.
+    view
+        How NumPy's result shows the memory of the first operand: ``"always"``; ``"read-only"``;
+        ``"elements"``, unless one element is taken; ``"contiguous"``, where that memory allows
+        it; empty if it never does.  In-place operators ask for it.
+
+    One that is not ``registered`` is no operation of the registry, but a part of programs alone.
+    """
+
+    __slots__ = (
+        *(
+            "batch",
+            "compound",
+            "cost",
+            "effect",
+            "elementwise",
+            "exact",
+            "fold",
+            "forward",
+            "fresh",
+            "meeting",
+            "shorthand",
+            "total",
+        ),
+        *("kind", "name", "rules", "value", "view"),
+    )
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        value: Callable[..., Any],
+        rules: Any,
+        forward: Callable[..., Any] | None,
+        batch: Callable[..., Any] | None,
+        effect: bool = False,
+        *,
+        elementwise: bool = False,
+        fresh: bool = False,
+        compound: bool = False,
+        shorthand: bool = False,
+        fold: str = "",
+        cost: int = 0,
+        exact: Callable[..., Any] | None = None,
+        total: bool = False,
+        registered: bool = True,
+        meeting: bool = False,
+        view: str = "",
+    ) -> None:
+        registered = registered and not effect
+        if registered and name in registry:
+            raise ValueError(f"there is a primitive named {name!r} already")
+        self.name = name
+        self.kind = kind
+        self.value = value
+        self.rules = rules
+        self.forward = forward
+        self.batch = batch
+        self.effect = effect
+        self.elementwise = elementwise
+        self.fresh = fresh
+        self.compound = compound
+        self.shorthand = shorthand
+        self.fold = fold
+        self.cost = cost
+        self.exact = exact
+        self.total = total
+        self.meeting = meeting
+        self.view = view
+        if registered:
+            registry[name] = self
+
+    def apply(self, *args: Any, **params: Any) -> Any:
+        """Apply the operation, to arrays or traced values."""
+        return dispatch(self, args, params)
+
+    def explain(self, error: Exception, args: Any) -> Exception:
+        """The error of an array module, with the op and its operands named."""
+        if str(error).startswith("fdbr."):
+            return error
+        operands = ", ".join(describe(arg) for arg in args)
+        # One that is made from a message alone.
+        kind = next((k for k in _plain_errors if isinstance(error, k)), TypeError)
+        return kind(placed(f"fdbr.ops.{self.name}: {error} (operands: {operands})"))
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} primitive {self.name}>"
+
+
+def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply a primitive: to arrays at once, to traced values through the innermost trace."""
+    if len(args) == 1 and type(args[0]) in host_types:  # a usual case, without the loop
+        try:
+            return primitive.value(np, args[0], **params) if params else primitive.value(np, *args)
+        except EXPLAINED as error:
+            raise primitive.explain(error, args) from error
+    top = None
+    level = 0
+    host = False
+    foreign = False
+    for arg in args:
+        kind = type(arg)
+        if kind in host_types:
+            host = True
+        elif kind not in number_types:
+            if isinstance(arg, Tracer):
+                if arg._trace.level > level:
+                    top = arg._trace
+                    level = top.level
+            else:
+                foreign = True
+    if top is not None:
+        if not top.running and ended(top):
+            raise escaped(top, f"fdbr.ops.{primitive.name}")
+        if foreign:
+            args = _as_arrays(args, f"fdbr.ops.{primitive.name}")
+        return top.process(primitive, args, params)
+    try:
+        if host and not foreign:
+            if not params and len(args) == 2:  # the usual case, without unpacking
+                return primitive.value(np, args[0], args[1])
+            return primitive.value(np, *args, **params)
+        if not foreign:
+            return _of_numbers(primitive, args, params)
+        if several:
+            with on_device(*args):
+                return primitive.value(array_module(*args), *args, **params)
+        return primitive.value(array_module(*args), *args, **params)
+    except EXPLAINED as error:
+        raise primitive.explain(error, args) from error
+
+
+def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """`dispatch` for an operation with a `view`: a traced result refers to its base."""
+    x = args[0]
+    if type(x) in host_types:
+        try:
+            return primitive.value(np, x, **params)
+        except EXPLAINED as error:
+            raise primitive.explain(error, args) from error
+    if not isinstance(x, Tracer):
+        return dispatch(primitive, args, params)
+    trace = x._trace
+    if not trace.running and ended(trace):
+        raise escaped(trace, f"fdbr.ops.{primitive.name}")
+    out: Any = trace.process(primitive, args, params)
+    if type(out) is not type(x):  # the trace was cut
+        return out
+    view = primitive.view
+    if view == "elements":
+        key = params["key"]  # with ``...`` one element is a view, too, without dimensions
+        sized = out.shape  # type: ignore[attr-defined]
+        if sized or key is ... or (type(key) is tuple and ... in key):
+            out._base = x
+    elif view == "read-only":
+        out._base = ReadOnly(x)
+    elif view == "always" or _shows(out.value, x.value) or base_of(x) is None:
+        out._base = x
+    return out
+
+
+def _shows(view: Any, array: Any) -> bool:
+    """Whether an array that was made of another one shows its memory."""
+    if type(view) is np.ndarray and type(array) is np.ndarray:
+        base = view.base
+        return base is array or (base is not None and base is array.base)
+    return owner(plain(view)) is owner(plain(array))
+
+
+def _as_arrays(args: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+    """The operands with arrays in the place of sequences, whose axes a batch would not see."""
+    for arg in args:
+        refuse_other_kinds(arg, where)
+    if not any(type(arg) is list or type(arg) is tuple for arg in args):
+        return args
+    xp = array_module(*args)
+    return tuple(xp.asarray(arg) if type(arg) in (list, tuple) else arg for arg in args)
+
+
+def _of_numbers(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Apply a primitive to nothing but Python numbers, which are weak and have no methods."""
+    if primitive.kind == "program":  # whose steps take numbers as they are
+        return primitive.value(np, *args, **params)
+    if primitive.kind != "elementwise":
+        return primitive.value(np, *[np.asarray(arg)[()] for arg in args], **params)
+    out = primitive.value(np, *args, **params)
+    return out.item() if hasattr(out, "item") else out

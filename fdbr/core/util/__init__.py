@@ -1,0 +1,1 @@
+"""Threads, freed memory, and files that are written atomically."""

@@ -1,0 +1,1 @@
+"""Argument checks, messages, and the errors of public functions."""

@@ -1,0 +1,234 @@
+"""The names of a model's arrays in another library's files.
+
+An array's name is made of its path: the names of fields, the numbers of members of a tuple or list,
+and the keys of a dict.  A class may say otherwise, by an attribute (or a method) that gives a dict
+from paths below an object of it to names: ``torch_names`` for PyTorch's files and ONNX,
+``chainer_names`` for Chainer's.  A path is a field's name, or goes on from there as
+`tree.paths` writes it; of those that begin an array's path, the longest counts.  A name is
+
+- a text, which stands for that part of the path, and may be made of several parts;
+- the empty text, of which there is nothing in the name (as of a `Sequential`'s ``layers``);
+- a tuple of texts: the name, and others under which the same array stands in files; one that begins
+  with ``~`` is older, and is read but not written;
+- `None`, of what is not in files, and stays as it is in the model.
+
+>>> import fdbr
+>>> @fdbr.frozen
+... class Net(fdbr.nn.Layer):
+...     stem: fdbr.nn.Linear
+...     blocks: tuple
+...     torch_names = {"stem": "features.stem", "blocks": ""}
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import optree
+
+from fdbr.core.array_modules import array_module, is_array, lock, to_numpy
+from fdbr.core.tracer import Tracer
+from fdbr.errors.checks import describe, differences
+from fdbr.pytrees.classes import NAMESPACE, fields_of
+from fdbr.pytrees.structure import settle
+
+__all__ = ["Entry", "entries", "filled", "host", "put"]
+
+Names = Mapping[str, Any]
+
+
+@attrs.frozen
+class Entry:
+    """An array of a model, or one of its numbers, and its names in a file.
+
+    Attributes
+    ----------
+    number
+        Its place among the leaves.
+    names
+        The name in a file, and others under which it may stand there; empty if it is in none.
+    leaf
+        The array.
+    node
+        The object in whose field it lies; or the one at which its name ended.
+    rest
+        The path from there, where the name ended.
+    older
+        Names under which it may stand in older files.
+    """
+
+    number: int
+    names: tuple[str, ...]
+    leaf: Any
+    node: Any = None
+    rest: str = ""
+    older: tuple[str, ...] = ()
+
+
+def entries(
+    model: Any,
+    names_of: Callable[[Any], Names],
+    joint: str,
+    ends: Callable[[Any], bool] = lambda node: False,
+) -> list[Entry]:
+    """The arrays and numbers of a model, with their names in files.
+
+    Parameters
+    ----------
+    model
+        A tree.
+    names_of
+        For an object in it, what its class says of names.
+    joint
+        What stands between the parts of a name.
+    ends
+        Whether names end at an object: what it holds has the name of the object.
+    """
+    settle()
+    accessors, leaves, _ = optree.tree_flatten_with_accessor(model, namespace=NAMESPACE)
+    found = []
+    for number, (accessor, leaf) in enumerate(zip(accessors, leaves, strict=True)):
+        if is_array(leaf) or isinstance(leaf, Tracer) or type(leaf) in (bool, int, float, complex):
+            steps, node, rest = _steps(model, accessor, names_of, ends)
+            names = _joined(steps, joint)
+            now = tuple(name for name in names if "~" not in name)
+            older = tuple(name.replace("~", "") for name in names if "~" in name)
+            found.append(Entry(number, now, leaf, node, rest, older))
+    return found
+
+
+def _steps(
+    model: Any, accessor: Any, names_of: Callable[[Any], Names], ends: Callable[[Any], bool]
+) -> tuple[list[Any], Any, str]:
+    """The name of each step of a path, the last object that it goes through, and the rest."""
+    steps: list[Any] = []
+    place, node, inside = 0, model, model
+    while place < len(accessor):
+        if fields_of(type(inside)) is not None:
+            node = inside
+        if ends(inside):
+            return steps, inside, accessor[place:].codify("").removeprefix(".")
+        name, end = getattr(accessor[place], "field", accessor[place].entry), place + 1
+        known = names_of(inside)
+        for stop in range(len(accessor), place, -1) if known else ():
+            path = accessor[place:stop].codify("").removeprefix(".")
+            if path in known:
+                name, end = known[path], stop
+                break
+        steps.append(name if name is None or isinstance(name, tuple) else str(name))
+        for step in accessor[place:end]:
+            inside = step(inside)
+        place = end
+    return steps, node, ""
+
+
+def _joined(steps: Sequence[Any], joint: str) -> tuple[str, ...]:
+    names = [""]
+    for step in steps:
+        if step is None:
+            return ()
+        others = (step,) if isinstance(step, str) else step
+        names = [
+            f"{name}{joint}{other}" if name and other else name + other
+            for other in others
+            for name in names
+        ]
+    return tuple(names)
+
+
+def host(function: str, name: str, leaf: Any) -> Any:
+    """An array in host memory, in native byte order; a number is an array of no axes."""
+    if isinstance(leaf, Tracer):
+        raise TypeError(
+            f"fdbr.nn.{function}: {name} is a traced value, which has no elements of its own; call "
+            "it outside of transformations"
+        )
+    array = np.asarray(to_numpy(leaf))
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+# --- filling a model ----------------------------------------------------------------
+
+
+def filled(
+    function: str,
+    model: Any,
+    wanted: Sequence[Entry],
+    given: Mapping[str, Any],
+    *,
+    ignored: Callable[[str], bool] = lambda name: False,
+    optional: Callable[[str], bool] = lambda name: False,
+    strict: bool = True,
+) -> Any:
+    """The model with arrays from a file.
+
+    Parameters
+    ----------
+    function
+        The one that messages name.
+    model, wanted
+        A model, and what is in it.
+    given
+        By name, what has a shape and a dtype; with a method ``read``, if it is no array.
+    ignored
+        Whether a name in the file is passed by where the model has none of it.
+    optional
+        Whether an array of the model may be missing in the file.
+    strict
+        Whether names that are missing or unexpected are an error.
+    """
+    chosen: dict[int, str] = {}
+    known: set[str] = set()
+    lists: dict[str, list[str]] = {"missing": [], "unexpected": [], "misshapen": []}
+    for entry in wanted:
+        known.update(entry.names, entry.older)
+        name = next((name for name in (*entry.names, *entry.older) if name in given), None)
+        if name is not None:
+            chosen[entry.number] = name
+            if text := _misfit(entry.leaf, given[name]):
+                lists["misshapen"].append(f"{name} ({text})")
+        elif strict and entry.names and not optional(entry.names[0]):
+            lists["missing"].append(entry.names[0])
+    if strict:
+        lists["unexpected"] = [n for n in given if n not in known and not ignored(n)]
+    if any(lists.values()):
+        raise ValueError(
+            f"fdbr.nn.{function}: these are not the weights of this model: {differences(lists)}"
+        )
+    leaves, structure = optree.tree_flatten(model, namespace=NAMESPACE)
+    for entry in wanted:
+        if entry.number in chosen:
+            found = given[chosen[entry.number]]
+            array = found.read() if hasattr(found, "read") else found
+            leaves[entry.number] = put(array, entry.leaf)
+    return optree.tree_unflatten(structure, leaves)
+
+
+def _misfit(leaf: Any, found: Any) -> str:
+    """The fault of an array of a file; an empty text if it fits."""
+    shape = tuple(getattr(leaf, "shape", ()))
+    if tuple(found.shape) != shape:
+        return f"file: {describe(found)}, model: {describe(leaf)}"
+    have, want = _kind(found.dtype), _kind(getattr(leaf, "dtype", np.dtype(type(leaf))))
+    if _RANKS.get(have, 9) > _RANKS.get(want, -1):
+        return f"file: {describe(found)}, model: {describe(leaf)}, which holds no such numbers"
+    return ""
+
+
+_RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+
+
+def _kind(dtype: Any) -> str:
+    return "f" if "float" in dtype.name else str(dtype.kind)
+
+
+def put(array: Any, leaf: Any) -> Any:
+    """The elements of an array from a file in the place of a leaf."""
+    if not hasattr(leaf, "dtype"):
+        return type(leaf)(array.item())
+    made = np.array(array, dtype=leaf.dtype, order="C")
+    if isinstance(leaf, np.generic):
+        return made[()]
+    xp = array_module(leaf)
+    return lock(made if xp is np else xp.asarray(made))

@@ -1,0 +1,88 @@
+"""From a declaration to a primitive and the function that applies it."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from fdbr.core.primitive import Primitive, dispatch, dispatch_view
+from fdbr.ops.declare.rules import Function
+
+__all__ = ["Declaration", "Operation", "facts_in", "operands_of", "operation"]
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Operation(Protocol[P, R_co]):
+    """A function of arrays, raw or traced, which applies a primitive."""
+
+    primitive: Primitive
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+class Declaration(Protocol):
+    """Make an operation of its value: a function of an array module and of arrays."""
+
+    def __call__(self, value: Callable[Concatenate[Any, P], R_co], /) -> Operation[P, R_co]: ...
+
+
+def operands_of(value: Function) -> tuple[str, ...]:
+    """The names of the positional parameters after the array module."""
+    parameters = list(inspect.signature(value).parameters.values())[1:]
+    return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+
+
+FACTS = frozenset(
+    {"compound", "cost", "elementwise", "exact", "fold", "fresh", "shorthand", "total", "view"}
+)
+"""The facts that declarations may state beside derivatives: see `Primitive`."""
+
+
+def facts_in(statements: dict[str, Any]) -> dict[str, Any]:
+    """The facts among the statements of a declaration; taken out, for the others are operands'."""
+    return {name: statements.pop(name) for name in FACTS & statements.keys()}
+
+
+def operation(
+    value: Function,
+    kind: str,
+    rules: Any,
+    forward: Function | None,
+    batch: Function | None,
+    **facts: Any,
+) -> Any:
+    """Make the primitive, and the function that applies it.
+
+    Of operations that compute each element, or sums of products, the value is memory of their own.
+    The function has the value's name, docstring, source and signature without the array module.
+    """
+    own = kind == "multilinear" or facts.get("elementwise", False)
+    facts.setdefault("fresh", own)
+    primitive = Primitive(value.__name__.strip("_"), kind, value, rules, forward, batch, **facts)
+    parameters = list(inspect.signature(value).parameters.values())[1:]
+    apply = dispatch_view if primitive.view else dispatch
+    scope = {"dispatch": apply, "primitive": primitive, "none": {}}
+    scope |= {f"default_{p.name}": p.default for p in parameters}
+    function = eval(_call_source(parameters), scope)
+    function.__name__ = function.__qualname__ = value.__name__
+    function.__module__ = value.__module__
+    function.__doc__ = value.__doc__
+    function.__signature__ = inspect.signature(function)
+    function.__wrapped__ = value
+    function.primitive = primitive
+    return function
+
+
+def _call_source(parameters: list[inspect.Parameter]) -> str:
+    keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    star = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+    operands = "".join(f"{name}, " for name in positional) + "".join(f"*{n}, " for n in star)
+    heads = [*positional, "/"] if positional else []  # operands have no names for callers
+    heads += [f"*{star[0]}"] if star else ["*"] if keywords else []
+    for p in parameters:
+        if p.kind is p.KEYWORD_ONLY:
+            heads.append(p.name if p.default is p.empty else f"{p.name}=default_{p.name}")
+    params = "{" + ", ".join(f"{k!r}: {k}" for k in keywords) + "}" if keywords else "none"
+    return f"lambda {', '.join(heads)}: dispatch(primitive, ({operands}), {params})"

@@ -1,0 +1,145 @@
+"""The places of elements: of those that are not zero, and in sorted arrays."""
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from fdbr.backends.cpu.kernels import LEAST
+from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.util.threads import divide, parts
+from fdbr.errors.checks import describe
+from fdbr.ops.declare import constant
+from fdbr.ops.declare.batches import spread
+from fdbr.ops.dtypes import is_traced
+from fdbr.ops.indexing.reading import getitem
+from fdbr.ops.indexing.sorting import argsort
+from fdbr.ops.reductions.reduce import count_nonzero
+from fdbr.ops.shape.creation import arrays, asarray
+from fdbr.ops.shape.manipulation import concat, reshape
+
+__all__ = ["nonzero", "searchsorted"]
+
+_MANY = 1 << 12  # elements from which on NumPy's own way is slower
+
+
+@where_it_lies
+def nonzero(x: Array, /) -> tuple[Any, ...]:
+    """The places of the elements that are not zero: for each axis, an array of places on it.
+
+    How many there are depends on the elements.  Under `vmap` that number is a decision: examples
+    that differ in it go separate ways.
+
+    Raises
+    ------
+    ValueError
+        If ``x`` has no dimension.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.nonzero(np.array([0.0, 3.0, 4.0]))
+    (array([1, 2]),)
+    """
+    x = asarray(x)
+    if not x.ndim:
+        raise ValueError(f"fdbr.ops.nonzero: x is {describe(x)}, which has no dimension")
+    if not is_traced(x):
+        return _nonzero(x) if type(x) is np.ndarray else x.nonzero()
+    places = true_places(reshape(x != 0, -1))
+    out = []
+    for n in reversed(x.shape):
+        out.append(places % (n or 1))
+        places = places // (n or 1)
+    return tuple(reversed(out))
+
+
+def _nonzero(x: Any) -> tuple[Any, ...]:
+    """`nonzero` of NumPy's, whose own way for several axes takes ten times as long as for one."""
+    if x.ndim == 1 or x.size < _MANY or not x.flags.c_contiguous:
+        return x.nonzero()
+    counts = np.count_nonzero(x, axis=-1).reshape(-1)
+    starts = np.arange(0, x.size, x.shape[-1])
+    last = x.reshape(-1).nonzero()[0]
+    last -= starts.repeat(counts)
+    *axes, _ = x.shape
+    rows = np.unravel_index(np.arange(len(counts)), axes)
+    return *(row.repeat(counts) for row in rows), last
+
+
+def true_places(flags: Any) -> Any:
+    """The places of the true elements of an array of one dimension, in order."""
+    if not is_traced(flags):
+        return flags.nonzero()[0]
+    return argsort(~flags)[: int(count_nonzero(flags))]
+
+
+def _batch_searchsorted(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    """Places by ranks: how far an element comes in a common order, less its rank among its own."""
+    x, y = values
+    if not batched[0]:
+        return apply(x, y, **params)
+    y = spread(y, batched[1], size)
+    sought = reshape(y, (size, math.prod(y.shape[1:])))
+    # What stands first counts as smaller: elements sought go before equal ones, or after them.
+    left = params["side"] == "left"
+    both = concat([sought, x] if left else [x, sought], axis=1)
+    ranks = argsort(argsort(both, axis=1), axis=1)
+    ranks = ranks[:, : sought.shape[1]] if left else ranks[:, x.shape[1] :]
+    return reshape(ranks - argsort(argsort(sought, axis=1), axis=1), y.shape)
+
+
+@constant(batch=_batch_searchsorted)
+def _searchsorted(xp: Any, x: Array, y: Array, *, side: Any) -> Array:
+    if xp is not np:
+        return xp.searchsorted(x, y, side=side)
+    if y.nbytes < LEAST:
+        return x.searchsorted(y, side)
+    sought = y.reshape(-1)
+    x = x.astype(np.result_type(x, sought), copy=False)  # once, and not for each piece
+    out = np.empty(sought.shape, np.intp)
+
+    def work(piece: slice) -> None:
+        out[piece] = np.searchsorted(x, sought[piece], side=side)
+
+    divide(work, parts(len(sought), len(sought) >> 15))
+    return out.reshape(y.shape)
+
+
+@where_it_lies
+def searchsorted(
+    x1: Array, x2: Array, /, *, side: Literal["left", "right"] = "left", sorter: Any = None
+) -> Array:
+    """The places in a sorted array before which elements would have to be put to keep it sorted.
+
+    Parameters
+    ----------
+    x1
+        An array of one dimension, sorted.
+    x2
+        What is sought: an array of any shape.
+    side
+        Before (``"left"``) or after (``"right"``) elements that are equal.
+    sorter
+        Places that sort ``x1``, as `argsort` gives them, where it is not sorted.
+
+    Returns
+    -------
+    array
+        Integers in the shape of ``x2``.
+
+    Raises
+    ------
+    ValueError
+        If ``x1`` does not have one dimension, or ``side`` is neither.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.searchsorted(np.array([1.0, 2.0, 3.0]), np.array([2.0, 2.5]))
+    array([1, 2])
+    """
+    x1, x2 = arrays(x1, x2)
+    if x1.ndim != 1:
+        raise ValueError(f"fdbr.ops.searchsorted: x1 must have one dimension, not {describe(x1)}")
+    if side not in ("left", "right"):
+        raise ValueError(f"fdbr.ops.searchsorted: side is {side!r}, not 'left' or 'right'")
+    return _searchsorted(x1 if sorter is None else getitem(x1, sorter), x2, side=side)

@@ -1,0 +1,213 @@
+"""Arrays as sets of their elements.
+
+How many elements differ depends on them.  Under `vmap` that number is a decision: examples that
+differ in it go separate ways.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.ops.dtypes import is_traced
+from fdbr.ops.elementwise.comparison import equal, logical_not, not_equal
+from fdbr.ops.indexing.reading import pick
+from fdbr.ops.indexing.searching import searchsorted, true_places
+from fdbr.ops.indexing.sorting import argsort, sort
+from fdbr.ops.reductions.cumulative import cumulative_sum
+from fdbr.ops.shape.creation import arrays, asarray, ones_like
+from fdbr.ops.shape.manipulation import concat, reshape
+from fdbr.pytrees.dtypes import dtype_kind
+
+__all__ = ["isin", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
+
+
+_APART = 4  # numbers for each element, up to which a table of all of them is made
+
+
+class UniqueAll(NamedTuple):
+    """The elements that differ, where each was first, which of them each element is, how many."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """The elements that differ, and how many there are of each."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """The elements that differ, and which of them each element is."""
+
+    values: Any
+    inverse_indices: Any
+
+
+def _is_quick(x: Any) -> bool:
+    """Whether NumPy sorts an array sooner than it makes a table of its elements."""
+    return type(x) is np.ndarray and x.size > 0 and dtype_kind(x.dtype) in "biuf"
+
+
+def _runs(x: Any) -> tuple[Any, Any]:
+    """The elements that differ, in order, and where each begins in the sorted array."""
+    ordered = np.sort(x, axis=None)
+    new = np.ones(ordered.shape, bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return ordered[new], new.nonzero()[0]
+
+
+class _Table:
+    """A count of each integer between the least and the largest of an array.
+
+    Attributes
+    ----------
+    places
+        The elements, flattened, less the least one.
+    counts
+        How often each number from the least one on is there.
+    """
+
+    def __init__(self, x: Any, least: int) -> None:
+        self.places = x.reshape(-1).astype(np.intp, copy=False)
+        if least:
+            self.places = self.places - least
+        self.counts = np.bincount(self.places)
+        self.values = self.counts.nonzero()[0]  # less the least one
+        self._least, self._dtype = least, x.dtype
+
+    def elements(self) -> Any:
+        """Those that differ, in order."""
+        return (self.values + self._least).astype(self._dtype, copy=False)
+
+
+def _table(x: Any) -> _Table | None:
+    """The table of integers that are not far apart: to sort them takes longer."""
+    if type(x) is not np.ndarray or x.dtype.kind not in "iu" or not x.size:
+        return None
+    least, most = int(x.min()), int(x.max())
+    fits = most - least < _APART * x.size and most <= np.iinfo(np.intp).max
+    return _Table(x, least) if fits else None
+
+
+@where_it_lies
+def unique_values(x: Array, /) -> Any:
+    """The elements that differ, in order; each NaN is one of its own.
+
+    The derivative of each is that of its first occurrence.
+
+    >>> import fdbr, numpy as np
+    >>> from fdbr import ops
+    >>> ops.unique_values(np.array([2.0, 1.0, 2.0]))
+    array([1., 2.])
+    >>> fdbr.grad(lambda x: ops.unique_values(x)[1])(np.array([2.0, 1.0, 2.0]))
+    array([1., 0., 0.])
+    """
+    x = asarray(x)
+    if not is_traced(x):
+        if (table := _table(x)) is not None:
+            return table.elements()
+        return _runs(x)[0] if _is_quick(x) else array_module(x).unique(x, equal_nan=False)
+    return unique_all(x).values
+
+
+@where_it_lies
+def unique_counts(x: Array, /) -> UniqueCounts:
+    """`unique_values`, and how many elements are equal to each.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.unique_counts(np.array([2.0, 1.0, 2.0])).counts
+    array([1, 2])
+    """
+    x = asarray(x)
+    if not is_traced(x):
+        if (table := _table(x)) is not None:
+            return UniqueCounts(table.elements(), table.counts[table.values])
+        if _is_quick(x):
+            values, starts = _runs(x)
+            return UniqueCounts(values, np.diff(starts, append=x.size))
+        return UniqueCounts(*array_module(x).unique(x, return_counts=True, equal_nan=False))
+    found = unique_all(x)
+    return UniqueCounts(found.values, found.counts)
+
+
+@where_it_lies
+def unique_inverse(x: Array, /) -> UniqueInverse:
+    """`unique_values`, and which of them each element of ``x`` is.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.unique_inverse(np.array([2.0, 1.0, 2.0])).inverse_indices
+    array([1, 0, 1])
+    """
+    x = asarray(x)
+    if not is_traced(x):
+        if (table := _table(x)) is not None:
+            ranks = np.empty(len(table.counts), np.intp)
+            ranks[table.values] = np.arange(len(table.values))
+            return UniqueInverse(table.elements(), ranks[table.places].reshape(x.shape))
+        values, inverse = array_module(x).unique(x, return_inverse=True, equal_nan=False)
+        return UniqueInverse(values, inverse.reshape(x.shape))
+    found = unique_all(x)
+    return UniqueInverse(found.values, found.inverse_indices)
+
+
+@where_it_lies
+def unique_all(x: Array, /) -> UniqueAll:
+    """`unique_values`, where each was first, which of them each element is, and how many are equal.
+
+    The places count elements of the flattened array.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.unique_all(np.array([2.0, 1.0, 2.0])).indices
+    array([1, 0])
+    """
+    x = asarray(x)
+    if not is_traced(x):
+        values, indices, inverse, counts = array_module(x).unique(
+            x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+        )
+        return UniqueAll(values, indices, inverse.reshape(x.shape), counts)
+    flat = reshape(x, -1)
+    order = argsort(flat)  # stable: of equal elements the first comes first
+    ordered = flat[order]
+    new = concat([ones_like(ordered[:1], dtype=bool), not_equal(ordered[1:], ordered[:-1])])
+    starts = true_places(new)
+    ranks = cumulative_sum(new) - 1
+    ends = concat([starts[1:], ones_like(starts[:1]) * flat.size])
+    indices = order[starts]
+    return UniqueAll(flat[indices], indices, reshape(ranks[argsort(order)], x.shape), ends - starts)
+
+
+_FEW = 1 << 12  # comparisons, below which to compare each with each takes less time than to sort
+
+
+@where_it_lies
+def isin(x1: Array, x2: Array, /, *, invert: bool = False) -> Any:
+    """Whether each element of ``x1`` is among those of ``x2``; NaN is not.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.isin(np.array([1, 2, 3]), np.array([2, 4]))
+    array([False,  True, False])
+    """
+    x1, x2 = arrays(x1, x2)
+    x2 = x2 if x2.ndim == 1 else reshape(x2, -1)
+    if not is_traced(x1) and not is_traced(x2):
+        if x1.size * x2.size <= _FEW:
+            found = (x1[..., None] == x2).any(-1)
+        else:
+            found = array_module(x1, x2).isin(x1, x2)
+    elif not x2.size:
+        found = not_equal(x1, x1) & equal(x1, x1)
+    else:
+        ordered = sort(x2)
+        places = searchsorted(ordered, x1)
+        found = equal(pick(ordered, places - (places == x2.size)), x1)
+    return logical_not(found) if invert else found

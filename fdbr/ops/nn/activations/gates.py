@@ -1,0 +1,337 @@
+"""Activation functions of whole axes, and those with parameters of their own."""
+
+import math
+from typing import Any
+
+from fdbr.core.array_modules import Array
+from fdbr.errors.checks import describe, integer
+from fdbr.ops.axes import either_axis, normalize_axis
+from fdbr.ops.declare import constant, elementwise, shifted
+from fdbr.ops.dtypes import astype, in_single, is_number, is_traced
+from fdbr.ops.elementwise.arithmetic import clipped, hypot, minimum, sqrt
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_slope
+from fdbr.ops.nn.activations.exponentials import relu, softmax
+from fdbr.ops.reductions.reduce import max, sum
+from fdbr.ops.shape.creation import asarray, floating
+from fdbr.ops.shape.manipulation import concat, reshape
+from fdbr.ops.special.library import refuse_complex
+
+__all__ = [
+    "crelu",
+    "glu",
+    "maxout",
+    "prelu",
+    "softmin",
+    "sparsemax",
+    "squareplus",
+    "swish",
+]
+
+# --- of whole axes ------------------------------------------------------------------
+
+
+@elementwise(
+    x=lambda gate: sigmoid(gate),
+    gate=lambda x, gate: x * sigmoid_slope(gate),
+    heavy=True,
+    compound=True,
+)
+def _gated(xp: Any, x: Array, gate: Array) -> Array:
+    return x * (sigmoid(gate) if is_traced(gate) else sigmoid.primitive.value(xp, gate))
+
+
+def glu(x: Array, /, *, axis: int = -1, dim: int | None = None) -> Any:
+    """One half of an axis times the `sigmoid` of the other.
+
+    Dauphin, Fan, Auli & Grangier, *Language modeling with gated convolutional networks*, ICML
+    2017.
+
+    Parameters
+    ----------
+    x
+        An array whose ``axis`` is of even length.
+    axis, dim
+        The axis that is divided; in the result it is half as long.  (The second is PyTorch's name.)
+
+    Raises
+    ------
+    ValueError
+        If the axis has odd length.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.glu(np.array([3.0, 0.0]))
+    array([1.5])
+    """
+    x = floating(x)
+    axis = either_axis("glu", axis, dim)
+    place = normalize_axis(axis, x.ndim, "glu")
+    half, odd = divmod(x.shape[place], 2)
+    if odd:
+        raise ValueError(f"fdbr.ops.glu: axis {axis} of x {describe(x)} must be of even length")
+    before = (slice(None),) * place
+    return _gated(x[(*before, slice(None, half))], x[(*before, slice(half, None))])
+
+
+def crelu(x: Array, /, *, axis: int = 1) -> Any:
+    """The positive and the negative parts, one after the other: ``concat([relu(x), relu(-x)])``.
+
+    Shang, Sohn, Almeida & Lee, *Understanding and improving convolutional neural networks via
+    concatenated rectified linear units*, ICML 2016.
+
+    Parameters
+    ----------
+    x
+        Real floating.
+    axis
+        The axis along which they are joined; in the result it is twice as long.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.crelu(np.array([[-1.0, 2.0]]))
+    array([[0., 2., 1., 0.]])
+    """
+    x = floating(x)
+    refuse_complex("crelu", x)
+    place = normalize_axis(axis, x.ndim, "crelu")
+    return concat([relu(x), relu(-x)], axis=place)
+
+
+def maxout(x: Array, /, pool_size: int, *, axis: int = 1) -> Any:
+    """The largest of each ``pool_size`` neighbours along an axis.
+
+    Goodfellow, Warde-Farley, Mirza, Courville & Bengio, *Maxout networks*, ICML 2013.
+
+    Parameters
+    ----------
+    x
+        Real floating.
+    pool_size
+        How many elements become one; it divides the length of the axis.
+    axis
+        The axis, which becomes shorter.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``pool_size`` is no positive integer, or does not divide the length of the axis.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.maxout(np.array([[1.0, 3.0, 0.0, -2.0]]), 2)
+    array([[3., 0.]])
+    """
+    x = floating(x)
+    place = normalize_axis(axis, x.ndim, "maxout")
+    size = integer("fdbr.ops.maxout", "pool_size", pool_size, least=1)
+    count, rest = divmod(x.shape[place], size)
+    if rest:
+        raise ValueError(
+            f"fdbr.ops.maxout: pool_size {size} must divide the length of axis {axis} of x "
+            f"{describe(x)}"
+        )
+    shape = (*x.shape[:place], count, size, *x.shape[place + 1 :])
+    return max(reshape(x, shape), axis=place + 1)
+
+
+def softmin(
+    x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
+) -> Any:
+    """The `softmax` of ``-x``.
+
+    Parameters
+    ----------
+    x
+        Real numbers.
+    axis, dim
+        The axis, or several of them as one; the second is PyTorch's name for it.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.softmin(np.array([0.0, 0.0]))
+    array([0.5, 0.5])
+    """
+    return softmax(-floating(x), axis=either_axis("softmin", axis, dim))
+
+
+@in_single
+def sparsemax(x: Array, /, *, axis: int = -1) -> Any:
+    """The probabilities that are nearest to ``x``; of small elements they are 0.
+
+    ``max(x - t, 0)``, with the ``t`` for which they add up to 1: Martins & Astudillo, *From
+    softmax to sparsemax*, ICML 2016.
+
+    Parameters
+    ----------
+    x
+        Real floating.
+    axis
+        The axis along which the probabilities add up.
+
+    Raises
+    ------
+    ValueError
+        If that axis is of length 0.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.sparsemax(np.array([1.0, 0.5, -2.0]))
+    array([0.75, 0.25, 0.  ])
+    """
+    x = floating(x)
+    refuse_complex("sparsemax", x)
+    place = normalize_axis(axis, x.ndim, "sparsemax")
+    if not x.shape[place]:
+        raise ValueError(f"fdbr.ops.sparsemax: axis {axis} of x {describe(x)} has no elements")
+    support = _support(x, axis=place)
+    inside = where(support, x, 0)
+    count = sum(astype(support, x.dtype), axis=place, keepdims=True)
+    shift = (sum(inside, axis=place, keepdims=True) - 1) / count
+    return where(support, x - shift, 0)
+
+
+@constant(batch=shifted("axis"), total=True)
+def _support(xp: Any, x: Array, *, axis: int) -> Array:
+    """The places where the nearest probabilities are not 0, those of the largest elements."""
+    ordered = xp.flip(xp.sort(x, axis=axis), axis=axis)
+    numbers = xp.cumsum(xp.ones_like(x), axis=axis)
+    inside = 1 + numbers * ordered > xp.cumsum(ordered, axis=axis)
+    least = xp.where(inside, ordered, xp.full_like(ordered, math.inf)).min(axis=axis, keepdims=True)
+    return x >= least
+
+
+# --- with parameters ----------------------------------------------------------------
+
+
+def from_second_axis(function: str, name: str, value: Any, x: Any) -> Any:
+    """A parameter whose axes are those of ``x`` after the first, or which is one number."""
+    if is_number(value):  # traced, maybe: it stays weak
+        return value
+    value = asarray(value)
+    if value.ndim == 0 or value.shape == (1,):
+        return reshape(value, ())
+    if x.shape[1 : 1 + value.ndim] != value.shape:
+        raise ValueError(
+            f"fdbr.ops.{function}: {name} {describe(value)} must be one number, or have the "
+            f"lengths of the axes of x {describe(x)} after the first"
+        )
+    return reshape(value, (*value.shape, *(1,) * (x.ndim - 1 - value.ndim)))
+
+
+@elementwise(
+    x=lambda x, weight: where(x > 0, 1, weight),
+    weight=lambda x: minimum(x, 0),
+    heavy="backward",
+    compound=True,
+)
+def sloped(xp: Any, x: Array, weight: Array) -> Array:
+    """``x`` where it is positive, and elsewhere times a weight that broadcasts."""
+    return clipped(xp, x, 0, math.inf) + weight * clipped(xp, x, -math.inf, 0)
+
+
+def prelu(x: Array, weight: Array, /) -> Any:
+    """``x`` where it is positive and ``weight * x`` elsewhere; its derivative at 0 is ``weight``.
+
+    He, Zhang, Ren & Sun, *Delving deep into rectifiers*, ICCV 2015.
+
+    Parameters
+    ----------
+    x
+        Real floating, shape ``(N, C, ...)``, or any shape if there is one slope.
+    weight
+        One slope, shape ``()`` or ``(1,)``; one for each channel, shape ``(C,)``; or those of
+        several axes after the first.
+
+    Raises
+    ------
+    ValueError
+        If ``weight`` does not fit ``x``.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.prelu(np.array([[-1.0, -1.0], [2.0, 2.0]]), np.array([0.5, 0.25]))
+    array([[-0.5 , -0.25],
+           [ 2.  ,  2.  ]])
+    """
+    x = floating(x)
+    refuse_complex("prelu", x)
+    return sloped(x, from_second_axis("prelu", "weight", weight, x))
+
+
+def _swish_slope(x: Any, beta: Any) -> Any:
+    share = beta * x
+    return sigmoid(share) + x * (beta * sigmoid_slope(share))  # where the share is infinite, too
+
+
+@elementwise(
+    x=_swish_slope,
+    beta=lambda x, beta: x * (x * sigmoid_slope(beta * x)),
+    heavy=True,
+    compound=True,
+)
+def _swish(xp: Any, x: Array, beta: Array) -> Array:
+    share = beta * x
+    return x * (sigmoid(share) if is_traced(share) else sigmoid.primitive.value(xp, share))
+
+
+@in_single
+def swish(x: Array, beta: Array = 1.0, /) -> Any:
+    """``x * sigmoid(beta * x)``; with ``beta = 1`` it is `silu`.
+
+    Ramachandran, Zoph & Le, *Searching for activation functions*, arXiv:1710.05941.
+
+    Parameters
+    ----------
+    x
+        Real floating.
+    beta
+        One number, or an array with the lengths of the axes of ``x`` after the first.
+
+    Raises
+    ------
+    ValueError
+        If ``beta`` does not fit ``x``.
+
+    >>> from fdbr import ops
+    >>> round(float(ops.swish(1.0, 2.0)), 6)
+    0.880797
+    """
+    x = floating(x)
+    refuse_complex("swish", x)
+    if not hasattr(beta, "shape"):
+        return _swish(x, beta)
+    return _swish(x, from_second_axis("swish", "beta", beta, x))
+
+
+@elementwise(
+    x=lambda out, x, root: out / hypot(x, root),
+    root=lambda x, root: 0.5 * root / hypot(x, root),
+    heavy=True,
+    compound=True,
+)
+def _squareplus(xp: Any, x: Array, root: Array) -> Array:
+    half = 0.5 * xp.hypot(x, root) + 0.5 * xp.abs(x)  # the whole would overflow before the result
+    return xp.where(x > 0, half, 0.25 * root * root / half)
+
+
+@in_single
+def squareplus(x: Array, b: Array = 4.0, /) -> Any:
+    """``(x + sqrt(x**2 + b)) / 2``, like `softplus` without exponentials.
+
+    Barron, *Squareplus*, arXiv:2112.11687.
+
+    Parameters
+    ----------
+    x
+        Real floating.
+    b
+        A positive number, or an array of them that broadcasts: the width of the bend.
+
+    >>> from fdbr import ops
+    >>> round(float(ops.squareplus(0.0)), 6), round(float(ops.squareplus(1.5)), 6)
+    (1.0, 2.0)
+    """
+    x = floating(x)
+    refuse_complex("squareplus", x)
+    return _squareplus(x, sqrt(b) if hasattr(b, "shape") else math.sqrt(b))

@@ -1,0 +1,421 @@
+"""Further activation functions of neural networks, element by element."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu.codegen.math.normal import TAIL, TAIL_RATE
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise
+from fdbr.ops.dtypes import as_weak, astype, in_single, is_traced, result_type
+from fdbr.ops.elementwise.arithmetic import abs, clipped, maximum, minimum
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.exponential import exp, expm1, gaussian
+from fdbr.ops.elementwise.logistic import sigmoid, sigmoid_slope
+from fdbr.ops.special.errors import ndtr
+from fdbr.ops.special.library import refuse_complex
+
+__all__ = [
+    "celu",
+    "clipped_relu",
+    "elu",
+    "gelu",
+    "hard_tanh",
+    "leaky_relu",
+    "log1mexp",
+    "log_sigmoid",
+    "mish",
+    "relu6",
+    "selu",
+    "silu",
+    "softplus",
+    "softsign",
+]
+
+_ROOT_TWO_PI = math.sqrt(2 * math.pi)
+_GELU_SCALE, _GELU_CUBE = math.sqrt(2 / math.pi), 0.044715
+_GELU_END = 30.0  # from where on the approximation is 0 or the identity, in every dtype
+_LOG_TWO = math.log(2)
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+
+
+def _positive(x: Any) -> Any:
+    """1 where ``x`` is positive and 0 elsewhere, in the dtype of ``x``: faster than `where`."""
+    if type(x) is np.ndarray:
+        return (x > 0).astype(x.dtype)
+    return astype(x > 0, result_type(x))
+
+
+# --- with a kink --------------------------------------------------------------------
+
+
+@elementwise(x=lambda out, low, high: (out > low) & (out < high), heavy="backward")
+def _hard_limits(xp: Any, x: Array, *, low: float, high: float) -> Array:
+    return clipped(xp, x, low, high)
+
+
+def relu6(x: Array, /) -> Any:
+    """``min(max(x, 0), 6)``; its derivative at both bounds is taken as 0.
+
+    >>> from fdbr import ops
+    >>> ops.relu6(-1.0), ops.relu6(2.0), ops.relu6(7.0)
+    (0.0, 2.0, 6.0)
+    """
+    return _hard_limits(x, low=0, high=6)
+
+
+def hard_tanh(x: Array, /, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+    """``min(max(x, min_val), max_val)``; its derivative at both bounds is taken as 0.
+
+    Raises
+    ------
+    ValueError
+        If ``min_val`` is larger than ``max_val``.
+
+    >>> from fdbr import ops
+    >>> ops.hard_tanh(-2.0), ops.hard_tanh(0.5), ops.hard_tanh(7.0, max_val=6.0)
+    (-1.0, 0.5, 6.0)
+    """
+    low, high = float(min_val), float(max_val)
+    if not low <= high:
+        raise ValueError(
+            f"fdbr.ops.hard_tanh: min_val must not be above max_val, got {min_val} and {max_val}"
+        )
+    return _hard_limits(x, low=low, high=high)
+
+
+def clipped_relu(x: Array, /, z: float = 20.0) -> Any:
+    """``min(max(x, 0), z)``; its derivative at both bounds is taken as 0.
+
+    Raises
+    ------
+    ValueError
+        If ``z`` is negative.
+
+    >>> from fdbr import ops
+    >>> ops.clipped_relu(-1.0), ops.clipped_relu(30.0)
+    (0.0, 20.0)
+    """
+    if not z >= 0:
+        raise ValueError(f"fdbr.ops.clipped_relu: z must not be negative, got {z}")
+    return _hard_limits(x, low=0, high=float(z))
+
+
+@elementwise(x=lambda x, slope: slope + (1 - slope) * _positive(x), heavy=True, compound=True)
+def _leaky_relu(xp: Any, x: Array, *, slope: float) -> Array:
+    if getattr(x, "itemsize", 8) <= 2:
+        slope = as_weak(slope, x)
+    if 0 < slope <= 1:
+        return xp.maximum(x, slope * x)
+    return xp.maximum(x, 0) + slope * xp.minimum(x, 0)
+
+
+def leaky_relu(x: Array, /, negative_slope: float = 0.01, *, slope: float | None = None) -> Any:
+    """``x`` where it is positive and ``negative_slope * x`` elsewhere.
+
+    The slope is PyTorch's and JAX's by default; Chainer's is 0.2.  It is the derivative at 0.
+
+    Parameters
+    ----------
+    x
+        An array.
+    negative_slope
+        A number.
+    slope
+        Another name for it.
+
+    >>> from fdbr import ops
+    >>> ops.leaky_relu(-2.0, negative_slope=0.25)
+    -0.5
+    """
+    return _leaky_relu(x, slope=float(negative_slope if slope is None else slope))
+
+
+def _elu_slope(x: Any, above: float, scale: float, alpha: float) -> Any:
+    positive = _positive(x)
+    return above * positive + (1 - positive) * (scale / alpha) * exp(minimum(x, 0) / alpha)
+
+
+@elementwise(x=_elu_slope, heavy=True, compound=True)
+def _elu(xp: Any, x: Array, *, above: float, scale: float, alpha: float) -> Array:
+    below = clipped(xp, x, -math.inf, 0)
+    if alpha != 1:
+        below = below / alpha
+    below = xp.expm1(below)
+    if scale != 1:
+        below = scale * below
+    positive = clipped(xp, x, 0, math.inf)
+    return (positive if above == 1 else above * positive) + below
+
+
+@in_single
+def elu(x: Array, /, alpha: float = 1.0) -> Any:
+    """``x`` where it is positive and ``alpha * (exp(x) - 1)`` elsewhere.
+
+    Clevert, Unterthiner & Hochreiter, *Fast and accurate deep network learning by exponential
+    linear units*, ICLR 2016.
+
+    >>> from fdbr import ops
+    >>> ops.elu(2.0), round(ops.elu(-1.0), 6)
+    (2.0, -0.632121)
+    """
+    return _elu(x, above=1.0, scale=float(alpha), alpha=1.0)
+
+
+@in_single
+def celu(x: Array, /, alpha: float = 1.0) -> Any:
+    """``x`` where it is positive and ``alpha * (exp(x / alpha) - 1)`` elsewhere.
+
+    Its derivative is continuous for every ``alpha``: Barron, arXiv:1704.07483.
+
+    >>> from fdbr import ops
+    >>> ops.celu(2.0), round(ops.celu(-1.0, alpha=2.0), 6)
+    (2.0, -0.786939)
+    """
+    return _elu(x, above=1.0, scale=float(alpha), alpha=float(alpha))
+
+
+@in_single
+def selu(x: Array, /) -> Any:
+    """A multiple of `elu` that keeps mean 0 and variance 1.
+
+    ``1.0507 * elu(x, alpha=1.6733)``: Klambauer, Unterthiner, Mayr & Hochreiter,
+    *Self-normalizing neural networks*, NIPS 2017.
+
+    >>> from fdbr import ops
+    >>> round(ops.selu(1.0), 6)
+    1.050701
+    """
+    return _elu(x, above=_SELU_SCALE, scale=_SELU_SCALE * _SELU_ALPHA, alpha=1.0)
+
+
+# --- smooth -------------------------------------------------------------------------
+
+
+@in_single
+def softplus(x: Array, /, beta: float = 1.0, threshold: float | None = None) -> Any:
+    """``log(1 + exp(beta * x)) / beta``, without overflow.
+
+    Parameters
+    ----------
+    x
+        Real floating.
+    beta
+        A number, by which the bend is narrower.
+    threshold
+        Where ``beta * x`` is larger than that, the result is ``x``; by default nowhere.
+        (PyTorch has 20, whose result differs by 2e-9.)
+
+    Raises
+    ------
+    ValueError
+        If ``beta`` is 0.
+
+    >>> from fdbr import ops
+    >>> ops.softplus(1000.0), round(ops.softplus(0.0), 6)
+    (1000.0, 0.693147)
+    >>> round(ops.softplus(0.0, beta=2.0), 6)
+    0.346574
+    """
+    if beta == 0:
+        raise ValueError("fdbr.ops.softplus: beta must not be 0")
+    out = _softplus(x, beta=float(beta))
+    return out if threshold is None else where(x * float(beta) > threshold, x, out)
+
+
+@elementwise(x=lambda x, beta: sigmoid(x if beta == 1 else beta * x), heavy=True, compound=True)
+def _softplus(xp: Any, x: Array, *, beta: float) -> Array:
+    """``log(1 + exp(beta * x)) / beta``."""
+    refuse_complex("softplus", x)
+    if type(x) is np.ndarray and x.size < _LITTLE and beta == 1:
+        return np.logaddexp(x, 0)
+    # Of many elements this takes a tenth of the time of logaddexp.
+    low, high = (0, math.inf) if beta > 0 else (-math.inf, 0)
+    rest = xp.abs(x) if math.fabs(beta) == 1 else math.fabs(beta) * xp.abs(x)
+    rest = xp.log1p(xp.exp(-rest))
+    return clipped(xp, x, low, high) + (rest if beta == 1 else rest / beta)
+
+
+@elementwise(x=lambda x: sigmoid(-x), heavy=True, compound=True)
+def log_sigmoid(xp: Any, x: Array) -> Array:
+    """The logarithm of `sigmoid`, without underflow.
+
+    >>> from fdbr import ops
+    >>> ops.log_sigmoid(-1000.0)
+    -1000.0
+    """
+    refuse_complex("log_sigmoid", x)
+    if type(x) is np.ndarray and x.size < _LITTLE:
+        return 0 - np.logaddexp(-x, 0)  # +0 of large numbers, as below
+    return clipped(xp, x, -math.inf, 0) - xp.log1p(xp.exp(-xp.abs(x)))
+
+
+@elementwise(x=lambda x: 1 / expm1(x), heavy=True, compound=True)
+def log1mexp(xp: Any, x: Array) -> Array:
+    """``log(1 - exp(-x))`` of positive numbers, without loss of digits, as in JAX.
+
+    >>> from fdbr import ops
+    >>> round(ops.log1mexp(1.0), 6)
+    -0.458675
+    """
+    refuse_complex("log1mexp", x)
+    near = x < _LOG_TWO  # where exp(-x) is next to 1
+    return xp.where(
+        near, xp.log(-xp.expm1(-xp.where(near, x, 1))), xp.log1p(-xp.exp(-xp.where(near, 1, x)))
+    )
+
+
+@elementwise(x=lambda x: 1 / (1 + abs(x)) ** 2, heavy="backward", compound=True)
+def softsign(xp: Any, x: Array) -> Array:
+    """``x / (1 + abs(x))``.
+
+    >>> from fdbr import ops
+    >>> ops.softsign(-1.0)
+    -0.5
+    """
+    refuse_complex("softsign", x)
+    return x / (1 + xp.abs(x))
+
+
+def _silu_slope(x: Any) -> Any:
+    return sigmoid(x) + x * sigmoid_slope(x)
+
+
+@elementwise(x=_silu_slope, heavy=True, compound=True)
+def silu(xp: Any, x: Array) -> Array:
+    """``x * sigmoid(x)``, also called swish.
+
+    >>> from fdbr import ops
+    >>> ops.silu(0.0), round(ops.silu(1.0), 6)
+    (0.0, 0.731059)
+    """
+    # `jit` takes it apart with a traced value.
+    return x * (sigmoid(x) if is_traced(x) else sigmoid.primitive.value(xp, x))
+
+
+_LITTLE = 1 << 6  # elements, below which one function of NumPy's takes less time than several
+_MANY = 1 << 12  # elements from which on few of them are looked at
+_FEW = 1 << 10  # elements, below which SciPy's ndtr takes less time
+_TAIL_END = 40.0  # where it is 0 in float32
+
+
+def _upper_tail(t: Any) -> Any:
+    """``1 - ndtr(t)`` of NumPy's float32 arrays of ``t >= 0``, as kernels have it."""
+    share = TAIL_RATE * t
+    share += 1
+    np.reciprocal(share, out=share)
+    bent = 1 - 2 * share
+    total = TAIL[-1] * bent
+    for term in reversed(TAIL[1:-1]):
+        total += term
+        total *= bent
+    total += TAIL[0]
+    total *= share
+    total *= gaussian.primitive.value(np, t, rate=0.5)
+    total *= 0.5
+    return total
+
+
+def _magnitude(x: Any) -> Any:
+    return clipped(np, np.abs(x), 0, _TAIL_END)
+
+
+def _is_fast(x: Any) -> bool:
+    return type(x) is np.ndarray and x.dtype == np.float32 and x.size >= _FEW
+
+
+@elementwise(x=lambda x: gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True)
+def _gelu_share(xp: Any, x: Array) -> Array:
+    if not _is_fast(x):
+        return ndtr.primitive.value(xp, x)
+    return xp.abs((x > 0) - _upper_tail(_magnitude(x)))
+
+
+@elementwise(
+    x=lambda x: _gelu_share(x) + x * gaussian(x, rate=0.5) / _ROOT_TWO_PI, heavy=True, compound=True
+)
+def _gelu(xp: Any, x: Array) -> Array:
+    if not _is_fast(x):
+        return x * ndtr.primitive.value(xp, x)
+    return x * _gelu_share.primitive.value(xp, x)
+
+
+def _gelu_tanh_slope(x: Any) -> Any:
+    x = minimum(maximum(x, -_GELU_END), _GELU_END)  # where its powers are not infinite
+    bent = 3 * _GELU_CUBE * x * x
+    share = x * (1 + bent / 3) * (2 * _GELU_SCALE)
+    return sigmoid(share) + sigmoid_slope(share) * x * (1 + bent) * (2 * _GELU_SCALE)
+
+
+@elementwise(x=_gelu_tanh_slope, heavy=True, compound=True)
+def _gelu_tanh(xp: Any, x: Array) -> Array:
+    # 1 + tanh(u) is 2 sigmoid(2 u), which keeps its digits where the tangent is next to -1.
+    share = x * (2 * _GELU_SCALE + 2 * _GELU_SCALE * _GELU_CUBE * (x * x))
+    return x * (sigmoid(share) if is_traced(x) else sigmoid.primitive.value(xp, share))
+
+
+@in_single
+def gelu(x: Array, /, *, approximate: bool | str = False) -> Any:
+    """``x * ndtr(x)``, with the distribution function of the normal distribution.
+
+    With ``approximate`` it is ``0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))``,
+    which differs by less than 0.0005 and is faster: Hendrycks & Gimpel, *Gaussian
+    error linear units*, arXiv:1606.08415.
+
+    Parameters
+    ----------
+    x
+        Real floating.
+    approximate
+        True or ``"tanh"`` for the approximation, False or ``"none"`` for the function itself:
+        JAX's words and PyTorch's.  (JAX approximates by default, this function and PyTorch's do
+        not.)
+
+    Raises
+    ------
+    ValueError
+        If ``approximate`` is something else.
+
+    >>> from fdbr import ops
+    >>> round(ops.gelu(1.0), 4), round(ops.gelu(1.0, approximate=True), 4)
+    (0.8413, 0.8412)
+    """
+    if approximate is True or (isinstance(approximate, str) and approximate == "tanh"):
+        return _gelu_tanh(x)
+    if approximate is False or (isinstance(approximate, str) and approximate == "none"):
+        return _gelu(x)
+    raise ValueError(
+        "fdbr.ops.gelu: approximate must be True or 'tanh', or False or 'none', not "
+        f"{approximate!r}"
+    )
+
+
+_MISH_END = 21.0  # from where on the hyperbolic tangent is 1 in every dtype
+
+
+def _mish_slope(x: Any) -> Any:
+    x = minimum(x, _MISH_END)
+    e = exp(x)
+    part = e * (2 + e)  # the hyperbolic tangent of softplus(x) is part / (2 + part)
+    whole = 2 + part
+    return part / whole + x * (4 * e * (1 + e) / (whole * whole))
+
+
+@elementwise(x=_mish_slope, heavy=True, compound=True)
+def _mish(xp: Any, x: Array) -> Array:
+    e = xp.exp(clipped(xp, x, -math.inf, _MISH_END))
+    part = e * (2 + e)
+    return x * (part / (2 + part))
+
+
+@in_single
+def mish(x: Array, /) -> Any:
+    """``x * tanh(softplus(x))``: Misra, arXiv:1908.08681.
+
+    >>> from fdbr import ops
+    >>> round(ops.mish(1.0), 6)
+    0.865098
+    """
+    refuse_complex("mish", x)
+    return _mish(x)

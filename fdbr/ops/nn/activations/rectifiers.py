@@ -1,0 +1,220 @@
+"""Activation functions that are pieces of lines and parabolas, element by element."""
+
+import math
+from typing import Any
+
+from fdbr.core.array_modules import Array
+from fdbr.ops.declare import elementwise
+from fdbr.ops.dtypes import astype, in_single, is_complex, result_type
+from fdbr.ops.elementwise.arithmetic import abs, clipped, square
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.trigonometric import tanh
+from fdbr.ops.special.library import refuse_complex
+
+__all__ = [
+    "hard_shrink",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_swish",
+    "soft_shrink",
+    "sparse_plus",
+    "sparse_sigmoid",
+    "tanh_shrink",
+    "threshold",
+]
+
+
+def _within(x: Any, low: float, high: float) -> Any:
+    """1 where a value lies between two bounds and 0 elsewhere, in its dtype."""
+    return astype((x > low) & (x < high), result_type(x))
+
+
+# --- hard forms of the sigmoid ------------------------------------------------------
+
+
+@elementwise(x=lambda out, slope: slope * _within(out, 0, 1), heavy="backward", compound=True)
+def _hard_sigmoid(xp: Any, x: Array, *, slope: float) -> Array:
+    return clipped(xp, x * slope + 0.5, 0, 1)
+
+
+@in_single
+def hard_sigmoid(x: Array, /, *, slope: float = 1 / 6) -> Any:
+    """The `sigmoid` as pieces of lines, ``min(max(slope * x + 1/2, 0), 1)``.
+
+    The derivative where the pieces meet is taken as 0.
+
+    Parameters
+    ----------
+    x
+        Real floating.
+    slope
+        The slope at 0: by default that of JAX and PyTorch; Chainer's is 0.2.
+
+    >>> from fdbr import ops
+    >>> ops.hard_sigmoid(-4.0), ops.hard_sigmoid(1.5), ops.hard_sigmoid(1.0, slope=0.2)
+    (0.0, 0.75, 0.7)
+    """
+    refuse_complex("hard_sigmoid", x)
+    return _hard_sigmoid(x, slope=float(slope))
+
+
+def _hard_swish_slope(x: Any) -> Any:
+    share = _hard_sigmoid(x, slope=1 / 6)
+    return share + where((share > 0) & (share < 1), x * (1 / 6), 0)  # x may be infinite elsewhere
+
+
+@elementwise(x=_hard_swish_slope, heavy="backward", compound=True)
+def _hard_swish(xp: Any, x: Array) -> Array:
+    return x * clipped(xp, x * (1 / 6) + 0.5, 0, 1)
+
+
+@in_single
+def hard_swish(x: Array, /) -> Any:
+    """``x * hard_sigmoid(x)``.
+
+    Howard et al., *Searching for MobileNetV3*, ICCV 2019.
+
+    >>> from fdbr import ops
+    >>> ops.hard_swish(-4.0), ops.hard_swish(1.5), ops.hard_swish(4.0)
+    (-0.0, 1.125, 4.0)
+    """
+    refuse_complex("hard_swish", x)
+    return _hard_swish(x)
+
+
+def hard_silu(x: Array, /) -> Any:
+    """Another name of `hard_swish`, as in JAX.
+
+    >>> from fdbr import ops
+    >>> ops.hard_silu(1.5)
+    1.125
+    """
+    return hard_swish(x)
+
+
+# --- shrinking ----------------------------------------------------------------------
+
+
+@elementwise(x=lambda x, lambd: astype(abs(x) > lambd, result_type(x)), compound=True)
+def _hard_shrink(xp: Any, x: Array, *, lambd: float) -> Array:
+    return xp.where(xp.abs(x) <= lambd, xp.zeros_like(x), x)  # NaN stays
+
+
+@in_single
+def hard_shrink(x: Array, /, lambd: float = 0.5) -> Any:
+    """``x`` where its magnitude is larger than ``lambd``, and 0 elsewhere.
+
+    Raises
+    ------
+    ValueError
+        If ``lambd`` is negative.
+
+    >>> from fdbr import ops
+    >>> ops.hard_shrink(0.5), ops.hard_shrink(-0.75)
+    (0.0, -0.75)
+    """
+    refuse_complex("hard_shrink", x)
+    return _hard_shrink(x, lambd=_not_negative("hard_shrink", "lambd", lambd))
+
+
+@elementwise(x=lambda x, lambd: astype(abs(x) > lambd, result_type(x)), compound=True)
+def _soft_shrink(xp: Any, x: Array, *, lambd: float) -> Array:
+    return x - clipped(xp, x, -lambd, lambd)
+
+
+@in_single
+def soft_shrink(x: Array, /, lambd: float = 0.5) -> Any:
+    """``x`` brought nearer to 0 by ``lambd``, and 0 where it is nearer.
+
+    It is the proximal operator of ``lambd * abs(x)``.
+
+    Raises
+    ------
+    ValueError
+        If ``lambd`` is negative.
+
+    >>> from fdbr import ops
+    >>> ops.soft_shrink(0.25), ops.soft_shrink(-0.75)
+    (0.0, -0.25)
+    """
+    refuse_complex("soft_shrink", x)
+    return _soft_shrink(x, lambd=_not_negative("soft_shrink", "lambd", lambd))
+
+
+# The coefficients of (x cosh(x) - sinh(x)) / x**3 in x**2, as many as double precision needs.
+_SHRUNK = tuple(2 * k / math.factorial(2 * k + 1) for k in range(13, 0, -1))
+_SHRUNK_END = 2.0  # from where on the difference itself has all its digits
+
+
+@elementwise(x=lambda x: square(tanh(x)), heavy=True, compound=True)
+def _tanh_shrink(xp: Any, x: Array) -> Array:
+    near = clipped(xp, x, -_SHRUNK_END, _SHRUNK_END)
+    square = near * near
+    series = 0.0 * square
+    for coefficient in _SHRUNK:
+        series = series * square + coefficient
+    series = series * square * near / xp.cosh(near)
+    return xp.where(xp.abs(x) < _SHRUNK_END, series, x - xp.tanh(x))
+
+
+@in_single
+def tanh_shrink(x: Array, /) -> Any:
+    """``x - tanh(x)``, without loss of digits near 0.
+
+    >>> from fdbr import ops
+    >>> round(ops.tanh_shrink(1.0), 6)
+    0.238406
+    """
+    return x - tanh(x) if is_complex(x) else _tanh_shrink(x)
+
+
+@in_single
+def threshold(x: Array, /, threshold: float, value: float) -> Any:
+    """``x`` where it is larger than ``threshold``, and ``value`` elsewhere; NaN stays.
+
+    >>> from fdbr import ops
+    >>> float(ops.threshold(0.5, 0.1, 20.0)), float(ops.threshold(0.0, 0.1, 20.0))
+    (0.5, 20.0)
+    """
+    return where(x <= threshold, float(value), x)
+
+
+# --- smooth for once ----------------------------------------------------------------
+
+
+@elementwise(x=lambda x: _hard_sigmoid(x, slope=0.5), heavy=True, compound=True)
+def _sparse_plus(xp: Any, x: Array) -> Array:
+    bent = clipped(xp, x, -1, 1)
+    return (bent + 1) * (bent + 1) * 0.25 + (clipped(xp, x, 1, math.inf) - 1)
+
+
+@in_single
+def sparse_plus(x: Array, /) -> Any:
+    """0 up to -1, ``x`` from 1 on, and ``(x + 1)**2 / 4`` between.
+
+    The function of which `sparse_sigmoid` is the derivative, as in JAX.
+
+    >>> from fdbr import ops
+    >>> ops.sparse_plus(-2.0), ops.sparse_plus(0.0), ops.sparse_plus(3.0)
+    (0.0, 0.25, 3.0)
+    """
+    refuse_complex("sparse_plus", x)
+    return _sparse_plus(x)
+
+
+def sparse_sigmoid(x: Array, /) -> Any:
+    """``min(max((x + 1) / 2, 0), 1)``, as in JAX: `sparsemax` of ``(x, 0)``.
+
+    Martins & Astudillo, *From softmax to sparsemax*, ICML 2016.
+
+    >>> from fdbr import ops
+    >>> ops.sparse_sigmoid(-2.0), ops.sparse_sigmoid(0.5)
+    (0.0, 0.75)
+    """
+    return hard_sigmoid(x, slope=0.5)
+
+
+def _not_negative(function: str, name: str, value: float) -> float:
+    if not value >= 0:
+        raise ValueError(f"fdbr.ops.{function}: {name} must not be negative, got {value}")
+    return float(value)

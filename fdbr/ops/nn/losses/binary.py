@@ -1,0 +1,342 @@
+"""Losses of predictions that are true or false, each element by itself."""
+
+from typing import Any
+
+from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.errors.checks import describe
+from fdbr.ops.devices import beside
+from fdbr.ops.dtypes import astype, in_single
+from fdbr.ops.elementwise.arithmetic import maximum
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.elementwise.exponential import log, log1p
+from fdbr.ops.elementwise.logistic import sigmoid
+from fdbr.ops.nn.activations.nonlinearities import log_sigmoid, softplus
+from fdbr.ops.nn.losses.checks import (
+    alike,
+    anywhere,
+    check_reduction,
+    check_signs,
+    counted_mean,
+    extremes,
+    floats_of,
+    reduced,
+    setting_of,
+    share,
+)
+from fdbr.ops.nn.losses.labels import checked_labels
+from fdbr.ops.reductions.reduce import mean, sum
+from fdbr.ops.shape.creation import asarray
+from fdbr.ops.shape.manipulation import broadcast_to
+
+__all__ = [
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "multilabel_soft_margin_loss",
+    "sigmoid_cross_entropy",
+    "sigmoid_focal_loss",
+    "soft_margin_loss",
+]
+
+_LEAST = -100.0  # of the logarithm of a probability, as in PyTorch
+
+
+def _weight_of(name: str, argument: str, weight: Any, x: Any) -> Any:
+    """Weights that broadcast to the shape of ``x``."""
+    weight = setting_of(name, argument, weight, x)
+    try:
+        return broadcast_to(weight, x.shape)
+    except ValueError:
+        raise ValueError(
+            f"fdbr.ops.{name}: {argument} {describe(weight)} does not broadcast to the shape of x "
+            f"{describe(x)}"
+        ) from None
+
+
+@where_it_lies
+@in_single
+def binary_cross_entropy(
+    x: Array, y: Array, /, *, weight: Array | None = None, reduction: str = "mean"
+) -> Any:
+    """``-(y * log(x) + (1 - y) * log(1 - x))``, the cross entropy of probabilities.
+
+    Logarithms are -100 at the least, as in PyTorch, and constant from there on.  Of logits
+    `binary_cross_entropy_with_logits` computes more exactly.
+
+    Parameters
+    ----------
+    x
+        Probabilities in [0, 1], floating.
+    y
+        The true ones, or truth values, in the same shape.
+    weight
+        A weight for each element, which broadcasts to their shape.
+    reduction
+        ``"mean"`` over all elements, ``"sum"`` or ``"none"``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, a probability lies outside of [0, 1], or ``reduction`` is unknown.
+    TypeError
+        If ``x`` is not real floating.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.binary_cross_entropy(np.array([0.5, 0.0]), np.array([1.0, 1.0]), reduction="none")
+    array([  0.69314718, 100.        ])
+    """
+    name = "binary_cross_entropy"
+    check_reduction(name, reduction)
+    x, y = alike(name, x=x, y=y)
+    if anywhere((x < 0) | (x > 1)):
+        raise ValueError(
+            f"fdbr.ops.{name}: x must hold probabilities in [0, 1], got {describe(x)}"
+            f"{extremes(x)}; of logits it is binary_cross_entropy_with_logits"
+        )
+    some, not_all = x > 0, x < 1
+    of_true = where(some, maximum(log(where(some, x, 1)), _LEAST), _LEAST)
+    of_false = where(not_all, maximum(log1p(-where(not_all, x, 0)), _LEAST), _LEAST)
+    losses = -(y * of_true + (1 - y) * of_false)
+    if weight is not None:
+        losses = losses * _weight_of(name, "weight", weight, losses)
+    return reduced(losses, reduction)
+
+
+@where_it_lies
+@in_single
+def binary_cross_entropy_with_logits(
+    x: Array,
+    y: Array,
+    /,
+    *,
+    weight: Array | None = None,
+    pos_weight: Array | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """The cross entropy of `sigmoid`: ``softplus(x) - x * y``, without overflow.
+
+    Parameters
+    ----------
+    x
+        Logits, floating.
+    y
+        Probabilities or truth values, in the same shape.
+    weight
+        A weight for each element, which broadcasts to their shape.
+    pos_weight
+        A weight for what is true, which broadcasts to their shape: for example one a class.
+    reduction
+        ``"mean"`` over all elements, ``"sum"`` or ``"none"``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or ``reduction`` is unknown.
+    TypeError
+        If ``x`` is not real floating.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.binary_cross_entropy_with_logits(np.array([0.0, 1000.0]), np.array([1.0, 1.0]))
+    np.float64(0.34657359027997264)
+    """
+    name = "binary_cross_entropy_with_logits"
+    check_reduction(name, reduction)
+    x, y = alike(name, x=x, y=y)
+    if pos_weight is None:
+        losses = softplus(x) - x * y
+    else:
+        more = _weight_of(name, "pos_weight", pos_weight, x) - 1
+        losses = (1 - y) * x + (1 + more * y) * softplus(-x)
+    if weight is not None:
+        losses = losses * _weight_of(name, "weight", weight, losses)
+    return reduced(losses, reduction)
+
+
+@where_it_lies
+@in_single
+def sigmoid_cross_entropy(
+    x: Array,
+    labels: Array,
+    /,
+    *,
+    ignore_label: int | None = -1,
+    normalize: bool = True,
+    reduction: str = "mean",
+) -> Any:
+    """The cross entropy of `sigmoid` and labels 0 and 1, some of which may not count.
+
+    Parameters
+    ----------
+    x
+        Logits, floating, of any shape.
+    labels
+        Integers 0 or 1, or ``ignore_label``, in the shape of ``x``.
+    ignore_label
+        The label of elements that do not count; `None` if all do.
+    normalize
+        Whether the mean is by the number of elements that count, or else by the length of the
+        first axis, as in Chainer.
+    reduction
+        ``"mean"`` (0 if no element counts), ``"sum"`` or ``"none"``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, a label is none of these, or ``reduction`` is unknown.
+    TypeError
+        If ``x`` is not real floating, or the labels are not integers.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> x = np.array([[0.0, 3.0], [0.0, -1.0]])
+    >>> ops.sigmoid_cross_entropy(x, np.array([[1, -1], [0, -1]]))
+    np.float64(0.6931471805599453)
+    """
+    name = "sigmoid_cross_entropy"
+    check_reduction(name, reduction)
+    (x,), labels = floats_of(name, x=x), asarray(labels)
+    if labels.dtype.kind not in "iub":
+        raise TypeError(f"fdbr.ops.{name}: labels must be integers, not {describe(labels)}")
+    if labels.shape != x.shape:
+        raise ValueError(
+            f"fdbr.ops.{name}: labels {describe(labels)} must have the shape of x {describe(x)}"
+        )
+    labels = astype(labels, int) if labels.dtype.kind == "b" else labels
+    counted = None if ignore_label is None else labels != ignore_label
+    labels = beside(checked_labels(name, labels, 2, counted), x)
+    losses = softplus(x) - x * astype(labels, x.dtype)
+    if counted is not None:
+        counted = beside(counted, x)
+        losses = where(counted, losses, 0)
+    if reduction != "mean":
+        return reduced(losses, reduction)
+    if not normalize:
+        return share(sum(losses), x.shape[0] if x.ndim else 1)
+    return mean(losses) if counted is None else counted_mean(losses, counted)
+
+
+@in_single
+def sigmoid_focal_loss(
+    x: Array, y: Array, /, *, alpha: float = 0.25, gamma: float = 2.0, reduction: str = "none"
+) -> Any:
+    """The cross entropy of `sigmoid`, of which what is predicted well has little.
+
+    ``alpha_t * (1 - p_t)**gamma * cross_entropy``, where ``p_t`` is the probability given to
+    what is true, and ``alpha_t`` is ``alpha`` for 1 and ``1 - alpha`` for 0: Lin et al., *Focal
+    loss for dense object detection*, ICCV 2017.  The defaults are torchvision's.
+
+    Parameters
+    ----------
+    x
+        Logits, floating.
+    y
+        Truth values, 0 or 1, in the same shape.
+    alpha
+        The weight of 1, in [0, 1]; with a negative number there are no such weights.
+    gamma
+        At least 0, with which it is the cross entropy.
+    reduction
+        ``"none"``, ``"mean"`` or ``"sum"``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, ``alpha`` is above 1, ``gamma`` negative, or ``reduction`` unknown.
+    TypeError
+        If ``x`` is not real floating.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.sigmoid_focal_loss(np.array([0.0]), np.array([1.0]), alpha=-1)
+    array([0.1732868])
+    """
+    name = "sigmoid_focal_loss"
+    check_reduction(name, reduction)
+    if not alpha <= 1 or not gamma >= 0:
+        raise ValueError(
+            f"fdbr.ops.{name}: alpha must be at most 1 and gamma at least 0, got {alpha} and "
+            f"{gamma}"
+        )
+    x, y = alike(name, x=x, y=y)
+    losses = softplus(x) - x * y
+    if gamma:
+        losses = losses * (sigmoid(x) * (1 - y) + sigmoid(-x) * y) ** float(gamma)
+    if alpha >= 0:
+        losses = losses * (alpha * y + (1 - alpha) * (1 - y))
+    return reduced(losses, reduction)
+
+
+# --- several labels -----------------------------------------------------------------
+
+
+@where_it_lies
+@in_single
+def soft_margin_loss(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
+    """``log(1 + exp(-y * x))`` for labels 1 and -1, without overflow.
+
+    Parameters
+    ----------
+    x
+        Scores, floating.
+    y
+        Labels 1 or -1, in the same shape.
+    reduction
+        ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, a label is neither, or ``reduction`` is unknown.
+    TypeError
+        If ``x`` is not real floating.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.soft_margin_loss(np.array([0.0, 1000.0]), np.array([1, -1]), reduction="none")
+    array([6.93147181e-01, 1.00000000e+03])
+    """
+    check_reduction("soft_margin_loss", reduction)
+    x, y = alike("soft_margin_loss", x=x, y=y)
+    check_signs("soft_margin_loss", y)
+    return reduced(softplus(-y * x), reduction)
+
+
+@in_single
+def multilabel_soft_margin_loss(
+    x: Array, y: Array, /, *, weight: Array | None = None, reduction: str = "mean"
+) -> Any:
+    """The mean over classes of the cross entropy of `sigmoid`, for several labels an example.
+
+    Parameters
+    ----------
+    x
+        Logits, floating, shape ``(..., classes)``.
+    y
+        Truth values, 0 or 1, in the same shape.
+    weight
+        A weight for each class, or whatever broadcasts to the shape of ``x``.
+    reduction
+        ``"mean"`` or ``"sum"`` over examples, or ``"none"`` for a loss an example.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or ``reduction`` is unknown.
+    TypeError
+        If ``x`` is not real floating.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.multilabel_soft_margin_loss(np.array([[0.0, 0.0]]), np.array([[1, 0]]))
+    np.float64(0.6931471805599453)
+    """
+    name = "multilabel_soft_margin_loss"
+    check_reduction(name, reduction)
+    x, y = alike(name, x=x, y=y)
+    if not x.ndim:
+        raise ValueError(f"fdbr.ops.{name}: x {describe(x)} has no axis of classes")
+    losses = -(y * log_sigmoid(x) + (1 - y) * log_sigmoid(-x))
+    if weight is not None:
+        losses = losses * _weight_of(name, "weight", weight, losses)
+    return reduced(mean(losses, axis=-1), reduction)

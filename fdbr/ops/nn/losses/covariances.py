@@ -1,0 +1,208 @@
+"""Losses of features that shall not vary together, and of clusters that shall lie apart."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.errors.checks import describe, integer
+from fdbr.ops.devices import beside
+from fdbr.ops.dtypes import astype, in_single
+from fdbr.ops.elementwise.arithmetic import maximum
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.linalg.norms import vector_norm
+from fdbr.ops.nn.activations.exponentials import relu
+from fdbr.ops.nn.losses.checks import anywhere, extremes, floats_of, one_of
+from fdbr.ops.reductions.reduce import mean, sum
+from fdbr.ops.shape.creation import asarray
+from fdbr.ops.shape.manipulation import expand_dims, matrix_transpose, reshape
+
+__all__ = ["cross_covariance", "decov", "discriminative_margin_based_clustering_loss"]
+
+_REDUCTIONS = ("half_squared_sum", "none")
+
+
+def _features(name: str, **operands: Any) -> list[Any]:
+    """Matrices of as many examples, each less its mean."""
+    found = floats_of(name, **operands)
+    for argument, x in zip(operands, found, strict=True):
+        if x.ndim != 2 or x.shape[0] != found[0].shape[0] or not x.shape[0]:
+            raise ValueError(
+                f"fdbr.ops.{name}: {argument} must be a matrix with a row for each example, got "
+                f"{describe(x)}" + (f" beside {describe(found[0])}" if x is not found[0] else "")
+            )
+    return [x - mean(x, axis=0, keepdims=True) for x in found]
+
+
+def _half_squares(covariance: Any, reduction: str) -> Any:
+    return covariance if reduction == "none" else 0.5 * sum(covariance * covariance)
+
+
+@in_single
+def cross_covariance(x: Array, y: Array, /, *, reduction: str = "half_squared_sum") -> Any:
+    """Half the sum of squares of the covariances between two sets of features.
+
+    Cheung, Livezey, Bansal & Olshausen, *Discovering hidden factors of variation in deep networks*,
+    ICLR 2015 workshop.
+
+    Parameters
+    ----------
+    x, y
+        Floating, shapes ``(batch, m)`` and ``(batch, n)``.
+    reduction
+        ``"half_squared_sum"``, or ``"none"`` for the matrix of covariances, shape ``(m, n)``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or ``reduction`` is unknown.
+    TypeError
+        If ``x`` is not real floating.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.cross_covariance(np.array([[1.0], [-1.0]]), np.array([[2.0], [0.0]]))
+    np.float64(0.5)
+    """
+    one_of("cross_covariance", "reduction", reduction, _REDUCTIONS)
+    x, y = _features("cross_covariance", x=x, y=y)
+    return _half_squares(matrix_transpose(x) @ y / x.shape[0], reduction)
+
+
+@where_it_lies
+@in_single
+def decov(x: Array, /, *, reduction: str = "half_squared_sum") -> Any:
+    """Half the sum of squares of the covariances between features, without their variances.
+
+    Cogswell et al., *Reducing overfitting in deep networks by decorrelating representations*,
+    ICLR 2016.
+
+    Parameters
+    ----------
+    x
+        Floating, shape ``(batch, n)``.
+    reduction
+        ``"half_squared_sum"``, or ``"none"`` for the matrix of covariances, shape ``(n, n)``,
+        with zeros on its diagonal.
+
+    Raises
+    ------
+    ValueError
+        If ``x`` is no matrix with examples, or ``reduction`` is unknown.
+    TypeError
+        If ``x`` is not real floating.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.decov(np.array([[1.0, 2.0], [-1.0, 0.0]]))
+    np.float64(1.0)
+    """
+    one_of("decov", "reduction", reduction, _REDUCTIONS)
+    (x,) = _features("decov", x=x)
+    covariance = matrix_transpose(x) @ x / x.shape[0]
+    diagonal = beside(np.eye(x.shape[1], dtype=bool), x)
+    return _half_squares(where(diagonal, 0, covariance), reduction)
+
+
+@where_it_lies
+@in_single
+def discriminative_margin_based_clustering_loss(
+    embeddings: Array,
+    labels: Array,
+    /,
+    *,
+    delta_v: float = 0.5,
+    delta_d: float = 1.5,
+    max_embedding_dim: int | None = None,
+    norm: int = 1,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    gamma: float = 0.001,
+) -> tuple[Any, Any, Any]:
+    """Losses that draw the embeddings of an instance's pixels together, and instances apart.
+
+    De Brabandere, Neven & Van Gool, *Semantic instance segmentation with a discriminative loss
+    function*, CVPR 2017 workshop; as Chainer computes it, with instances that are not in an image
+    at 0.
+
+    Parameters
+    ----------
+    embeddings
+        Floating, shape ``(batch, size, *pixels)``.
+    labels
+        Integers, shape ``(batch, *pixels)``: the instances 1, 2, …; other pixels belong to none.
+    delta_v
+        The distance from the mean of its instance that a pixel may have.
+    delta_d
+        Half the distance that means of instances shall have.
+    max_embedding_dim
+        The number of instances; by default ``size``, which it must be in Chainer.
+    norm
+        1 for sums of sizes as distances, 2 for Euclidean ones.
+    alpha, beta, gamma
+        The weights of the three losses.
+
+    Returns
+    -------
+    tuple
+        Three scalars: how far pixels lie from the mean of their instance, how near means lie
+        to each other, and how far from 0.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, a label is larger than the number of instances, or a setting is
+        wrong.
+    TypeError
+        If the embeddings are not real floating, or the labels are not integers.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> near, apart, size = ops.discriminative_margin_based_clustering_loss(
+    ...     np.array([[[0.0, 0.0, 4.0, 4.0], [0.0, 0.0, 0.0, 2.0]]]), np.array([[1, 1, 2, 2]])
+    ... )
+    >>> near, apart, round(size, 6)
+    (np.float64(0.125), np.float64(0.0), np.float64(0.0025))
+    """
+    name = "discriminative_margin_based_clustering_loss"
+    if norm not in (1, 2):
+        raise ValueError(f"fdbr.ops.{name}: norm must be 1 or 2, got {norm}")
+    (x,), labels = floats_of(name, embeddings=embeddings), asarray(labels)
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"fdbr.ops.{name}: labels must be integers, not {describe(labels)}")
+    if x.ndim < 2 or labels.shape != (x.shape[0], *x.shape[2:]):
+        raise ValueError(
+            f"fdbr.ops.{name}: embeddings {describe(x)} must have shape (batch, size, *pixels), and"
+            f" labels {describe(labels)} the same without the size"
+        )
+    count = x.shape[1] if max_embedding_dim is None else max_embedding_dim
+    count = integer(f"fdbr.ops.{name}", "max_embedding_dim", count, least=1)
+    batch = max(x.shape[0], 1)
+    area = math.prod(x.shape[2:])
+    pixels = reshape(x, (*x.shape[:2], area))
+    labels = reshape(beside(labels, x), (x.shape[0], area, 1))
+    if anywhere(labels > count):
+        raise ValueError(
+            f"fdbr.ops.{name}: labels{extremes(labels)} for {count} instances, 1 … {count}; "
+            "max_embedding_dim is their number"
+        )
+    own = labels == beside(np.arange(1, count + 1), x)
+    of = astype(own, x.dtype)  # (batch, pixels, instances)
+    sizes = sum(of, axis=1)
+    means = matrix_transpose(of) @ matrix_transpose(pixels)
+    means = means / expand_dims(maximum(sizes, 1), axis=-1)  # (batch, instances, size)
+
+    away = matrix_transpose(pixels) - of @ means
+    far = relu(vector_norm(away, axis=-1, ord=norm) - delta_v)
+    spread = sum(expand_dims(far * far, axis=-1) * of, axis=(0, 1)) / maximum(sum(sizes, axis=0), 1)
+
+    first, second = np.triu_indices(count, 1)
+    gaps = means[:, beside(first, x)] - means[:, beside(second, x)]
+    near = relu(2 * delta_d - vector_norm(gaps, axis=-1, ord=norm))
+    lengths = vector_norm(means, axis=(0, 2), ord=norm)
+    return (
+        alpha * (sum(spread) / count),
+        beta * (sum(near * near) / max(len(first) * batch, 1)),
+        gamma * (sum(lengths) / (count * batch)),
+    )

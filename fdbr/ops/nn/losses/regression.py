@@ -1,0 +1,381 @@
+"""Losses of predictions of numbers."""
+
+from typing import Any
+
+from fdbr.core.array_modules import Array
+from fdbr.errors.checks import describe
+from fdbr.ops.declare import elementwise
+from fdbr.ops.dtypes import in_single
+from fdbr.ops.elementwise.arithmetic import abs, clip, clipped
+from fdbr.ops.nn.activations.nonlinearities import softplus
+from fdbr.ops.nn.losses.checks import alike, check_reduction, reduced, setting_of, weighted_mean
+from fdbr.ops.reductions.reduce import sum
+from fdbr.ops.reductions.squared_error import is_long, squared_distance
+from fdbr.ops.shape.creation import asarray
+
+__all__ = [
+    "absolute_error",
+    "huber_loss",
+    "l1_loss",
+    "log_cosh",
+    "mean_absolute_error",
+    "mean_squared_error",
+    "mse_loss",
+    "smooth_l1_loss",
+    "squared_difference",
+    "squared_error",
+]
+
+_LOG_2 = 0.6931471805599453
+
+
+def _weighted(name: str, losses: Any, weight: Any, reduction: str, by_weights: bool = True) -> Any:
+    """Losses of elements with a weight each, and their sum or mean."""
+    if weight is None:
+        return reduced(losses, reduction)
+    weight = setting_of(name, "weight", weight, losses)
+    if weight.shape != losses.shape:
+        raise ValueError(
+            f"fdbr.ops.{name}: weight {describe(weight)} must have the shape of x, {losses.shape}"
+        )
+    losses = losses * weight
+    if reduction == "mean" and by_weights:
+        return weighted_mean(losses, weight)
+    return reduced(losses, reduction)
+
+
+# --- absolute -----------------------------------------------------------------------
+
+
+@in_single
+def absolute_error(x: Array, y: Array, /) -> Any:
+    """``abs(x - y)``, element by element; its derivative where they are equal is taken as 0.
+
+    Parameters
+    ----------
+    x, y
+        Arrays of one shape; ``x`` is floating.
+
+    Returns
+    -------
+    array
+        In their shape.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ.
+    TypeError
+        If ``x`` is not real floating.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.absolute_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+    array([0., 2.])
+    """
+    x, y = alike("absolute_error", x=x, y=y)
+    return abs(x - y)
+
+
+@in_single
+def mean_absolute_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
+    """The mean of ``abs(x - y)`` over all elements.
+
+    Parameters
+    ----------
+    x, y
+        Arrays of one shape; ``x`` is floating.
+    reduction
+        ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, or ``reduction`` is unknown.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.mean_absolute_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+    np.float64(1.0)
+    """
+    check_reduction("mean_absolute_error", reduction)
+    x, y = alike("mean_absolute_error", x=x, y=y)
+    return reduced(abs(x - y), reduction)
+
+
+@in_single
+def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | None = None) -> Any:
+    """The absolute error, under PyTorch's name: see `mean_absolute_error`.
+
+    Parameters
+    ----------
+    x, y
+        Arrays of one shape; ``x`` is floating.
+    reduction
+        ``"mean"``, ``"sum"`` or ``"none"``.
+    weight
+        A weight for each element, in the shape of ``x``; the mean is by their sum.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, or ``reduction`` is unknown.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.l1_loss(np.array([1.0, 2.0]), np.array([1.0, 4.0]), weight=np.array([1.0, 3.0]))
+    np.float64(1.5)
+    """
+    check_reduction("l1_loss", reduction)
+    x, y = alike("l1_loss", x=x, y=y)
+    return _weighted("l1_loss", abs(x - y), weight, reduction)
+
+
+# --- squared ------------------------------------------------------------------------
+
+
+@in_single
+def squared_error(x: Array, y: Array, /) -> Any:
+    """``(x - y)**2``, element by element, of arrays of one shape.
+
+    Parameters
+    ----------
+    x, y
+        Arrays of one shape; ``x`` is floating.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ: broadcasting here is nearly always a mistake.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.squared_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+    array([0., 4.])
+    """
+    x, y = alike("squared_error", x=x, y=y)
+    away = x - y
+    return away * away
+
+
+@in_single
+def squared_difference(x: Array, y: Array, /) -> Any:
+    """``(x - y)**2``, element by element: `squared_error`, under Chainer's other name.
+
+    Parameters
+    ----------
+    x, y
+        Arrays of one shape; ``x`` is floating.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.squared_difference(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+    array([0., 4.])
+    """
+    x, y = alike("squared_difference", x=x, y=y)
+    away = x - y
+    return away * away
+
+
+@in_single
+def mean_squared_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
+    """The mean of ``(x - y)**2`` over all elements.
+
+    Parameters
+    ----------
+    x, y
+        Arrays of one shape.
+    reduction
+        ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ: broadcasting here is nearly always a mistake.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.mean_squared_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+    np.float64(2.0)
+    """
+    check_reduction("mean_squared_error", reduction)
+    x, y = asarray(x), asarray(y)
+    if x.shape != y.shape:
+        raise ValueError(
+            f"fdbr.ops.mean_squared_error: x {describe(x)} and y {describe(y)} differ in shape; "
+            "reshape or broadcast one of them first"
+        )
+    return _squared(x, y, reduction)
+
+
+def _squared(x: Any, y: Any, reduction: str) -> Any:
+    if reduction != "none" and x.dtype == y.dtype and is_long(x):
+        total = squared_distance(x, y, tuple(range(x.ndim))).reshape(())
+        return total / x.size if reduction == "mean" else total
+    away = x - y
+    return reduced(away * away, reduction)
+
+
+@in_single
+def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | None = None) -> Any:
+    """The squared error, under PyTorch's name: see `mean_squared_error`.
+
+    Parameters
+    ----------
+    x, y
+        Arrays of one shape.
+    reduction
+        ``"mean"``, ``"sum"`` or ``"none"``.
+    weight
+        A weight for each element, in the shape of ``x``; the mean is by their sum.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, or ``reduction`` is unknown.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.mse_loss(np.array([1.0, 2.0]), np.array([1.0, 4.0]), reduction="sum")
+    np.float64(4.0)
+    """
+    check_reduction("mse_loss", reduction)
+    x, y = alike("mse_loss", x=x, y=y)
+    if weight is None:
+        return _squared(x, y, reduction)
+    away = x - y
+    return _weighted("mse_loss", away * away, weight, reduction)
+
+
+# --- squared near 0 and absolute far out --------------------------------------------
+
+
+def _bent_slope(away: Any, delta: float, tip: float) -> Any:
+    near = clip(away, -delta, delta)
+    return near if tip == 1 else near / tip
+
+
+@elementwise(away=_bent_slope, compound=True)
+def _bent(xp: Any, away: Array, *, delta: float, tip: float) -> Array:
+    """Half the square up to ``delta``, and the line that goes on from there; by ``tip``."""
+    near = clipped(xp, away, -delta, delta)
+    return near / tip * (away - 0.5 * near)
+
+
+@in_single
+def huber_loss(
+    x: Array,
+    y: Array,
+    /,
+    *,
+    delta: float = 1.0,
+    reduction: str = "mean",
+    weight: Array | None = None,
+) -> Any:
+    """Half the square of ``x - y`` up to ``delta``, and a straight line beyond it.
+
+    ``0.5 * a**2`` where ``a = abs(x - y)`` is at most ``delta``, and elsewhere
+    ``delta * (a - 0.5 * delta)``: Huber, *Robust estimation of a location parameter*, 1964.
+    The default is PyTorch's; Chainer's is ``reduction="sum_along_second_axis"``.
+
+    Parameters
+    ----------
+    x, y
+        Arrays of one shape; ``x`` is floating.
+    delta
+        A positive number.
+    reduction
+        ``"mean"``, ``"sum"``, ``"none"``, or ``"sum_along_second_axis"``.
+    weight
+        A weight for each element, in the shape of ``x``; the mean is by the number of elements,
+        as PyTorch's.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, ``delta`` is not positive, or ``reduction`` is unknown.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.huber_loss(np.array([0.0, 0.0]), np.array([1.0, 4.0]), reduction="none")
+    array([0.5, 3.5])
+    """
+    check_reduction("huber_loss", reduction, "sum_along_second_axis")
+    if not delta > 0:
+        raise ValueError(f"fdbr.ops.huber_loss: delta must be positive, got {delta}")
+    x, y = alike("huber_loss", x=x, y=y)
+    losses = _bent(x - y, delta=float(delta), tip=1.0)
+    if reduction != "sum_along_second_axis":
+        return _weighted("huber_loss", losses, weight, reduction, by_weights=False)
+    if x.ndim < 2:
+        raise ValueError(
+            f"fdbr.ops.huber_loss: reduction 'sum_along_second_axis' of {describe(x)}, which has "
+            "no second axis; give 'mean', 'sum' or 'none'"
+        )
+    return sum(_weighted("huber_loss", losses, weight, "none"), axis=1)
+
+
+@in_single
+def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str = "mean") -> Any:
+    """`huber_loss` by ``beta``: the absolute error with a round tip.
+
+    ``0.5 * a**2 / beta`` where ``a = abs(x - y)`` is below ``beta``, and elsewhere
+    ``a - 0.5 * beta``: Girshick, *Fast R-CNN*, ICCV 2015.
+
+    Parameters
+    ----------
+    x, y
+        Arrays of one shape; ``x`` is floating.
+    beta
+        Where the square ends; with 0 it is `l1_loss`.
+    reduction
+        ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, ``beta`` is negative, or ``reduction`` is unknown.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.smooth_l1_loss(np.array([0.0, 0.0]), np.array([1.0, 4.0]), beta=2.0, reduction="none")
+    array([0.25, 3.  ])
+    """
+    check_reduction("smooth_l1_loss", reduction)
+    if not beta >= 0:
+        raise ValueError(f"fdbr.ops.smooth_l1_loss: beta must be at least 0, got {beta}")
+    x, y = alike("smooth_l1_loss", x=x, y=y)
+    beta, away = float(beta), x - y
+    return reduced(abs(away) if beta == 0 else _bent(away, delta=beta, tip=beta), reduction)
+
+
+@in_single
+def log_cosh(x: Array, y: Array, /, *, reduction: str = "none") -> Any:
+    """``log(cosh(x - y))``, without overflow: half the square near 0, the size less log 2 far out.
+
+    Parameters
+    ----------
+    x, y
+        Arrays of one shape; ``x`` is floating.
+    reduction
+        ``"none"`` by default, as in Optax; ``"mean"`` or ``"sum"``.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, or ``reduction`` is unknown.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.log_cosh(np.array([0.0, 1000.0]), np.array([0.0, 0.0]))
+    array([  0.        , 999.30685282])
+    """
+    check_reduction("log_cosh", reduction)
+    x, y = alike("log_cosh", x=x, y=y)
+    away = x - y
+    return reduced(away + softplus(-2.0 * away) - _LOG_2, reduction)

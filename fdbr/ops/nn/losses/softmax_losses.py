@@ -1,0 +1,187 @@
+"""The cross entropy with the softmax of logits: its value and its derivative as one operation."""
+
+from typing import Any
+
+import numpy as np
+
+from fdbr.core.array_modules import Array, array_module
+from fdbr.core.tracer import Tracer
+from fdbr.core.util.threads import divide, slices
+from fdbr.ops.declare import indexed, opaque
+from fdbr.ops.declare.batches import spread
+from fdbr.ops.declare.large import by_rows
+from fdbr.ops.declare.unbroadcast import accumulated
+from fdbr.ops.devices import beside
+from fdbr.ops.elementwise.exponential import exp
+from fdbr.ops.nn.activations.exponentials import exp_in_place, largest_of, log_softmax
+from fdbr.ops.nn.losses.labels import at_labels, chosen
+from fdbr.ops.reductions.reduce import sum
+from fdbr.ops.reductions.squared_error import is_long
+from fdbr.ops.shape.creation import asarray
+from fdbr.ops.shape.manipulation import squeeze
+
+__all__ = ["hard_losses", "soft_losses", "take_at_labels"]
+
+_FEW = 64  # classes, below which NumPy reduces over them faster when they are not innermost
+
+_MANY = 1 << 10  # elements, below which nothing is gained by it
+_LONG = 1 << 22  # bytes of logits from which on examples are divided among threads
+_SHARE = 1 << 19  # bytes of a piece
+
+
+# --- with labels --------------------------------------------------------------------
+
+
+def _batch_examples(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    # A batch is one more axis of examples.
+    return apply(*(spread(asarray(v), b, size) for v, b in zip(values, batched, strict=True)))
+
+
+@indexed(
+    lambda ct, shape, indices, params: ct,
+    lambda ct, shape, indices, params: -chosen(ct, *indices),
+    batch=_batch_examples,
+)
+def _subtract_at_labels(xp: Any, x: Array, values: Array, labels: Array) -> Array:
+    return take_at_labels(xp, x.copy(), values, labels)
+
+
+def take_at_labels(xp: Any, x: Any, values: Any, labels: Any) -> Any:
+    """Subtract values at labels in the memory of ``x``, which must be nobody else's."""
+    x[at_labels(xp, labels)] -= values
+    return x
+
+
+def _cross_entropy_pull(cts: Any, out: Any, labels: Any) -> Any:
+    """``(softmax(x) - onehot(labels)) * ct``, and what came through the softmax itself."""
+    loss_ct, share_ct = cts
+    shares = out[1]
+    total = None
+    if loss_ct is not None:
+        total = _subtract_at_labels(shares * loss_ct[..., None], loss_ct, labels)
+    if share_ct is not None:
+        through = shares * (share_ct - (share_ct * shares).sum(axis=-1, keepdims=True))
+        total = through if total is None else total + through
+    return total
+
+
+def _cross_entropy_push(t: Any, out: Any, labels: Any) -> tuple[Any, Any]:
+    moved = out[1] * t
+    total = moved.sum(axis=-1, keepdims=True)
+    return squeeze(total, axis=-1) - chosen(t, labels), moved - out[1] * total
+
+
+@opaque(
+    x=(_cross_entropy_pull, _cross_entropy_push), batch=_batch_examples, compound=True, fresh=True
+)
+def _cross_entropy(xp: Any, x: Array, labels: Array) -> Array:
+    """Each example's loss, and the softmax, which the derivative needs."""
+    if type(x) is not np.ndarray or x.nbytes < _LONG or x.shape[-1] >= _FEW:
+        return _losses(xp, x, labels)
+    loss = np.empty(x.shape[:-1], x.dtype)
+    shares = np.empty(x.shape, x.dtype, order="F")
+
+    def work(piece: slice) -> None:
+        loss[piece], shares[piece] = _losses(xp, x[piece], labels[piece])
+
+    divide(work, slices(x, _SHARE))
+    return loss, shares
+
+
+def _losses(xp: Any, x: Any, labels: Any) -> Any:
+    if x.shape[-1] < _FEW and type(x) is np.ndarray and x.size >= _MANY:
+        x = np.asfortranarray(x)
+    shares, largest, total = by_rows(_shares, (x.ndim - 1,), x)
+    loss = xp.log(total[..., 0]) - (x[at_labels(xp, labels)] - largest[..., 0])
+    return loss, shares
+
+
+def _shares(axes: tuple[int, ...], x: Any) -> tuple[Any, Any, Any]:
+    """The softmax, and what it is made by: the largest logit, and the sum."""
+    largest = largest_of(x, axes)
+    weights = exp_in_place(array_module(x), x - largest)
+    total = accumulated(weights, axes, keepdims=True)
+    weights *= 1 / total
+    return weights, largest, total
+
+
+def _sums(axes: tuple[int, ...], x: Any) -> tuple[Any, Any]:
+    """The largest logit, and the sum of the exponentials that the softmax is made by."""
+    largest = largest_of(x, axes)
+    weights = exp_in_place(array_module(x), x - largest)
+    return largest, accumulated(weights, axes, keepdims=True)
+
+
+def _losses_alone(x: Any, labels: Any) -> Any:
+    """Each example's loss, where nobody asks for the derivative."""
+    largest, total = by_rows(_sums, (x.ndim - 1,), x)
+    return np.log(total[..., 0]) - (x[at_labels(np, labels)] - largest[..., 0])
+
+
+def hard_losses(logits: Any, labels: Any) -> Any:
+    """``logsumexp(x) - x[t]`` for logits along the last axis, and labels in range."""
+    few = logits.size < _MANY
+    plain = type(logits) is np.ndarray and not isinstance(labels, Tracer)
+    if plain and (logits.shape[-1] >= _FEW or few):
+        return _losses_alone(logits, labels)
+    return _cross_entropy(logits, beside(labels, logits))[0]
+
+
+# --- with distributions -------------------------------------------------------------
+
+
+def _soft_values(axes: tuple[int, ...], x: Any, p: Any) -> tuple[Any, Any]:
+    away = x - x.max(axis=axes, keepdims=True)
+    xp = array_module(away)
+    away = away - xp.log(accumulated(xp.exp(away), axes, keepdims=True))
+    return away, -accumulated(p * away, axes, keepdims=True)
+
+
+def _soft_slope(axes: tuple[int, ...], logs: Any, p: Any, ct: Any) -> Any:
+    return ct * (exp(logs) * accumulated(p, axes, keepdims=True) - p)
+
+
+def _soft_pull(cts: Any, p: Any, out: Any) -> Any:
+    by_loss, by_logs = cts
+    logs = out[1]
+    axes = (logs.ndim - 1,)
+    total = None if by_loss is None else by_rows(_soft_slope, axes, logs, p, by_loss)
+    if by_logs is not None:
+        term = by_logs - exp(logs) * accumulated(by_logs, axes, keepdims=True)
+        total = term if total is None else total + term
+    return total
+
+
+def _soft_push(t: Any, p: Any, out: Any) -> tuple[Any, Any]:
+    axes = (t.ndim - 1,)
+    moved = t - accumulated(exp(out[1]) * t, axes, keepdims=True)
+    return -accumulated(p * moved, axes, keepdims=True), moved
+
+
+def _soft_weight_push(t: Any, out: Any) -> tuple[Any, Any]:
+    return -accumulated(t * out[1], (t.ndim - 1,), keepdims=True), 0 * t
+
+
+def _batch_soft(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    return apply(*(spread(v, flag, size) for v, flag in zip(values, batched, strict=True)))
+
+
+@opaque(
+    x=(_soft_pull, _soft_push),
+    p=(
+        lambda cts, out: None if cts[0] is None else -cts[0] * out[1],
+        _soft_weight_push,
+    ),
+    batch=_batch_soft,
+)
+def _soft_cross_entropy(xp: Any, x: Array, p: Array) -> Array:
+    """``-sum(p * log_softmax(x))`` along the last axis, which stays, and the logarithms."""
+    logs, losses = by_rows(_soft_values, (x.ndim - 1,), x, p)
+    return losses, logs
+
+
+def soft_losses(logits: Any, labels: Any) -> Any:
+    """``-sum(p * log_softmax(x))`` along the last axis, of arrays of one shape."""
+    if labels.dtype == logits.dtype and is_long(logits):
+        return _soft_cross_entropy(logits, labels)[0][..., 0]
+    return -sum(labels * log_softmax(logits), axis=-1)

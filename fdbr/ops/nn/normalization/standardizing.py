@@ -1,0 +1,319 @@
+"""Arrays with mean 0 and variance 1 along some axes, and that times a weight, plus a bias."""
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from fdbr.core.array_modules import Array, array_module
+from fdbr.ops.declare import aligned, fit, opaque, shifted
+from fdbr.ops.declare.batches import align, spread
+from fdbr.ops.declare.large import along_rows, by_rows, evaluated, reduces_by_kernel
+from fdbr.ops.declare.unbroadcast import accumulated, in_precision
+from fdbr.ops.elementwise.arithmetic import sqrt
+from fdbr.ops.shape.manipulation import reshape
+
+__all__ = ["rescale", "scaled_and_moved", "standardize", "standardize_affine"]
+
+
+def _mean(x: Any, axes: tuple[int, ...]) -> Any:
+    if type(x) is np.ndarray and x.size:
+        total = accumulated(x, axes, keepdims=True)
+        total /= x.size // total.size
+        return total
+    return x.mean(axis=axes, keepdims=True)
+
+
+def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
+    return math.prod([shape[axis] for axis in axes])
+
+
+def _standard_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
+    """The cotangent of ``x`` by those of the output, the mean and the variance."""
+    y, _, variance = out
+    by_y, by_mean, by_variance = cts
+    scale = sqrt(variance + eps)
+    count = _count(y.shape, axes)
+    total = None
+    if by_y is not None:
+        total = by_rows(_unscaled, axes, y, by_y, scale)
+    if by_variance is not None:
+        term = by_variance * (2 / count) * scale * y
+        total = term if total is None else total + term
+    if by_mean is not None:
+        term = by_mean / count
+        total = term + 0 * y if total is None else total + term
+    return total
+
+
+def _unscaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any, weight: Any = None) -> Any:
+    if weight is not None:
+        ct = ct * weight
+    mean = _mean(ct, axes)
+    total = y * -_mean(ct * y, axes)
+    total += ct
+    total -= mean
+    total *= 1 / scale
+    return total
+
+
+def _standard_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, ...]:
+    y, _, variance = out
+    scale = sqrt(variance + eps)
+    mean = _mean(t, axes)
+    away = t - mean
+    shared = _mean(away * y, axes)
+    return (away - y * shared) / scale, mean, 2 * scale * shared
+
+
+@opaque(
+    x=(_standard_pull, _standard_push),
+    batch=shifted("axes"),
+    compound=True,
+    fresh=True,
+    total=True,
+)
+@along_rows
+def standardize(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
+    """``(x - mean) / sqrt(variance + eps)``, the mean and the variance, which keep their axes."""
+    return _standard(xp, x, axes, eps)
+
+
+def _standard(xp: Any, x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+    mean = _mean(x, axes)
+    away = x - mean
+    variance = _mean(away * away, axes)
+    away *= 1 / xp.sqrt(variance + eps)
+    return away, mean, variance
+
+
+def _rms_pull(cts: Any, out: Any, axes: tuple[int, ...], eps: float) -> Any:
+    y, square = out
+    by_y, by_square = cts
+    scale = sqrt(square + eps)
+    total = None
+    if by_y is not None:
+        total = by_rows(_rescaled, axes, y, by_y, scale)
+    if by_square is not None:
+        term = by_square * (2 / _count(y.shape, axes)) * scale * y
+        total = term if total is None else total + term
+    return total
+
+
+def _rescaled(axes: tuple[int, ...], y: Any, ct: Any, scale: Any) -> Any:
+    total = y * -_mean(ct * y, axes)
+    total += ct
+    total *= 1 / scale
+    return total
+
+
+def _rms_push(t: Any, out: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, ...]:
+    y, square = out
+    scale = sqrt(square + eps)
+    shared = _mean(t * y, axes)
+    return (t - y * shared) / scale, 2 * scale * shared
+
+
+@opaque(x=(_rms_pull, _rms_push), batch=shifted("axes"), compound=True, fresh=True, total=True)
+@along_rows
+def rescale(xp: Any, x: Array, *, axes: tuple[int, ...], eps: float) -> Array:
+    """``x / sqrt(square + eps)`` and the mean square, which keeps its axes."""
+    square = _mean(x * x, axes)
+    return x * (1 / xp.sqrt(square + eps)), square
+
+
+# --- times a weight, plus a bias ----------------------------------------------------
+
+
+def _scaled_pull(ct: Any, x: Any, weight: Any, bias: Any) -> Any:
+    """The cotangents of ``x``, the weight and the bias, in one pass over memory.
+
+    Where these are not repeated along the same axes, as under `vmap`, they are added up after it.
+    """
+    x, weight = in_precision(x, ct.dtype), in_precision(weight, ct.dtype)
+    if x.shape != ct.shape or weight.shape != bias.shape:
+        return ct * weight, ct * x, ct
+    shape = (1,) * (ct.ndim - weight.ndim) + tuple(weight.shape)
+    axes = tuple([i for i, (n, m) in enumerate(zip(ct.shape, shape, strict=True)) if n != m])
+    return by_rows(_scaled_parts, axes, ct, x, reshape(weight, shape))
+
+
+def _scaled_parts(axes: tuple[int, ...], ct: Any, x: Any, weight: Any) -> Any:
+    return ct * weight, _total(ct * x, axes), _total(ct, axes)
+
+
+def _total(x: Any, axes: tuple[int, ...]) -> Any:
+    return accumulated(x, axes, keepdims=True) if axes else x
+
+
+def _by_kernels(value: Any) -> Any:
+    return evaluated(value, heavy=False, several=True)
+
+
+@opaque(
+    first=_scaled_pull,
+    x=(lambda parts, like: fit(parts[0], like), lambda t, weight: t * weight),
+    weight=(lambda parts, like: fit(parts[1], like), lambda t, x: t * x),
+    bias=(lambda parts, like: fit(parts[2], like), lambda t: t),
+    batch=aligned,
+    elementwise=True,
+    compound=True,
+)
+@_by_kernels
+def scaled_and_moved(xp: Any, x: Array, weight: Array, bias: Array) -> Array:
+    """``x * weight + bias``."""
+    return x * weight + bias
+
+
+# --- both at once -------------------------------------------------------------------
+
+
+def _varying(value: Any, ndim: int) -> frozenset[int]:
+    """The axes, of as many as ``ndim``, along which an array varies."""
+    before = ndim - value.ndim
+    return frozenset([before + i for i, n in enumerate(value.shape) if n != 1])
+
+
+def _affine_pull(
+    cts: Any, out: Any, weight: Any, bias: Any, axes: tuple[int, ...], eps: float
+) -> tuple[Any, ...]:
+    """A function for the cotangent of ``x``, and those of the weight and the bias.
+
+    The last result tells where they lie.
+    """
+    _, y, _, variance = out
+    ct, *rest = cts
+    if ct is None:
+        return lambda: _standard_pull(rest, out[1:], axes, eps), None, None, y
+    if weight.shape == bias.shape and all(each is None for each in rest):
+        large = reduces_by_kernel(ct) and type(y) is type(weight) is np.ndarray
+        found = _affine_together(ct, y, weight, sqrt(variance + eps), axes, large)
+        if found is not None:
+            return *found, y
+    by_y, *sums = _scaled_pull(ct, y, weight, bias)
+    by_y = by_y if rest[0] is None else by_y + rest[0]
+    return lambda: _standard_pull((by_y, *rest[1:]), out[1:], axes, eps), *sums, y
+
+
+def _affine_together(
+    ct: Any, y: Any, weight: Any, scale: Any, axes: tuple[int, ...], large: bool
+) -> tuple[Any, ...] | None:
+    """The same where the output alone was used, in few passes over memory.
+
+    Of what is not large only what a compiler joins as well: to it the simplest is the best, and
+    its results have the same bits.
+    """
+    y, weight = in_precision(y, ct.dtype), in_precision(weight, ct.dtype)
+    varying = _varying(weight, y.ndim)
+    inner = tuple([axis for axis in axes if axis not in varying])
+    if len(inner) == len(axes) and (large or weight.size == scale.size):  # as in batch norm
+        by_x, *sums = by_rows(_affine_parts, axes, y, ct, weight / scale)
+        return lambda: by_x, *sums
+    if varying.issubset(axes):  # as in layer norm
+        others = tuple([axis for axis in range(y.ndim) if axis not in varying])
+        sums = by_rows(_sums, others, ct, y)
+        weight = reshape(weight, (1,) * (y.ndim - weight.ndim) + tuple(weight.shape))
+        return lambda: by_rows(_unscaled, axes, y, ct, scale, weight), *sums
+    if inner and large:  # as in group norm
+        sums = by_rows(_sums, inner, ct, y)
+        return lambda: _by_sums(y, ct, weight, scale, sums, axes, inner), *sums
+    return None
+
+
+def _affine_parts(axes: tuple[int, ...], y: Any, ct: Any, factor: Any) -> Any:
+    by_weight, shared = _sum_and_mean(ct * y, axes)
+    by_bias, mean = _sum_and_mean(ct, axes)
+    return (ct - mean - y * shared) * factor, by_weight, by_bias
+
+
+def _sums(axes: tuple[int, ...], ct: Any, y: Any) -> Any:
+    return _total(ct * y, axes), _total(ct, axes)
+
+
+def _by_sums(
+    y: Any, ct: Any, weight: Any, scale: Any, sums: Any, axes: tuple[int, ...], inner: Any
+) -> Any:
+    """The cotangent of ``x`` by the sums along those of the axes where the weight is constant."""
+    shape = sums[0].shape
+    outer = tuple([axis for axis in axes if axis not in inner])
+    factor = weight / scale
+    moved = [
+        _repeated(-_total(weight * each, outer) / (_count(y.shape, axes) * scale), shape)
+        for each in sums
+    ]
+    return by_rows(_moved, inner, y, ct, _repeated(factor, shape), *moved)
+
+
+def _moved(axes: tuple[int, ...], y: Any, ct: Any, factor: Any, by_y: Any, shift: Any) -> Any:
+    return ct * factor + y * by_y + shift
+
+
+def _sum_and_mean(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    total = _total(x, axes)
+    if not hasattr(x, "shape"):  # an expression
+        return total, x.mean(axis=axes, keepdims=True)
+    return total, total / _count(x.shape, axes)
+
+
+def _affine_push(t: Any, out: Any, weight: Any, axes: tuple[int, ...], eps: float) -> Any:
+    push, *others = _standard_push(t, out[1:], axes, eps)
+    return push * weight, push, *others
+
+
+def _affine_batch(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    x, *others = values
+    values = align([spread(x, batched[0], size), *others], [True, *batched[1:]])
+    return apply(*values, **params | {"axes": tuple([axis + 1 for axis in params["axes"]])})
+
+
+def _fitted(ct: Any, like: Any) -> Any:
+    return None if ct is None else fit(ct, like)
+
+
+@opaque(
+    first=_affine_pull,
+    x=(lambda parts, like: _fitted(parts[0](), like), _affine_push),
+    weight=(
+        lambda parts, like: _fitted(parts[1], like),
+        lambda t, out: (t * out[1], None, None, None),
+    ),
+    bias=(
+        lambda parts, like: _fitted(parts[2], like),
+        lambda t: (t, None, None, None),
+    ),
+    batch=_affine_batch,
+    shorthand=True,
+    fresh=True,
+    total=True,
+)
+def standardize_affine(
+    xp: Any, x: Array, weight: Array, bias: Array, *, axes: tuple[int, ...], eps: float
+) -> Array:
+    """``y * weight + bias`` of the ``y``, mean and variance of `standardize`; and these three."""
+    if type(x) is type(weight) is type(bias) is np.ndarray:
+        if not reduces_by_kernel(x):
+            return _affine(eps, axes, x, weight, bias)
+        varying = _varying(weight, x.ndim)
+        if weight.shape == bias.shape and (varying.issubset(axes) or varying.isdisjoint(axes)):
+            kept = varying.isdisjoint(axes)
+            shape = [n if (i not in axes) is kept else 1 for i, n in enumerate(x.shape)]
+            weight, bias = _repeated(weight, tuple(shape)), _repeated(bias, tuple(shape))
+            function = functools.partial(_affine, eps)
+            return by_rows(function, axes, x, weight, bias, name=(_affine, eps))
+    y, mean, variance = standardize(x, axes=axes, eps=eps)
+    return scaled_and_moved(y, weight, bias), y, mean, variance
+
+
+def _repeated(value: Any, shape: tuple[int, ...]) -> Any:
+    """A small array of NumPy's in a shape that it broadcasts to."""
+    if value.size == math.prod(shape):
+        return value.reshape(shape)
+    out = np.empty(shape, value.dtype)  # whose elements lie side by side, as kernels need them
+    out[...] = value
+    return out
+
+
+def _affine(eps: float, axes: tuple[int, ...], x: Any, weight: Any, bias: Any) -> Any:
+    y, mean, variance = _standard(array_module(x), x, axes, eps)
+    return y * weight + bias, y, mean, variance

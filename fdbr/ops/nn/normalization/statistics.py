@@ -1,0 +1,339 @@
+"""Arrays brought to mean 0 and variance 1 over some axes."""
+
+from typing import Any
+
+from fdbr.core.array_modules import Array
+from fdbr.errors.checks import describe
+from fdbr.ops.axes import normalize_axes
+from fdbr.ops.dtypes import finfo, in_single
+from fdbr.ops.elementwise.arithmetic import reciprocal, sqrt
+from fdbr.ops.nn.normalization.standardizing import (
+    rescale,
+    scaled_and_moved,
+    standardize,
+    standardize_affine,
+)
+from fdbr.ops.shape.creation import asarray, floating
+from fdbr.ops.shape.manipulation import reshape
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
+
+Axes = int | tuple[int, ...]
+
+
+# --- for the user -------------------------------------------------------------------
+
+
+@in_single
+def layer_norm(
+    x: Array,
+    weight: Array = None,
+    bias: Array = None,
+    *,
+    axis: Axes = -1,
+    eps: float = 1e-5,
+    normalized_shape: Any = None,
+) -> Any:
+    """Each example brought to mean 0 and variance 1: ``(x - mean) / sqrt(variance + eps)``.
+
+    Ba, Kiros & Hinton, *Layer normalization*, arXiv:1607.06450.
+
+    Parameters
+    ----------
+    x
+        Real floating.
+    weight, bias
+        What the result is multiplied by, and what is added then: arrays with the lengths of the
+        axes, in their order.
+    axis
+        The axes over which the mean and the variance (which divides by the count) are taken.
+    eps
+        What keeps the division from 0.
+    normalized_shape
+        PyTorch's way to give the axes: the lengths of the last ones.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is complex.
+    ValueError
+        If weight or bias do not have the lengths of the axes, or ``x`` does not end in
+        ``normalized_shape``.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.layer_norm(np.array([1.0, 3.0]), eps=0.0)
+    array([-1.,  1.])
+    """
+    x = _real("layer_norm", x)
+    axes = _last_axes("layer_norm", x, axis, normalized_shape)
+    return _standardized("layer_norm", x, weight, bias, tuple(sorted(axes)), axes, eps)[0]
+
+
+@in_single
+def rms_norm(
+    x: Array,
+    weight: Array = None,
+    *,
+    axis: Axes = -1,
+    eps: float | None = 1e-5,
+    normalized_shape: Any = None,
+) -> Any:
+    """Each example divided by the root of its mean square: ``x / sqrt(mean(x**2) + eps)``.
+
+    Zhang & Sennrich, *Root mean square layer normalization*, NeurIPS 2019.
+
+    Parameters
+    ----------
+    x, weight, axis, normalized_shape
+        As for `layer_norm`.
+    eps
+        What keeps the division from 0; with `None` the dtype's ``eps``, PyTorch's default.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `layer_norm`.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.rms_norm(np.array([3.0, 4.0]), eps=0.0) * np.sqrt(12.5)
+    array([3., 4.])
+    """
+    x = _real("rms_norm", x)
+    axes = _last_axes("rms_norm", x, axis, normalized_shape)
+    if eps is None:
+        eps = float(finfo(x.dtype).eps)
+    out, _ = rescale(x, axes=axes, eps=float(eps))
+    return _scaled("rms_norm", out, weight, None, tuple(sorted(axes)))
+
+
+@in_single
+def group_norm(
+    x: Array,
+    groups: int | None = None,
+    weight: Array = None,
+    bias: Array = None,
+    *,
+    eps: float = 1e-5,
+    num_groups: int | None = None,
+) -> Any:
+    """Each group of channels of each example brought to mean 0 and variance 1.
+
+    Wu & He, *Group normalization*, ECCV 2018.
+
+    Parameters
+    ----------
+    x
+        Real floating, shape ``(N, C, *spatial)``.
+    groups
+        Into how many parts the channels are divided; ``num_groups`` is another name for it.
+    weight, bias
+        What the result is multiplied by, and what is added then: shape ``(C,)``.
+    eps
+        What keeps the division from 0.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is complex.
+    ValueError
+        If the groups do not divide the channels, or weight or bias do not fit them.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.group_norm(np.array([[1.0, 3.0, 0.0, 8.0]]), 2, eps=0.0)
+    array([[-1.,  1., -1.,  1.]])
+    """
+    groups = num_groups if groups is None else groups
+    return _by_groups("group_norm", x, groups, weight, bias, eps)
+
+
+@in_single
+def instance_norm(x: Array, weight: Array = None, bias: Array = None, *, eps: float = 1e-5) -> Any:
+    """Each channel of each example brought to mean 0 and variance 1 over its spatial axes.
+
+    It is `group_norm` with as many groups as channels: Ulyanov, Vedaldi & Lempitsky,
+    arXiv:1607.08022.
+
+    Parameters
+    ----------
+    x, weight, bias, eps
+        As for `group_norm`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `group_norm`.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.instance_norm(np.array([[[1.0, 3.0], [0.0, 8.0]]]), eps=0.0)
+    array([[[-1.,  1.],
+            [-1.,  1.]]])
+    """
+    channels = x.shape[1] if getattr(x, "ndim", 0) > 1 else 1
+    return _by_groups("instance_norm", x, channels, weight, bias, eps)
+
+
+@in_single
+def batch_norm(
+    x: Array,
+    weight: Array = None,
+    bias: Array = None,
+    *,
+    mean: Array = None,
+    variance: Any = None,
+    axis: Axes = 1,
+    eps: float = 1e-5,
+) -> tuple[Any, Any, Any]:
+    """Each channel brought to mean 0 and variance 1 over all other axes.
+
+    Ioffe & Szegedy, *Batch normalization*, ICML 2015.
+
+    Parameters
+    ----------
+    x
+        Real floating, with the channels along ``axis``: shape ``(N, C, *spatial)``.
+    weight, bias
+        What the result is multiplied by, and what is added then: shape ``(C,)``.
+    mean, variance
+        Known statistics, shape ``(C,)``, as in inference; by default those of ``x``.
+    axis
+        The axis of the channels; or several, along which each place has its own statistics, and
+        which take the place of ``(C,)`` in the shapes.  (Chainer's ``axis`` is that of the
+        others, over which statistics are taken.)
+    eps
+        What keeps the division from 0.
+
+    Returns
+    -------
+    out
+        The normalised array, times weight, plus bias.
+    mean, variance
+        The statistics by which it was made, shape ``(C,)``.  The variance divides by the count
+        ``n``; times ``n / (n - 1)`` it is the unbiased one that running averages are made of.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is complex.
+    ValueError
+        If something does not have shape ``(C,)``, or one only of the statistics is given.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.batch_norm(np.array([[1.0], [3.0]]), eps=0.0)
+    (array([[-1.], [ 1.]]), array([2.]), array([1.]))
+    """
+    x = _real("batch_norm", x)
+    places = tuple(sorted(normalize_axes(axis, x.ndim, "batch_norm")))
+    if (mean is None) != (variance is None):
+        raise ValueError("fdbr.ops.batch_norm: give both mean and variance, or neither")
+    if mean is None:
+        axes = tuple(i for i in range(x.ndim) if i not in places)
+        out, *found = _standardized("batch_norm", x, weight, bias, places, axes, eps)
+        lengths = tuple([x.shape[place] for place in places])
+        mean, variance = [reshape(each, lengths) for each in found]
+        return out, mean, variance
+    mean = _fitting("batch_norm", "mean", mean, x, places)
+    variance = _fitting("batch_norm", "variance", variance, x, places)
+    scale = reciprocal(sqrt(variance + float(eps)))
+    if weight is not None:
+        scale = scale * _fitting("batch_norm", "weight", weight, x, places)
+    shift = -mean * scale
+    if bias is not None:
+        shift = shift + _fitting("batch_norm", "bias", bias, x, places)
+    scale, shift = _aligned(scale, x.ndim, places), _aligned(shift, x.ndim, places)
+    return scaled_and_moved(x, scale, shift), mean, variance
+
+
+# --- arguments and results ----------------------------------------------------------
+
+
+def _real(function: str, x: Any) -> Any:
+    x = floating(x)
+    if x.dtype.kind == "c":
+        raise TypeError(f"fdbr.ops.{function}: x must be real, not {describe(x)}")
+    return x
+
+
+def _last_axes(function: str, x: Any, axis: Any, lengths: Any) -> tuple[int, ...]:
+    """The axes that are given; or the last ones, whose lengths are."""
+    if lengths is None:
+        return normalize_axes(axis, x.ndim, function)
+    wanted = tuple(lengths) if isinstance(lengths, tuple | list) else (lengths,)
+    if not wanted or x.shape[-len(wanted) :] != wanted:
+        raise ValueError(
+            f"fdbr.ops.{function}: x {describe(x)} must end in normalized_shape {wanted}"
+        )
+    return tuple(range(x.ndim - len(wanted), x.ndim))
+
+
+def _by_groups(function: str, x: Any, groups: Any, weight: Any, bias: Any, eps: float) -> Any:
+    x = _real(function, x)
+    if x.ndim < 2 or not isinstance(groups, int) or groups < 1 or x.shape[1] % groups:
+        raise ValueError(
+            f"fdbr.ops.{function}: x {describe(x)} must have shape (N, C, …), with the {groups!r} "
+            "groups dividing the channels C"
+        )
+    channels = (groups, x.shape[1] // groups)
+    parts = reshape(x, (x.shape[0], *channels, *x.shape[2:]))
+    if weight is not None:
+        weight = reshape(_fitting(function, "weight", weight, x, (1,)), channels)
+    if bias is not None:
+        bias = reshape(_fitting(function, "bias", bias, x, (1,)), channels)
+    axes = tuple(range(2, parts.ndim))
+    out = _standardized(function, parts, weight, bias, (1, 2), axes, eps)[0]
+    return reshape(out, x.shape)
+
+
+def _fitting(function: str, name: str, value: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    value = asarray(value)
+    lengths = tuple([x.shape[axis] for axis in axes])
+    if value.shape != lengths:
+        raise ValueError(
+            f"fdbr.ops.{function}: {name} {describe(value)} does not fit x {describe(x)}; it must "
+            f"have shape {lengths}"
+        )
+    return value
+
+
+def _aligned(value: Any, ndim: int, axes: tuple[int, ...]) -> Any:
+    """An array with the lengths of some axes, in the order of axes, among as many as ``ndim``."""
+    if len(axes) == 1:  # the usual case
+        after = ndim - axes[0] - 1
+        return reshape(value, (-1, *(1,) * after)) if after else value
+    if not axes or (axes[-1] == ndim - 1 and axes[0] == ndim - len(axes)):  # the last
+        return value
+    lengths = [1] * ndim
+    for axis, length in zip(axes, value.shape, strict=True):
+        lengths[axis] = length
+    return reshape(value, tuple(lengths))
+
+
+def _standardized(
+    function: str,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    places: tuple[int, ...],
+    axes: tuple[int, ...],
+    eps: float,
+) -> tuple[Any, Any, Any]:
+    """The array with mean 0 and variance 1 along ``axes``, times weight, plus bias; and both."""
+    if weight is None or bias is None:
+        out, mean, variance = standardize(x, axes=axes, eps=float(eps))
+        return _scaled(function, out, weight, bias, places), mean, variance
+    weight = _aligned(_fitting(function, "weight", weight, x, places), x.ndim, places)
+    bias = _aligned(_fitting(function, "bias", bias, x, places), x.ndim, places)
+    out, _, mean, variance = standardize_affine(x, weight, bias, axes=axes, eps=float(eps))
+    return out, mean, variance
+
+
+def _scaled(function: str, out: Any, weight: Any, bias: Any, axes: tuple[int, ...]) -> Any:
+    if weight is not None:
+        out = out * _aligned(_fitting(function, "weight", weight, out, axes), out.ndim, axes)
+    if bias is not None:
+        out = out + _aligned(_fitting(function, "bias", bias, out, axes), out.ndim, axes)
+    return out

@@ -1,0 +1,237 @@
+"""Windows that share an axis as evenly as can be: as many as asked for, whatever its length."""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.errors.checks import describe, integer
+from fdbr.ops.dtypes import rounded_like
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.indexing.reading import along_axis, pick
+from fdbr.ops.nn.pooling.windowed import max_pool
+from fdbr.ops.products import matmul
+from fdbr.ops.reductions.reduce import argmax, mean
+from fdbr.ops.shape.creation import asarray, floating
+from fdbr.ops.shape.layout import concat
+from fdbr.ops.shape.manipulation import moveaxis, reshape
+from fdbr.pytrees.dtypes import dtype_kind
+
+__all__ = ["adaptive_avg_pool", "adaptive_max_pool", "spatial_pyramid_pooling"]
+
+_FEW = 32  # elements of a window for which it is gone through position by position
+
+
+def adaptive_avg_pool(x: Array, output_size: int | Sequence[int | None]) -> Any:
+    """The means of as many windows as asked for, which share the axis as evenly as can be.
+
+    Window ``i`` of ``m`` on an axis of length ``n`` goes from ``i * n // m`` up to
+    ``ceil((i + 1) * n / m)``.  With an ``output_size`` of 1 it is global pooling.
+
+    Parameters
+    ----------
+    x
+        Shape ``(N, C, *spatial)``; with a tuple as size any axes before the spatial ones.
+    output_size
+        How many windows: one number for each of the last axes (`None` leaves an axis as it
+        is), or an integer for all axes after the first two.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive, or ``x`` has fewer axes, or an empty one.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.adaptive_avg_pool(np.array([[[1.0, 3.0, 2.0]]]), 2)
+    array([[[2. , 2.5]]])
+    """
+    x = floating(x)
+    sizes = _sizes("adaptive_avg_pool", x, output_size)
+    first = x.ndim - len(sizes)
+    if set(sizes) == {1}:  # all in one pass
+        return mean(x, axis=tuple(range(first, x.ndim)), keepdims=True)
+    for axis, m in enumerate(sizes, first):
+        x = x if m == x.shape[axis] else _evenly(x, axis, m)
+    return x
+
+
+def _evenly(x: Any, axis: int, m: int) -> Any:
+    n = x.shape[axis]
+    if n % m == 0:
+        parts = reshape(x, (*x.shape[:axis], m, n // m, *x.shape[axis + 1 :]))
+        return mean(parts, axis=axis + 1)
+    shares = [[1 / (b - a) if a <= j < b else 0.0 for a, b in _bins(n, m)] for j in range(n)]
+    weights = array_module(x).asarray(shares, dtype=x.dtype)
+    return rounded_like(moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis), x)
+
+
+@where_it_lies
+def adaptive_max_pool(
+    x: Array, output_size: int | Sequence[int | None], *, return_indices: bool = False
+) -> Any:
+    """The largest elements of as many windows as asked for, which share the axis evenly.
+
+    The windows are those of `adaptive_avg_pool`.  Of equal elements the first in the window has
+    the derivative.
+
+    Parameters
+    ----------
+    x, output_size
+        As for `adaptive_avg_pool`.
+    return_indices
+        Whether to return the places of the largest as well: in the flattened spatial axes, of
+        int64, as those of `max_pool`.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive, or ``x`` has fewer axes, or an empty one.
+    TypeError
+        If ``x`` is complex.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.adaptive_max_pool(np.array([[[1.0, 3.0, 2.0]]]), 2)
+    array([[[3., 3.]]])
+    """
+    x = asarray(x)
+    if dtype_kind(x.dtype) not in "fiu":
+        raise TypeError(f"fdbr.ops.adaptive_max_pool: x must be real numbers, not {describe(x)}")
+    sizes = _sizes("adaptive_max_pool", x, output_size)
+    lead, size = tuple(x.shape[: x.ndim - len(sizes)]), tuple(x.shape[x.ndim - len(sizes) :])
+    lengths = tuple(n // m for n, m in zip(size, sizes, strict=True))
+    whole = all(n % m == 0 for n, m in zip(size, sizes, strict=True))
+    if whole and math.prod(lengths) <= _FEW:
+        return max_pool(x, lengths, return_indices=return_indices)
+    places = [_places(_bins(n, m)) for n, m in zip(size, sizes, strict=True)]
+    out, at = _largest(reshape(x, (*lead, math.prod(size))), _together(places, size))
+    shape = (*lead, *sizes)
+    return (reshape(out, shape), reshape(at, shape)) if return_indices else reshape(out, shape)
+
+
+def _largest(x: Any, places: Any) -> tuple[Any, Any]:
+    """The largest element of each window of the last axis, and its place there."""
+    places = array_module(x).asarray(places)
+    largest = argmax(pick(x, (*(slice(None),) * (x.ndim - 1), places)), axis=-1)
+    at = pick(places, (array_module(x).arange(len(places)), largest))
+    return along_axis(x, at, x.ndim - 1), at
+
+
+@where_it_lies
+def spatial_pyramid_pooling(x: Array, pyramid_height: int) -> Any:
+    """The largest elements of 1, 2, 4, 8 ... windows along each spatial axis, one after the other.
+
+    As many numbers come out, however large ``x`` is.  He, Zhang, Ren, Sun, "Spatial pyramid pooling
+    in deep convolutional networks for visual recognition" (2014), with Chainer's windows.
+
+    Parameters
+    ----------
+    x
+        Shape ``(N, C, *spatial)``.
+    pyramid_height
+        The number of levels: at level ``i`` there are ``2**i`` windows of ``ceil(n / 2**i)``
+        elements along an axis of length ``n``, as much before its beginning as behind its end.  One
+        that lies outside is minus infinity.
+
+    Returns
+    -------
+    array
+        Shape ``(N, C * windows, 1, ...)``, level by level and in each channel by channel.
+
+    Raises
+    ------
+    ValueError
+        If an axis is shorter than the number of its windows, or there is no spatial axis.
+    TypeError
+        If ``x`` is complex.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.spatial_pyramid_pooling(np.array([[[1.0, 3.0, 2.0, 0.0]]]), 2)[0, :, 0]
+    array([3., 3., 2.])
+    """
+    x = asarray(x)
+    if dtype_kind(x.dtype) not in "fiu":
+        raise TypeError(
+            f"fdbr.ops.spatial_pyramid_pooling: x must be real numbers, not {describe(x)}"
+        )
+    levels = integer("fdbr.ops.spatial_pyramid_pooling", "pyramid_height", pyramid_height, least=1)
+    rank, size = x.ndim - 2, tuple(x.shape[2:])
+    if rank < 1 or min(size) < 2 ** min(levels - 1, 64):
+        raise ValueError(
+            f"fdbr.ops.spatial_pyramid_pooling: x {describe(x)} must have spatial axes after the "
+            f"first two, at least {2 ** min(levels - 1, 64)} long for {levels} levels"
+        )
+    flat, found = reshape(x, (*x.shape[:2], math.prod(size))), []
+    for level in range(levels):
+        bins = [_covering(n, 2**level) for n in size]
+        out, _ = _largest(flat, _together([_places(windows) for windows in bins], size))
+        empty = functools.reduce(np.logical_or.outer, [_empty(windows) for windows in bins])
+        if empty.any():
+            out = where(array_module(x).asarray(empty.ravel()), _lowest(x), out)
+        found.append(reshape(out, (x.shape[0], math.prod(out.shape[1:]), *(1,) * rank)))
+    return concat(found, axis=1)
+
+
+# --- windows ------------------------------------------------------------------------
+
+
+def _bins(n: int, m: int) -> list[tuple[int, int]]:
+    return [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
+
+
+def _covering(n: int, m: int) -> list[tuple[int, int]]:
+    """Windows of one length that cover the axis, as much before it as behind."""
+    length = -(-n // m)
+    starts = [i * length - (m * length - n) // 2 for i in range(m)]
+    return [(max(start, 0), min(start + length, n)) for start in starts]
+
+
+def _empty(bins: list[tuple[int, int]]) -> Any:
+    return np.array([end <= start for start, end in bins])
+
+
+def _places(bins: list[tuple[int, int]]) -> Any:
+    """The places of each window's elements: a row a window.
+
+    Shorter windows have their last element several times, and empty ones any.
+    """
+    ends = np.array(bins, dtype=np.int64)
+    longest = max(1, int(np.max(ends[:, 1] - ends[:, 0])))
+    last = np.maximum(ends[:, 1:] - 1, 0)
+    return np.minimum(ends[:, :1] + np.arange(longest), last)
+
+
+def _together(places: list[Any], size: Sequence[int]) -> Any:
+    """The places in the flattened axes of windows of several axes: a row a window."""
+    found = np.zeros((1, 1), dtype=np.int64)
+    for n, here in zip(size, places, strict=True):
+        joined = found[:, None, :, None] * n + here[None, :, None, :]
+        found = joined.reshape(len(found) * len(here), -1)
+    return found
+
+
+def _lowest(x: Any) -> Any:
+    return -math.inf if dtype_kind(x.dtype) == "f" else np.iinfo(x.dtype).min
+
+
+def _sizes(function: str, x: Any, output_size: Any) -> tuple[int, ...]:
+    """The number of windows for each of the last axes."""
+    spread = not isinstance(output_size, Sequence)
+    given = (output_size,) * (x.ndim - 2) if spread else tuple(output_size)
+    rank = len(given)
+    whole = all(m is None or (hasattr(m, "__index__") and 0 < m < 1 << 31) for m in given)
+    if not 0 < rank <= x.ndim or not whole:
+        raise ValueError(
+            f"fdbr.ops.{function}: output_size must be a positive integer, or one (or None) for "
+            f"each spatial axis of x {describe(x)}; it is {output_size!r}"
+        )
+    lengths = x.shape[x.ndim - rank :]
+    for axis, n in enumerate(lengths, x.ndim - rank):
+        if n == 0:
+            raise ValueError(f"fdbr.ops.{function}: axis {axis} of x {describe(x)} is empty")
+    return tuple(n if m is None else int(m) for n, m in zip(lengths, given, strict=True))

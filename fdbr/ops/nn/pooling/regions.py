@@ -1,0 +1,414 @@
+"""Pooling of regions of images: the heads of detectors."""
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.errors.checks import describe
+from fdbr.ops.dtypes import astype, in_single
+from fdbr.ops.elementwise.arithmetic import abs as absolute
+from fdbr.ops.elementwise.arithmetic import ceil, clip, floor, maximum
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.indexing.reading import along_axis, pick
+from fdbr.ops.nn.pooling.region_products import region_peaks, region_products
+from fdbr.ops.nn.windows import per_axis
+from fdbr.ops.reductions.reduce import argmax, max, sum
+from fdbr.ops.shape.creation import asarray, floating
+from fdbr.ops.shape.layout import concat
+from fdbr.ops.shape.manipulation import expand_dims, permute_dims, reshape, stack
+from fdbr.pytrees.dtypes import dtype_kind
+
+__all__ = ["roi_average_align", "roi_average_pool", "roi_max_align", "roi_max_pool"]
+
+
+@where_it_lies
+def roi_max_pool(
+    x: Array,
+    boxes: Any,
+    output_size: int | Sequence[int],
+    spatial_scale: float = 1.0,
+    *,
+    batch_index: Array | None = None,
+    box_format: str = "xyxy",
+    inclusive: bool = True,
+    empty: float = 0.0,
+) -> Any:
+    """The largest elements of windows that divide each region, whose corners are rounded.
+
+    Girshick, "Fast R-CNN" (2015).  It is torchvision's ``roi_pool`` and Chainer's
+    ``roi_pooling_2d``; Chainer's ``roi_max_pooling_2d`` is this one with ``box_format="yxyx"``,
+    ``inclusive=False`` and ``empty=-inf``.  Places have no derivative, elements do.
+
+    Parameters
+    ----------
+    x
+        Images, shape ``(N, C, H, W)``.
+    boxes
+        The regions: shape ``(K, 5)``, the number of the image and then the corners; or ``(K, 4)``,
+        the corners alone; or a list with an array of corners for each image.
+    output_size
+        The number of windows along each axis: an integer, or two.
+    spatial_scale
+        The size of ``x`` in units of the boxes.
+    batch_index
+        With corners alone, the number of each region's image, of shape ``(K,)``; without it there
+        must be one image.
+    box_format
+        The order of corners, ``"xyxy"``, or ``"yxyx"`` as in Chainer's functions of 2019.
+    inclusive
+        Whether the last corner lies within the region.
+    empty
+        The value of windows that lie outside of the image.
+
+    Returns
+    -------
+    array
+        Shape ``(K, C, *output_size)``.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or an image's number is out of range.
+    TypeError
+        If ``x`` is complex.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> x = np.arange(16.0).reshape(1, 1, 4, 4)
+    >>> ops.roi_max_pool(x, np.array([[0, 0, 0, 2, 3]]), (2, 1))
+    array([[[[ 6.],
+             [14.]]]])
+    """
+    x, size, index, corners, scale = _checked(
+        "roi_max_pool", x, boxes, output_size, spatial_scale, batch_index, box_format
+    )
+    down, across = (
+        _windows(low, high, scale, m, n, inclusive)
+        for low, high, m, n in zip(*corners, size, x.shape[2:], strict=True)
+    )
+    peaks = region_peaks(x, down, across, index)
+    xp, channels = array_module(x), x.shape[1]
+    flat = reshape(x, (x.shape[0], channels, math.prod(x.shape[2:])))
+    outside = peaks < 0
+    which = reshape(index, (-1, 1, 1, 1))
+    each = xp.arange(channels).reshape((1, channels, 1, 1))
+    fill = _number("roi_max_pool", "empty", empty)
+    return where(outside, fill, pick(flat, (which, each, where(outside, 0, peaks))))
+
+
+@where_it_lies
+@in_single
+def roi_average_pool(
+    x: Array,
+    boxes: Any,
+    output_size: int | Sequence[int],
+    spatial_scale: float = 1.0,
+    *,
+    batch_index: Array | None = None,
+    box_format: str = "xyxy",
+    inclusive: bool = False,
+) -> Any:
+    """The means of windows that divide each region, whose corners are rounded.
+
+    It is Chainer's ``roi_average_pooling_2d`` with ``box_format="yxyx"``.  Places have no
+    derivative, elements do.  Windows outside of the image are 0.
+
+    Parameters
+    ----------
+    x, boxes, output_size, spatial_scale, batch_index, box_format, inclusive
+        As for `roi_max_pool`; but that the last corner does not belong to the region.
+
+    Returns
+    -------
+    array
+        Shape ``(K, C, *output_size)``.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or an image's number is out of range.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> x = np.arange(16.0).reshape(1, 1, 4, 4)
+    >>> ops.roi_average_pool(x, np.array([[0, 0, 0, 2, 4]]), (2, 1))
+    array([[[[ 2.5],
+             [10.5]]]])
+    """
+    x, size, index, corners, scale = _checked(
+        "roi_average_pool", x, boxes, output_size, spatial_scale, batch_index, box_format
+    )
+    x = floating(x)
+    weights = []
+    for low, high, m, n in zip(*corners, size, x.shape[2:], strict=True):
+        windows = _windows(low, high, scale, m, n, inclusive)
+        start, end = windows[..., :1], windows[..., 1:]
+        places = array_module(x).arange(n)
+        inside = astype((places >= start) & (places < end), x.dtype)
+        weights.append(inside / astype(maximum(end - start, 1), x.dtype))
+    rows, columns = weights
+    return region_products(x, rows, columns, index)
+
+
+@where_it_lies
+@in_single
+def roi_average_align(
+    x: Array,
+    boxes: Any,
+    output_size: int | Sequence[int],
+    spatial_scale: float = 1.0,
+    sampling_ratio: int | Sequence[int | None] | None = -1,
+    aligned: bool = False,
+    *,
+    batch_index: Array | None = None,
+    box_format: str = "xyxy",
+) -> Any:
+    """The means of samples, interpolated linearly, of windows that divide each region.
+
+    He, Gkioxari, Dollár, Girshick, "Mask R-CNN" (2017).  It is torchvision's ``roi_align``, and
+    Chainer's ``roi_average_align_2d`` with ``box_format="yxyx"``.  It is differentiable in the
+    elements and, where no sample crosses an element's place, in the corners.
+
+    Parameters
+    ----------
+    x, boxes, output_size, spatial_scale, batch_index, box_format
+        As for `roi_max_pool`.
+    sampling_ratio
+        The number of samples along each axis of a window: an integer, or two.  By default, or where
+        it is not positive or `None`, as many as there are elements.
+    aligned
+        Whether elements are centres of squares, so that everything lies half an element further
+        back, and regions may be smaller than an element.
+
+    Returns
+    -------
+    array
+        Shape ``(K, C, *output_size)``.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or an image's number is out of range.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> x = np.arange(16.0).reshape(1, 1, 4, 4)
+    >>> ops.roi_average_align(x, np.array([[0.0, 0, 0, 2, 3]]), (2, 1))
+    array([[[[ 4.],
+             [10.]]]])
+    """
+    x, size, index, corners, scale = _checked(
+        "roi_average_align", x, boxes, output_size, spatial_scale, batch_index, box_format
+    )
+    x = floating(x)
+    ratios = _ratios("roi_average_align", sampling_ratio)
+    weights = []
+    for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True):
+        samples, _, count = _samples(low, high, scale, m, n, ratio, aligned)
+        weights.append(astype(sum(samples, axis=2) / count, x.dtype))
+    rows, columns = weights
+    return region_products(x, rows, columns, index)
+
+
+@where_it_lies
+@in_single
+def roi_max_align(
+    x: Array,
+    boxes: Any,
+    output_size: int | Sequence[int],
+    spatial_scale: float = 1.0,
+    sampling_ratio: int | Sequence[int | None] | None = -1,
+    aligned: bool = False,
+    *,
+    batch_index: Array | None = None,
+    box_format: str = "xyxy",
+    empty: float = -math.inf,
+) -> Any:
+    """The largest samples, interpolated linearly, of windows that divide each region.
+
+    It is Chainer's ``roi_max_align_2d`` with ``box_format="yxyx"``.  It is differentiable in the
+    elements and, where no sample crosses an element's place, in the corners.
+
+    Parameters
+    ----------
+    x, boxes, output_size, spatial_scale, batch_index, box_format
+        As for `roi_max_pool`.
+    sampling_ratio, aligned
+        As for `roi_average_align`.
+    empty
+        The value of windows all of whose samples lie outside of the image.
+
+    Returns
+    -------
+    array
+        Shape ``(K, C, *output_size)``.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, or an image's number is out of range.
+    TypeError
+        If ``x`` is complex.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> x = np.arange(16.0).reshape(1, 1, 4, 4)
+    >>> ops.roi_max_align(x, np.array([[0.0, 0, 0, 2, 3]]), (2, 1), sampling_ratio=1)
+    array([[[[ 4.],
+             [10.]]]])
+    """
+    x, size, index, corners, scale = _checked(
+        "roi_max_align", x, boxes, output_size, spatial_scale, batch_index, box_format
+    )
+    x = floating(x)
+    ratios = _ratios("roi_max_align", sampling_ratio)
+    weights, inside = [], []
+    for low, high, m, n, ratio in zip(*corners, size, x.shape[2:], ratios, strict=True):
+        samples, valid, _ = _samples(low, high, scale, m, n, ratio, aligned)
+        weights.append(astype(reshape(samples, (-1, m * samples.shape[2], n)), x.dtype))
+        inside.append(valid)
+    rows, columns = weights
+    values = region_products(x, rows, columns, index)
+    count, channels = values.shape[:2]
+    down, across = (valid.shape[2] for valid in inside)
+    values = reshape(values, (count, channels, size[0], down, size[1], across))
+    seen = inside[0][:, None, :, :, None, None] & inside[1][:, None, None, None, :, :]
+    values = where(seen, values, -math.inf)
+    values = reshape(
+        permute_dims(values, (0, 1, 2, 4, 3, 5)), (count, channels, *size, down * across)
+    )
+    best = expand_dims(argmax(values, axis=-1), axis=-1)
+    largest = along_axis(values, best, 4)[..., 0]
+    fill = _number("roi_max_align", "empty", empty)
+    return largest if fill == -math.inf else where(largest == -math.inf, fill, largest)
+
+
+# --- arguments ----------------------------------------------------------------------
+
+
+def _checked(
+    function: str,
+    x: Any,
+    boxes: Any,
+    output_size: Any,
+    spatial_scale: Any,
+    batch_index: Any,
+    box_format: str,
+) -> tuple[Any, ...]:
+    """The images, the numbers of windows, the regions' images and corners, and the scale."""
+    x = _image(function, x)
+    size = per_axis(function, "output_size", output_size, 2)
+    index, corners = _regions(function, x, boxes, batch_index, box_format)
+    return x, size, index, corners, _number(function, "spatial_scale", spatial_scale, positive=True)
+
+
+def _image(function: str, x: Any) -> Any:
+    x = asarray(x)
+    if x.ndim != 4 or dtype_kind(x.dtype) not in "fiu":
+        kind = TypeError if dtype_kind(x.dtype) not in "fiu" else ValueError
+        raise kind(
+            f"fdbr.ops.{function}: x must be real images of shape (N, C, H, W), not {describe(x)}"
+        )
+    return x
+
+
+def _regions(
+    function: str, x: Any, boxes: Any, batch_index: Any, box_format: str
+) -> tuple[Any, tuple[list[Any], list[Any]]]:
+    """The regions' images, and their first and last corners, by row and by column."""
+    if box_format not in ("xyxy", "yxyx"):
+        raise ValueError(
+            f"fdbr.ops.{function}: box_format must be 'xyxy' or 'yxyx', not {box_format!r}"
+        )
+    xp = array_module(x)
+    if isinstance(boxes, list | tuple):
+        parts = [reshape(floating(part), (-1, 4)) for part in boxes]
+        if batch_index is not None or len(parts) != x.shape[0]:
+            raise ValueError(
+                f"fdbr.ops.{function}: boxes as a list must have an array for each image of x "
+                f"{describe(x)}, and no batch_index; it has {len(parts)}"
+            )
+        images = [xp.full((part.shape[0],), i, dtype=xp.int64) for i, part in enumerate(parts)]
+        boxes, batch_index = concat(parts, axis=0), concat(images, axis=0)
+    boxes = floating(boxes)
+    width = boxes.shape[1] if boxes.ndim == 2 else 0
+    if width == 5 and batch_index is None:
+        batch_index, boxes = boxes[:, 0], boxes[:, 1:]
+    elif width == 4 and batch_index is None and x.shape[0] == 1:
+        batch_index = xp.zeros((boxes.shape[0],), dtype=xp.int64)
+    index = None if batch_index is None else asarray(batch_index)
+    if width not in (4, 5) or index is None or tuple(index.shape) != (boxes.shape[0],):
+        raise ValueError(
+            f"fdbr.ops.{function}: boxes {describe(boxes)} must have shape (K, 5), each the number "
+            "of the image and the corners, or (K, 4), with batch_index of shape (K,) if there are "
+            f"several images; x is {describe(x)}"
+        )
+    one, two, three, four = (boxes[:, i] for i in range(4))
+    across_first = box_format == "xyxy"
+    low, high = ([two, one], [four, three]) if across_first else ([one, two], [three, four])
+    return astype(index, xp.int64), (low, high)
+
+
+def _number(function: str, name: str, value: Any, positive: bool = False) -> float:
+    if not isinstance(value, numbers.Real) or (positive and not float(value) > 0):
+        kind = "a positive number" if positive else "a number"
+        raise ValueError(
+            f"fdbr.ops.{function}: {name} must be {kind}, not "
+            f"{value if isinstance(value, numbers.Real) else describe(value)}"
+        )
+    return float(value)
+
+
+def _ratios(function: str, sampling_ratio: Any) -> tuple[int, int]:
+    pair = isinstance(sampling_ratio, Sequence)
+    given = tuple(sampling_ratio) if pair else (sampling_ratio,) * 2
+    if len(given) != 2 or not all(g is None or hasattr(g, "__index__") for g in given):
+        raise ValueError(
+            f"fdbr.ops.{function}: sampling_ratio must be an integer or None, or two of them, not "
+            f"{sampling_ratio!r}"
+        )
+    down, across = (0 if g is None or g < 1 else int(g) for g in given)
+    return down, across
+
+
+# --- windows ------------------------------------------------------------------------
+
+
+def _windows(low: Any, high: Any, scale: float, m: int, n: int, inclusive: bool) -> Any:
+    """The elements from which and up to which ``m`` windows of an axis of length ``n`` go."""
+    xp = array_module(low)
+    start, end = (_rounded(corner * scale)[:, None] for corner in (low, high))
+    step = maximum(end - start + inclusive, 1) / m
+    which = xp.arange(m, dtype=step.dtype)
+    ends = (floor(which * step) + start, ceil((which + 1) * step) + start)
+    return astype(clip(stack(ends, axis=-1), 0, n), xp.int64)
+
+
+def _rounded(x: Any) -> Any:
+    """Rounded to the nearest whole number, and halves away from zero."""
+    return where(x < 0, -1.0, 1.0) * floor(absolute(x) + 0.5)
+
+
+def _samples(
+    low: Any, high: Any, scale: float, m: int, n: int, ratio: int, aligned: bool
+) -> tuple[Any, Any, Any]:
+    """The weights of each element in each sample of each window, which samples count, and the
+    number of samples of each window.
+    """
+    xp, dtype = array_module(low), low.dtype
+    offset = 0.5 if aligned else 0.0
+    start, end = low * scale - offset, high * scale - offset
+    length = end - start if aligned else maximum(end - start, 1.0)
+    step = reshape(length / m, (-1, 1, 1))
+    counts = ceil(step) if ratio == 0 else step * 0 + ratio
+    most = ratio or (int(max(counts)) if counts.shape[0] else 1)
+    which = xp.arange(most if most > 1 else 1, dtype=dtype)
+    windows = xp.arange(m, dtype=dtype).reshape((m, 1))
+    at_least_one = maximum(counts, 1.0)
+    places = reshape(start, (-1, 1, 1)) + (windows + (which + 0.5) / at_least_one) * step
+    valid = (which < counts) & (places >= -1) & (places <= n)
+    places = expand_dims(clip(places, 0, n - 1), axis=-1)
+    near = maximum(1 - absolute(places - xp.arange(n, dtype=dtype)), 0.0)
+    return where(expand_dims(valid, axis=-1), near, 0.0), valid, at_least_one

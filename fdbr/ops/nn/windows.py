@@ -1,0 +1,214 @@
+"""Windows that slide over the spatial axes of an array: what convolution and pooling share.
+
+Arrays have a batch axis, a channel axis and then the spatial axes: ``(N, C, *spatial)``.
+"""
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fdbr.backends.cpu.library.conv.windows_text import Windows
+from fdbr.core.array_modules import Array
+from fdbr.errors.checks import describe, index
+
+__all__ = [
+    "Geometry",
+    "Pairs",
+    "Sizes",
+    "check_spatial",
+    "check_windows",
+    "geometry_of",
+    "padding_pairs",
+    "per_axis",
+]
+
+Sizes = tuple[int, ...]
+Pairs = tuple[tuple[int, int], ...]
+
+_remembered = functools.lru_cache(maxsize=1 << 10)  # a network has few geometries
+
+
+class Geometry(NamedTuple):
+    """The geometry of windows: an entry for each spatial axis in each field."""
+
+    kernel: Sizes
+    stride: Sizes
+    padding: Pairs
+    dilation: Sizes
+
+    @_remembered
+    def extents(self) -> Sizes:
+        """The length of a window, from its first element to its last."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+
+    @_remembered
+    def counts(self, size: Sizes) -> Sizes:
+        """The number of windows along axes of these lengths."""
+        axes = zip(size, self.padding, self.extents(), self.stride, strict=True)
+        return tuple((n + sum(pad) - extent) // step + 1 for n, pad, extent, step in axes)
+
+    @_remembered
+    def padded(self, size: Sizes) -> Sizes:
+        """The lengths with the padding."""
+        return tuple(n + sum(pad) for n, pad in zip(size, self.padding, strict=True))
+
+    @functools.lru_cache(maxsize=1 << 6)  # noqa: B019 (a value, and there may be many places)
+    def places(self, counts: Sizes) -> tuple[tuple[slice, ...], ...]:
+        """The elements at each position of the kernel in all windows: keys of the padded axes."""
+        axes = zip(self.kernel, counts, self.stride, self.dilation, strict=True)
+        slices = [
+            [slice(i * d, i * d + s * (m - 1) + 1, s) for i in range(k)] for k, m, s, d in axes
+        ]
+        return tuple(itertools.product(*slices))
+
+    def same(self, size: Sizes) -> "Geometry":
+        """With padding for ``ceil(n / stride)`` windows; an odd one is more at the end."""
+        pairs = []
+        for n, extent, step in zip(size, self.extents(), self.stride, strict=True):
+            total = max((-(-n // step) - 1) * step + extent - n, 0)
+            pairs.append((total // 2, total - total // 2))
+        return self._replace(padding=tuple(pairs))
+
+    def covering(self, size: Sizes) -> "Geometry":
+        """With as much more padding at the end that each element is in a window."""
+        pairs = []
+        axes = zip(self.padded(size), self.padding, self.extents(), self.stride, strict=True)
+        for n, (low, high), extent, step in axes:
+            pairs.append((low, high + -(n - extent) % step if n >= extent else 0))
+        return self._replace(padding=tuple(pairs))
+
+    @_remembered
+    def turned(self, counts: Sizes, size: Sizes) -> "Geometry | None":
+        """The windows over axes of ``counts`` by which ``size`` elements get theirs.
+
+        That is how a convolution is transposed: its windows' elements, the other way round.  There
+        is none where windows skip elements, or begin behind the end of the padding.
+        """
+        pairs = []
+        axes = zip(counts, size, self.padding, self.extents(), self.stride, strict=True)
+        for m, n, (low, _), extent, step in axes:
+            before = extent - 1 - low
+            pairs.append((before, n - m + low))
+            if step != 1 or before < 0 or n - m + low < 0:
+                return None
+        return self._replace(padding=tuple(pairs))
+
+    @_remembered
+    def windows(self) -> Windows:
+        """The same for kernels, to which the padding behind an axis is no matter."""
+        before = tuple([low for low, _ in self.padding])
+        return Windows(self.kernel, self.stride, before, self.dilation)
+
+    @_remembered
+    def interior(self, size: Sizes) -> tuple[slice, ...]:
+        """The elements within their padding: a key of the padded axes."""
+        axes = zip(size, self.padding, strict=True)
+        return tuple(slice(low, low + n) for n, (low, _) in axes)
+
+
+def per_axis(function: str, name: str, value: Any, rank: int, least: int = 1) -> Sizes:
+    """An integer for all spatial axes, or one for each, as a tuple."""
+    if type(value) is int and value >= least:
+        return (value,) * rank
+    given = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,) * rank
+    try:
+        sizes = tuple(index(n) for n in given)
+    except TypeError:
+        sizes = ()
+    if len(sizes) != rank or any(n < least for n in sizes):
+        raise ValueError(
+            f"fdbr.ops.{function}: {name} must be an integer of at least {least}, or {rank} of "
+            f"them, one for each spatial axis; it is {value!r}"
+        )
+    return sizes
+
+
+def padding_pairs(function: str, padding: Any, rank: int) -> Pairs:
+    """A padding given as an integer, integers, or pairs of them, as one pair an axis."""
+    if type(padding) is int and padding >= 0:
+        return ((padding, padding),) * rank
+    if isinstance(padding, Sequence) and any(isinstance(pad, Sequence) for pad in padding):
+        pads = tuple(tuple(p) if isinstance(p, Sequence) else (p,) for p in padding)
+        if len(pads) == rank and all(len(pad) == 2 for pad in pads):
+            pairs = [per_axis(function, "padding", pad, 2, least=0) for pad in pads]
+            return tuple((low, high) for low, high in pairs)
+        raise ValueError(
+            f"fdbr.ops.{function}: padding must have one pair (before, after) for each of {rank} "
+            f"spatial axes; it is {padding!r}"
+        )
+    return tuple((n, n) for n in per_axis(function, "padding", padding, rank, least=0))
+
+
+def geometry_of(
+    function: str,
+    kernel: Sequence[int],
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    size: Sequence[int],
+    cover_all: bool = False,
+) -> Geometry:
+    """The geometry of windows over spatial axes of these lengths, from a function's settings."""
+    settings = (tuple(kernel), stride, padding, dilation, tuple(size), cover_all)
+    if _is_plain((stride, dilation, padding)):
+        return _remembered_geometry(function, *settings)
+    return _made_geometry(function, *settings)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is found again among those that are equal: 1 is not, where 1.0 is."""
+    kind = type(value)
+    return kind is int or kind is str or (kind is tuple and all(map(_is_plain, value)))
+
+
+def _made_geometry(
+    function: str,
+    kernel: Sizes,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    size: Sizes,
+    cover_all: bool,
+) -> Geometry:
+    rank = len(size)
+    geometry = Geometry(
+        kernel,
+        per_axis(function, "stride", stride, rank),
+        ((0, 0),) * rank,
+        per_axis(function, "dilation", dilation, rank),
+    )
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise ValueError(
+                f"fdbr.ops.{function}: padding {padding!r} is neither 'same' nor 'valid'; give one "
+                "of these, integers, or pairs of integers"
+            )
+        geometry = geometry if padding == "valid" else geometry.same(size)
+    else:
+        geometry = geometry._replace(padding=padding_pairs(function, padding, rank))
+    return geometry.covering(size) if cover_all else geometry
+
+
+_remembered_geometry = functools.lru_cache(1 << 8)(_made_geometry)
+
+
+def check_windows(function: str, x: Array, geometry: Geometry) -> None:
+    """Refuse an array into which not one window fits."""
+    size = tuple(x.shape[x.ndim - len(geometry.kernel) :])
+    if any(n < e for n, e in zip(geometry.padded(size), geometry.extents(), strict=True)):
+        raise ValueError(
+            f"fdbr.ops.{function}: the windows, {geometry.extents()} long with dilation, do not "
+            f"fit into x {describe(x)}, whose spatial axes are {geometry.padded(size)} long with "
+            "padding; use a smaller kernel or dilation, or more padding"
+        )
+
+
+def check_spatial(function: str, x: Array, rank: int) -> bool:
+    """Whether ``x`` has a batch axis before its channels and ``rank`` spatial axes."""
+    if x.ndim not in (rank + 1, rank + 2):
+        raise ValueError(
+            f"fdbr.ops.{function}: x must have a channel axis and {rank} spatial axes, and may "
+            f"have a batch axis before them; it is {describe(x)}"
+        )
+    return x.ndim == rank + 2

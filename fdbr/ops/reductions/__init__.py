@@ -1,0 +1,1 @@
+"""Operations that combine the elements of an array along axes."""

@@ -1,0 +1,370 @@
+"""Reductions: one number, or a running one, out of the elements along some axes."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu import kernels
+from fdbr.core.array_modules import Array
+from fdbr.core.tracer import Tracer
+from fdbr.ops.axes import normalize_axes, normalize_axis
+from fdbr.ops.declare import constant, linear, opaque, shape_of, shifted
+from fdbr.ops.declare.large import by_rows, by_runs
+from fdbr.ops.declare.unbroadcast import accumulated, sum_of_rows
+from fdbr.ops.dtypes import (
+    astype,
+    float_dtype,
+    in_single,
+    is_complex,
+    is_traced,
+)
+from fdbr.ops.elementwise.arithmetic import sqrt
+from fdbr.ops.reductions.squared_error import is_long, squares_about_mean
+from fdbr.ops.shape.creation import asarray
+from fdbr.ops.shape.manipulation import _broadcast_to, _reshape, reshape
+from fdbr.pytrees.dtypes import dtype_kind
+
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "max",
+    "mean",
+    "min",
+    "std",
+    "sum",
+    "var",
+]
+
+Axis = int | tuple[int, ...] | None
+_LONG = 1 << 21  # bytes from which on a search is divided among threads
+
+# What NumPy's functions and methods call in the end.
+_add: Any = np.add.reduce
+_and: Any = np.logical_and.reduce
+_or: Any = np.logical_or.reduce
+_largest_of: Any = np.maximum.reduce
+_smallest_of: Any = np.minimum.reduce
+
+
+def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a reduction's result if the axes are kept with length 1."""
+    return tuple(1 if i in axes else n for i, n in enumerate(shape))
+
+
+def _rest(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([n for i, n in enumerate(shape) if i not in axes])
+
+
+def _spread(ct: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    """A reduction's cotangent, or value, repeated along the axes that were reduced."""
+    if len(axes) < len(shape):
+        ct = _reshape(ct, to=kept_shape(shape, axes))
+    return _broadcast_to(ct, to=shape)
+
+
+@linear(
+    x=lambda ct, shape, axes: _spread(ct, shape, axes),
+    batch=shifted("axes"),
+    fold="sum",
+    fresh=True,
+)
+def _sum(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+    return accumulated(x, axes, keepdims)
+
+
+def _batch_sum_of_rows(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    return _sum(values[0], axes=(1,), keepdims=False)
+
+
+@linear(x=lambda ct, shape: _spread(ct, shape, (0,)), batch=_batch_sum_of_rows, fresh=True)
+def _sum_of_rows(xp: Any, x: Array) -> Array:
+    """The sum along the first axis, which brings a cotangent to an operand that was repeated."""
+    return sum_of_rows(x)
+
+
+def sum(x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    """The sum over axes, or over all elements.
+
+    Integers and truth values add up in the default integer dtype, as in NumPy; floating
+    numbers in their own, those of 16 bits in float32.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.sum(np.ones((2, 3)), axis=1)
+    array([3., 3.])
+    """
+    if type(x) is not np.ndarray and (not isinstance(x, Tracer) or not shape_of(x)):
+        x = asarray(x)
+    if dtype is not None:
+        x = astype(x, dtype)
+    return _as(dtype, _sum(x, axes=normalize_axes(axis, x.ndim, "sum"), keepdims=keepdims))
+
+
+def _as(dtype: Any, out: Any) -> Any:
+    """A result in the dtype asked for: NumPy makes small integers larger as it adds them up."""
+    return out if dtype is None or out.dtype == dtype else astype(out, dtype)
+
+
+@linear(
+    x=lambda ct, shape, axes: _spread(ct / _count(shape, axes), shape, axes),
+    batch=shifted("axes"),
+    fold="mean",
+    fresh=True,
+)
+def _mean(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+    return accumulated(x, axes, keepdims) / _count(x.shape, axes)
+
+
+@in_single
+def mean(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The arithmetic mean over axes, or over all elements.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.mean(np.array([1.0, 2.0, 6.0]))
+    np.float64(3.0)
+    """
+    x = asarray(x)
+    axes = normalize_axes(axis, x.ndim, "mean")
+    x = x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
+    return _mean(x, axes=axes, keepdims=keepdims)
+
+
+def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
+    return math.prod([shape[i] for i in axes])
+
+
+@in_single
+def var(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
+    """The variance over axes: the mean squared distance from the mean.
+
+    The sum of squares is divided by ``n - correction``; where that is not positive there is no
+    variance, and the result is NaN or infinite, as NumPy's.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.var(np.array([1.0, 3.0]))
+    np.float64(1.0)
+    """
+    x = asarray(x)
+    axes = normalize_axes(axis, x.ndim, "var")
+    x = x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
+    freedom = _count(x.shape, axes) - correction
+    freedom = freedom if freedom > 0 else 0
+    if is_long(x):
+        squares = squares_about_mean(x, axes)
+        return (squares if keepdims else _reshape(squares, to=_rest(x.shape, axes))) / freedom
+    if type(x) is np.ndarray and x.ndim and dtype_kind(x.dtype) == "f":  # the same without detours
+        away = x - accumulated(x, axes, keepdims=True) / _count(x.shape, axes)
+        away *= away
+        return accumulated(away, axes, keepdims) / freedom
+    away = x - _mean(x, axes=axes, keepdims=True)
+    squares = (away * away.conj()).real if is_complex(away) else away * away
+    return _sum(squares, axes=axes, keepdims=keepdims) / freedom
+
+
+@in_single
+def std(x: Array, /, *, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Any:
+    """The standard deviation over axes: the square root of the variance.
+
+    Its derivative where all elements are equal, a kink as that of a norm at zero, is 0.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.std(np.array([1.0, 3.0]))
+    np.float64(1.0)
+    """
+    return root_of_variance(var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def root_of_variance(variance: Any) -> Any:
+    """The square root, with derivative 0 at 0."""
+    if not is_traced(variance):
+        return sqrt(variance)
+    zero = astype(variance == 0, variance.dtype)  # 1 there, so that no slope is infinite
+    return sqrt(variance + zero) - zero
+
+
+@in_single
+def _extreme_pull(ct: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    """The cotangent to where the extreme is; equal ones have equal shares."""
+    hit = astype(x == _spread(out, x.shape, axes), ct.dtype)
+    return hit * _spread(ct / _sum(hit, axes=axes, keepdims=False), x.shape, axes)
+
+
+@in_single
+def _extreme_push(t: Any, x: Any, out: Any, axes: tuple[int, ...]) -> Any:
+    """The mean of the tangents of the elements that are the extreme."""
+    hit = astype(x == _spread(out, x.shape, axes), t.dtype)
+    return _sum(hit * t, axes=axes, keepdims=False) / _sum(hit, axes=axes, keepdims=False)
+
+
+def _largest(axes: tuple[int, ...], x: Any) -> Any:
+    return x.max(axis=axes, keepdims=True)
+
+
+def _smallest(axes: tuple[int, ...], x: Any) -> Any:
+    return x.min(axis=axes, keepdims=True)
+
+
+@opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"), fold="max", fresh=True)
+def _max(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+    if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
+        return by_runs(_largest, axes, x).reshape(_rest(x.shape, axes))[()]
+    return _largest_of(x, axes) if type(x) is np.ndarray else x.max(axis=axes)
+
+
+@opaque(x=(_extreme_pull, _extreme_push), batch=shifted("axes"), fold="min", fresh=True)
+def _min(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+    if type(x) is np.ndarray and x.nbytes >= kernels.LEAST:
+        return by_runs(_smallest, axes, x).reshape(_rest(x.shape, axes))[()]
+    return _smallest_of(x, axes) if type(x) is np.ndarray else x.min(axis=axes)
+
+
+def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The largest element over axes; elements that share it share the derivative equally.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.max(np.array([1.0, 3.0, 2.0]))
+    np.float64(3.0)
+    """
+    return _extreme(_max, x, axis, keepdims, "max")
+
+
+def min(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The smallest element over axes; elements that share it share the derivative equally.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.min(np.array([1.0, 3.0, 2.0]))
+    np.float64(1.0)
+    """
+    return _extreme(_min, x, axis, keepdims, "min")
+
+
+def _extreme(reduce: Any, x: Any, axis: Axis, keepdims: bool, name: str) -> Any:
+    x = x if type(x) is np.ndarray else asarray(x)
+    axes = normalize_axes(axis, x.ndim, name)
+    out = reduce(x, axes=axes)
+    return reshape(out, kept_shape(x.shape, axes)) if keepdims else out
+
+
+def _batch_arg(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    (x,), axis = values, params["axis"]
+    if axis is not None:
+        return apply(x, axis=axis + 1, keepdims=params["keepdims"])
+    out = apply(reshape(x, (size, math.prod(x.shape[1:]))), axis=1, keepdims=False)
+    return reshape(out, (size, *(1,) * (x.ndim - 1))) if params["keepdims"] else out
+
+
+def _searched(search: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
+    """A search of NumPy's along an axis, divided among threads where it takes long."""
+    if axis is None or x.nbytes < _LONG:
+        return search(x, axis, keepdims=keepdims)
+    out = by_rows(lambda axes, x: search(x, axes[0], keepdims=True), (axis,), x, name=search)
+    return out if keepdims else out.squeeze(axis)
+
+
+@constant(batch=_batch_arg, fresh=True, total=True)
+def _argmax(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
+    if type(x) is np.ndarray:
+        return _searched(np.ndarray.argmax, x, axis, keepdims)
+    return xp.argmax(x, axis=axis, keepdims=keepdims)
+
+
+@constant(batch=_batch_arg, fresh=True, total=True)
+def _argmin(xp: Any, x: Array, *, axis: Any, keepdims: bool) -> Array:
+    if type(x) is np.ndarray:
+        return _searched(np.ndarray.argmin, x, axis, keepdims)
+    return xp.argmin(x, axis=axis, keepdims=keepdims)
+
+
+def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+    """The index of the first largest element along an axis, or of the flattened array.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> int(ops.argmax(np.array([1.0, 3.0, 2.0])))
+    1
+    """
+    x = asarray(x)
+    axis = None if axis is None else normalize_axis(axis, x.ndim, "argmax")
+    return _argmax(x, axis=axis, keepdims=keepdims)
+
+
+def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+    """The index of the first smallest element along an axis, or of the flattened array.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> int(ops.argmin(np.array([1.0, 3.0, 2.0])))
+    0
+    """
+    x = asarray(x)
+    axis = None if axis is None else normalize_axis(axis, x.ndim, "argmin")
+    return _argmin(x, axis=axis, keepdims=keepdims)
+
+
+@constant(batch=shifted("axes"), total=True)
+def _all(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+    if type(x) is np.ndarray:
+        return _and(x, axes, None, None, keepdims)
+    return xp.all(x, axis=axes, keepdims=keepdims)
+
+
+@constant(batch=shifted("axes"), total=True)
+def _any(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+    if type(x) is np.ndarray:
+        return _or(x, axes, None, None, keepdims)
+    return xp.any(x, axis=axes, keepdims=keepdims)
+
+
+@constant(batch=shifted("axes"), total=True)
+def _count_nonzero(xp: Any, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+    if type(x) is np.ndarray and len(axes) == x.ndim and not keepdims:
+        return np.intp(np.count_nonzero(x))
+    hits = x != 0
+    if type(x) is np.ndarray:
+        return _add(hits, axes, None, None, keepdims)
+    return hits.sum(axis=axes, keepdims=keepdims)
+
+
+def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Whether every element along axes is true.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> bool(ops.all(np.array([True, False])))
+    False
+    """
+    x = asarray(x)
+    return _all(x, axes=normalize_axes(axis, x.ndim, "all"), keepdims=keepdims)
+
+
+def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Whether an element along axes is true.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> bool(ops.any(np.array([True, False])))
+    True
+    """
+    x = asarray(x)
+    return _any(x, axes=normalize_axes(axis, x.ndim, "any"), keepdims=keepdims)
+
+
+def count_nonzero(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The number of elements along axes that are not zero.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> int(ops.count_nonzero(np.array([1.0, 0.0])))
+    1
+    """
+    x = asarray(x)
+    return _count_nonzero(x, axes=normalize_axes(axis, x.ndim, "count_nonzero"), keepdims=keepdims)

@@ -1,0 +1,303 @@
+"""Medians and quantiles: what stands at some place of the sorted elements, or between two."""
+
+import math
+from typing import Any, Literal
+
+from fdbr.core.array_modules import Array, where_it_lies
+from fdbr.core.tracer import whole
+from fdbr.errors.checks import describe
+from fdbr.ops.axes import normalize_axes
+from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short, is_traced, result_type
+from fdbr.ops.elementwise.arithmetic import clip, floor, remainder
+from fdbr.ops.elementwise.comparison import isnan, logical_or, where
+from fdbr.ops.indexing.reading import take_along_axis
+from fdbr.ops.indexing.sorting import argsort, ranked, sort
+from fdbr.ops.reductions.cumulative import cumulative_sum
+from fdbr.ops.reductions.reduce import Axis, any, kept_shape, sum
+from fdbr.ops.shape.creation import arrays, asarray
+from fdbr.ops.shape.manipulation import broadcast_to, expand_dims, moveaxis, reshape
+from fdbr.pytrees.dtypes import dtype_kind
+
+__all__ = ["median", "quantile"]
+
+Method = Literal[
+    "linear",
+    "lower",
+    "higher",
+    "nearest",
+    "midpoint",
+    "inverted_cdf",
+    "averaged_inverted_cdf",
+    "closest_observation",
+    "interpolated_inverted_cdf",
+    "hazen",
+    "weibull",
+    "median_unbiased",
+    "normal_unbiased",
+]
+_METHODS: tuple[str, ...] = Method.__args__  # type: ignore[attr-defined]
+_OF_ELEMENTS = frozenset({"lower", "higher", "nearest", "inverted_cdf", "closest_observation"})
+"""Those that give elements, and nothing between them: integers stay integers."""
+
+
+@where_it_lies
+def median(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The middle one of the sorted elements over axes, or the mean of the middle two.
+
+    Its derivative is that of the element, or half that of each of the two; of equal elements
+    those that come first count as smaller.  The median of elements with NaN among them is NaN.
+
+    Raises
+    ------
+    ValueError
+        If there is no element, or no such axis.
+    TypeError
+        If ``x`` is complex.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.median(np.array([3.0, 1.0, 2.0, 10.0]))
+    np.float64(2.5)
+    """
+    flat, axes, shape = _in_front(x, axis, "fdbr.ops.median")
+    n = flat.shape[0]
+    ranks = ((n - 1) // 2, n // 2, n - 1)
+    if is_traced(flat):
+        distinct = tuple(sorted(set(ranks)))
+        found = ranked(flat, distinct, axis=0)
+        low, high, last = (found[distinct.index(rank)] for rank in ranks)
+    else:
+        ordered = sort(flat, axis=0, stable=False)
+        low, high, last = (ordered[rank] for rank in ranks)
+    out = low if n % 2 else (low + high) / 2
+    out = plain(where(isnan(last), last, out))
+    return reshape(out, kept_shape(shape, axes)) if keepdims else out
+
+
+@where_it_lies
+def quantile(
+    x: Array, q: Array, /, *, axis: Axis = None, method: Method = "linear", keepdims: bool = False
+) -> Array:
+    """The values below which parts ``q`` of the elements over axes lie.
+
+    The sorted elements stand at the places ``0, 1/(n-1), …, 1``.  The derivative in ``x`` is that
+    of the elements next to ``q``; that in ``q``, with method ``"linear"``, is the slope between
+    them.
+
+    Parameters
+    ----------
+    x
+        A real array.
+    q
+        Numbers from 0 to 1, of any shape.
+    axis
+        Over which axes; by default over all.
+    method
+        What stands between two elements: ``"linear"``, the straight line; ``"lower"`` or
+        ``"higher"``, one of them; ``"nearest"``; ``"midpoint"``, their mean; or another of the
+        nine definitions of Hyndman and Fan ("Sample quantiles in statistical packages", 1996)
+        under NumPy's names, of which some have the elements at other places.
+    keepdims
+        Whether the axes are kept with length 1.
+
+    Returns
+    -------
+    array
+        The axes of ``q``, then those of ``x`` that remain.
+
+    Raises
+    ------
+    ValueError
+        If there is no element or axis, ``q`` is not within 0 and 1, or the method is none.
+    TypeError
+        If ``x`` is complex.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.quantile(np.array([0.0, 1.0, 4.0]), np.array([0.25, 1.0]))
+    array([0.5, 4. ])
+    """
+    return parted("fdbr.ops.quantile", x, q, axis=axis, method=method, keepdims=keepdims)
+
+
+def parted(
+    name: str,
+    x: Array,
+    q: Array,
+    *,
+    axis: Axis = None,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: Any = None,
+    numbers_only: bool = False,
+) -> Any:
+    """`quantile`, of weighted elements, or of those that are not NaN; ``name`` is for messages."""
+    if method not in _METHODS:
+        raise ValueError(f"{name}: method is {method!r}, not one of {_METHODS}")
+    x = asarray(x)
+    if is_short(x):  # places are too large for it, and parts too fine
+        options = {"axis": axis, "method": method, "keepdims": keepdims, "weights": weights}
+        beside = [] if method in _OF_ELEMENTS else [q if hasattr(q, "dtype") else 0.5]
+        dtype = result_type(x, *beside)
+        x, q = astype(x, "float32"), astype(q, "float32") if is_short(q) else q
+        return astype(parted(name, x, q, **options, numbers_only=numbers_only), dtype)
+    if (
+        weights is None
+        and method not in _OF_ELEMENTS
+        and dtype_kind(x.dtype) in "iu"
+        and not is_number(q)
+        and dtype_kind(getattr(q, "dtype", None)) == "f"
+    ):
+        dtype = result_type(x, q)
+        if dtype != float_dtype(x):  # its elements become of the dtype of ``q``, rounded once
+            options = {"axis": axis, "method": method, "keepdims": keepdims}
+            return astype(parted(name, astype(x, float_dtype(x)), q, **options), dtype)
+    if weights is None:
+        ordered, axes, shape = _ordered(x, axis, name, method in _OF_ELEMENTS)
+    else:
+        ordered, weights, axes, shape = _weighed(name, x, weights, axis, method)
+    q = _parts(name, q, ordered)
+    spread = reshape(q, (*q.shape, *(1,) * (ordered.ndim - 1)))
+    none = isnan(ordered)
+    if weights is not None:
+        weights = where(none, 0, weights) if numbers_only else weights
+        out = _of_weight(ordered, weights, spread)
+    else:
+        n = sum(astype(~none, q.dtype), axis=0) if numbers_only else ordered.shape[0]
+        out = _between(ordered, n, spread, method)
+    spoilt = none.all(axis=0) if numbers_only else none[-1]
+    out = plain(where(spoilt, math.nan, out) if dtype_kind(out.dtype) == "f" else out)
+    return reshape(out, (*q.shape, *kept_shape(shape, axes))) if keepdims else out
+
+
+_LINES = {  # of the methods that join the elements by lines: where the places begin and end
+    "interpolated_inverted_cdf": (0, 1),
+    "hazen": (1 / 2, 1 / 2),
+    "weibull": (0, 0),
+    "linear": (1, 1),
+    "median_unbiased": (1 / 3, 1 / 3),
+    "normal_unbiased": (3 / 8, 3 / 8),
+}
+
+
+def _between(ordered: Any, n: Any, q: Any, method: str) -> Any:
+    """The quantiles ``q`` of the first ``n`` sorted elements along the first axis."""
+    if method in ("inverted_cdf", "averaged_inverted_cdf"):
+        place = n * q - 1
+    elif method == "closest_observation":
+        place = n * q - 1.5
+    else:
+        first, last = _LINES.get(method, (1, 1))
+        place = (n - 1) * q if first == last == 1 else n * q + (first + q * (1 - first - last)) - 1
+    low = floor(place)
+    share = place - low
+    if method == "lower":
+        share = 0 * share
+    elif method in ("higher", "inverted_cdf"):
+        share = where(share > 0, 1.0, 0 * share)
+    elif method == "midpoint":
+        share = where(share > 0, 0.5, 0 * share)
+    elif method == "averaged_inverted_cdf":
+        share = where(share > 0, 1.0, 0.5 + 0 * share)
+    elif method == "nearest":
+        share = where(logical_or(share > 0.5, (share == 0.5) & _is_odd(low)), 1.0, 0 * share)
+    elif method == "closest_observation":
+        share = where((share == 0) & _is_odd(low), 0.0, 1.0 + 0 * share)
+    below, above = (_taken(ordered, clip(k, 0, n - 1)) for k in (low, low + 1))
+    if method in _OF_ELEMENTS:
+        return where(share == 0, below, above)
+    width = above - below  # as NumPy counts from the nearer one, which tells beside infinities
+    line = where(share < 0.5, below + width * share, above - width * (1 - share))
+    return line if method in _LINES else where(share == 0, below, where(share == 1, above, line))
+
+
+def _is_odd(x: Any) -> Any:
+    return remainder(x, 2) == 1
+
+
+def _taken(ordered: Any, places: Any) -> Any:
+    """The elements at places along the first axis, which may have further axes in front."""
+    places = astype(places, int)
+    rest = tuple(ordered.shape[1:])
+    front = tuple(places.shape[: places.ndim - len(rest)])
+    rows = reshape(broadcast_to(places, (*front, *rest)), (math.prod(front), *rest))
+    return reshape(take_along_axis(ordered, rows, axis=0), (*front, *rest))
+
+
+def _weighed(
+    name: str, x: Any, weights: Any, axis: Axis, method: str
+) -> tuple[Any, Any, tuple[int, ...], tuple[int, ...]]:
+    """The elements sorted along a first axis, their weights, the axes, and the whole shape."""
+    if method != "inverted_cdf":
+        raise ValueError(f"{name}: weights are for method='inverted_cdf' alone, not {method!r}")
+    x, weights = arrays(x, weights)
+    axes = normalize_axes(axis, x.ndim, name)
+    if weights.shape != x.shape:
+        if weights.shape != tuple(x.shape[i] for i in axes):
+            raise ValueError(f"{name}: weights {weights.shape} do not fit axes {axes} of {x.shape}")
+        weights = moveaxis(
+            reshape(weights, (*(1,) * (x.ndim - len(axes)), *weights.shape)),
+            tuple(range(x.ndim - len(axes), x.ndim)),
+            axes,
+        )
+        weights = broadcast_to(weights, x.shape)
+    if bool(any(whole(weights) < 0)):
+        raise ValueError(f"{name}: weights must not be negative")
+    flat, axes, shape = _in_front(x, axis, name, True)
+    order = argsort(flat, axis=0)
+    weights = take_along_axis(_in_front(weights, axis, name, True)[0], order, axis=0)
+    return take_along_axis(flat, order, axis=0), weights, axes, shape
+
+
+def _of_weight(ordered: Any, weights: Any, q: Any) -> Any:
+    """The first elements up to which the parts ``q`` of the weight lie; those of none never."""
+    upto = cumulative_sum(astype(weights, float), axis=0)
+    total = upto[-1]
+    upto = where(upto == 0, -1.0, upto / where(total == 0, 1, total))
+    place = q.ndim - ordered.ndim + 1
+    before = sum(astype(upto < expand_dims(q, axis=place), int), axis=place)
+    return _taken(ordered, clip(before, 0, ordered.shape[0] - 1))
+
+
+def plain(out: Any) -> Any:
+    """A result without dimensions as a scalar, where its array module has any."""
+    return out if out.ndim else out[()]
+
+
+def _parts(name: str, q: Any, ordered: Any) -> Any:
+    """The parts as an array; Python numbers among them are weak, as everywhere."""
+    weak = is_number(q) or not hasattr(q, "dtype")
+    q = arrays(ordered, q)[1]
+    if weak or dtype_kind(q.dtype) != "f":
+        q = astype(q, float_dtype(ordered))
+    every = whole(q)
+    if not bool(((every >= 0) & (every <= 1)).all()):
+        raise ValueError(f"{name}: q must lie between 0 and 1; it is {q!r}")
+    return q
+
+
+def _in_front(
+    x: Any, axis: Axis, name: str, as_they_are: bool = False
+) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+    """The elements over some axes along a first one; the axes, and the whole shape."""
+    x = asarray(x)
+    if x.dtype.kind == "c":
+        raise TypeError(f"{name}: complex numbers have no order, but x is {describe(x)}")
+    x = x if as_they_are or dtype_kind(x.dtype) == "f" else astype(x, float_dtype(x))
+    axes = normalize_axes(axis, x.ndim, name.rpartition(".")[2])
+    count = math.prod([x.shape[i] for i in axes])
+    if not count:
+        raise ValueError(f"{name}: x {describe(x)} has no element over axis {axis}")
+    if len(axes) == 1:
+        return moveaxis(x, axes[0], 0) if axes[0] else x, axes, tuple(x.shape)
+    first = moveaxis(x, axes, tuple(range(len(axes)))) if axes else x
+    return reshape(first, (count, *first.shape[len(axes) :])), axes, tuple(x.shape)
+
+
+def _ordered(
+    x: Any, axis: Axis, name: str, as_they_are: bool
+) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+    """The elements over some axes, sorted along a first axis; the axes, and the whole shape."""
+    flat, axes, shape = _in_front(x, axis, name, as_they_are)
+    # Of equal elements the first counts as smaller where that tells in a derivative.
+    return sort(flat, axis=0, stable=is_traced(flat)), axes, shape

@@ -1,0 +1,1 @@
+"""Operations that make arrays and rearrange their elements."""

@@ -1,0 +1,336 @@
+"""New arrays."""
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu.library.copy import filled
+from fdbr.core import array_modules
+from fdbr.core.array_modules import Array
+from fdbr.core.tracer import Tracer, own
+from fdbr.errors.checks import describe, integer, number_types
+from fdbr.ops.declare import constant, dtype_of
+from fdbr.ops.devices import to_device
+from fdbr.ops.dtypes import astype, float_dtype, is_number, is_short
+from fdbr.ops.elementwise.comparison import where
+from fdbr.ops.shape.iota import counted
+from fdbr.pytrees.dtypes import dtype_kind
+
+__all__ = [
+    "arange",
+    "asarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """An array of zeros; float64 unless a dtype is given.
+
+    >>> from fdbr import ops
+    >>> ops.zeros(2)
+    array([0., 0.])
+    """
+    return array_modules.module_for(device).zeros(shape, dtype=dtype or float)
+
+
+def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """An array of ones; float64 unless a dtype is given.
+
+    >>> from fdbr import ops
+    >>> ops.ones(2)
+    array([1., 1.])
+    """
+    xp = array_modules.module_for(device)
+    if xp is np:
+        return filled(np.empty(shape, dtype or float), 1)
+    return xp.ones(shape, dtype=dtype or float)
+
+
+def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """An array whose elements are not set; float64 unless a dtype is given.
+
+    >>> from fdbr import ops
+    >>> ops.empty((2, 3)).shape
+    (2, 3)
+    """
+    return array_modules.module_for(device).empty(shape, dtype=dtype or float)
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """An array filled with one value, in its dtype unless another is given.
+
+    >>> from fdbr import ops
+    >>> ops.full(2, 7.0)
+    array([7., 7.])
+    """
+    if isinstance(fill_value, Tracer):
+        from fdbr.ops.shape.manipulation import broadcast_to  # it is built on this module
+
+        value = fill_value if dtype is None else astype(fill_value, dtype)
+        single = isinstance(shape, int) or getattr(shape, "ndim", 1) == 0
+        return own(broadcast_to(value, (shape,) if single else tuple(shape)))
+    _check_numbers(fill_value)
+    xp = (
+        array_modules.array_module(fill_value)
+        if device is None
+        else array_modules.module_for(device)
+    )
+    if xp is np and type(fill_value) in number_types:
+        return filled(np.empty(shape, dtype or type(fill_value)), fill_value)
+    return xp.full(shape, fill_value, dtype=dtype)
+
+
+def arange(
+    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
+) -> Any:
+    """The numbers from ``start`` (or 0) up to ``stop``, which is left out, by ``step``.
+
+    >>> from fdbr import ops
+    >>> ops.arange(3)
+    array([0, 1, 2])
+    """
+    if stop is None:
+        start, stop = 0, start
+    return array_modules.module_for(device).arange(start, stop, step, dtype=dtype)
+
+
+_PLAIN, _DOUBLE = (int, float), (None, float, "float64")
+
+
+def _linspace(start: float, stop: float, num: Any, endpoint: bool) -> Any:
+    """As NumPy's, with its roundings, without its detours; `None` where there are no steps."""
+    if type(num) is not int or num < 2:
+        return None
+    step = (stop - start) / (num - 1 if endpoint else num)
+    if not step:
+        return None
+    found = counted(_on_a_line, num, step, start)
+    if found is None:
+        found = np.arange(num, dtype=float)
+        found *= step
+        found += start
+    if endpoint:
+        found[-1] = stop
+    return found
+
+
+def dtype_of_steps(*ends: Any) -> Any:
+    """The dtype of numbers at equal distances between arrays, as NumPy's."""
+    try:
+        return np.result_type(*(v.dtype for v in ends), 1.0)
+    except TypeError:  # bfloat16 and an integer have none together
+        return np.dtype(float)
+
+
+def _on_a_line(i: Any, step: Any, start: Any) -> Any:
+    return i * step + start
+
+
+@array_modules.where_it_lies
+def linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    endpoint: bool = True,
+) -> Any:
+    """``num`` numbers at equal distances from ``start`` to ``stop``.
+
+    >>> from fdbr import ops
+    >>> ops.linspace(0.0, 1.0, 3)
+    array([0. , 0.5, 1. ])
+    """
+    num = integer("fdbr.ops.linspace", "num", num)
+    if isinstance(start, Tracer) or isinstance(stop, Tracer):
+        ends = [v for v in (start, stop) if not is_number(v)]
+        exact = dtype_of_steps(*ends)
+        to = exact if dtype is None else dtype
+        if any(map(is_short, ends)):  # which are too few digits to count in
+            start, stop = (astype(v, "float32") if is_short(v) else v for v in (start, stop))
+            return astype(linspace(start, stop, num, endpoint=endpoint), to, device=device)
+        if any(dtype_kind(v.dtype) in "iub" for v in ends):  # whose difference may not be one
+            start, stop = (v if is_number(v) else astype(v, exact) for v in (start, stop))
+        count = num - 1 if endpoint else num
+        step = (stop - start) / (count or 1)
+        places = array_modules.array_module(step).arange(num, dtype=step.dtype)
+        places = places.reshape(num, *(1,) * step.ndim)
+        out = places * step + start
+        if endpoint and num > 1:
+            out = where(places == count, stop, out)  # exactly
+        return out if dtype is None else astype(out, dtype)
+    xp = (
+        array_modules.array_module(start, stop)
+        if device is None
+        else array_modules.module_for(device)
+    )
+    if xp is np and type(start) in _PLAIN and type(stop) in _PLAIN and dtype in _DOUBLE:
+        found = _linspace(start, stop, num, endpoint)
+        if found is not None:
+            return found
+    return xp.linspace(start, stop, num, dtype=dtype, endpoint=endpoint)
+
+
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
+) -> Any:
+    """A matrix with ones on its ``k``-th diagonal and zeros elsewhere.
+
+    >>> from fdbr import ops
+    >>> ops.eye(2)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    return array_modules.module_for(device).eye(n_rows, n_cols, k=k, dtype=dtype or float)
+
+
+@constant(elementwise=True)
+def _full_like(xp: Any, x: Array, *, value: Any, dtype: Any) -> Array:
+    if (
+        xp is np
+        and type(x) is np.ndarray
+        and x.flags.c_contiguous
+        and type(value) is int
+        and value == 0
+    ):
+        return np.zeros(x.shape, dtype or x.dtype)  # of which the system has pages that are zero
+    if xp is np and type(x) is np.ndarray and type(value) in number_types:
+        return filled(np.empty_like(x, dtype), value)
+    return xp.full_like(x, value, dtype=dtype)
+
+
+def zeros_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
+    """Zeros in the shape of ``x``, and in its dtype unless another is given.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.zeros_like(np.array([1.0, 2.0]))
+    array([0., 0.])
+    """
+    return full_like(x, 0, dtype=dtype, device=device)
+
+
+def ones_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
+    """Ones in the shape of ``x``, and in its dtype unless another is given.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.ones_like(np.array([1.0, 2.0]))
+    array([1., 1.])
+    """
+    return full_like(x, 1, dtype=dtype, device=device)
+
+
+def empty_like(x: Array, /, *, dtype: Any = None, device: Any = None) -> Any:
+    """An array as ``x`` whose elements are not set; those of a traced array are zeros.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.empty_like(np.ones((2, 3))).shape
+    (2, 3)
+    """
+    if type(x) is np.ndarray and device is None:
+        return np.empty_like(x, dtype)
+    return full_like(x, 0, dtype=dtype, device=device)
+
+
+def full_like(x: Array, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """One value in the shape of ``x``, and in its dtype unless another is given.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.full_like(np.array([1.0, 2.0]), 7)
+    array([7., 7.])
+    """
+    if isinstance(fill_value, Tracer):
+        return full(x.shape, fill_value, dtype=dtype or x.dtype)
+    _check_numbers(x)
+    _check_numbers(fill_value)
+    out = _full_like(x, value=fill_value, dtype=dtype)
+    return out if device is None else to_device(out, device)
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
+    """An array of a number, a nest of lists or an array; traced values among them stay traced.
+
+    >>> from fdbr import ops
+    >>> ops.asarray([1.0, 2.0])
+    array([1., 2.])
+    """
+    if dtype is device is copy is None and type(obj) in _arrays:
+        return obj
+    if _is_nest(obj) and holds_array(obj):
+        from fdbr.ops.shape.manipulation import stack  # it is built on this module
+
+        obj = stack([asarray(p) if _is_nest(p) else p for p in obj])
+    if isinstance(obj, Tracer):
+        if dtype is None and not is_number(obj):
+            obj = obj if device is None else to_device(obj, device)
+        else:
+            to = dtype_of(obj) if dtype is None else dtype
+            obj = astype(obj, to, copy=False, device=device)
+        return own(obj) if copy else obj
+    _check_numbers(obj)
+    xp = array_modules.array_module(obj) if device is None else array_modules.module_for(device)
+    if device is not None:
+        obj = array_modules.device_put(obj, device)
+    out = xp.asarray(obj, dtype=dtype)
+    if copy is False and out is not obj:
+        raise ValueError("fdbr.ops.asarray: copy=False, but a copy is needed")
+    return out.copy() if copy and out is obj else out
+
+
+def floating(x: Array) -> Any:
+    """An array of floating numbers."""
+    x = asarray(x)
+    return x if dtype_kind(x.dtype) in "fc" else astype(x, float_dtype(x))
+
+
+def _check_numbers(obj: Any) -> None:
+    """Refuse what NumPy would make an array of objects or of strings, or NaN, as of None."""
+    if type(obj) in number_types or array_modules.is_array(obj):
+        return
+    plain = np.asarray(obj)
+    if plain.dtype.kind not in "SUO":
+        return
+    for value in plain.reshape(-1).tolist():
+        if not isinstance(value, numbers.Number):
+            raise TypeError(
+                "fdbr.ops.asarray: an array is made of numbers, arrays, and lists and tuples of "
+                f"them, not of {describe(value)}"
+            )
+
+
+_arrays = frozenset({np.ndarray})  # the usual case, for which nothing is to be done
+
+
+def holds_array(nest: Any) -> bool:
+    """Whether a nest of lists holds arrays, which decide on the module; numbers are weak then."""
+    if _is_nest(nest):
+        return any(map(holds_array, nest))
+    return isinstance(nest, Tracer) or array_modules.is_array(nest)
+
+
+def _is_nest(value: Any) -> bool:
+    # A traced value is told by its type, which is quicker than to ask what class it says it has.
+    return not isinstance(value, Tracer) and isinstance(value, list | tuple)
+
+
+def arrays(*values: Any) -> list[Any]:
+    """Values as arrays, of the module of those among them that are arrays already."""
+    if set(map(type, values)) == {np.ndarray}:  # the usual case
+        return list(values)
+    xp = array_modules.array_module(*values)
+    return [asarray(v) if holds_array(v) or xp is np else xp.asarray(v) for v in values]

@@ -1,0 +1,488 @@
+"""Arrays in other shapes: the same elements, arranged anew."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fdbr.backends.cpu.library.copy import joined
+from fdbr.core.array_modules import Array, array_module
+from fdbr.errors.checks import index, integer
+from fdbr.ops.axes import normalize_axes, normalize_axis
+from fdbr.ops.declare import aligned, fit, joining, linear, prefixed, shape_of, shifted
+from fdbr.ops.declare.batches import align, spread
+from fdbr.ops.dtypes import astype, is_number, result_type
+from fdbr.ops.shape.creation import asarray
+
+__all__ = [
+    "broadcast_arrays",
+    "broadcast_to",
+    "concat",
+    "diagonal",
+    "expand_dims",
+    "flip",
+    "matrix_transpose",
+    "moveaxis",
+    "permute_dims",
+    "reshape",
+    "roll",
+    "squeeze",
+    "stack",
+    "swapaxes",
+    "tile",
+    "unstack",
+]
+
+_NUMBERS = (bool, int, float, complex)
+_PLAIN = "?bBhHiIlLqQefdFD"  # dtypes whose memory other libraries know, too
+_SMALL = 4096  # below this, filling an array is faster than NumPy's broadcast_to
+
+
+def _batch_reshaped(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    to = params["to"]
+    if -1 in to and size == 0:  # there it could be any number
+        known = math.prod(n for n in to if n != -1)
+        count = math.prod(values[0].shape[1:])
+        to = tuple(count // max(known, 1) if n == -1 else n for n in to)
+    return apply(*values, to=(size, *to))
+
+
+@linear(x=lambda ct, shape: reshape(ct, shape), batch=_batch_reshaped, view="contiguous")
+def _reshape(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
+    return x.reshape(to) if type(x) is np.ndarray else xp.reshape(x, to)
+
+
+def reshape(x: Array, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
+    """The elements, in row-major order, in another shape; one length may be -1.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.reshape(np.arange(4), (2, -1)).shape
+    (2, 2)
+    """
+    if type(shape) is not tuple:
+        shape = (index(shape),) if not isinstance(shape, Sequence) else tuple(shape)
+    out = _reshape(x, to=shape)
+    return out.copy() if copy else out
+
+
+def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(axes)), key=axes.__getitem__))
+
+
+def _batch_permuted(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    return apply(*values, axes=(0, *(axis + 1 for axis in params["axes"])))
+
+
+@linear(x=lambda ct, axes: _permute(ct, axes=_inverse(axes)), batch=_batch_permuted, view="always")
+def _permute(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+    return x.transpose(axes) if type(x) is np.ndarray else xp.transpose(x, axes)
+
+
+def permute_dims(x: Array, /, axes: Sequence[int]) -> Any:
+    """The array with its axes in another order.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.permute_dims(np.ones((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
+    normal = normalize_axes(tuple(axes), x.ndim, "permute_dims")
+    if len(normal) != x.ndim:
+        raise ValueError(
+            f"fdbr.ops.permute_dims: axes {tuple(axes)} are not an order of {x.ndim} dimensions"
+        )
+    return _permute(x, axes=normal)
+
+
+@linear(x=lambda ct: _matrix_transpose(ct), batch=aligned, view="always")
+def _matrix_transpose(xp: Any, x: Array) -> Array:
+    return x.swapaxes(-1, -2)
+
+
+def matrix_transpose(x: Array, /) -> Any:
+    """The array with its last two axes exchanged.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.matrix_transpose(np.ones((2, 3, 4))).shape
+    (2, 4, 3)
+    """
+    if x.ndim < 2:
+        raise ValueError(f"fdbr.ops.matrix_transpose: needs two dimensions, got shape {x.shape}")
+    return _matrix_transpose(x)
+
+
+def swapaxes(x: Array, axis1: int, axis2: int, /) -> Any:
+    """The array with two axes exchanged.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.swapaxes(np.ones((2, 3, 4)), 0, 2).shape
+    (4, 3, 2)
+    """
+    ndim = x.ndim
+    axes = list(range(ndim))
+    i, j = normalize_axis(axis1, ndim, "swapaxes"), normalize_axis(axis2, ndim, "swapaxes")
+    axes[i], axes[j] = j, i
+    return _permute(x, axes=tuple(axes))
+
+
+def moveaxis(x: Array, source: Array, destination: Any, /) -> Any:
+    """The array with some axes at other places, the others in their order.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.moveaxis(np.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
+    ndim = x.ndim
+    sources = normalize_axes(source, ndim, "moveaxis")
+    places = normalize_axes(destination, ndim, "moveaxis")
+    if len(sources) != len(places):
+        raise ValueError(
+            f"fdbr.ops.moveaxis: {len(sources)} source axes but {len(places)} destinations"
+        )
+    order = [axis for axis in range(ndim) if axis not in sources]
+    if len(sources) == 1:
+        order.insert(places[0], sources[0])
+    else:
+        for place, axis in sorted(zip(places, sources, strict=True)):
+            order.insert(place, axis)
+    return _permute(x, axes=tuple(order))
+
+
+def _batch_broadcast(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    to = params["to"]
+    return apply(*align(values, batched, len(to)), to=(size, *to))
+
+
+@linear(
+    x=lambda ct, shape, dtype: fit(ct, (shape, dtype)), batch=_batch_broadcast, view="read-only"
+)
+def _broadcast_to(xp: Any, x: Array, *, to: tuple[int, ...]) -> Array:
+    if math.prod(to) > _SMALL:
+        if type(x) is np.ndarray and x.flags.c_contiguous and x.dtype.char in _PLAIN:
+            return _repeated(x, to)
+        return xp.broadcast_to(x, to)
+    out = xp.empty(to, dtype=x.dtype)
+    out[...] = x
+    return out
+
+
+def _repeated(x: Any, to: tuple[int, ...]) -> Any:
+    """The view that `numpy.broadcast_to` makes, in a fifth of the time."""
+    shape, steps = x.shape, x.strides
+    if 1 in shape:
+        steps = tuple([0 if n == 1 else step for n, step in zip(shape, steps, strict=True)])
+    out = np.ndarray(to, x.dtype, x, 0, (0,) * (len(to) - len(shape)) + steps)
+    out.setflags(write=False)
+    return out
+
+
+def broadcast_to(x: Array, /, shape: Sequence[int]) -> Any:
+    """The array repeated to a shape by NumPy's broadcasting.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.broadcast_to(np.array([1.0, 2.0]), (2, 2))
+    array([[1., 2.],
+           [1., 2.]])
+    """
+    x, to = asarray(x), tuple(shape)
+    mine = x.shape
+    if mine == to:
+        return x
+    last = to[max(len(to) - len(mine), 0) :]
+    if mine != last and (
+        len(mine) > len(to) or any(a != 1 and a != b for a, b in zip(mine, last, strict=False))
+    ):
+        raise ValueError(f"fdbr.ops.broadcast_to: shape {mine} does not broadcast to {to}")
+    return _broadcast_to(x, to=to)
+
+
+def broadcast_shapes(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that shapes broadcast to together, or an error that names the function."""
+    longest = max(shapes, key=len, default=())
+    if all(shape == longest[len(longest) - len(shape) :] for shape in shapes):
+        return longest  # the usual case
+    out: list[int] = []
+    for position in range(1, max(map(len, shapes), default=0) + 1):
+        lengths = {shape[-position] for shape in shapes if len(shape) >= position} - {1}
+        if len(lengths) > 1:
+            raise ValueError(f"fdbr.ops.{name}: shapes {shapes} do not broadcast together")
+        out.append(lengths.pop() if lengths else 1)
+    return tuple(reversed(out))
+
+
+def broadcast_arrays(*arrays: Any) -> list[Any]:
+    """The arrays, each broadcast to the shape they have together.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> [a.shape for a in ops.broadcast_arrays(np.ones(3), np.ones((2, 1)))]
+    [(2, 3), (2, 3)]
+    """
+    shape = broadcast_shapes("broadcast_arrays", *map(shape_of, arrays))
+    return [broadcast_to(array, shape) for array in arrays]
+
+
+def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Any:
+    """The array with new axes of length 1 at the given places of the result.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.expand_dims(np.ones(3), axis=-1).shape
+    (3, 1)
+    """
+    if type(axis) is int:  # the usual case
+        place, shape = normalize_axis(axis, x.ndim + 1, "expand_dims"), x.shape
+        return _reshape(x, to=(*shape[:place], 1, *shape[place:]))
+    count = len(axis) if isinstance(axis, tuple) else 1
+    new = normalize_axes(axis, x.ndim + count, "expand_dims")
+    lengths = iter(x.shape)
+    return reshape(x, tuple(1 if i in new else next(lengths) for i in range(x.ndim + count)))
+
+
+def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Any:
+    """The array without the given axes, or without all axes, of length 1.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.squeeze(np.ones((1, 3, 1)), axis=0).shape
+    (3, 1)
+    """
+    if axis is None:
+        return _reshape(x, to=tuple([n for n in x.shape if n != 1]))
+    gone, shape = normalize_axes(axis, x.ndim, "squeeze"), x.shape
+    for i in gone:
+        if shape[i] != 1:
+            raise ValueError(f"fdbr.ops.squeeze: shape {shape} has no length 1 at axis {axis}")
+    return _reshape(x, to=tuple([n for i, n in enumerate(shape) if i not in gone]))
+
+
+@linear(x=lambda ct, axes: _flip(ct, axes=axes), batch=shifted("axes"), view="always")
+def _flip(xp: Any, x: Array, *, axes: tuple[int, ...]) -> Array:
+    turned = slice(None, None, -1)
+    return x[tuple([turned if axis in axes else slice(None) for axis in range(x.ndim)])]
+
+
+def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
+    """The array with the order of its elements reversed along axes, or along all.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.flip(np.arange(3))
+    array([2, 1, 0])
+    """
+    return _flip(x, axes=normalize_axes(axis, x.ndim, "flip"))
+
+
+@linear(
+    x=lambda ct, shift, axis: _roll(ct, shift=tuple(-s for s in shift), axis=axis),
+    batch=shifted("axis"),
+)
+def _roll(xp: Any, x: Array, *, shift: tuple[int, ...], axis: tuple[int, ...]) -> Array:
+    if type(x) is not np.ndarray or not x.size or (len(axis) > 1 and x.size > _SMALL):
+        return xp.roll(x, shift, axis)
+    for n, along in zip(shift, axis, strict=True):
+        place = -n % x.shape[along]
+        before = (slice(None),) * along
+        parts = x[(*before, slice(place, None))], x[(*before, slice(place))]
+        found = joined(parts, along)
+        x = np.concatenate(parts, along) if found is None else found
+    return x if axis else x.copy()
+
+
+def roll(
+    x: Array, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
+) -> Any:
+    """The array with elements moved along axes; those that leave return at the other end.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.roll(np.arange(4), 1)
+    array([3, 0, 1, 2])
+    """
+    if axis is None:
+        return reshape(roll(reshape(x, -1), shift, axis=0), x.shape)
+    axes = tuple(
+        normalize_axis(a, x.ndim, "roll") for a in (axis if isinstance(axis, tuple) else (axis,))
+    )
+    shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
+    if len(shifts) != len(axes):
+        raise ValueError(f"fdbr.ops.roll: {len(shifts)} shifts for {len(axes)} axes")
+    shifts = tuple(integer("fdbr.ops.roll", "shift", n) for n in shifts)
+    return _roll(x, shift=shifts, axis=axes)
+
+
+def _batch_joined(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
+    parts = [
+        spread(asarray(value), flag, size) for value, flag in zip(values, batched, strict=True)
+    ]
+    return apply(*parts, axis=params["axis"] + 1)
+
+
+def _joined_places(arrays: Any, params: dict[str, Any]) -> list[Any]:
+    axis = params["axis"]
+    ends = list(itertools.accumulate((array.shape[axis] for array in arrays), initial=0))
+    return [_at(axis, slice(*both)) for both in itertools.pairwise(ends)]
+
+
+def _stacked_places(arrays: Any, params: dict[str, Any]) -> list[Any]:
+    return [_at(params["axis"], index) for index in range(len(arrays))]
+
+
+def _at(axis: int, place: Any) -> Any:
+    """The key of a place along an axis."""
+    return (*(slice(None),) * axis, place) if axis else place
+
+
+def _parts(arrays: Sequence[Any]) -> list[Any]:
+    """Convert the operands of a join to arrays; Python numbers among them are weak."""
+    if set(map(type, arrays)) == {np.ndarray}:
+        return list(arrays)
+    parts = [part if is_number(part) else asarray(part) for part in arrays]
+    if not any(map(is_number, parts)):
+        return parts
+    xp, dtype = array_module(*parts), result_type(*parts)
+    return [_in_dtype(xp, part, dtype) if is_number(part) else part for part in parts]
+
+
+def _in_dtype(xp: Any, number: Any, dtype: Any) -> Any:
+    return xp.asarray(number, dtype=dtype) if type(number) in _NUMBERS else astype(number, dtype)
+
+
+@joining(_joined_places, _batch_joined, fresh=True)
+def _concat(xp: Any, *arrays: Any, axis: int) -> Array:
+    found = joined(arrays, axis) if xp is np else None
+    return xp.concatenate(arrays, axis=axis) if found is None else found
+
+
+def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+    """Arrays joined along an axis; flattened and joined if it is `None`.
+
+    Raises
+    ------
+    ValueError
+        If there is no array, or the shapes differ elsewhere than on the axis.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.concat([np.ones(2), np.zeros(1)])
+    array([1., 1., 0.])
+    """
+    parts = _parts(arrays)
+    if not parts:
+        raise ValueError("fdbr.ops.concat: no array to join")
+    if axis is None:
+        parts, axis = [reshape(part, -1) for part in parts], 0
+    return _concat(*parts, axis=normalize_axis(axis, parts[0].ndim, "concat"))
+
+
+@joining(_stacked_places, _batch_joined, fresh=True)
+def _stack(xp: Any, *arrays: Any, axis: int) -> Array:
+    first = arrays[0]
+    shape, dtype = first.shape, first.dtype
+    alike = xp is np and axis < len(shape)
+    if not alike or any(part.shape != shape or part.dtype != dtype for part in arrays):
+        return xp.stack(arrays, axis=axis)
+    # What is joined along an existing axis is joined at once.
+    whole = (*shape[:axis], len(arrays), *shape[axis:])
+    found = joined(arrays, axis)
+    if found is not None:
+        return found.reshape(whole)
+    out = np.empty(whole, dtype.newbyteorder("="))
+    np.concatenate(
+        arrays,
+        axis,
+        out=out.reshape((*shape[:axis], len(arrays) * shape[axis], *shape[axis + 1 :])),
+    )
+    return out
+
+
+def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
+    """Arrays of one shape joined along a new axis.
+
+    Raises
+    ------
+    ValueError
+        If there is no array, or the shapes differ.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.stack([np.ones(2), np.zeros(2)]).shape
+    (2, 2)
+    """
+    parts = _parts(arrays)
+    if not parts:
+        raise ValueError("fdbr.ops.stack: no array to join")
+    return _stack(*parts, axis=normalize_axis(axis, parts[0].ndim + 1, "stack"))
+
+
+def unstack(x: Array, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """The parts of an array along an axis, each without it.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.unstack(np.arange(2))
+    (np.int64(0), np.int64(1))
+    """
+    axis = normalize_axis(axis, x.ndim, "unstack")
+    return tuple(x[(slice(None),) * axis + (i,)] for i in range(x.shape[axis]))
+
+
+def tile(x: Array, repetitions: tuple[int, ...], /) -> Any:
+    """Repeat an array as a whole along its axes, new ones first if there are more.
+
+    A single number repeats it along the last axis.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.tile(np.arange(2), (2,))
+    array([0, 1, 0, 1])
+    """
+    times = (repetitions,) if isinstance(repetitions, int | np.integer) else tuple(repetitions)
+    ndim = max(x.ndim, len(times))
+    lengths = (1,) * (ndim - x.ndim) + tuple(x.shape)
+    times = (1,) * (ndim - len(times)) + times
+    interleaved = tuple(n for pair in zip(times, lengths, strict=True) for n in pair)
+    x = reshape(x, tuple(n for length in lengths for n in (1, length)))
+    return reshape(
+        broadcast_to(x, interleaved), tuple(t * n for t, n in zip(times, lengths, strict=True))
+    )
+
+
+@linear(
+    x=lambda ct, shape, offset: _embed_diagonal(ct, shape=shape, offset=offset),
+    batch=aligned,
+    view="read-only",
+)
+def _diagonal(xp: Any, x: Array, *, offset: int) -> Array:
+    return x.diagonal(offset, -2, -1) if type(x) is np.ndarray else xp.diagonal(x, offset, -2, -1)
+
+
+@linear(x=lambda ct, offset: _diagonal(ct, offset=offset), batch=prefixed("shape"))
+def _embed_diagonal(xp: Any, x: Array, *, shape: tuple[int, ...], offset: int) -> Array:
+    out = xp.zeros(shape, dtype=x.dtype)
+    columns, count = shape[-1], x.shape[-1]
+    if count:
+        first = offset if offset > 0 else -offset * columns
+        elements = out.reshape((*shape[:-2], shape[-2] * columns))
+        elements[..., first : first + count * (columns + 1) : columns + 1] = x
+    return out
+
+
+def diagonal(x: Array, /, *, offset: int = 0) -> Any:
+    """The diagonal of the matrices in the last two axes.
+
+    >>> import numpy as np
+    >>> from fdbr import ops
+    >>> ops.diagonal(np.eye(2))
+    array([1., 1.])
+    """
+    if x.ndim < 2:
+        raise ValueError(f"fdbr.ops.diagonal: needs two dimensions, got shape {x.shape}")
+    return _diagonal(x, offset=integer("fdbr.ops.diagonal", "offset", offset))
