@@ -200,9 +200,7 @@ def copy_of(array: Any) -> Any:
             out = np.empty_like(array)
             copied_into(out, array)
             return out
-        return array.copy(
-            order="K"
-        )  # keeping the memory order takes a tenth of the time of changing it
+        return array.copy(order="K")  # another memory order would take ten times as long
     if not several:
         return array.copy()
     with on_device(array):

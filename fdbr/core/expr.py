@@ -257,12 +257,12 @@ _EXPENSIVE = frozenset({"div", "sqrt"})
 
 
 def cost(outs: Sequence[Node]) -> int:
-    """Estimate the cost of an element in additions, without values that are one for a row."""
+    """Estimate the cost of an element in additions, without values shared by a row."""
     return sum(8 if each.op in _EXPENSIVE else 1 for each in every(outs) if each.varies)
 
 
 def every(outs: Sequence[Node], found: Container[Node] = ()) -> list[Node]:
-    """Return the nodes that ``outs`` depend on, in topological order, without those in ``found``."""
+    """Return the nodes that ``outs`` depend on in topological order, but not those in ``found``."""
     seen: dict[Node, None] = {}
     stack = [(node, False) for node in reversed(outs)]
     while stack:
@@ -310,18 +310,16 @@ def joined(op: str, *values: Any) -> Node:
         if op in ("maximum", "minimum"):
             test = graph.node("gt" if op == "maximum" else "lt", _BOOL, tuple(nodes))
             return graph.node("select", dtype, (test, *nodes))
-        if op not in _COMPARISONS and op not in _WHOLE:
+        if op not in _COMPARISONS and op not in _ON_INTEGERS:
             raise InexpressibleError("arithmetic of integers")
-        op = _WHOLE.get(op, op)
+        op = _ON_INTEGERS.get(op, op)
     return graph.node(op, _BOOL if op in _COMPARISONS else dtype, tuple(nodes))
 
 
 _ELEMENTS = (Node, np.generic, int, float)
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _LOGIC = frozenset({"and", "or", "xor", "eq", "ne"})
-_WHOLE = {
-    op: f"i{op}" for op in ("add", "sub", "mul", "and", "or", "xor")
-}  # the operations on integers
+_ON_INTEGERS = {op: f"i{op}" for op in ("add", "sub", "mul", "and", "or", "xor")}
 
 
 def _operator(op: str, turned: bool = False) -> Any:

@@ -69,7 +69,7 @@ def refusing(
 
 
 def explain(value: Any) -> None:
-    """Raise the error of a library's function that needs plain values, if one is being called."""
+    """Raise the error of a library function that needs plain values, if one is being called."""
     for conversion in conversions:
         try:
             conversion(value)

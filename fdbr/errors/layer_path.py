@@ -70,7 +70,8 @@ def _first_argument(frame: FrameType) -> Any:
     names = frame.f_locals
     given = names.get(frame.f_code.co_varnames[0])
     if type(names) is dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        names.clear()  # an error's traceback would keep the frame, and the frame this copy of its variables
+        # The frame keeps this copy of its variables, and an error's traceback keeps the frame.
+        names.clear()
     return given
 
 
