@@ -212,7 +212,7 @@ _MANY = 256  # elements, each of which may be a guard
 def decided(self: Any, dtype: Any = None) -> Any:
     """Return traced integers or truth values as a plain array, or `None` for other dtypes.
 
-    NumPy needs them in an index, in ``arange`` and in ``np.int64(x)``.  Their derivative is zero, so
+    NumPy needs them in an index, in ``arange`` and in ``np.int64(x)``.  Their derivative is zero:
     under transformations that differentiate they are plain values.  Under others each element is a
     guard, up to a number of elements.
     """
