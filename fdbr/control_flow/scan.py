@@ -128,7 +128,7 @@ def _marking(
     def checked(carry: Any, x: Any) -> Any:
         return pair(function, f(carry, x))
 
-    return (harvest.turn_by_turn if watched else harvest.through)(loop, checked)
+    return (harvest.through_loop if watched else harvest.through)(loop, checked)
 
 
 def _loop(
