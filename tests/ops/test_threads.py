@@ -185,9 +185,10 @@ def test_there_is_a_thread_a_core_and_no_more_than_openmp_may_have(monkeypatch, 
 PROGRAM = """
 import atexit, os
 import numpy as np
-from fdbr import kernels, ops
-from fdbr import threads
-from fdbr.ops.kinds import large
+from fdbr import ops
+from fdbr.backends.cpu import kernels
+from fdbr.core.util import threads
+from fdbr.ops.declare import large
 
 threads.available = lambda: 4
 large._LONG, large._SHARE = 1 << 12, 1 << 10

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.transforms.vmap_divergence import distinct, spread
+from fdbr.transforms.vmap_divergence import distinct_integers, summarize_truths
 
 __all__ = ["EACH", "EXACT", "GuardFailure", "same", "to_list"]
 
@@ -61,7 +61,7 @@ EACH: dict[Any, Callable[[Any], list[Any]]] = {
 }
 """For a question of one value, that of a batch of them."""
 
-EXACT: frozenset[Any] = frozenset({bool, int, bools, ints, distinct, spread})
+EXACT: frozenset[Any] = frozenset({bool, int, bools, ints, distinct_integers, summarize_truths})
 """The questions of whose answers all that are equal are the same."""
 
 

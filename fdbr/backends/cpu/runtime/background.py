@@ -47,7 +47,7 @@ import sys, types
 for name, path in {packages!r}.items():
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = path
-from fdbr.compiler.backends.cpu.serving import serve
+from fdbr.backends.cpu.runtime.serving import serve
 serve({niceness})
 """
 _waits: ContextVar[bool] = ContextVar("waits", default=True)
