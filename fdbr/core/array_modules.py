@@ -15,6 +15,7 @@ import numpy as np
 from fdbr.backends.cpu import kernels
 from fdbr.backends.cpu.library.copy import copied_into
 from fdbr.core import devices
+from fdbr.errors.public import public
 from fdbr.pytrees import structure
 from fdbr.pytrees.locking import is_locked, kept_copies, lock
 from fdbr.pytrees.locking import owner as owner
@@ -45,6 +46,7 @@ def see_through(kind: type) -> None:
     _wrappers.append(kind)
 
 
+@public("fdbr.backend", explained=False)
 def array_module(*values: Any) -> ModuleType:
     """The array module of the given values: NumPy, CuPy, or what they say themselves.
 
@@ -178,6 +180,7 @@ def module_for(device: Any) -> Any:
 # --- reading and writing ------------------------------------------------------------
 
 
+@public("fdbr.backend", explained=False)
 def protect(array: Any) -> Any:
     """An array with the same elements that nobody can write to: itself, or a copy."""
     if not hasattr(array, "dtype") or is_locked(array):
@@ -211,6 +214,7 @@ def copy_of(array: Any) -> Any:
 # --- devices ------------------------------------------------------------------------
 
 
+@public("fdbr.backend")
 def to_numpy(array: Any) -> Any:
     """The elements of an array in host memory, as a NumPy array."""
     if hasattr(array, "get") and not isinstance(array, np.ndarray | np.generic):
@@ -218,6 +222,7 @@ def to_numpy(array: Any) -> Any:
     return np.asarray(array)
 
 
+@public("fdbr")
 def device_get(values: Any) -> Any:
     """A tree with every array moved to host memory, as read-only NumPy arrays.
 
@@ -247,6 +252,7 @@ def _is_traced(leaf: Any) -> bool:
     return module_of(type(leaf), leaf) is _BELOW and leaf.__class__ not in (float, int, complex)
 
 
+@public("fdbr")
 def device_put(values: Any, device: int | str | None = None) -> Any:
     """A tree with every array moved to a device.
 

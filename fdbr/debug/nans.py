@@ -13,6 +13,7 @@ from fdbr.debug.observing import Application, Observer
 from fdbr.debug.sources import Source
 from fdbr.debug.tape import parts
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 
 __all__ = ["NaNError", "nan_check"]
 
@@ -37,6 +38,7 @@ class NaNError(FloatingPointError):
         self.source = source
 
 
+@public("fdbr.debug")
 @contextmanager
 def nan_check(*, inf: bool = False) -> Iterator[None]:
     """Raise an error as soon as an operation gives NaN.

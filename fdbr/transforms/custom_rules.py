@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from fdbr import tree
 from fdbr.errors.checks import brief, describe, integers, named_as
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind, is_added
 from fdbr.transforms.cotangent_avals import Kind, fitted
 from fdbr.transforms.custom_call import Call, apply, innermost, zero_like
@@ -17,6 +18,7 @@ Function = Callable[..., Any]
 Leaves = tuple[Any, ...]
 
 
+@public("fdbr")
 class _Custom:
     """The common base of both kinds: a function of trees, with static arguments."""
 
@@ -52,6 +54,7 @@ class _Custom:
         )
 
 
+@public("fdbr")
 class custom_vjp(_Custom):
     """A function with a reverse rule of its own.
 
@@ -156,6 +159,7 @@ class custom_vjp(_Custom):
         return run.rebuilt(apply(call, run.leaves))
 
 
+@public("fdbr")
 class custom_jvp(_Custom):
     """A function with a forward rule of its own.
 

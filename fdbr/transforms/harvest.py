@@ -20,6 +20,7 @@ from fdbr.core.tape import ReverseTracer
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe, named_as
 from fdbr.errors.layer_path import layer_path
+from fdbr.errors.public import public
 from fdbr.transforms.jvp import ForwardTracer
 
 __all__ = [
@@ -160,6 +161,7 @@ def are_collected() -> bool:
     return _found.get() is not None
 
 
+@public("fdbr")
 def mark(name: str, value: Any) -> Any:
     """The same value, with a name by which `harvest` finds it; alone, it does nothing.
 
@@ -210,6 +212,7 @@ def marked(name: str, value: Any) -> Any:
     return found.take(name, value)
 
 
+@public("fdbr")
 def harvest(f: Callable[..., Any], *, cotangents: bool = False) -> Callable[..., Any]:
     """A function that returns what ``f`` returns, and the values that were marked on the way.
 

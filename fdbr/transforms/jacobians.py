@@ -6,6 +6,7 @@ from typing import Any, Literal, ParamSpec
 from fdbr import ops, tree
 from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe, integers, name_of, named_as
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_complex
 from fdbr.transforms.argnums import positions, wants_zeros
 from fdbr.transforms.cotangent_avals import Kind
@@ -20,6 +21,7 @@ P = ParamSpec("P")
 Function = Callable[..., Any]
 
 
+@public("fdbr")
 def linearize(f: Function, /, *primals: Any) -> tuple[Any, Function]:
     """The value of a function, and its derivative there as a linear function of tangents.
 
@@ -88,6 +90,7 @@ def _zeros(leaf: Any) -> Any:
     return ops.zeros_like(leaf) if hasattr(leaf, "dtype") else 0.0
 
 
+@public("fdbr")
 def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of a function times a vector: the forward derivative of the gradient.
 
@@ -119,6 +122,7 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     return tuple(product) if len(primals) > 1 else product[0]
 
 
+@public("fdbr")
 def jacfwd(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -186,6 +190,7 @@ def jacfwd(
     return jacobian
 
 
+@public("fdbr")
 def jacrev(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -226,6 +231,7 @@ def jacrev(
     return jacobian
 
 
+@public("fdbr")
 def hessian(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,

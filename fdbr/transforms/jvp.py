@@ -9,6 +9,7 @@ from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive, dispatch
 from fdbr.core.tracer import Trace, Tracer, run
 from fdbr.errors.checks import brief, describe
+from fdbr.errors.public import public
 from fdbr.ops.declare.unbroadcast import zeros_of
 from fdbr.transforms.argnums import pair
 from fdbr.transforms.cotangent_avals import Kind, fitted
@@ -58,6 +59,7 @@ class ForwardTrace(Trace):
         return publish(self, tracer.value)
 
 
+@public("fdbr")
 def jvp(
     f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *, has_aux: bool = False
 ) -> Any:

@@ -12,6 +12,7 @@ from fdbr.core.array_modules import array_module, is_locked, owner
 from fdbr.core.tape import Awaited, Node, ReverseTrace, ReverseTracer, backward, ends
 from fdbr.core.tracer import Tracer, run
 from fdbr.errors.checks import brief, describe, integers, named_as
+from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.transforms.argnums import (
     Inputs,
@@ -29,6 +30,7 @@ Function = Callable[..., Any]
 P = ParamSpec("P")
 
 
+@public("fdbr")
 def stop_gradient(values: Any) -> Any:
     """The same values, as constants: derivatives do not pass.
 
@@ -57,6 +59,7 @@ def _stopped(value: Any) -> Any:
 # --- gradients ----------------------------------------------------------------------
 
 
+@public("fdbr")
 def value_and_grad(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -105,6 +108,7 @@ def value_and_grad(
     return with_gradient(f, argnums, has_aux, unused, "value_and_grad")
 
 
+@public("fdbr")
 def grad(
     f: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
@@ -289,6 +293,7 @@ class _Place:
         return f"fdbr.vjp: the cotangent of {self._name}{path and ' at ' + path}"
 
 
+@public("fdbr")
 def vjp(
     f: Function,
     /,

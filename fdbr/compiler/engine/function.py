@@ -35,6 +35,7 @@ from fdbr.core.effects import Callbacks, without_effects
 from fdbr.core.tape import entries
 from fdbr.core.tracer import Tracer, follows_runs, running
 from fdbr.errors.checks import named_as
+from fdbr.errors.public import public
 from fdbr.transforms import harvest
 
 __all__ = ["Jitted", "disable_jit"]
@@ -514,6 +515,7 @@ class Jitted(Generic[P, R]):
         return f"<fdbr.jit of {self._cache.name}: {count} trace{'s' * (count != 1)}>"
 
 
+@public("fdbr")
 @contextlib.contextmanager
 def disable_jit() -> Iterator[None]:
     """Have jitted functions run as they are, as long as the block lasts, in this thread or task.

@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.core.array_modules import Array, array_module, copy_of, where_it_lies
 from fdbr.core.tracer import is_differentiated
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.declare import opaque
 from fdbr.ops.declare.batches import spread
@@ -30,6 +31,7 @@ __all__ = ["gather", "scatter", "segment_sum"]
 Reduce = Literal["sum", "mean", "amax", "amin"]
 
 
+@public("fdbr.ops")
 @where_it_lies
 def segment_sum(data: Array, segment_ids: Array, /, num_segments: int | None = None) -> Array:
     """The sums of the rows that belong together.
@@ -117,6 +119,7 @@ def _checked(x: Any, dim: int, index: Any, name: str) -> tuple[Any, int, Any]:
     return x, axis, index
 
 
+@public("fdbr.ops")
 @where_it_lies
 def gather(x: Array, dim: int, index: Any, /) -> Array:
     """The elements whose places along an axis ``index`` tells, as `torch.gather`.
@@ -154,6 +157,7 @@ def gather(x: Array, dim: int, index: Any, /) -> Array:
     return pick(x, _along(in_range(index, x, axis), axis))
 
 
+@public("fdbr.ops")
 @where_it_lies
 def scatter(
     x: Array,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.elementwise.comparison import equal, logical_not, not_equal
 from fdbr.ops.indexing.reading import pick
@@ -94,6 +95,7 @@ def _table(x: Any) -> _Table | None:
     return _Table(x, least) if fits else None
 
 
+@public("fdbr.ops")
 @where_it_lies
 def unique_values(x: Array, /) -> Any:
     """The elements that differ, in order; each NaN is one of its own.
@@ -115,6 +117,7 @@ def unique_values(x: Array, /) -> Any:
     return unique_all(x).values
 
 
+@public("fdbr.ops")
 @where_it_lies
 def unique_counts(x: Array, /) -> UniqueCounts:
     """`unique_values`, and how many elements are equal to each.
@@ -136,6 +139,7 @@ def unique_counts(x: Array, /) -> UniqueCounts:
     return UniqueCounts(found.values, found.counts)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def unique_inverse(x: Array, /) -> UniqueInverse:
     """`unique_values`, and which of them each element of ``x`` is.
@@ -157,6 +161,7 @@ def unique_inverse(x: Array, /) -> UniqueInverse:
     return UniqueInverse(found.values, found.inverse_indices)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def unique_all(x: Array, /) -> UniqueAll:
     """`unique_values`, where each was first, which of them each element is, and how many are equal.
@@ -188,6 +193,7 @@ def unique_all(x: Array, /) -> UniqueAll:
 _FEW = 1 << 12  # comparisons, below which to compare each with each takes less time than to sort
 
 
+@public("fdbr.ops")
 @where_it_lies
 def isin(x1: Array, x2: Array, /, *, invert: bool = False) -> Any:
     """Whether each element of ``x1`` is among those of ``x2``; NaN is not.

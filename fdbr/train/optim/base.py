@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdbr.errors.checks import brief, name_of
+from fdbr.errors.public import public
 from fdbr.tree import frozen, static
 
 __all__ = ["EmptyState", "GradientTransformation", "Optimizer", "chain", "identity"]
@@ -34,6 +35,7 @@ def _extended(update: Any) -> Any:
     return made
 
 
+@public("fdbr.train.optim")
 @frozen
 class Optimizer:
     """A pair of pure functions.
@@ -73,11 +75,13 @@ class Optimizer:
 GradientTransformation = Optimizer
 
 
+@public("fdbr.train.optim")
 @frozen
 class EmptyState:
     """The state of a transformation that keeps nothing."""
 
 
+@public("fdbr.train.optim")
 def identity() -> Optimizer:
     """Gradients as they are.
 
@@ -94,6 +98,7 @@ def identity() -> Optimizer:
     return Optimizer(init, update)
 
 
+@public("fdbr.train.optim")
 def chain(*transformations: Optimizer) -> Optimizer:
     """Gradient transformations one after the other.
 

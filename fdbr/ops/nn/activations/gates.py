@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import either_axis, normalize_axis
 from fdbr.ops.declare import constant, elementwise, shifted
 from fdbr.ops.dtypes import astype, in_single, is_number, is_traced
@@ -41,6 +42,7 @@ def _gated(xp: Any, x: Array, gate: Array) -> Array:
     return x * (sigmoid(gate) if is_traced(gate) else sigmoid.primitive.value(xp, gate))
 
 
+@public("fdbr.ops")
 def glu(x: Array, /, *, axis: int = -1, dim: int | None = None) -> Any:
     """One half of an axis times the `sigmoid` of the other.
 
@@ -74,6 +76,7 @@ def glu(x: Array, /, *, axis: int = -1, dim: int | None = None) -> Any:
     return _gated(x[(*before, slice(None, half))], x[(*before, slice(half, None))])
 
 
+@public("fdbr.ops")
 def crelu(x: Array, /, *, axis: int = 1) -> Any:
     """The positive and the negative parts, one after the other: ``concat([relu(x), relu(-x)])``.
 
@@ -98,6 +101,7 @@ def crelu(x: Array, /, *, axis: int = 1) -> Any:
     return concat([relu(x), relu(-x)], axis=place)
 
 
+@public("fdbr.ops")
 def maxout(x: Array, /, pool_size: int, *, axis: int = 1) -> Any:
     """The largest of each ``pool_size`` neighbours along an axis.
 
@@ -135,6 +139,7 @@ def maxout(x: Array, /, pool_size: int, *, axis: int = 1) -> Any:
     return max(reshape(x, shape), axis=place + 1)
 
 
+@public("fdbr.ops")
 def softmin(
     x: Array, /, *, axis: int | tuple[int, ...] = -1, dim: int | tuple[int, ...] | None = None
 ) -> Any:
@@ -155,6 +160,7 @@ def softmin(
     return softmax(-floating(x), axis=either_axis("softmin", axis, dim))
 
 
+@public("fdbr.ops")
 @in_single
 def sparsemax(x: Array, /, *, axis: int = -1) -> Any:
     """The probabilities that are nearest to ``x``; of small elements they are 0.
@@ -230,6 +236,7 @@ def sloped(xp: Any, x: Array, weight: Array) -> Array:
     return clipped(xp, x, 0, math.inf) + weight * clipped(xp, x, -math.inf, 0)
 
 
+@public("fdbr.ops")
 def prelu(x: Array, weight: Array, /) -> Any:
     """``x`` where it is positive and ``weight * x`` elsewhere; its derivative at 0 is ``weight``.
 
@@ -275,6 +282,7 @@ def _swish(xp: Any, x: Array, beta: Array) -> Array:
     return x * (sigmoid(share) if is_traced(share) else sigmoid.primitive.value(xp, share))
 
 
+@public("fdbr.ops")
 @in_single
 def swish(x: Array, beta: Array = 1.0, /) -> Any:
     """``x * sigmoid(beta * x)``; with ``beta = 1`` it is `silu`.
@@ -315,6 +323,7 @@ def _squareplus(xp: Any, x: Array, root: Array) -> Array:
     return xp.where(x > 0, half, 0.25 * root * root / half)
 
 
+@public("fdbr.ops")
 @in_single
 def squareplus(x: Array, b: Array = 4.0, /) -> Any:
     """``(x + sqrt(x**2 + b)) / 2``, like `softplus` without exponentials.

@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import abs
 from fdbr.ops.elementwise.trigonometric import cos, sin
@@ -16,6 +17,7 @@ __all__ = ["alibi_bias", "rotary_embedding", "sinusoidal_embedding"]
 _MOST_HEADS = 1 << 16  # of scores by distance, of which each has a slope
 
 
+@public("fdbr.ops")
 @where_it_lies
 def sinusoidal_embedding(
     positions: Array, width: int, *, base: float = 10_000.0, interleaved: bool = True
@@ -60,6 +62,7 @@ def sinusoidal_embedding(
     return concat([sin(angles), cos(angles)], axis=-1)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def rotary_embedding(
     x: Array,
@@ -135,6 +138,7 @@ def rotary_embedding(
     return turned if count == features else concat([turned, x[..., count:]], axis=-1)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def alibi_bias(positions: Array, heads: int, others: Array = None) -> Any:
     """Scores that fall with the distance, in each head by a slope of its own: a mask of numbers.

@@ -9,6 +9,7 @@ import numpy as np
 
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import rounded_like
 from fdbr.ops.elementwise.comparison import where
 from fdbr.ops.indexing.reading import along_axis, pick
@@ -25,6 +26,7 @@ __all__ = ["adaptive_avg_pool", "adaptive_max_pool", "spatial_pyramid_pooling"]
 _FEW = 32  # elements of a window for which it is gone through position by position
 
 
+@public("fdbr.ops")
 def adaptive_avg_pool(x: Array, output_size: int | Sequence[int | None]) -> Any:
     """The means of as many windows as asked for, which share the axis as evenly as can be.
 
@@ -69,6 +71,7 @@ def _evenly(x: Any, axis: int, m: int) -> Any:
     return rounded_like(moveaxis(matmul(moveaxis(x, axis, -1), weights), -1, axis), x)
 
 
+@public("fdbr.ops")
 @where_it_lies
 def adaptive_max_pool(
     x: Array, output_size: int | Sequence[int | None], *, return_indices: bool = False
@@ -121,6 +124,7 @@ def _largest(x: Any, places: Any) -> tuple[Any, Any]:
     return along_axis(x, at, x.ndim - 1), at
 
 
+@public("fdbr.ops")
 @where_it_lies
 def spatial_pyramid_pooling(x: Array, pyramid_height: int) -> Any:
     """The largest elements of 1, 2, 4, 8 ... windows along each spatial axis, one after the other.
