@@ -13,10 +13,10 @@ from typing import Any, TextIO
 from fdbr.core.array_modules import array_module, owner
 from fdbr.core.devices import cuda_of
 from fdbr.core.primitive import registry
-from fdbr.debug.installing import observing
 from fdbr.debug.observing import Application, Observer
 from fdbr.debug.tables import Row, Table, Tally
 from fdbr.debug.tape import parts
+from fdbr.debug.watching import observing
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 

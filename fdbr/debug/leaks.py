@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 
 from fdbr.core.tracer import Trace, Tracer
-from fdbr.debug.installing import observing
 from fdbr.debug.observing import Observer
 from fdbr.debug.sources import Source, user_source
+from fdbr.debug.watching import observing
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 

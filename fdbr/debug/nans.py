@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import array_module, to_numpy
-from fdbr.debug.installing import observing
 from fdbr.debug.observing import Application, Observer
 from fdbr.debug.sources import Source
 from fdbr.debug.tape import parts
+from fdbr.debug.watching import observing
 from fdbr.errors.checks import describe
 from fdbr.errors.public import public
 

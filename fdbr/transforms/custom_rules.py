@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from fdbr import tree
+from fdbr.core.observation import hook
 from fdbr.errors.checks import brief, describe, integers, named_as
 from fdbr.errors.public import public
 from fdbr.pytrees.dtypes import dtype_kind, is_added
@@ -156,7 +157,7 @@ class custom_vjp(_Custom):
         call = Call(f"custom_vjp({self.__name__})", run.value)
         call.fwd, call.bwd, call.form = forward, backward, run
         call.function, call.rules = self, (fwd, bwd)
-        return run.rebuilt(apply(call, run.leaves))
+        return run.rebuilt(_applied(call, run.leaves))
 
 
 @public("fdbr")
@@ -237,7 +238,7 @@ class custom_jvp(_Custom):
         call = Call(f"custom_jvp({self.__name__})", run.value)
         call.rule, call.form = rule, run
         call.function, call.rules = self, (jvp,)
-        return run.rebuilt(apply(call, run.leaves))
+        return run.rebuilt(_applied(call, run.leaves))
 
 
 class _Run:
@@ -309,6 +310,13 @@ class _Run:
             zero_like(leaf) if t is None else t
             for t, leaf in zip(found, tree.leaves(value), strict=True)
         ]
+
+
+def _applied(call: Call, leaves: Leaves) -> Any:
+    """Apply a function that has a rule of its own, and tell a debugger of it."""
+    if (watch := hook.watch) is None:
+        return apply(call, leaves)
+    return watch.custom(call.name, leaves, functools.partial(apply, call, leaves))
 
 
 def _fitted_tree(given: Any, like: Any, where: str) -> list[Any]:

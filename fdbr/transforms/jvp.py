@@ -5,6 +5,7 @@ from typing import Any
 
 from fdbr import tree
 from fdbr.core.array_modules import on_device, several
+from fdbr.core.observation import hook
 from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive, dispatch
 from fdbr.core.tracer import Trace, Tracer, run
@@ -42,6 +43,8 @@ class ForwardTrace(Trace):
         out = dispatch(primitive, values, params)
         if primitive.forward is None:
             return publish(self, out)
+        if (watch := hook.watch) is not None:
+            primitive = watch.seen(primitive)
         if several:
             with on_device(*out if type(out) is tuple else (out,), mixed=True):
                 tangent = primitive.forward(values, tangents, out, params)
