@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fdbr.compiler.capture.loop_states import Sight, UnknownError, decides
+from fdbr.compiler.capture.loop_states import Sight, UnknownError, operands_of_branch
 from fdbr.compiler.capture.value_stack import depth_before
 from fdbr.compiler.ir.program import Variable
 from fdbr.core import Trace
@@ -76,14 +76,15 @@ class _Sight(Sight):
         return super()._inside(value, kind)
 
 
-def seen(trace: Trace, frame: Any, base: Any, held: list[Any], frames: list[Any]) -> Seen | None:
+def seen(
+    trace: Any, frame: Any, asked: Variable, base: Any, held: list[Any], frames: list[Any]
+) -> Seen | None:
     """The state of a frame; `None` if there is more to it than can be seen.
 
     ``held`` and ``frames`` get what must not go before the states, and the function itself.
     """
-    if frame is None or not decides(frame.f_code, frame.f_lasti):
-        return None
-    if depth_before(frame.f_code, frame.f_lasti) != 1:
+    operands = 0 if frame is None else operands_of_branch(frame, asked, trace.places.compared)
+    if not operands or depth_before(frame.f_code, frame.f_lasti) != operands:
         return None
     try:
         found = Seen(frame, _is_alone(frame.f_back, base), _Sight(trace, held))

@@ -10,6 +10,7 @@ import contextlib
 import dis
 import functools
 import inspect
+import sys
 import types
 from typing import Any
 
@@ -17,10 +18,11 @@ import attrs
 import numpy as np
 
 from fdbr.backend import is_locked
+from fdbr.compiler.ir.op import EQUAL
 from fdbr.compiler.ir.program import Variable, kind_of
-from fdbr.core import Trace, Tracer, plain
+from fdbr.core import Primitive, Trace, Tracer, plain
 
-__all__ = ["Places", "Sight", "UnknownError", "decides", "outside"]
+__all__ = ["Places", "Sight", "UnknownError", "branches_are_read", "operands_of_branch", "outside"]
 
 _MOST = 2000  # values that are looked at
 _LARGE = 1 << 16  # bytes of an array that is compared by its elements
@@ -47,6 +49,9 @@ class Places:
     ----------
     repeat
         Whether a question was asked at one place of one call again.
+    compared
+        The result of the last comparison, its operation, and the frame and instruction of the
+        comparison.
     """
 
     def __init__(self) -> None:
@@ -55,6 +60,7 @@ class Places:
         self._held: list[Any] = []  # that no address is given to anything else
         self._asked: set[tuple[int, int]] = set()
         self.repeat = False
+        self.compared: tuple[Any, ...] = ()
 
     def close(self) -> None:
         """Let frames go: the function has returned."""
@@ -77,12 +83,19 @@ class Places:
             self.repeat = key in self._asked
             self._asked.add(key)
 
-    def number(self, trace: Trace, frame: Any) -> tuple[int | None, tuple[Variable, ...]]:
+    def compare(self, primitive: Primitive, result: Variable, frame: Any) -> None:
+        """Note a comparison that was made below a frame."""
+        if frame is not None:
+            self.compared = result, primitive, id(frame), frame.f_lasti
+
+    def number(
+        self, trace: Trace, frame: Any, asked: Variable
+    ) -> tuple[int | None, tuple[Variable, ...]]:
         """The number for a question asked below a frame; `None` if it may not be the same again.
 
         Values of the trace, and of no other one, may be others: these come with it, in an order.
         """
-        if frame is None or not decides(frame.f_code, frame.f_lasti):
+        if frame is None or not operands_of_branch(frame, asked, self.compared):
             return None, ()
         sight = _TracedSight(trace, frame.f_code.co_freevars, self._held)
         try:
@@ -101,22 +114,94 @@ def outside(frame: Any) -> Any:
     return frame
 
 
-@functools.lru_cache(4096)
-def decides(code: Any, place: int) -> bool:
-    """Whether an instruction does nothing but take a branch, in no ``for``.
+def operands_of_branch(frame: Any, asked: Variable, compared: tuple[Any, ...]) -> int:
+    """Return how many values a frame's instruction takes that branches by one truth value.
 
-    How far an iterator is, nobody sees; nor what a generator has had.
+    It is 0 unless the next instruction depends on the truth of ``asked`` and on nothing else, and
+    in a ``for``, whose iterator has a state that cannot be seen.
+
+    Parameters
+    ----------
+    frame
+        A frame, at the instruction.
+    asked
+        The variable whose truth is asked for.
+    compared
+        The last comparison, as `Places` has it.
+    """
+    branch = _branch_at(frame.f_code, frame.f_lasti)
+    if type(branch) is int:
+        return branch
+    # From Python 3.13 on, the instruction that compares also takes the truth of its result.  If it
+    # compares lists, it takes the truth of each comparison of their elements before, and none of
+    # these decides alone.  But the elements of containers are compared for equality only.
+    if compared[:1] + compared[2:] != (asked, id(frame), frame.f_lasti):
+        return 0
+    return 2 if compared[1] is not EQUAL or _is_number(frame, branch) else 0
+
+
+@functools.lru_cache(4096)
+def _branch_at(code: Any, place: int) -> Any:
+    """How many values an instruction takes that only branches; 0 if it does something else.
+
+    Of one that compares as well, it is the instruction before, or `None` if that may be another.
     """
     if code.co_flags & _GENERATING:
-        return False
-    decides = False
+        return 0
+    found: Any = 0
+    before = None
     for instruction in dis.get_instructions(code):
-        if instruction.opname == "FOR_ITER" and instruction.offset <= place < instruction.argval:
-            return False
+        name = instruction.opname
+        if name == "FOR_ITER" and instruction.offset <= place < instruction.argval:
+            return 0
         if instruction.offset == place:
-            name = instruction.opname
-            decides = ("JUMP" in name and "_IF_" in name) or name == "TO_BOOL"
-    return decides
+            if ("JUMP" in name and "_IF_" in name) or name == "TO_BOOL":
+                found = 1
+            elif name == "COMPARE_OP" and instruction.argrepr.startswith("bool("):
+                found = None if instruction.is_jump_target else before
+        before = instruction
+    return found
+
+
+def _is_number(frame: Any, load: dis.Instruction | None) -> bool:
+    """Whether an instruction puts a number on the stack: a constant, or a variable that is one."""
+    if load is None or not load.opname.startswith(("LOAD_CONST", "LOAD_FAST", "LOAD_SMALL_INT")):
+        return False
+    value = load.argval[-1] if type(load.argval) is tuple else load.argval
+    if load.opname.startswith("LOAD_FAST"):
+        value = frame.f_locals.get(value)
+    return issubclass(type(value), (int, float, complex, np.generic, Tracer))
+
+
+class _Probe:
+    """Notes what its own truth is asked by."""
+
+    def __init__(self) -> None:
+        self.branches: list[int] = []
+        self.compared: tuple[Any, ...] = ()
+
+    def __gt__(self, other: Any) -> Any:
+        self.compared = self, None, id(sys._getframe(1)), sys._getframe(1).f_lasti
+        return self
+
+    def __bool__(self) -> bool:
+        found: Any = self
+        self.branches.append(operands_of_branch(sys._getframe(1), found, self.compared))
+        return False
+
+
+@functools.cache
+def branches_are_read() -> bool:
+    """Whether branches are known by the instructions of this interpreter, which differ by version.
+
+    Where they are not, every number of iterations of a ``while`` has a trace of its own.
+    """
+    probe = _Probe()
+    while probe > 1:
+        pass
+    if probe:
+        pass
+    return all(probe.branches)
 
 
 class Sight:
