@@ -9,6 +9,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
@@ -25,6 +26,7 @@ def _shape_of(where: str, name: str, value: Any) -> tuple[int, ...]:
     return tuple([integer(where, name, length, least=1) for length in lengths])
 
 
+@public("fdbr.nn")
 @frozen
 class PReLU(Layer):
     """Parametric ReLU: ``x`` where it is positive, and elsewhere ``weight * x`` with a trained
@@ -80,6 +82,7 @@ class PReLU(Layer):
         return ops.prelu(x, self.weight)
 
 
+@public("fdbr.nn")
 @frozen
 class Swish(Layer):
     """Swish: ``x * sigmoid(beta * x)`` with a trained ``beta``.
@@ -134,6 +137,7 @@ class Swish(Layer):
         return ops.swish(x, self.beta)
 
 
+@public("fdbr.nn")
 @frozen
 class RReLU(Layer):
     """Randomized ReLU: ``x`` where it is positive, and elsewhere times a factor, random in
@@ -171,6 +175,7 @@ class RReLU(Layer):
         return ops.rrelu(x, self.lower, self.upper, key=needed_key("RReLU", key)), self
 
 
+@public("fdbr.nn")
 @frozen
 class Maxout(Layer):
     """The largest of several fully connected layers, for each output.

@@ -3,11 +3,13 @@
 import html
 from typing import TYPE_CHECKING, Any, Self
 
+from fdbr.errors.public import public
 from fdbr.nn.printing import drawn
 
 __all__ = ["Layer"]
 
 
+@public("fdbr.nn")
 class Layer:
     """The base class of layers; its `train` is for layers that compute the same in training.
 

@@ -20,6 +20,7 @@ from fdbr.core.tape import ReverseTracer
 from fdbr.core.tracer import Tracer
 from fdbr.errors.checks import describe, named_as
 from fdbr.errors.layer_path import layer_path
+from fdbr.errors.public import public
 from fdbr.transforms.jvp import ForwardTracer
 
 __all__ = [
@@ -160,6 +161,7 @@ def are_collected() -> bool:
     return _found.get() is not None
 
 
+@public("fdbr")
 def mark(name: str, value: Any) -> Any:
     """Return the same value, under a name by which `harvest` finds it.
 
@@ -213,6 +215,7 @@ def marked(name: str, value: Any) -> Any:
     return found.take(name, value)
 
 
+@public("fdbr")
 def harvest(f: Callable[..., Any], *, cotangents: bool = False) -> Callable[..., Any]:
     """Return a function that returns the result of ``f`` and the values that it has marked.
 
@@ -284,7 +287,7 @@ def through(
 ) -> Any:
     """Return the result of a transformation of ``f``, and add its marks to the enclosing run.
 
-    ``apply(g)`` transforms and calls a function that returns ``(result, gathered)``, and returns such
+    ``apply(g)`` transforms and calls a function that returns ``(result, gathered)``, and returns
     a pair.  It may run ``g`` again later, for a backward pass.  If ``parts`` names the
     transformation, each run of ``g`` computes other examples.
     """

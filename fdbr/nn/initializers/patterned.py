@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import random
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import explaining, public
 from fdbr.nn.initializers.random import fans, lecun_normal, one_of, positive
 from fdbr.ops.dtypes import rounded_like
 from fdbr.tree import frozen, static
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Orthogonal:
     """Matrices with orthonormal rows or columns, whichever are fewer, times ``gain``.
@@ -43,6 +45,7 @@ class Orthogonal:
     gain: float = static()
     mode: str = static(default="auto")
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """Return an array of that shape, a matrix of ``shape[0]`` rows, and dtype.
 
@@ -69,17 +72,20 @@ class Orthogonal:
         return lock(xp.array(self.gain * matrix.reshape(shape), dtype=dtype, order="C"))
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Constant:
     """One value everywhere."""
 
     value: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """Return an array of that shape and dtype; the key is not used and may be `None`."""
         return lock(array_module(key).full(shape, self.value, dtype=dtype))
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Identity:
     """A matrix with ``scale`` on its diagonal and 0 elsewhere, square unless ``wide``."""
@@ -87,6 +93,7 @@ class Identity:
     scale: float = static()
     wide: bool = static(default=False)
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """Return an array of that shape and dtype; the key is not used and may be `None`."""
         if len(shape) != 2 or (shape[0] != shape[1] and not self.wide):
@@ -98,12 +105,14 @@ class Identity:
         return lock(xp.eye(*shape, dtype=dtype) * xp.asarray(self.scale, dtype=dtype))
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Dirac:
     """Identity convolutions: 1 at the middle of kernels, in ``groups`` groups."""
 
     groups: int = static(default=1)
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """Return an array ``(out, in, *kernel)``; the key is not used and may be `None`."""
         xp = array_module(key)
@@ -120,12 +129,14 @@ class Dirac:
         return lock(out)
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class DeltaOrthogonal:
     """Convolutions with an orthogonal matrix at the middle of their kernels, and 0 elsewhere."""
 
     gain: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """Return an array of that shape, ``(out, in, *kernel)``, and dtype."""
         middle = _middle("delta_orthogonal", shape)
@@ -140,6 +151,7 @@ class DeltaOrthogonal:
         return lock(out)
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Sparse:
     """Normal matrices in which a share of each column is 0."""
@@ -147,6 +159,7 @@ class Sparse:
     sparsity: float = static()
     stddev: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """Return a matrix of that shape and dtype."""
         if len(shape) != 2:
@@ -172,6 +185,7 @@ def _middle(function: str, shape: Any) -> tuple[int, ...]:
     return tuple(n // 2 for n in shape[2:])
 
 
+@public("fdbr.nn.initializers")
 def orthogonal(gain: float = 1.0, *, mode: str = "auto") -> Orthogonal:
     """Return an initializer of orthogonal matrices.
 
@@ -193,6 +207,7 @@ def orthogonal(gain: float = 1.0, *, mode: str = "auto") -> Orthogonal:
     )
 
 
+@public("fdbr.nn.initializers")
 def constant(value: float) -> Constant:
     """Return an initializer of one value.
 
@@ -202,6 +217,7 @@ def constant(value: float) -> Constant:
     return Constant(value)
 
 
+@public("fdbr.nn.initializers")
 def zeros() -> Constant:
     """Return an initializer of zeros.
 
@@ -211,6 +227,7 @@ def zeros() -> Constant:
     return Constant(0.0)
 
 
+@public("fdbr.nn.initializers")
 def ones() -> Constant:
     """Return an initializer of ones.
 
@@ -220,6 +237,7 @@ def ones() -> Constant:
     return Constant(1.0)
 
 
+@public("fdbr.nn.initializers")
 def nan() -> Constant:
     """Return an initializer of NaN, for values that must be replaced before they are used.
 
@@ -229,6 +247,7 @@ def nan() -> Constant:
     return Constant(math.nan)
 
 
+@public("fdbr.nn.initializers")
 def identity(scale: float = 1.0) -> Identity:
     """Return a square matrix of ``scale`` on its diagonal, and 0 elsewhere.
 
@@ -239,6 +258,7 @@ def identity(scale: float = 1.0) -> Identity:
     return Identity(_number("identity", "scale", scale))
 
 
+@public("fdbr.nn.initializers")
 def eye(gain: float = 1.0) -> Identity:
     """Return a matrix, square or not, of ``gain`` on its diagonal, and 0 elsewhere.
 
@@ -249,6 +269,7 @@ def eye(gain: float = 1.0) -> Identity:
     return Identity(_number("eye", "gain", gain), True)
 
 
+@public("fdbr.nn.initializers")
 def dirac(groups: int = 1) -> Dirac:
     """Return an initializer of identity convolutions, 1 at the kernel's middle, as in PyTorch.
 
@@ -261,6 +282,7 @@ def dirac(groups: int = 1) -> Dirac:
     return Dirac(integer("fdbr.nn.initializers.dirac", "groups", groups, least=1))
 
 
+@public("fdbr.nn.initializers")
 def delta_orthogonal(gain: float = 1.0) -> DeltaOrthogonal:
     """Return an initializer of convolutions with an orthogonal matrix at the kernel's middle.
 
@@ -275,6 +297,7 @@ def delta_orthogonal(gain: float = 1.0) -> DeltaOrthogonal:
     return DeltaOrthogonal(positive("delta_orthogonal", "gain", gain))
 
 
+@public("fdbr.nn.initializers")
 def sparse(sparsity: float, stddev: float = 0.01) -> Sparse:
     """Return an initializer of normal matrices in which a share of each column is 0.
 
@@ -292,6 +315,7 @@ def sparse(sparsity: float, stddev: float = 0.01) -> Sparse:
     return Sparse(share, positive("sparse", "stddev", stddev))
 
 
+@public("fdbr.nn.initializers")
 def generate_array(initializer: Any, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
     """Return an array made by an initializer, which may also be a number or an array.
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -35,6 +36,7 @@ the 3x3 branch, within and after the 5x5 branch, and after the pooling.
 """
 
 
+@public("fdbr.nn.models")
 class GoogLeNetOutputs(NamedTuple):
     """The outputs of `GoogLeNet` in training: the logits, and those of the auxiliary heads."""
 
@@ -43,6 +45,7 @@ class GoogLeNetOutputs(NamedTuple):
     aux_logits1: Any
 
 
+@public("fdbr.nn.models")
 @frozen
 class BasicConv(Composite):
     """A convolution, batch normalisation unless ``bn`` is `None`, and a rectifier."""
@@ -55,6 +58,7 @@ class BasicConv(Composite):
         return ops.relu(x if of.bn is None else of.bn(x))
 
 
+@public("fdbr.nn.models")
 @frozen
 class InceptionBranches(Composite):
     """Four branches side by side: the outputs are joined along the channels.
@@ -85,6 +89,7 @@ class InceptionBranches(Composite):
         return ops.concat(parts, axis=1)
 
 
+@public("fdbr.nn.models")
 @frozen
 class InceptionAux(Composite):
     """An auxiliary classifier on the features of an inner layer.
@@ -107,6 +112,7 @@ class InceptionAux(Composite):
         return of.fc2(of.dropout(x))
 
 
+@public("fdbr.nn.models")
 @frozen
 class GoogLeNet(ImageNetwork):
     """GoogLeNet, with batch normalisation as in torchvision, or as in the paper and in Chainer.

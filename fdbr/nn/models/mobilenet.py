@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.dropout import Dropout
@@ -61,6 +62,7 @@ def _eighths(count: float) -> int:
     return near + 8 if near < 0.9 * count else near
 
 
+@public("fdbr.nn.models")
 @frozen
 class InvertedResidual(Composite):
     """An inverted residual: expand the channels, convolve each separately, and project.
@@ -98,6 +100,7 @@ class InvertedResidual(Composite):
         return x + y if self.residual else y
 
 
+@public("fdbr.nn.models")
 @frozen
 class MobileNetV3(ImageNetwork):
     """MobileNetV3; the subclasses set the sizes.
@@ -189,11 +192,13 @@ class MobileNetV3(ImageNetwork):
         return of.classifier(ops.reshape(x, x.shape[:2]))
 
 
+@public("fdbr.nn.models")
 @frozen
 class MobileNet_V3_Large(MobileNetV3):
     """`MobileNetV3` with fifteen blocks: 5,483,032 parameters."""
 
 
+@public("fdbr.nn.models")
 @frozen
 class MobileNet_V3_Small(MobileNetV3):
     """`MobileNetV3` with eleven blocks: 2,542,856 parameters."""

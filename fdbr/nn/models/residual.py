@@ -3,6 +3,7 @@
 from typing import Any, ClassVar, Self
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder, positive
@@ -29,6 +30,7 @@ class BlockSettings:
         return of.excitation(channels, max(channels // self.reduction, 1))
 
 
+@public("fdbr.nn.models")
 @frozen
 class BasicBlock(Composite):
     """Two 3x3 convolutions with a residual connection.
@@ -73,6 +75,7 @@ class BasicBlock(Composite):
         return _joined(of, x, y)
 
 
+@public("fdbr.nn.models")
 @frozen
 class Bottleneck(Composite):
     """A 1x1, a narrower 3x3 and a 1x1 convolution with a residual connection.
