@@ -7,9 +7,10 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
-from fdbr.ops.nn.noise.dropout import proper_rate
+from fdbr.ops.nn.noise.dropout import check_rate
 from fdbr.tree import frozen, static
 
 __all__ = [
@@ -34,6 +35,7 @@ def needed_key(name: str, key: Any) -> Any:
     return key
 
 
+@public("fdbr.nn")
 @frozen
 class _LeavingOut(Layer):
     """The base of layers of one rate."""
@@ -41,7 +43,7 @@ class _LeavingOut(Layer):
     rate: float = static(default=0.5)
 
     def __init__(self, rate: float = 0.5, *, p: float | None = None) -> None:
-        rate = proper_rate(f"fdbr.nn.{type(self).__name__}", rate if p is None else p)
+        rate = check_rate(f"fdbr.nn.{type(self).__name__}", rate if p is None else p)
         self.__attrs_init__(rate)  # type: ignore[attr-defined]
 
     def __call__(self, x: Any) -> Any:
@@ -49,6 +51,7 @@ class _LeavingOut(Layer):
         return x
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class Dropout(_LeavingOut):
     """In training, each element is 0 with probability ``rate``, and divided by ``1 - rate`` else.
@@ -89,6 +92,7 @@ class Dropout(_LeavingOut):
         return ops.dropout(x, self.rate, key=needed_key("Dropout", key)), self
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class SpatialDropout(_LeavingOut):
     """In training, whole channels are 0 with probability ``rate``; inputs are ``(N, C, ...)``.
@@ -124,6 +128,7 @@ class SpatialDropout(_LeavingOut):
         return ops.spatial_dropout(x, self.rate, key=needed_key("SpatialDropout", key)), self
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class AlphaDropout(_LeavingOut):
     """Dropout for networks of `fdbr.ops.selu`, that keeps mean 0 and variance 1.
@@ -154,7 +159,7 @@ class AlphaDropout(_LeavingOut):
     def __init__(
         self, rate: float = 0.5, *, p: float | None = None, channels: bool = False
     ) -> None:
-        rate = proper_rate("fdbr.nn.AlphaDropout", rate if p is None else p)
+        rate = check_rate("fdbr.nn.AlphaDropout", rate if p is None else p)
         self.__attrs_init__(rate, bool(channels))  # type: ignore[attr-defined]
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
@@ -169,6 +174,7 @@ class AlphaDropout(_LeavingOut):
         return ops.alpha_dropout(x, self.rate, channels=self.channels, key=key), self
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class GaussianDropout(_LeavingOut):
     """In training, each element times a normal number of mean 1 and variance ``rate / (1 - rate)``.
@@ -203,6 +209,7 @@ class GaussianDropout(_LeavingOut):
         return ops.gaussian_dropout(x, self.rate, key=needed_key("GaussianDropout", key)), self
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class StochasticDepth(_LeavingOut):
     """In training, an example is 0 with probability ``rate``, and divided by ``1 - rate`` else.
@@ -233,7 +240,7 @@ class StochasticDepth(_LeavingOut):
     mode: str = static(default="row")
 
     def __init__(self, rate: float = 0.5, mode: str = "row", *, p: float | None = None) -> None:
-        rate = proper_rate("fdbr.nn.StochasticDepth", rate if p is None else p)
+        rate = check_rate("fdbr.nn.StochasticDepth", rate if p is None else p)
         if mode not in ("row", "batch"):
             raise ValueError(
                 f"fdbr.nn.StochasticDepth: mode must be 'row' or 'batch', got {describe(mode)}"
@@ -254,6 +261,7 @@ class StochasticDepth(_LeavingOut):
         return ops.drop_path(x, self.rate, mode=self.mode, key=key), self
 
 
+@public("fdbr.nn")
 @frozen
 class SimplifiedDropconnect(Layer):
     """A fully connected layer, of whose weight training leaves elements out by chance.
@@ -319,7 +327,7 @@ class SimplifiedDropconnect(Layer):
             If a number of features is no positive integer, or ``rate`` not in [0, 1).
         """
         where = "fdbr.nn.SimplifiedDropconnect.init"
-        rate = proper_rate(where, rate)
+        rate = check_rate(where, rate)
         sizes = (
             integer(where, "out_features", out_features, least=1),
             integer(where, "in_features", in_features, least=1),

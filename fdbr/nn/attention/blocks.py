@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.errors.checks import integer, name_of
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.grouped import GroupedQueryAttention
@@ -17,12 +18,13 @@ from fdbr.nn.dropout import Dropout
 from fdbr.nn.linear import Linear
 from fdbr.nn.normalization.layers import LayerNorm, RMSNorm
 from fdbr.nn.sequential import Sequential
-from fdbr.ops.nn.noise.dropout import proper_rate
+from fdbr.ops.nn.noise.dropout import check_rate
 from fdbr.tree import frozen, static
 
 __all__ = ["DecoderBlock", "GatedMLP", "ViTBlock"]
 
 
+@public("fdbr.nn")
 @frozen
 class ViTBlock(Composite):
     """The encoder block of vision transformers.
@@ -100,7 +102,7 @@ class ViTBlock(Composite):
             rate is not in [0, 1).
         """
         where = "fdbr.nn.ViTBlock.init"
-        rate, function = proper_rate(where, dropout), activation_of(where, activation)
+        rate, function = check_rate(where, dropout), activation_of(where, activation)
         wide = integer(where, "mlp_dim", mlp_dim, least=1)
         one, two, three = random.split(key, 3)
         attention = MultiHeadAttention.init(
@@ -121,6 +123,7 @@ class ViTBlock(Composite):
         return x + of.mlp(of.ln_2(x))
 
 
+@public("fdbr.nn")
 @frozen
 class GatedMLP(Composite):
     """``down_proj(activation(gate_proj(x)) * up_proj(x))``: SwiGLU, GEGLU and their kin.
@@ -192,6 +195,7 @@ class GatedMLP(Composite):
         return of.down_proj(self.activation(of.gate_proj(x)) * of.up_proj(x))
 
 
+@public("fdbr.nn")
 @frozen
 class DecoderBlock(Composite):
     """The block of today's language models: RMS norms, grouped queries, rotations, a gated MLP.

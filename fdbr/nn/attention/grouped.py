@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.heads import checked_heads, heads_apart, heads_together
@@ -14,12 +15,13 @@ from fdbr.nn.composite import Composite
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.linear import Linear
 from fdbr.nn.normalization.layers import RMSNorm
-from fdbr.ops.nn.noise.dropout import proper_rate
+from fdbr.ops.nn.noise.dropout import check_rate
 from fdbr.tree import frozen, static
 
 __all__ = ["GroupedQueryAttention"]
 
 
+@public("fdbr.nn")
 @frozen
 class GroupedQueryAttention(Composite):
     """Self-attention whose heads of keys and values each serve several heads of queries.
@@ -152,7 +154,7 @@ class GroupedQueryAttention(Composite):
             rotary_width,
             bool(interleaved),
             None if window is None else integer(where, "window", window, least=0),
-            proper_rate(where, dropout),
+            check_rate(where, dropout),
         )
 
     def __call__(

@@ -8,12 +8,13 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import integer, name_of
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.attention.memories import DecoderCache, decoder_cache, recalled
 from fdbr.nn.attention.multi_head import MultiHeadAttention
 from fdbr.nn.composite import Composite
 from fdbr.nn.linear import Linear
 from fdbr.nn.normalization.layers import LayerNorm
-from fdbr.ops.nn.noise.dropout import proper_rate
+from fdbr.ops.nn.noise.dropout import check_rate
 from fdbr.tree import frozen, static
 
 __all__ = ["TransformerDecoderLayer", "TransformerEncoderLayer"]
@@ -21,6 +22,7 @@ __all__ = ["TransformerDecoderLayer", "TransformerEncoderLayer"]
 Activation = str | Callable[[Any], Any]
 
 
+@public("fdbr.nn")
 @frozen
 class TransformerEncoderLayer(Composite):
     """Self-attention and a perceptron of two layers, each with a residual and a layer norm.
@@ -115,7 +117,7 @@ class TransformerEncoderLayer(Composite):
         )
         first = Linear.init(keys[1], d_model, wide, **some)
         second = Linear.init(keys[2], wide, d_model, **some)
-        rate = proper_rate(where, dropout)
+        rate = check_rate(where, dropout)
         return cls(attention, first, second, norm1, norm2, function, bool(norm_first), rate)
 
     def __call__(
@@ -187,6 +189,7 @@ class TransformerEncoderLayer(Composite):
         return of.norm2(x + perceptron(self, of, x))
 
 
+@public("fdbr.nn")
 @frozen
 class TransformerDecoderLayer(Composite):
     """Self-attention, attention to a memory, and a perceptron, each with residual and norm.
@@ -268,7 +271,7 @@ class TransformerDecoderLayer(Composite):
         )
         first = Linear.init(keys[2], d_model, wide, **some)
         second = Linear.init(keys[3], wide, d_model, **some)
-        rate = proper_rate(where, dropout)
+        rate = check_rate(where, dropout)
         return cls(one, two, first, second, norm1, norm2, norm3, function, bool(norm_first), rate)
 
     def __call__(
