@@ -1,8 +1,10 @@
 """fdbr: functional define-by-run.  Gradients of pure functions over frozen parameters."""
 
 import importlib
+import sys
 import typing
 
+import fdbr.backends.cpu.backend  # registers the back end of NumPy's arrays
 import fdbr.control_flow.traced
 import fdbr.interop  # noqa: F401  # gives traced values their operators and methods
 from fdbr import ops, random, tree
@@ -79,6 +81,8 @@ __dir__ = __all__.copy  # `dir` shows the public names alone
 __version__ = "0.1.0"
 
 allocation.keep_freed_memory()
+
+sys.modules["fdbr.backend"] = backend  # `import fdbr.backend` finds it by its public name
 
 
 def __getattr__(name: str) -> typing.Any:

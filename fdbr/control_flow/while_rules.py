@@ -134,7 +134,7 @@ def _applied(
         why = str(error)
     captured = capturing.get()
     if captured is not None:
-        captured.unrolled[f"fdbr.while_loop is traced turn by turn: {why}"] = None
+        captured.unrolled[f"fdbr.while_loop is traced iteration by iteration: {why}"] = None
     return tuple(unrolled(operands))
 
 

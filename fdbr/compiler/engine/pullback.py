@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import tree
-from fdbr.compiler.capture.signature import put_together, sign
-from fdbr.compiler.engine.budget import ANY
+from fdbr.compiler.capture.signature import sign, unflatten_arguments
+from fdbr.compiler.engine.budget import UNLIMITED
 from fdbr.compiler.engine.cache import Cache, failure_of, is_meant
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.outputs import published
@@ -105,10 +105,10 @@ class Differentiated:
         if used is not None:
             entry = self.cache.entry((used, *kinds), values, self.structure)
             entry.budget = self.entry.budget
-        if not self.waits and entry.rests():
+        if not self.waits and entry.runs_eagerly():
             return NotImplemented
         start = time.perf_counter()
-        moving = [self._kept(value) for value in entry.chosen(values)]
+        moving = [self._kept(value) for value in entry.moving_leaves(values)]
         outs, compiled, why = entry.replay(moving, self.cache.bound)
         if compiled is None and why:
             budget = self.entry.budget
@@ -116,7 +116,7 @@ class Differentiated:
                 entry.skip(EARLY)
                 return NotImplemented
             compiled = self._capture(entry, used, why)
-            moving = [self._kept(value) for value in entry.chosen(values)]
+            moving = [self._kept(value) for value in entry.moving_leaves(values)]
             try:
                 outs = compiled and compiled.code.run_or_step(*moving)
             except Exception as error:  # a kernel may round otherwise; or the function raises it
@@ -141,7 +141,7 @@ class Differentiated:
 
         def flat(leaves: list[Any]) -> list[Any]:
             nonlocal structure
-            found, structure = tree.flatten(self.cache.called(leaves, self.structure))
+            found, structure = tree.flatten(self.cache.call_checked(leaves, self.structure))
             return found
 
         flat.__qualname__ = self.cache.name
@@ -156,7 +156,7 @@ class Differentiated:
                     lambda traced: partition.capture(entry.filled(self.values, traced)),
                     self.values,
                     self.structure,
-                    ANY,  # a run that is cut off would have to be made once more
+                    UNLIMITED,  # a run that is cut off would have to be made once more
                 )
             except Exception as error:
                 if is_meant(error):
@@ -169,7 +169,7 @@ class Differentiated:
         found, captures = captured
         if found.cut or (found.obstacle and _has_tracers(found.program)):
             return None
-        programs = partition.divided(found.program)
+        programs = partition.divide(found.program)
         if programs is None:
             entry.give_up("its backward pass has guards")
             entry.skip(entry.obstacle)
@@ -188,8 +188,8 @@ class Differentiated:
         own = form.partition.own
         values, residuals = outs[: len(own)], outs[len(own) :]
         results = published(values, self.values)
-        if form.partition.places:
-            parents = [self.tracers[i].node for i in form.partition.places]
+        if form.partition.gradient_indices:
+            parents = [self.tracers[i].node for i in form.partition.gradient_indices]
             pull = self._pull(form, residuals)
             mine = tuple(value for value, yes in zip(values, own, strict=True) if yes)
             traced = iter(self.trace.joint(f"jit({self.cache.name})", mine, parents, pull))
@@ -233,14 +233,14 @@ class Differentiated:
                 next(given) if mine else value
                 for value, mine in zip(self.values, self.mine, strict=True)
             ]
-            args, kwargs = put_together(self.structure, leaves)
+            args, kwargs = unflatten_arguments(self.structure, leaves)
             outs = tree.leaves(self.cache.f(*args, **kwargs))
             return [out for out, own in zip(outs, partition.own, strict=True) if own]
 
         flat.__qualname__ = self.cache.name
         primals = [value for value, mine in zip(self.values, self.mine, strict=True) if mine]
         slopes = vjp(flat, *primals)[1](cotangents)
-        return [slopes[i] for i in partition.places]
+        return [slopes[i] for i in partition.gradient_indices]
 
 
 def _has_tracers(program: Program) -> bool:

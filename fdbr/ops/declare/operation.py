@@ -1,4 +1,4 @@
-"""From a declaration to a primitive and the function that applies it."""
+"""Make a primitive, and the function that applies it, from a declaration."""
 
 import inspect
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Operation(Protocol[P, R_co]):
 
 
 class Declaration(Protocol):
-    """Make an operation of its value: a function of an array module and of arrays."""
+    """A decorator that makes an operation of its value, a function of array module and arrays."""
 
     def __call__(self, value: Callable[Concatenate[Any, P], R_co], /) -> Operation[P, R_co]: ...
 
@@ -36,11 +36,11 @@ def operands_of(value: Function) -> tuple[str, ...]:
 FACTS = frozenset(
     {"compound", "cost", "elementwise", "exact", "fold", "fresh", "shorthand", "total", "view"}
 )
-"""The facts that declarations may state beside derivatives: see `Primitive`."""
+"""Flags of `Primitive` that declarations may give beside derivatives."""
 
 
 def facts_in(statements: dict[str, Any]) -> dict[str, Any]:
-    """The facts among the statements of a declaration; taken out, for the others are operands'."""
+    """Remove the flags from the keywords of a declaration, which otherwise name operands."""
     return {name: statements.pop(name) for name in FACTS & statements.keys()}
 
 
@@ -54,8 +54,9 @@ def operation(
 ) -> Any:
     """Make the primitive, and the function that applies it.
 
-    Of operations that compute each element, or sums of products, the value is memory of their own.
-    The function has the value's name, docstring, source and signature without the array module.
+    Elementwise and multilinear operations are ``fresh`` by default: their value never shares
+    memory with an operand.  The function has the value's name, docstring, source, and signature
+    without the array module.
     """
     own = kind == "multilinear" or facts.get("elementwise", False)
     facts.setdefault("fresh", own)
@@ -79,7 +80,7 @@ def _call_source(parameters: list[inspect.Parameter]) -> str:
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     star = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
     operands = "".join(f"{name}, " for name in positional) + "".join(f"*{n}, " for n in star)
-    heads = [*positional, "/"] if positional else []  # operands have no names for callers
+    heads = [*positional, "/"] if positional else []  # operands are positional only
     heads += [f"*{star[0]}"] if star else ["*"] if keywords else []
     for p in parameters:
         if p.kind is p.KEYWORD_ONLY:
