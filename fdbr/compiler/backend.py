@@ -167,7 +167,7 @@ class Backend:
         return False
 
     def can_fold(self, kind: Kind) -> bool:
-        """Whether kernels combine elements of a kind, as `Primitive.fold` says."""
+        """Whether kernels combine elements of a kind, as `Facts.fold` says."""
         return False
 
     def can_join(self, step: Instruction) -> bool:

@@ -21,7 +21,7 @@ from fdbr.compiler.capture.tracers import CaptureTrace, capturing
 from fdbr.core import collective_log, effects
 from fdbr.core.array_modules import array_module, is_array, lock
 from fdbr.core.ownership import publish
-from fdbr.core.primitive import Primitive
+from fdbr.core.primitive import Facts, Primitive
 from fdbr.core.tape import ReverseTrace, keep_result, known_result
 from fdbr.core.tracer import Trace, Tracer, ended, escaped, running
 from fdbr.distributed.calls import Call
@@ -237,7 +237,7 @@ def _run(
 
 
 _primitives = {
-    name: Primitive(name, "effect", _run, None, None, None, effect=True, meeting=True)
+    name: Primitive(name, "effect", _run, None, None, None, Facts(effect=True, collective=True))
     for name in (
         *("all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "gather", "receive"),
         *("reduce", "reduce_scatter", "scatter", "send"),

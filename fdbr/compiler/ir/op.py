@@ -1,6 +1,6 @@
 """Operations that programs, passes and back ends know by name.
 
-What holds for all operations of a kind follows from their declarations: see `Primitive`.
+What holds for all operations of a kind follows from their declarations: see `Facts`.
 """
 
 from fdbr import ops  # noqa: F401, which declares them

@@ -23,7 +23,7 @@ _COMPARISONS = frozenset(
 
 def exact(primitive: Primitive, kinds: Any) -> Callable[..., Any] | None:
     """Python's exact function for a primitive of such values; `None` if NumPy computes it."""
-    function = primitive.exact
+    function = primitive.facts.exact
     if function is None:
         return None
     return function if (_REAL if function in _COMPARISONS else _WHOLE).issuperset(kinds) else None

@@ -11,7 +11,7 @@ def fold_of(step: Instruction) -> tuple[str, tuple[int, ...]] | None:
 
     Neither does one of no elements, or whose result has another dtype.
     """
-    name = step.primitive.fold
+    name = step.primitive.facts.fold
     if not name or not step.operands or type(step.operands[0]) is not Variable:
         return None
     kind = step.operands[0].kind

@@ -17,7 +17,7 @@ from fdbr.compiler.capture.tracers import CaptureTrace
 from fdbr.core.array_modules import array_module, copy_of, lock
 from fdbr.core.collective_log import met, note_meeting
 from fdbr.core.effects import before_effect, effects_are_had
-from fdbr.core.primitive import Primitive
+from fdbr.core.primitive import Facts, Primitive
 from fdbr.core.tracer import Trace, running
 from fdbr.distributed.gradients.averaging import Averaging
 from fdbr.distributed.gradients.rounds import Round
@@ -161,8 +161,6 @@ _DONE: dict[str, Callable[..., Sequence[Any]]] = {
     "wait_for_average": _wait,
 }
 _ROUND, _BUCKET, _WAIT = (
-    Primitive(
-        name, "effect", _value(do), None, None, None, effect=True, meeting=True, registered=False
-    )
+    Primitive(name, "effect", _value(do), None, None, None, Facts(effect=True, collective=True))
     for name, do in _DONE.items()
 )

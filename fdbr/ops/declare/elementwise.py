@@ -32,7 +32,7 @@ def elementwise(*, heavy: bool | str = False, double: bool = False, **partials: 
     precision they would lose digits.  It may say that it is heavy, if value and derivative take
     ten times as long as a multiplication: large arrays are then divided among threads.
     ``heavy="backward"`` says so of the derivative alone.  Facts may stand beside the derivatives
-    (see `fdbr.core.primitive.Primitive`).
+    (see `fdbr.core.primitive.Facts`).
     """
     facts = facts_in(partials)
 

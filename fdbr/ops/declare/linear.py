@@ -15,7 +15,7 @@ def linear(*, batch: Function | None = None, **transposes: Any) -> Declaration:
     """Declare an operation that is linear in all the operands given here together.
 
     A transpose takes the cotangent, and what it names, to the operand's cotangent.  Facts
-    may stand beside them (see `fdbr.core.primitive.Primitive`).
+    may stand beside them (see `fdbr.core.primitive.Facts`).
     """
     facts = facts_in(transposes)
 

@@ -14,7 +14,7 @@ def multilinear(*, batch: Function | None = None, **transposes: Any) -> Declarat
     """Declare an operation that is linear in each of the operands given here alone.
 
     A transpose takes the cotangent, and what it names, to the operand's cotangent.  Facts
-    may stand beside them (see `fdbr.core.primitive.Primitive`).
+    may stand beside them (see `fdbr.core.primitive.Facts`).
     """
     facts = facts_in(transposes)
 

@@ -143,7 +143,7 @@ def constant(value: Function | None = None, *, batch: Function = aligned, **fact
     """Declare an operation whose derivative is zero wherever it exists.
 
     It broadcasts as elementwise operations do, unless it states how else it acts on a batch.
-    Facts may stand beside that (see `fdbr.core.primitive.Primitive`).
+    Facts may stand beside that (see `fdbr.core.primitive.Facts`).
     """
     if value is None:
         return lambda value: constant(value, batch=batch, **facts)
