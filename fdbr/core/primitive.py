@@ -258,7 +258,7 @@ def _as_arrays(args: tuple[Any, ...], where: str) -> tuple[Any, ...]:
 
 def _of_numbers(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply a primitive to nothing but Python numbers, which are weak and have no methods."""
-    if primitive.kind == "program":  # whose steps take numbers as they are
+    if primitive.kind in ("program", "higher-order"):  # which take numbers as they are
         return primitive.value(np, *args, **params)
     if primitive.kind != "elementwise":
         return primitive.value(np, *[np.asarray(arg)[()] for arg in args], **params)

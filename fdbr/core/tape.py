@@ -21,6 +21,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from fdbr.core import collective_log
 from fdbr.core.array_modules import on_device, several
 from fdbr.core.backward_notes import blame
 from fdbr.core.lazy_cotangents import Deferred, added
@@ -41,9 +42,7 @@ __all__ = [
     "backward",
     "ends",
     "entries",
-    "keep_result",
     "keeping",
-    "known_result",
     "new_node",
 ]
 
@@ -113,19 +112,6 @@ keeping: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("keeping", defaul
 """Where a run that will be repeated keeps, for each tape, what it gets from other processes."""
 
 
-def known_result(trace: "ReverseTrace") -> Any:
-    """The result that a repeated run got here; `None` if it is to be found out."""
-    run = again.get()
-    return next(run.results) if run is not None and run.trace is trace else None
-
-
-def keep_result(trace: "ReverseTrace", result: Any) -> None:
-    """Keep what `known_result` is to give, should this run be repeated."""
-    kept = keeping.get()
-    if kept is not None:
-        kept.append((trace, result))
-
-
 class ReverseTracer(Tracer):
     """A value whose history is recorded."""
 
@@ -147,9 +133,19 @@ def _tracer(trace: "ReverseTrace", value: Any, node: Node) -> ReverseTracer:
 
 
 class ReverseTrace(Trace):
-    """One tape: a run of one function under `vjp` or `grad`."""
+    """One tape: a run of one function under `vjp` or `grad`.
 
-    __slots__ = ()
+    Attributes
+    ----------
+    awaited
+        The entries that backward visits whatever comes to them; `None` if there are none.
+    """
+
+    __slots__ = ("awaited",)
+
+    def __init__(self, transformation: str, function: Any) -> None:
+        super().__init__(transformation, function)
+        self.awaited: list[Awaited] | None = None
 
     def input(self, value: Any) -> ReverseTracer:
         """Begin to record what depends on a value."""
@@ -277,6 +273,45 @@ class ReverseTrace(Trace):
             else:
                 traced.append(publish(self, out))
         return tuple(traced)
+
+    def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive.reverse is None:
+            raise primitive.missing(self)
+        values, mine = self.unwrap(operands)
+        if primitive.communicates:
+            outs, vjp, awaited = self._communicated(primitive, values, mine, params)
+        else:
+            outs, vjp = primitive.reverse(self, values, mine, **params)
+            awaited = False
+        if vjp is None:
+            return tuple([publish(self, out) for out in outs])
+        parents = [leaf.node for leaf, own in zip(operands, mine, strict=True) if own]
+        record = self.awaiting if awaited else self.joint
+        return record(primitive.title(params), tuple(outs), parents, vjp)
+
+    def _communicated(
+        self, primitive: Any, values: list[Any], mine: list[bool], params: dict[str, Any]
+    ) -> tuple[Any, Any, bool]:
+        """The results and vjp rule of a primitive, and whether other processes await its entry.
+
+        They do if its rule has run a collective.  A repeated run takes all of that from the first
+        one, in the order of the applications.
+        """
+        repeated, kept = again.get(), keeping.get()
+        known = None
+        if repeated is not None and repeated.trace is self:
+            known = next(repeated.results)
+        if known is None:
+            count = collective_log.meetings()
+            outs, vjp = primitive.reverse(self, values, mine, **params)
+            if primitive.facts.collective or collective_log.meetings() > count:
+                known = outs, vjp, params
+        else:
+            outs, vjp, first = known
+            primitive.resume(params, first)
+        if kept is not None:
+            kept.append((self, known))
+        return outs, vjp, known is not None
 
     def joint(self, name: str, outs: tuple[Any, ...], parents: Sequence[Node], pull: Any) -> Any:
         """Trace outputs whose rule gives the cotangents of all parents at once.

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from fdbr import tree
+from fdbr.core.tracer import innermost
 from fdbr.errors.checks import brief, describe, integers, named_as
 from fdbr.pytrees.dtypes import dtype_kind, is_added
 from fdbr.transforms.cotangent_avals import Kind, fitted
-from fdbr.transforms.custom_call import Call, apply, innermost, zero_like
+from fdbr.transforms.custom_call import Call, apply, zero_like
 
 __all__ = ["custom_jvp", "custom_vjp"]
 

@@ -22,7 +22,6 @@ from fdbr.core.tracer import Trace, running
 from fdbr.distributed.gradients.averaging import Averaging
 from fdbr.distributed.gradients.rounds import Round
 from fdbr.distributed.primitives import RecordedError
-from fdbr.transforms.custom_call import taken_off
 
 __all__ = ["begin_bucket", "begin_round", "programs_around", "wait_for"]
 
@@ -78,7 +77,7 @@ def _noted(
         did: Sequence[Any] = _DONE[primitive.name](*args, **params)
         return did
     top: Any = around[-1]
-    outs = _noted(around[:-1], primitive, tuple(taken_off(top, args)[0]), params)
+    outs = _noted(around[:-1], primitive, tuple(top.unwrap(args)[0]), params)
     noted: Sequence[Any] = top.noted(primitive, args, params, tuple(outs))
     return noted
 
