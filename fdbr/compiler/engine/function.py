@@ -24,7 +24,7 @@ from fdbr.compiler.engine.call_stub import NEVER, NO_FIT, CallStub, call_stub_of
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.donation import Donation
 from fdbr.compiler.engine.outputs import published
-from fdbr.compiler.engine.pullback import Differentiated, Form
+from fdbr.compiler.engine.pullback import DeclinedError, Differentiated, Form
 from fdbr.compiler.engine.report import Report, report_of
 from fdbr.compiler.engine.specializations import EARLY, TWICE, Specialization
 from fdbr.compiler.engine.tiers import Code
@@ -160,10 +160,9 @@ class Jitted(Generic[P, R]):
         call = self._taken_apart(args, kwargs, start)
         if call.traced:
             inside = Differentiated(self._cache, self._code, call.leaves, call.structure, self._now)
-            result = inside.result()
-            if result is NotImplemented:  # the transformation around it goes on inside
-                return self._timed(inside.entry, args, kwargs)
-            return result
+            with contextlib.suppress(DeclinedError):
+                return inside.result()
+            return self._timed(inside.entry, args, kwargs)  # whose operations are transformed
         entry = self._cache.entry(call.signature, call.leaves, call.structure)
         if entry.heavy is None:
             entry.heavy = self._donation.is_large(args)
