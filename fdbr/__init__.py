@@ -1,8 +1,10 @@
 """fdbr: functional define-by-run.  Gradients of pure functions over frozen parameters."""
 
 import importlib
+import sys
 import typing
 
+import fdbr.backends.cpu.backend  # registers the back end of NumPy's arrays
 import fdbr.control_flow.traced
 import fdbr.interop  # noqa: F401  # gives traced values their operators and methods
 from fdbr import ops, random, tree
@@ -84,6 +86,7 @@ allocation.keep_freed_memory()
 
 public.guard("fdbr")
 public.guard("fdbr.core.array_modules", "fdbr.backend")
+sys.modules["fdbr.backend"] = backend  # `import fdbr.backend` finds it by its public name
 for name in ("fdbr.ops", "fdbr.ops.fft", "fdbr.ops.linalg", "fdbr.tree"):
     public.guard(name, checked=False)  # they check their operands themselves
 public.guard_methods(at, "fdbr.ops.at", "__getitem__")

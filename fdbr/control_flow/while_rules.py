@@ -123,7 +123,7 @@ def _note_unrolled(why: str) -> None:
     """Have the report on a jitted function say why a loop of it is not one step."""
     captured = capturing.get()
     if captured is not None:
-        captured.unrolled[f"fdbr.while_loop is traced turn by turn: {why}"] = None
+        captured.unrolled[f"fdbr.while_loop is traced iteration by iteration: {why}"] = None
 
 
 def _run(xp: Any, *operands: Any, loop: While) -> tuple[Any, ...]:

@@ -1,8 +1,8 @@
-"""Which array module an array belongs to, and who may write to an array.
+"""Which array module an array belongs to, read-only arrays, and moves between devices.
 
-fdbr has no array class.  Arrays are NumPy's on the CPU and CuPy's on the GPU, and every op
-asks here for the module of its arguments.  Any other array type that answers
-``__array_namespace__`` is taken as it is.
+fdbr has no array class of its own.  Arrays are NumPy's on the CPU and CuPy's on the GPU, and every
+operation looks up the module of its operands here.  Other array types are accepted if they have
+``__array_namespace__``.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ __dir__ = __all__.copy  # `dir` shows the public names alone
 Array: TypeAlias = Any
 """An array of any array module, or a traced value, which behaves as one."""
 
-# Types whose module is known; others are added as they are met.  `None` marks types that
-# go with any module: Python's numbers, which are weak in type promotion.
+# The module of each type; types are added when their first value comes.  `None` marks types that
+# any module accepts: Python's numbers, which are weak in type promotion.
 _modules: dict[type, Any] = {
     np.ndarray: np,
     bool: None,
@@ -36,21 +36,20 @@ _modules: dict[type, Any] = {
     type(None): None,
 }
 
-_BELOW = object()  # the mark of types that hold their array in ``value``
+_BELOW = object()  # marks types that hold their array in ``value``
 _wrappers: list[type] = []
 
 
 def see_through(kind: type) -> None:
-    """Have values of a type belong to the module of their attribute ``value``."""
+    """Declare that values of a type belong to the module of their attribute ``value``."""
     _wrappers.append(kind)
 
 
 def array_module(*values: Any) -> ModuleType:
-    """The array module of the given values: NumPy, CuPy, or what they say themselves.
+    """Return the array module of the given values: NumPy, CuPy, or their own namespace.
 
-    Python numbers, and anything else that is no array, go with any module; NumPy is the
-    answer when there is nothing else.  NumPy scalars and 0-d arrays go with CuPy as well,
-    as CuPy itself has it.
+    Any module accepts Python numbers and other values that are not arrays; if there are no others,
+    the module is NumPy.  CuPy also accepts NumPy scalars and 0-d arrays, as in CuPy itself.
 
     >>> import numpy as np
     >>> array_module(np.ones(3), 2.0).__name__
@@ -66,29 +65,29 @@ def array_module(*values: Any) -> ModuleType:
 
 
 several: list[Any] = []
-"""The array modules met so far whose arrays can lie on several devices."""
+"""The array modules in use whose arrays can lie on several devices."""
 
 
 def _where(module: Any, value: Any) -> Any:
-    """The module of an array, for the device where it lies."""
+    """Return the module of an array, bound to the array's device."""
     return module_at(module, number_of(value))
 
 
 def module_at(module: Any, number: int | None) -> Any:
-    """An array module for the device of a number, where it has several."""
+    """Return an array module bound to a device, if it has several devices."""
     return module if number is None or module not in several else devices.there(module, number)
 
 
 def number_of(value: Any) -> int | None:
-    """The number of the device where an array lies; `None` of what lies in host memory."""
+    """Return the number of an array's device; `None` for arrays in host memory."""
     return getattr(getattr(value, "device", None), "id", None)
 
 
 def on_device(*values: Any, mixed: bool = False) -> contextlib.AbstractContextManager[Any]:
-    """The context of the device where arrays lie, for what is computed from them.
+    """Return a context in which the device of the given arrays is the current one.
 
-    It is the current one where they lie in host memory, or where there is but one device.  Of
-    arrays that may be ``mixed``, the first one counts.
+    It changes nothing if the arrays lie in host memory, or if there is only one device.  If the
+    arrays may be ``mixed``, the first array decides; else arrays on two devices are an error.
     """
     found: dict[int, Any] = {}
     for value in values:
@@ -113,9 +112,9 @@ def on_device(*values: Any, mixed: bool = False) -> contextlib.AbstractContextMa
 
 
 def where_it_lies(function: Any) -> Any:
-    """A function of several steps that runs on the device where the first of its arrays lies.
+    """Wrap a function so that it runs on the device of its first array.
 
-    An array may stand in a list of them.
+    The array may be the first one of a list.
     """
 
     @functools.wraps(function)
@@ -130,7 +129,7 @@ def where_it_lies(function: Any) -> Any:
 
 
 def module_of(kind: type, value: Any) -> Any:
-    """The module of one value of type ``kind``, `None` if it goes with any."""
+    """Return the module of a value of type ``kind``; `None` if any module accepts it."""
     try:
         return _modules[kind]
     except KeyError:
@@ -143,7 +142,7 @@ def module_of(kind: type, value: Any) -> Any:
 def _ask(kind: type, value: Any) -> Any:
     if issubclass(kind, tuple(_wrappers)):
         return _BELOW
-    root = str(kind.__module__).partition(".")[0]  # of a class in C it need not be a text
+    root = str(kind.__module__).partition(".")[0]  # need not be a string for a class written in C
     if issubclass(kind, np.ndarray | np.generic):
         return np
     if root == "cupy":
@@ -154,12 +153,12 @@ def _ask(kind: type, value: Any) -> Any:
 
 
 def is_a(value: Any, kinds: Any) -> bool:
-    """Whether a value is of a class, by its type: objects of users may lie of their class."""
+    """Whether a value's type is a subclass of ``kinds``, whatever its ``__class__`` claims."""
     return issubclass(type(value), kinds)
 
 
 def has_method(kind: type, name: str) -> bool:
-    """Whether a class defines a method: no ``__getattr__`` of it, or of its class, is asked."""
+    """Whether a class defines a method, without a call of any ``__getattr__``."""
     return any(name in vars(base) for base in type.mro(kind))
 
 
@@ -169,7 +168,7 @@ def is_array(value: Any) -> bool:
 
 
 def module_for(device: Any) -> Any:
-    """The array module that makes arrays on a device: NumPy on ``None`` and ``"cpu"``."""
+    """Return the array module that makes arrays on a device: NumPy for ``None`` and ``"cpu"``."""
     if device is None or device == "cpu":
         return np
     return devices.there(devices.accelerator(), getattr(device, "id", device))
@@ -179,29 +178,29 @@ def module_for(device: Any) -> Any:
 
 
 def protect(array: Any) -> Any:
-    """An array with the same elements that nobody can write to: itself, or a copy."""
+    """Return a read-only array with the same elements: the array itself if locked, else a copy."""
     if not hasattr(array, "dtype") or is_locked(array):
         return array
     return lock(copy_of(array))
 
 
 def keep(array: Any) -> Any:
-    """`protect` for the library's own use: a copy that was made so is not copied again."""
+    """Apply `protect` for internal use: a copy that it made before is not copied again."""
     safe = protect(array)
     if safe is not array and not isinstance(safe, np.ndarray):
-        with contextlib.suppress(TypeError):  # of arrays to which there are no weak references
+        with contextlib.suppress(TypeError):  # the type allows no weak references
             kept_copies[id(safe)] = safe
     return safe
 
 
 def copy_of(array: Any) -> Any:
-    """A copy of an array where it lies; CuPy's own method copies to the current device."""
+    """Copy an array on its own device; CuPy's method copies to the current device."""
     if type(array) is np.ndarray:
         if array.nbytes >= kernels.LEAST:
             out = np.empty_like(array)
             copied_into(out, array)
             return out
-        return array.copy(order="K")  # as it lies in memory, which takes a tenth of the time
+        return array.copy(order="K")  # another memory order would take ten times as long
     if not several:
         return array.copy()
     with on_device(array):
@@ -212,17 +211,17 @@ def copy_of(array: Any) -> Any:
 
 
 def to_numpy(array: Any) -> Any:
-    """The elements of an array in host memory, as a NumPy array."""
+    """Return the elements of an array as a NumPy array in host memory."""
     if hasattr(array, "get") and not isinstance(array, np.ndarray | np.generic):
         return array.get()
     return np.asarray(array)
 
 
 def device_get(values: Any) -> Any:
-    """A tree with every array moved to host memory, as read-only NumPy arrays.
+    """Return a tree with every array moved to host memory, as read-only NumPy arrays.
 
-    It is linear, and differentiable: the cotangent of a traced value moves back to where that
-    lies.
+    The move is linear and differentiable: the cotangent of a traced value moves back to the
+    device of that value.
 
     >>> import numpy as np
     >>> device_get({"w": np.ones(2)})
@@ -248,15 +247,15 @@ def _is_traced(leaf: Any) -> bool:
 
 
 def device_put(values: Any, device: int | str | None = None) -> Any:
-    """A tree with every array moved to a device.
+    """Return a tree with every array moved to a device.
 
-    It is linear, and differentiable: the cotangent of a traced value moves back to where that
-    lies.
+    The move is linear and differentiable: the cotangent of a traced value moves back to the
+    device of that value.
 
     Parameters
     ----------
     values
-        A tree; leaves that are no arrays stay as they are.
+        A tree; leaves that are not arrays are returned unchanged.
     device
         ``"cpu"``, or the number of a CUDA device; `None` is the current CUDA device.
 
@@ -265,7 +264,7 @@ def device_put(values: Any, device: int | str | None = None) -> Any:
     ImportError
         If a CUDA device is asked for and CuPy is not installed.
     TypeError, ValueError
-        If ``device`` names none, or none that there is.
+        If ``device`` is no device, or one that this machine does not have.
 
     >>> import numpy as np
     >>> device_put(np.ones(2), "cpu")

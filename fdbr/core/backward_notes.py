@@ -1,4 +1,4 @@
-"""Notes on errors inside backward rules: the operation to which the rule belongs."""
+"""Notes on errors inside vjp rules, which name the operation that the rule belongs to."""
 
 import functools
 import inspect
@@ -12,12 +12,12 @@ __all__ = ["blame"]
 
 
 def blame(error: Exception, name: str, edge: Any, cotangent: Any) -> None:
-    """Have an error tell where in the backward pass it was raised.
+    """Add a note to an error that tells where in the backward pass it was raised.
 
     Parameters
     ----------
     error
-        The error; one of `fdbr.debug`, which knows by itself, is left as it is.
+        The error; those of `fdbr.debug` say it themselves and are left unchanged.
     name
         The operation, a node's name.
     edge
@@ -32,7 +32,7 @@ def blame(error: Exception, name: str, edge: Any, cotangent: Any) -> None:
     kept = list(_described(saved))
     given += [f"kept {', '.join(kept)}"] if kept else []
     operand = _operand(name, pull)
-    shape = getattr(parent[2], "shape", None)  # of a tape with annotations
+    shape = getattr(parent[2], "shape", None)  # the tape of `fdbr.debug` annotates its entries
     if operand and shape is not None:
         operand += f" {parent[2].dtype}[{','.join(map(str, shape))}]"
     source = getattr(name, "source", None)
@@ -46,12 +46,12 @@ def blame(error: Exception, name: str, edge: Any, cotangent: Any) -> None:
         error.args = (f"{before[0]}\n  {text}",)
         if str(error) == error.args[0]:
             return
-        error.args = before  # it makes its message otherwise
+        error.args = before  # the class computes its message from other arguments
     error.add_note(text)
 
 
 def _described(values: Any) -> Iterator[str]:
-    """The arrays and numbers in what a rule was given."""
+    """Yield descriptions of the arrays and numbers among a rule's arguments."""
     if type(values) in (tuple, list):
         for value in values:
             yield from _described(value)
@@ -63,11 +63,11 @@ def _described(values: Any) -> Iterator[str]:
 
 
 def _operand(name: str, pull: Any) -> str:
-    """Which operand of an operation a rule is for; empty where that cannot be told."""
+    """Name the operand that a rule differentiates by; empty if that is unknown."""
     primitive = registry.get(str(name))
     if primitive is None:
         return ""
-    pulls = [pull]  # and those within it, where it is observed or runs on another device
+    pulls = [pull]  # and the rules that it wraps, if it is observed or runs on another device
     while isinstance(pulls[-1], functools.partial) and pulls[-1].args:
         pulls.append(pulls[-1].args[0])
     parameters = list(inspect.signature(primitive.value).parameters.values())[1:]

@@ -1,7 +1,7 @@
-"""The companions of an array module: SciPy's functions for its arrays, and its devices.
+"""What belongs to an array module: its devices, and SciPy's functions for its arrays.
 
-NumPy has SciPy beside it, CuPy has `cupyx`.  All that fdbr does otherwise for the one than for
-the other is asked here, so that a module which behaves as CuPy does is treated as CuPy is.
+SciPy belongs to NumPy, and `cupyx` to CuPy.  Every difference in how fdbr treats the two is decided
+here, so a module that behaves like CuPy is treated like CuPy.
 """
 
 import contextlib
@@ -26,16 +26,16 @@ __all__ = [
 ]
 
 beside: dict[str, Any] = {"cupy": "cupyx"}
-"""By the name of an array module, what has SciPy's functions for it: a module, or its name."""
+"""The module (or its name) that has SciPy's functions, by the name of the array module."""
 
 
 def accelerator() -> ModuleType:
-    """The array module of the CUDA devices; an ImportError if it is not installed."""
+    """Return the array module for CUDA devices; raise an ImportError if it is not installed."""
     return importlib.import_module("cupy")
 
 
 def optional(function: str, name: str, extra: str) -> Any:
-    """A module of a library that fdbr does not need; an ImportError that says how to install it."""
+    """Import an optional library, or raise an ImportError that says how to install it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -47,7 +47,7 @@ def optional(function: str, name: str, extra: str) -> Any:
 
 @functools.cache
 def scipy_of(xp: Any, name: str) -> Any:
-    """The part ``name`` of SciPy for arrays of a module; `None` where there is none."""
+    """Return SciPy's submodule ``name`` for arrays of a module; `None` if there is none."""
     if xp is np:
         return importlib.import_module(f"scipy.{name}")
     found = beside.get(xp.__name__)
@@ -57,24 +57,24 @@ def scipy_of(xp: Any, name: str) -> Any:
 
 
 def cuda_of(xp: Any) -> Any:
-    """The device interface of an array module, such as CuPy's; `None` where there is none."""
+    """Return an array module's interface to CUDA, such as ``cupy.cuda``; `None` if it has none."""
     return None if xp is np else getattr(xp, "cuda", None)
 
 
 @functools.cache
 def devices_of(xp: Any) -> int:
-    """The number of devices on which arrays of a module can lie, beside host memory."""
+    """Return the number of devices for arrays of a module, not counting host memory."""
     cuda = cuda_of(xp)
     if cuda is None:
         return 0
     try:
         return int(cuda.runtime.getDeviceCount())
-    except RuntimeError:  # there is no driver
+    except RuntimeError:  # no CUDA driver is installed
         return 0
 
 
 def device_named(device: Any, where: str) -> tuple[Any, int | None]:
-    """The array module and the number of the device that ``device`` names: no number is "cpu".
+    """Return the array module and the number of a device; the number is `None` for "cpu".
 
     Errors begin with ``where``, the function and the argument.
     """
@@ -102,7 +102,7 @@ def device_named(device: Any, where: str) -> tuple[Any, int | None]:
 
 
 class Elsewhere:
-    """An array module whose functions run on a device that is not the current one."""
+    """An array module whose functions run on another device than the current one."""
 
     def __init__(self, module: Any, device: Any) -> None:
         self._module = module
@@ -123,7 +123,7 @@ class Elsewhere:
 
 
 def there(xp: Any, number: int) -> Any:
-    """An array module for the device of a number: itself where that is the current one."""
+    """Return an array module for a device: the module itself if that device is current."""
     return xp if xp.cuda.runtime.getDevice() == number else _elsewhere(xp, number)
 
 
@@ -134,15 +134,15 @@ def _elsewhere(xp: Any, number: int) -> Elsewhere:
 
 @functools.cache
 def kernel(xp: Any, ins: str, outs: str, body: str, name: str) -> Any:
-    """An elementwise kernel in CUDA C; `None` for a module that compiles none."""
+    """Return an elementwise kernel in CUDA C; `None` for a module that cannot compile it."""
     make = getattr(xp, "ElementwiseKernel", None)
     return None if make is None else make(ins, outs, body, name)
 
 
 def strict(xp: Any) -> contextlib.AbstractContextManager[Any]:
-    """A context in which linear algebra raises where it fails, as NumPy's does.
+    """Return a context in which linear algebra raises an error if it fails, as NumPy's does.
 
-    On a GPU it does not by itself; to know whether it failed, the program waits for it.
+    By default CuPy does not check, because the check has to wait for the GPU.
     """
     found = beside.get(xp.__name__)
     if found is None:

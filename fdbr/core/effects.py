@@ -1,4 +1,4 @@
-"""Whether what is computed has its effects: printing, callbacks, messages to other processes."""
+"""Side effects of a run (printing, callbacks, collectives), and how a trial run suppresses them."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ _silent: ContextVar[bool] = ContextVar("silent", default=False)
 
 @contextlib.contextmanager
 def without_effects() -> Iterator[None]:
-    """Have no effects, in a run that another one of the same follows."""
+    """Suppress side effects in a trial run that will be repeated."""
     token = _silent.set(True)
     try:
         yield
@@ -27,14 +27,14 @@ def without_effects() -> Iterator[None]:
 
 
 def effects_are_had() -> bool:
-    """Whether effects are to be had in what is computed at present."""
+    """Whether operations that run now have their side effects."""
     return not _silent.get()
 
 
 class Callbacks:
-    """The callbacks that a run has made, which a run of the same after it does not make again.
+    """The callbacks that a run has called, so that a repetition does not call them again.
 
-    It is a context: in its block a function is run, and perhaps once more from its beginning.
+    In the block of this context a function runs, and may run once more from its beginning.
     """
 
     __slots__ = ("_around", "_made", "_passed", "_token")
@@ -52,11 +52,11 @@ class Callbacks:
         _callbacks.reset(self._token)
 
     def begin_anew(self) -> None:
-        """Note that the next run is one of the same."""
+        """Note that the function runs once more from its beginning."""
         self._passed = 0
 
     def is_due(self) -> bool:
-        """Whether the callback that a run has come to has not been made yet."""
+        """Whether the callback that the run has reached was not called before."""
         self._passed += 1
         if self._passed <= self._made:
             return False
@@ -68,7 +68,7 @@ _callbacks: ContextVar[Callbacks | None] = ContextVar("callbacks", default=None)
 
 
 def callback_is_due() -> bool:
-    """Whether a callback is to be made now; it counts as made then."""
+    """Whether to call a callback now; the answer yes counts as the call."""
     if _silent.get():
         return False
     callbacks = _callbacks.get()
@@ -80,7 +80,7 @@ _refusal: ContextVar[Callable[[], None] | None] = ContextVar("refusal", default=
 
 @contextlib.contextmanager
 def refusing_effects(refuse: Callable[[], None]) -> Iterator[None]:
-    """Have a function called, which raises, where an effect is about to be had or recorded."""
+    """Call a function, which raises an error, before any side effect in this block."""
     token = _refusal.set(refuse)
     try:
         yield
@@ -89,7 +89,7 @@ def refusing_effects(refuse: Callable[[], None]) -> Iterator[None]:
 
 
 def before_effect() -> None:
-    """To be called before an effect is had or recorded."""
+    """Check, before a side effect or its capture, that `refusing_effects` does not forbid it."""
     refuse = _refusal.get()
     if refuse is not None:
         refuse()

@@ -1,9 +1,9 @@
 """Expressions: what a kernel computes for each element, as a graph.
 
-A `Node` behaves as an array of NumPy's does: it has a dtype and operators, and belongs to an
-array module, `functions`.  So the functions of NumPy code, applied to nodes, say what a kernel
-that does the same has to compute.  A node stands for a matrix; rows are reduced by its methods.
-What nodes cannot express raises `InexpressibleError`.
+A `Node` behaves like a NumPy array: it has a dtype and operators, and belongs to an array module.
+So NumPy code that is applied to nodes builds the graph of what a kernel has to compute.  A node
+represents a matrix, and its methods reduce along rows.  Code that nodes cannot express raises
+`InexpressibleError`.
 """
 
 import functools
@@ -21,14 +21,14 @@ INTEGERS = frozenset(FLOATS.values())
 """The dtypes of integers in kernels."""
 
 _BOOL = np.dtype(np.bool_)
-_EXACT = frozenset({_BOOL, np.dtype(np.float32)})  # what single precision holds without a loss
+_EXACT = frozenset({_BOOL, np.dtype(np.float32)})  # dtypes that float32 represents exactly
 _DOUBLE = np.dtype(np.float64)
-_FEW = 6  # the highest power that is multiplied out without a loss of digits
-_MOST = 64  # the highest of single numbers, in double precision
+_FEW = 6  # the highest power that products compute without losing digits
+_MOST = 64  # the highest power of float32 numbers, computed in float64
 
 
 class InexpressibleError(Exception):
-    """A function does something that no kernel can do."""
+    """Raised by a function that nodes cannot express."""
 
 
 @functools.cache
@@ -37,16 +37,17 @@ def _kind_of_nodes(module: Any) -> "type[Node]":
 
 
 class Graph:
-    """The nodes of one kernel, of which equal ones are the same.
+    """The nodes of one kernel; equal nodes are one object.
 
     Attributes
     ----------
     module
         The array module of nodes.
     kind
-        The class of the nodes: the array module of a value is known by its class.
+        The class of the nodes, by which dispatch finds the array module.
     conditions
-        What has to be true of all elements, or else NumPy is to compute; `None` where nobody would.
+        Conditions that must hold for all elements, or else NumPy computes instead; `None` if
+        there is no such fallback.
     """
 
     def __init__(self, module: Any, guarded: bool = False) -> None:
@@ -56,7 +57,7 @@ class Graph:
         self.conditions: list[Node] | None = [] if guarded else None
 
     def require(self, condition: "Node") -> None:
-        """Have a formula used only where a condition is true of all elements."""
+        """Require a condition for all elements; where it fails, NumPy computes instead."""
         if self.conditions is None:
             raise InexpressibleError("a formula that does not hold for all numbers")
         if not any(known is condition for known in self.conditions):
@@ -65,7 +66,7 @@ class Graph:
     def node(
         self, op: str, dtype: Any, args: tuple["Node", ...] = (), detail: Any = None
     ) -> "Node":
-        """The node of an operation on other nodes."""
+        """Return the node of an operation on other nodes."""
         key = op, dtype, tuple(map(id, args)), detail
         found = self.nodes.get(key)
         if found is None:
@@ -73,7 +74,7 @@ class Graph:
         return found
 
     def constant(self, value: Any, dtype: Any) -> "Node":
-        """A number in a dtype."""
+        """Return the node of a number in a dtype."""
         number = dtype.type(value)
         return self.node("constant", dtype, (), (number.item(), bool(np.signbit(number))))
 
@@ -84,17 +85,17 @@ class Node:
     Attributes
     ----------
     op, args, detail
-        The operation, what it is applied to, and what else it has to know.
+        The operation, its operands, and its further parameters.
     dtype, itemsize
         The dtype of the elements, and how many bytes one takes.
     level
-        How many reductions of rows, one by the result of the other, come before it.
+        How many row reductions it depends on, each of the result of the one before.
     varies
-        Whether it has an element for each column, not one for the whole row.
+        Whether it has an element for each column, rather than one for the whole row.
     fixed
         Whether it is the same for all rows.
     single
-        Whether it comes of numbers in single precision alone, though it may be in double.
+        Whether it depends on float32 numbers alone, though its own dtype may be float64.
     """
 
     __slots__ = (
@@ -107,7 +108,7 @@ class Node:
     fixed: bool
     single: bool
     ndim = 2
-    size = 1 << 30  # as a large array: what is done otherwise with small ones does not pay here
+    size = 1 << 30  # claims to be large, so that code takes its branch for large arrays
 
     def __init__(
         self, graph: Graph, op: str, dtype: Any, args: tuple["Node", ...], detail: Any
@@ -128,7 +129,7 @@ class Node:
         return self.graph.module
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """NumPy's functions are those of the module of nodes."""
+        """Apply the module of nodes' function of the same name."""
         if method != "__call__":
             raise InexpressibleError(f"{ufunc.__name__}.{method}")
         return self.__array_function__(ufunc, (), inputs, kwargs)
@@ -188,7 +189,7 @@ class Node:
         return self.graph.node("not", _BOOL, (self,))
 
     def __pow__(self, exponent: Any) -> "Node":
-        """By products; many of single numbers in double precision."""
+        """Compute a power by products, in float64 if the base is float32 and the power high."""
         if type(exponent) is not int or not 0 < abs(exponent) <= _MOST:
             raise InexpressibleError("powers")
         if abs(exponent) > _FEW and not self.single:
@@ -227,7 +228,7 @@ class Node:
         return self.reduced("min", axis, keepdims)
 
     def reduced(self, how: str, axis: Any, keepdims: bool) -> "Node":
-        """A reduction of each row; the result has one element a row."""
+        """Reduce each row to one element."""
         if axis not in (1, -1, (1,), (-1,)) or not keepdims or self.dtype not in FLOATS:
             raise InexpressibleError("reductions of something else than rows")
         return self.graph.node("reduced", self.dtype, (self,), how)
@@ -246,7 +247,7 @@ class Node:
         return self.graph.node("number" if self.dtype in INTEGERS else "cast", dtype, (self,))
 
     def any(self) -> Any:
-        """Whether one element is true: nobody knows."""
+        """Return whether an element is true, which a graph without values cannot know."""
         raise InexpressibleError("a decision by values")
 
     all = any
@@ -256,12 +257,12 @@ _EXPENSIVE = frozenset({"div", "sqrt"})
 
 
 def cost(outs: Sequence[Node]) -> int:
-    """About how many additions an element takes, with all that it depends on but its row's."""
+    """Estimate the cost of an element in additions, without values shared by a row."""
     return sum(8 if each.op in _EXPENSIVE else 1 for each in every(outs) if each.varies)
 
 
 def every(outs: Sequence[Node], found: Container[Node] = ()) -> list[Node]:
-    """The nodes on which some depend, each after those it depends on, but those found already."""
+    """Return the nodes that ``outs`` depend on in topological order, but not those in ``found``."""
     seen: dict[Node, None] = {}
     stack = [(node, False) for node in reversed(outs)]
     while stack:
@@ -281,7 +282,7 @@ def _floating(dtype: Any) -> Any:
 
 
 def brought(graph: Graph, values: tuple[Any, ...]) -> list[Node]:
-    """Operands in their common dtype; Python's numbers are weak."""
+    """Return operands in their common dtype; Python's numbers are weak."""
     kinds = [value.dtype if isinstance(value, Node | np.generic) else value for value in values]
     dtype = np.result_type(*kinds)
     if dtype not in FLOATS and dtype not in INTEGERS and dtype != _BOOL:
@@ -293,7 +294,7 @@ def brought(graph: Graph, values: tuple[Any, ...]) -> list[Node]:
 
 
 def joined(op: str, *values: Any) -> Node:
-    """An operation on nodes and numbers, in their common dtype."""
+    """Return the node of an operation on nodes and numbers, in their common dtype."""
     graph = next((value.graph for value in values if isinstance(value, Node)), None)
     if graph is None:
         raise InexpressibleError("an operation on numbers alone")
@@ -309,16 +310,16 @@ def joined(op: str, *values: Any) -> Node:
         if op in ("maximum", "minimum"):
             test = graph.node("gt" if op == "maximum" else "lt", _BOOL, tuple(nodes))
             return graph.node("select", dtype, (test, *nodes))
-        if op not in _COMPARISONS and op not in _WHOLE:
+        if op not in _COMPARISONS and op not in _ON_INTEGERS:
             raise InexpressibleError("arithmetic of integers")
-        op = _WHOLE.get(op, op)
+        op = _ON_INTEGERS.get(op, op)
     return graph.node(op, _BOOL if op in _COMPARISONS else dtype, tuple(nodes))
 
 
 _ELEMENTS = (Node, np.generic, int, float)
 _COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 _LOGIC = frozenset({"and", "or", "xor", "eq", "ne"})
-_WHOLE = {op: f"i{op}" for op in ("add", "sub", "mul", "and", "or", "xor")}  # of integers
+_ON_INTEGERS = {op: f"i{op}" for op in ("add", "sub", "mul", "and", "or", "xor")}
 
 
 def _operator(op: str, turned: bool = False) -> Any:

@@ -1,9 +1,9 @@
-"""Sums whose terms are computed together.
+"""Cotangents whose sum is computed at once, instead of term by term.
 
 A value that is used many times gets a cotangent from each use: a weight from every step of a
-recurrent network, an array from each of its rows that is read in a loop.  To compute each as an
-array of the value's size, and to add them up, takes longer than anything else in the loop.  So a
-reverse rule may return a `Deferred` term; those of one kind are computed as one.
+recurrent network, an array from each of its rows that a loop reads.  To compute each cotangent as
+an array of the value's size, and to add them, would take longer than the rest of the loop.  So a
+vjp rule may return a `Deferred` term, and terms of one kind are computed together.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,21 +17,21 @@ __all__ = ["Deferred", "added", "settled"]
 
 
 class Deferred:
-    """A sum of terms that are still to be computed, and of one that is.
+    """A sum of an array and of terms that are not computed yet.
 
-    It belongs to who adds it up, and addition changes it.  Numbers of 16 bits are added up in
-    float32, and their sum is rounded once.
+    Only the code that accumulates it may refer to it, because addition changes it in place.  Sums
+    of 16-bit numbers are accumulated in float32 and rounded once.
 
     Parameters
     ----------
     compute
-        ``compute(terms)`` is the sum of terms of this kind, as an array that is nobody else's.
+        ``compute(terms)`` returns the sum of terms of this kind, as a new array.
     term
-        What it needs for one.
+        What ``compute`` needs for one term.
     weight
-        How much memory a term keeps, in any unit.
+        How much memory a term keeps alive, in the unit of ``limit``.
     limit
-        The weight from which on the terms are computed, because more would save nothing.
+        The total weight at which the terms are computed: more terms would save no time.
     """
 
     __slots__ = ("_compute", "_dtype", "_limit", "_terms", "_total", "_weight")
@@ -44,11 +44,11 @@ class Deferred:
         self._weight = weight
         self._limit = limit
         self._total: Any = None
-        self._dtype: Any = None  # of the sum, where what is known of it is held in float32
+        self._dtype: Any = None  # the sum's own dtype, if it is accumulated in float32
 
     @classmethod
     def holding(cls, total: Any) -> "Deferred":
-        """A sum of which nothing is still to be computed."""
+        """Return a sum whose terms have all been computed."""
         made = cls(_none, None, 0, 1)
         made._terms.clear()
         made._total = made._held(total)
@@ -73,14 +73,14 @@ class Deferred:
         return self
 
     def _held(self, total: Any) -> Any:
-        """A sum as it is held: in float32, and nobody else's, if it is of 16 bits."""
+        """Return the accumulator of a sum: a float32 copy if its dtype has 16 bits."""
         if self._dtype is None and total.itemsize <= 2 and is_short(total.dtype):
             self._dtype = total.dtype
             total = total.astype(np.float32)
         return total
 
     def value(self) -> Any:
-        """The sum."""
+        """Compute the sum."""
         total = self._sum()
         return total if self._dtype is None else total.astype(self._dtype)
 
@@ -97,11 +97,11 @@ class Deferred:
 
 
 def _none(terms: Sequence[Any]) -> Any:
-    raise AssertionError("nothing is still to be computed")
+    raise AssertionError("all terms have been computed")
 
 
 def added(a: Any, b: Any) -> Any:
-    """The sum of two cotangents of one value, to which more may be added."""
+    """Add two cotangents of one value; the result may be added to again."""
     if type(b) is Deferred:
         return b + a
     if type(a) is not Deferred and a.itemsize <= 2 and is_short(a.dtype):
@@ -110,5 +110,5 @@ def added(a: Any, b: Any) -> Any:
 
 
 def settled(value: Any) -> Any:
-    """Compute a deferred result of a reverse rule."""
+    """Compute a deferred result of a vjp rule."""
     return value.value() if type(value) is Deferred else value

@@ -1,4 +1,4 @@
-"""Who may write to what a transformation keeps and hands out."""
+"""Ownership of arrays: which ones a transformation must copy, and which it returns read-only."""
 
 import sys
 from collections import Counter
@@ -18,10 +18,10 @@ _IMMUTABLE = frozenset({float, complex, np.float64, np.float32, np.bool_})
 
 
 def retain(value: Any) -> Any:
-    """A value that stays what it is now, for use in a backward pass.
+    """Return a value that cannot change before the backward pass uses it.
 
-    Arrays that somebody else can write to are copied; what the library made stays itself.  A
-    traced value goes on with the copy, so that what is retained often is copied once.
+    An array that the caller can write to is copied; arrays that the library made are not.  A traced
+    value holds the copy from then on, so a value that is retained often is copied once.
     """
     if isinstance(value, Tracer):
         if value._trace.borrowed:
@@ -31,14 +31,14 @@ def retain(value: Any) -> Any:
 
 
 def retain_from(trace: Trace, value: Any) -> Any:
-    """`retain`, for what a traced value of ``trace`` holds: its intermediates are private."""
+    """Apply `retain` to what a traced value of ``trace`` holds, whose intermediates are private."""
     if isinstance(value, Tracer):
         return retain(value)
     return keep(value) if id(owner(value)) in trace.borrowed else value
 
 
 def publish(trace: Trace, value: Any) -> Any:
-    """Hand a value to the user: read-only, and a copy where it is the user's own memory."""
+    """Return a value read-only to the user, and copied if it is the user's own memory."""
     kind = type(value)
     if kind is np.ndarray and value.base is None and not trace.borrowed:  # the usual case
         value.setflags(False)
@@ -56,7 +56,7 @@ def publish(trace: Trace, value: Any) -> Any:
 
 
 def unwritable(value: Any) -> Any:
-    """A value for a user's function: of an array that may be written to, a read-only view."""
+    """Return a read-only view of a writable array, as the argument of a user's function."""
     if type(value) is np.ndarray and value.flags.writeable:
         value = value.view()
         value.setflags(write=False)
@@ -64,20 +64,21 @@ def unwritable(value: Any) -> Any:
 
 
 def release(trace: Trace, value: Any) -> Any:
-    """`publish` at the end of a run, for what a traced value of ``trace`` in its result holds."""
+    """Apply `publish` to a result of the traced function; refuse one of another trace."""
     return publish(trace, trace.admit(value))
 
 
 def apart(found: Sequence[Any], given: Iterable[Any] = (), beside: Any = None) -> list[Any]:
-    """The results of a user's function, with copies of the arrays that it may write to later.
+    """Return the results of a user's function, with copies of the arrays it could write to later.
 
-    Whoever can write to an array holds a reference to it.  An array that ``found`` alone refers to
-    is nobody's; so is one that the function was ``given``, and hands on.  ``beside`` is a tree of
-    what else the function returned, which refers to its leaves, too.
+    A function can write to an array later only if it keeps a reference, so an array that only
+    ``found`` refers to needs no copy.  An array that the function was ``given`` and returns needs
+    none either.  ``beside`` is a tree of the function's other results, which refers to its leaves
+    too.
     """
     handed = {id(value) for value in given}
     more = Counter(map(id, structure.leaves(beside)))
-    if type(beside) is np.ndarray:  # no tree refers to it, but this frame and the caller's
+    if type(beside) is np.ndarray:  # this frame and the caller's refer to it, but no tree
         more[id(beside)] += 1
     counts = _references(found)
     return [

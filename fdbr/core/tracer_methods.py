@@ -1,8 +1,8 @@
 """Traced values behave as arrays: operators, attributes and protocols.
 
-Attributes and conversions stand here.  Operators and methods are `fdbr.ops` functions, and
-NumPy's own functions come in through its protocols; `fdbr.interop` installs both, and enters
-NumPy's functions into the tables below.
+This module has attributes and conversions.  Operators and methods are functions of `fdbr.ops`, and
+NumPy's functions arrive through its protocols; `fdbr.interop` installs both, and fills the tables
+below.
 """
 
 import itertools
@@ -31,20 +31,20 @@ __all__ = [
 ]
 
 ufuncs: dict[Any, Callable[..., Any]] = {}
-"""The op for each NumPy ufunc."""
+"""The operation for each NumPy ufunc."""
 
 ufunc_sources: list[Callable[[], dict[Any, Callable[..., Any]]]] = []
-"""Further tables as `ufuncs`, of libraries that may not be imported yet."""
+"""Further tables like `ufuncs`, of libraries that may not be imported yet."""
 
 conversions: list[Callable[[Any], None]] = []
-"""Functions that may raise a better error than the usual one where a number is asked of a traced
-value, or it is made a NumPy array or written to."""
+"""Functions that may raise a better error where a traced value is converted to a number or to a
+NumPy array, or written to."""
 
 ufunc_methods: dict[tuple[Any, str], Callable[..., Any]] = {}
-"""The op for methods of ufuncs, such as ``np.add.reduce``."""
+"""The operation for methods of ufuncs, such as ``np.add.reduce``."""
 
 functions: dict[Any, Callable[..., Any]] = {}
-"""Implementations of NumPy's functions that are no ufuncs, with the same arguments."""
+"""Implementations of NumPy's functions that are not ufuncs, with the same arguments."""
 
 
 def install(name: str, member: Any) -> None:
@@ -55,10 +55,10 @@ def install(name: str, member: Any) -> None:
 def refusing(
     message: str, kind: type[Exception] = TypeError, writes: bool = False
 ) -> Callable[..., NoReturn]:
-    """A function that raises an error; ``{}`` in the message stands for its first argument.
+    """Return a function that raises an error; ``{}`` in the message describes its first argument.
 
-    With ``writes``, what is refused writes to an array, which a function may do that is not traced:
-    a jitted one then runs as it is, at every call, as it did before it was traced.
+    With ``writes``, the refused operation writes to an array, which is allowed outside of traces: a
+    jitted function that does it runs untraced at every call.
     """
 
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
@@ -69,7 +69,7 @@ def refusing(
 
 
 def explain(value: Any) -> None:
-    """Raise the error of another library's function that asks for plain values, if one does."""
+    """Raise the error of a library function that needs plain values, if one is being called."""
     for conversion in conversions:
         try:
             conversion(value)
@@ -94,7 +94,7 @@ def fixed(name: str, instead: str) -> Callable[..., NoReturn]:
     )
 
 
-# Arrays answer for themselves, without a call in Python; only a number has no such attribute.
+# Attributes of the plain array are read directly; only a Python number has none.
 _shape = fixed("shape", "x.reshape(shape)")
 _dtype = fixed("dtype", "x.astype(dtype)")
 install("shape", property(operator.attrgetter("value.shape"), _shape, doc="The axes' lengths."))
@@ -108,7 +108,7 @@ _OF_NUMBERS = {"shape": (), "ndim": 0, "size": 1, "device": "cpu"}
 
 
 def _of_number(self: Any, name: str) -> Any:
-    """Attributes of traced Python numbers, and the error for those that nothing has."""
+    """Return an attribute of a traced Python number, or raise the error for an unknown one."""
     if name in _OF_NUMBERS:
         return _OF_NUMBERS[name]
     if name == "dtype":
@@ -138,8 +138,8 @@ def _iterate(self: Any) -> Iterator[Any]:
 
 install("__len__", _length)
 install("__iter__", _iterate)
-install("__hash__", None)  # as of arrays: == compares element by element
-install("__dir__", lambda self: dir(type(self)))  # not those of the class that it says it has
+install("__hash__", None)  # arrays have no hash either: == compares element by element
+install("__dir__", lambda self: dir(type(self)))  # `__class__` is that of the plain value
 
 
 # --- conversions --------------------------------------------------------------------
@@ -160,10 +160,10 @@ def _integer(self: Any) -> int:
 
 
 def _index(self: Any) -> int:
-    # A truth value of NumPy is no index, and one of Python is.
+    # NumPy's truth values are not indices, and Python's are.
     if self.dtype.kind not in ("iu" if self.__class__ is not bool else "b"):
         raise TypeError(f"a traced {describe(self)} is no index; convert it with int() first")
-    if self.shape:  # as such, NumPy takes it for an array of places, which keeps its axes
+    if self.shape:  # NumPy would take it for an integer array index, which keeps its axes
         raise TypeError(f"a traced {describe(self)} is an array, and no single index; say x[0]")
     return _integer(self)
 
@@ -191,7 +191,7 @@ refuse_item = refusing(f"item() of {{}}: {_ADVICE}.")
 
 
 def number(self: Any, kind: type, refuse: Callable[..., NoReturn]) -> Any:
-    """A floating number, where no derivative is lost with it, is a decision as others are."""
+    """Convert to a floating number if that loses no derivative; it is a guard then."""
     if self.size != 1 or is_differentiated(self):
         explain(self)
         refuse(self)
@@ -206,15 +206,15 @@ _refuse_array = refusing(
 )
 
 
-_MANY = 256  # of which each may be a decision
+_MANY = 256  # elements, each of which may be a guard
 
 
 def decided(self: Any, dtype: Any = None) -> Any:
-    """Integers or truth values as an array, as NumPy asks for them in an index, in ``arange`` and
-    in ``np.int64(x)``; `None` if it is something else.
+    """Return traced integers or truth values as a plain array, or `None` for other dtypes.
 
-    Their derivative is zero.  So they are what they are where no other transformation than those
-    that differentiate is at work; under others each of them is a decision, if they are not many.
+    NumPy needs them in an index, in ``arange`` and in ``np.int64(x)``.  Their derivative is zero:
+    under transformations that differentiate they are plain values.  Under others each element is a
+    guard, up to a number of elements.
     """
     wanted = self.dtype if dtype is None else np.dtype(dtype)
     if not {self.dtype.kind, wanted.kind} & set("iub"):

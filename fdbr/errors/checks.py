@@ -1,4 +1,4 @@
-"""Names of functions and values in messages, and what these say of arguments that are none."""
+"""Argument checks, and how messages name functions and values."""
 
 import functools
 import operator
@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from fdbr.pytrees.short_repr import brief
+
 __all__ = [
-    "brief",
     "describe",
     "differences",
     "index",
@@ -19,7 +20,6 @@ __all__ = [
     "number_types",
     "refusal",
     "refuse_other_kinds",
-    "shortened",
 ]
 
 number_types = frozenset({float, int, bool, complex})
@@ -27,7 +27,7 @@ number_types = frozenset({float, int, bool, complex})
 
 
 def name_of(function: Any) -> str:
-    """The name of a function in messages."""
+    """Return the name of a function for messages."""
     found = getattr(function, "__qualname__", None)
     return found if found and isinstance(found, str) else str(type(function).__qualname__)
 
@@ -43,8 +43,8 @@ _ATTRIBUTES = {
 def named_as(f: Any) -> Any:
     """Decorate a function to look like ``f``, as `functools.wraps` does.
 
-    Attributes that are of another type than a function's, as where ``__getattr__`` of a callable
-    object answers every name, are left out.
+    Attributes whose type is not that of a function's attribute are left out, because a callable
+    object may have a ``__getattr__`` that returns something for every name.
     """
     wanted = [
         name
@@ -55,7 +55,7 @@ def named_as(f: Any) -> Any:
 
 
 def describe(value: Any) -> str:
-    """A value's dtype and shape, for messages."""
+    """Return a value's dtype and shape for messages, as ``float64[3,4]``."""
     if hasattr(value, "dtype") and isinstance(getattr(value, "shape", None), tuple):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     if type(value) in number_types:
@@ -63,24 +63,8 @@ def describe(value: Any) -> str:
     return type(value).__name__
 
 
-_LONGEST = 200  # characters of a value that a message shows
-
-
-def brief(value: Any) -> str:
-    """The text of a value, or its beginning and end where it is as long as a model's."""
-    return shortened(repr(value))
-
-
-def shortened(text: str) -> str:
-    """A text, or its beginning and end if it is long."""
-    if len(text) <= _LONGEST:
-        return text
-    half = _LONGEST // 2
-    return f"{text[:half]} … {text[-half:]}"
-
-
 def differences(lists: dict[str, list[str]], most: int = 20) -> str:
-    """Named lists of paths in words, of which each is cut after some."""
+    """Return named lists of paths as text, each cut after ``most`` paths."""
     texts = []
     for name, paths in lists.items():
         more = [f"and {len(paths) - most} more"] * (len(paths) > most)
@@ -95,12 +79,12 @@ def differences(lists: dict[str, list[str]], most: int = 20) -> str:
 def index(value: Any) -> int:
     """Return an axis, a size, a count or an index as an integer.
 
-    It is `operator.index` without truth values, which name no axis and count nothing.
+    It is `operator.index`, except that truth values are errors.
 
     Raises
     ------
     TypeError
-        If ``value`` is no integer.
+        If ``value`` is not an integer.
 
     >>> import numpy as np
     >>> index(np.int8(3))
@@ -112,7 +96,7 @@ def index(value: Any) -> int:
 
 
 def integer(function: str, name: str, value: Any, least: int | None = None) -> int:
-    """An argument as an integer, of at least ``least``; messages begin with ``function``."""
+    """Return an argument as an integer of at least ``least``; messages begin with ``function``."""
     try:
         number = index(value)
     except TypeError:
@@ -123,7 +107,7 @@ def integer(function: str, name: str, value: Any, least: int | None = None) -> i
 
 
 def integers(function: str, name: str, value: Any) -> int | tuple[int, ...]:
-    """An argument as an integer or a tuple of them; messages begin with ``function``."""
+    """Return an argument as an integer or a tuple of integers; messages begin with ``function``."""
     if type(value) is int:
         return value
     try:
@@ -137,7 +121,7 @@ def integers(function: str, name: str, value: Any) -> int | tuple[int, ...]:
 
 
 def refuse_other_kinds(value: Any, where: str) -> None:
-    """The error for arrays whose operators mean other things than those of arrays."""
+    """Raise an error for arrays whose operators differ from those of arrays, as of `np.matrix`."""
     if type(value) is np.ndarray:
         return
     if issubclass(type(value), np.matrix | np.ma.MaskedArray):
@@ -149,11 +133,11 @@ def refuse_other_kinds(value: Any, where: str) -> None:
 
 
 def refusal(error: Exception) -> Exception:
-    """An error that says that values are traced, and what to write instead; marked as such."""
+    """Mark an error as one that only tracing raises, and that says what to write instead."""
     vars(error)["is_refusal"] = True
     return error
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether an error is a `refusal`: it is meant, even where there is none without traces."""
+    """Whether `refusal` has marked an error."""
     return "is_refusal" in vars(error)

@@ -1,8 +1,8 @@
-"""Advice added to errors of NumPy's: what to write instead of an assignment.
+"""Notes on NumPy's errors about assignments, which say what to write instead.
 
-NumPy asks a traced value for its number where one is assigned to an element, and hides the error
-that it gets behind one of its own; and an array that must not be written to has nothing to say of
-why.  The advice is added as a note, with which a traceback ends.
+If a traced value is assigned to an element of an array, NumPy asks it for a number, and replaces
+the error of fdbr by its own.  And the error for a read-only array does not say why it is read-only.
+Tracebacks show the notes at their end.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _FLAT = (
 
 
 def advise(error: Exception) -> None:
-    """Have an error end with what to write instead, if it is one of NumPy's that does not say."""
+    """Add a note with what to write instead, if the error is one of NumPy's about assignments."""
     if hasattr(error, "__notes__"):
         return
     text = str(error)

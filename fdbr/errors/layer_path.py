@@ -1,8 +1,8 @@
-"""The place in a model where an error arose: the path of the layer in whose call it was raised.
+"""The path of the layer that was being called when an error was raised.
 
-Nothing is noted while all goes well.  An error that fdbr raises looks at the calls that are under
-way: those whose first argument is a frozen object that can be called, with leaves of its own, are
-calls of a model and of its parts.  A part's path is found by looking for it in the model.
+Calls that succeed cost nothing.  When fdbr raises an error, it walks up the stack: a frame whose
+first argument is a callable frozen object is a call of a model or of one of its layers.  The path
+of a layer is found by a search for it in the model.
 """
 
 import inspect
@@ -20,7 +20,7 @@ _MARK = "\n  in model "
 
 
 def placed(text: str) -> str:
-    """A message with the path of the layer that is being called; as it is where there is none."""
+    """Add the path of the layer that is being called to a message, if there is one."""
     if _MARK in text:
         return text
     where = whereabouts()
@@ -28,7 +28,7 @@ def placed(text: str) -> str:
 
 
 def whereabouts() -> str:
-    """The path of the innermost layer that is being called, as ``Net.blocks[2].conv (Conv)``."""
+    """Return the path of the innermost layer being called, as ``Net.blocks[2].conv (Conv)``."""
     parts = _under_way(sys._getframe(1))
     if not parts:
         return ""
@@ -37,12 +37,12 @@ def whereabouts() -> str:
 
 
 def layer_path() -> str:
-    """The path of the innermost layer that is being called in its model, as ``blocks[2].conv``."""
+    """Return the path of the innermost layer being called in its model, as ``blocks[2].conv``."""
     return _path(_under_way(sys._getframe(1))).removeprefix(".")
 
 
 def _path(parts: list[Any]) -> str:
-    """The path from the first of some layers, of which each is in the one before, to the last."""
+    """Return the path from the first layer to the last; each contains the next one."""
     path = ""
     for whole, part in itertools.pairwise(parts):
         steps = next(_steps(whole, part), None)
@@ -51,13 +51,13 @@ def _path(parts: list[Any]) -> str:
 
 
 def _under_way(frame: FrameType | None) -> list[Any]:
-    """The frozen objects that are being called, from the outermost."""
+    """Return the frozen objects that are being called, the outermost first."""
     parts: list[Any] = []
     while frame is not None:
         code = frame.f_code
         if code.co_argcount:
             given = _first_argument(frame)
-            # Its methods run, and no function that was given a model.
+            # A method of it runs, rather than a function that takes a model.
             method = hasattr(type(given), code.co_name)
             if method and _is_layer(given) and not (parts and parts[-1] is given):
                 parts.append(given)
@@ -66,16 +66,17 @@ def _under_way(frame: FrameType | None) -> list[Any]:
 
 
 def _first_argument(frame: FrameType) -> Any:
-    """The first argument of the call that runs in a frame."""
+    """Return the first argument of the call that runs in a frame."""
     names = frame.f_locals
     given = names.get(frame.f_code.co_varnames[0])
     if type(names) is dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        names.clear()  # the frame would keep this copy, with errors that refer to the frame
+        # The frame keeps this copy of its variables, and an error's traceback keeps the frame.
+        names.clear()
     return given
 
 
 def _is_layer(value: Any) -> bool:
-    """Whether a value is a layer or a model: one of `fdbr.nn`, or of the user's classes."""
+    """Whether a value is a layer or a model: of a class of `fdbr.nn` or of the user."""
     kind = type(value)
     if fields_of(kind) is None or not callable(value):
         return False
@@ -83,7 +84,7 @@ def _is_layer(value: Any) -> bool:
 
 
 def _steps(whole: Any, part: Any) -> Iterator[str]:
-    """The path from a tree to a part of it."""
+    """Yield the paths from a tree to a part of it."""
     for step, member in _members(whole):
         if member is part:
             yield step

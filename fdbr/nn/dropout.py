@@ -9,7 +9,7 @@ from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
-from fdbr.ops.nn.noise.dropout import proper_rate
+from fdbr.ops.nn.noise.dropout import check_rate
 from fdbr.tree import frozen, static
 
 __all__ = [
@@ -41,7 +41,7 @@ class _LeavingOut(Layer):
     rate: float = static(default=0.5)
 
     def __init__(self, rate: float = 0.5, *, p: float | None = None) -> None:
-        rate = proper_rate(f"fdbr.nn.{type(self).__name__}", rate if p is None else p)
+        rate = check_rate(f"fdbr.nn.{type(self).__name__}", rate if p is None else p)
         self.__attrs_init__(rate)  # type: ignore[attr-defined]
 
     def __call__(self, x: Any) -> Any:
@@ -154,7 +154,7 @@ class AlphaDropout(_LeavingOut):
     def __init__(
         self, rate: float = 0.5, *, p: float | None = None, channels: bool = False
     ) -> None:
-        rate = proper_rate("fdbr.nn.AlphaDropout", rate if p is None else p)
+        rate = check_rate("fdbr.nn.AlphaDropout", rate if p is None else p)
         self.__attrs_init__(rate, bool(channels))  # type: ignore[attr-defined]
 
     def train(self, x: Any, *, key: Any = None) -> tuple[Any, Self]:
@@ -233,7 +233,7 @@ class StochasticDepth(_LeavingOut):
     mode: str = static(default="row")
 
     def __init__(self, rate: float = 0.5, mode: str = "row", *, p: float | None = None) -> None:
-        rate = proper_rate("fdbr.nn.StochasticDepth", rate if p is None else p)
+        rate = check_rate("fdbr.nn.StochasticDepth", rate if p is None else p)
         if mode not in ("row", "batch"):
             raise ValueError(
                 f"fdbr.nn.StochasticDepth: mode must be 'row' or 'batch', got {describe(mode)}"
@@ -319,7 +319,7 @@ class SimplifiedDropconnect(Layer):
             If a number of features is no positive integer, or ``rate`` not in [0, 1).
         """
         where = "fdbr.nn.SimplifiedDropconnect.init"
-        rate = proper_rate(where, rate)
+        rate = check_rate(where, rate)
         sizes = (
             integer(where, "out_features", out_features, least=1),
             integer(where, "in_features", in_features, least=1),

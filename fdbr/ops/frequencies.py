@@ -13,7 +13,7 @@ from fdbr.ops.devices import to_device
 from fdbr.ops.dtypes import astype
 from fdbr.ops.elementwise.arithmetic import divide
 from fdbr.ops.shape.creation import asarray
-from fdbr.ops.shape.iota import counted
+from fdbr.ops.shape.iota import apply_to_iota
 from fdbr.ops.shape.manipulation import roll
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
@@ -31,7 +31,7 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     n = integer("fdbr.ops.fft.fftfreq", "n", n, least=1)
     first = (n + 1) // 2
     if device in (None, "cpu") and type(d) in (float, int) and n * d:
-        found = counted(_two_sided, n, first, n, n * d)
+        found = apply_to_iota(_two_sided, n, first, n, n * d)
         if found is not None:
             return astype(found, float if dtype is None else dtype, copy=False)
     places = np.empty(n)
@@ -49,7 +49,7 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None
     """
     n = integer("fdbr.ops.fft.rfftfreq", "n", n, least=1)
     if module_for(device) is np and type(d) in (float, int) and n * d:
-        found = counted(_one_sided, n // 2 + 1, n * d)
+        found = apply_to_iota(_one_sided, n // 2 + 1, n * d)
         if found is not None:
             return astype(found, float if dtype is None else dtype, copy=False)
     return _frequencies(module_for(device).arange(n // 2 + 1, dtype=float), n, d, dtype)

@@ -17,7 +17,7 @@ from fdbr.pytrees.locking import is_locked, lock
 __all__ = ["NAMESPACE", "FrozenError", "buffer", "fields_of", "frozen", "in_buffer", "static"]
 
 NAMESPACE = "fdbr"
-"""Under which `optree` knows the classes."""
+"""The namespace in which `optree` registers frozen classes."""
 
 T = TypeVar("T")
 
@@ -29,15 +29,15 @@ class FrozenError(attrs.exceptions.FrozenInstanceError):
     """Raised by an attempt to change a frozen object in place."""
 
     def __init__(self, message: str) -> None:
-        AttributeError.__init__(self, message)  # that of attrs takes no message
+        AttributeError.__init__(self, message)  # the constructor of attrs takes no message
         self.msg = message
 
 
 def static(**options: Any) -> Any:
     """A field of a frozen class that is structure, not data.
 
-    It is compared and hashed with the structure of the tree, so its value must be
-    hashable, and no array; no transformation ever sees it as a leaf.  Options are those of
+    Its value is compared and hashed with the structure of the tree, so it must be hashable and
+    cannot be an array.  Transformations never see it as a leaf.  The options are those of
     `attrs.field`.
 
     >>> import fdbr
@@ -54,9 +54,9 @@ def static(**options: Any) -> Any:
 def buffer(**options: Any) -> Any:
     """A field whose arrays travel with the object but are never differentiated.
 
-    Running statistics are the usual example.  The leaves below it are leaves of the
-    tree (they are saved, moved between devices and mapped over); their gradient is
-    `None`.  Options are those of `attrs.field`.
+    Running statistics are the usual example.  The leaves below it are leaves of the tree: they are
+    saved, moved between devices and mapped over.  Their gradient is `None`.  The options are those
+    of `attrs.field`.
 
     >>> import fdbr, numpy as np
     >>> @fdbr.frozen
@@ -81,21 +81,21 @@ def frozen(cls: type[T] | None = None, /, *, copy: bool = True, **options: Any) 
     """Make a class attrs-frozen and a pytree node, in one.
 
     Fields are declared as in attrs; `static` and `buffer` mark the special ones.  The constructor
-    copies what its caller could change later: NumPy arrays that are not read-only by fdbr's own
-    doing, and lists, dicts and other containers.
-    Rebuilding a tree does not run ``__init__``, its converters or validators: a node
-    may hold traced values, gradients or `None` where the class itself holds arrays.
-    An instance is taken to stay as it is: what ``object.__setattr__`` puts into one that
-    was in use before may go unseen.  Two instances are equal when they have one structure and
-    bitwise equal leaves.
+    copies what its caller could change later: lists, dicts and other containers, and NumPy arrays
+    that fdbr has not locked itself.
+    Rebuilding a tree does not run ``__init__``, its converters or validators, because a node may
+    hold traced values, gradients or `None` where the class itself holds arrays.
+    fdbr relies on instances not changing: it may not notice a field that ``object.__setattr__``
+    replaces in an instance that has been used.  Two instances are equal if their structures are
+    equal and their leaves are bitwise equal.
 
     Parameters
     ----------
     cls
         The class; given by the decorator syntax.
     copy
-        Whether the constructor copies.  A data set that is too large for that says ``False``, and
-        shares its arrays with the caller.
+        Whether the constructor copies.  With ``False`` the instance shares its arrays with the
+        caller, as for a data set that is too large to copy.
     options
         Passed to `attrs.frozen` (for instance ``kw_only=True``).
 
@@ -105,8 +105,8 @@ def frozen(cls: type[T] | None = None, /, *, copy: bool = True, **options: Any) 
         On assignment to, or deletion of, an attribute of an instance, and where ``__init__`` or
         ``__setstate__`` is called for one that has its fields already.
     TypeError
-        If a base class is a dataclass, whose fields would be lost; or a default is a set or
-        another mutable object that is no tree, which all instances would share.
+        If a base class is a dataclass, whose fields would be lost; or if a default is a set or
+        another mutable object that is not a tree, because all instances would share it.
 
     >>> import fdbr
     >>> @fdbr.frozen
@@ -136,7 +136,7 @@ def frozen(cls: type[T] | None = None, /, *, copy: bool = True, **options: Any) 
         made.__repr__ = _represent
     made.__init_subclass__ = classmethod(_subclass_hook(made))
     if made is not cls:
-        _unregister(cls)  # which attrs has replaced
+        _unregister(cls)  # attrs has made a new class with slots
     _register(made)
     for name in ("__init__", "__setstate__"):
         if name in vars(made):
@@ -145,7 +145,7 @@ def frozen(cls: type[T] | None = None, /, *, copy: bool = True, **options: Any) 
 
 
 def _check_bases(cls: type) -> None:
-    """Refuse a dataclass as a base: attrs does not see its fields."""
+    """Raise an error if a base is a dataclass, whose fields attrs does not see."""
     for base in cls.__mro__[1:]:
         if "__dataclass_fields__" in vars(base):
             raise TypeError(
@@ -155,7 +155,7 @@ def _check_bases(cls: type) -> None:
 
 
 def _translate_dataclass_fields(cls: Any) -> None:
-    """Declare in attrs' words what `dataclasses.field` has declared."""
+    """Replace fields of `dataclasses.field` by those of `attrs.field`."""
     for name, value in list(vars(cls).items()):
         if not isinstance(value, dataclasses.Field):
             continue
@@ -175,7 +175,7 @@ _MUTABLE = (MutableMapping, MutableSequence, MutableSet)
 
 
 def _check_defaults(cls: Any) -> None:
-    """Refuse defaults that all instances would share and that each could change."""
+    """Raise an error for a mutable default, which all instances would share."""
     for field in attrs.fields(cls):
         default = field.default
         kind = type(default)
@@ -191,9 +191,9 @@ def _is_node(kind: type) -> bool:
 
 
 def _filling_once(name: str, method: Any, cls: Any, copy: bool) -> Any:
-    """A method that fills an instance, which refuses one that is filled, and then owns its arrays.
+    """Wrap ``__init__`` or ``__setstate__``: it runs once for an instance, and copies its arrays.
 
-    It also registers subclasses of which no hook has told.
+    It also registers subclasses whose own ``__init_subclass__`` has not called `frozen`'s.
     """
     is_filled = _filled_test(cls)
 
@@ -215,7 +215,7 @@ def _filling_once(name: str, method: Any, cls: Any, copy: bool) -> Any:
 
 
 def _filled_test(cls: Any) -> Callable[[Any], bool]:
-    """A function that says whether an instance has its first field."""
+    """Return a function that tells whether an instance has its first field."""
     name = next((f.name for f in attrs.fields(cls)), None)
     if name is None:
         return lambda obj: False
@@ -232,7 +232,7 @@ _MISSING = object()
 
 
 def _getter(cls: Any) -> Any:
-    """`getattr` for fields, which calls no ``__getattr__`` of a class that has one."""
+    """Return a `getattr` for fields that does not call the class's own ``__getattr__``."""
     if not hasattr(cls, "__getattr__"):
         return getattr
 
@@ -246,7 +246,7 @@ def _getter(cls: Any) -> Any:
 
 
 def own(value: Any) -> Any:
-    """A value that nobody else can change: itself, or a copy where an array or a container is not.
+    """Return a value that its caller cannot change: arrays and containers are copied if needed.
 
     >>> import numpy as np
     >>> own([np.zeros(2)])[0].flags.writeable
@@ -264,7 +264,7 @@ def own(value: Any) -> Any:
 
 
 def _subclass_hook(made: Any) -> Callable[..., None]:
-    """Make subclasses nodes as well, where they forgot the decorator; the class's own hook runs."""
+    """Return an ``__init_subclass__`` that registers subclasses and calls the class's own."""
     given = vars(made).get("__init_subclass__")
 
     def hook(cls: Any, **options: Any) -> None:
@@ -336,13 +336,13 @@ def _array_text(value: Any) -> str:
 # --- as nodes of trees --------------------------------------------------------------
 
 _fields: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-"""Of each class that is registered here, as `optree` keeps them."""
+"""The names of the data fields and the static fields of each registered class."""
 
 _own_fields: dict[type, Callable[[Any], None]] = {}
-"""Of each class, what makes its instances own their arrays and containers."""
+"""For each class, the function that copies the arrays and containers of an instance."""
 
 _PLAIN = frozenset({float, int, bool, complex, str, type(None), np.float32, np.float64})
-"""Types of values that cannot change, which are the usual ones beside arrays."""
+"""Immutable types that fields usually hold beside arrays."""
 
 
 def _register(cls: Any) -> None:
@@ -358,7 +358,7 @@ def _register(cls: Any) -> None:
 
 
 def _node_functions(cls: Any, data: tuple[str, ...], fixed: tuple[str, ...]) -> tuple[Any, ...]:
-    """The functions that take a node apart, make it again, and own what it was made of."""
+    """Return the functions that flatten a node, rebuild it, and copy its mutable fields."""
     scope: dict[str, Any] = {
         "check": _check_static,
         "cls": cls,
@@ -375,15 +375,15 @@ def _node_functions(cls: Any, data: tuple[str, ...], fixed: tuple[str, ...]) -> 
 
 @functools.cache
 def _node_code(data: tuple[str, ...], fixed: tuple[str, ...]) -> CodeType:
-    """These functions with the fields spelled out, as attrs spells out its methods.
+    """Compile these functions with the fields spelled out, as attrs does for its methods.
 
-    Every step of training takes its trees apart several times.
+    They run several times in every training step; loops over the names would be slower.
     """
 
     def fields(names: tuple[str, ...]) -> str:
         return "(" + "".join(f"obj.{name}, " for name in names) + ")"
 
-    # What cannot be hashed is looked at: it may be an array.
+    # A value without a hash may be an array, which `check` refuses.
     checks = [f" if type(obj.{n}).__hash__ is None: check(obj, {n!r}, obj.{n})" for n in fixed]
     apart = ["def apart(obj):", *checks, f" return {fields(data)}, {fields(fixed)}, data"]
     puts = [f" put(obj, {name!r}, children[{i}])" for i, name in enumerate(data)]
@@ -401,7 +401,7 @@ def _node_code(data: tuple[str, ...], fixed: tuple[str, ...]) -> CodeType:
 
 
 def _check_static(obj: Any, name: str, value: Any) -> None:
-    """Refuse an array as structure; comparing it would give no truth value."""
+    """Raise an error if a static field holds an array, whose comparison has no truth value."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         kind = type(obj).__name__
         raise TypeError(
@@ -413,19 +413,19 @@ def _check_static(obj: Any, name: str, value: Any) -> None:
 
 
 def fields_of(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """The names of a frozen class's fields, those of data and the static ones; else `None`."""
+    """Return the names of a frozen class's data fields and static fields; `None` for others."""
     return _fields.get(cls)
 
 
 def _unregister(cls: Any) -> None:
     _fields.pop(cls, None)
     _own_fields.pop(cls, None)
-    with contextlib.suppress(ValueError):  # it was not registered
+    with contextlib.suppress(ValueError):  # the class was not registered
         optree.unregister_pytree_node(cls, namespace=NAMESPACE)
 
 
 def in_buffer(entry: Any) -> bool:
-    """Whether a step of a path leads into a `buffer` field."""
+    """Whether an entry of a path leads into a `buffer` field."""
     return isinstance(entry, AttrsEntry) and bool(
         getattr(attrs.fields(entry.type), entry.field).metadata.get(_BUFFER)
     )

@@ -1,7 +1,7 @@
 """Which dtypes are floating: NumPy's own, and those that another package has added to it.
 
-NumPy takes an added dtype, such as ml_dtypes' ``bfloat16``, for one of raw bytes.  Here it is
-known by its name; the package is never imported, as whoever has such an array has imported it.
+NumPy reports an added dtype, such as ml_dtypes' ``bfloat16``, as raw bytes.  fdbr recognizes it by
+its name.  It never imports the package: a program that has such an array has imported it already.
 """
 
 import functools
@@ -16,12 +16,12 @@ _ADDED = frozenset(
         *("float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
     }
 )
-"""Those with a sign, a zero and a NaN.  What has none cannot hold a derivative."""
+"""The added dtypes with a sign, a zero and a NaN; the others cannot hold a derivative."""
 _NAMES = ("float", "complex", "bcomplex")
 
 
 def dtype_kind(dtype: Any) -> str:
-    """NumPy's letter for the kind of a dtype: ``"f"`` of every floating one."""
+    """Return NumPy's letter for the kind of a dtype: ``"f"`` for every floating one."""
     kind: str = dtype.kind
     return kind if kind != "V" else _kind_of_added(dtype.type)
 
@@ -32,21 +32,21 @@ def _kind_of_added(scalar: type) -> str:
 
 
 def is_short(dtype: Any) -> bool:
-    """Whether a dtype is floating and of 16 bits or less, which are too few to add up in."""
+    """Whether a dtype is floating with at most 16 bits, too few to accumulate a sum in."""
     return dtype.itemsize <= 2 and dtype_kind(dtype) == "f"
 
 
 def is_added(dtype: Any) -> bool:
-    """Whether a dtype is floating and none of NumPy's own."""
+    """Whether a dtype is floating and was added to NumPy by another package."""
     return getattr(getattr(dtype, "type", None), "__name__", None) in _ADDED
 
 
 def is_foreign(dtype: Any) -> bool:
-    """Whether a dtype is floating, or complex, and can hold no derivative."""
+    """Whether a dtype is floating or complex but cannot hold a derivative."""
     name = dtype.type.__name__
     return dtype.kind not in "fc" and name not in _ADDED and name.startswith(_NAMES)
 
 
 def limits(xp: Any, dtype: Any) -> Any:
-    """``finfo`` of a floating dtype, from the package to which it belongs."""
+    """Return ``finfo`` of a floating dtype, from the package that defines it."""
     return (sys.modules[dtype.type.__module__] if is_added(dtype) else xp).finfo(dtype)

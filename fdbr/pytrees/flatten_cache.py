@@ -1,8 +1,8 @@
-"""Trees of frozen classes whose leaves are known, because they were flattened or made here before.
+"""A cache of the leaves and structures of frozen trees, by the identity of the tree.
 
-Every step of training flattens its parameters several times, and gradients and updates which it
-made itself.  A tree of nothing but frozen classes and tuples cannot change, so its leaves and its
-structure are kept for as long as it lives.
+A training step flattens its parameters several times, and then its gradients and updates.  A tree
+that consists of frozen classes and tuples cannot change, so the cache keeps its leaves and its
+structure until the tree is freed.
 """
 
 import weakref
@@ -31,25 +31,25 @@ class _Known(weakref.ref):
 
 
 _known: dict[int, _Known] = {}
-_judged: dict[int, tuple[optree.PyTreeSpec, bool]] = {}
-"""Structures by their identities, and whether nothing in them can be assigned to."""
+_frozen_structures: dict[int, tuple[optree.PyTreeSpec, bool]] = {}
+"""Structures by identity, and whether they consist of frozen classes and tuples alone."""
 
 
 def recall(tree: Any) -> Any:
-    """The remembered tree with these ``leaves``, a tuple, and ``structure``; or `None`."""
+    """Return the cache entry of a tree, with its ``leaves`` and ``structure``; `None` if absent."""
     known = _known.get(id(tree))
     return known if known is not None and known() is tree else None
 
 
 def remember(tree: Any, leaves: Sequence[Any], structure: optree.PyTreeSpec) -> None:
-    """Keep the leaves and the structure of a tree, if it is one that cannot change."""
+    """Cache the leaves and the structure of a tree, if the tree cannot change."""
     if fields_of(type(tree)) is None or not _plain.issuperset(map(type, leaves)):
         return
     if not _is_frozen(structure):
         return
     try:
         known = _Known(tree, _forget)
-    except TypeError:  # a class without a place for weak references
+    except TypeError:  # the class has no __weakref__ slot
         return
     known.key = id(tree)
     known.leaves = tuple(leaves)
@@ -58,7 +58,7 @@ def remember(tree: Any, leaves: Sequence[Any], structure: optree.PyTreeSpec) -> 
 
 
 def forget(tree: Any) -> None:
-    """Know nothing of a tree any more."""
+    """Drop the cache entry of a tree."""
     _known.pop(id(tree), None)
 
 
@@ -68,16 +68,16 @@ def _forget(known: _Known, table: dict[int, _Known] = _known) -> None:
 
 
 def _is_frozen(structure: optree.PyTreeSpec) -> bool:
-    found = _judged.get(id(structure))
+    found = _frozen_structures.get(id(structure))
     if found is None or found[0] is not structure:
-        if len(_judged) >= _LIMIT:
-            _judged.clear()
-        found = _judged[id(structure)] = structure, _consists_of_frozen(structure)
+        if len(_frozen_structures) >= _LIMIT:
+            _frozen_structures.clear()
+        found = _frozen_structures[id(structure)] = structure, _consists_of_frozen(structure)
     return found[1]
 
 
 def _consists_of_frozen(structure: optree.PyTreeSpec) -> bool:
-    kind: Any = structure.type  # that of a leaf is None
+    kind: Any = structure.type  # `None` for a leaf
     if kind in (None, tuple, type(None)) or fields_of(kind) is not None:
         return all(map(_consists_of_frozen, structure.children()))
     return False

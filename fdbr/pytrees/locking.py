@@ -1,4 +1,4 @@
-"""Which arrays nobody can write to: those that the library has locked."""
+"""Arrays that the library has locked, and so knows to be constant."""
 
 import weakref
 from typing import Any
@@ -10,21 +10,21 @@ __all__ = ["SMALL", "is_locked", "kept_copies", "lock", "locked_arrays", "owner"
 locked_arrays: dict[int, weakref.ref[Any]] = {}
 """The arrays that the library has locked, by identity.
 
-That an array is read-only does not say that it stays as it is: its owner can have made a writable
-view before, or can unlock it again.  What the library made has no such views.  References to arrays
-that are gone stay until `record_locked` drops them: a callback for each would cost more than the
-array's own creation.  An entry that is lost to a race costs a copy, and no more.
+A read-only array can still change: its owner may have made a writable view before, or may unlock it
+again.  Arrays that the library made have no such views.  References to freed arrays stay until
+`record_locked` drops them, because a weak-reference callback for each array would cost more than
+the array's creation.  An entry that is lost to a race costs one copy.
 """
 
 SMALL = 1 << 14
-"""Bytes up to which an array is copied where it comes in, which takes as long as a record of it."""
+"""Bytes up to which an incoming array is copied: a copy takes as long as a record of it."""
 
 _most_locked = 1 << 12
-"""How many entries `locked_arrays` may have before those of arrays that are gone are dropped."""
+"""The length of `locked_arrays` at which entries of freed arrays are dropped."""
 
 
 def record_locked(array: Any) -> None:
-    """Record that the library has locked an array that it has just made, with its own memory."""
+    """Record that the library has locked an array that it has just allocated."""
     global _most_locked
     locked_arrays[id(array)] = weakref.ref(array)
     if len(locked_arrays) > _most_locked:
@@ -35,13 +35,13 @@ def record_locked(array: Any) -> None:
 
 
 kept_copies: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-"""Private copies of arrays that have no flag to say who may write to them."""
+"""Private copies of arrays whose type has no writeable flag, such as CuPy's."""
 
 
 def lock(array: Any) -> Any:
     """Make an array that the library has just made read-only, and return it.
 
-    What has no such flag (CuPy arrays, scalars) is returned as it is.
+    CuPy arrays and scalars have no such flag and are returned unchanged.
 
     >>> import numpy as np
     >>> lock(np.zeros(2))[0] = 1.0
@@ -49,7 +49,7 @@ def lock(array: Any) -> Any:
         ...
     ValueError: assignment destination is read-only
     """
-    # By type, here and below, because a traced value says that it is an array.
+    # Types are compared, because `isinstance` holds for traced values too.
     if type(array) is np.ndarray or issubclass(type(array), np.ndarray):
         array.setflags(False)
         if array.base is not None:
@@ -57,12 +57,12 @@ def lock(array: Any) -> Any:
         else:
             record_locked(array)
     elif kept_copies:
-        kept_copies.pop(id(array), None)  # it is handed out
+        kept_copies.pop(id(array), None)  # the user gets it now
     return array
 
 
 def owner(array: Any) -> Any:
-    """The object whose memory an array shows: itself, or the end of its chain of bases."""
+    """Return the object that owns an array's memory: the end of its chain of bases."""
     while (base := getattr(array, "base", None)) is not None:
         array = base
     return array
@@ -72,7 +72,7 @@ _UNCHANGING = (np.generic, bytes)
 
 
 def is_locked(array: Any) -> bool:
-    """Whether an array's memory can change only if the caller undoes a lock of the library's."""
+    """Whether an array's memory stays constant unless the caller unlocks it again."""
     while issubclass(type(array), np.ndarray):
         if array.flags.writeable:
             return False
@@ -91,4 +91,4 @@ def _is_mutable(value: Any) -> bool:
     try:
         return not memoryview(value).readonly
     except TypeError:
-        return True  # of what does not say, the worst is assumed
+        return True  # an unknown type is assumed to be mutable

@@ -1,4 +1,4 @@
-"""Trees, taken apart and put together: what all rooms need, and `fdbr.tree` shows."""
+"""Flattening, mapping and rebuilding of trees; `fdbr.tree` is the public face."""
 
 import functools
 import operator
@@ -10,10 +10,10 @@ import attrs
 import numpy as np
 import optree
 
-from fdbr.errors.checks import shortened
 from fdbr.pytrees.classes import NAMESPACE, in_buffer, own
 from fdbr.pytrees.dtypes import dtype_kind
 from fdbr.pytrees.flatten_cache import recall, remember
+from fdbr.pytrees.short_repr import shortened
 
 __all__ = [
     "Structure",
@@ -48,12 +48,12 @@ leaf_types: set[type] = {np.ndarray, np.float32, np.float64, float, int}
 """Types that are leaves and stay leaves, whatever classes are registered."""
 
 settling: dict[str, Callable[[Any], None]] = {}
-"""Functions to call when a library is imported, by its name: its classes are nodes of trees."""
+"""Functions that register a library's classes as nodes, by the name of the library."""
 
 
 def settle() -> None:
-    """Do what waits for libraries that are there by now."""
-    for name in settling:  # which costs every transformation something
+    """Register the classes of the libraries that have been imported by now."""
+    for name in settling:  # runs in every transformation, so it must be cheap
         if name in sys.modules:
             break
     else:
@@ -88,7 +88,7 @@ def _tuple_of(count: int) -> Structure:
 
 
 def flatten_up_to(structure: Structure, tree: Any) -> list[Any]:
-    """The leaves of a tree that has at least that structure; what lies below is left together.
+    """Flatten a tree as far as a structure goes; subtrees below its leaves stay whole.
 
     >>> flatten_up_to(structure((1, 2)), ([3, 4], None))
     [[3, 4], None]
@@ -168,7 +168,7 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 
 def rows_of(name: str, tree: Any, rest: Sequence[Any]) -> tuple[Any, Structure]:
-    """The corresponding leaves of trees, and the structure of the first, `None` being a leaf."""
+    """Return the corresponding leaves of trees and the first's structure; `None` is a leaf."""
     if settling:
         settle()
     leaves, shape = optree.tree_flatten(tree, none_is_leaf=True, namespace=NAMESPACE)
@@ -186,7 +186,7 @@ def _flatten_up_to(shape: Structure, other: Any, which: str) -> list[Any]:
 
 
 def _difference(ours: Structure, theirs: Structure, accessors: list[Any], depth: int) -> str:
-    """The place where two structures first part ways, in words; ``''`` where they do not."""
+    """Describe the first path at which two structures differ; ``''`` if they are equal."""
     if ours.is_leaf():
         return ""
     if ours.one_level() != theirs.one_level():
@@ -262,7 +262,7 @@ def is_inexact(leaf: Any) -> bool:
     try:
         dtype = leaf.dtype
         return dtype.kind in "fc" or dtype_kind(dtype) == "f"
-    except (AttributeError, TypeError):  # TypeError of what says something else by the name
+    except (AttributeError, TypeError):  # TypeError if ``dtype`` is another thing
         return isinstance(leaf, float | complex)
 
 

@@ -23,7 +23,7 @@ from fdbr.errors.checks import refusal
 from fdbr.ops.declare.unbroadcast import shape_of
 from fdbr.transforms.vjp import vjp
 from fdbr.transforms.vmap import BatchTrace, BatchTracer, batches, vectorised
-from fdbr.transforms.vmap_divergence import Part, joined
+from fdbr.transforms.vmap_divergence import SubBatch, join
 
 __all__ = ["CALL", "Call", "Zero", "apply", "zero_like"]
 
@@ -331,7 +331,7 @@ def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) 
     zeros = [Zero(BatchTracer(top, leaf) if own else leaf) for leaf, own in pairs]
     axes = tuple(0 if own else None for own in mine)
     over = functools.partial(_over, call.name, top)
-    whole = Part(np.arange(top.size))
+    whole = SubBatch(np.arange(top.size))
     new = Call(call.name, over(call.value, axes, whole))
     new.function, new.rules, new.batches = call.function, call.rules, (*call.batches, *top.outer())
     if call.rule:
@@ -365,7 +365,7 @@ def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) 
             found = over(one, (places, 0), part)(leaves, given)
             parts.append([(part, ct) for ct in found])
         return [
-            None if found[0][1] is None else joined(found) if own else _summed(found)
+            None if found[0][1] is None else join(found) if own else _summed(found)
             for own, *found in zip(mine, *parts, strict=True)
         ]
 
@@ -373,7 +373,7 @@ def _batched(call: Call, leaves: Leaves, mine: Sequence[bool], top: BatchTrace) 
     return new
 
 
-def _over(name: str, top: BatchTrace, f: Any, axes: Any, part: Part) -> Callable[..., Any]:
+def _over(name: str, top: BatchTrace, f: Any, axes: Any, part: SubBatch) -> Callable[..., Any]:
     """`vmap` of a function of a call, which messages call by the call's name.
 
     The examples are those of a part of ``top``, of which the function may have captured values.
@@ -400,9 +400,9 @@ def _taken_off(chosen: BatchTracer, residuals: Any) -> tuple[Any, list[Any], lis
     return chosen._trace.part, values, [0 if mine else None for mine in own], structure
 
 
-def _summed(found: list[tuple[Part, Any]]) -> Any:
+def _summed(found: list[tuple[SubBatch, Any]]) -> Any:
     """The cotangent of a leaf that all examples share."""
-    return functools.reduce(ops.add, [ops.sum(part.alone(ct), axis=0) for part, ct in found])
+    return functools.reduce(ops.add, [ops.sum(part.own_values(ct), axis=0) for part, ct in found])
 
 
 # --- zeros --------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from typing import Any, cast
 
 from fdbr import tree
 from fdbr.core.tracer import innermost
-from fdbr.errors.checks import brief, describe, integers, named_as
+from fdbr.errors.checks import describe, integers, named_as
 from fdbr.pytrees.dtypes import dtype_kind, is_added
-from fdbr.transforms.cotangent_avals import Kind, fitted
+from fdbr.pytrees.short_repr import brief
+from fdbr.transforms.cotangent_avals import CotangentAval, check_cotangent
 from fdbr.transforms.custom_call import Call, apply, zero_like
 
 __all__ = ["custom_jvp", "custom_vjp"]
@@ -326,7 +327,7 @@ def _fitted_tree(given: Any, like: Any, where: str) -> list[Any]:
         name = f"{where}{path and ' at ' + path}"
         if not fits:
             raise TypeError(f"{name} must be None, for there is {describe(leaf)}")
-        checked.append(fitted(_rounded(ct, leaf), Kind(leaf), name))
+        checked.append(check_cotangent(_rounded(ct, leaf), CotangentAval(leaf), name))
     return checked
 
 

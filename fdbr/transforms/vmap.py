@@ -1,4 +1,4 @@
-"""Batches of examples in the place of one, and control flow on which they disagree."""
+"""`vmap`: functions of one example applied to batches, with Python control flow."""
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -12,9 +12,10 @@ from fdbr.core.effects import refusing_effects
 from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
-from fdbr.errors.checks import brief, describe, index, integer, name_of, named_as
+from fdbr.errors.checks import describe, index, integer, name_of, named_as
+from fdbr.pytrees.short_repr import brief
 from fdbr.transforms import harvest
-from fdbr.transforms.vmap_divergence import Part, joined, spread, take_examples
+from fdbr.transforms.vmap_divergence import SubBatch, join, summarize_truths, take_examples
 
 __all__ = [
     "BatchTrace",
@@ -30,15 +31,14 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_PATIENCE = 100_000  # questions that an empty batch answers; a loop may never end on its answers
+_MOST_GUARDS = 100_000  # of a run on an empty batch, whose guards are all false: it may never end
 
 
 class Disagreement(BaseException):
-    """Python control flow asked for one answer where the examples of a batch differ.
+    """Raised by a guard whose outcomes differ between the examples of a batch.
 
-    It travels from the question to the `vmap` that runs the batch, which divides it and runs
-    the function on each part.  It is no error, hence no `Exception`: code that is transformed
-    must not catch it.
+    The `vmap` that runs the batch catches it, divides the batch, and runs the function on each
+    sub-batch.  It is not an `Exception`, so that transformed code does not catch it.
     """
 
     def __init__(self, trace: "BatchTrace") -> None:
@@ -46,11 +46,11 @@ class Disagreement(BaseException):
         self.trace = trace
 
 
-Within = tuple["BatchTrace", Part]
-"""A run of a batch, and the part of it that another run computes."""
+Within = tuple["BatchTrace", SubBatch]
+"""A run of a batch, and the sub-batch of it that another run computes."""
 
 batches: ContextVar[tuple["BatchTrace", ...]] = ContextVar("batches", default=())
-"""The batches whose functions run here, the outermost first."""
+"""The batches whose functions run in this context, the outermost first."""
 
 
 class BatchTracer(Tracer):
@@ -89,36 +89,36 @@ class BatchTrace(Trace):
     size
         The number of examples.
     max_paths
-        How many paths the batch may take that these examples are part of.
+        How many paths through the function the whole batch may take.
     part
-        What these examples are of the whole batch.
+        The sub-batch that this run computes.
     entire
-        Whether they are all of it.
+        Whether it is the whole batch.
     together
-        The name of something that was done together with other processes; empty if nothing was.
+        The name of a collective that the run has called; empty if there was none.
     within
-        The run whose examples these are, and which of them: values of it that the function
-        captured are values of this run.  `None` for a batch of its own.
+        The run of which this run computes a sub-batch, and which one: values of that run that the
+        function has captured become values of this run.  `None` for an independent batch.
     """
 
-    __slots__ = ("entire", "max_paths", "part", "patience", "size", "together", "within")
+    __slots__ = ("entire", "guards_left", "max_paths", "part", "size", "together", "within")
 
-    def __init__(self, transformation: str, function: Any, part: Part, max_paths: int) -> None:
+    def __init__(self, transformation: str, function: Any, part: SubBatch, max_paths: int) -> None:
         super().__init__(transformation, function)
         self.part = part
         self.size = len(part.chosen)
         self.max_paths = max_paths
-        self.patience = _PATIENCE
+        self.guards_left = _MOST_GUARDS
         self.entire = True
         self.together = ""
         self.within: Within | None = None
 
     def outer(self) -> "list[BatchTrace]":
-        """All runs whose values are values of this one, which is the first."""
+        """Return this run and those that it is within, whose values it accepts."""
         return [self] if self.within is None else [self, *self.within[0].outer()]
 
     def own(self, value: Any) -> Any:
-        """A value of the run that this one is within as a value of this one."""
+        """Convert a value of the run that this one is within to a value of this one."""
         if self.within is None or type(value) is not BatchTracer or value._trace is self:
             return value
         outer, part = self.within
@@ -169,38 +169,38 @@ class BatchTrace(Trace):
         for inner in reversed(batches.get()):
             if inner.within is not None and inner is not self:
                 own = inner.own(tracer)
-                if own._trace is inner:  # which divides its examples, and this batch has ended
+                if own._trace is inner:  # it divides its examples; this batch has ended
                     return inner.decide(own, kind)
-        if kind is spread:  # a batch within asks it
+        if kind is summarize_truths:  # the guard of an inner batch
             return int(ops.astype(ops.any(tracer), int) + ops.astype(ops.all(tracer), int))
         values = stop_gradient(tracer.value)
-        if self.part.asks(values):
-            answers = self.part.ask(ops.reshape(values, (self.size,)), kind)
-            if len(answers) > 1:
+        if self.part.is_captured(values):
+            outcomes = self.part.outcomes(ops.reshape(values, (self.size,)), kind)
+            if len(outcomes) > 1:
                 raise Disagreement(self)
-            if answers:
-                return answers[0]
-            if self.part.unfit:
+            if outcomes:
+                return outcomes[0]
+            if self.part.needs_examples:
                 raise Disagreement(self)
-        answers = _answers(values, self.size, kind)
-        if self.part.agrees(answers, kind):
-            self.part.note(answers[0], kind)
-            return answers[0]
+        outcomes = _outcomes(values, self.size, kind)
+        if self.part.agrees(outcomes, kind):
+            self.part.record(outcomes[0], kind)
+            return outcomes[0]
         raise Disagreement(self)
 
     def refuse_effect(self) -> None:
-        """Have the batch divided so that no example stands in for another, whose effect it had."""
-        self.part.unfit = True
+        """Divide the batch by examples: a copy that fills a mask would repeat a side effect."""
+        self.part.needs_examples = True
         raise Disagreement(self)
 
     def meets(self, name: str) -> None:
-        """Note that something is done together with other processes, once for all examples."""
+        """Note that the run calls a collective, once for all examples."""
         self.together = name
         if not self.entire:
             raise self.dividing()
 
     def dividing(self) -> RuntimeError:
-        """The error for a batch that would be divided around what is done once for all of it."""
+        """Return the error for a batch that would be divided around a collective."""
         return RuntimeError(
             f"{self.together}: the examples of a batch of fdbr.vmap take different ways through "
             f"the control flow of {self.origin[1]}, so it would be run for parts of the batch one "
@@ -209,9 +209,9 @@ class BatchTrace(Trace):
         )
 
     def default(self, kind: type) -> Any:
-        """The answer of an empty batch: false, or zero."""
-        self.patience -= 1
-        if self.patience < 0:
+        """Return the outcome of a guard on an empty batch: false, or zero."""
+        self.guards_left -= 1
+        if self.guards_left < 0:
             raise RuntimeError(
                 f"fdbr.vmap: {self.origin[1]} does not come to an end on a batch of size 0, where "
                 "every condition counts as false"
@@ -219,8 +219,8 @@ class BatchTrace(Trace):
         return kind()
 
 
-def _answers(values: Any, size: int, kind: Any) -> list[Any]:
-    """The answers of a batch of single numbers."""
+def _outcomes(values: Any, size: int, kind: Any) -> list[Any]:
+    """Return the outcome of a guard for each example, which is a single number."""
     values = ops.reshape(values, (size,))
     if isinstance(values, Tracer):
         each = values._trace.each(values, kind)
@@ -239,27 +239,27 @@ def vmap(
     axis_size: int | None = None,
     max_paths: int = 1000,
 ) -> Callable[P, R]:
-    """A function that applies ``f`` to all examples of a batch at once.
+    """Return a function that applies ``f`` to all examples of a batch at once.
 
-    Where Python control flow in ``f`` (``if``, ``while``, ``int(x)``) asks for a decision on
-    which the examples disagree, the batch is divided by the answers, ``f`` is run again on each
-    part, and the results are put together.  Functions are pure, so this changes nothing but the
-    time it takes: a batch takes at most as many paths as it has examples.
+    Where the examples disagree about Python control flow in ``f`` (``if``, ``while``, ``int(x)``),
+    `vmap` divides the batch, runs ``f`` again on each sub-batch, and joins the results.  Because
+    functions are pure, this changes only the time that it takes: a batch takes at most as many
+    paths through ``f`` as it has examples.
 
     Parameters
     ----------
     f
         A pure function of trees, which returns a tree.
     in_axes
-        Along which axis the examples of each argument lie: an integer, `None` for an argument
-        that all examples share, or a tuple of these, one entry an argument; each entry may be a
-        tree of them that is a prefix of the argument.  Keyword arguments lie along axis 0.
+        The axis of the examples in each argument: an integer, `None` for an argument that all
+        examples share, or a tuple with one entry for each argument.  An entry may be a tree of
+        these that is a prefix of the argument.  In keyword arguments the axis is 0.
     out_axes
-        Where the batch goes in the results: an integer, `None` for results on which the
-        examples agree because no example entered them, or a tree that is a prefix of the result.
-        Python numbers among the results are weak: they take the dtype of the other examples'.
+        The axis of the examples in the results: an integer, `None` for results that depend on no
+        example, or a tree of these that is a prefix of the result.  Python numbers among the
+        results are weak: they take the dtype of the other examples' results.
     axis_size
-        The size of the batch, where no argument tells.
+        The size of the batch, if no argument has it.
     max_paths
         How many paths through ``f`` a call may take.
 
@@ -305,9 +305,9 @@ def vectorised(
     marks_axis: int | None = 0,
     within: "Within | None" = None,
 ) -> Callable[P, R]:
-    """`vmap`, which has the batch along an axis of what `f` marks, or in none of it.
+    """Apply `vmap`, with the examples of what ``f`` marks along an axis, or along none.
 
-    ``within`` is the run whose examples the batch consists of, and which of them, if there is one.
+    ``within`` is the run of which the batch is a sub-batch, and which one, if there is such a run.
     """
 
     @named_as(f)
@@ -325,7 +325,7 @@ def vectorised(
 
 
 class _Batch:
-    """The arguments of one call, with their examples along the first axis."""
+    """The arguments of one call, with their examples moved to the first axis."""
 
     def __init__(self, f: Any, args: Any, kwargs: Any, in_axes: Any, size: int | None) -> None:
         self.f = f
@@ -373,9 +373,9 @@ class _Batch:
         return ops.moveaxis(leaf, axis, 0) if axis % len(shape) else leaf
 
     def run(self, out_axes: Any, max_paths: int, within: "Within | None" = None) -> Any:
-        """The results of all examples."""
-        done: list[tuple[Part, Any]] = []
-        waiting = [Part(np.arange(self.size))]
+        """Return the results of all examples."""
+        done: list[tuple[SubBatch, Any]] = []
+        waiting = [SubBatch(np.arange(self.size))]
         structure = None
         while waiting:
             part = waiting.pop()
@@ -384,21 +384,21 @@ class _Batch:
             trace.within = within
             try:
                 out = self._run_part(trace)
-            except Disagreement as question:
-                if question.trace is not trace:
+            except Disagreement as disagreement:
+                if disagreement.trace is not trace:
                     raise
             except Exception:
                 if not part.is_divided:
                     raise
-            # Here even if nothing was raised: the function may have caught the question.
+            # Also if no exception arrives: the function may have caught it.
             if part.is_divided:
                 if trace.together:
                     raise trace.dividing()
-                waiting += part.parts or ()
-                if not part.pays([*waiting, *(one for one, _ in done)]):
+                waiting += part.children or ()
+                if not part.is_worthwhile([*waiting, *(one for one, _ in done)]):
                     waiting = [one for one in waiting if one.root is not part.root]
                     done = [one for one in done if one[0].root is not part.root]
-                    waiting += part.root.divided_anew(_answers)
+                    waiting += part.root.split_by_examples(_outcomes)
                 if len(waiting) + len(done) > max_paths:
                     raise RuntimeError(
                         f"fdbr.vmap: the examples of {self.name} take more than {max_paths} paths "
@@ -473,7 +473,7 @@ class _Batch:
                 f"fdbr.vmap: {self.name} returns shapes {sorted(shapes)} for different examples"
                 f"{path and ' at ' + path}; results must have one shape to be put together"
             )
-        out = joined(whole)
+        out = join(whole)
         if not -out.ndim <= axis < out.ndim:
             raise ValueError(
                 f"fdbr.vmap: out_axes is {axis} for the result{path and ' at ' + path} of "
@@ -486,12 +486,12 @@ class _Batch:
 def on_batch(
     f: Callable[[list[Any]], Sequence[Any]], size: int, leaves: Sequence[Any], own: Sequence[bool]
 ) -> tuple[list[Any], list[bool]]:
-    """The results of a function of leaves, and which of them are batches.
+    """Return the results of a function of leaves, and which of them are batches.
 
-    ``own`` tells which leaves are batches, along their first axis.  The function takes no decision
-    on which examples could disagree.
+    ``own`` tells which leaves are batches, along their first axis.  The function has no guard on
+    which examples could disagree.
     """
-    trace = BatchTrace("vmap", f, Part(range(size), fixed=True), 1)
+    trace = BatchTrace("vmap", f, SubBatch(range(size), fixed=True), 1)
     pairs = zip(leaves, own, strict=True)
     token = batches.set((*batches.get(), trace))
     try:
@@ -503,7 +503,7 @@ def on_batch(
 
 
 def _prefix(axes: Any, values: Any, where: str) -> list[Any]:
-    """The axis of each leaf of ``values``, of axes that are a prefix of their tree."""
+    """Return the axis of each leaf of ``values`` from a prefix tree of axes."""
     if axes is None or type(axes) is int:
         return [axes] * len(tree.leaves(values))
     try:
@@ -522,7 +522,7 @@ def _prefix(axes: Any, values: Any, where: str) -> list[Any]:
 
 
 def _argument(path: str) -> str:
-    """An argument's place, from a path in the pair of positional and keyword arguments."""
+    """Name an argument by a path in the pair of positional and keyword arguments."""
     if not path.startswith("["):
         return path
     kind, _, rest = path[1:].partition("][")
@@ -539,9 +539,9 @@ def _value(trace: BatchTrace, leaf: Any) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two parts of a batch gave the same unbatched result, as far as values tell.
+    """Whether two sub-batches returned the same unbatched result.
 
-    Of traced values it is a decision, which a capture records.
+    The comparison of traced values is a guard, which a capture records.
     """
     if a is b:
         return True
@@ -555,7 +555,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _repeated(value: Any, count: int, dtype: Any) -> Any:
-    """Repeat a value for each example; nobody can write to it."""
+    """Broadcast a value to each example, read-only."""
     value = ops.asarray(value, dtype=dtype)
     if not isinstance(value, Tracer):
         value = protect(value)

@@ -1,11 +1,14 @@
-"""Parts of a batch whose examples answer alike what Python control flow asks.
+"""Division of a batch whose examples take different branches of Python control flow.
 
-The examples of a part are run together.  In eager mode a part is what it says: some examples.
+A *guard* is where Python control flow converts a traced value to a truth value or an integer, and
+its *outcome* is the result.  The function runs once for each sub-batch of examples that have the
+same outcomes.  In eager mode a sub-batch consists of these examples alone.
 
-Where a batch is captured by `jit`, which examples answer what differs from call to call.  A part
-is as large as the batch then: in the places of examples that are not part of it stands another one
-that is.  So a branch is run on no example that does not take it, the program depends on *which*
-answers there are and not on who gives them, and results are put together by ``where``.
+Under `jit`, which examples have an outcome differs from call to call.  A sub-batch is then as large
+as the batch, with a mask: the examples that are not part of it are filled with a copy of one that
+is, and their results are discarded.  So each branch runs only on examples that take it, the program
+depends on which outcomes occur but not on which examples have them, and ``where`` joins the
+results.
 """
 
 import threading
@@ -18,80 +21,82 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module
 from fdbr.core.tracer import Tracer, stop_gradient
 
-__all__ = ["Part", "distinct", "joined", "spread", "take_examples"]
+__all__ = ["SubBatch", "distinct_integers", "join", "summarize_truths", "take_examples"]
 
-_FEW = 4  # parts that are worth it, each as large as the batch,
-_ROWS = 1024  # or as many examples in all parts together
-_EXACT = 1 << 53
+# Masked sub-batches are as large as the batch, so only a few are faster than a division by
+# examples: this many of any size, or as many as have so many examples together.
+_MOST_CHILDREN = 4
+_MOST_EXAMPLES = 1024
+_LARGEST = 1 << 53  # integers up to this are exact in float64
 
 
-def spread(value: Any) -> int:
+def summarize_truths(value: Any) -> int:
     """Summarise truth values: 0 if all are false, 2 if all are true, else 1."""
     count = np.count_nonzero(value)
     return 0 if not count else 2 if count == np.size(value) else 1
 
 
-def distinct(value: Any) -> list[int]:
-    """The integers in an array, each once and in order; none, if one is too large."""
+def distinct_integers(value: Any) -> list[int]:
+    """Return the sorted distinct integers in an array; none if one exceeds 2**53."""
     found = sorted({int(element) for element in np.ravel(value).tolist()})
-    return found if max(map(abs, found), default=0) < _EXACT else []
+    return found if max(map(abs, found), default=0) < _LARGEST else []
 
 
-class Part:
-    """Examples of a batch that have answered all questions alike.
+class SubBatch:
+    """Examples of a batch whose guards have had the same outcomes so far.
 
     Parameters
     ----------
     chosen
-        The numbers of the batch's examples that may be part of it.
+        The indices of the batch's examples that may belong to it.
     fixed
-        Whether in captured programs, too, it is the same examples always that answer alike.
+        Whether the same examples have the same outcomes in every run of a captured program.
 
     Attributes
     ----------
-    parts
-        What it is divided into, if its examples do not agree; else `None`.
-    unfit
-        Whether what it was divided from had better be divided as if it was fixed.
+    children
+        The sub-batches it is divided into, if its examples have disagreed; else `None`.
+    needs_examples
+        Whether a mask cannot express its division, so that its root has to be divided by examples.
     mask
-        Which of the chosen examples are part of it: traced truth values; `None` if all are.
+        Which of the chosen examples belong to it: traced truth values; `None` if all do.
     """
 
     __slots__ = (
-        *("_asked", "_first", "_known", "_question", "_root", "_thread"),
-        *("chosen", "fixed", "mask", "parts", "unfit"),
+        *("_first", "_guard", "_outcomes", "_position", "_root", "_thread"),
+        *("children", "chosen", "fixed", "mask", "needs_examples"),
     )
 
     def __init__(self, chosen: Any, fixed: bool = False) -> None:
         self.chosen = chosen
         self.fixed = fixed
-        self.parts: list[Part] | None = None
-        self.unfit = False
+        self.children: list[SubBatch] | None = None
+        self.needs_examples = False
         self.mask: Any = None
-        self._first: Any = None  # the number of the first example that is part of it
-        self._root: Part | None = None  # if it has a mask, the part without one that it is of
-        self._known: list[tuple[Any, Any]] = []  # questions and answers, in their order
-        self._asked = 0  # of these, in this run
-        self._thread = threading.get_ident()  # others may ask in another order the next time
+        self._first: Any = None  # the index of the first example that belongs to it
+        self._root: SubBatch | None = None  # of one with a mask: its ancestor without
+        self._outcomes: list[tuple[Any, Any]] = []  # guards and outcomes, in order
+        self._position = 0  # how many of these this run has passed
+        self._thread = threading.get_ident()  # another thread may pass guards in another order
 
     @property
-    def root(self) -> "Part":
-        """The part without a mask from which it comes."""
+    def root(self) -> "SubBatch":
+        """The ancestor without a mask."""
         return self._root or self
 
-    def _masked(self, mask: Any, known: list[Any]) -> "Part":
-        """A part of this one."""
-        part = Part(self.chosen)
+    def _masked(self, mask: Any, known: list[Any]) -> "SubBatch":
+        """Return the examples of this sub-batch where ``mask`` holds."""
+        part = SubBatch(self.chosen)
         part._root = self.root
         part.mask = mask if self.mask is None else ops.logical_and(self.mask, mask)
         part._first = ops.argmax(part.mask, keepdims=True)
-        part._known = known
+        part._outcomes = known
         return part
 
     def examples(self, values: Any, size: int) -> Any:
-        """The examples of this part, of a batch; and in between such as stand in for others.
+        """Return its examples of a batch; those outside of the mask are copies of one inside.
 
-        No derivative goes to the latter: it would be zero, but for zeros times infinity.
+        No gradient flows to the copies: it would be zero, except that 0 times infinity is NaN.
         """
         if len(self.chosen) < size:
             values = take_examples(values, self.chosen)
@@ -101,99 +106,107 @@ class Part:
         if self.mask is None:
             return values
         instead = stop_gradient(ops.take(values, self._first, axis=0))
-        return ops.where(_spread_out(self.mask, values), values, instead)
+        return ops.where(_broadcast_mask(self.mask, values), values, instead)
 
-    def alone(self, values: Any) -> Any:
-        """The values of its own examples, and zeros in between."""
-        return values if self.mask is None else ops.where(_spread_out(self.mask, values), values, 0)
+    def own_values(self, values: Any) -> Any:
+        """Return the values of its own examples, and zeros for those outside of the mask."""
+        return (
+            values
+            if self.mask is None
+            else ops.where(_broadcast_mask(self.mask, values), values, 0)
+        )
 
-    def asks(self, values: Any) -> bool:
-        """Whether it depends on the run who answers what."""
+    def is_captured(self, values: Any) -> bool:
+        """Whether the outcomes for each example may differ between runs of a captured program."""
         return not self.fixed and (self.mask is not None or _is_recorded(values))
 
-    def ask(self, values: Any, kind: Any) -> list[Any]:
-        """The different answers of the examples; there is a part for each, if there are several.
+    def outcomes(self, values: Any, kind: Any) -> list[Any]:
+        """Return the distinct outcomes of a guard, and divide the batch if there are several.
 
-        There is no answer at all where examples cannot be divided in this way.
+        The list is empty if the examples cannot be divided by masks.
         """
         if self.mask is not None and _is_cut(self.mask):
-            self.unfit = True  # what comes now is asked in another way than before
+            self.needs_examples = True  # the outcomes of later guards are plain values
             return []
-        if self._is_own and self._asked < len(self._known):
-            before, answer = self._known[self._asked]
+        if self._is_own_thread and self._position < len(self._outcomes):
+            before, outcome = self._outcomes[self._position]
             if before is kind:
-                self._asked += 1
-                return [answer]
-            self._asked = len(self._known)  # a batch within asks in another way: so ask again
+                self._position += 1
+                return [outcome]
+            self._position = len(self._outcomes)  # an inner batch has other guards: evaluate again
         if not _is_recorded(values):
             values = self._filled(values)
-        find = _FINDING.get(kind)
-        answers, masks = find(values) if find else ([], [])
-        if len(answers) == 1:
-            self.note(answers[0], kind)
-        if len(answers) > 1 and self.parts is None:
+        find = _SPLITTERS.get(kind)
+        outcomes, masks = find(values) if find else ([], [])
+        if len(outcomes) == 1:
+            self.record(outcomes[0], kind)
+        if len(outcomes) > 1 and self.children is None:
             if self.mask is None:
-                self._question = values, kind
-            self.parts = [
-                self._masked(mask, [*self._known, *([(kind, answer)] if self._is_own else [])])
-                for answer, mask in zip(answers, masks, strict=True)
+                self._guard = values, kind
+            self.children = [
+                self._masked(
+                    mask, [*self._outcomes, *([(kind, outcome)] if self._is_own_thread else [])]
+                )
+                for outcome, mask in zip(outcomes, masks, strict=True)
             ]
-        return answers
+        return outcomes
 
-    def note(self, answer: Any, kind: Any) -> None:
-        """Keep the one answer to a question, for parts of this that are asked it again.
+    def record(self, outcome: Any, kind: Any) -> None:
+        """Record the common outcome of a guard, for sub-batches that run past it again.
 
-        They are asked the same in the same order, so no question may be left out: also one of
-        values that are the same in each run.
+        They pass the same guards in the same order, so every guard is recorded, also one whose
+        outcome is the same in each run.
         """
-        if self._is_own:
-            self._known.append((kind, answer))
-            self._asked = len(self._known)
+        if self._is_own_thread:
+            self._outcomes.append((kind, outcome))
+            self._position = len(self._outcomes)
 
     @property
-    def _is_own(self) -> bool:
+    def _is_own_thread(self) -> bool:
         return threading.get_ident() == self._thread
 
-    def agrees(self, answers: list[Any], kind: Any) -> bool:
-        """Whether the examples' answers are one; if not, it is divided as they are now."""
-        # Numbers are the same if they are written the same: NaN is NaN, and -0.0 is not 0.0.
-        keys = answers if kind in (bool, int) else list(map(repr, answers))
+    def agrees(self, outcomes: list[Any], kind: Any) -> bool:
+        """Whether all examples have one outcome; if not, divide by their present outcomes."""
+        # Numbers are compared by their text, so that NaN equals NaN and -0.0 differs from 0.0.
+        keys = outcomes if kind in (bool, int) else list(map(repr, outcomes))
         if keys.count(keys[0]) == len(keys):
             return True
         if self.mask is not None:
-            self.unfit = True
-        elif self.parts is None:
+            self.needs_examples = True
+        elif self.children is None:
             array = np.array(keys)
-            self.parts = [Part(self.chosen[array == key], self.fixed) for key in np.unique(array)]
+            self.children = [
+                SubBatch(self.chosen[array == key], self.fixed) for key in np.unique(array)
+            ]
         return False
 
     @property
     def is_divided(self) -> bool:
-        """Whether its examples do not agree, or cannot be run together."""
-        return self.parts is not None or self.unfit
+        """Whether its examples disagree, or cannot run together."""
+        return self.children is not None or self.needs_examples
 
     @property
     def is_used(self) -> bool:
-        """Whether what it is divided from was not divided in another way since."""
+        """Whether its root has not been divided by examples since."""
         return self.mask is None or not self.root.fixed
 
-    def pays(self, parts: "Sequence[Part]") -> bool:
-        """Whether to have all these parts, each as large as what it is divided from."""
-        if self.unfit:
+    def is_worthwhile(self, others: "Sequence[SubBatch]") -> bool:
+        """Whether masked sub-batches, each as large as the root, are few enough."""
+        if self.needs_examples:
             return False
-        count = sum(part.mask is not None and part.root is self.root for part in parts)
-        return count <= _FEW or count * len(self.chosen) <= _ROWS
+        count = sum(part.mask is not None and part.root is self.root for part in others)
+        return count <= _MOST_CHILDREN or count * len(self.chosen) <= _MOST_EXAMPLES
 
-    def divided_anew(self, answers_of: Callable[..., list[Any]]) -> "list[Part]":
-        """The division by the first question, if the same examples always answer alike."""
-        self.fixed, self.parts = True, None
-        values, kind = self._question
-        self.agrees(answers_of(values, len(self.chosen), kind), kind)
-        return self.parts or []
+    def split_by_examples(self, outcomes_of: Callable[..., list[Any]]) -> "list[SubBatch]":
+        """Divide by examples at the first guard, whose outcomes are taken as fixed."""
+        self.fixed, self.children = True, None
+        values, kind = self._guard
+        self.agrees(outcomes_of(values, len(self.chosen), kind), kind)
+        return self.children or []
 
 
 def _is_recorded(value: Any) -> bool:
-    """Whether control flow that asks for a value is recorded, for other values to come."""
+    """Whether a guard on a value is recorded, for runs with other values."""
     while isinstance(value, Tracer):
         if value._trace.records:
             return True
@@ -202,63 +215,63 @@ def _is_recorded(value: Any) -> bool:
 
 
 def _is_cut(mask: Any) -> bool:
-    """Whether the capture for which examples were divided has come to its end before the run."""
+    """Whether the capture that divides examples by masks has ended before the run."""
     while isinstance(mask, Tracer):
         if mask._trace.records:
             return mask._trace.cut
         mask = mask.value
-    return True  # while this was computed
+    return True  # it ended while this mask was computed
 
 
-def _decided(values: Any, kind: Callable[[Any], Any]) -> Any:
-    """An answer about a batch; a capture may have been cut off, and left plain arrays."""
+def _decide(values: Any, kind: Callable[[Any], Any]) -> Any:
+    """Evaluate a guard on a whole batch; after the end of a capture its values are plain arrays."""
     return values._trace.decide(values, kind) if isinstance(values, Tracer) else kind(values)
 
 
-def _truths(values: Any) -> tuple[list[bool], list[Any]]:
-    """The answers that there are, and for each which examples give it."""
+def _split_truths(values: Any) -> tuple[list[bool], list[Any]]:
+    """Return the outcomes that occur, and for each the mask of its examples."""
     yes = ops.astype(values, bool)
-    answer = _decided(yes, spread)
-    if answer != 1:
-        return [answer == 2], [None]
+    outcome = _decide(yes, summarize_truths)
+    if outcome != 1:
+        return [outcome == 2], [None]
     return [False, True], [ops.logical_not(yes), yes]
 
 
-def _integers(values: Any) -> tuple[list[int], list[Any]]:
-    if isinstance(values, Tracer) and not values._trace.records:  # but one of a batch of batches
+def _split_integers(values: Any) -> tuple[list[int], list[Any]]:
+    if isinstance(values, Tracer) and not values._trace.records:  # of an outer batch
         return [], []
-    answers = _decided(values, distinct)
+    outcomes = _decide(values, distinct_integers)
     if values.dtype.kind == "b":
         values = ops.astype(values, np.int64)
     elif values.dtype.kind == "f":
         values = ops.trunc(values)
-    return answers, [ops.equal(values, answer) for answer in answers]
+    return outcomes, [ops.equal(values, outcome) for outcome in outcomes]
 
 
-_FINDING: dict[Any, Callable[[Any], tuple[list[Any], list[Any]]]] = {
-    bool: _truths,
-    int: _integers,
+_SPLITTERS: dict[Any, Callable[[Any], tuple[list[Any], list[Any]]]] = {
+    bool: _split_truths,
+    int: _split_integers,
 }
 
 
-def joined(values: Sequence[tuple[Part, Any]]) -> Any:
-    """The examples of all parts, in their order."""
-    groups: dict[Part, Any] = {}
+def join(values: Sequence[tuple[SubBatch, Any]]) -> Any:
+    """Join the values of all sub-batches, in the order of the batch's examples."""
+    groups: dict[SubBatch, Any] = {}
     for part, own in values:
         before = groups.get(part.root)
         new = before is None
-        groups[part.root] = own if new else ops.where(_spread_out(part.mask, own), own, before)
+        groups[part.root] = own if new else ops.where(_broadcast_mask(part.mask, own), own, before)
     if len(groups) == 1:
         return next(iter(groups.values()))
     order = np.argsort(np.concatenate([part.chosen for part in groups]))
     return take_examples(ops.concat(list(groups.values())), order)
 
 
-def _spread_out(mask: Any, values: Any) -> Any:
-    """A mask of examples, with as many axes as their values have."""
+def _broadcast_mask(mask: Any, values: Any) -> Any:
+    """Return a mask of examples with trailing axes of length 1, as many as their values have."""
     return ops.reshape(mask, (*mask.shape, *(1,) * (len(values.shape) - 1)))
 
 
 def take_examples(values: Any, chosen: Any) -> Any:
-    """Some of a batch's examples; ``chosen`` is a NumPy array of their numbers."""
+    """Return some of a batch's examples; ``chosen`` is a NumPy array of their indices."""
     return ops.take(values, array_module(values).asarray(chosen), axis=0)

@@ -46,7 +46,7 @@ GAPS = """
 import resource
 import numpy as np
 import fdbr
-from fdbr.compiler.backends.cpu.workspaces import Block
+from fdbr.backends.cpu.exec.memory.workspaces import Block
 
 pairs = [(np.ones(1 << 19), np.ones(1 << 14)) for _ in range(60)]  # of 4 MB and 128 kB
 kept = [small for _, small in pairs]

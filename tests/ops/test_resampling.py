@@ -150,7 +150,7 @@ def test_shuffles_undo_each_other():
         (lambda x: ops.interpolate(x), "give one of size and scale_factor"),
         (lambda x: ops.interpolate(x, 3, 2.0), "give one of size and scale_factor"),
         (lambda x: ops.interpolate(x, 3, mode="cube"), "mode must be one of"),
-        (lambda x: ops.interpolate(x, 3, align_corners=True), "do not go with mode 'nearest'"),
+        (lambda x: ops.interpolate(x, 3, align_corners=True), "do not apply to mode 'nearest'"),
         (lambda x: ops.interpolate(x, (3,), mode="bilinear"), "size must be a number, or one for"),
         (lambda x: ops.interpolate(x, scale_factor=0.1), r"would get spatial axes \(0, 0\)"),
         (lambda x: ops.pixel_shuffle(x, 3), "must be divisible by the 9 pixels of a block"),

@@ -136,7 +136,7 @@ def test_every_primitive_of_any_number_of_operands_is_among_those():
         "erase",
         "increase",
         "region",
-        "last_named",
+        "last_written",
     }  # one an axis
     of_users = {"on_host", "checked", "reduce"}  # whose work is that of the user's own function
     assert many - of_indices == {"stack", "concat"} | of_users

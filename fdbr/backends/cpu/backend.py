@@ -1,4 +1,4 @@
-"""The CPU as passes see it: what its kernels can do, and what they cost."""
+"""The CPU as passes see it: which steps its kernels can compute, and their costs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,9 +10,11 @@ from fdbr.backends.cpu.exec.block_log import Log
 from fdbr.backends.cpu.exec.control_flow import ControlFlow
 from fdbr.backends.cpu.exec.memory.buffer_assignment import is_large
 from fdbr.backends.cpu.exec.programs import generate
+from fdbr.backends.cpu.library.conv.batch_last_layout import lay_batch_last
+from fdbr.backends.cpu.library.conv.window_fusion import fuse_windows
 from fdbr.backends.cpu.library.dispatch import VALUES
 from fdbr.backends.cpu.runtime import background, compiling, machine
-from fdbr.compiler.backend import Backend, Compiled
+from fdbr.compiler.backend import Backend, Compiled, register
 from fdbr.compiler.ir import op
 from fdbr.compiler.ir.basic_blocks import BasicBlock
 from fdbr.compiler.ir.program import Instruction, Kind, Program, Step, Variable, kind_of
@@ -22,11 +24,11 @@ from fdbr.core.primitive import Primitive
 __all__ = ["CPU"]
 
 _TYPES = frozenset({np.ndarray, np.float32, np.float64, np.bool_, np.int64, float, int})
-_SLOW = 8  # additions that an element costs, from which on a kernel pays for one operation
+_SLOW = 8  # cost of an operation, in additions, from which on a kernel for it alone pays
 
 
 class _Cpu(Backend):
-    """NumPy's arrays: by NumPy, and by kernels that LLVM compiles."""
+    """The back end of NumPy arrays: NumPy, and kernels compiled by LLVM."""
 
     def holds(self, kind: Kind) -> bool:
         return kind.type in _TYPES and kind.dtype in formulas.CODES
@@ -57,6 +59,12 @@ class _Cpu(Backend):
 
     def has_own(self, primitive: Primitive) -> bool:
         return primitive is op.SUM_OF_ROWS or primitive in VALUES
+
+    def lay_out(self, program: Program) -> Program:
+        return lay_batch_last(program)
+
+    def fuse_operations(self, program: Program) -> Program:
+        return fuse_windows(program)
 
     def cost(self, step: Instruction) -> int:
         return element_code.cost(step)
@@ -96,3 +104,4 @@ class _Cpu(Backend):
 
 
 CPU = _Cpu(np)
+register(CPU)

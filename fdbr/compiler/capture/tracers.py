@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy._core import _ufunc_config
 
-from fdbr.compiler.capture.loop_states import Places, outside
+from fdbr.compiler.capture.loop_states import GuardStates, user_frame
 from fdbr.compiler.capture.signature import is_special
 from fdbr.compiler.capture.watch.constants import Constants, narrowed
-from fdbr.compiler.engine.budget import ANY
+from fdbr.compiler.engine.budget import UNLIMITED
 from fdbr.compiler.ir.blocks import ALONE, in_blocks, is_room, unlocked
 from fdbr.compiler.ir.guards import EACH, to_list
 from fdbr.compiler.ir.program import (
@@ -205,7 +205,7 @@ class CaptureTrace(Trace):
         function: Any,
         known: Any = (),
         others: frozenset[int] = frozenset(),
-        limit: int = ANY,
+        limit: int = UNLIMITED,
     ) -> None:
         super().__init__("jit", function)
         self.others = others - {threading.get_ident()}
@@ -214,7 +214,7 @@ class CaptureTrace(Trace):
         self.steps: list[Step] = []
         self.answers: list[Any] = []
         self.pending: list[weakref.ref[CaptureTracer]] = []
-        self.places = Places()
+        self.places = GuardStates()
         self.constants = Constants(known)
         self.obstacle = ""
         self.abandoned = False
@@ -423,7 +423,7 @@ class CaptureTrace(Trace):
             self.obstacle = f"{kind.__name__}() raised an error, which the function caught"
             raise
         if not self.cut:
-            frame = outside(sys._getframe(1))
+            frame = user_frame(sys._getframe(1))
             self.places.see(frame)
             place = self.places.number(self, frame) if kind is bool else (None, ())
             guard = Guard(tracer.variable, kind, answer, len(self.answers), *place)

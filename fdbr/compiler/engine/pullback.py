@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from fdbr import tree
-from fdbr.compiler.capture.signature import put_together, sign
-from fdbr.compiler.engine.budget import ANY
+from fdbr.compiler.capture.signature import sign, unflatten_arguments
+from fdbr.compiler.engine.budget import UNLIMITED
 from fdbr.compiler.engine.cache import Cache, failure_of, is_meant
 from fdbr.compiler.engine.compiled_trace import CompiledTrace
 from fdbr.compiler.engine.outputs import published
@@ -122,10 +122,10 @@ class Differentiated:
         if used is not None:
             entry = self.cache.entry((used, *kinds), values, self.structure)
             entry.budget = self.entry.budget
-        if not self.waits and entry.rests():
+        if not self.waits and entry.runs_eagerly():
             raise DeclinedError
         start = time.perf_counter()
-        moving = [_kept(trace, value) for value in entry.chosen(values)]
+        moving = [_kept(trace, value) for value in entry.moving_leaves(values)]
         outs, compiled, why = entry.replay(moving, self.cache.bound)
         if compiled is None and why:
             budget = self.entry.budget
@@ -133,7 +133,7 @@ class Differentiated:
                 entry.skip(EARLY)
                 raise DeclinedError
             compiled = self._capture(entry, used, why)
-            moving = [_kept(trace, value) for value in entry.chosen(values)]
+            moving = [_kept(trace, value) for value in entry.moving_leaves(values)]
             try:
                 outs = compiled and compiled.code.run_or_step(*moving)
             except Exception as error:  # a kernel may round otherwise; or the function raises it
@@ -149,7 +149,7 @@ class Differentiated:
         own = form.partition.own
         results, residuals = published(outs[: len(own)], self.values), outs[len(own) :]
         self.results = [result for result, yes in zip(results, own, strict=True) if not yes]
-        if not form.partition.places:
+        if not form.partition.gradient_indices:
             return [result for result, yes in zip(results, own, strict=True) if yes], None
         traced = [out for out, yes in zip(outs, own, strict=False) if yes]
         return traced, self._vjp(form, residuals)
@@ -159,7 +159,7 @@ class Differentiated:
 
         def flat(leaves: list[Any]) -> list[Any]:
             nonlocal structure
-            found, structure = tree.flatten(self.cache.called(leaves, self.structure))
+            found, structure = tree.flatten(self.cache.call_checked(leaves, self.structure))
             return found
 
         flat.__qualname__ = self.cache.name
@@ -174,7 +174,7 @@ class Differentiated:
                     lambda traced: partition.capture(entry.filled(self.values, traced)),
                     self.values,
                     self.structure,
-                    ANY,  # a run that is cut off would have to be made once more
+                    UNLIMITED,  # a run that is cut off would have to be made once more
                 )
             except Exception as error:
                 if is_meant(error):
@@ -187,7 +187,7 @@ class Differentiated:
         found, captures = captured
         if found.cut or (found.obstacle and _has_tracers(found.program)):
             return None
-        programs = partition.divided(found.program)
+        programs = partition.divide(found.program)
         if programs is None:
             entry.give_up("its backward pass has guards")
             entry.skip(entry.obstacle)
@@ -229,10 +229,10 @@ class Differentiated:
 
     def _spread(self, partition: Partition, found: Sequence[Any]) -> list[Any]:
         """The cotangents of all traced leaves, of which only some have one."""
-        if len(partition.places) == sum(self.mine):
+        if len(partition.gradient_indices) == sum(self.mine):
             return list(found)
         full: list[Any] = [None] * sum(self.mine)
-        for i, cotangent in zip(partition.places, found, strict=True):
+        for i, cotangent in zip(partition.gradient_indices, found, strict=True):
             full[i] = cotangent
         return full
 
@@ -245,7 +245,7 @@ class Differentiated:
                 next(given) if mine else value
                 for value, mine in zip(self.values, self.mine, strict=True)
             ]
-            args, kwargs = put_together(self.structure, leaves)
+            args, kwargs = unflatten_arguments(self.structure, leaves)
             outs = tree.leaves(self.cache.f(*args, **kwargs))
             return [out for out, own in zip(outs, partition.own, strict=True) if own]
 

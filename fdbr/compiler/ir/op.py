@@ -1,6 +1,6 @@
-"""Operations that programs, passes and back ends know by name.
+"""Primitives that programs, passes and back ends refer to directly.
 
-What holds for all operations of a kind follows from their declarations: see `Facts`.
+Properties of whole classes of operations follow from their declarations: see `Facts`.
 """
 
 from fdbr import ops  # noqa: F401, which declares them
@@ -73,13 +73,13 @@ WHERE = registry["where"]
 WINDOW_WINNERS = registry["window_winners"]
 
 PRODUCTS = frozenset({MATMUL, MATMUL_TRANSPOSED, AFFINE})
-"""Products of matrices."""
+"""Matrix products."""
 
 VIEWS = frozenset({SLICE, RESHAPE, PERMUTE, MATRIX_TRANSPOSE, BROADCAST_TO})
-"""Operations whose results are operands, looked at in another way."""
+"""Operations whose results are views of their operands."""
 
 JOINS = frozenset({CONCAT, STACK})
-"""Operations that put arrays one after the other."""
+"""Operations that concatenate arrays."""
 
 EMBEDDINGS = frozenset({UNSLICE, PAD_ZEROS})
-"""Operations that put an array among zeros."""
+"""Operations that embed an array into zeros."""

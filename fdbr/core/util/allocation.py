@@ -1,4 +1,4 @@
-"""Memory that is freed and asked for again."""
+"""How much freed memory the process keeps for its next allocations."""
 
 import contextlib
 import ctypes
@@ -8,22 +8,22 @@ from collections.abc import Callable
 __all__ = ["give_back_freed_memory", "keep_freed_memory"]
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of the GNU C library's mallopt
-_MOST = 2047  # megabytes that it can be told to keep
+_MOST = 2047  # megabytes: mallopt takes a C int of bytes
 _CHOSEN = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"
 
 
 def keep_freed_memory() -> None:
-    """Have the process keep memory that it has freed, for what it asks for next.
+    """Have the allocator keep freed memory for the next allocations.
 
-    A step of training frees all it took, and takes it again in the next.  The allocator of the
-    GNU C library gives large blocks back to the system at once, and the rest where it is more than
-    twice the largest block; and to get it again costs a page fault for every 4 kB, in which the
-    system clears it: half of the time of a step of VGG16.
+    A training step frees what it has allocated, and the next step allocates the same again.  The
+    allocator of the GNU C library returns large blocks to the system at once.  To get them again
+    costs a page fault for every 4 kB, in which the system clears the page: half of the time of a
+    step of VGG16.
 
-    Of the memory at the end of what is in use as many megabytes are kept as ``FDBR_KEPT_MEMORY`` in
-    the environment says, up to 2047, or a quarter of the machine's memory; what was freed between
-    other arrays is used for new ones.  With 0, where the user has told the allocator what to do,
-    and elsewhere, this does nothing.
+    The environment variable ``FDBR_KEPT_MEMORY`` sets how many free megabytes the allocator keeps
+    at the end of the heap, up to 2047; the default is a quarter of the machine's memory.  This
+    function does nothing if the variable is 0, if the user has configured the allocator by its own
+    environment variables, or if the C library is another one.
     """
     if any(name in os.environ for name in _CHOSEN):
         return
@@ -38,10 +38,10 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Give freed memory back to the system, before much is asked for that stays.
+    """Return freed memory to the system, before a large allocation that will stay.
 
-    Of freed blocks between others the allocator of the GNU C library gives nothing back by itself,
-    and large blocks are not made of them.  Elsewhere this does nothing.
+    The allocator of the GNU C library does not return free blocks between used ones by itself, and
+    cannot join them to a large block.  With another C library this function does nothing.
     """
     _trim(0)
 

@@ -1,10 +1,10 @@
-"""One large computation of NumPy's, divided among threads.
+"""NumPy computations on large arrays, divided among threads.
 
-NumPy computes on one thread, all but products of matrices.  Its functions let other threads of
-Python run meanwhile, so pieces of one large array can be computed side by side.
+NumPy computes on one thread, except for matrix products.  Its functions release the GIL, so threads
+can compute pieces of one large array in parallel.
 
-The caller works too, and never waits for a piece that nobody has begun: it takes that itself.  So
-there is no deadlock if all threads are busy, or if a piece is itself divided.
+The calling thread works too: it takes every piece that no other thread has begun.  So there is no
+deadlock if all threads are busy, or if a piece is itself divided.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ __all__ = ["available", "divide", "parts", "slices"]
 
 
 def available() -> int:
-    """The number of threads that this process may use: one a core, ``OMP_NUM_THREADS`` at most."""
+    """Return the number of threads to use: one for each core, at most ``OMP_NUM_THREADS``."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     limit = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     return min(cores or 1, int(limit)) if limit.isdecimal() and int(limit) else cores or 1
@@ -29,16 +29,16 @@ def available() -> int:
 
 @functools.cache
 def _helpers(process: int) -> tuple[ThreadPoolExecutor | None, int]:
-    """The threads of a process beside the caller's, and their number.
+    """Return the pool of helper threads of a process, and their number.
 
-    A process that was forked has none of its parent's threads, so it makes its own.
+    A forked process has none of its parent's threads, so it gets a pool of its own.
     """
     count = available() - 1
     return (ThreadPoolExecutor(count, "fdbr") if count else None), count
 
 
 class _Job:
-    """Pieces, of which each thread takes the next until there is none."""
+    """Pieces of work; each thread takes the next one until none is left."""
 
     def __init__(self, work: Callable[[Any], object], pieces: Iterable[Any]) -> None:
         self.work = work
@@ -49,7 +49,7 @@ class _Job:
         self.lock = Lock()
 
     def help(self) -> None:
-        """Work on pieces; after an error only clear them away."""
+        """Work on pieces; after an error, remove the remaining ones without work."""
         while True:
             try:
                 piece = self.waiting.popleft()
@@ -75,12 +75,13 @@ def divide(work: Callable[[Any], object], pieces: Iterable[Any]) -> None:
         A function of one piece, which writes its result somewhere.  It sees the context
         variables of the caller, such as `numpy.errstate`.
     pieces
-        Of at least some hundred microseconds together: to begin and end takes thirty.
+        Their work should take at least some hundred microseconds together, because starting and
+        joining the threads takes thirty.
 
     Raises
     ------
     BaseException
-        What ``work`` raised for a piece; others are then not begun.
+        The error that ``work`` raised for a piece; the remaining pieces are skipped.
 
     >>> import numpy as np
     >>> x, out = np.arange(4.0), np.empty(4)
@@ -92,7 +93,7 @@ def divide(work: Callable[[Any], object], pieces: Iterable[Any]) -> None:
     if not job.unfinished:
         return
     executor, count = _helpers(os.getpid())
-    # Where there is no further thread, as when Python ends, there are fewer to help.
+    # While Python shuts down no thread can start, and the caller does all the work.
     with contextlib.suppress(RuntimeError):
         for _ in range(min(count, job.unfinished - 1)):
             executor.submit(contextvars.copy_context().run, job.help)  # type: ignore[union-attr]
@@ -103,15 +104,15 @@ def divide(work: Callable[[Any], object], pieces: Iterable[Any]) -> None:
         try:
             raise error
         finally:
-            del error  # it refers to this frame
+            del error  # break the reference cycle with this frame
 
 
 def slices(array: Any, size: int) -> list[slice]:
-    """The first axis of an array in slices of about so many bytes each: pieces for `divide`."""
+    """Divide the first axis of an array into slices of about ``size`` bytes each, for `divide`."""
     return parts(len(array), array.nbytes // size)
 
 
 def parts(count: int, number: int) -> list[slice]:
-    """So many elements in a number of slices, of which none is much smaller than the others."""
+    """Divide ``count`` elements into ``number`` slices of nearly equal length."""
     number = min(count, max(1, number))
     return [slice(i * count // number, (i + 1) * count // number) for i in range(number)]

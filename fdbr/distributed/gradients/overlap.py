@@ -21,7 +21,7 @@ from fdbr.distributed.gradients.weights import factor_of, weight_of
 from fdbr.pytrees.structure import flatten, is_inexact, structure, unflatten
 from fdbr.transforms import vjp
 from fdbr.transforms.argnums import Inputs
-from fdbr.transforms.cotangent_avals import Kind
+from fdbr.transforms.cotangent_avals import CotangentAval
 from fdbr.transforms.vjp import value_and_grad as value_and_own_grad
 from fdbr.transforms.vjp import with_gradient
 
@@ -189,7 +189,7 @@ class _Begun:
         return wait_for(self._around, number, leaves)
 
 
-def _bytes(kind: Kind) -> int:
+def _bytes(kind: CotangentAval) -> int:
     return math.prod(kind.shape) * int(kind.dtype.itemsize)
 
 

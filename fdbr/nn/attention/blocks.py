@@ -17,7 +17,7 @@ from fdbr.nn.dropout import Dropout
 from fdbr.nn.linear import Linear
 from fdbr.nn.normalization.layers import LayerNorm, RMSNorm
 from fdbr.nn.sequential import Sequential
-from fdbr.ops.nn.noise.dropout import proper_rate
+from fdbr.ops.nn.noise.dropout import check_rate
 from fdbr.tree import frozen, static
 
 __all__ = ["DecoderBlock", "GatedMLP", "ViTBlock"]
@@ -100,7 +100,7 @@ class ViTBlock(Composite):
             rate is not in [0, 1).
         """
         where = "fdbr.nn.ViTBlock.init"
-        rate, function = proper_rate(where, dropout), activation_of(where, activation)
+        rate, function = check_rate(where, dropout), activation_of(where, activation)
         wide = integer(where, "mlp_dim", mlp_dim, least=1)
         one, two, three = random.split(key, 3)
         attention = MultiHeadAttention.init(

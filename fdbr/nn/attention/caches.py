@@ -9,7 +9,7 @@ from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
 from fdbr.ops.dtypes import is_traced
-from fdbr.ops.nn.attention.weights import joined_masks
+from fdbr.ops.nn.attention.weights import combine_masks
 from fdbr.tree import buffer, frozen
 
 __all__ = ["KeyValueCache"]
@@ -188,7 +188,7 @@ class KeyValueCache:
             others = xp.arange(keys.shape[-2])
             past = others <= place
             past = past if window is None else past & (others >= place - window)
-            mask = joined_masks(mask, past)
+            mask = combine_masks(mask, past)
         grouped = query.ndim > 2 and query.shape[-3] != keys.shape[-3]
         seen = ops.scaled_dot_product_attention(
             query, keys, values, mask, causal=causal, scale=scale, enable_gqa=grouped

@@ -14,7 +14,7 @@ from fdbr.nn.composite import Composite
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.linear import Linear
 from fdbr.nn.normalization.layers import RMSNorm
-from fdbr.ops.nn.noise.dropout import proper_rate
+from fdbr.ops.nn.noise.dropout import check_rate
 from fdbr.tree import frozen, static
 
 __all__ = ["GroupedQueryAttention"]
@@ -152,7 +152,7 @@ class GroupedQueryAttention(Composite):
             rotary_width,
             bool(interleaved),
             None if window is None else integer(where, "window", window, least=0),
-            proper_rate(where, dropout),
+            check_rate(where, dropout),
         )
 
     def __call__(

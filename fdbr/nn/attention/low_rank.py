@@ -13,7 +13,7 @@ from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.nn.parts import changed, inside
 from fdbr.ops.dtypes import rounded_like
-from fdbr.ops.nn.noise.dropout import proper_rate
+from fdbr.ops.nn.noise.dropout import check_rate
 from fdbr.tree import buffer, frozen, static
 
 __all__ = ["LoRA", "lora", "merge_lora"]
@@ -178,7 +178,7 @@ def lora(
     """
     name = "fdbr.nn.lora"
     rank = integer(name, "rank", rank, least=1)
-    rate = proper_rate(name, dropout)
+    rate = check_rate(name, dropout)
     scale = (rank if alpha is None else float(alpha)) / rank
     usual: set[str] = set()
     if where is None:

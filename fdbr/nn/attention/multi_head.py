@@ -14,8 +14,8 @@ from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
 from fdbr.ops.dtypes import rounded_like
-from fdbr.ops.nn.attention.weights import attention_weights, joined_masks
-from fdbr.ops.nn.noise.dropout import proper_rate
+from fdbr.ops.nn.attention.weights import attention_weights, combine_masks
+from fdbr.ops.nn.noise.dropout import check_rate
 from fdbr.tree import frozen, static
 
 __all__ = ["MultiHeadAttention"]
@@ -151,7 +151,7 @@ class MultiHeadAttention(Layer):
                 keys[7], width, width, bias=bias, weight_init=make, bias_init=fill, dtype=dtype
             ),
             heads,
-            proper_rate(where, dropout),
+            check_rate(where, dropout),
             bool(add_zero_attn),
         )
 
@@ -280,7 +280,7 @@ class MultiHeadAttention(Layer):
         k, v = self._with_more(k, self.bias_k), self._with_more(v, self.bias_v)
         more = k.shape[-2] - count
         if causal and more:  # which all see
-            masks = (joined_masks(masks[0], _past(q.shape[-2], count)), *masks[1:])
+            masks = (combine_masks(masks[0], _past(q.shape[-2], count)), *masks[1:])
         mask = self._mask(masks, (*q.shape[:-1], count), more)
         causal = causal and not more
         q, k, v = (heads_apart(x, self.num_heads) for x in (q, k, v))
@@ -376,7 +376,7 @@ class MultiHeadAttention(Layer):
         mask, attn_mask, padding = masks
         *batch, queries, keys = shape
         if attn_mask is not None:
-            mask = joined_masks(mask, self._of_pytorch(attn_mask, batch, queries, keys))
+            mask = combine_masks(mask, self._of_pytorch(attn_mask, batch, queries, keys))
         if padding is not None:
             hidden = ops.asarray(padding)
             if hidden.ndim < 1 or hidden.shape[-1] != keys:
@@ -387,7 +387,7 @@ class MultiHeadAttention(Layer):
                     )
                 )
             seen = ~hidden if hidden.dtype.kind == "b" else hidden
-            mask = joined_masks(mask, seen[..., None, None, :])
+            mask = combine_masks(mask, seen[..., None, None, :])
         if mask is None or not more:
             return mask
         fill = ops.ones if mask.dtype.kind == "b" else ops.zeros

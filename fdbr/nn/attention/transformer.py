@@ -13,7 +13,7 @@ from fdbr.nn.attention.multi_head import MultiHeadAttention
 from fdbr.nn.composite import Composite
 from fdbr.nn.linear import Linear
 from fdbr.nn.normalization.layers import LayerNorm
-from fdbr.ops.nn.noise.dropout import proper_rate
+from fdbr.ops.nn.noise.dropout import check_rate
 from fdbr.tree import frozen, static
 
 __all__ = ["TransformerDecoderLayer", "TransformerEncoderLayer"]
@@ -115,7 +115,7 @@ class TransformerEncoderLayer(Composite):
         )
         first = Linear.init(keys[1], d_model, wide, **some)
         second = Linear.init(keys[2], wide, d_model, **some)
-        rate = proper_rate(where, dropout)
+        rate = check_rate(where, dropout)
         return cls(attention, first, second, norm1, norm2, function, bool(norm_first), rate)
 
     def __call__(
@@ -268,7 +268,7 @@ class TransformerDecoderLayer(Composite):
         )
         first = Linear.init(keys[2], d_model, wide, **some)
         second = Linear.init(keys[3], wide, d_model, **some)
-        rate = proper_rate(where, dropout)
+        rate = check_rate(where, dropout)
         return cls(one, two, first, second, norm1, norm2, norm3, function, bool(norm_first), rate)
 
     def __call__(

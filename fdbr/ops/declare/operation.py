@@ -1,4 +1,4 @@
-"""From a declaration to a primitive and the function that applies it."""
+"""Make a primitive, and the function that applies it, from a declaration."""
 
 import inspect
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Operation(Protocol[P, R_co]):
 
 
 class Declaration(Protocol):
-    """Make an operation of its value: a function of an array module and of arrays."""
+    """A decorator that makes an operation of its value, a function of array module and arrays."""
 
     def __call__(self, value: Callable[Concatenate[Any, P], R_co], /) -> Operation[P, R_co]: ...
 
@@ -79,7 +79,7 @@ def _call_source(parameters: list[inspect.Parameter]) -> str:
     positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     star = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
     operands = "".join(f"{name}, " for name in positional) + "".join(f"*{n}, " for n in star)
-    heads = [*positional, "/"] if positional else []  # operands have no names for callers
+    heads = [*positional, "/"] if positional else []  # operands are positional only
     heads += [f"*{star[0]}"] if star else ["*"] if keywords else []
     for p in parameters:
         if p.kind is p.KEYWORD_ONLY:

@@ -1,4 +1,4 @@
-"""Complex numbers and their parts."""
+"""Real and imaginary parts and conjugates of complex numbers."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def _imag(xp: Any, x: Array) -> Array:
 
 @linear(x=lambda ct: imag(ct), batch=aligned)
 def _imaginary(xp: Any, x: Array) -> Array:
-    """``-1j * x`` of real ``x``, without rounding: infinities have no NaN beside them."""
+    """``-1j * x`` of real ``x``; the real part is 0, where a product would have ``0 * inf``."""
     if type(x) is np.ndarray and x.ndim:
         found = as_imaginary(x)
         if found is None:
@@ -45,7 +45,7 @@ def _conj(xp: Any, x: Array) -> Array:
 
 
 def real(x: Array, /) -> Any:
-    """The real part; of real numbers, themselves.
+    """The real part; real numbers are returned unchanged.
 
     >>> from fdbr import ops
     >>> float(ops.real(1 + 2j))
@@ -55,7 +55,7 @@ def real(x: Array, /) -> Any:
 
 
 def imag(x: Array, /) -> Any:
-    """The imaginary part; of real numbers, zeros.
+    """The imaginary part; zeros for real numbers.
 
     >>> from fdbr import ops
     >>> float(ops.imag(1 + 2j))
@@ -65,7 +65,7 @@ def imag(x: Array, /) -> Any:
 
 
 def conj(x: Array, /) -> Any:
-    """The complex conjugate; of real numbers, themselves.
+    """The complex conjugate; real numbers are returned unchanged.
 
     >>> from fdbr import ops
     >>> complex(ops.conj(1 + 2j))

@@ -31,7 +31,7 @@ def expit(xp: Any, x: Array) -> Array:
     >>> ops.expit(-700.0) > 0
     True
     """
-    if vectorized.suits(xp, x) and x.dtype == np.float32:
+    if vectorized.is_supported(xp, x) and x.dtype == np.float32:
         return vectorized.expit(x)
     return scipy_special(xp, "expit", x)
 
@@ -44,7 +44,7 @@ def logit(xp: Any, x: Array) -> Array:
     >>> ops.logit(0.5)
     0.0
     """
-    if vectorized.suits(xp, x) and x.dtype == np.float32:
+    if vectorized.is_supported(xp, x) and x.dtype == np.float32:
         return vectorized.logit(x)
     return scipy_special(xp, "logit", x)
 

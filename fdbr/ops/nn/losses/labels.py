@@ -7,8 +7,8 @@ import numpy as np
 from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe
 from fdbr.ops.elementwise.comparison import where
-from fdbr.ops.indexing.axis_index import numbers_of_axis
-from fdbr.ops.indexing.positions import within
+from fdbr.ops.indexing.axis_index import iota_along
+from fdbr.ops.indexing.positions import checked_index
 from fdbr.ops.indexing.reading import along_axis
 from fdbr.ops.nn.losses.checks import values_of
 from fdbr.ops.shape.manipulation import expand_dims, squeeze
@@ -23,7 +23,7 @@ def at_labels(xp: Any, labels: Any) -> tuple[Any, ...]:
     """The key of one element for each label, along the last axis."""
     if labels.ndim == 1:
         count = len(labels)
-        return (numbers_of_axis(count, 0, 1) if xp is np else xp.arange(count)), labels
+        return (iota_along(count, 0, 1) if xp is np else xp.arange(count)), labels
     ones = (1,) * labels.ndim
     grid = [
         xp.arange(n).reshape((*ones[:i], n, *ones[i + 1 :])) for i, n in enumerate(labels.shape)
@@ -70,7 +70,7 @@ def checked_labels(
     if counted is not None:
         labels = where(counted, labels, 0)
     if array_module(labels) is not np:
-        return within(labels, least=0, count=classes, name=name, error=ValueError)
+        return checked_index(labels, least=0, count=classes, name=name, error=ValueError)
     if not _are_classes(labels, classes):
         hint = " (ignore_label names one that is left out)" if hint is None else hint
         values = values_of(labels)

@@ -10,7 +10,7 @@ from fdbr.ops.elementwise.arithmetic import abs, clip, clipped
 from fdbr.ops.nn.activations.nonlinearities import softplus
 from fdbr.ops.nn.losses.checks import alike, check_reduction, reduced, setting_of, weighted_mean
 from fdbr.ops.reductions.reduce import sum
-from fdbr.ops.reductions.squared_error import is_long, squared_distance
+from fdbr.ops.reductions.squared_error import is_large, squared_distance
 from fdbr.ops.shape.creation import asarray
 
 __all__ = [
@@ -214,7 +214,7 @@ def mean_squared_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any
 
 
 def _squared(x: Any, y: Any, reduction: str) -> Any:
-    if reduction != "none" and x.dtype == y.dtype and is_long(x):
+    if reduction != "none" and x.dtype == y.dtype and is_large(x):
         total = squared_distance(x, y, tuple(range(x.ndim))).reshape(())
         return total / x.size if reduction == "mean" else total
     away = x - y

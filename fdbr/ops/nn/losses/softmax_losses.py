@@ -10,13 +10,13 @@ from fdbr.core.util.threads import divide, slices
 from fdbr.ops.declare import indexed, opaque
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.declare.large import by_rows
-from fdbr.ops.declare.unbroadcast import accumulated
+from fdbr.ops.declare.unbroadcast import accumulate
 from fdbr.ops.devices import beside
 from fdbr.ops.elementwise.exponential import exp
-from fdbr.ops.nn.activations.exponentials import exp_in_place, largest_of, log_softmax
+from fdbr.ops.nn.activations.exponentials import exp_in_place, log_softmax, max_along
 from fdbr.ops.nn.losses.labels import at_labels, chosen
 from fdbr.ops.reductions.reduce import sum
-from fdbr.ops.reductions.squared_error import is_long
+from fdbr.ops.reductions.squared_error import is_large
 from fdbr.ops.shape.creation import asarray
 from fdbr.ops.shape.manipulation import squeeze
 
@@ -98,18 +98,18 @@ def _losses(xp: Any, x: Any, labels: Any) -> Any:
 
 def _shares(axes: tuple[int, ...], x: Any) -> tuple[Any, Any, Any]:
     """The softmax, and what it is made by: the largest logit, and the sum."""
-    largest = largest_of(x, axes)
+    largest = max_along(x, axes)
     weights = exp_in_place(array_module(x), x - largest)
-    total = accumulated(weights, axes, keepdims=True)
+    total = accumulate(weights, axes, keepdims=True)
     weights *= 1 / total
     return weights, largest, total
 
 
 def _sums(axes: tuple[int, ...], x: Any) -> tuple[Any, Any]:
     """The largest logit, and the sum of the exponentials that the softmax is made by."""
-    largest = largest_of(x, axes)
+    largest = max_along(x, axes)
     weights = exp_in_place(array_module(x), x - largest)
-    return largest, accumulated(weights, axes, keepdims=True)
+    return largest, accumulate(weights, axes, keepdims=True)
 
 
 def _losses_alone(x: Any, labels: Any) -> Any:
@@ -133,12 +133,12 @@ def hard_losses(logits: Any, labels: Any) -> Any:
 def _soft_values(axes: tuple[int, ...], x: Any, p: Any) -> tuple[Any, Any]:
     away = x - x.max(axis=axes, keepdims=True)
     xp = array_module(away)
-    away = away - xp.log(accumulated(xp.exp(away), axes, keepdims=True))
-    return away, -accumulated(p * away, axes, keepdims=True)
+    away = away - xp.log(accumulate(xp.exp(away), axes, keepdims=True))
+    return away, -accumulate(p * away, axes, keepdims=True)
 
 
 def _soft_slope(axes: tuple[int, ...], logs: Any, p: Any, ct: Any) -> Any:
-    return ct * (exp(logs) * accumulated(p, axes, keepdims=True) - p)
+    return ct * (exp(logs) * accumulate(p, axes, keepdims=True) - p)
 
 
 def _soft_pull(cts: Any, p: Any, out: Any) -> Any:
@@ -147,19 +147,19 @@ def _soft_pull(cts: Any, p: Any, out: Any) -> Any:
     axes = (logs.ndim - 1,)
     total = None if by_loss is None else by_rows(_soft_slope, axes, logs, p, by_loss)
     if by_logs is not None:
-        term = by_logs - exp(logs) * accumulated(by_logs, axes, keepdims=True)
+        term = by_logs - exp(logs) * accumulate(by_logs, axes, keepdims=True)
         total = term if total is None else total + term
     return total
 
 
 def _soft_push(t: Any, p: Any, out: Any) -> tuple[Any, Any]:
     axes = (t.ndim - 1,)
-    moved = t - accumulated(exp(out[1]) * t, axes, keepdims=True)
-    return -accumulated(p * moved, axes, keepdims=True), moved
+    moved = t - accumulate(exp(out[1]) * t, axes, keepdims=True)
+    return -accumulate(p * moved, axes, keepdims=True), moved
 
 
 def _soft_weight_push(t: Any, out: Any) -> tuple[Any, Any]:
-    return -accumulated(t * out[1], (t.ndim - 1,), keepdims=True), 0 * t
+    return -accumulate(t * out[1], (t.ndim - 1,), keepdims=True), 0 * t
 
 
 def _batch_soft(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
@@ -182,6 +182,6 @@ def _soft_cross_entropy(xp: Any, x: Array, p: Array) -> Array:
 
 def soft_losses(logits: Any, labels: Any) -> Any:
     """``-sum(p * log_softmax(x))`` along the last axis, of arrays of one shape."""
-    if labels.dtype == logits.dtype and is_long(logits):
+    if labels.dtype == logits.dtype and is_large(logits):
         return _soft_cross_entropy(logits, labels)[0][..., 0]
     return -sum(labels * log_softmax(logits), axis=-1)

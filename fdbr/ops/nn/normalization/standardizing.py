@@ -9,8 +9,8 @@ import numpy as np
 from fdbr.core.array_modules import Array, array_module
 from fdbr.ops.declare import aligned, fit, opaque, shifted
 from fdbr.ops.declare.batches import align, spread
-from fdbr.ops.declare.large import along_rows, by_rows, evaluated, reduces_by_kernel
-from fdbr.ops.declare.unbroadcast import accumulated, in_precision
+from fdbr.ops.declare.large import along_rows, by_rows, reduces_by_kernel, with_kernels
+from fdbr.ops.declare.unbroadcast import accumulate, in_precision
 from fdbr.ops.elementwise.arithmetic import sqrt
 from fdbr.ops.shape.manipulation import reshape
 
@@ -19,7 +19,7 @@ __all__ = ["rescale", "scaled_and_moved", "standardize", "standardize_affine"]
 
 def _mean(x: Any, axes: tuple[int, ...]) -> Any:
     if type(x) is np.ndarray and x.size:
-        total = accumulated(x, axes, keepdims=True)
+        total = accumulate(x, axes, keepdims=True)
         total /= x.size // total.size
         return total
     return x.mean(axis=axes, keepdims=True)
@@ -144,11 +144,11 @@ def _scaled_parts(axes: tuple[int, ...], ct: Any, x: Any, weight: Any) -> Any:
 
 
 def _total(x: Any, axes: tuple[int, ...]) -> Any:
-    return accumulated(x, axes, keepdims=True) if axes else x
+    return accumulate(x, axes, keepdims=True) if axes else x
 
 
 def _by_kernels(value: Any) -> Any:
-    return evaluated(value, heavy=False, several=True)
+    return with_kernels(value, heavy=False, compound=True)
 
 
 @opaque(

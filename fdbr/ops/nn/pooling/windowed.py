@@ -147,7 +147,7 @@ def spread_windows(xp: Any, x: Array, *, geometry: Geometry, size: Sizes) -> Arr
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
     out = xp.zeros_like(x, shape=shape)
     apart = _apart(geometry)
-    for place in geometry.places(counts):
+    for place in geometry.kernel_slices(counts):
         if apart:
             out[(..., *place)] = x
         else:
@@ -199,7 +199,7 @@ def _window_winners(xp: Any, x: Array, out: Any, *, geometry: Geometry) -> Array
     winners = xp.zeros_like(out, dtype=xp.uint8 if last < 256 else xp.int64)
     lost = True  # by all positions so far: the winner's number is how often that is so
     unknown = dtype_kind(x.dtype) == "f" and (xp is not np or np.isnan(out).any())
-    for place in geometry.places(counts)[:last]:
+    for place in geometry.kernel_slices(counts)[:last]:
         part = x[(..., *place)]
         lost = (part != out) & lost
         if unknown:
@@ -231,7 +231,7 @@ def _at_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry) -> Array
     counts = _spatial(winners.shape, geometry)
     x = _padded(xp, x, geometry, 0)
     out = xp.zeros_like(winners, dtype=x.dtype)
-    for number, place in enumerate(geometry.places(counts)):
+    for number, place in enumerate(geometry.kernel_slices(counts)):
         xp.copyto(out, x[(..., *place)], where=winners == number)
     return out
 
@@ -252,7 +252,7 @@ def _to_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry, size: Si
     shape = (*_lead(x.shape, geometry), *geometry.padded(size))
     apart, nothing = _apart(geometry), x.dtype.type(0)
     out = xp.zeros_like(ordered, shape=shape)
-    for number, place in enumerate(geometry.places(counts)):
+    for number, place in enumerate(geometry.kernel_slices(counts)):
         part = out[(..., *place)]
         if apart:
             xp.copyto(part, ordered, where=winners == number)
