@@ -144,9 +144,11 @@ class StageTrace(CaptureTrace):
         return made
 
     def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
-        if primitive is CALL:  # a function with a custom derivative, which must be staged, too
+        if primitive is CALL:  # outer transformations need its rule; but its body must be staged
             value = params["call"].value
             stage(lambda given: list(value(*given)), [example(leaf) for leaf in operands])
+        elif not isinstance(primitive, Step):
+            return super().transform(primitive, operands, params)
         return self.process(primitive, tuple(operands), params)
 
     def decide(self, tracer: Any, kind: Callable[[Any], Any]) -> Any:

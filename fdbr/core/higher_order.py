@@ -62,9 +62,7 @@ class HigherOrder(Primitive):
         facts: Facts | None = None,
     ) -> None:
         facts = facts or Facts()
-        super().__init__(
-            name, "higher-order", value, None, forward, batch, facts, registered=False
-        )
+        super().__init__(name, "higher-order", value, None, forward, batch, facts, registered=False)
         self.reverse = reverse
         self.capture = capture
 
@@ -75,7 +73,7 @@ class HigherOrder(Primitive):
             trace = max((trace, *running.get()), key=_level)
         if trace is None:
             return self.evaluate(operands, params)
-        if ended(trace) and trace not in running.get():
+        if not trace.running and ended(trace) and trace not in running.get():
             raise escaped(trace, f"fdbr.{self.title(params)}")
         return self.apply_in(trace, operands, params)
 

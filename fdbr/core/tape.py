@@ -133,19 +133,9 @@ def _tracer(trace: "ReverseTrace", value: Any, node: Node) -> ReverseTracer:
 
 
 class ReverseTrace(Trace):
-    """One tape: a run of one function under `vjp` or `grad`.
+    """One tape: a run of one function under `vjp` or `grad`."""
 
-    Attributes
-    ----------
-    awaited
-        The entries that backward visits whatever comes to them; `None` if there are none.
-    """
-
-    __slots__ = ("awaited",)
-
-    def __init__(self, transformation: str, function: Any) -> None:
-        super().__init__(transformation, function)
-        self.awaited: list[Awaited] | None = None
+    __slots__ = ()
 
     def input(self, value: Any) -> ReverseTracer:
         """Begin to record what depends on a value."""
@@ -277,7 +267,16 @@ class ReverseTrace(Trace):
     def transform(self, primitive: Any, operands: Sequence[Any], params: dict[str, Any]) -> Any:
         if primitive.reverse is None:
             raise primitive.missing(self)
-        values, mine = self.unwrap(operands)
+        values: list[Any] = []
+        mine: list[bool] = []
+        parents: list[Node] = []
+        for leaf in operands:
+            own = type(leaf) is ReverseTracer and leaf._trace is self
+            mine.append(own)
+            if own:
+                parents.append(leaf.node)
+                leaf = leaf.value
+            values.append(leaf)
         if primitive.communicates:
             outs, vjp, awaited = self._communicated(primitive, values, mine, params)
         else:
@@ -285,7 +284,6 @@ class ReverseTrace(Trace):
             awaited = False
         if vjp is None:
             return tuple([publish(self, out) for out in outs])
-        parents = [leaf.node for leaf, own in zip(operands, mine, strict=True) if own]
         record = self.awaiting if awaited else self.joint
         return record(primitive.title(params), tuple(outs), parents, vjp)
 

@@ -102,9 +102,11 @@ class Trace:
         What is called when the function has returned, and the trace is about to end.
     cut
         Whether it has come to its end before the function has, whose values are plain since.
+    awaited
+        The entries of a tape that backward visits whatever comes to them; `None` if there are none.
     """
 
-    __slots__ = ("borrowed", "finishing", "level", "origin", "running")
+    __slots__ = ("awaited", "borrowed", "finishing", "level", "origin", "running")
 
     records = False
     cut = False
@@ -117,6 +119,7 @@ class Trace:
         self.running = True
         self.borrowed: set[int] = set()
         self.finishing: Sequence[Callable[[], object]] = ()
+        self.awaited: list[Any] | None = None  # here, because a tape's own __init__ takes longer
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Apply a primitive to arguments, at least one of which belongs to this trace."""
@@ -128,8 +131,12 @@ class Trace:
 
     def unwrap(self, operands: Sequence[Any]) -> tuple[list[Any], list[bool]]:
         """Take this trace off operands; their values, and which belonged to it."""
-        mine = [isinstance(leaf, Tracer) and leaf._trace is self for leaf in operands]
-        return [leaf.value if own else leaf for leaf, own in zip(operands, mine, strict=True)], mine
+        values, mine = [], []
+        for leaf in operands:
+            own = issubclass(type(leaf), Tracer) and leaf._trace is self
+            mine.append(own)
+            values.append(leaf.value if own else leaf)
+        return values, mine
 
     def lower(self, tracer: "Tracer") -> Any:
         """Take this trace off a traced value, for `stop_gradient`."""
@@ -283,8 +290,10 @@ def innermost(leaves: Sequence[Any]) -> Trace | None:
     """Find the innermost trace among leaves; `None` if none is traced."""
     found: Trace | None = None
     for leaf in leaves:
-        if isinstance(leaf, Tracer) and (found is None or leaf._trace.level > found.level):
-            found = leaf._trace
+        if issubclass(type(leaf), Tracer):
+            trace = leaf._trace
+            if found is None or trace.level > found.level:
+                found = trace
     return found
 
 

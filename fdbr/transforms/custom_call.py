@@ -114,7 +114,7 @@ class _CustomCall(HigherOrder):
 
     def apply_in(self, trace: Trace, operands: Leaves, params: dict[str, Any]) -> tuple[Any, ...]:
         call = params["call"]
-        if any(function is call.function for function in _transposed(trace)):
+        if _transposes.get() and any(f is call.function for f in _transposed(trace)):
             # Within the transpose of its own rule, the function is linear in the trace's values: it
             # is its own derivative, and the rule would apply itself without end.
             with below(trace):

@@ -160,9 +160,11 @@ class Jitted(Generic[P, R]):
         call = self._flattened(args, kwargs, start)
         if call.traced:
             inside = Differentiated(self._cache, self._code, call.leaves, call.structure, self._now)
-            with contextlib.suppress(DeclinedError):
+            try:
                 return inside.result()
-            return self._run_timed(inside.entry, args, kwargs)  # whose operations are transformed
+            except DeclinedError:  # the outer transformation must trace the function itself
+                pass
+            return self._run_timed(inside.entry, args, kwargs)
         entry = self._cache.entry(call.signature, call.leaves, call.structure)
         if entry.heavy is None:
             entry.heavy = self._donation.is_large(args)

@@ -103,10 +103,11 @@ class Differentiated:
         DeclinedError
             If the function itself is to be called.
         """
-        traced = iter(_JITTED.apply(*self.leaves, call=self))
-        own, constants = self.form.partition.own, iter(self.results)
-        self.results = []  # which the tape would keep alive
-        leaves = [next(traced if yes else constants) for yes in own]
+        leaves = _JITTED.apply(*self.leaves, call=self)
+        if self.results:
+            traced, constants = iter(leaves), iter(self.results)
+            leaves = [next(traced if yes else constants) for yes in self.form.partition.own]
+            self.results = []  # which the tape would keep alive
         return tree.unflatten(self.form.structure, leaves)
 
     def reverse(self, trace: Any, values: list[Any], mine: list[bool]) -> Any:
