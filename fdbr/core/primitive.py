@@ -7,6 +7,7 @@ import attrs
 import numpy as np
 
 from fdbr.core.array_modules import array_module, on_device, owner, several
+from fdbr.core.observation import hook
 from fdbr.core.tracer import ReadOnly, Tracer, base_of, ended, escaped, plain
 from fdbr.errors.checks import describe, number_types, refuse_other_kinds
 from fdbr.errors.layer_path import placed
@@ -19,6 +20,7 @@ __all__ = [
     "dispatch_view",
     "host_types",
     "registry",
+    "seen",
 ]
 
 
@@ -169,6 +171,8 @@ class Primitive:
 def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Apply a primitive: to arrays at once, to traced values through the innermost trace."""
     if len(args) == 1 and type(args[0]) in host_types:  # a usual case, without the loop
+        if hook.watch is not None:
+            primitive = seen(primitive)
         try:
             return primitive.value(np, args[0], **params) if params else primitive.value(np, *args)
         except EXPLAINED as error:
@@ -194,6 +198,8 @@ def dispatch(primitive: Primitive, args: tuple[Any, ...], params: dict[str, Any]
         if foreign:
             args = _as_arrays(args, f"fdbr.ops.{primitive.name}")
         return top.process(primitive, args, params)
+    if hook.watch is not None:
+        primitive = seen(primitive)
     try:
         if host and not foreign:
             if not params and len(args) == 2:  # the usual case, without unpacking
@@ -213,6 +219,8 @@ def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str,
     """`dispatch` for an operation with a `view`: a traced result refers to its base."""
     x = args[0]
     if type(x) in host_types:
+        if hook.watch is not None:
+            primitive = seen(primitive)
         try:
             return primitive.value(np, x, **params)
         except EXPLAINED as error:
@@ -236,6 +244,13 @@ def dispatch_view(primitive: Primitive, args: tuple[Any, ...], params: dict[str,
     elif view == "always" or _shows(out.value, x.value) or base_of(x) is None:
         out._base = x
     return out
+
+
+def seen(primitive: Primitive) -> Primitive:
+    """The primitive to apply to arrays while some context is observed."""
+    watch = hook.watch  # another thread may have taken it out
+    found: Primitive = primitive if watch is None else watch.seen(primitive)
+    return found
 
 
 def _shows(view: Any, array: Any) -> bool:

@@ -25,8 +25,9 @@ from fdbr.core import collective_log
 from fdbr.core.array_modules import on_device, several
 from fdbr.core.backward_notes import blame
 from fdbr.core.lazy_cotangents import Deferred, added
+from fdbr.core.observation import hook
 from fdbr.core.ownership import publish, retain, retain_from
-from fdbr.core.primitive import EXPLAINED, Primitive, dispatch, host_types
+from fdbr.core.primitive import EXPLAINED, Primitive, dispatch, host_types, seen
 from fdbr.core.tracer import Trace, Tracer
 from fdbr.errors.checks import number_types
 from fdbr.pytrees.locking import SMALL, locked_arrays
@@ -165,6 +166,8 @@ class ReverseTrace(Trace):
             tracer = args[0]
             value = tracer.value
             if type(value) in host_types:
+                if hook.watch is not None:
+                    primitive = seen(primitive)
                 try:
                     out = (
                         primitive.value(np, value, **params)
@@ -199,6 +202,8 @@ class ReverseTrace(Trace):
                         host = False
                 values.append(arg)
             if host:
+                if hook.watch is not None:
+                    primitive = seen(primitive)
                 try:
                     if not params and len(values) == 2:
                         out = primitive.value(np, values[0], values[1])
@@ -378,7 +383,11 @@ def ends(awaited: Sequence[Awaited]) -> list[tuple[Node, Any]]:
 
 
 def backward(
-    roots: list[tuple[Node, Any]], until: int = 1, cotangents: dict[int, Any] | None = None
+    roots: list[tuple[Node, Any]],
+    until: int = 1,
+    cotangents: dict[int, Any] | None = None,
+    *,
+    observed: bool = False,
 ) -> dict[int, Any]:
     """Run backward from some nodes with their cotangents.
 
@@ -386,13 +395,17 @@ def backward(
     entry of the tape is freed as soon as it has been visited.  Nodes from number ``until``
     up, which are older, count as inputs.  A root may be no operation's: its rule is applied when
     all entries with lower numbers have been visited, gives `None`, and finds in ``cotangents``, if
-    that is given, what there is by then.
+    that is given, what there is by then.  It is ``observed`` where a debugger runs it.
 
     Returns
     -------
     dict
         The cotangents of the inputs reached, by their nodes' numbers.
     """
+    if (watch := hook.watch) is not None and not observed:
+        found = watch.backward(roots, until, cotangents)
+        if found is not NotImplemented:
+            return found  # type: ignore[no-any-return]
     if cotangents is None:
         cotangents = {}
     heap: list[Node] = []

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import is_locked, owner, see_through
+from fdbr.core.observation import hook
 from fdbr.errors.checks import name_of, number_types, refusal, refuse_other_kinds
 from fdbr.errors.hints import advise
 from fdbr.pytrees.structure import settle, settling
@@ -120,6 +121,8 @@ class Trace:
         self.borrowed: set[int] = set()
         self.finishing: Sequence[Callable[[], object]] = ()
         self.awaited: list[Any] | None = None  # here, because a tape's own __init__ takes longer
+        if (watch := hook.watch) is not None:
+            watch.began(self)
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         """Apply a primitive to arguments, at least one of which belongs to this trace."""

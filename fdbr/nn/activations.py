@@ -9,6 +9,7 @@ import numpy as np
 
 from fdbr import ops
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
@@ -25,6 +26,7 @@ def _shape_of(where: str, name: str, value: Any) -> tuple[int, ...]:
     return tuple([integer(where, name, length, least=1) for length in lengths])
 
 
+@public("fdbr.nn")
 @frozen
 class PReLU(Layer):
     """``x`` where it is positive, and elsewhere ``weight * x``, with slopes that are learnt.
@@ -79,6 +81,7 @@ class PReLU(Layer):
         return ops.prelu(x, self.weight)
 
 
+@public("fdbr.nn")
 @frozen
 class Swish(Layer):
     """``x * sigmoid(beta * x)``, with a ``beta`` that is learnt.
@@ -133,6 +136,7 @@ class Swish(Layer):
         return ops.swish(x, self.beta)
 
 
+@public("fdbr.nn")
 @frozen
 class RReLU(Layer):
     """``x`` where it is positive, and elsewhere times a slope that is drawn in training.
@@ -169,6 +173,7 @@ class RReLU(Layer):
         return ops.rrelu(x, self.lower, self.upper, key=needed_key("RReLU", key)), self
 
 
+@public("fdbr.nn")
 @frozen
 class Maxout(Layer):
     """The largest of several fully connected layers, for each output.

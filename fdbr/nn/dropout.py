@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.ops.nn.noise.dropout import check_rate
@@ -34,6 +35,7 @@ def needed_key(name: str, key: Any) -> Any:
     return key
 
 
+@public("fdbr.nn")
 @frozen
 class _LeavingOut(Layer):
     """The base of layers of one rate."""
@@ -49,6 +51,7 @@ class _LeavingOut(Layer):
         return x
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class Dropout(_LeavingOut):
     """In training, each element is 0 with probability ``rate``, and divided by ``1 - rate`` else.
@@ -89,6 +92,7 @@ class Dropout(_LeavingOut):
         return ops.dropout(x, self.rate, key=needed_key("Dropout", key)), self
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class SpatialDropout(_LeavingOut):
     """In training, whole channels are 0 with probability ``rate``; inputs are ``(N, C, ...)``.
@@ -124,6 +128,7 @@ class SpatialDropout(_LeavingOut):
         return ops.spatial_dropout(x, self.rate, key=needed_key("SpatialDropout", key)), self
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class AlphaDropout(_LeavingOut):
     """Dropout for networks of `fdbr.ops.selu`, that keeps mean 0 and variance 1.
@@ -169,6 +174,7 @@ class AlphaDropout(_LeavingOut):
         return ops.alpha_dropout(x, self.rate, channels=self.channels, key=key), self
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class GaussianDropout(_LeavingOut):
     """In training, each element times a normal number of mean 1 and variance ``rate / (1 - rate)``.
@@ -203,6 +209,7 @@ class GaussianDropout(_LeavingOut):
         return ops.gaussian_dropout(x, self.rate, key=needed_key("GaussianDropout", key)), self
 
 
+@public("fdbr.nn")
 @frozen(init=False)
 class StochasticDepth(_LeavingOut):
     """In training, an example is 0 with probability ``rate``, and divided by ``1 - rate`` else.
@@ -254,6 +261,7 @@ class StochasticDepth(_LeavingOut):
         return ops.drop_path(x, self.rate, mode=self.mode, key=key), self
 
 
+@public("fdbr.nn")
 @frozen
 class SimplifiedDropconnect(Layer):
     """A fully connected layer, of whose weight training leaves elements out by chance.

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from fdbr import tree
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
 from fdbr.nn.parts import changed
 from fdbr.pytrees.classes import fields_of
@@ -34,6 +35,7 @@ class _Marked(Layer):
         return getattr(self.layer, name)
 
 
+@public("fdbr.nn")
 def mark_layers(model: Any, *paths: str, where: Callable[[str, Any], bool] | None = None) -> Any:
     """A model whose layers mark their outputs: `harvest` returns them by the layers' paths.
 

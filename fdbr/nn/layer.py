@@ -3,11 +3,13 @@
 import html
 from typing import TYPE_CHECKING, Any, Self
 
+from fdbr.errors.public import public
 from fdbr.nn.printing import drawn
 
 __all__ = ["Layer"]
 
 
+@public("fdbr.nn")
 class Layer:
     """The base of layers: it supplies `train` to those that do in training what they do else.
 

@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen
@@ -14,6 +15,7 @@ from fdbr.tree import frozen
 __all__ = ["Linear"]
 
 
+@public("fdbr.nn")
 @frozen
 class Linear(Layer):
     """The fully connected layer: ``y = x @ weight.T + bias``.

@@ -6,12 +6,14 @@ from typing import Any, ClassVar, Self, overload
 from fdbr import random, tree
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import name_of
+from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen, static
 
 __all__ = ["Lambda", "Sequential"]
 
 
+@public("fdbr.nn")
 @frozen
 class Lambda(Layer):
     """A plain function as a layer.
@@ -36,6 +38,7 @@ class Lambda(Layer):
         return self.fn(x)
 
 
+@public("fdbr.nn")
 @frozen
 class Sequential(Layer):
     """Layers, each applied to the output of the one before.

@@ -9,6 +9,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import integer, name_of
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
@@ -19,6 +20,7 @@ __all__ = ["Bias", "Bilinear", "Highway", "Identity", "Parameter", "Scale"]
 Init = initializers.Initializer | None
 
 
+@public("fdbr.nn")
 @frozen
 class Identity(Layer):
     """The input itself, where a layer is expected.
@@ -33,6 +35,7 @@ class Identity(Layer):
         return x
 
 
+@public("fdbr.nn")
 @frozen
 class Highway(Layer):
     """A fully connected layer and its input, mixed by a gate: ``t * f(plain(x)) + (1 - t) * x``.
@@ -118,6 +121,7 @@ class Highway(Layer):
         return self.activation(self.plain(x)) * gate + x * (1 - gate)
 
 
+@public("fdbr.nn")
 @frozen
 class Bilinear(Layer):
     """A bilinear form of two inputs for each output, ``x1 @ weight[o] @ x2 + bias[o]``.
@@ -208,6 +212,7 @@ class Bilinear(Layer):
         return self(x1, x2), self
 
 
+@public("fdbr.nn")
 @frozen
 class Scale(Layer):
     """Each element times a weight that belongs to some axes, and a bias added then.
@@ -277,6 +282,7 @@ class Scale(Layer):
         return out if self.bias is None else ops.bias(out, self.bias, axis=self.axis)
 
 
+@public("fdbr.nn")
 @frozen
 class Bias(Layer):
     """Each element plus a bias that belongs to some axes.
@@ -327,6 +333,7 @@ class Bias(Layer):
         return ops.bias(x, self.bias, axis=self.axis)
 
 
+@public("fdbr.nn")
 @frozen
 class Parameter(Layer):
     """An array that is trained, as a layer of no input; a field of a frozen class does the same.

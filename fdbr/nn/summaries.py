@@ -19,11 +19,13 @@ from fdbr.control_flow.scan_rules import SCAN
 from fdbr.core.effects import without_effects
 from fdbr.debug.tables import byte_text
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.pytrees.classes import fields_of
 
 __all__ = ["LayerSummary", "Summary", "summary"]
 
 
+@public("fdbr.nn")
 @attrs.frozen
 class LayerSummary:
     """The row of a layer in a `summary`, with all that is in it.
@@ -60,6 +62,7 @@ class LayerSummary:
     calls: int
 
 
+@public("fdbr.nn")
 @attrs.frozen
 class Summary:
     """A table of layers, which prints as one.
@@ -158,6 +161,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cells).rstrip()
 
 
+@public("fdbr.nn")
 def summary(model: Any, *inputs: Any) -> Summary:
     """A table of the layers of a model: outputs, parameters, operations and memory.
 

@@ -11,6 +11,7 @@ from fdbr import ops, tree
 from fdbr.core.higher_order import HigherOrder
 from fdbr.core.tracer import Trace, Tracer, replaying, stop_gradient
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.declare.batches import spread
 from fdbr.pytrees.structure import paths_of
 from fdbr.solvers.running import loop
@@ -24,6 +25,7 @@ Leaves = list[Any]
 Operator = Callable[[Leaves], Leaves]
 
 
+@public("fdbr.ops.linalg")
 def cg(
     A: Any,
     b: Any,

@@ -22,6 +22,7 @@ from fdbr.core.tape import (
 )
 from fdbr.core.tracer import Trace, Tracer, replaying, running
 from fdbr.errors.checks import describe, name_of, named_as
+from fdbr.errors.public import public
 from fdbr.ops.declare.large import saving_memory
 from fdbr.transforms import harvest
 from fdbr.transforms.jvp import ForwardTracer
@@ -33,6 +34,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@public("fdbr")
 def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
     """Return the same function, which keeps only its arguments for the backward pass.
 

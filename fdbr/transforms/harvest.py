@@ -21,6 +21,7 @@ from fdbr.core.tape import ReverseTracer
 from fdbr.core.tracer import Trace, Tracer
 from fdbr.errors.checks import describe, named_as
 from fdbr.errors.layer_path import layer_path
+from fdbr.errors.public import public
 from fdbr.transforms.jvp import ForwardTracer
 
 __all__ = [
@@ -164,6 +165,7 @@ def are_collected() -> bool:
     return _found.get() is not None
 
 
+@public("fdbr")
 def mark(name: str, value: Any) -> Any:
     """Return the same value, under a name by which `harvest` finds it.
 
@@ -217,6 +219,7 @@ def marked(name: str, value: Any) -> Any:
     return found.take(name, value)
 
 
+@public("fdbr")
 def harvest(f: Callable[..., Any], *, cotangents: bool = False) -> Callable[..., Any]:
     """Return a function that returns the result of ``f`` and the values that it has marked.
 

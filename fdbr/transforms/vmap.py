@@ -13,6 +13,7 @@ from fdbr.core.ownership import publish, release
 from fdbr.core.primitive import Primitive
 from fdbr.core.tracer import Trace, Tracer, run, stop_gradient
 from fdbr.errors.checks import describe, index, integer, name_of, named_as
+from fdbr.errors.public import public
 from fdbr.pytrees.short_repr import brief
 from fdbr.transforms import harvest
 from fdbr.transforms.vmap_divergence import SubBatch, join, summarize_truths, take_examples
@@ -231,6 +232,7 @@ def _outcomes(values: Any, size: int, kind: Any) -> list[Any]:
     return [kind(value) for value in each]
 
 
+@public("fdbr")
 def vmap(
     f: Callable[P, R],
     in_axes: Any = 0,

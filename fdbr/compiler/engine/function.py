@@ -32,9 +32,11 @@ from fdbr.compiler.ir.interpreter import GuardFailure
 from fdbr.compiler.ir.program import Program
 from fdbr.core.collective_log import log_of_meetings, rewind
 from fdbr.core.effects import Callbacks, without_effects
+from fdbr.core.observation import hook
 from fdbr.core.tape import entries
 from fdbr.core.tracer import Tracer, follows_runs, running
 from fdbr.errors.checks import named_as
+from fdbr.errors.public import public
 from fdbr.transforms import harvest
 
 __all__ = ["Jitted", "disable_jit"]
@@ -111,6 +113,10 @@ class Jitted(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _disabled.get():
             return self._f(*args, **kwargs)
+        if (watch := hook.watch) is not None:
+            result = watch.jitted(self, args, kwargs)
+            if result is not NotImplemented:
+                return result  # type: ignore[no-any-return]
         if harvest.are_collected():
             return self._call_harvested(args, kwargs)
         stub, entry, trace = self._last
@@ -517,6 +523,7 @@ class Jitted(Generic[P, R]):
         return f"<fdbr.jit of {self._cache.name}: {count} trace{'s' * (count != 1)}>"
 
 
+@public("fdbr")
 @contextlib.contextmanager
 def disable_jit() -> Iterator[None]:
     """Run jitted functions eagerly while the block lasts, in this thread or task.

@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.errors.checks import integer, name_of
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.grouped import GroupedQueryAttention
@@ -23,6 +24,7 @@ from fdbr.tree import frozen, static
 __all__ = ["DecoderBlock", "GatedMLP", "ViTBlock"]
 
 
+@public("fdbr.nn")
 @frozen
 class ViTBlock(Composite):
     """The encoder block of vision transformers.
@@ -121,6 +123,7 @@ class ViTBlock(Composite):
         return x + of.mlp(of.ln_2(x))
 
 
+@public("fdbr.nn")
 @frozen
 class GatedMLP(Composite):
     """``down_proj(activation(gate_proj(x)) * up_proj(x))``: SwiGLU, GEGLU and their kin.
@@ -192,6 +195,7 @@ class GatedMLP(Composite):
         return of.down_proj(self.activation(of.gate_proj(x)) * of.up_proj(x))
 
 
+@public("fdbr.nn")
 @frozen
 class DecoderBlock(Composite):
     """The block of today's language models: RMS norms, grouped queries, rotations, a gated MLP.

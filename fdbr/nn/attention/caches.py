@@ -8,6 +8,7 @@ from fdbr import ops, tree
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import is_traced
 from fdbr.ops.nn.attention.weights import combine_masks
 from fdbr.tree import buffer, frozen
@@ -15,6 +16,7 @@ from fdbr.tree import buffer, frozen
 __all__ = ["KeyValueCache"]
 
 
+@public("fdbr.nn")
 @frozen
 class KeyValueCache:
     """The keys and values of the places so far, for a model that goes on place by place.

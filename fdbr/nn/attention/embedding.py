@@ -8,6 +8,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.ops.dtypes import is_traced
@@ -16,6 +17,7 @@ from fdbr.tree import buffer, frozen, static
 __all__ = ["Embed", "PositionalEmbedding", "SinusoidalEmbedding"]
 
 
+@public("fdbr.nn")
 @frozen
 class Embed(Layer):
     """A table of vectors, one for each of the integers ``0 … num_embeddings - 1``.
@@ -127,6 +129,7 @@ class Embed(Layer):
         return ops.linear(x, self.weight)
 
 
+@public("fdbr.nn")
 @frozen
 class PositionalEmbedding(Layer):
     """A trained vector for each place in a sequence, which is added to what is there.
@@ -196,6 +199,7 @@ class PositionalEmbedding(Layer):
         return _placed_at(self, x, self.weight, offset)
 
 
+@public("fdbr.nn")
 @frozen
 class SinusoidalEmbedding(Layer):
     """Sines and cosines of each place in a sequence, which are added to what is there.

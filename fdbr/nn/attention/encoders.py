@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr import random, tree
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn.attention.memories import DecoderCache
 from fdbr.nn.attention.transformer import TransformerDecoderLayer, TransformerEncoderLayer
 from fdbr.nn.composite import Composite
@@ -16,6 +17,7 @@ from fdbr.tree import frozen
 __all__ = ["Transformer", "TransformerDecoder", "TransformerEncoder"]
 
 
+@public("fdbr.nn")
 class _Stack(Layer):
     """Layers of one kind, and a norm behind them."""
 
@@ -114,6 +116,7 @@ class _Stack(Layer):
         return x, tree.replace(self, layers=tuple(successors))
 
 
+@public("fdbr.nn")
 @frozen
 class TransformerEncoder(_Stack):
     """Encoder layers, one after the other.
@@ -140,6 +143,7 @@ class TransformerEncoder(_Stack):
     _kind: ClassVar[Any] = TransformerEncoderLayer
 
 
+@public("fdbr.nn")
 @frozen
 class TransformerDecoder(_Stack):
     """Decoder layers, one after the other, which all attend to one memory.
@@ -217,6 +221,7 @@ class TransformerDecoder(_Stack):
         return tuple(layer.cache(memory, length) for layer in self.layers)
 
 
+@public("fdbr.nn")
 @frozen
 class Transformer(Composite):
     """An encoder, and a decoder that attends to what it gives.

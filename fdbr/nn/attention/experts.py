@@ -10,6 +10,7 @@ from fdbr import ops, random, tree
 from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.attention.blocks import GatedMLP
 from fdbr.nn.layer import Layer
 from fdbr.nn.linear import Linear
@@ -20,6 +21,7 @@ from fdbr.tree import frozen, static
 __all__ = ["MixtureOfExperts"]
 
 
+@public("fdbr.nn")
 @frozen
 class MixtureOfExperts(Layer):
     """The weighted sum of what the ``k`` experts give that a router chooses for each token.

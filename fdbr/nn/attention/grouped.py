@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.heads import checked_heads, heads_apart, heads_together
@@ -20,6 +21,7 @@ from fdbr.tree import frozen, static
 __all__ = ["GroupedQueryAttention"]
 
 
+@public("fdbr.nn")
 @frozen
 class GroupedQueryAttention(Composite):
     """Self-attention whose heads of keys and values each serve several heads of queries.

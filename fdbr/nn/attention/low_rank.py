@@ -6,6 +6,7 @@ from typing import Any, Self
 from fdbr import ops, random, tree
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.multi_head import MultiHeadAttention
 from fdbr.nn.dropout import needed_key
@@ -64,6 +65,7 @@ class _AdaptedLinear(Linear):
         return rounded_like(out * self.adapter.scale, out)
 
 
+@public("fdbr.nn")
 @frozen
 class LoRA(Layer):
     """A model whose own arrays are not trained, with matrices of low rank beside its weights.
@@ -128,6 +130,7 @@ class LoRA(Layer):
         return changed(self.base, adapted)
 
 
+@public("fdbr.nn")
 def lora(
     model: Any,
     key: Any,
@@ -200,6 +203,7 @@ def lora(
     return LoRA(model, adapters, rate)
 
 
+@public("fdbr.nn")
 def merge_lora(model: Any) -> Any:
     """The plain model of an adapted one, whose weights hold what was trained.
 

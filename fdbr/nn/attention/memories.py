@@ -6,6 +6,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.heads import heads_apart, heads_together
 from fdbr.tree import frozen
@@ -13,6 +14,7 @@ from fdbr.tree import frozen
 __all__ = ["DecoderCache", "decoder_cache", "recalled"]
 
 
+@public("fdbr.nn")
 @frozen
 class DecoderCache:
     """The cache of a `TransformerDecoderLayer`, with which it goes on place by place.

@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.heads import checked_heads, heads_apart, heads_together
@@ -21,6 +22,7 @@ from fdbr.tree import frozen, static
 __all__ = ["MultiHeadAttention"]
 
 
+@public("fdbr.nn")
 @frozen
 class MultiHeadAttention(Layer):
     """Attention in several subspaces at once: the heads.

@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import integer, name_of
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.attention.memories import DecoderCache, decoder_cache, recalled
 from fdbr.nn.attention.multi_head import MultiHeadAttention
 from fdbr.nn.composite import Composite
@@ -21,6 +22,7 @@ __all__ = ["TransformerDecoderLayer", "TransformerEncoderLayer"]
 Activation = str | Callable[[Any], Any]
 
 
+@public("fdbr.nn")
 @frozen
 class TransformerEncoderLayer(Composite):
     """Self-attention and a perceptron of two layers, each with a residual and a layer norm.
@@ -187,6 +189,7 @@ class TransformerEncoderLayer(Composite):
         return of.norm2(x + perceptron(self, of, x))
 
 
+@public("fdbr.nn")
 @frozen
 class TransformerDecoderLayer(Composite):
     """Self-attention, attention to a memory, and a perceptron, each with residual and norm.

@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -29,6 +30,7 @@ def channels_first(x: Any) -> Any:
     return ops.moveaxis(x, -1, 1)
 
 
+@public("fdbr.nn")
 @frozen
 class ConvNeXtBlock(Composite):
     """A depthwise convolution and a network for each pixel, added to the input.

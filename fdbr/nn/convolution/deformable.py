@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -20,6 +21,7 @@ __all__ = ["DeformConv", "DeformableConv"]
 Init = initializers.Initializer | None
 
 
+@public("fdbr.nn")
 @frozen
 class DeformConv(Layer):
     """The deformable convolution for given offsets, `ops.deform_conv`.
@@ -127,6 +129,7 @@ class DeformConv(Layer):
         return self(x, offset, mask), self
 
 
+@public("fdbr.nn")
 @frozen
 class DeformableConv(Composite):
     """The deformable convolution whose offsets are a convolution of the input.

@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import ops, random, tree
 from fdbr.errors.checks import integer, name_of
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -18,6 +19,7 @@ __all__ = ["Inception", "MLPConv"]
 Init = initializers.Initializer | None
 
 
+@public("fdbr.nn")
 @frozen
 class Inception(Composite):
     """Convolutions of 1, 3 and 5 pixels and a maximum, side by side along the channels.
@@ -104,6 +106,7 @@ class Inception(Composite):
         return ops.relu(ops.concat(parts, axis=-3))
 
 
+@public("fdbr.nn")
 @frozen
 class MLPConv(Layer):
     """A convolution, and after it convolutions of one pixel: a small network for each window.

@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -15,6 +16,7 @@ from fdbr.tree import frozen, static
 __all__ = ["InceptionBN"]
 
 
+@public("fdbr.nn")
 @frozen
 class InceptionBN(Composite):
     """Convolutions of 1, 3 and twice 3 pixels and a pooling, each normalised, side by side.

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.convolution.settings import (
     MODES,
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn")
 @frozen
 class Conv(Layer):
     """The convolutional layer, `ops.conv`, in any number of dimensions.
@@ -189,6 +191,7 @@ class Conv(Layer):
         return ops.pad(x, widths, MODES[self.padding_mode])
 
 
+@public("fdbr.nn")
 @frozen
 class Conv1d(Conv):
     """`Conv` over one spatial axis.
@@ -201,6 +204,7 @@ class Conv1d(Conv):
     _dimensions: ClassVar[int | None] = 1
 
 
+@public("fdbr.nn")
 @frozen
 class Conv2d(Conv):
     """`Conv` over two spatial axes.
@@ -213,6 +217,7 @@ class Conv2d(Conv):
     _dimensions: ClassVar[int | None] = 2
 
 
+@public("fdbr.nn")
 @frozen
 class Conv3d(Conv):
     """`Conv` over three spatial axes.
@@ -225,6 +230,7 @@ class Conv3d(Conv):
     _dimensions: ClassVar[int | None] = 3
 
 
+@public("fdbr.nn")
 @frozen
 class ConvTranspose(Layer):
     """The transposed convolutional layer, `ops.conv_transpose`, in any number of dimensions.
@@ -347,6 +353,7 @@ class ConvTranspose(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class ConvTranspose1d(ConvTranspose):
     """`ConvTranspose` over one spatial axis.
@@ -359,6 +366,7 @@ class ConvTranspose1d(ConvTranspose):
     _dimensions: ClassVar[int | None] = 1
 
 
+@public("fdbr.nn")
 @frozen
 class ConvTranspose2d(ConvTranspose):
     """`ConvTranspose` over two spatial axes.
@@ -371,6 +379,7 @@ class ConvTranspose2d(ConvTranspose):
     _dimensions: ClassVar[int | None] = 2
 
 
+@public("fdbr.nn")
 @frozen
 class ConvTranspose3d(ConvTranspose):
     """`ConvTranspose` over three spatial axes.

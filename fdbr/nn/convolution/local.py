@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.convolution.settings import axes_of, kernel_of, parameters, settings_of, settled
 from fdbr.nn.layer import Layer
@@ -19,6 +20,7 @@ __all__ = ["DepthwiseConv", "LocalConv"]
 Init = initializers.Initializer | None
 
 
+@public("fdbr.nn")
 @frozen
 class DepthwiseConv(Layer):
     """The convolution of each channel by itself, `ops.depthwise_conv`.
@@ -119,6 +121,7 @@ class DepthwiseConv(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class LocalConv(Layer):
     """The convolution with other weights, and another bias, for each window: `ops.local_conv`.

@@ -5,6 +5,7 @@ from typing import Any
 from fdbr import ops
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.convolution.settings import MODES, check_room
 from fdbr.nn.layer import Layer
 from fdbr.nn.settings import refuse_either
@@ -13,6 +14,7 @@ from fdbr.tree import frozen, static
 __all__ = ["Pad"]
 
 
+@public("fdbr.nn")
 @frozen
 class Pad(Layer):
     """Elements before and after those of the spatial axes.

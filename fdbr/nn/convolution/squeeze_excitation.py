@@ -7,6 +7,7 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.errors.checks import name_of
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -15,6 +16,7 @@ from fdbr.tree import frozen, static
 __all__ = ["SqueezeExcitation"]
 
 
+@public("fdbr.nn")
 @frozen
 class SqueezeExcitation(Composite):
     """Each channel times a number that a small network makes of the means of all channels.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn.convolution.settings import settled
 from fdbr.nn.layer import Layer
 from fdbr.nn.settings import refuse_either
@@ -12,6 +13,7 @@ from fdbr.tree import frozen, static
 __all__ = ["Fold", "Unfold"]
 
 
+@public("fdbr.nn")
 @frozen
 class Unfold(Layer):
     """The elements of each window as a column: `fdbr.ops.unfold`.
@@ -45,6 +47,7 @@ class Unfold(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class Fold(Layer):
     """The transpose of `Unfold`, which adds each column to its window: `fdbr.ops.fold`.

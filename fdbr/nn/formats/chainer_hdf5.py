@@ -7,11 +7,13 @@ import attrs
 
 from fdbr.core.devices import optional
 from fdbr.core.util.atomic_write import replacing
+from fdbr.errors.public import public
 from fdbr.nn.formats.chainer_state import weights_of, with_weights
 
 __all__ = ["load_chainer_hdf5", "save_chainer_hdf5"]
 
 
+@public("fdbr.nn")
 def save_chainer_hdf5(model: Any, path: str | Path, *, compression: int = 4) -> None:
     """Write the weights of a model to a file that Chainer's ``load_hdf5`` reads.
 
@@ -59,6 +61,7 @@ def save_chainer_hdf5(model: Any, path: str | Path, *, compression: int = 4) -> 
             file.create_dataset(name, data=array, **settings)
 
 
+@public("fdbr.nn")
 def load_chainer_hdf5(
     model: Any, path: str | Path, *, prefix: str = "", strict: bool = True
 ) -> Any:

@@ -13,6 +13,7 @@ import optree
 
 from fdbr import tree
 from fdbr.core.util.atomic_write import replacing
+from fdbr.errors.public import public
 from fdbr.nn.formats.chainer_layouts import Layout, layout_of
 from fdbr.nn.formats.naming import Entry, entries, filled, host, put
 from fdbr.pytrees.classes import NAMESPACE, fields_of
@@ -91,6 +92,7 @@ def _parts(model: Any) -> list[_Part]:
     return parts
 
 
+@public("fdbr.nn")
 def save_chainer_npz(model: Any, path: str | Path, *, compression: bool = True) -> None:
     """Write the weights of a model to a file that Chainer's ``load_npz`` reads.
 
@@ -161,6 +163,7 @@ def weights_of(function: str, model: Any) -> dict[str, Any]:
     return {name: np.asarray(array) for name, array in arrays.items()}
 
 
+@public("fdbr.nn")
 def load_chainer_npz(model: Any, path: str | Path, *, prefix: str = "", strict: bool = True) -> Any:
     """A model with the weights of a file that Chainer's ``save_npz`` wrote.
 

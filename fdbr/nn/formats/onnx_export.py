@@ -17,6 +17,7 @@ from fdbr.core.effects import without_effects
 from fdbr.core.tracer import Tracer
 from fdbr.core.util.atomic_write import replacing
 from fdbr.errors.checks import describe, name_of
+from fdbr.errors.public import public
 from fdbr.nn.formats import onnx_shapes
 from fdbr.nn.formats.naming import Entry, filled, host
 from fdbr.nn.formats.onnx_batches import SIZES, for_any_batch, resized
@@ -30,6 +31,7 @@ _OPSET = 18
 _LARGEST = 2**31 - 2**20  # bytes; protobuf takes no more
 
 
+@public("fdbr.nn")
 def export_onnx(model: Any, inputs: Any, path: str | Path, *, dynamic_batch: bool = False) -> None:
     """Write a model as a program of ONNX, which other runtimes run.
 
@@ -250,6 +252,7 @@ def _unrolled(graph: Graph, step: Instruction, loop: Loop) -> None:
 # --- reading ------------------------------------------------------------------------
 
 
+@public("fdbr.nn")
 def load_onnx(model: Any, path: str | Path, *, strict: bool = True) -> Any:
     """A model with the parameters of a file of ONNX: its initializers.
 

@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 from fdbr.core.array_modules import is_array, lock
 from fdbr.core.util.atomic_write import replacing
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.nn.formats.naming import Entry, entries, filled, host
 from fdbr.nn.formats.safetensors_files import read_safetensors
 from fdbr.nn.formats.torch_files import read_torch
@@ -33,6 +34,7 @@ def _names_of(node: Any) -> Mapping[str, Any]:
     return (found() if callable(found) else found) or {}
 
 
+@public("fdbr.nn")
 def load_torch_state(model: Any, state: Any, *, strict: bool = True) -> Any:
     """A model with the weights of a PyTorch module's state dict.
 
@@ -106,6 +108,7 @@ def _is_count(name: str) -> bool:
     return name.rpartition(".")[2] == _COUNT
 
 
+@public("fdbr.nn")
 def save_torch_state(model: Any, path: str | Path | None = None) -> dict[str, Any]:
     """The state dict that PyTorch's module of the same layers loads.
 

@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import array_module, lock
+from fdbr.errors.public import explaining, public
 from fdbr.tree import frozen, static
 
 __all__ = ["LinearFilter", "downsampling_conv_filter", "upsampling_deconv_filter"]
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class LinearFilter:
     """Kernels that interpolate linearly along each axis, one for each channel.
@@ -23,6 +25,7 @@ class LinearFilter:
 
     upsampling: bool = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """An array of that shape, ``(channels, channels, *kernel)`` or ``(channels, 1, *kernel)``.
 
@@ -55,6 +58,7 @@ class LinearFilter:
         return lock(array_module(key).array(weight, dtype=dtype))
 
 
+@public("fdbr.nn.initializers")
 def upsampling_deconv_filter() -> LinearFilter:
     """Weights of a transposed convolution that makes images larger, by linear interpolation.
 
@@ -67,6 +71,7 @@ def upsampling_deconv_filter() -> LinearFilter:
     return LinearFilter(True)
 
 
+@public("fdbr.nn.initializers")
 def downsampling_conv_filter() -> LinearFilter:
     """Weights of a convolution that makes images smaller, by weighted means.
 

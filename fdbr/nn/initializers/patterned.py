@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import random
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import explaining, public
 from fdbr.nn.initializers.random import fans, lecun_normal, one_of, positive
 from fdbr.ops.dtypes import rounded_like
 from fdbr.tree import frozen, static
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Orthogonal:
     """Matrices with orthonormal rows or columns, whichever are fewer, times ``gain``.
@@ -43,6 +45,7 @@ class Orthogonal:
     gain: float = static()
     mode: str = static(default="auto")
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """An array of that shape, a matrix of ``shape[0]`` rows, and dtype.
 
@@ -69,17 +72,20 @@ class Orthogonal:
         return lock(xp.array(self.gain * matrix.reshape(shape), dtype=dtype, order="C"))
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Constant:
     """One value everywhere."""
 
     value: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """An array of that shape and dtype; the key is not used and may be `None`."""
         return lock(array_module(key).full(shape, self.value, dtype=dtype))
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Identity:
     """A matrix of ``scale`` on its diagonal and 0 elsewhere, square unless ``wide`` says else."""
@@ -87,6 +93,7 @@ class Identity:
     scale: float = static()
     wide: bool = static(default=False)
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """An array of that shape and dtype; the key is not used and may be `None`."""
         if len(shape) != 2 or (shape[0] != shape[1] and not self.wide):
@@ -98,12 +105,14 @@ class Identity:
         return lock(xp.eye(*shape, dtype=dtype) * xp.asarray(self.scale, dtype=dtype))
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Dirac:
     """Convolutions that hand on their inputs: 1 at the middle of kernels, in ``groups`` groups."""
 
     groups: int = static(default=1)
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """An array of that shape, ``(out, in, *kernel)``, and dtype; the key may be `None`."""
         xp = array_module(key)
@@ -120,12 +129,14 @@ class Dirac:
         return lock(out)
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class DeltaOrthogonal:
     """Convolutions that are one orthogonal matrix at the middle of their kernels, and 0 else."""
 
     gain: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """An array of that shape, ``(out, in, *kernel)``, and dtype."""
         middle = _middle("delta_orthogonal", shape)
@@ -140,6 +151,7 @@ class DeltaOrthogonal:
         return lock(out)
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Sparse:
     """Normal matrices, in each column of which a share of the numbers is 0."""
@@ -147,6 +159,7 @@ class Sparse:
     sparsity: float = static()
     stddev: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """A matrix of that shape and dtype."""
         if len(shape) != 2:
@@ -172,6 +185,7 @@ def _middle(function: str, shape: Any) -> tuple[int, ...]:
     return tuple(n // 2 for n in shape[2:])
 
 
+@public("fdbr.nn.initializers")
 def orthogonal(gain: float = 1.0, *, mode: str = "auto") -> Orthogonal:
     """Orthogonal matrices (Saxe et al., *Exact solutions …*, ICLR 2014).
 
@@ -191,6 +205,7 @@ def orthogonal(gain: float = 1.0, *, mode: str = "auto") -> Orthogonal:
     )
 
 
+@public("fdbr.nn.initializers")
 def constant(value: float) -> Constant:
     """One value everywhere.
 
@@ -200,6 +215,7 @@ def constant(value: float) -> Constant:
     return Constant(value)
 
 
+@public("fdbr.nn.initializers")
 def zeros() -> Constant:
     """Zeros.
 
@@ -209,6 +225,7 @@ def zeros() -> Constant:
     return Constant(0.0)
 
 
+@public("fdbr.nn.initializers")
 def ones() -> Constant:
     """Ones.
 
@@ -218,6 +235,7 @@ def ones() -> Constant:
     return Constant(1.0)
 
 
+@public("fdbr.nn.initializers")
 def nan() -> Constant:
     """NaN everywhere: values that must be replaced before they are used.
 
@@ -227,6 +245,7 @@ def nan() -> Constant:
     return Constant(math.nan)
 
 
+@public("fdbr.nn.initializers")
 def identity(scale: float = 1.0) -> Identity:
     """A square matrix of ``scale`` on its diagonal, and 0 elsewhere.
 
@@ -237,6 +256,7 @@ def identity(scale: float = 1.0) -> Identity:
     return Identity(_number("identity", "scale", scale))
 
 
+@public("fdbr.nn.initializers")
 def eye(gain: float = 1.0) -> Identity:
     """A matrix, square or not, of ``gain`` on its diagonal, and 0 elsewhere.
 
@@ -247,6 +267,7 @@ def eye(gain: float = 1.0) -> Identity:
     return Identity(_number("eye", "gain", gain), True)
 
 
+@public("fdbr.nn.initializers")
 def dirac(groups: int = 1) -> Dirac:
     """Weights of a convolution that hands on its inputs: 1 at the middle of a kernel, as PyTorch's.
 
@@ -259,6 +280,7 @@ def dirac(groups: int = 1) -> Dirac:
     return Dirac(integer("fdbr.nn.initializers.dirac", "groups", groups, least=1))
 
 
+@public("fdbr.nn.initializers")
 def delta_orthogonal(gain: float = 1.0) -> DeltaOrthogonal:
     """Weights of a convolution that are an orthogonal matrix at the middle of the kernel.
 
@@ -273,6 +295,7 @@ def delta_orthogonal(gain: float = 1.0) -> DeltaOrthogonal:
     return DeltaOrthogonal(positive("delta_orthogonal", "gain", gain))
 
 
+@public("fdbr.nn.initializers")
 def sparse(sparsity: float, stddev: float = 0.01) -> Sparse:
     """Normal matrices, in each column of which a share of the numbers is 0.
 
@@ -290,6 +313,7 @@ def sparse(sparsity: float, stddev: float = 0.01) -> Sparse:
     return Sparse(share, positive("sparse", "stddev", stddev))
 
 
+@public("fdbr.nn.initializers")
 def generate_array(initializer: Any, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
     """An array that an initializer makes, or what stands for one.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fdbr import random
 from fdbr.core.array_modules import lock
+from fdbr.errors.public import explaining, public
 from fdbr.ops.dtypes import rounded_like
 from fdbr.tree import frozen, static
 
@@ -37,18 +38,21 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Normal:
     """Normally distributed values of mean zero and standard deviation ``stddev``."""
 
     stddev: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """An array of that shape and dtype."""
         draws = random.normal(key, shape, dtype)
         return lock(rounded_like(draws * self.stddev, draws))
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class TruncatedNormal:
     """Normal numbers times ``stddev``, of those between ``lower`` and ``upper``."""
@@ -57,23 +61,27 @@ class TruncatedNormal:
     lower: float = static()
     upper: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """An array of that shape and dtype."""
         draws = random.truncated_normal(key, self.lower, self.upper, shape, dtype)
         return lock(rounded_like(draws * self.stddev, draws))
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class Uniform:
     """Values distributed uniformly on [-bound, bound)."""
 
     bound: float = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """An array of that shape and dtype."""
         return random.uniform(key, shape, dtype, -self.bound, self.bound)
 
 
+@public("fdbr.nn.initializers")
 @frozen
 class VarianceScaling:
     """Values of mean zero and variance ``scale / fan``.
@@ -93,6 +101,7 @@ class VarianceScaling:
     mode: str = static()
     distribution: str = static()
 
+    @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
         """An array of that shape, ``(out, in, *kernel)``, and dtype.
 
@@ -119,6 +128,7 @@ _DISTRIBUTIONS = ("normal", "truncated_normal", "uniform")
 _OF_TRUNCATED = 0.8796256610342398  # the standard deviation of a normal number cut off at ±2
 
 
+@public("fdbr.nn.initializers")
 def variance_scaling(scale: float, mode: str, distribution: str) -> VarianceScaling:
     """Mean zero and variance ``scale / fan``, of which the others are special cases.
 
@@ -148,6 +158,7 @@ def variance_scaling(scale: float, mode: str, distribution: str) -> VarianceScal
     )
 
 
+@public("fdbr.nn.initializers")
 def lecun_normal(scale: float = 1.0) -> VarianceScaling:
     """Normal with variance ``scale**2 / fan_in`` (LeCun et al., *Efficient BackProp*, 1998).
 
@@ -159,6 +170,7 @@ def lecun_normal(scale: float = 1.0) -> VarianceScaling:
     return _scaled("lecun_normal", 1.0, scale, "fan_in", "normal")
 
 
+@public("fdbr.nn.initializers")
 def lecun_uniform(scale: float = 1.0) -> VarianceScaling:
     """Uniform with variance ``scale**2 / fan_in`` (LeCun et al., *Efficient BackProp*, 1998).
 
@@ -168,6 +180,7 @@ def lecun_uniform(scale: float = 1.0) -> VarianceScaling:
     return _scaled("lecun_uniform", 1.0, scale, "fan_in", "uniform")
 
 
+@public("fdbr.nn.initializers")
 def glorot_normal(scale: float = 1.0) -> VarianceScaling:
     """Normal with variance ``2 * scale**2 / (fan_in + fan_out)`` (Glorot & Bengio, AISTATS 2010).
 
@@ -177,6 +190,7 @@ def glorot_normal(scale: float = 1.0) -> VarianceScaling:
     return _scaled("glorot_normal", 1.0, scale, "fan_avg", "normal")
 
 
+@public("fdbr.nn.initializers")
 def glorot_uniform(scale: float = 1.0) -> VarianceScaling:
     """Uniform with variance ``2 * scale**2 / (fan_in + fan_out)`` (Glorot & Bengio, AISTATS 2010).
 
@@ -186,6 +200,7 @@ def glorot_uniform(scale: float = 1.0) -> VarianceScaling:
     return _scaled("glorot_uniform", 1.0, scale, "fan_avg", "uniform")
 
 
+@public("fdbr.nn.initializers")
 def xavier_normal(gain: float = 1.0) -> VarianceScaling:
     """`glorot_normal`, under PyTorch's name.
 
@@ -195,6 +210,7 @@ def xavier_normal(gain: float = 1.0) -> VarianceScaling:
     return _scaled("xavier_normal", 1.0, gain, "fan_avg", "normal", "gain")
 
 
+@public("fdbr.nn.initializers")
 def xavier_uniform(gain: float = 1.0) -> VarianceScaling:
     """`glorot_uniform`, under PyTorch's name.
 
@@ -204,6 +220,7 @@ def xavier_uniform(gain: float = 1.0) -> VarianceScaling:
     return _scaled("xavier_uniform", 1.0, gain, "fan_avg", "uniform", "gain")
 
 
+@public("fdbr.nn.initializers")
 def he_normal(scale: float = 1.0, *, mode: str = "fan_in") -> VarianceScaling:
     """Normal with variance ``2 * scale**2 / fan_in``, for rectifiers (He et al., ICCV 2015).
 
@@ -215,6 +232,7 @@ def he_normal(scale: float = 1.0, *, mode: str = "fan_in") -> VarianceScaling:
     return _scaled("he_normal", 2.0, scale, mode, "normal")
 
 
+@public("fdbr.nn.initializers")
 def he_uniform(scale: float = 1.0, *, mode: str = "fan_in") -> VarianceScaling:
     """Uniform with variance ``2 * scale**2 / fan_in``, for rectifiers (He et al., ICCV 2015).
 
@@ -226,6 +244,7 @@ def he_uniform(scale: float = 1.0, *, mode: str = "fan_in") -> VarianceScaling:
     return _scaled("he_uniform", 2.0, scale, mode, "uniform")
 
 
+@public("fdbr.nn.initializers")
 def kaiming_normal(
     a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> VarianceScaling:
@@ -241,6 +260,7 @@ def kaiming_normal(
     return VarianceScaling(gain, one_of("kaiming_normal", "mode", mode, _MODES), "normal")
 
 
+@public("fdbr.nn.initializers")
 def kaiming_uniform(
     a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> VarianceScaling:
@@ -268,6 +288,7 @@ _SQUARED_GAINS: dict[str, Callable[[float], float]] = {
 }
 
 
+@public("fdbr.nn.initializers")
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor by which weights before an activation function are larger, as in PyTorch.
 
@@ -301,6 +322,7 @@ def _gain(function: str, nonlinearity: str, slope: float) -> float:
     return _SQUARED_GAINS[name](number)
 
 
+@public("fdbr.nn.initializers")
 def truncated_normal(
     stddev: float = 0.01, lower: float = -2.0, upper: float = 2.0
 ) -> TruncatedNormal:
@@ -321,6 +343,7 @@ def truncated_normal(
     return TruncatedNormal(positive("truncated_normal", "stddev", stddev), low, high)
 
 
+@public("fdbr.nn.initializers")
 def normal(stddev: float = 0.05) -> Normal:
     """Normal with a given standard deviation.
 
@@ -331,6 +354,7 @@ def normal(stddev: float = 0.05) -> Normal:
     return Normal(positive("normal", "stddev", stddev))
 
 
+@public("fdbr.nn.initializers")
 def uniform(bound: float = 0.05) -> Uniform:
     """Uniform on [-bound, bound).
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from fdbr import ops, tree
+from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen, static
 
@@ -12,6 +13,7 @@ __all__ = ["Classifier"]
 Metrics = Mapping[str, Callable[..., Any]]
 
 
+@public("fdbr.nn")
 @frozen
 class Classifier(Layer):
     """A predictor with its loss and its metrics, as a loss function of the model wants them.

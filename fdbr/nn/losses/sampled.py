@@ -9,6 +9,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.losses.sampling import WalkerAlias
@@ -20,6 +21,7 @@ __all__ = ["BinaryHierarchicalSoftmax", "BlackOut", "NegativeSampling"]
 Counts = Sequence[float] | Any
 
 
+@public("fdbr.nn")
 class _Sampled(Layer):
     """The base of losses against drawn classes."""
 
@@ -56,6 +58,7 @@ class _Sampled(Layer):
         return self(*inputs, **options), self
 
 
+@public("fdbr.nn")
 @frozen
 class NegativeSampling(_Sampled):
     """The loss of telling each example's label from classes drawn at random: word2vec's.
@@ -143,6 +146,7 @@ class NegativeSampling(_Sampled):
         return ops.negative_sampling(x, labels, self.weight, samples, reduction=reduction)
 
 
+@public("fdbr.nn")
 @frozen
 class BlackOut(_Sampled):
     """The BlackOut loss: the label against classes drawn at random, in one softmax.
@@ -226,6 +230,7 @@ class BlackOut(_Sampled):
         return ops.black_out(x, labels, self.weight, samples, reduction=reduction)
 
 
+@public("fdbr.nn")
 @frozen
 class BinaryHierarchicalSoftmax(Layer):
     """The loss of leaves of a binary tree, decided node by node from the root on.

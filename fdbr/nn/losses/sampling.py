@@ -7,11 +7,13 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.core.array_modules import Array, array_module, lock, to_numpy
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.tree import buffer, frozen
 
 __all__ = ["WalkerAlias"]
 
 
+@public("fdbr.nn")
 @frozen
 class WalkerAlias:
     """Walker's alias method: each draw of one of many classes takes the same short time.

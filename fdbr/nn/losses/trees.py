@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from fdbr.core.array_modules import lock
+from fdbr.errors.public import public
 
 __all__ = ["huffman_tree", "tree_paths"]
 
 
+@public("fdbr.nn")
 def huffman_tree(counts: Any) -> Any:
     """The binary tree in which frequent classes lie near the root.
 
@@ -53,6 +55,7 @@ def huffman_tree(counts: Any) -> Any:
     return heap[0][2]
 
 
+@public("fdbr.nn")
 def tree_paths(tree: Any) -> tuple[Any, Any]:
     """The nodes on the way from the root of a binary tree to each leaf, and the turns there.
 

@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.embedding import Embed
 from fdbr.nn.attention.multi_head import heads_apart, heads_together
@@ -30,6 +31,7 @@ def _norm_names(field: str, name: str) -> dict[str, Any]:
     }
 
 
+@public("fdbr.nn.models")
 class BERTOutputs(NamedTuple):
     """The outputs of `BERT`: features of each token, and of the first one through the pooler."""
 
@@ -37,6 +39,7 @@ class BERTOutputs(NamedTuple):
     pooler_output: Any
 
 
+@public("fdbr.nn.models")
 @frozen
 class BERTAttention(Layer):
     """Attention in which a token sees all that the mask lets it see.
@@ -73,6 +76,7 @@ class BERTAttention(Layer):
         return [heads_apart(part(x), self.heads) for part in (self.query, self.key, self.value)]
 
 
+@public("fdbr.nn.models")
 @frozen
 class BERTLayer(Composite):
     """Attention and a network for each place, each beside a shortcut and before a normalisation.
@@ -109,6 +113,7 @@ class BERTLayer(Composite):
         return of.output_norm(x + of.dropout(of.output(ops.gelu(of.intermediate(x)))))
 
 
+@public("fdbr.nn.models")
 @frozen
 class BERT(Network):
     """BERT: features of each token of a text, which tell of all others.

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.convolution.convnext import ConvNeXtBlock
 from fdbr.nn.models.building import Builder, numbers_of_blocks, positive
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn.models")
 @frozen
 class LayerNorm2d(LayerNorm):
     """`LayerNorm` over the channels of images, axis 1."""
@@ -35,6 +37,7 @@ class LayerNorm2d(LayerNorm):
         return ops.layer_norm(x, self.weight, self.bias, axis=1, eps=self.eps)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ConvNeXt(ImageNetwork):
     """ConvNeXt; the classes below say of which size.
@@ -141,11 +144,13 @@ class ConvNeXt(ImageNetwork):
         return of.classifier(of.avgpool(of.features(x)))
 
 
+@public("fdbr.nn.models")
 @frozen
 class ConvNeXt_Tiny(ConvNeXt):
     """`ConvNeXt` of 96 channels and 18 blocks: 28,589,128 parameters."""
 
 
+@public("fdbr.nn.models")
 @frozen
 class ConvNeXt_Small(ConvNeXt):
     """`ConvNeXt` of 96 channels and 36 blocks: 50,223,688 parameters."""
@@ -154,6 +159,7 @@ class ConvNeXt_Small(ConvNeXt):
     _rate: ClassVar[float] = 0.4
 
 
+@public("fdbr.nn.models")
 @frozen
 class ConvNeXt_Base(ConvNeXt_Small):
     """`ConvNeXt` of 128 channels and 36 blocks: 88,591,464 parameters."""
@@ -162,6 +168,7 @@ class ConvNeXt_Base(ConvNeXt_Small):
     _rate: ClassVar[float] = 0.5
 
 
+@public("fdbr.nn.models")
 @frozen
 class ConvNeXt_Large(ConvNeXt_Base):
     """`ConvNeXt` of 192 channels and 36 blocks: 197,767,336 parameters."""

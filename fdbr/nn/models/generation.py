@@ -6,10 +6,12 @@ from typing import Any
 
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 
 __all__ = ["generate", "sample"]
 
 
+@public("fdbr.nn.models")
 def generate(
     model: Any,
     key: Any,
@@ -93,6 +95,7 @@ def _computes_the_last(model: Any) -> bool:
         return False
 
 
+@public("fdbr.nn.models")
 def sample(
     key: Any,
     logits: Any,

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
@@ -34,6 +35,7 @@ _CHANNELS = {
 third: of 1 by 1, within and out of 3 by 3, within and out of 5 by 5, and after the pooling."""
 
 
+@public("fdbr.nn.models")
 class GoogLeNetOutputs(NamedTuple):
     """The outputs of `GoogLeNet` in training: the logits, and those of the auxiliary heads."""
 
@@ -42,6 +44,7 @@ class GoogLeNetOutputs(NamedTuple):
     aux_logits1: Any
 
 
+@public("fdbr.nn.models")
 @frozen
 class BasicConv(Composite):
     """A convolution, batch normalisation unless ``bn`` is `None`, and a rectifier."""
@@ -54,6 +57,7 @@ class BasicConv(Composite):
         return ops.relu(x if of.bn is None else of.bn(x))
 
 
+@public("fdbr.nn.models")
 @frozen
 class InceptionBranches(Composite):
     """Four branches side by side: the outputs are joined along the channels.
@@ -84,6 +88,7 @@ class InceptionBranches(Composite):
         return ops.concat(parts, axis=1)
 
 
+@public("fdbr.nn.models")
 @frozen
 class InceptionAux(Composite):
     """An auxiliary head, which is trained to classify by what is halfway known.
@@ -106,6 +111,7 @@ class InceptionAux(Composite):
         return of.fc2(of.dropout(x))
 
 
+@public("fdbr.nn.models")
 @frozen
 class GoogLeNet(ImageNetwork):
     """GoogLeNet, with batch normalisation as in torchvision, or as in the paper and in Chainer.

@@ -8,6 +8,7 @@ from fdbr import ops, tree
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.caches import KeyValueCache
 from fdbr.nn.attention.embedding import Embed
@@ -23,6 +24,7 @@ from fdbr.tree import frozen, static
 __all__ = ["GPT2", "Conv1D", "GPT2Attention", "GPT2Block"]
 
 
+@public("fdbr.nn.models")
 @frozen
 class Conv1D(Layer):
     """The fully connected layer with its weight the other way round: ``y = x @ weight + bias``.
@@ -47,6 +49,7 @@ class Conv1D(Layer):
         return ops.linear(x, ops.matrix_transpose(self.weight), self.bias)
 
 
+@public("fdbr.nn.models")
 @frozen
 class GPT2Attention(Layer):
     """Attention in which a token sees itself and those before.
@@ -89,6 +92,7 @@ class GPT2Attention(Layer):
         return [heads_apart(parts[..., i * width : (i + 1) * width], self.heads) for i in range(3)]
 
 
+@public("fdbr.nn.models")
 @frozen
 class GPT2Block(Composite):
     """Attention and a network for each place, each after a normalisation and beside a shortcut.
@@ -120,6 +124,7 @@ class GPT2Block(Composite):
         return x if cache is None else (x, cache)
 
 
+@public("fdbr.nn.models")
 @frozen
 class GPT2(Network):
     """GPT-2: of each token of a text, logits of the next one.

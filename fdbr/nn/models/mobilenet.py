@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.composite import Composite
 from fdbr.nn.dropout import Dropout
@@ -60,6 +61,7 @@ def _eighths(count: float) -> int:
     return near + 8 if near < 0.9 * count else near
 
 
+@public("fdbr.nn.models")
 @frozen
 class InvertedResidual(Composite):
     """Channels are made more, convolved each alone, and made fewer; what went in may be added.
@@ -97,6 +99,7 @@ class InvertedResidual(Composite):
         return x + y if self.residual else y
 
 
+@public("fdbr.nn.models")
 @frozen
 class MobileNetV3(ImageNetwork):
     """Networks for small machines; the classes below say which.
@@ -189,11 +192,13 @@ class MobileNetV3(ImageNetwork):
         return of.classifier(ops.reshape(x, x.shape[:2]))
 
 
+@public("fdbr.nn.models")
 @frozen
 class MobileNet_V3_Large(MobileNetV3):
     """`MobileNetV3` with fifteen blocks: 5,483,032 parameters."""
 
 
+@public("fdbr.nn.models")
 @frozen
 class MobileNet_V3_Small(MobileNetV3):
     """`MobileNetV3` with eleven blocks: 2,542,856 parameters."""

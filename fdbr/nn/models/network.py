@@ -7,6 +7,7 @@ from typing import Any, Self
 from fdbr import ops, tree
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.composite import Composite
 from fdbr.nn.sequential import Lambda, Sequential
 from fdbr.pytrees.classes import fields_of
@@ -15,6 +16,7 @@ from fdbr.tree import frozen
 __all__ = ["ImageNetwork", "Network"]
 
 
+@public("fdbr.nn.models")
 @frozen
 class Network(Composite):
     """The base of models, into which one can look: `extract` gives what comes out of layers."""
@@ -151,6 +153,7 @@ def _layers_of(part: Any) -> dict[str, Any]:
     return {n: m for n, m in members.items() if callable(m) or isinstance(m, tuple | list)}
 
 
+@public("fdbr.nn.models")
 @frozen
 class ImageNetwork(Network):
     """A network that takes a batch of images, or one."""

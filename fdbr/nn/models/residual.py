@@ -3,6 +3,7 @@
 from typing import Any, ClassVar, Self
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn.composite import Composite
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.models.building import Builder, positive
@@ -29,6 +30,7 @@ class BlockSettings:
         return of.excitation(channels, max(channels // self.reduction, 1))
 
 
+@public("fdbr.nn.models")
 @frozen
 class BasicBlock(Composite):
     """Two convolutions of 3 by 3, and what went in is added.
@@ -73,6 +75,7 @@ class BasicBlock(Composite):
         return _joined(of, x, y)
 
 
+@public("fdbr.nn.models")
 @frozen
 class Bottleneck(Composite):
     """Three convolutions, of which that of 3 by 3 has fewer channels, and what went in is added.

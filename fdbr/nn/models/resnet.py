@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.linear import Linear
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNet(ImageNetwork):
     """Residual networks; the classes below say of which depth.
@@ -175,6 +177,7 @@ class ResNet(ImageNetwork):
         return of.fc(ops.reshape(x, x.shape[:2]))
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNet18(ResNet):
     """`ResNet` with two `BasicBlock` in each stage: 11,689,512 parameters."""
@@ -183,6 +186,7 @@ class ResNet18(ResNet):
     _depths: ClassVar[tuple[int, ...]] = (2, 2, 2, 2)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNet34(ResNet):
     """`ResNet` with 3, 4, 6 and 3 `BasicBlock`: 21,797,672 parameters."""
@@ -190,11 +194,13 @@ class ResNet34(ResNet):
     _block: ClassVar[Any] = BasicBlock
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNet50(ResNet):
     """`ResNet` with 3, 4, 6 and 3 `Bottleneck`: 25,557,032 parameters."""
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNet101(ResNet):
     """`ResNet` with 3, 4, 23 and 3 `Bottleneck`: 44,549,160 parameters."""
@@ -202,6 +208,7 @@ class ResNet101(ResNet):
     _depths: ClassVar[tuple[int, ...]] = (3, 4, 23, 3)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNet152(ResNet):
     """`ResNet` with 3, 8, 36 and 3 `Bottleneck`: 60,192,808 parameters."""
@@ -209,6 +216,7 @@ class ResNet152(ResNet):
     _depths: ClassVar[tuple[int, ...]] = (3, 8, 36, 3)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNeXt50_32x4d(ResNet):
     """`ResNet50` with 32 groups of 4 channels: 25,028,904 parameters.
@@ -219,6 +227,7 @@ class ResNeXt50_32x4d(ResNet):
     _groups: ClassVar[tuple[int, int]] = (32, 4)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNeXt101_32x8d(ResNet):
     """`ResNet101` with 32 groups of 8 channels: 88,791,336 parameters."""
@@ -227,6 +236,7 @@ class ResNeXt101_32x8d(ResNet):
     _groups: ClassVar[tuple[int, int]] = (32, 8)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ResNeXt101_64x4d(ResNet):
     """`ResNet101` with 64 groups of 4 channels: 83,455,272 parameters."""
@@ -235,6 +245,7 @@ class ResNeXt101_64x4d(ResNet):
     _groups: ClassVar[tuple[int, int]] = (64, 4)
 
 
+@public("fdbr.nn.models")
 @frozen
 class Wide_ResNet50_2(ResNet):
     """`ResNet50` with twice as many inner channels: 68,883,240 parameters.
@@ -245,6 +256,7 @@ class Wide_ResNet50_2(ResNet):
     _groups: ClassVar[tuple[int, int]] = (1, 128)
 
 
+@public("fdbr.nn.models")
 @frozen
 class Wide_ResNet101_2(ResNet):
     """`ResNet101` with twice as many inner channels: 126,886,696 parameters."""
@@ -253,6 +265,7 @@ class Wide_ResNet101_2(ResNet):
     _groups: ClassVar[tuple[int, int]] = (1, 128)
 
 
+@public("fdbr.nn.models")
 @frozen
 class SEResNet50(ResNet):
     """`ResNet50` with squeeze and excitation in each block: 28,088,024 parameters.
@@ -264,6 +277,7 @@ class SEResNet50(ResNet):
     _reduction: ClassVar[int | None] = 16
 
 
+@public("fdbr.nn.models")
 @frozen
 class SEResNet101(SEResNet50):
     """`ResNet101` with squeeze and excitation in each block: 49,326,872 parameters."""
@@ -271,6 +285,7 @@ class SEResNet101(SEResNet50):
     _depths: ClassVar[tuple[int, ...]] = (3, 4, 23, 3)
 
 
+@public("fdbr.nn.models")
 @frozen
 class SEResNet152(SEResNet50):
     """`ResNet152` with squeeze and excitation in each block: 66,821,848 parameters."""
@@ -278,6 +293,7 @@ class SEResNet152(SEResNet50):
     _depths: ClassVar[tuple[int, ...]] = (3, 8, 36, 3)
 
 
+@public("fdbr.nn.models")
 @frozen
 class SEResNeXt50(SEResNet50):
     """`ResNeXt50_32x4d` with squeeze and excitation in each block: 27,559,896 parameters."""
@@ -285,6 +301,7 @@ class SEResNeXt50(SEResNet50):
     _groups: ClassVar[tuple[int, int]] = (32, 4)
 
 
+@public("fdbr.nn.models")
 @frozen
 class SEResNeXt101(SEResNet101):
     """`ResNet101` with 32 groups of 4 channels, squeeze and excitation: 48,955,416 parameters."""

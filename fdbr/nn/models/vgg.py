@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.convolution.layers import Conv
 from fdbr.nn.dropout import Dropout
@@ -20,6 +21,7 @@ from fdbr.tree import frozen
 __all__ = ["VGG", "VGG11", "VGG13", "VGG16", "VGG19"]
 
 
+@public("fdbr.nn.models")
 @frozen
 class VGG(ImageNetwork):
     """VGG: stages of convolutions with windows of 3 by 3, and three fully connected layers.
@@ -142,6 +144,7 @@ class VGG(ImageNetwork):
         return of.classifier(ops.reshape(x, (x.shape[0], -1)))
 
 
+@public("fdbr.nn.models")
 @frozen
 class VGG11(VGG):
     """`VGG` with eight convolutions, configuration A: 132,863,336 parameters."""
@@ -149,6 +152,7 @@ class VGG11(VGG):
     _depths: ClassVar[tuple[int, ...]] = (1, 1, 2, 2, 2)
 
 
+@public("fdbr.nn.models")
 @frozen
 class VGG13(VGG):
     """`VGG` with ten convolutions, configuration B: 133,047,848 parameters."""
@@ -156,11 +160,13 @@ class VGG13(VGG):
     _depths: ClassVar[tuple[int, ...]] = (2, 2, 2, 2, 2)
 
 
+@public("fdbr.nn.models")
 @frozen
 class VGG16(VGG):
     """`VGG` with thirteen convolutions, configuration D: 138,357,544 parameters."""
 
 
+@public("fdbr.nn.models")
 @frozen
 class VGG19(VGG):
     """`VGG` with sixteen convolutions, configuration E: 143,667,240 parameters."""

@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import ops
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.attention.blocks import ViTBlock
 from fdbr.nn.attention.multi_head import MultiHeadAttention
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViTEncoder(Composite):
     """Blocks, one after the other.
@@ -60,6 +62,7 @@ class ViTEncoder(Composite):
         return of.ln(x)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViT(ImageNetwork):
     """The vision transformer; the classes below say of which size.
@@ -210,11 +213,13 @@ def _block(
     return ViTBlock(before, attention, behind, mlp, dropout)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViT_B_16(ViT):
     """`ViT` of 12 blocks of 768 features, with patches of 16 pixels: 86,567,656 parameters."""
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViT_B_32(ViT):
     """`ViT` of 12 blocks of 768 features, with patches of 32 pixels: 88,224,232 parameters."""
@@ -222,6 +227,7 @@ class ViT_B_32(ViT):
     _patch: ClassVar[int] = 32
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViT_L_16(ViT):
     """`ViT` of 24 blocks of 1,024 features, with patches of 16 pixels: 304,326,632 parameters."""
@@ -229,6 +235,7 @@ class ViT_L_16(ViT):
     _sizes: ClassVar[tuple[int, int, int, int]] = (24, 16, 1024, 4096)
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViT_L_32(ViT_L_16):
     """`ViT` of 24 blocks of 1,024 features, with patches of 32 pixels: 306,535,400 parameters."""
@@ -236,6 +243,7 @@ class ViT_L_32(ViT_L_16):
     _patch: ClassVar[int] = 32
 
 
+@public("fdbr.nn.models")
 @frozen
 class ViT_H_14(ViT):
     """`ViT` of 32 blocks of 1,280 features, with patches of 14 pixels: 632,045,800 parameters."""

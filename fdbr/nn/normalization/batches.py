@@ -8,6 +8,7 @@ import numpy as np
 from fdbr import ops, tree
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.normalization.layers import Init, affine_parameters, check_channels
@@ -65,6 +66,7 @@ def averaged(layer: Any, new: dict[str, tuple[Any, float]]) -> Any:
 # --- the layers -----------------------------------------------------------------------
 
 
+@public("fdbr.nn")
 @frozen
 class BatchNorm(Layer):
     """Each channel brought to mean 0 and variance 1 over all other axes.
@@ -256,6 +258,7 @@ class BatchNorm(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class InstanceNorm(Layer):
     """Each channel of each example brought to mean 0 and variance 1 over its spatial axes.

@@ -7,6 +7,7 @@ import numpy as np
 from fdbr import ops, random
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.tree import frozen, static
@@ -50,6 +51,7 @@ def check_channels(name: str, x: Any, channels: int) -> None:
         )
 
 
+@public("fdbr.nn")
 @frozen
 class LayerNorm(Layer):
     """The last axes of each example brought to mean 0 and variance 1.
@@ -129,6 +131,7 @@ class LayerNorm(Layer):
         return ops.layer_norm(x, self.weight, self.bias, axis=axes, eps=self.eps)
 
 
+@public("fdbr.nn")
 @frozen
 class RMSNorm(Layer):
     """The last axes of each example divided by the root of their mean square.
@@ -205,6 +208,7 @@ class RMSNorm(Layer):
         return ops.rms_norm(x, self.weight, axis=axes, eps=self.eps)
 
 
+@public("fdbr.nn")
 @frozen
 class GroupNorm(Layer):
     """Each group of channels of each example brought to mean 0 and variance 1.

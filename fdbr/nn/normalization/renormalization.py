@@ -9,6 +9,7 @@ from fdbr import ops, tree
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn import initializers
 from fdbr.nn.layer import Layer
 from fdbr.nn.normalization.batches import (
@@ -24,6 +25,7 @@ from fdbr.tree import buffer, frozen, static
 __all__ = ["BatchRenorm", "DecorrelatedBatchNorm"]
 
 
+@public("fdbr.nn")
 @frozen
 class BatchRenorm(BatchNorm):
     """Batch normalisation, corrected in training towards what the running statistics give.
@@ -125,6 +127,7 @@ class BatchRenorm(BatchNorm):
         return out, updated_statistics(self, mean, variance, count)
 
 
+@public("fdbr.nn")
 @frozen
 class DecorrelatedBatchNorm(Layer):
     """Channels brought to mean 0 and, within each group, to the identity as their covariance.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from fdbr import ops, random, tree
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.nn.convolution.layers import ConvTranspose
 from fdbr.nn.layer import Layer
 from fdbr.ops.dtypes import is_short, rounded_like
@@ -18,6 +19,7 @@ from fdbr.tree import buffer, frozen, static
 __all__ = ["SpectralNorm", "WeightNorm", "WeightStandardization"]
 
 
+@public("fdbr.nn")
 @frozen
 class _Reparametrized(Layer):
     """A layer around another, one of whose arrays it computes."""
@@ -69,6 +71,7 @@ def _array_of(where: str, layer: Any, name: str, least: int) -> Any:
 # --- by its norm --------------------------------------------------------------------
 
 
+@public("fdbr.nn")
 @frozen
 class WeightNorm(_Reparametrized):
     """A layer whose weight is ``magnitude * v / norm(v)``, with ``v`` and magnitude trained.
@@ -151,6 +154,7 @@ def _norms(weight: Any, axis: int | None) -> Any:
 # --- by its spectrum ----------------------------------------------------------------
 
 
+@public("fdbr.nn")
 @frozen
 class SpectralNorm(_Reparametrized):
     """A layer whose weight is divided by its largest singular value.
@@ -304,6 +308,7 @@ def _largest_singular(matrix: Any) -> Any:
 # --- by its statistics --------------------------------------------------------------
 
 
+@public("fdbr.nn")
 @frozen
 class WeightStandardization(_Reparametrized):
     """A layer whose weight has mean 0 and variance 1 for each output.

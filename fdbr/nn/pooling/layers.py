@@ -14,6 +14,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module
 from fdbr.errors.checks import describe
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.dropout import needed_key
 from fdbr.nn.layer import Layer
 from fdbr.nn.settings import for_axes, setting
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.nn")
 @frozen
 class MaxPool(Layer):
     """The largest element of each window: `fdbr.ops.max_pool`.
@@ -70,6 +72,7 @@ class MaxPool(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class AvgPool(Layer):
     """The mean of each window: `fdbr.ops.avg_pool`.
@@ -107,6 +110,7 @@ class AvgPool(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class LPPool(Layer):
     """The norm of each window: `fdbr.ops.lp_pool`.
@@ -140,6 +144,7 @@ class LPPool(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class FractionalMaxPool(Layer):
     """The largest elements of windows at random places: `fdbr.ops.fractional_max_pool`.
@@ -196,6 +201,7 @@ class FractionalMaxPool(Layer):
         return self(x, key=needed_key(type(self).__name__, key)), self
 
 
+@public("fdbr.nn")
 @frozen
 class AdaptiveAvgPool(Layer):
     """The means of as many windows as asked for: `fdbr.ops.adaptive_avg_pool`.
@@ -220,6 +226,7 @@ class AdaptiveAvgPool(Layer):
         return ops.adaptive_avg_pool(x, for_axes(self, self.output_size, x))
 
 
+@public("fdbr.nn")
 @frozen
 class AdaptiveMaxPool(Layer):
     """The largest elements of as many windows as asked for: `fdbr.ops.adaptive_max_pool`.
@@ -248,6 +255,7 @@ class AdaptiveMaxPool(Layer):
         return ops.adaptive_max_pool(x, size, return_indices=self.return_indices)
 
 
+@public("fdbr.nn")
 @frozen
 class Flatten(Layer):
     """Some neighbouring axes as one: by default all after the first.
@@ -287,6 +295,7 @@ class Flatten(Layer):
         return ops.reshape(x, (*shape[:first], whole, *shape[last + 1 :]))
 
 
+@public("fdbr.nn")
 @frozen
 class Unflatten(Layer):
     """One axis as several: what `Flatten` did, undone.

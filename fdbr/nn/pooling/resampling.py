@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 from fdbr import ops
+from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
 from fdbr.nn.settings import for_axes, setting
 from fdbr.tree import frozen
@@ -14,6 +15,7 @@ from fdbr.tree import frozen
 __all__ = ["ChannelShuffle", "MaxUnpool", "PixelShuffle", "PixelUnshuffle", "Upsample"]
 
 
+@public("fdbr.nn")
 @frozen
 class Upsample(Layer):
     """An array on a finer or a coarser grid: `fdbr.ops.interpolate`.
@@ -49,6 +51,7 @@ class Upsample(Layer):
         )
 
 
+@public("fdbr.nn")
 @frozen
 class PixelShuffle(Layer):
     """Channels as pixels: `fdbr.ops.pixel_shuffle`.
@@ -72,6 +75,7 @@ class PixelShuffle(Layer):
         return ops.pixel_shuffle(x, self.upscale_factor, mode=self.mode)
 
 
+@public("fdbr.nn")
 @frozen
 class PixelUnshuffle(Layer):
     """Pixels as channels: `fdbr.ops.pixel_unshuffle`.
@@ -95,6 +99,7 @@ class PixelUnshuffle(Layer):
         return ops.pixel_unshuffle(x, self.downscale_factor, mode=self.mode)
 
 
+@public("fdbr.nn")
 @frozen
 class ChannelShuffle(Layer):
     """The channels of several groups in turn: `fdbr.ops.channel_shuffle`.
@@ -117,6 +122,7 @@ class ChannelShuffle(Layer):
         return ops.channel_shuffle(x, self.groups)
 
 
+@public("fdbr.nn")
 @frozen
 class MaxUnpool(Layer):
     """Elements at the places where `MaxPool` found them: `fdbr.ops.max_unpool`.

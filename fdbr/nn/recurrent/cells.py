@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr.core.array_modules import lock
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn.recurrent.cell import Initializer, RecurrentCell, drawn, initial, made
 from fdbr.ops.nn.recurrent.cells import GRU, GRU_RESET_FIRST, LSTM, MGU, RELU, TANH, Kind, Weights
 from fdbr.tree import frozen, static
@@ -15,6 +16,7 @@ __all__ = ["GRUCell", "LSTMCell", "MGUCell", "RNNCell"]
 _ACTIVATIONS = {"tanh": TANH, "relu": RELU}
 
 
+@public("fdbr.nn")
 @frozen
 class RNNCell(RecurrentCell):
     """Elman's recurrent cell, `ops.rnn_tanh_cell`: ``h, output = cell(h, x)``.
@@ -96,6 +98,7 @@ class RNNCell(RecurrentCell):
         return _ACTIVATIONS[self.nonlinearity]
 
 
+@public("fdbr.nn")
 @frozen
 class GRUCell(RecurrentCell):
     """A gated recurrent unit, `ops.gru_cell`: ``h, output = cell(h, x)``.
@@ -151,6 +154,7 @@ class GRUCell(RecurrentCell):
         return GRU_RESET_FIRST if self.reset_first else GRU
 
 
+@public("fdbr.nn")
 @frozen
 class MGUCell(RecurrentCell):
     """A minimal gated unit, `ops.mgu_cell`: ``h, output = cell(h, x)``.
@@ -190,6 +194,7 @@ class MGUCell(RecurrentCell):
         return made_cell
 
 
+@public("fdbr.nn")
 @frozen
 class LSTMCell(RecurrentCell):
     """Long short-term memory, `ops.lstm_cell`: ``(h, c), output = cell((h, c), x)``.

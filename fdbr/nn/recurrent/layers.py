@@ -8,6 +8,7 @@ from fdbr import ops, random
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
 from fdbr.nn.recurrent.cell import Initializer, RecurrentCell, promoted
 from fdbr.nn.recurrent.cells import GRUCell, LSTMCell, RNNCell
@@ -19,6 +20,7 @@ __all__ = ["GRU", "LSTM", "RNN"]
 _PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 
 
+@public("fdbr.nn")
 class _Recurrent(Layer):
     """The base of recurrent networks."""
 
@@ -231,6 +233,7 @@ def _made(
     return cls(cells, **settings)
 
 
+@public("fdbr.nn")
 @frozen
 class RNN(_Recurrent):
     """Layers of Elman's recurrent cells: ``output, h = rnn(x, h)``.
@@ -314,6 +317,7 @@ class RNN(_Recurrent):
         return network
 
 
+@public("fdbr.nn")
 @frozen
 class GRU(_Recurrent):
     """Layers of gated recurrent units: ``output, h = gru(x, h)``.
@@ -358,6 +362,7 @@ class GRU(_Recurrent):
         return network
 
 
+@public("fdbr.nn")
 @frozen
 class LSTM(_Recurrent):
     """Layers of long short-term memory: ``output, (h, c) = lstm(x, (h, c))``.

@@ -6,6 +6,7 @@ import numpy as np
 
 from fdbr import ops, random
 from fdbr.errors.checks import integer
+from fdbr.errors.public import public
 from fdbr.nn.recurrent.cell import Initializer, RecurrentCell, drawn, initial, made
 from fdbr.ops.nn.recurrent.cells import LSTM, Kind
 from fdbr.tree import frozen, static
@@ -13,6 +14,7 @@ from fdbr.tree import frozen, static
 __all__ = ["PeepholeLSTMCell", "ZoneoutLSTMCell"]
 
 
+@public("fdbr.nn")
 @frozen
 class PeepholeLSTMCell(RecurrentCell):
     """Long short-term memory whose gates see the memory: ``(h, c), output = cell((h, c), x)``.
@@ -112,6 +114,7 @@ def _seen(weight: Any, c: Any) -> Any:
     return weight * c if weight.ndim == 1 else ops.linear(c, weight)
 
 
+@public("fdbr.nn")
 @frozen
 class ZoneoutLSTMCell(RecurrentCell):
     """Long short-term memory that keeps some elements in training: ``cell((h, c), x)``.

@@ -6,11 +6,13 @@ from typing import Any
 from fdbr import random, tree
 from fdbr.control_flow.scan import scan as scan_rows
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.nn.recurrent.cell import RecurrentCell
 
 __all__ = ["scan"]
 
 
+@public("fdbr.nn")
 def scan(
     cell: Callable[[Any, Any], tuple[Any, Any]],
     state: Any,

@@ -8,6 +8,7 @@ from fdbr import ops
 from fdbr.core.array_modules import array_module, lock
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.nn.layer import Layer
 from fdbr.nn.recurrent.cell import Initializer, drawn
 from fdbr.tree import frozen
@@ -15,6 +16,7 @@ from fdbr.tree import frozen
 __all__ = ["ChildSumTreeLSTM", "NaryTreeLSTM"]
 
 
+@public("fdbr.nn")
 class _TreeCell(Layer):
     """The base of cells on trees."""
 
@@ -84,6 +86,7 @@ class _TreeCell(Layer):
         return [h for h, _ in states], [c for _, c in states], x
 
 
+@public("fdbr.nn")
 @frozen
 class ChildSumTreeLSTM(_TreeCell):
     """Long short-term memory of any number of children, in any order: ``cell(*states, x)``.
@@ -209,6 +212,7 @@ class ChildSumTreeLSTM(_TreeCell):
         return h, c
 
 
+@public("fdbr.nn")
 @frozen
 class NaryTreeLSTM(_TreeCell):
     """Long short-term memory of a fixed number of children, in order: ``cell(*states, x)``.

@@ -6,6 +6,7 @@ from typing import Any
 from fdbr.core.array_modules import Array
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import maximum
 from fdbr.ops.elementwise.comparison import where
@@ -40,6 +41,7 @@ _LOG_TWO_PI = math.log(2 * math.pi)
 # --- of variational autoencoders, as in Chainer -------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def bernoulli_nll(x: Array, y: Array, /, *, reduction: str = "sum") -> Any:
     """The negative log likelihood of truth values with probabilities ``sigmoid(y)``.
@@ -73,6 +75,7 @@ def bernoulli_nll(x: Array, y: Array, /, *, reduction: str = "sum") -> Any:
     return reduced(softplus(y) - x * y, reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, *, reduction: str = "sum") -> Any:
     """The negative log likelihood of normal numbers, by means and logarithms of variances.
@@ -106,6 +109,7 @@ def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, *, reduction: str = "s
     return reduced(0.5 * (ln_var + _LOG_TWO_PI + away * away * exp(-ln_var)), reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def gaussian_kl_divergence(mean: Array, ln_var: Array, /, *, reduction: str = "sum") -> Any:
     """The Kullback-Leibler divergence of normal distributions from the standard one.
@@ -140,6 +144,7 @@ def gaussian_kl_divergence(mean: Array, ln_var: Array, /, *, reduction: str = "s
 # --- as in PyTorch ------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def gaussian_nll_loss(
     x: Array,
@@ -214,6 +219,7 @@ def _is_one_short(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     return [n for n, m in zip(shape, whole, strict=True) if n != m] == [1]
 
 
+@public("fdbr.ops")
 @in_single
 def poisson_nll_loss(
     x: Array,
@@ -266,6 +272,7 @@ def poisson_nll_loss(
     return reduced(losses, reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def kl_div_loss(
     log_probs: Array, target: Array, /, *, reduction: str = "mean", log_target: bool = False

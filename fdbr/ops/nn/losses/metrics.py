@@ -7,6 +7,7 @@ import numpy as np
 from fdbr.core.array_modules import Array, where_it_lies
 from fdbr.core.tracer import stop_gradient
 from fdbr.errors.checks import describe, integer
+from fdbr.errors.public import public
 from fdbr.ops.axes import normalize_axis
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype, float_dtype, in_single
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def accuracy(
@@ -86,6 +88,7 @@ def _scored(name: str, logits: Any, labels: Any, axis: int) -> tuple[Any, Any]:
     return logits, labels
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def binary_accuracy(x: Array, labels: Array, /, *, ignore_label: int | None = -1) -> Array:
@@ -143,6 +146,7 @@ def binary_accuracy(x: Array, labels: Array, /, *, ignore_label: int | None = -1
 # --- class by class -----------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def classification_summary(
@@ -238,6 +242,7 @@ def _ratio(part: Any, whole: Any, dtype: Any) -> Any:
     return where(nothing, np.nan, astype(part, dtype) / astype(where(nothing, 1, whole), dtype))
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def precision(
@@ -272,6 +277,7 @@ def precision(
     return found[0], found[3]
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def recall(
@@ -306,6 +312,7 @@ def recall(
     return found[1], found[3]
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def f1_score(
@@ -343,6 +350,7 @@ def f1_score(
 # --- of numbers ---------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @where_it_lies
 @in_single
 def r2_score(

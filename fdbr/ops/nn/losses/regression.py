@@ -4,6 +4,7 @@ from typing import Any
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import elementwise
 from fdbr.ops.dtypes import in_single
 from fdbr.ops.elementwise.arithmetic import abs, clip, clipped
@@ -47,6 +48,7 @@ def _weighted(name: str, losses: Any, weight: Any, reduction: str, by_weights: b
 # --- absolute -----------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def absolute_error(x: Array, y: Array, /) -> Any:
     """``abs(x - y)``, element by element; its derivative where they are equal is taken as 0.
@@ -77,6 +79,7 @@ def absolute_error(x: Array, y: Array, /) -> Any:
     return abs(x - y)
 
 
+@public("fdbr.ops")
 @in_single
 def mean_absolute_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
     """The mean of ``abs(x - y)`` over all elements.
@@ -103,6 +106,7 @@ def mean_absolute_error(x: Array, y: Array, /, *, reduction: str = "mean") -> An
     return reduced(abs(x - y), reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | None = None) -> Any:
     """The absolute error, under PyTorch's name: see `mean_absolute_error`.
@@ -134,6 +138,7 @@ def l1_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | N
 # --- squared ------------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 @in_single
 def squared_error(x: Array, y: Array, /) -> Any:
     """``(x - y)**2``, element by element, of arrays of one shape.
@@ -158,6 +163,7 @@ def squared_error(x: Array, y: Array, /) -> Any:
     return away * away
 
 
+@public("fdbr.ops")
 @in_single
 def squared_difference(x: Array, y: Array, /) -> Any:
     """``(x - y)**2``, element by element: `squared_error`, under Chainer's other name.
@@ -182,6 +188,7 @@ def squared_difference(x: Array, y: Array, /) -> Any:
     return away * away
 
 
+@public("fdbr.ops")
 @in_single
 def mean_squared_error(x: Array, y: Array, /, *, reduction: str = "mean") -> Any:
     """The mean of ``(x - y)**2`` over all elements.
@@ -221,6 +228,7 @@ def _squared(x: Any, y: Any, reduction: str) -> Any:
     return reduced(away * away, reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def mse_loss(x: Array, y: Array, /, *, reduction: str = "mean", weight: Array | None = None) -> Any:
     """The squared error, under PyTorch's name: see `mean_squared_error`.
@@ -267,6 +275,7 @@ def _bent(xp: Any, away: Array, *, delta: float, tip: float) -> Array:
     return near / tip * (away - 0.5 * near)
 
 
+@public("fdbr.ops")
 @in_single
 def huber_loss(
     x: Array,
@@ -320,6 +329,7 @@ def huber_loss(
     return sum(_weighted("huber_loss", losses, weight, "none"), axis=1)
 
 
+@public("fdbr.ops")
 @in_single
 def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str = "mean") -> Any:
     """`huber_loss` by ``beta``: the absolute error with a round tip.
@@ -354,6 +364,7 @@ def smooth_l1_loss(x: Array, y: Array, /, *, beta: float = 1.0, reduction: str =
     return reduced(abs(away) if beta == 0 else _bent(away, delta=beta, tip=beta), reduction)
 
 
+@public("fdbr.ops")
 @in_single
 def log_cosh(x: Array, y: Array, /, *, reduction: str = "none") -> Any:
     """``log(cosh(x - y))``, without overflow: half the square near 0, the size less log 2 far out.

@@ -15,6 +15,7 @@ from fdbr.backends.cpu.library.pool import pooling
 from fdbr.core.array_modules import Array, array_module, where_it_lies
 from fdbr.core.util.threads import divide, parts
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.declare import constant, linear, opaque
 from fdbr.ops.declare.batches import spread
 from fdbr.ops.declare.rules import Function
@@ -264,6 +265,7 @@ def _to_winners(xp: Any, x: Array, winners: Any, *, geometry: Geometry, size: Si
 # --- for the user -------------------------------------------------------------------
 
 
+@public("fdbr.ops")
 def max_pool(
     x: Array,
     kernel_size: int | Sequence[int],
@@ -357,6 +359,7 @@ def _places_of(winners: Any, geometry: Geometry, size: Sizes) -> Any:
     return clip(places, 0, math.prod(size) - 1) if any(map(any, geometry.padding)) else places
 
 
+@public("fdbr.ops")
 @in_single
 def avg_pool(
     x: Array,
@@ -424,6 +427,7 @@ def avg_pool(
     return total
 
 
+@public("fdbr.ops")
 @in_single
 def lp_pool(
     x: Array,

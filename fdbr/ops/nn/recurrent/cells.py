@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe
+from fdbr.errors.public import public
 from fdbr.ops.elementwise.logistic import sigmoid
 from fdbr.ops.elementwise.trigonometric import tanh
 from fdbr.ops.nn.activations.exponentials import relu
@@ -201,6 +202,7 @@ def _stepped(name: str, kind: Kind, x: Any, state: Sequence[Any], given: Any) ->
     return kind.advance(weights, tuple(state), kind.project(weights, x))
 
 
+@public("fdbr.ops")
 def lstm_cell(
     x: Array,
     state: Any,
@@ -248,6 +250,7 @@ def lstm_cell(
     return _stepped("lstm_cell", LSTM, x, state, (weight_ih, weight_hh, bias_ih, bias_hh))
 
 
+@public("fdbr.ops")
 def gru_cell(
     x: Array,
     h: Array,
@@ -299,6 +302,7 @@ def gru_cell(
     return _stepped("gru_cell", kind, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]
 
 
+@public("fdbr.ops")
 def mgu_cell(
     x: Array,
     h: Array,
@@ -342,6 +346,7 @@ def mgu_cell(
     return _stepped("mgu_cell", MGU, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]
 
 
+@public("fdbr.ops")
 def rnn_tanh_cell(
     x: Array,
     h: Array,
@@ -383,6 +388,7 @@ def rnn_tanh_cell(
     return _stepped("rnn_tanh_cell", TANH, x, [h], (weight_ih, weight_hh, bias_ih, bias_hh))[0]
 
 
+@public("fdbr.ops")
 def rnn_relu_cell(
     x: Array,
     h: Array,

@@ -8,6 +8,7 @@ import numpy as np
 from fdbr.core.array_modules import Array
 from fdbr.errors.checks import describe, integer
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import public
 from fdbr.ops.declare import linear
 from fdbr.ops.devices import beside
 from fdbr.ops.dtypes import astype
@@ -113,6 +114,7 @@ def unpack(packed: Packed) -> list[Any]:
     return [rows[end - length : end] for end, length in zip(ends, packed.lengths, strict=True)]
 
 
+@public("fdbr.ops")
 def pad_sequence(
     sequences: Sequence[Array],
     /,
@@ -171,6 +173,7 @@ def pad_sequence(
 _arrays = sequences  # which the parameters of the public functions hide
 
 
+@public("fdbr.ops")
 def transpose_sequence(sequences: Sequence[Array], /) -> tuple[Any, ...]:
     """The elements of sequences by time: what comes first, second, ... in all of them.
 
