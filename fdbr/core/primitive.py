@@ -11,6 +11,7 @@ from fdbr.core.observation import hook
 from fdbr.core.tracer import ReadOnly, Tracer, base_of, ended, escaped, plain
 from fdbr.errors.checks import describe, number_types, refuse_other_kinds
 from fdbr.errors.layer_path import placed
+from fdbr.errors.public import unexplained
 
 __all__ = [
     "EXPLAINED",
@@ -157,6 +158,7 @@ class Primitive:
 
     def explain(self, error: Exception, args: Any) -> Exception:
         """The error of an array module, with the op and its operands named."""
+        error = unexplained(error)
         if str(error).startswith("fdbr."):
             return error
         operands = ", ".join(describe(arg) for arg in args)

@@ -50,12 +50,12 @@ class Linear(Layer):
         bias_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_features, out_features
             The lengths of the last axes of the input and the output.
         bias
@@ -73,7 +73,7 @@ class Linear(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a number of features is no positive integer.
+            If a number of features is not a positive integer.
         """
         where = "fdbr.nn.Linear.init"
         sizes = (
@@ -87,12 +87,13 @@ class Linear(Layer):
         return cls(weight, (bias_init or initializers.zeros())(bias_key, sizes[:1], dtype))
 
     def __call__(self, x: Any) -> Any:
-        """The output of shape ``(..., out_features)`` for ``x`` of shape ``(..., in_features)``.
+        """Return the output of shape ``(..., out_features)`` for ``x`` of shape ``(...,
+        in_features)``.
 
         Raises
         ------
         ValueError
-            If ``x`` does not end in an axis of that length.
+            If ``x`` has another last length.
         """
         try:
             return ops.linear(x, self.weight, self.bias)

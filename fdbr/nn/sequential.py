@@ -18,7 +18,7 @@ __all__ = ["Lambda", "Sequential"]
 class Lambda(Layer):
     """A plain function as a layer.
 
-    The function belongs to the structure of the tree: it is no leaf, and two trees with
+    The function belongs to the structure of the tree: it is not a leaf, and two trees with
     different functions are trees of different structure.
 
     Attributes
@@ -34,7 +34,7 @@ class Lambda(Layer):
     fn: Callable[[Any], Any] = static(repr=name_of)
 
     def __call__(self, x: Any) -> Any:
-        """``fn(x)``."""
+        """Return ``fn(x)``."""
         return self.fn(x)
 
 
@@ -71,8 +71,8 @@ class Sequential(Layer):
         self.__attrs_init__(tuple(_element(i, layer) for i, layer in enumerate(layers)))  # type: ignore[attr-defined]
 
     def __call__(self, x: Any) -> Any:
-        """The output of the last layer; of no layers, ``x``."""
-        held = [x]  # not by a name: a layer may use up what nobody else needs
+        """Return the output of the last layer, or ``x`` if there are no layers."""
+        held = [x]  # no local name refers to it, so a layer may reuse its memory
         del x
         for layer in self.layers:
             function = layer.fn if type(layer) is Lambda else layer
@@ -80,19 +80,19 @@ class Sequential(Layer):
         return held.pop()
 
     def train(self, x: Array, *, key: Any = None) -> tuple[Any, Self]:
-        """The output in training, and the layers' successors.
+        """Return the output in training, and the layers' successors.
 
         Parameters
         ----------
         x
             The input of the first layer.
         key
-            A key, of which each layer gets its own; `None` if no layer draws.
+            A random key, which is split among the layers; `None` if no layer draws random numbers.
 
         Returns
         -------
         tuple
-            The output of the last layer, and the `Sequential` of the successors.
+            The output of the last layer, and a `Sequential` of the successors.
         """
         count = len(self.layers)
         keys = [None] * count if key is None or not count else random.split(key, count)
@@ -118,7 +118,7 @@ class Sequential(Layer):
     def __getitem__(self, index: slice) -> Self: ...
 
     def __getitem__(self, index: int | slice) -> Any:
-        """A layer, or for a slice the `Sequential` of some of them."""
+        """Return a layer, or for a slice a `Sequential` of these layers."""
         if isinstance(index, slice):
             return type(self)(*self.layers[index])
         return self.layers[index]

@@ -48,8 +48,8 @@ class Conv(Layer):
     stride, padding, dilation, groups, cover_all
         As for `ops.conv`.
     padding_mode
-        What is put around the input: ``"zeros"``; ``"reflect"``, the input mirrored at its edge;
-        ``"replicate"``, the edge itself; ``"circular"``, the other end.
+        The padding: ``"zeros"``; ``"reflect"``, the input mirrored at its edge; ``"replicate"``,
+        the edge itself; ``"circular"``, the other end.
 
     >>> import fdbr
     >>> layer = fdbr.nn.Conv.init(fdbr.random.key(0), 3, 8, 5, stride=2, padding=2)
@@ -91,12 +91,12 @@ class Conv(Layer):
         bias_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_channels, out_channels
             The numbers of channels of the input and the output.
         kernel_size
@@ -107,8 +107,8 @@ class Conv(Layer):
         bias
             Whether the layer has a bias.
         ndim
-            The number of spatial axes, where ``kernel_size`` is one integer: by default 2, or
-            what the class says (1 of `Conv1d`).
+            The number of spatial axes, if ``kernel_size`` is one integer: by default 2, or the
+            class's number (1 of `Conv1d`).
         weight_init, bias_init
             ``init(key, shape, dtype)``; by default LeCun's normal distribution, and zeros.
         dtype
@@ -122,7 +122,7 @@ class Conv(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a setting is not of its kind, or groups do not divide the channels.
+            If a setting is of a wrong type or value, or groups do not divide the channels.
 
         >>> import fdbr
         >>> key = fdbr.random.key(0)
@@ -145,7 +145,7 @@ class Conv(Layer):
         return cls(weight, own_bias, *settings, groups, padding_mode, bool(cover_all))
 
     def __call__(self, x: Any) -> Any:
-        """The output for ``x``.
+        """Return the output for ``x``.
 
         Parameters
         ----------
@@ -177,11 +177,11 @@ class Conv(Layer):
         )
 
     def _around(self, x: Any) -> Any:
-        """``x`` with its padding."""
+        """Pad ``x`` by the layer's mode."""
         x = ops.asarray(x)
         kernel = self.weight.shape[2:]
         if x.ndim not in (len(kernel) + 1, len(kernel) + 2):
-            return x  # which `conv` refuses
+            return x  # `conv` raises for it
         size = x.shape[x.ndim - len(kernel) :]
         settings = self.stride, self.padding, self.dilation, size, self.cover_all
         pairs = geometry_of("conv", kernel, *settings).padding
@@ -281,12 +281,12 @@ class ConvTranspose(Layer):
         bias_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A layer with fresh parameters.
+        """Return a layer with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         in_channels, out_channels
             The numbers of channels of the input and the output.
         kernel_size, ndim
@@ -308,7 +308,7 @@ class ConvTranspose(Layer):
         Raises
         ------
         TypeError, ValueError
-            If a setting is not of its kind, or groups do not divide the channels.
+            If a setting is of a wrong type or value, or groups do not divide the channels.
         """
         where = f"fdbr.nn.{cls.__name__}.init"
         kernel = kernel_of(where, kernel_size, ndim, cls._dimensions)
@@ -321,14 +321,14 @@ class ConvTranspose(Layer):
         return cls(weight, own_bias, stride, padding, more, dilation, groups)
 
     def __call__(self, x: Any, output_size: int | Sequence[int] | None = None) -> Any:
-        """The output for ``x``.
+        """Return the output for ``x``.
 
         Parameters
         ----------
         x
             Shape ``(N, in_channels, *spatial)``, or ``(in_channels, *spatial)``.
         output_size
-            The lengths of the result's spatial axes, in the place of ``output_padding``.
+            The lengths of the result's spatial axes, instead of ``output_padding``.
 
         Returns
         -------

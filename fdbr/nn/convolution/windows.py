@@ -1,4 +1,4 @@
-"""Layers that take arrays apart into windows, and put them together again."""
+"""Layers that unfold arrays into windows, and fold them back."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ class Unfold(Layer):
     stride: int | Sequence[int] = static(default=1, converter=settled)
 
     def __call__(self, x: Any) -> Any:
-        """The columns, of shape ``(..., C * prod(kernel_size), windows)``."""
+        """Return the columns, of shape ``(..., C * prod(kernel_size), windows)``."""
         if not isinstance(self.kernel_size, tuple):
             refuse_either("Unfold", self.kernel_size, x)
         return ops.unfold(
@@ -70,7 +70,7 @@ class Fold(Layer):
     stride: int | Sequence[int] = static(default=1, converter=settled)
 
     def __call__(self, x: Any) -> Any:
-        """The array, of shape ``(..., C, *output_size)``."""
+        """Return the array, of shape ``(..., C, *output_size)``."""
         return ops.fold(
             x,
             self.output_size,

@@ -1,4 +1,4 @@
-"""Initial weights that make a convolution interpolate."""
+"""Initial weights of convolutions that interpolate."""
 
 from typing import Any
 
@@ -27,7 +27,8 @@ class LinearFilter:
 
     @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape, ``(channels, channels, *kernel)`` or ``(channels, 1, *kernel)``.
+        """Return an array of that shape, ``(channels, channels, *kernel)`` or ``(channels, 1,
+        *kernel)``.
 
         Channels are not mixed: between two different ones the weights are 0.  The key is not used
         and may be `None`.
@@ -60,7 +61,7 @@ class LinearFilter:
 
 @public("fdbr.nn.initializers")
 def upsampling_deconv_filter() -> LinearFilter:
-    """Weights of a transposed convolution that makes images larger, by linear interpolation.
+    """Return an initializer of transposed convolutions that upsample images linearly.
 
     The stride that goes with them is ``(kernel + 1) // 2``: Long, Shelhamer & Darrell, *Fully
     convolutional networks for semantic segmentation*, CVPR 2015.
@@ -73,7 +74,7 @@ def upsampling_deconv_filter() -> LinearFilter:
 
 @public("fdbr.nn.initializers")
 def downsampling_conv_filter() -> LinearFilter:
-    """Weights of a convolution that makes images smaller, by weighted means.
+    """Return an initializer of convolutions that downsample images by weighted means.
 
     They are those of `upsampling_deconv_filter`, divided by their sum, and so is the stride.
 

@@ -1,4 +1,4 @@
-"""Random initial values, whose spread follows from the shape or is given."""
+"""Random initial values, whose variance is given or follows from the shape."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -47,7 +47,7 @@ class Normal:
 
     @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape and dtype."""
+        """Return an array of that shape and dtype."""
         draws = random.normal(key, shape, dtype)
         return lock(rounded_like(draws * self.stddev, draws))
 
@@ -55,7 +55,7 @@ class Normal:
 @public("fdbr.nn.initializers")
 @frozen
 class TruncatedNormal:
-    """Normal numbers times ``stddev``, of those between ``lower`` and ``upper``."""
+    """Truncated normal values: standard ones between ``lower`` and ``upper``, times ``stddev``."""
 
     stddev: float = static()
     lower: float = static()
@@ -63,7 +63,7 @@ class TruncatedNormal:
 
     @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape and dtype."""
+        """Return an array of that shape and dtype."""
         draws = random.truncated_normal(key, self.lower, self.upper, shape, dtype)
         return lock(rounded_like(draws * self.stddev, draws))
 
@@ -77,7 +77,7 @@ class Uniform:
 
     @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape and dtype."""
+        """Return an array of that shape and dtype."""
         return random.uniform(key, shape, dtype, -self.bound, self.bound)
 
 
@@ -103,7 +103,7 @@ class VarianceScaling:
 
     @explaining("fdbr.nn.initializers")
     def __call__(self, key: Any, shape: Any, dtype: Any = np.float32) -> Any:
-        """An array of that shape, ``(out, in, *kernel)``, and dtype.
+        """Return an array of that shape, ``(out, in, *kernel)``, and dtype.
 
         Raises
         ------
@@ -125,12 +125,12 @@ _MODES: dict[str, Callable[[int, int], float]] = {
     "fan_geo_avg": lambda fan_in, fan_out: math.sqrt(fan_in * fan_out),
 }
 _DISTRIBUTIONS = ("normal", "truncated_normal", "uniform")
-_OF_TRUNCATED = 0.8796256610342398  # the standard deviation of a normal number cut off at ±2
+_OF_TRUNCATED = 0.8796256610342398  # standard deviation of a standard normal truncated at ±2
 
 
 @public("fdbr.nn.initializers")
 def variance_scaling(scale: float, mode: str, distribution: str) -> VarianceScaling:
-    """Mean zero and variance ``scale / fan``, of which the others are special cases.
+    """Return an initializer of mean 0 and variance ``scale / fan``; most others are special cases.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def variance_scaling(scale: float, mode: str, distribution: str) -> VarianceScal
     Raises
     ------
     ValueError
-        If ``scale`` is not positive, or a name is none of these.
+        If ``scale`` is not positive, or a name is unknown.
 
     >>> variance_scaling(2.0, "fan_out", "truncated_normal")
     VarianceScaling(scale=2.0, mode='fan_out', distribution='truncated_normal')
@@ -160,7 +160,9 @@ def variance_scaling(scale: float, mode: str, distribution: str) -> VarianceScal
 
 @public("fdbr.nn.initializers")
 def lecun_normal(scale: float = 1.0) -> VarianceScaling:
-    """Normal with variance ``scale**2 / fan_in`` (LeCun et al., *Efficient BackProp*, 1998).
+    """Return a normal initializer with variance ``scale**2 / fan_in``.
+
+    LeCun et al., *Efficient BackProp*, 1998.
 
     >>> import fdbr
     >>> init = lecun_normal()
@@ -172,7 +174,9 @@ def lecun_normal(scale: float = 1.0) -> VarianceScaling:
 
 @public("fdbr.nn.initializers")
 def lecun_uniform(scale: float = 1.0) -> VarianceScaling:
-    """Uniform with variance ``scale**2 / fan_in`` (LeCun et al., *Efficient BackProp*, 1998).
+    """Return a uniform initializer with variance ``scale**2 / fan_in``.
+
+    LeCun et al., *Efficient BackProp*, 1998.
 
     >>> lecun_uniform()
     VarianceScaling(scale=1.0, mode='fan_in', distribution='uniform')
@@ -182,7 +186,9 @@ def lecun_uniform(scale: float = 1.0) -> VarianceScaling:
 
 @public("fdbr.nn.initializers")
 def glorot_normal(scale: float = 1.0) -> VarianceScaling:
-    """Normal with variance ``2 * scale**2 / (fan_in + fan_out)`` (Glorot & Bengio, AISTATS 2010).
+    """Return a normal initializer with variance ``2 * scale**2 / (fan_in + fan_out)``.
+
+    Glorot & Bengio, AISTATS 2010.
 
     >>> glorot_normal()
     VarianceScaling(scale=1.0, mode='fan_avg', distribution='normal')
@@ -192,7 +198,9 @@ def glorot_normal(scale: float = 1.0) -> VarianceScaling:
 
 @public("fdbr.nn.initializers")
 def glorot_uniform(scale: float = 1.0) -> VarianceScaling:
-    """Uniform with variance ``2 * scale**2 / (fan_in + fan_out)`` (Glorot & Bengio, AISTATS 2010).
+    """Return a uniform initializer with variance ``2 * scale**2 / (fan_in + fan_out)``.
+
+    Glorot & Bengio, AISTATS 2010.
 
     >>> glorot_uniform()
     VarianceScaling(scale=1.0, mode='fan_avg', distribution='uniform')
@@ -202,7 +210,7 @@ def glorot_uniform(scale: float = 1.0) -> VarianceScaling:
 
 @public("fdbr.nn.initializers")
 def xavier_normal(gain: float = 1.0) -> VarianceScaling:
-    """`glorot_normal`, under PyTorch's name.
+    """Return `glorot_normal`, under PyTorch's name.
 
     >>> xavier_normal() == glorot_normal()
     True
@@ -212,7 +220,7 @@ def xavier_normal(gain: float = 1.0) -> VarianceScaling:
 
 @public("fdbr.nn.initializers")
 def xavier_uniform(gain: float = 1.0) -> VarianceScaling:
-    """`glorot_uniform`, under PyTorch's name.
+    """Return `glorot_uniform`, under PyTorch's name.
 
     >>> xavier_uniform() == glorot_uniform()
     True
@@ -222,7 +230,9 @@ def xavier_uniform(gain: float = 1.0) -> VarianceScaling:
 
 @public("fdbr.nn.initializers")
 def he_normal(scale: float = 1.0, *, mode: str = "fan_in") -> VarianceScaling:
-    """Normal with variance ``2 * scale**2 / fan_in``, for rectifiers (He et al., ICCV 2015).
+    """Return a normal initializer with variance ``2 * scale**2 / fan_in``, for rectifiers.
+
+    He et al., ICCV 2015.
 
     ``mode`` is ``"fan_in"``, ``"fan_out"`` or another one of `variance_scaling`.
 
@@ -234,7 +244,9 @@ def he_normal(scale: float = 1.0, *, mode: str = "fan_in") -> VarianceScaling:
 
 @public("fdbr.nn.initializers")
 def he_uniform(scale: float = 1.0, *, mode: str = "fan_in") -> VarianceScaling:
-    """Uniform with variance ``2 * scale**2 / fan_in``, for rectifiers (He et al., ICCV 2015).
+    """Return a uniform initializer with variance ``2 * scale**2 / fan_in``, for rectifiers.
+
+    He et al., ICCV 2015.
 
     ``mode`` is ``"fan_in"``, ``"fan_out"`` or another one of `variance_scaling`.
 
@@ -248,10 +260,10 @@ def he_uniform(scale: float = 1.0, *, mode: str = "fan_in") -> VarianceScaling:
 def kaiming_normal(
     a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> VarianceScaling:
-    """Normal with standard deviation ``gain / sqrt(fan)``, under PyTorch's name.
+    """Return a normal initializer with standard deviation ``gain / sqrt(fan)``, as PyTorch's.
 
-    The gain is that of `calculate_gain`, ``a`` being the slope of ``leaky_relu``: with 0 it is
-    `he_normal`.
+    The gain is that of `calculate_gain`, where ``a`` is the factor of ``leaky_relu`` for negative
+    inputs: with 0 it is `he_normal`.
 
     >>> kaiming_normal(mode="fan_out", nonlinearity="relu") == he_normal(mode="fan_out")
     True
@@ -264,10 +276,10 @@ def kaiming_normal(
 def kaiming_uniform(
     a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
 ) -> VarianceScaling:
-    """Uniform with standard deviation ``gain / sqrt(fan)``, under PyTorch's name.
+    """Return a uniform initializer with standard deviation ``gain / sqrt(fan)``, as PyTorch's.
 
-    The gain is that of `calculate_gain`, ``a`` being the slope of ``leaky_relu``: with 0 it is
-    `he_uniform`; with ``5**0.5`` what PyTorch's own layers begin with.
+    The gain is that of `calculate_gain`, where ``a`` is the factor of ``leaky_relu`` for negative
+    inputs: with 0 it is `he_uniform`; with ``5**0.5`` what PyTorch's own layers begin with.
 
     >>> kaiming_uniform(1.0)
     VarianceScaling(scale=1.0, mode='fan_in', distribution='uniform')
@@ -290,7 +302,7 @@ _SQUARED_GAINS: dict[str, Callable[[float], float]] = {
 
 @public("fdbr.nn.initializers")
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor by which weights before an activation function are larger, as in PyTorch.
+    """Return the factor by which weights before an activation function are larger, as in PyTorch.
 
     Parameters
     ----------
@@ -298,12 +310,12 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         ``"linear"``, ``"sigmoid"`` (1), ``"tanh"`` (5/3), ``"relu"`` (the root of 2),
         ``"leaky_relu"`` (the root of ``2 / (1 + param**2)``) or ``"selu"`` (3/4).
     param
-        The slope of ``leaky_relu`` below 0; 0.01 by default.
+        The factor of ``leaky_relu`` for negative inputs; 0.01 by default.
 
     Raises
     ------
     ValueError
-        If the name is none of these.
+        If the name is unknown.
 
     >>> calculate_gain("leaky_relu", 0.0) == calculate_gain("relu")
     True
@@ -312,7 +324,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _gain(function: str, nonlinearity: str, slope: float) -> float:
-    """The square of a gain."""
+    """Return the square of a gain."""
     number = float(slope)
     if not math.isfinite(number):
         raise ValueError(
@@ -326,7 +338,7 @@ def _gain(function: str, nonlinearity: str, slope: float) -> float:
 def truncated_normal(
     stddev: float = 0.01, lower: float = -2.0, upper: float = 2.0
 ) -> TruncatedNormal:
-    """Normal numbers times ``stddev``, of those between ``lower`` and ``upper``, as in JAX.
+    """Return a truncated normal initializer, as in JAX.
 
     The bounds count standard deviations (PyTorch's count the values themselves).
 
@@ -345,7 +357,7 @@ def truncated_normal(
 
 @public("fdbr.nn.initializers")
 def normal(stddev: float = 0.05) -> Normal:
-    """Normal with a given standard deviation.
+    """Return a normal initializer with the given standard deviation.
 
     >>> import fdbr
     >>> normal(0.1)(fdbr.random.key(0), (3,)).shape
@@ -356,7 +368,7 @@ def normal(stddev: float = 0.05) -> Normal:
 
 @public("fdbr.nn.initializers")
 def uniform(bound: float = 0.05) -> Uniform:
-    """Uniform on [-bound, bound).
+    """Return a uniform initializer on [-bound, bound).
 
     >>> import fdbr
     >>> bool((abs(uniform(0.1)(fdbr.random.key(0), (3,))) <= 0.1).all())
@@ -366,7 +378,7 @@ def uniform(bound: float = 0.05) -> Uniform:
 
 
 def fans(shape: Any) -> tuple[int, int]:
-    """The numbers of inputs and outputs that a weight of a shape connects."""
+    """Return the numbers of inputs and outputs that a weight of a shape connects."""
     if len(shape) < 2 or not math.prod(shape):
         raise ValueError(
             f"fdbr.nn.initializers: shape {tuple(shape)} has no fan-in; a weight has shape "
@@ -379,13 +391,13 @@ def fans(shape: Any) -> tuple[int, int]:
 def _scaled(
     function: str, base: float, scale: float, mode: str, distribution: str, name: str = "scale"
 ) -> VarianceScaling:
-    """The initializer whose standard deviation is ``scale`` times that of a base."""
+    """Return the initializer whose standard deviation is ``scale`` times that of a base."""
     factor = positive(function, name, scale)
     return VarianceScaling(base * factor**2, one_of(function, "mode", mode, _MODES), distribution)
 
 
 def one_of(function: str, name: str, value: Any, known: Iterable[str]) -> str:
-    """A name that is one of some."""
+    """Check that a name is one of the known ones."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(
             f"fdbr.nn.initializers.{function}: {name} must be one of {', '.join(known)}, not "
@@ -395,7 +407,7 @@ def one_of(function: str, name: str, value: Any, known: Iterable[str]) -> str:
 
 
 def positive(function: str, name: str, value: float) -> float:
-    """A positive number."""
+    """Check that a number is positive and finite."""
     number = float(value)
     if not 0 < number < math.inf:
         raise ValueError(

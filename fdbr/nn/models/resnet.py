@@ -41,7 +41,7 @@ __all__ = [
 @public("fdbr.nn.models")
 @frozen
 class ResNet(ImageNetwork):
-    """Residual networks; the classes below say of which depth.
+    """Residual networks; the subclasses set the depths.
 
     He, Zhang, Ren & Sun, *Deep residual learning for image recognition*, CVPR 2016.  The fields
     are torchvision's modules.
@@ -49,11 +49,11 @@ class ResNet(ImageNetwork):
     Attributes
     ----------
     conv1, bn1, maxpool
-        What comes before the blocks.
+        The layers before the blocks.
     layer1, layer2, layer3, layer4
         The blocks, in stages of one size.
     avgpool, fc
-        What comes after them.
+        The layers after the blocks.
 
     >>> import fdbr
     >>> from fdbr import nn
@@ -83,7 +83,7 @@ class ResNet(ImageNetwork):
     _reduction: ClassVar[int | None] = None
 
     def chainer_names(self) -> dict[str, str]:
-        """The names of Chainer's ``ResNet50Layers`` in files."""
+        """Return the names of Chainer's ``ResNet50Layers`` in files."""
         stages = enumerate((self.layer1, self.layer2, self.layer3, self.layer4), 1)
         blocks = {
             f"layer{stage}.layers[{i}]": f"res{stage + 1}/{f'b{i}' if i else 'a'}"
@@ -93,7 +93,7 @@ class ResNet(ImageNetwork):
         return {**blocks, "fc": "fc6"}
 
     def other_layers(self) -> dict[str, str]:
-        """Chainer's names of stages, ``res2`` to ``res5``, and of the last layer, ``fc6``."""
+        """Return Chainer's names: ``res2`` to ``res5`` of stages, ``fc6`` of the last layer."""
         return {**{f"res{i + 1}": f"layer{i}" for i in range(1, 5)}, "fc6": "fc"}
 
     @classmethod
@@ -112,32 +112,32 @@ class ResNet(ImageNetwork):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A model with fresh parameters.
+        """Return a model with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         classes
-            How many logits come out.
+            The number of classes.
         width
-            How many channels the first convolution has, and the narrow ones of the first stage;
-            each further stage has twice as many.
+            The number of channels of the first convolution, and of the narrow ones of the first
+            stage; each further stage has twice as many.
         depths
-            How many blocks each of the four stages has; by default what the class says.
+            The number of blocks of each of the four stages; by default the class's.
         groups, width_per_group
-            Of the convolutions of 3 by 3 in bottlenecks, as torchvision counts them; by default
-            what the class says.
+            The groups and widths of the 3x3 convolutions in bottlenecks, as in torchvision; by
+            default the class's.
         in_channels
-            How many channels images have.
+            The number of channels of the images.
         downsample_fb
-            Whether the convolution of 3 by 3 has the stride of a bottleneck (as in torchvision,
-            and in Chainer with this argument), or the first, of 1 by 1 (as in the paper, and in
-            Chainer by default).
+            Whether the stride of a bottleneck is that of its 3x3 convolution (as in torchvision,
+            and in Chainer with this argument), or of its first 1x1 convolution (as in the paper,
+            and in Chainer by default).
         chainer
-            Whether all else is as in Chainer's ``ResNet50Layers``, too: the first convolution has
-            a bias, the first pooling no padding but windows over the edge, batch normalisation
-            ``eps=2e-5``, and ``downsample_fb`` is False by default.
+            Whether the model is Chainer's ``ResNet50Layers`` in all other respects: the first
+            convolution has a bias, the first pooling no padding, but windows that extend over the
+            edge, batch normalisation ``eps=2e-5``, and ``downsample_fb`` is False by default.
         weight_init
             ``init(key, shape, dtype)`` for all weights; by default uniform numbers with the
             variance that torchvision gives its normal ones.
@@ -170,7 +170,7 @@ class ResNet(ImageNetwork):
         return cls(*stem, pool, *stages, AdaptiveAvgPool2d(1), fc)  # type: ignore[call-arg, arg-type]
 
     def _forward(self, of: Any, x: Any) -> Any:
-        """The logits."""
+        """Return the logits."""
         x = of.maxpool(ops.relu(of.bn1(of.conv1(x))))
         x = of.layer4(of.layer3(of.layer2(of.layer1(x))))
         x = of.avgpool(x)

@@ -36,12 +36,12 @@ __all__ = [
 @public("fdbr.nn.models")
 @frozen
 class ViTEncoder(Composite):
-    """Blocks, one after the other.
+    """The encoder: position embeddings, blocks and a normalisation.
 
     Attributes
     ----------
     pos_embedding
-        What is added to each place, shape ``(1, places, width)``.
+        The embeddings of positions, shape ``(1, positions, width)``.
     dropout, layers, ln
         Dropout, the tuple of `ViTBlock`, and a normalisation.
     """
@@ -52,7 +52,7 @@ class ViTEncoder(Composite):
     ln: LayerNorm
 
     def torch_names(self) -> dict[str, str]:
-        """Torchvision's names of the blocks."""
+        """Return torchvision's names of the blocks."""
         return {f"layers[{i}]": f"layers.encoder_layer_{i}" for i in range(len(self.layers))}
 
     def _forward(self, of: Any, x: Any) -> Any:
@@ -65,17 +65,18 @@ class ViTEncoder(Composite):
 @public("fdbr.nn.models")
 @frozen
 class ViT(ImageNetwork):
-    """The vision transformer; the classes below say of which size.
+    """The vision transformer; its subclasses set the sizes.
 
     Dosovitskiy et al., *An image is worth 16x16 words*, ICLR 2021.  The fields are torchvision's
-    modules.  Images are squares of the size that the model was made for.
+    modules.  Images must be squares of the model's ``image_size``.
 
     Attributes
     ----------
     class_token
-        The first place of the sequence, of which the class is told; shape ``(1, 1, width)``.
+        The first position of the sequence, from which the class is predicted; shape ``(1, 1,
+        width)``.
     conv_proj
-        What makes places of patches.
+        The convolution that embeds patches.
     encoder
         A `ViTEncoder`.
     heads
@@ -117,35 +118,35 @@ class ViT(ImageNetwork):
         weight_init: initializers.Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A model with fresh parameters.
+        """Return a model with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         classes
-            How many logits come out.
+            The number of classes.
         image_size
-            How many pixels a side images have.
+            The height and width of the images.
         patch_size
-            How many pixels a side a patch has.
+            The height and width of a patch.
         num_layers, num_heads, hidden_dim, mlp_dim
-            How many blocks there are, heads of attention, features of each place, and features
-            within a block's fully connected layers; by default what the class says.
+            The number of blocks, of attention heads, of features of each position, and of features
+            within a block's fully connected layers; by default the class's.
         dropout, attention_dropout
-            The rates of dropout, and of weights of attention that are left out, in `train`.
+            The dropout rates of features and of attention weights in `train`.
         in_channels
-            How many channels images have.
+            The number of channels of the images.
         weight_init
             ``init(key, shape, dtype)`` for all weights; by default uniform numbers with the
-            variances of torchvision's, but the last layer's, which are zeros there.
+            variances of torchvision's, except for the last layer's, which are zeros there.
         dtype
             The dtype of the parameters.
 
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, or patches do not fill an image.
+            If a size is not a positive integer, or patches do not fill an image.
         """
         given = (num_layers, num_heads, hidden_dim, mlp_dim)
         layers, heads, width, inner = (
@@ -164,9 +165,9 @@ class ViT(ImageNetwork):
         proj = of.conv(
             in_channels, width, patch, patch, padding=0, stddev=(in_channels * patch**2) ** -0.5
         )
-        places = (image_size // patch) ** 2 + 1
+        positions = (image_size // patch) ** 2 + 1
         token = initializers.zeros()(of.key(), (1, 1, width), dtype)
-        position = of.weight((1, places, width), 0.02)
+        position = of.weight((1, positions, width), 0.02)
         blocks = [
             _block(of, width, heads, inner, dropout, attention_dropout) for _ in range(layers)
         ]

@@ -60,12 +60,12 @@ class RNNCell(RecurrentCell):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A cell with fresh parameters.
+        """Return a cell with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         input_size, hidden_size
             The lengths of the last axes of the input and the state.
         bias
@@ -81,7 +81,7 @@ class RNNCell(RecurrentCell):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, or there is no such nonlinearity.
+            If a size is not a positive integer, or the nonlinearity is unknown.
         """
         if nonlinearity not in _ACTIVATIONS:
             raise ValueError(
@@ -94,7 +94,7 @@ class RNNCell(RecurrentCell):
 
     @property
     def kind(self) -> Kind:
-        """Its mathematics."""
+        """The functions that compute a step."""
         return _ACTIVATIONS[self.nonlinearity]
 
 
@@ -142,7 +142,7 @@ class GRUCell(RecurrentCell):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A cell with fresh parameters; see `RNNCell.init`."""
+        """Return a cell with fresh parameters; see `RNNCell.init`."""
         inits = initial(weight_init, recurrent_init, bias_init)
         sizes = input_size, hidden_size
         made_cell: Self = made(cls, key, sizes, bias, inits, dtype, reset_first=bool(reset_first))
@@ -150,7 +150,7 @@ class GRUCell(RecurrentCell):
 
     @property
     def kind(self) -> Kind:
-        """Its mathematics."""
+        """The functions that compute a step."""
         return GRU_RESET_FIRST if self.reset_first else GRU
 
 
@@ -188,7 +188,7 @@ class MGUCell(RecurrentCell):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A cell with fresh parameters; see `RNNCell.init`."""
+        """Return a cell with fresh parameters; see `RNNCell.init`."""
         inits = initial(weight_init, recurrent_init, bias_init)
         made_cell: Self = made(cls, key, (input_size, hidden_size), bias, inits, dtype)
         return made_cell
@@ -239,21 +239,21 @@ class LSTMCell(RecurrentCell):
         bias_init: Initializer | None = None,
         dtype: Any = np.float32,
     ) -> Self:
-        """A cell with fresh parameters.
+        """Return a cell with fresh parameters.
 
         Parameters
         ----------
         key
-            A key.
+            A random key.
         input_size, hidden_size
             The lengths of the last axes of the input and the memory.
         bias
             Whether the cell has biases.
         proj_size
-            The length of ``h``, if it is to be projected.
+            The length of ``h`` if it is projected; 0 for no projection.
         forget_bias
-            What the biases of the forget gate are set to: this in ``bias_ih`` and 0 in
-            ``bias_hh``.  Chainer's cells have 1 there, and 0 in the other gates.
+            The initial bias of the forget gate: this in ``bias_ih`` and 0 in ``bias_hh``.
+            Chainer's cells have 1 there, and 0 in the other gates.
         weight_init, recurrent_init, bias_init
             As for `RNNCell.init`.
         dtype
@@ -262,7 +262,7 @@ class LSTMCell(RecurrentCell):
         Raises
         ------
         TypeError, ValueError
-            If a size is no positive integer, or ``proj_size`` is not below ``hidden_size``.
+            If a size is not a positive integer, or ``proj_size`` is not below ``hidden_size``.
         """
         where = "fdbr.nn.LSTMCell.init"
         size = integer(where, "hidden_size", hidden_size, least=1)
@@ -288,5 +288,5 @@ class LSTMCell(RecurrentCell):
 
     @property
     def weights(self) -> Weights:
-        """Its parameters."""
+        """The parameters of a step."""
         return Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh, self.weight_hr)

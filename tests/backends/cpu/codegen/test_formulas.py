@@ -195,7 +195,6 @@ def test_integers_and_truth_values_are_elements_too(name, dtype):
 PARAMS = {
     "astype_inexact": {"to": np.dtype(np.float64)},
     "astype_exact": {"to": np.dtype(bool)},
-    "bent": {"delta": 0.5, "tip": 0.25},
     "clipped": {"low": -1.0, "high": 0.5},
     "elu": {"above": 1.0, "scale": 1.0, "alpha": 1.5},
     "full_like": {"value": 2.0, "dtype": None},
