@@ -1,7 +1,7 @@
-"""Operations on leaves whose derivative is stated by functions: how each trace applies them.
+"""Functions of leaves with custom derivatives, as a higher-order primitive.
 
-A `Call` is to `custom_vjp` and `custom_jvp` what a primitive is to an op: each trace takes one
-layer off its operands and applies the call to what is below.
+A `Call` is one application of a function of `custom_vjp` or `custom_jvp`: the parameter of `CALL`,
+whose rules apply the user's functions.
 """
 
 import contextlib
