@@ -342,8 +342,8 @@ def _batch(trace: BatchTrace, values: Leaves, mine: Sequence[bool], scan: Scan) 
         except _MoreInBatchError:
             continue
     last, ys = found[: scan.carried], found[scan.carried :]
-    ys = [ops.moveaxis(y, 1, 0) if own else y for y, own in zip(ys, own_ys, strict=True)]
-    return [*last, *ys], [*own_carry, *own_ys]
+    stacks = [ops.moveaxis(y, 1, 0) if own else y for y, own in zip(ys, own_ys, strict=True)]
+    return [*last, *stacks], [*own_carry, *own_ys]
 
 
 class _MoreInBatchError(Exception):

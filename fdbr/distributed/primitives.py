@@ -545,7 +545,12 @@ class _Collective(HigherOrder):
     communicates = True
 
     def __init__(self, name: str) -> None:
-        rules = {"reverse": _reverse, "forward": _forward, "batch": _batch, "capture": _capture}
+        rules: dict[str, Any] = {
+            "reverse": _reverse,
+            "forward": _forward,
+            "batch": _batch,
+            "capture": _capture,
+        }
         super().__init__(name, _run, facts=Facts(effect=True, collective=True), **rules)
 
     def evaluate(self, operands: Leaves, params: dict[str, Any]) -> Leaves:

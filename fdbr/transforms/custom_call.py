@@ -88,7 +88,7 @@ class _CustomCall(HigherOrder):
     def apply(self, *leaves: Any, call: Call) -> tuple[Any, ...]:
         top = innermost(leaves)
         if top is None:
-            return call.value(*leaves)  # type: ignore[no-any-return]
+            return call.value(*leaves)
         if ended(top):
             raise escaped(top, f"fdbr.{call.name}")
         params = {"call": call}
@@ -118,11 +118,11 @@ class _CustomCall(HigherOrder):
             # Within the transpose of its own rule, the function is linear in the trace's values: it
             # is its own derivative, and the rule would apply itself without end.
             with below(trace):
-                return call.value(*operands)  # type: ignore[no-any-return]
-        return super().apply_in(trace, operands, params)  # type: ignore[no-any-return]
+                return call.value(*operands)
+        return super().apply_in(trace, operands, params)
 
     def title(self, params: dict[str, Any]) -> str:
-        return params["call"].name  # type: ignore[no-any-return]
+        return params["call"].name
 
     def resume(self, params: dict[str, Any], first: dict[str, Any]) -> None:
         form = first["call"].form
