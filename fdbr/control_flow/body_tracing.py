@@ -65,7 +65,7 @@ class Step(HigherOrder):
         name: str,
         value: Callable[..., Any],
         fallback: Callable[..., Sequence[Any]] | None = None,
-        **rules: Callable[..., Any],
+        **rules: Any,
     ) -> None:
         super().__init__(name, value, capture=self._capture, **rules)
         self._fallback = fallback
@@ -87,7 +87,7 @@ class Step(HigherOrder):
         values, mine = trace.unwrap(operands)
         for operand, value, own in zip(operands, values, mine, strict=True):
             if isinstance(operand, Tracer) and (not own or isinstance(value, Tracer)):
-                raise self.missing(value._trace)  # type: ignore[attr-defined]
+                raise self.missing(value._trace)
         return trace.process(self, tuple(operands), params)
 
 

@@ -1,9 +1,9 @@
 """A scan in a program: one instruction, and what transformations make of it.
 
-Each trace takes one layer off the operands, and makes another scan of this one, whose body is the
-transformed body: in forward mode it carries tangents beside values, in a batch it carries batches.
-In reverse mode the scan keeps the carry of each turn besides, and a second scan, which runs the
-other way, carries cotangents; it computes what is within a turn again.
+Each rule makes another scan, whose body is the transformed body: in forward mode it carries
+tangents beside values, in a batch it carries batches.  In reverse mode the scan also keeps the
+carry of each iteration, and a second scan in the opposite direction carries cotangents and
+recomputes the intermediate values of each iteration.
 """
 
 from collections.abc import Sequence
@@ -41,11 +41,12 @@ class Scan:
     body
         From ``(*i, *carry, *x, *consts)`` to ``(*carry, *y)``.
     numbers
-        `None`, or what is added to the operand ``base`` for the turns' integers ``i``.
+        The numbers that are added to the operand ``base`` to get the integers ``i`` of the
+        iterations; `None` if the body takes none.
     carried, rows
-        How many leaves are carried, and of how many there are rows.
+        The number of carried leaves, and of operands whose rows are iterated over.
     length
-        The number of turns, at least one.
+        The number of iterations, at least one.
     reverse
         Whether the last row comes first.
     """
@@ -66,7 +67,7 @@ class Scan:
 
     @property
     def order(self) -> Any:
-        """The rows' numbers, as the turns take them."""
+        """The indices of the rows, in the order of the iterations."""
         order = range(self.length)
         return reversed(order) if self.reverse else order
 
@@ -76,27 +77,27 @@ class Scan:
         return (self.body,)
 
     def split(self, leaves: Leaves) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
-        """Base, carry, rows and constants among operands, or what goes with them."""
+        """Split operands, or flags for them, into base, carry, rows and constants."""
         first = 0 if self.numbers is None else 1
         second = first + self.carried
         third = second + self.rows
         given = list(leaves)
         return given[:first], given[first:second], given[second:third], given[third:]
 
-    def turn(self, index: int, base: Leaves, carry: Leaves, xs: Leaves, consts: Leaves) -> Any:
-        """The arguments of the body."""
+    def arguments(self, index: int, base: Leaves, carry: Leaves, xs: Leaves, consts: Leaves) -> Any:
+        """Return the arguments of the body in an iteration."""
         heads = [value + self.numbers[index] for value in base] if self.numbers else []
         return [*heads, *carry, *(x[index] for x in xs), *consts]
 
     def first(self, operands: Leaves) -> list[Any]:
-        """Plain values for what the body is given at the first turn."""
+        """Return plain values like the body's arguments in the first iteration."""
         index = self.length - 1 if self.reverse else 0
-        leaves = self.turn(index, *map(examples, self.split(operands)))
+        leaves = self.arguments(index, *map(examples, self.split(operands)))
         return examples(leaves)
 
     def __repr__(self) -> str:
         back = ", from the last" if self.reverse else ""
-        return f"<{self.length} turns{back} of {len(self.body.program.steps)} steps>"
+        return f"<{self.length} iterations{back} of {len(self.body.program.steps)} steps>"
 
 
 def apply(scan: Scan, operands: Leaves) -> tuple[Any, ...]:
@@ -106,15 +107,15 @@ def apply(scan: Scan, operands: Leaves) -> tuple[Any, ...]:
 
 
 def _unrolled(scan: Scan, operands: Leaves) -> tuple[Any, ...]:
-    """The loop as one of Python."""
+    """Run the loop in Python, one iteration after the other."""
     base, carry, xs, consts = scan.split(operands)
-    turns = []
+    rows = []
     for index in scan.order:
-        outs = evaluate(scan.body.program, scan.turn(index, base, carry, xs, consts))
+        outs = evaluate(scan.body.program, scan.arguments(index, base, carry, xs, consts))
         carry = outs[: scan.carried]
-        turns.append(outs[scan.carried :])
-    turns = turns[::-1] if scan.reverse else turns
-    return (*carry, *(ops.stack(parts) for parts in zip(*turns, strict=True)))
+        rows.append(outs[scan.carried :])
+    rows = rows[::-1] if scan.reverse else rows
+    return (*carry, *(ops.stack(parts) for parts in zip(*rows, strict=True)))
 
 
 def _run(xp: Any, *operands: Any, scan: Scan) -> tuple[Any, ...]:
@@ -124,7 +125,7 @@ def _run(xp: Any, *operands: Any, scan: Scan) -> tuple[Any, ...]:
     code = scan.body.code(scan.first(operands))
     stacks: list[Any] = []
     for index in scan.order:
-        outs = code.run(*scan.turn(index, base, carry, xs, consts))
+        outs = code.run(*scan.arguments(index, base, carry, xs, consts))
         carry = list(map(scalar, outs[: scan.carried]))
         ys = outs[scan.carried :]
         if not stacks:
@@ -142,7 +143,7 @@ def _reverse(trace: Trace, values: Leaves, mine: Sequence[bool], scan: Scan) -> 
     flags = [*(False for _ in base), *map(is_inexact, carry), *mine[len(base) + len(carry) :]]
 
     def body(leaves: list[Any]) -> list[Any]:
-        outs = _vjp_of_turn(scan, leaves, flags)[0]  # as it is where rules are stated
+        outs = _vjp_of_iteration(scan, leaves, flags)[0]  # as it is where rules are stated
         return [*outs, *scan.split(leaves)[1]]
 
     found = _scanned(body, scan, base, carry, xs, consts, scan.reverse, scan.carried)
@@ -151,26 +152,26 @@ def _reverse(trace: Trace, values: Leaves, mine: Sequence[bool], scan: Scan) -> 
 
     def vjp_of_scan(cotangents: list[Any]) -> list[Any]:
         try:
-            return _pulled(scan, values, mine, outs, saved, cotangents)
+            return _cotangents(scan, values, mine, outs, saved, cotangents)
         except NoBodyError:
-            return _pulled_by_hand(scan, values, mine, cotangents)
+            return _vjp_unrolled(scan, values, mine, cotangents)
 
     return outs, vjp_of_scan
 
 
-def _vjp_of_turn(scan: Scan, leaves: Leaves, flags: Sequence[bool], used: Any = None) -> Any:
-    """The results of a turn, or those that are used, and their pullback to some of the leaves."""
+def _vjp_of_iteration(scan: Scan, leaves: Leaves, flags: Sequence[bool], used: Any = None) -> Any:
+    """Return the used results of an iteration, and their pullback to the flagged leaves."""
 
-    def turn(*moved: Any) -> list[Any]:
+    def iteration(*moved: Any) -> list[Any]:
         new = iter(moved)
         given = [next(new) if own else v for own, v in zip(flags, leaves, strict=True)]
         found = evaluate(scan.body.program, given)
         return [out for i, out in enumerate(found) if used is None or used[i]]
 
-    return vjp(turn, *(v for v, own in zip(leaves, flags, strict=True) if own))
+    return vjp(iteration, *(v for v, own in zip(leaves, flags, strict=True) if own))
 
 
-def _pulled(
+def _cotangents(
     scan: Scan,
     values: Leaves,
     mine: Sequence[bool],
@@ -178,7 +179,7 @@ def _pulled(
     saved: Leaves,
     cotangents: Leaves,
 ) -> list[Any]:
-    """The cotangents of operands, by a scan the other way."""
+    """Compute the cotangents of operands by a scan in the opposite direction."""
     base, carry, xs, consts = scan.split(values)
     _, own_carry, own_xs, own_consts = scan.split(mine)
     active = [is_inexact(leaf) for leaf in carry]
@@ -191,7 +192,7 @@ def _pulled(
         heads, slopes, sums = take(len(base)), take(sum(active)), take(sum(own_consts))
         point, given_ys = take(len(carry) + len(xs)), take(sum(used[len(carry) :]))
         flags = [*(False for _ in heads), *moving]
-        _, back = _vjp_of_turn(scan, [*heads, *point, *take(len(consts))], flags, chosen)
+        _, back = _vjp_of_iteration(scan, [*heads, *point, *take(len(consts))], flags, chosen)
         found = list(back([*slopes, *given_ys]))
         first, last = sum(active), len(found) - sum(own_consts)
         added = [a + b for a, b in zip(sums, found[last:], strict=True)]
@@ -226,7 +227,7 @@ def _scanned(
     reverse: bool,
     carried: int,
 ) -> tuple[Any, ...]:
-    """A scan of as many turns as another one, with another body."""
+    """Apply a scan like another one with a different body."""
     operands = [*base, *carry, *rows, *consts]
     empty: Any = None
     new = Scan(empty, carried, len(rows), like.length, reverse, like.numbers)
@@ -236,7 +237,7 @@ def _scanned(
     return outs
 
 
-def _pulled_by_hand(
+def _vjp_unrolled(
     scan: Scan, values: Leaves, mine: Sequence[bool], cotangents: Leaves
 ) -> list[Any]:
     used = [ct is not None for ct in cotangents]
@@ -341,8 +342,8 @@ def _batch(trace: BatchTrace, values: Leaves, mine: Sequence[bool], scan: Scan) 
         except _MoreInBatchError:
             continue
     last, ys = found[: scan.carried], found[scan.carried :]
-    ys = [ops.moveaxis(y, 1, 0) if own else y for y, own in zip(ys, own_ys, strict=True)]
-    return [*last, *ys], [*own_carry, *own_ys]
+    stacks = [ops.moveaxis(y, 1, 0) if own else y for y, own in zip(ys, own_ys, strict=True)]
+    return [*last, *stacks], [*own_carry, *own_ys]
 
 
 class _MoreInBatchError(Exception):

@@ -7,7 +7,7 @@ which that rule needs.  Nodes refer to their parents and to nothing else, so wha
 does not depend on is freed with the last traced value that depends on it.
 
 An entry may be *awaited* by other processes, which do the same at the same time: then the trace
-refers to it, and backward visits it even where no cotangent comes.
+refers to it, and backward visits it even if no cotangent reaches it.
 """
 
 import contextlib
@@ -60,18 +60,18 @@ _new = object.__new__
 
 
 def new_node(edges: Sequence[tuple[Any, Any, tuple[Any, ...]]], name: str) -> Node:
-    """The next entry of the tape."""
+    """Make the next entry of the tape."""
     return next(_count), edges, name
 
 
 def entries() -> int:
-    """A number that grows by one for each entry that any tape gets, and for each call."""
+    """Return a number that grows by one with each entry of any tape, and with each call."""
     return -next(_count)
 
 
 @attrs.frozen(eq=False, slots=True)
 class Awaited:
-    """An entry that backward visits whatever comes to it.
+    """An entry that backward visits even if no cotangent reaches it.
 
     Attributes
     ----------
@@ -86,16 +86,16 @@ class Awaited:
 
 
 class Again:
-    """A run that is repeated for the sake of one tape, and takes what it got from others.
+    """A repeated run for one tape, which takes the results of collectives from the first run.
 
     Attributes
     ----------
     trace
         The tape's.
     results
-        What the first run got, in its order.
+        The results of the first run, in its order.
     awaited
-        The entries of the repeated run that backward visits whatever comes to them.
+        The awaited entries of the repeated run.
     """
 
     __slots__ = ("awaited", "results", "trace")
@@ -107,10 +107,10 @@ class Again:
 
 
 again: ContextVar[Again | None] = ContextVar("again", default=None)
-"""The repeated run that goes on here, if one does."""
+"""The repeated run in progress; `None` if there is none."""
 
 keeping: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("keeping", default=None)
-"""Where a run that will be repeated keeps, for each tape, what it gets from other processes."""
+"""Where a run that will be repeated keeps each tape's results of collectives."""
 
 
 class ReverseTracer(Tracer):
@@ -139,7 +139,7 @@ class ReverseTrace(Trace):
     __slots__ = ()
 
     def input(self, value: Any) -> ReverseTracer:
-        """Begin to record what depends on a value."""
+        """Make a traced value, and record what depends on it."""
         if type(value) is np.ndarray:
             locked = locked_arrays.get(id(value))
             if value.flags.writeable or locked is None or locked() is not value:
@@ -188,7 +188,7 @@ class ReverseTrace(Trace):
             values: list[Any] = []
             mine = []
             host = True  # whether only NumPy's arrays are below, and no further trace
-            exposed = bool(self.borrowed)  # whether an operand may be written to by others
+            exposed = bool(self.borrowed)  # whether the caller may write to an operand
             for arg in args:
                 kind = type(arg)
                 if kind is ReverseTracer and arg._trace is self:
@@ -242,7 +242,7 @@ class ReverseTrace(Trace):
         return tracer
 
     def retain(self, positions: Any, values: list[Any], args: tuple[Any, ...]) -> None:
-        """Put copies in the place of operands that somebody else can write to; ``...`` is all."""
+        """Replace operands that the caller can write to by copies; ``...`` means all."""
         for index in range(len(values)) if positions is ... else positions:
             arg = args[index]
             if type(arg) is ReverseTracer and arg._trace is self:
@@ -253,8 +253,8 @@ class ReverseTrace(Trace):
     def outputs(self, name: str, outs: tuple[Any, ...], edges: Any) -> tuple[Any, ...]:
         """Trace the outputs of an operation that has several.
 
-        The operation's cotangent is then a list with `None` for outputs that nobody used; each
-        output has a node of its own, whose cotangent takes its place in it.
+        The operation's cotangent is then a list, with `None` for unused outputs.  Each output has a
+        node of its own, whose cotangent goes to the output's index in that list.
         """
         return self._outputs(new_node(edges, name), outs)
 
@@ -317,7 +317,7 @@ class ReverseTrace(Trace):
         return outs, vjp, known is not None
 
     def joint(self, name: str, outs: tuple[Any, ...], parents: Sequence[Node], pull: Any) -> Any:
-        """Trace outputs whose rule gives the cotangents of all parents at once.
+        """Trace outputs whose vjp rule gives the cotangents of all parents at once.
 
         ``pull(cotangents)`` takes a list of the outputs' cotangents, which it may use up, to a
         list of the parents'; in both, `None` is zero.
@@ -332,7 +332,7 @@ class ReverseTrace(Trace):
         parents: Sequence[Node],
         pull: Any,
     ) -> tuple[Any, ...]:
-        """`joint` for a rule that is to be applied even where no cotangent comes."""
+        """Do the same as `joint` for a rule that is applied even if no cotangent comes."""
         split = new_node([(parent, _pick, (i,)) for i, parent in enumerate(parents)], name)
         whole = new_node([(split, pull, ())], name)
         known = self._known()
@@ -341,7 +341,7 @@ class ReverseTrace(Trace):
         return self._outputs(whole, outs)
 
     def _known(self) -> list[Awaited] | None:
-        """The entries that are awaited in the run that goes on; `None` if none does."""
+        """The awaited entries of the run in progress; `None` if there is none."""
         run = again.get()
         if run is not None and run.trace is self:
             return run.awaited
@@ -350,7 +350,7 @@ class ReverseTrace(Trace):
         return self.awaited if self.running else None
 
     def taken_since(self, mark: int) -> list[Awaited]:
-        """The entries since a node's number that are awaited; somebody else sees to them now."""
+        """Remove and return the awaited entries since a node's number, for the caller to visit."""
         known = self._known() or []
         taken = [entry for entry in known if entry.node[0] < mark]
         known[:] = [entry for entry in known if entry.node[0] > mark]
@@ -369,7 +369,7 @@ def _place(cotangent: Any, index: int, count: int) -> Deferred:
 
 
 def _listed(terms: Sequence[tuple[Any, int, int]]) -> list[Any]:
-    """The cotangents of an operation's outputs, of which each came with its place."""
+    """List the cotangents of an operation's outputs, each of which came with its index."""
     cotangents = [None] * terms[0][2]
     for cotangent, index, _ in terms:
         if cotangent is not None:
@@ -378,7 +378,7 @@ def _listed(terms: Sequence[tuple[Any, int, int]]) -> list[Any]:
 
 
 def ends(awaited: Sequence[Awaited]) -> list[tuple[Node, Any]]:
-    """The roots of a backward pass which has to visit some entries, to which nothing may come."""
+    """Make roots by which a backward pass visits awaited entries."""
     return [(one.node, Deferred(_listed, (None, 0, one.count), 0, 1)) for one in awaited]
 
 

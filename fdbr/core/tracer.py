@@ -59,17 +59,17 @@ _levels = itertools.count(1)
 _replays = itertools.count(1)
 
 learning: ContextVar[Callable[..., Any] | None] = ContextVar("learning", default=None)
-"""What runs the functions of transformations while their control flow is learnt, if something does:
-it is given the trace, the function, and its arguments."""
+"""``learner(trace, f, args, kwargs)``, which runs the functions of transformations while their
+control flow is traced; `None` otherwise."""
 
 running: ContextVar[tuple["Trace", ...]] = ContextVar("running", default=())
-"""The traces whose functions run here, the outermost first; empty as long as nobody follows them.
+"""The traces whose functions run here, the outermost first; empty until `follow_runs`.
 
-What all processes of a run do together each of them records in all of these, whether or not its
-operands depend on what they trace: so all processes record the same.
+A collective is recorded by all of them, whether or not its operands depend on what they trace, so
+that all processes record the same.
 """
 
-_followed = False  # whether anybody wants to know
+_followed = False  # whether `running` is kept
 
 _replaying: ContextVar[int] = ContextVar("replaying", default=0)
 
@@ -98,13 +98,14 @@ class Trace:
     borrowed
         The identities of the memory owners that callers handed in and can write to.
     records
-        Whether what Python control flow asks is asked again of other values, in runs to come.
+        Whether later runs evaluate the conditions of Python control flow again.
     finishing
-        What is called when the function has returned, and the trace is about to end.
+        Functions that are called when the traced function has returned, before the trace ends.
     cut
-        Whether it has come to its end before the function has, whose values are plain since.
+        Whether it ended before its function, whose values are plain since then.
     awaited
-        The entries of a tape that backward visits whatever comes to them; `None` if there are none.
+        The entries of a tape that backward visits even if no cotangent reaches them; `None` if
+        there are none.
     """
 
     __slots__ = ("awaited", "borrowed", "finishing", "level", "origin", "running")
@@ -150,19 +151,19 @@ class Trace:
         return self.lower(tracer)
 
     def decide(self, tracer: "Tracer", kind: type) -> Any:
-        """Answer Python control flow about a traced value: its truth, or an integer."""
+        """Return a traced value's truth or integer, for Python control flow."""
         return kind(tracer.value)
 
     def each(self, tracer: "Tracer", kind: type) -> list[Any]:
-        """`decide` for every element of a traced value of one dimension, or what does for it."""
+        """Return `decide` for each element of a traced vector."""
         return list(tracer)  # type: ignore[call-overload]
 
     def show(self, tracer: "Tracer") -> Any:
-        """The plain value of a traced value, of which text is made."""
+        """Return the plain value of a traced value, to make text of it."""
         return shown(tracer.value)
 
     def references(self, tracer: "Tracer") -> int:
-        """The number of references to a traced value that the trace itself keeps."""
+        """Count the references to a traced value that the trace itself keeps."""
         return 0
 
     def borrow(self, value: Any) -> None:
@@ -177,7 +178,7 @@ class Trace:
             self.borrowed.add(id(owner(value)))
 
     def admit(self, leaf: Any) -> Any:
-        """A leaf of the function's result that is not this trace's, if it may be there."""
+        """Return a leaf of the result that is not this trace's; raise if it has escaped."""
         if isinstance(leaf, Tracer):
             if ended(leaf._trace) or leaf._trace.level > self.level:
                 raise escaped(leaf._trace, f"fdbr.{self.origin[0]}")
@@ -196,7 +197,7 @@ class Trace:
 
 
 def next_level() -> int:
-    """The level of a run that is no trace: those that begin in it have a higher one."""
+    """Return a level for a run that is no trace; traces that begin in it have higher ones."""
     return next(_levels)
 
 
@@ -219,19 +220,19 @@ def run(trace: Trace, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def follow_runs() -> None:
-    """Have `running` say from now on which traces' functions run."""
+    """Keep `running` from now on."""
     global _followed
     _followed = True
 
 
 def follows_runs() -> bool:
-    """Whether `running` says which traces' functions run."""
+    """Return whether `running` is kept."""
     return _followed
 
 
 @contextlib.contextmanager
 def below(trace: Trace) -> Iterator[None]:
-    """A block that stands for what a trace does with an operation: only traces around it run."""
+    """Leave only the traces around a trace running, while that trace applies an operation."""
     if not _followed:
         yield
         return
@@ -349,7 +350,7 @@ def reopened(trace: Trace) -> Iterator[None]:
 
 
 def replay() -> int:
-    """The number of the repeated run that goes on at present; 0 if there is none."""
+    """Return the number of the repeated run in progress; 0 if there is none."""
     return _replaying.get()
 
 

@@ -1,13 +1,12 @@
 """Collectives under every transformation.
 
-A collective is something that all ranks do together, so none may do it alone: not forward, and not
-on the way back.  Each trace that differentiates and whose function runs notes it, whether or not
-its operands depend on what that trace differentiates on this rank; the backward pass visits what
-was noted in reverse order, whatever cotangents come.  So all ranks do the same in the same order,
-also those that have nothing to give.
+All ranks run a collective together, forward and in the backward pass.  Each running trace that
+differentiates records it, whether or not its operands depend on what that trace differentiates on
+this rank, and the backward pass visits the entries in reverse order, whatever cotangents come.  So
+all ranks run the same collectives in the same order, also ranks without cotangents.
 
-Each trace takes one layer off the operands, as for an operation, and applies the collective to what
-is below; the innermost comes first.
+Collectives are higher-order primitives: each trace unwraps the operands and applies the collective
+to their values; the innermost trace comes first.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,12 +42,12 @@ _OF_SHARDS = frozenset({"from_shards", "maximum_of_shards"})
 
 
 class RecordedError(RuntimeError):
-    """A program would do something that the transformations around it have to know of."""
+    """A program would run a collective that the transformations around it must record."""
 
 
 @attrs.frozen(eq=False)
 class _Kind:
-    """Shape and dtype of an array, and the module that it is of."""
+    """The aval of an array: its shape, dtype and array module."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -61,11 +60,11 @@ class _Kind:
         return cls(shape, np.dtype(type(value)) if dtype is None else dtype, array_module(value))
 
     def zeros(self, shape: tuple[int, ...] | None = None) -> Any:
-        """Zeros of the dtype; of another shape, it may be."""
+        """Return zeros of the dtype, in the shape or in a given one."""
         return self.xp.zeros(self.shape if shape is None else shape, dtype=self.dtype)
 
     def with_axis(self, size: int) -> "_Kind":
-        """The kind of a batch, whose axis comes last."""
+        """Return the aval of a batch, whose axis comes last."""
         return attrs.evolve(self, shape=(*self.shape, size))
 
 
@@ -75,16 +74,16 @@ Kinds = tuple[_Kind, ...] | None
 def communicate(
     call: Call, comm: Communicator, leaves: Leaves | None, like: Leaves | None = None
 ) -> list[Any] | None:
-    """`exchange` for leaves that are traced, it may be.
+    """Run a collective on leaves that may be traced.
 
     Parameters
     ----------
     call, comm
         The collective.
     leaves
-        Arrays, numbers or traced values; `None` where this rank gives nothing.
+        Arrays, numbers or traced values; `None` if this rank gives nothing.
     like
-        For a rank that gives nothing, values like those that the root gives, if they are known.
+        For a rank that gives nothing, values like the root's, if they are known.
 
     Returns
     -------
@@ -125,7 +124,7 @@ def _gets(call: Call, comm: Communicator) -> bool:
 
 
 def _met(call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds) -> list[Any] | None:
-    """Apply a collective to arrays and numbers."""
+    """Run a collective on arrays and numbers."""
     arrays = None if leaves is None else [as_array(call, leaf) for leaf in leaves]
     if not effects.effects_are_had():
         return _pretended(call, comm, arrays, like)
@@ -152,7 +151,7 @@ def _met(call: Call, comm: Communicator, leaves: Leaves | None, like: Kinds) -> 
 
 @attrs.frozen
 class _Key:
-    """The key by which a collective is known when it is met again."""
+    """The key by which a repeated run finds the results of a collective."""
 
     call: Call
     comm: int
@@ -165,7 +164,7 @@ class _Key:
 def _pretended(
     call: Call, comm: Communicator, arrays: Leaves | None, like: Kinds
 ) -> list[Any] | None:
-    """The zeros that a collective gives in a run that has no effects."""
+    """Return the zeros that a collective gives in a run without side effects."""
     kinds = like if arrays is None else tuple(map(_Kind.of, arrays))
     if not _gets(call, comm):
         return None
@@ -185,7 +184,7 @@ def _pretended(
 
 
 def as_array(call: Call, leaf: Any) -> Any:
-    """A leaf as an array, if it is one or a number."""
+    """Convert a leaf to an array; raise if it is neither an array nor a number."""
     if isinstance(leaf, Tracer) or is_array(leaf):
         return leaf
     array = array_module(leaf).asarray(leaf)
@@ -198,9 +197,9 @@ def as_array(call: Call, leaf: Any) -> Any:
 
 
 def _mask(call: Call, array: Any, out: Any) -> Any:
-    """The places where what a rank gave, as it travelled, is the greatest, or the least.
+    """Mark the elements where a rank's operand, as it was sent, is the extreme value.
 
-    It is found where the ranks meet: a run that is repeated may compute other last bits.
+    The mask is computed when ranks communicate: a repeated run may compute other last bits.
     """
     if is_compressed(array.dtype, call.wire):
         array = from_wire(to_wire(array, call.wire), call.wire, array.dtype)
@@ -217,12 +216,12 @@ def _published(out: Any) -> Any:
 def _run(
     xp: Any, *leaves: Any, call: Call, comm: Communicator, like: Kinds, gives: bool
 ) -> tuple[Any, ...] | None:
-    """The value of a step of a program."""
+    """Run a step of a program."""
     effects.before_effect()
     if running.get():
         raise RecordedError(f"fdbr.distributed.{call.name}: it is to be recorded")
     collective_log.note_meeting()
-    if call.name == "to_shards":  # a program may use the memory of what it gave for something else
+    if call.name == "to_shards":  # a program may reuse the memory of its operands
         leaves = tuple(array_module(leaf).array(leaf) for leaf in leaves)
     outs = _met(call, comm, leaves if gives else None, like)
     return tuple(outs) if outs else None
@@ -283,7 +282,7 @@ def _batch(
 
 
 def _spread(value: Any, size: int) -> Any:
-    """The value for each example."""
+    """Repeat a value for each example."""
     value = value if hasattr(value, "shape") else np.asarray(value)
     return ops.broadcast_to(value, (size, *value.shape))
 
@@ -387,14 +386,14 @@ def _forward(
 
 
 def _is_constant(call: Call, own: Sequence[bool]) -> bool:
-    """Whether no derivative passes, which is so on all ranks or on none."""
+    """Return whether the results are constants, which holds on all ranks or on none."""
     if call.name == "maximum_of_shards":
         return True
     return call.name.endswith("_shards") and not any(own)
 
 
 def _inexact(values: Leaves | None) -> list[int]:
-    """Which values have derivatives."""
+    """Return the indices of the values that have derivatives."""
     return [i for i, value in enumerate(values or ()) if tree.is_inexact(value)]
 
 
@@ -403,25 +402,25 @@ def _is_inexact(dtype: Any) -> bool:
 
 
 def _masked(call: Call) -> Call:
-    """The call whose derivative is to be taken: of an extreme value, with its masks."""
+    """Return the call to differentiate: for extreme values, one that also gives masks."""
     return attrs.evolve(call, masked=True) if call.op in ("max", "min") else call
 
 
 def _apart(call: Call, outs: Any) -> tuple[Any, Leaves]:
-    """The results of a call of `_masked`, and the masks."""
+    """Split the results of a call of `_masked` into results and masks."""
     count = len(outs) // 2 if outs and call.op in ("max", "min") else len(outs or ())
     return (outs, ()) if outs is None else (outs[:count], outs[count:])
 
 
 def _joined(call: Call, outs: Any, masks: Leaves) -> Any:
-    """The results, with the masks if those were asked for."""
+    """Append the masks to the results if the call asked for them."""
     return [*outs, *masks] if outs is not None and call.masked else outs
 
 
 def _shared(
     call: Call, comm: Communicator, terms: Leaves, masks: Leaves, backward: bool = False
 ) -> list[Any]:
-    """The sums of terms over all ranks, divided by how many ranks have the extreme value."""
+    """Sum terms over all ranks, divided by the number of ranks with the extreme value."""
     counts = _of_batches([ops.astype(m, t.dtype) for m, t in zip(masks, terms, strict=True)])
     total = attrs.evolve(call, op="sum", asked="", masked=False, structure="", backward=backward)
     sums: Any = _applied(total, comm, [*terms, *counts])
@@ -432,7 +431,7 @@ def _shared(
 def _transposed(
     call: Call, comm: Communicator, cts: Leaves | None, kinds: Any, masks: Leaves | None
 ) -> list[Any] | None:
-    """The cotangents of what a rank has given, of those of what it has got."""
+    """Compute the cotangents of a rank's operands from those of its results."""
     if masks is not None:
         effects.before_effect()
         collective_log.note_meeting()
@@ -445,9 +444,9 @@ _BACK = ", on the way back"
 
 
 def _as(call: Call, name: str, **changes: Any) -> Call:
-    """The transpose's call."""
+    """Return the call of the transpose."""
     where = call.where.removesuffix(_BACK) + _BACK
-    changes = {"op": "", "asked": "", "structure": "", **changes}  # some leaves have no slopes
+    changes = {"op": "", "asked": "", "structure": "", **changes}  # some leaves have no cotangents
     return attrs.evolve(call, name=name, where=where, backward=True, **changes)
 
 
@@ -524,12 +523,12 @@ def _divided(values: Any, comm: Communicator) -> Any:
 
 
 def _without_row(values: Any) -> Any:
-    """Values whose first axis, of one row, is taken off."""
+    """Remove the first axis, of one row."""
     return values and [ops.squeeze(value, axis=0) for value in values]
 
 
 def _in_one_row(values: Any) -> Any:
-    """Values whose first two axes are one."""
+    """Merge the first two axes."""
     return values and [
         ops.reshape(value, (value.shape[0] * value.shape[1], *value.shape[2:])) for value in values
     ]
@@ -546,7 +545,12 @@ class _Collective(HigherOrder):
     communicates = True
 
     def __init__(self, name: str) -> None:
-        rules = {"reverse": _reverse, "forward": _forward, "batch": _batch, "capture": _capture}
+        rules: dict[str, Any] = {
+            "reverse": _reverse,
+            "forward": _forward,
+            "batch": _batch,
+            "capture": _capture,
+        }
         super().__init__(name, _run, facts=Facts(effect=True, collective=True), **rules)
 
     def evaluate(self, operands: Leaves, params: dict[str, Any]) -> Leaves:

@@ -1,4 +1,4 @@
-"""Functions of plain arrays, such as SciPy's solvers, as operations that transformations know."""
+"""Functions of plain arrays, such as SciPy's solvers, as primitives."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ __all__ = ["checked", "on_host", "plain"]
 
 
 class _Host(Primitive):
-    """An operation whose errors are those of the function that it calls."""
+    """An operation whose errors are those of the function it calls."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ def _value(xp: Any, *operands: Any, run: Callable[..., Any], outs: Any) -> Any:
 
 
 def _one_by_one(apply: Any, values: Any, batched: Any, size: int, params: Any) -> Any:
-    """Each example alone, so that each takes the time that it needs."""
+    """Run each example alone, so that each takes only the time it needs."""
     found = [
         apply(*[v[i] if own else v for v, own in zip(values, batched, strict=True)], **params)
         for i in range(size)
@@ -49,9 +49,9 @@ def on_host(
     operands: Sequence[Any],
     outs: Sequence[tuple[tuple[int, ...], str]],
 ) -> tuple[Any, ...]:
-    """``run(*operands)`` on plain arrays, under whatever transformation; a constant.
+    """Return ``run(*operands)`` on plain arrays under any transformation, as a constant.
 
-    ``outs`` are the shapes and dtypes of what it returns.
+    ``outs`` are the shapes and dtypes of its results.
     """
     return _host.apply(*operands, run=run, outs=tuple(outs))
 
@@ -74,7 +74,7 @@ _checked = _Host(
 
 
 def checked(check: Callable[..., None], x: Any, *numbers: Any) -> Any:
-    """A constant ``x`` for whose numbers ``check(*numbers)`` raises no error.
+    """Return a constant ``x``, once ``check(*numbers)`` has raised no error.
 
     In a program, the error is raised where it runs; of a batch, for the first such example.
     """

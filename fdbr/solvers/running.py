@@ -1,4 +1,4 @@
-"""The iterations of a solver: a loop of Python, a loop in a program, or a search on the host."""
+"""The iterations of a solver: a Python loop, a loop of a program, or a computation on the host."""
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -18,7 +18,7 @@ __all__ = ["check_captured", "choose", "compute", "is_captured", "loop"]
 
 
 _hosted: ContextVar[bool] = ContextVar("hosted", default=False)
-"""Whether a computation runs on the host where it is no program."""
+"""Whether `compute` falls back to the host where loops cannot be staged."""
 
 
 def compute(

@@ -1,7 +1,7 @@
-"""Operations on leaves whose derivative is stated by functions: how each trace applies them.
+"""Functions of leaves with custom derivatives, as a higher-order primitive.
 
-A `Call` is to `custom_vjp` and `custom_jvp` what a primitive is to an op: each trace takes one
-layer off its operands and applies the call to what is below.
+A `Call` is one application of a function of `custom_vjp` or `custom_jvp`: the parameter of `CALL`,
+whose rules apply the user's functions.
 """
 
 import contextlib
@@ -88,7 +88,7 @@ class _CustomCall(HigherOrder):
     def apply(self, *leaves: Any, call: Call) -> tuple[Any, ...]:
         top = innermost(leaves)
         if top is None:
-            return call.value(*leaves)  # type: ignore[no-any-return]
+            return call.value(*leaves)
         if ended(top):
             raise escaped(top, f"fdbr.{call.name}")
         params = {"call": call}
@@ -118,11 +118,11 @@ class _CustomCall(HigherOrder):
             # Within the transpose of its own rule, the function is linear in the trace's values: it
             # is its own derivative, and the rule would apply itself without end.
             with below(trace):
-                return call.value(*operands)  # type: ignore[no-any-return]
-        return super().apply_in(trace, operands, params)  # type: ignore[no-any-return]
+                return call.value(*operands)
+        return super().apply_in(trace, operands, params)
 
     def title(self, params: dict[str, Any]) -> str:
-        return params["call"].name  # type: ignore[no-any-return]
+        return params["call"].name
 
     def resume(self, params: dict[str, Any], first: dict[str, Any]) -> None:
         form = first["call"].form

@@ -432,7 +432,7 @@ def _reverse(trace: Trace, values: Any, tracked: Any, level: int, cell: Any, num
     return values, vjp
 
 
-_MARK = _Mark(
+_MARK: _Mark = _Mark(
     "mark",
     lambda xp, leaf, **_: (leaf,),
     reverse=_reverse,
